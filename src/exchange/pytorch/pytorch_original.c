@@ -189,18 +189,27 @@ static void put_call(struct writer *writer, const struct mp_allocator_call *call
     mp_value_end_dict(writer->value);
 }
 
-static void put_traces(struct writer *writer, const char *key, bool host, size_t count)
+static void put_trace(struct writer *writer, const char *key, bool host, size_t device)
 {
     const struct mp_model *model = writer->model;
     mp_value_list(writer->value, key);
-    for (size_t i = 0; i < count; i++) {
-        mp_value_list(writer->value, NULL);
-        for (size_t k = 0; k < model->calls.count; k++) {
-            const struct place *place = &writer->places[model->calls.at[k].track];
-            if (place->host == host && place->device == i) put_call(writer, &model->calls.at[k]);
-        }
-        mp_value_end_list(writer->value);
+    for (size_t i = 0; i < model->calls.count; i++) {
+        const struct place *place = &writer->places[model->calls.at[i].track];
+        if (place->host == host && place->device == device) put_call(writer, &model->calls.at[i]);
     }
+    mp_value_end_list(writer->value);
+}
+
+/* `count` below 0: the list is one trace itself. */
+static void put_traces(struct writer *writer, const char *key, bool host, long count)
+{
+    if (count < 0) {
+        put_trace(writer, key, host, 0);
+        return;
+    }
+    mp_value_list(writer->value, key);
+    for (size_t i = 0; i < (size_t)count; i++)
+        put_trace(writer, NULL, host, i);
     mp_value_end_list(writer->value);
 }
 
@@ -218,10 +227,10 @@ static void put_annotations(struct writer *writer, const char *key)
 }
 
 /* The length of a list, from {"device_traces": 8}. */
-static size_t length_of(const char *lists, const char *key)
+static long length_of(const char *lists, const char *key)
 {
     const char *at = strstr(lists, key);
-    return at ? strtoul(at + strlen(key) + 2, NULL, 10) : 0;
+    return at ? strtol(at + strlen(key) + 2, NULL, 10) : 0;
 }
 
 static void put_lists(struct writer *writer, const char *lists)

@@ -158,10 +158,14 @@ static bool number_or(struct mp_values *values, struct fields *fields, unsigned 
     return true;
 }
 
+static bool is_text(const struct fields *fields, unsigned key)
+{
+    return has(fields, key) && mp_value_tag(fields->of[key]) == MP_VALUE_TEXT;
+}
+
 static uint32_t text_of(const struct fields *fields, unsigned key)
 {
-    bool is_text = has(fields, key) && mp_value_tag(fields->of[key]) == MP_VALUE_TEXT;
-    return is_text ? (uint32_t)mp_value_payload(fields->of[key]) : 0;
+    return is_text(fields, key) ? (uint32_t)mp_value_payload(fields->of[key]) : 0;
 }
 
 /* Streams are handles; numbers below 0 keep their 64 bits. */
@@ -389,7 +393,10 @@ static bool make_frame(struct mp_pytorch_records *r, struct fields *fields, uint
 {
     uint64_t line;
     uint32_t file = text_of(fields, MP_KEY_FILENAME), name = text_of(fields, MP_KEY_NAME), more;
-    if (!number_or(&r->values, fields, MP_KEY_LINE, 0, &line)) return false;
+    bool has_line;
+    if (!read_number(&r->values, fields, MP_KEY_LINE, &line, &has_line)) return false;
+    if (!has_line || !is_text(fields, MP_KEY_FILENAME) || !is_text(fields, MP_KEY_NAME))
+        return true; /* the program's */
     keep_if(fields, MP_KEY_FILENAME, file);
     keep_if(fields, MP_KEY_NAME, name);
     if (line > UINT32_MAX) {
@@ -413,28 +420,52 @@ void mp_pytorch_sum(struct mp_pytorch_sums *sums, unsigned state, uint64_t bytes
     sums->requested += requested;
 }
 
-/* The sums are computed anew when they are written. */
-static bool keep_sums(struct mp_pytorch_records *r, struct fields *fields)
+static void sum_blocks(struct mp_pytorch_records *r, const uint64_t *items, size_t count, struct mp_pytorch_sums *sums)
 {
-    struct mp_pytorch_sums sums = {0};
-    size_t count;
-    const uint64_t *items = mp_values_items(&r->values, fields->of[MP_KEY_BLOCKS], MP_OBJECT_LIST, &count);
-    for (size_t i = 0; items && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         uint64_t value = mp_values_resolve(&r->values, items[i]);
-        if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
+        if (mp_value_tag(value) != MP_PYTORCH_BLOCK) {
+            sums->strange = true;
+            continue;
+        }
         const struct mp_pytorch_block *block = &r->blocks.at[mp_value_payload(value)];
-        mp_pytorch_sum(&sums,
+        mp_pytorch_sum(sums,
                        block->pending ? MP_TORCH_PENDING
                        : block->live  ? MP_TORCH_ALLOCATED
                                       : MP_TORCH_FREE,
                        block->bytes, block->requested == MP_BYTES_UNKNOWN ? block->bytes : block->requested);
     }
+}
+
+bool mp_pytorch_sum_blocks(struct mp_pytorch_records *r, uint64_t list, struct mp_pytorch_sums *sums)
+{
+    size_t count = 0;
+    bool fresh = true;
+    *sums = (struct mp_pytorch_sums){0};
+    const uint64_t *items = mp_values_items(&r->values, list, MP_OBJECT_LIST, &count);
+    if (!items) return false;
+    uint64_t *known = r->values.shared ? mp_map_at(&r->summed, list, &fresh) : NULL; /* many segments may have one */
+    if (!fresh) {
+        *sums = r->sums.at[*known];
+        return true;
+    }
+    sum_blocks(r, items, count, sums);
+    if (known) {
+        *known = r->sums.count;
+        mp_vec_add(&r->sums, *sums);
+    }
+    return true;
+}
+
+/* The sums are computed anew when they are written. */
+static bool keep_sums(struct mp_pytorch_records *r, struct fields *fields, const struct mp_pytorch_sums *sums)
+{
     const struct {
         unsigned key;
         uint64_t is;
-    } all[] = {{MP_KEY_ALLOCATED_SIZE, sums.allocated},
-               {MP_KEY_ACTIVE_SIZE, sums.active},
-               {MP_KEY_REQUESTED_SIZE, sums.requested}};
+    } all[] = {{MP_KEY_ALLOCATED_SIZE, sums->allocated},
+               {MP_KEY_ACTIVE_SIZE, sums->active},
+               {MP_KEY_REQUESTED_SIZE, sums->requested}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         uint64_t said;
         bool there;
@@ -449,11 +480,14 @@ static bool make_segment(struct mp_pytorch_records *r, struct fields *fields, ui
 {
     struct mp_values *values = &r->values;
     struct mp_pytorch_segment segment = {.blocks = fields->of[MP_KEY_BLOCKS]};
+    struct mp_pytorch_sums sums;
     uint64_t device;
+    if (!mp_pytorch_sum_blocks(r, segment.blocks, &sums) || (sums.strange && !has(fields, MP_KEY_TOTAL_SIZE)))
+        return true; /* a dictionary of the program's own */
     if (!number_or(values, fields, MP_KEY_ADDRESS, 0, &segment.address) ||
         !number_or(values, fields, MP_KEY_TOTAL_SIZE, 0, &segment.bytes) ||
         !number_or(values, fields, MP_KEY_DEVICE, 0, &device) || !read_stack(r, fields, &segment.stack) ||
-        !keep_sums(r, fields))
+        !keep_sums(r, fields, &sums))
         return false;
     segment.device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
     segment.stream = stream_of(values, fields);
@@ -572,5 +606,7 @@ void mp_pytorch_records_free(struct mp_pytorch_records *records)
     mp_vec_free(&records->segments);
     mp_vec_free(&records->annotations);
     mp_vec_free(&records->scratch);
+    mp_vec_free(&records->sums);
+    mp_map_free(&records->summed);
     mp_buffer_free(&records->text);
 }

@@ -123,6 +123,12 @@ struct mp_pytorch_annotation {
     bool begins;
 };
 
+/* Sums of a segment's blocks, in PyTorch's terms. */
+struct mp_pytorch_sums {
+    uint64_t allocated, active, requested;
+    bool strange; /* the list has what is no block */
+};
+
 struct mp_pytorch_records {
     struct mp_values values;
     struct mp_stack_table stacks; /* function and file are text ids of values */
@@ -131,6 +137,8 @@ struct mp_pytorch_records {
     MP_VEC(struct mp_pytorch_segment) segments;
     MP_VEC(struct mp_pytorch_annotation) annotations;
     MP_VEC(uint32_t) scratch;
+    MP_VEC(struct mp_pytorch_sums) sums;
+    struct mp_map summed;  /* list to index in sums */
     struct mp_buffer text; /* of what is made just now */
     uint64_t more_bytes;   /* made so far */
     uint64_t too_long;     /* values that are not kept */
@@ -144,11 +152,9 @@ void mp_pytorch_records_free(struct mp_pytorch_records *records);
 
 const char *mp_pytorch_key_name(enum mp_pytorch_key key);
 
-/* Sums of a segment's blocks, in PyTorch's terms. */
-struct mp_pytorch_sums {
-    uint64_t allocated, active, requested;
-};
 void mp_pytorch_sum(struct mp_pytorch_sums *sums, unsigned state, uint64_t bytes, uint64_t requested);
+/* Of a list of blocks; false where the value is no list. */
+bool mp_pytorch_sum_blocks(struct mp_pytorch_records *records, uint64_t list, struct mp_pytorch_sums *sums);
 
 /* The members of a dictionary's `count` pairs beyond the keys `kept` (bits 1 << enum mp_pytorch_key), as the text id of
  * a JSON object; 0 where there are none. False where memory is short. Values that are too long or too deep are left out

@@ -327,6 +327,7 @@ static bool pass_over(struct replay *r, struct mp_pytorch_segment *segment, uint
         if (!keep_part(r, index, block, address)) return false;
         address += block->bytes;
     }
+    if (items) mp_values_settle(&r->records->values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */
     return true;
 }
 

@@ -168,6 +168,8 @@ struct loader {
     struct mp_input *input;
     struct mp_error *error;
     struct mp_pytorch_snapshot snapshot;
+    MP_VEC(struct mp_pytorch_annotation) annotations; /* in lists: a program's own dictionary may look like one */
+    uint64_t taken;                                   /* bits 1 << enum mp_pytorch_key: lists that have been read */
 };
 
 static enum mp_status no_memory(struct loader *l)
@@ -190,15 +192,36 @@ static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, b
 }
 
 /* For a while in 2024 annotations were entries of the trace: their stage and name stand in a frame of their own. */
-static void take_annotation(struct mp_pytorch_records *records, const struct mp_pytorch_entry *entry)
+static void take_entry_as_annotation(struct loader *l, const struct mp_pytorch_entry *entry)
 {
+    const struct mp_pytorch_records *records = &l->snapshot.records;
     if (entry->action != MP_ACTION_USER_DEFINED || !entry->stack) return;
     const struct mp_symbol *frame = &records->stacks.frames.at[records->stacks.nodes.at[entry->stack].frame];
     struct mp_pytorch_annotation annotation = {
         .time_us = entry->time_us,
         .name = frame->file,
         .begins = !strcmp(mp_intern_get(&records->values.texts, frame->function, NULL), "START")};
-    mp_vec_add(&records->annotations, annotation);
+    mp_vec_add(&l->annotations, annotation);
+}
+
+/* Another dictionary in the list is kept as it is. */
+static void take_annotations(struct loader *l, uint64_t list)
+{
+    struct mp_pytorch_records *records = &l->snapshot.records;
+    size_t count, members;
+    const uint64_t *items = mp_values_items(&records->values, list, MP_OBJECT_LIST, &count);
+    for (size_t i = 0; items && i < count; i++) {
+        uint64_t item = mp_values_resolve(&records->values, items[i]);
+        struct mp_pytorch_annotation annotation = {.time_us = MP_PYTORCH_NO_TIME};
+        const uint64_t *pairs = mp_values_items(&records->values, item, MP_OBJECT_DICT, &members);
+        if (mp_value_tag(item) == MP_PYTORCH_ANNOTATION)
+            annotation = records->annotations.at[mp_value_payload(item)];
+        else if (pairs)
+            mp_pytorch_more(records, pairs, members / 2, 0, &annotation.more);
+        else
+            l->snapshot.strange++;
+        if (annotation.more) mp_vec_add(&l->annotations, annotation);
+    }
 }
 
 /* Reads each trace once only: a file in which two devices share one would otherwise cost more than its size. */
@@ -219,10 +242,18 @@ static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index
         }
         uint32_t id = (uint32_t)mp_value_payload(entry);
         device->trace.at[device->trace.count++] = id;
-        take_annotation(records, &records->entries.at[id]);
+        take_entry_as_annotation(l, &records->entries.at[id]);
     }
     mp_values_settle(&records->values, list, MP_VALUE_NONE);
     return MP_OK;
+}
+
+/* Whether a list of traces is one trace itself. */
+static bool is_one_trace(struct mp_values *values, uint64_t list)
+{
+    size_t count = 0;
+    const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
+    return items && count && mp_value_tag(mp_values_resolve(values, items[0])) == MP_PYTORCH_ENTRY;
 }
 
 static enum mp_status take_traces(struct loader *l, uint64_t list, bool host)
@@ -230,6 +261,7 @@ static enum mp_status take_traces(struct loader *l, uint64_t list, bool host)
     struct mp_values *values = &l->snapshot.records.values;
     size_t count;
     const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
+    if (is_one_trace(values, list)) return take_trace(l, list, 0, host);
     for (size_t i = 0; items && i < count; i++) {
         enum mp_status status = take_trace(l, items[i], (uint32_t)(i < UINT32_MAX ? i : UINT32_MAX), host);
         if (status) return status;
@@ -282,8 +314,8 @@ static enum mp_status put_aside(struct loader *l, uint64_t key, uint64_t value)
     return MP_OK;
 }
 
-/* Notes the lists that the file has, and the lengths of traces: a device may have an empty one. `items` is NULL where
- * the file has nothing but segments. */
+/* Notes the lists that the file has, and the lengths of traces: a device may have an empty one; -1 is one trace alone.
+ * `items` is NULL where the file has nothing but segments. */
 static enum mp_status put_lists(struct loader *l, const uint64_t *items, size_t count)
 {
     static const enum mp_pytorch_key keys[] = {MP_KEY_SEGMENTS, MP_KEY_DEVICE_TRACES, MP_KEY_ANNOTATIONS,
@@ -294,15 +326,17 @@ static enum mp_status put_lists(struct loader *l, const uint64_t *items, size_t 
     bool done = true;
     for (size_t i = 0; done && i < sizeof keys / sizeof *keys; i++) {
         bool there = !items && i < 2, is_trace = keys[i] == MP_KEY_DEVICE_TRACES || keys[i] == MP_KEY_HOST_TRACES;
-        size_t length = 0, room = 0;
+        size_t room = 0;
+        int length = 0;
         for (size_t k = 0; k + 1 < count; k += 2) {
             if (items[k] != mp_value_make(MP_VALUE_TEXT, keys[i])) continue;
             there = true;
             bool is_list = mp_values_items(&records->values, items[k + 1], MP_OBJECT_LIST, &room);
-            length = is_trace && is_list && room < DEVICES_MAX ? room : 0;
+            length = is_trace && is_list && room < DEVICES_MAX ? (int)room : 0;
+            if (is_trace && is_one_trace(&records->values, items[k + 1])) length = -1;
         }
         char text[24];
-        snprintf(text, sizeof text, "%zu", length);
+        snprintf(text, sizeof text, "%d", length);
         if (there) done = mp_pytorch_more_text(records, &aside.text, mp_pytorch_key_name(keys[i]), text);
     }
     if (done) mp_vec_add(&l->snapshot.asides, aside);
@@ -312,8 +346,11 @@ static enum mp_status put_lists(struct loader *l, const uint64_t *items, size_t 
 static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, bool *known)
 {
     enum mp_status status;
+    uint64_t part = mp_value_tag(key) == MP_VALUE_TEXT && mp_value_payload(key) < MP_KEYS ? mp_value_payload(key) : 0;
     *known = true;
-    switch (mp_value_tag(key) == MP_VALUE_TEXT ? mp_value_payload(key) : MP_KEY_NONE) {
+    if (l->taken >> part & 1) return MP_OK; /* a key that is there twice */
+    if (part) l->taken |= UINT64_C(1) << part;
+    switch (part) {
     case MP_KEY_SEGMENTS:
     case MP_KEY_HOST_SEGMENTS:
         return take_segments(l, value, mp_value_payload(key) == MP_KEY_HOST_SEGMENTS);
@@ -325,6 +362,7 @@ static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, 
         return status ? status : put_aside(l, key, value);
     case MP_KEY_ANNOTATIONS:
         *known = false;
+        take_annotations(l, value);
         return MP_OK;
     default:
         *known = false;
@@ -363,6 +401,10 @@ static enum mp_status load(struct mp_input *input, reader *read, struct mp_model
     enum mp_status status = mp_pytorch_records_init(&l.snapshot.records) ? MP_OK : no_memory(&l);
     if (!status) status = read(input, &l.snapshot.records.values, &top, error);
     if (!status) status = take_parts(&l, top);
+    mp_vec_free(&l.snapshot.records.annotations);
+    for (size_t i = 0; i < l.annotations.count; i++)
+        mp_vec_add(&l.snapshot.records.annotations, l.annotations.at[i]);
+    mp_vec_free(&l.annotations);
     for (size_t i = 0; !status && i < l.snapshot.devices.count; i++) {
         l.snapshot.devices.at[i].lists_segments = l.snapshot.any_segments;
         if (!mp_pytorch_replay(&l.snapshot.records, &l.snapshot.devices.at[i])) status = no_memory(&l);

@@ -12,13 +12,36 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import asserted
 
+import torch_sources
 from check_export import as_lists, differences
 from snapshots import MIB, START, Case
 
-# By torch/cuda/memory.py, torch/csrc/cuda/Module.cpp and torch/csrc/memory_snapshot.cpp of PyTorch, 1.13 to 2.13.
+# All that PyTorch's own tests of _snapshot() (test/test_cuda.py) and the sources that make and read snapshots know:
+# torch/cuda/memory.py, torch/csrc/cuda/Module.cpp and memory_snapshot.cpp, torch/_utils.py, torch/cuda/_memory_viz.py,
+# torch/utils/viz/*.js, 1.13 to 2.14 and what is to come after it. What those that are installed know more fails below.
 ACTIONS = ("alloc", "free_requested", "free_completed", "free", "segment_alloc", "segment_free", "segment_map",
            "segment_unmap", "snapshot", "oom", "user_defined", "annotate", "an action of tomorrow")
 STATES = ("active_allocated", "active_pending_free", "active_awaiting_free", "inactive", "a state of tomorrow")
+SEGMENT_TYPES = ("small", "large")
+STAGES = ("START", "END")
+FIELDS = {
+    "Snapshot": {"segments", "device_traces", "allocator_settings", "external_annotations", "host_segments", "host_traces",
+                 "categories"},
+    "Segment": {"device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream",
+                "segment_type", "segment_pool_id", "is_expandable", "frames", "blocks"},
+    "Block": {"address", "size", "requested_size", "state", "frames", "history", "user_metadata"},
+    "History": {"addr", "real_size", "frames"},  # of a block, up to 2.0
+    "TraceEntry": {"action", "addr", "device_free", "size", "stream", "time_us", "frames", "pool_id",
+                   "compile_context", "user_metadata", "internal_metadata", "forward_frames", "category"},
+    "Frame": {"name", "filename", "line", "fx_node_op", "fx_node_name", "fx_node_target", "fx_node_info",
+              "fx_original_trace"},
+    "Annotation": {"stage", "name", "device", "time_us"},
+    "Settings": {"PYTORCH_CUDA_ALLOC_CONF", "max_split_size", "garbage_collection_threshold", "expandable_segments",
+                 "pinned_num_register_threads", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register",
+                 "graph_capture_record_stream_reuse", "roundup_power2_divisions", "trace_alloc_max_entries",
+                 "trace_alloc_overflowed"},
+}
+NOT_OF_SNAPSHOTS = {"base64", "traces"}  # of the viewer's own page, and its first form
 
 
 class Values:
@@ -57,18 +80,20 @@ class Values:
                 "frames": self.frames(), "pool_id": (self.number(), self.number()),
                 "compile_context": self.text("compile"), "user_metadata": self.text("metadata"),
                 "internal_metadata": {"stage": self.text("stage"), "action": self.text("action")},
+                "category": self.text("category"),
                 "forward_frames": [f'  File "/src/forward_{self.number()}.py", line 3, in forward\n    y = f(x)\n'],
                 **self.more("entry")}
 
     def block(self, address, size, state):
         return {"address": address, "size": size, "requested_size": size - self.number() % 500, "state": state,
-                "frames": self.frames(), "user_metadata": self.text("metadata"), **self.more("block")}
+                "frames": self.frames(), "user_metadata": self.text("metadata"), **self.more("block"),
+                "history": [{"addr": address, "real_size": self.number(), "frames": self.frames()}]}
 
     def segment(self, device, address):
         blocks = [self.block(address + i * 65536, 65536, state) for i, state in enumerate(STATES)]
         active = [block for block in blocks if block["state"].startswith("active")]
         return {"device": device, "address": address, "total_size": len(blocks) * 65536, "stream": -self.number(),
-                "segment_type": "small", "segment_pool_id": (self.number(), self.number()), "is_expandable": True,
+                "segment_type": SEGMENT_TYPES[device % 2], "segment_pool_id": (self.number(), self.number()), "is_expandable": True,
                 "allocated_size": 65536, "active_size": sum(block["size"] for block in active),
                 "requested_size": sum(block["requested_size"] for block in active), "frames": self.frames(),
                 "blocks": blocks, **self.more("segment")}
@@ -79,13 +104,14 @@ class Values:
 
     def snapshot(self):
         base = 1 << 40
-        return {"segments": [self.segment(0, base), self.segment(2, base + (1 << 30))],
-                "device_traces": [self.trace(base + 8 * MIB), [], self.trace(base + (2 << 30)), []],
+        return {"segments": [self.segment(0, base), self.segment(3, base + (1 << 30))],
+                "device_traces": [self.trace(base + 8 * MIB), [], [], self.trace(base + (2 << 30)), []],
                 "host_segments": [self.segment(0, base + (3 << 30))], "host_traces": [self.trace(base + (4 << 30)), []],
                 "allocator_settings": {
                     "PYTORCH_CUDA_ALLOC_CONF": self.text("expandable_segments:True,"), "max_split_size": -1,
                     "garbage_collection_threshold": 0.0, "expandable_segments": True,
                     "pinned_num_register_threads": self.number(), "release_lock_on_cudamalloc": False,
+                    "pinned_use_cuda_host_register": True, "graph_capture_record_stream_reuse": False,
                     "roundup_power2_divisions": {str(1 << i): self.number() for i in range(16)},
                     "trace_alloc_max_entries": self.number(), "trace_alloc_overflowed": False,
                     **self.more("settings")},
@@ -93,6 +119,18 @@ class Values:
                     {"stage": stage, "name": "forward", "device": self.number(), "time_us": START + at,
                      **self.more("annotation")} for stage, at in (("START", 2), ("END", 5), ("END", 7))],
                 "categories": [self.text("category")], **self.more("snapshot")}
+
+
+def by_place(snapshot):
+    """{place: [dictionary]}, by the names of FIELDS."""
+    found = {"Snapshot": [snapshot], "Settings": [snapshot["allocator_settings"]],
+             "Annotation": snapshot["external_annotations"], "Segment": snapshot["segments"] + snapshot["host_segments"],
+             "TraceEntry": [entry for key in ("device_traces", "host_traces") for trace in snapshot[key] for entry in trace]}
+    found["Block"] = [block for segment in found["Segment"] for block in segment["blocks"]]
+    found["History"] = [past for block in found["Block"] for past in block["history"]]
+    found["Frame"] = [frame for place in ("Segment", "Block", "History", "TraceEntry") for row in found[place]
+                      for frame in row["frames"]]
+    return found
 
 
 class Told(Case):
@@ -123,6 +161,32 @@ class Told(Case):
         for word in ("fx_original_trace", "forward_frames", "internal_metadata", "tomorrow", "active_awaiting_free"):
             self.assertIn(word, planted)
         self.check(snapshot)
+
+    def test_every_field_and_word_is_among_them(self):
+        places = by_place(Values().snapshot())
+        for place, fields in FIELDS.items():
+            self.assertEqual(fields - {key for row in places[place] for key in row}, set(), place)
+        for place, field, words in (("TraceEntry", "action", ACTIONS), ("Block", "state", STATES),
+                                    ("Segment", "segment_type", SEGMENT_TYPES), ("Annotation", "stage", STAGES)):
+            self.assertEqual({row[field] for row in places[place]}, set(words), field)
+
+    def test_what_the_installed_pytorch_knows(self):
+        """Fields and words that a newer PyTorch documents, or its viewer asks for, are in the lists above, or this fails."""
+        known = set().union(*FIELDS.values())
+        words = {*ACTIONS, *STATES, *SEGMENT_TYPES, *STAGES}
+        folders = torch_sources.folders()
+        if not folders:
+            self.skipTest("no PyTorch is here")
+        for folder in folders:
+            fields, literals = torch_sources.documented(folder)
+            if torch_sources.version_of(folder) >= (2, 0):
+                self.assertGreaterEqual(set(fields), {"Snapshot", "Segment", "Block", "Frame", "TraceEntry"}, folder)
+            for place, those in fields.items():
+                self.assertEqual(those - FIELDS[place], set(), (folder, place))
+            self.assertEqual(literals - words, set(), folder)
+            asked = torch_sources.subscripts(folder) - NOT_OF_SNAPSHOTS
+            self.assertGreaterEqual(asked, {"segments", "blocks", "total_size", "state"}, folder)
+            self.assertEqual(asked - known, set(), folder)
 
     def test_the_manual_names_every_key(self):
         page = (pathlib.Path(__file__).resolve().parents[3] / "src/cli/memprof-formats.7").read_text()
@@ -170,6 +234,39 @@ class Told(Case):
             if "address" in short:
                 short["address"] += i << 30
         del made["host_segments"], made["host_traces"], made["external_annotations"]
+        self.check(made)
+
+    def test_a_trace_of_pinned_memory_alone(self):
+        """host_traces as one list of entries, or one for each allocator; what is in no row of annotations stays."""
+        for traces in (lambda trace: trace, lambda trace: [trace], lambda trace: [trace, []], lambda trace: []):
+            made = Values().snapshot()
+            made["host_traces"] = traces(made["host_traces"][0])
+            made["external_annotations"] += [{"stage": "START"}, {"of": "tomorrow"}, made["external_annotations"][0]]
+            self.check(made)
+            host = {"host_segments": made["host_segments"], "host_traces": made["host_traces"], "segments": [],
+                    "device_traces": []}
+            self.check(host)
+            tracks = {track["id"]: track["allocs"] for track in self.answer("info", self.dump(host))["tracks"]}
+            self.assertEqual(tracks["cpu/torch"], bool(made["host_traces"]))
+
+    def test_what_a_program_says_in_words_of_pytorch(self):
+        """Its own dictionaries may look like rows, wherever they stand."""
+        values = Values()
+        rows = [values.frame(), values.entry("alloc", 1 << 41, 512, START), values.entry("oom", 1 << 41, 512, START),
+                values.entry("annotate", 1 << 41, 512, START), values.segment(0, 1 << 42),
+                values.block(1 << 41, 512, "inactive"), values.block(1 << 41, 512, "active_pending_free"),
+                {"size": 512, "state": "active_allocated", "history": [{"addr": 7, "real_size": 500, "frames": []}]},
+                {"addr": 7, "real_size": 500, "size": 512, "frames": values.frames()},
+                {"stage": "START", "name": "forward", "time_us": START},
+                {"filename": "a.py", "line": "3"}, {"filename": 7, "name": "f"}, {"blocks": 12, "device": "cuda:0"},
+                {"blocks": [1, "b", {"state": "idle", "size": 3}], "device": 0}, {"blocks": [], "device": 0},
+                {"action": "forward", "size": 2}, {"action": 5, "time_us": 1.5}, {"state": 9, "size": "large"}]
+        made, rows = Values().snapshot(), as_lists(rows)
+        made["said"] = made["segments"][0]["said"] = made["segments"][0]["blocks"][0]["said"] = [*rows, {"of": rows}]
+        made["allocator_settings"]["said"] = rows
+        for row in rows:
+            entry = values.entry("alloc", (1 << 42) + values.number() * 4096, 512, START + 30)
+            made["device_traces"][0].append({**entry, "user_metadata": row, "internal_metadata": row, "said": row})
         self.check(made)
 
     def test_values_of_other_kinds(self):

@@ -1,23 +1,29 @@
 #!/usr/bin/env python3
-"""PyTorch's own viewer, its scripts under node: it takes what memprof exports, and draws the same totals of it as of the
-file that PyTorch wrote; also of one at protocol 5, which it does not take itself.
+"""PyTorch's own viewers take what memprof exports, and say the same of it as of the file that PyTorch wrote. The one in
+Python (torch/cuda/_memory_viz.py) of every PyTorch that is here; the page's scripts under node, which draw the same
+totals, also of a file at protocol 5, which they do not take themselves.
 
 MEMPROF_MEMORY_VIZ names folders with its scripts (torch/utils/viz of some versions of PyTorch), with colons between; where
 it is not set they are those of the torch that this Python has (pip's has them, Debian's does not). They are not part of
-memprof: without any the test is skipped."""
+memprof, and nobody may add them: without any that part is skipped."""
+import base64
 import glob
 import importlib.util
 import json
 import os
 import pathlib
 import pickle
+import re
 import shutil
 import subprocess
 import sys
+import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import asserted
 
+import torch_sources
+from check_export import as_lists
 from check_metadata import Trace
 from check_told import Values
 from snapshots import Case, Made
@@ -35,15 +41,19 @@ def scripts():
     return [folder] if folder and os.path.exists(os.path.join(folder, "MemoryViz.js")) else []
 
 
-FOLDERS = scripts()
+FOLDERS = scripts() if shutil.which("node") else []
+PYTHONS = [folder for folder in torch_sources.folders() if torch_sources.text_of(folder, "cuda/_memory_viz.py")]
 
 
-class Viewer(Case):
-    def drawn(self, folder, paths):
-        run = subprocess.run(["node", pathlib.Path(__file__).with_name("viewer_totals.cjs"), folder, *paths], check=True,
-                             stdout=subprocess.PIPE, text=True)
-        return [json.loads(line) for line in run.stdout.splitlines()]
+def in_order(value, seen):
+    """The same with its dictionaries' keys in one order; what is shared stays so."""
+    if isinstance(value, (dict, list)) and id(value) not in seen:
+        seen[id(value)] = ({key: in_order(value[key], seen) for key in sorted(value)} if isinstance(value, dict) else
+                           [in_order(item, seen) for item in value])
+    return seen.get(id(value), value)
 
+
+class Exported(Case):
     def exported(self, path):
         out = self.folder / "exported" / pathlib.Path(path).name
         out.parent.mkdir(exist_ok=True)
@@ -51,12 +61,76 @@ class Viewer(Case):
         self.assertEqual(run.returncode, 0, run.stderr)
         return out
 
-    def test_same_totals(self):
+    def originals(self):
         every_key = Values().snapshot()
-        every_key.pop("categories")  # the viewer has names of its own there
-        originals = [*sorted(glob.glob(f"{DATA}/*.pickle") if DATA else ()), self.dump(Made(8, devices=3).snapshot),
-                     self.put("every_key.pickle", pickle.dumps(every_key, 4)),
-                     self.put("metadata.pickle", pickle.dumps(Trace(4).snapshot, 4))]
+        every_key.pop("categories")  # the viewer has names of its own there, and ends where none is "unknown"
+        every_key["device_traces"][0][0]["category"] = "unknown"
+        return [*sorted(glob.glob(f"{DATA}/*.pickle") if DATA else ()), self.dump(Made(8, devices=3).snapshot),
+                self.put("every_key.pickle", pickle.dumps(every_key, 4)),
+                self.put("metadata.pickle", pickle.dumps(Trace(4).snapshot, 4))]
+
+
+@unittest.skipUnless(PYTHONS, "no PyTorch is here")
+class InPython(Exported):
+    def said(self, viewer, path):
+        """What each of the viewer's texts is, or what it threw."""
+        said = {}
+        for name in ("segsum", "trace", "segments", "memory", "segment_plot", "trace_plot"):
+            made = getattr(viewer, name, None)
+            if made is None:
+                continue
+            with open(path, "rb") as file:
+                snapshot = in_order(pickle.load(file), {})
+            snapshot = snapshot if isinstance(snapshot, dict) else {"segments": snapshot, "device_traces": []}
+            more = {"format_flamegraph": str} if name in ("segments", "memory") else {}
+            try:
+                text = made(snapshot, **more)
+            except Exception as error:  # of its own: an older one does not know what a newer PyTorch wrote
+                text = repr(error)
+            found = re.search(r'"base64": "([^"]*)"', text)
+            if found:  # the page has the snapshot in it
+                text = json.dumps(as_lists(pickle.loads(base64.b64decode(found[1]))))
+            said[name] = "\n".join(sorted(text.splitlines())) if more else text
+        return said
+
+    def test_same_texts(self):
+        for path in self.originals():
+            with open(path, "rb") as file:
+                size = len(file.read())
+            if size > 1 << 20:  # the texts of the others say as much, sooner
+                continue
+            exported = self.exported(path)
+            for folder in PYTHONS:
+                viewer = torch_sources.viewer(folder)
+                self.assertEqual(self.said(viewer, path), self.said(viewer, exported), (folder, path))
+
+    def test_recordings_of_our_own(self):
+        """What it counts is what memprof counts."""
+        made = self.folder / "train.mp"
+        make_recording(made, "train")
+        with open(self.exported(made), "rb") as file:
+            snapshot = pickle.load(file)
+        tracks = {track["id"]: track for track in self.answer("info", made)["tracks"]}
+        held = sum(track["end_bytes"] for name, track in tracks.items() if name.startswith("cuda:") and name.endswith("/torch"))
+        newest = torch_sources.viewer(max(PYTHONS, key=torch_sources.version_of))
+        if not hasattr(newest, "segsum"):
+            self.skipTest("this PyTorch's viewer counts nothing")
+        self.assertIn(f"total_allocated: {newest.Bytes(held)}", newest.segsum(snapshot))
+        events = newest.trace(snapshot)
+        self.assertEqual(events.count("free completed for"),
+                         sum(track["frees"] for name, track in tracks.items() if re.fullmatch(r"cuda:\d+/torch", name)))
+
+
+@unittest.skipUnless(FOLDERS, "no scripts of PyTorch's viewer are here (MEMPROF_MEMORY_VIZ names none, nor has this Python "
+                     "a torch with them), or there is no node")
+class UnderNode(Exported):
+    def drawn(self, folder, paths):
+        run = subprocess.run(["node", pathlib.Path(__file__).with_name("viewer_totals.cjs"), folder, *paths], check=True,
+                             stdout=subprocess.PIPE, text=True)
+        return [json.loads(line) for line in run.stdout.splitlines()]
+
+    def test_same_totals(self):
+        originals = self.originals()
         exported = [self.exported(path) for path in originals]
         for folder in FOLDERS:
             for before, after in zip(self.drawn(folder, originals), self.drawn(folder, exported)):
@@ -102,8 +176,4 @@ class Viewer(Case):
 
 
 if __name__ == "__main__":
-    if not FOLDERS or not shutil.which("node"):
-        print("no scripts of PyTorch's viewer are here (MEMPROF_MEMORY_VIZ names none, nor has this Python a torch with "
-              "them), or there is no node")
-        sys.exit(77)
     asserted.main()
