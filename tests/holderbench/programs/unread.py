@@ -421,7 +421,7 @@ class Node:
 nodes, watchers = [], []
 for step in range(9):
     nodes.append(Node())
-    watchers.append(weakref.ref(nodes[-1], functools.partial(print, accuse(torch.zeros(200)))))
+    watchers.append(weakref.ref(nodes[-1], functools.partial(id, accuse(torch.zeros(200)))))
 
 #--- weak-cache-beside-the-holder
 # holder: alive[*].embedding
