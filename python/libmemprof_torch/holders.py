@@ -8,7 +8,9 @@ alive, and leaves the collector of cycles as it was. holders_names.py makes text
 """
 
 import collections
+import contextlib
 import gc
+import itertools
 import sys
 import time
 import types
@@ -17,11 +19,13 @@ from libmemprof_torch import holders_names as naming
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
 BUDGET_NS = 200_000_000
-# Of it, after which there is no more looking for tensors, walking, climbing; the rest is for names.
-FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT = 25, 65, 85
+# Of it, after which there is no more looking for tensors, walking, climbing, naming; the rest is for giving back what was
+# made.
+FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT, NAME_PERCENT = 25, 70, 80, 90
 WALL = 5
 OBJECTS_MOST = 3_000_000
 CLOCK_EVERY = 128  # objects between two looks at the clock
+MANY = 4096  # entries of one container, which are visited after all else unless tensors are among them
 CLIMB_AT_ONCE = 16  # objects whose referrers one call looks for: each is compared with each reference there is
 CLIMB_MOST = 500  # objects above one
 
@@ -30,6 +34,10 @@ PLAIN = {int, float, complex, bool, str, bytes, bytearray, type(None), type(...)
          slice, types.BuiltinFunctionType, types.GetSetDescriptorType, types.MemberDescriptorType,
          types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.ModuleType}
 OURS = naming.OURS
+# What sparse tensors consist of.
+ROWS, COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
+PARTS = {"torch.sparse_coo": ("_indices", "_values"), "torch.sparse_csr": ROWS, "torch.sparse_bsr": ROWS,
+         "torch.sparse_csc": COLUMNS, "torch.sparse_bsc": COLUMNS}
 
 
 class _Spent:
@@ -46,13 +54,17 @@ class _Spent:
         return (time.perf_counter_ns() - self._all) / 1e9
 
 
+def _children_of(found, kind):
+    return list(dict.values(found)) if kind == "dict" else gc.get_referents(found)
+
+
 class Block:
-    """What was found over one storage."""
+    """A storage, and the place of the object that leads to it, by `edge` where it is not that object's own."""
 
-    __slots__ = ("address", "place", "edge", "object")
+    __slots__ = ("address", "place", "edge")
 
-    def __init__(self, address, place, edge, found):
-        self.address, self.place, self.edge, self.object = address, place, edge, found
+    def __init__(self, address, place, edge):
+        self.address, self.place, self.edge = address, place, edge
 
 
 class Look:
@@ -88,7 +100,7 @@ class Look:
             self.seconds = self._spent.seconds()
 
     def _forget(self):
-        self._before = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
+        self._marker = self._found = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
         self._kinds = {}
         self._tensors = self._names = self._left = self._frames = self._reader = None
         self.blocks = {}
@@ -98,15 +110,18 @@ class Look:
         self._seen = {}  # place by address
         self._later = []  # (object, place of the parent) that waits for a later tier
         self._frames = naming.Frames()
+        self._marker = []  # the youngest object there is: what Python lists behind it was made later
+        begun = self._spent()
         self._objects = gc.get_objects()
+        self._referrers_ns = 2 * (self._spent() - begun)  # one call that looks through all of them
         self._frames.read()
-        self._kinds, self._before = {}, None
+        self._kinds = {}
         self._find_tensors()
         self._names = naming.Names(self)
-        self._reader = naming.SavedReader(self._torch, self._saved, self._miss)
+        self._reader = naming.SavedReader(self._torch, self._saved, self.miss)
         self._may_read_graph = not self._frames.in_backward
         if not self._may_read_graph:
-            self._miss("a backward pass is running, so graphs were not looked at")
+            self.miss("a backward pass is running, so graphs were not looked at")
         tiers = self._roots()
         for number, tier in enumerate(tiers):
             if not self._left or not self._walk(tier, number == 0):
@@ -116,8 +131,9 @@ class Look:
         if self._may_climb():
             self._climb()
         if self._stop:
-            self._miss(f"the look was {self._stop} ({self._budget_ns // 1_000_000} ms): {len(self._order)} of some "
+            self.miss(f"the look was {self._stop} ({self._budget_ns // 1_000_000} ms): {len(self._order)} of some "
                        f"{len(self._objects)} objects")
+        self._until = self._budget_ns * NAME_PERCENT // 100
         return self._names.holders(self.blocks.values())
 
     def _may_climb(self):
@@ -125,13 +141,22 @@ class Look:
         self._until = self._budget_ns * CLIMB_PERCENT // 100
         return bool(self._left)
 
-    def before(self):
-        """The addresses of all objects that were there before the look."""
-        if self._before is None:
-            self._before = set(map(id, self._objects))
-        return self._before
+    def _made_since(self):
+        """The addresses of what was made since the look began; None where a collection that another thread began has
+        moved that."""
+        found = set()
+        for each in reversed(gc.get_objects(0)):
+            if each is self._marker:
+                return found
+            found.add(id(each))
+        return None
 
-    def _miss(self, note):
+    def is_listed(self, found):
+        """Whether the list of all objects has it, which is a reference more."""
+        made = self._made_since() if gc.is_tracked(found) else None
+        return made is not None and id(found) not in made
+
+    def miss(self, note):
         self.complete = False
         if note not in self.notes:
             self.notes.append(note)
@@ -149,8 +174,8 @@ class Look:
     # ---- tensors
 
     def kind_of(self, cls):
-        """What of ours is to be done with objects of a class: "tensor", "opaque" (a tensor that only says where it is by
-        code of the program), "node", "array", "dict", "type", "frame", or "" for all else."""
+        """How objects of a class are visited: "tensor", "opaque" (a tensor that only says where it is by code of the
+        program), "storage", "node", "array", "dict", "type", "frame", or "" for all else."""
         kind = self._kinds.get(cls)
         if kind is None:
             mro = mro_of(cls)
@@ -168,24 +193,28 @@ class Look:
                 kind = "frame"
             elif naming.is_node_type(self._torch, cls, mro):
                 kind = "node"
-            elif type_name(cls) == "ndarray" and naming.module_of_type(cls) == "numpy":
+            elif self._torch._C.StorageBase in mro:
+                kind = "storage"
+            elif naming.array_type(mro) is not None:
                 kind = "array"
             self._kinds[cls] = kind
         return kind
 
     def _find_tensors(self):
         """All tensors that Python has objects of, and the addresses of those whose holder is looked for."""
-        tensor_types = {cls for cls in set(map(type, self._objects)) if self.kind_of(cls) == "tensor"}
-        self._tensors, self._left = {}, set()
+        tensor_types = {cls for cls in set(map(type, self._objects)) if self.kind_of(cls) in ("tensor", "storage")}
+        self._tensors, self._found, self._left = {}, [], set()
+        self._tensor_types = tensor_types
         until = self._budget_ns * FIND_PERCENT // 100
-        for found in self._objects:
-            if type(found) in tensor_types:
-                if len(self._tensors) % CLOCK_EVERY == 0 and self._spent() > until and self._tensors:
-                    self._stop, self.complete = "out of time", False
-                    break
-                address = self.address_of(found)
-                if address and (self._wanted is None or address in self._wanted):
+        are_tensors = map(tensor_types.__contains__, map(type, self._objects))
+        for found in itertools.compress(self._objects, are_tensors):
+            if len(self._tensors) % CLOCK_EVERY == 0 and self._spent() > until and self._tensors:
+                self._stop, self.complete = "out of time", False
+                break
+            for address, _, _ in self._addresses_of(found):
+                if self._wanted is None or address in self._wanted:
                     self._tensors[id(found)] = address
+                    self._found.append(found)
                     self._left.add(address)
         if self._wanted is not None:
             self._left = set(self._wanted)
@@ -200,6 +229,28 @@ class Look:
         except (RuntimeError, NotImplementedError, TypeError, ValueError):
             return 0
 
+    def _addresses_of(self, found):
+        """(address, what has it, the step there) of each storage under a tensor or a storage. Those of a sparse tensor
+        are under tensors that are made here and dropped again."""
+        if self.kind_of(type(found)) == "storage":
+            try:
+                address = self._torch._C.StorageBase.data_ptr(found)
+            except (RuntimeError, NotImplementedError):
+                address = 0
+            return [(address, found, None)] if address else []
+        address = self.address_of(found)
+        return [(address, found, None)] if address else self._parts_of(found)
+
+    def _parts_of(self, tensor):
+        with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
+            members = PARTS.get(str(self.base.layout.__get__(tensor)), ())
+            if members:
+                guard = self._torch._C._DisableTorchDispatch()  # until it is dropped
+                parts = [(getattr(self.base, member)(tensor), member) for member in members]
+                del guard
+                return [(self.address_of(part), part, Edge("attribute", f"{member}()")) for part, member in parts]
+        return []
+
     # ---- down from the roots
 
     def _roots(self):
@@ -210,14 +261,16 @@ class Look:
             self._seen[id(module)] = self._seen[id(namespace)] = -1
         self._seen[id(sys.modules)] = -1
         for ours in (self, self.__dict__, self._objects, self._order, self._parents, self._edges, self._seen, self._later,
-                     self._tensors, self._left, self.blocks, self._names, self._frames, self.notes, self._kinds):
+                     self._tensors, self._found, self._left, self.blocks, self._names, self._frames, self.notes, self._kinds,
+                     self._marker):
             self._seen[id(ours)] = -1
         for name, module, namespace, tier in modules:
             if name == "__main__":
                 tiers[0].extend((value, Edge("global", key)) for key, value in dict.items(namespace))
         for frame in self._frames.all:
             self._seen[id(frame.frame)] = -1
-            tiers[0].extend((value, Edge("local", key, frame)) for key, value in frame.locals)
+            tiers[frame.tier].extend((value, Edge("local", key, frame)) for key, value in frame.locals)
+        tiers[0].extend((value, Edge("global", f"{name}.get()")) for name, value in naming.context_variables())
         tiers[0].extend((value, Edge("global", key)) for key, value in naming.handled_exceptions())
         for name, module, namespace, tier in modules:
             if name != "__main__" and not name.startswith(OURS):
@@ -247,10 +300,15 @@ class Look:
     def _visit_from(self, at, is_first):
         order, parents, edges, seen = self._order, self._parents, self._edges, self._seen
         referents, kinds, kind_of = gc.get_referents, self._kinds, self.kind_of
-        late = collections.deque()
+        late, large = collections.deque(), collections.deque()  # places
         # Of what graphs alone hold nobody knows: where all is looked for, the program's own objects are walked to the end.
         found_all = self._wanted is not None or not is_first
-        while at < len(order) or late:
+        while at < len(order) or late or large:
+            if at == len(order) and large:
+                below = large.popleft()
+                if not self._visit_many(_children_of(order[below], kinds[type(order[below])]), below):
+                    return False
+                continue
             if at == len(order):
                 below = late.popleft()
                 for child in referents(order[below]):
@@ -269,8 +327,10 @@ class Look:
                     self._visit_tensor(found, at)
                 elif kind == "node":
                     self._visit_node(found, at)
+                elif kind == "storage":
+                    self._claim(found, at)
                 elif kind == "array":
-                    self._push(naming.dict_of_type(cls)["base"].__get__(found), at, Edge("attribute", "base"))
+                    self._visit_array(found, at)
                 elif kind == "type" and is_first and not naming.is_own_type(found):
                     del seen[id(found)]
                     self._later.append((found, parents[at], edges[at]))
@@ -282,6 +342,13 @@ class Look:
                     late.append(at)
             else:
                 children = referents(found)
+            if len(children) > MANY:
+                if self._tensor_types.isdisjoint(map(type, children)):
+                    large.append(at)
+                elif not self._visit_many(children, at):
+                    return False
+                at += 1
+                continue
             for child in children:
                 if type(child) in PLAIN:
                     continue
@@ -295,15 +362,35 @@ class Look:
             self.looked_at = at
         return True
 
+    def _visit_many(self, children, parent):
+        """False: no time is left."""
+        for number, child in enumerate(children):
+            if number % MANY == MANY - 1 and self.out_of_time():
+                return False
+            self._push(child, parent, None)
+        return True
+
     def _push(self, found, parent, edge):
         if found is not None and type(found) not in PLAIN and id(found) not in self._seen:
             self._add(found, parent, edge)
 
-    def _claim(self, tensor, place, edge=None):
-        address = self.address_of(tensor)
-        if address and address not in self.blocks and (self._wanted is None or address in self._wanted):
-            self.blocks[address] = Block(address, place, edge, tensor if edge is None else None)
-            self._left.discard(address)
+    def _claim(self, found, place, edge=None):
+        for address, _, part in self._addresses_of(found):
+            if address not in self.blocks and (self._wanted is None or address in self._wanted):
+                self.blocks[address] = Block(address, place, edge or part)
+                self._left.discard(address)
+
+    def _visit_array(self, array, at):
+        """Of numpy. What an array of objects holds the collector does not see."""
+        members = naming.dict_of_type(naming.array_type(mro_of(type(array))))
+        self._push(members["base"].__get__(array), at, Edge("attribute", "base"))
+        if members["dtype"].__get__(array).kind != "O":
+            return
+        one_way = members["ndim"].__get__(array) == 1
+        for place, value in enumerate(members["flat"].__get__(array)):
+            if place % CLOCK_EVERY == CLOCK_EVERY - 1 and self.out_of_time():
+                return
+            self._push(value, at, Edge("entry", str(place) if one_way else "*"))
 
     def _visit_tensor(self, tensor, at):
         base = self.base
@@ -341,23 +428,36 @@ class Look:
         """What no root leads to: behind what the time did not suffice for, in a cycle that the collector has not taken
         yet, or held by what Python does not see."""
         was_whole = self.complete
-        for found in self._objects:
+        for found in self._found:
             if not self._left or self.out_of_time():
                 break
-            if self._tensors.get(id(found)) in self._left:
+            if self._tensors[id(found)] in self._left:
                 self._climb_from(found, was_whole)
+
+    def _may_ask(self):
+        """Whether there is time for one more call that looks through all objects."""
+        self._until -= self._referrers_ns
+        is_out = self.out_of_time()
+        self._until += self._referrers_ns
+        return not is_out
 
     def _climb_from(self, tensor, was_whole):
         group, below = [tensor], {id(tensor): None}  # all that lead there; what each refers to on the way down
         held, at = set(), 0  # addresses of those that something refers to
-        while at < len(group) and len(group) < CLIMB_MOST and not self.out_of_time():
+        while at < len(group) and len(group) < CLIMB_MOST and self._may_ask():
             level = group[at:at + CLIMB_AT_ONCE]
             at += len(level)
             children = {id(each) for each in level}
+            begun = self._spent()
             referrers = gc.get_referrers(*level)
+            self._referrers_ns = max(self._referrers_ns, self._spent() - begun)
+            ours = self._made_since()
+            if ours is None:
+                self.miss("the collector ran during the look")
+                return
             for referrer in referrers:
-                if id(referrer) not in self.before() or self._seen.get(id(referrer)) == -1:
-                    continue  # one of ours, made since
+                if id(referrer) in ours or self._seen.get(id(referrer)) == -1:
+                    continue
                 child = None
                 for child in gc.get_referents(referrer):
                     if id(child) in children:
@@ -376,7 +476,7 @@ class Look:
         if top is not None or not whole:
             top = tensor if top is None else top
             what = ("native" if whole else "lost") + ("" if top is tensor else " object")
-            self._top(top, Edge(what, type_name(type(top)), None, False))
+            self._top(top, Edge(what, naming.native_text(top), None, False))
         else:
             self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))
 

@@ -4,6 +4,7 @@ instances through the descriptors of their dictionaries and slots.
 """
 
 import collections
+import contextvars
 import functools
 import sys
 import threading
@@ -74,12 +75,15 @@ def is_own_type(cls):
 # ---- frames
 
 class Frame:
-    __slots__ = ("frame", "name", "file", "line", "locals", "is_main", "_is_alone")
+    __slots__ = ("frame", "name", "file", "line", "locals", "is_main", "tier", "_is_alone")
 
     def __init__(self, frame, is_main):
         code = frame.f_code
         self.frame, self.is_main = frame, is_main
         self.name, self.file, self.line = function_name(code), code.co_filename, frame.f_lineno
+        namespace = frame.f_globals
+        module = dict.get(namespace, "__name__") if type(namespace) is dict else None
+        self.tier = _tier(module, namespace) if type(module) is str else 0
         self.locals, self._is_alone = None, False
         locals_of(frame, self._remember)
 
@@ -154,6 +158,12 @@ def handled_exceptions():
         error = each[1] if type(each) is tuple else each
         if error is not None:
             yield "the exception being handled", error
+
+
+def context_variables():
+    """(name, value) of those that are set where the look is made."""
+    for variable, value in contextvars.copy_context().items():
+        yield variable.name, value
 
 
 def last_errors():
@@ -291,7 +301,7 @@ def dict_of(found):
     for cls in mro_of(type(found)):
         member = dict_of_type(cls).get("__dict__")
         if member is not None:
-            if type(member) is not types.GetSetDescriptorType:
+            if type(member) not in (types.GetSetDescriptorType, types.MemberDescriptorType):  # SimpleNamespace: a member
                 return None
             try:
                 namespace = member.__get__(found)
@@ -319,6 +329,19 @@ def telling(group):
     """Of a cycle, the object that says most: one of a class of the program's."""
     plain = (dict, list, tuple, types.CellType, types.FrameType)
     return next((each for each in group[1:] if type(each) not in plain), group[-1])
+
+
+def array_type(mro):
+    """numpy's own in the classes of an object; None: there is none."""
+    return next((cls for cls in mro if type_name(cls) == "ndarray" and module_of_type(cls) == "numpy"), None)
+
+
+def native_text(top):
+    """Of an object that no other refers to. Since torch 2 a node tells the collector of its hooks only where nothing else
+    has the node."""
+    if collections.OrderedDict in mro_of(type(top)) and set(map(type, dict.keys(top))) == {int}:
+        return "hooks of autograd"
+    return type_name(type(top))
 
 
 def cycle_text(group):
@@ -361,14 +384,18 @@ class Names:
     def __init__(self, look):
         self.look = look
         self._tokens = {}  # lists by place
+        self._at = -1  # the place of the object that the step being named goes out from
         self._places = {}  # of entries, by the address of the container
 
     def holders(self, blocks):
         patterns = {}
-        for block in blocks:
+        for number, block in enumerate(blocks):
+            if number % NAMED_AT_ONCE == NAMED_AT_ONCE - 1 and self.look.out_of_time():
+                self.look.miss(f"{len(blocks) - number} of {len(blocks)} holders were found and not named in time")
+                break
             tokens = self._path_to(block.place)
             if block.edge is not None:
-                tokens = [*tokens, Token(" → " + block.edge.text, "graph")]
+                tokens = [*tokens, _token_of(block.edge)]
             patterns.setdefault(tuple(token.pattern(False) for token in tokens), []).append((tokens, block.address))
         found = [_holder(part) for members in patterns.values() for part in _apart(members)]
         found.sort(key=lambda each: (-len(each.addresses), each.path))
@@ -391,6 +418,7 @@ class Names:
         if edge is not None:
             return [] if edge.what == "graph" and edge.text == "" else [_token_of(edge)]
         parent = look._order[above]
+        self._at = above
         grand = self._above(above)
         if type(parent) is dict and type(grand) is dict and threading.local in mro_of(type(self._above(above, 2))):
             name = self.place_in(parent, child)
@@ -398,17 +426,21 @@ class Names:
         if type(parent) is dict and threading.local in mro_of(type(grand)) and type(child) is dict:
             return [Token("", "thread")]
         kind = look.kind_of(type(parent))
-        return _steps(self, parent, child, grand, kind) or [Token("." + type_name(type(child)), "attribute")]
+        return _steps(self, parent, child, grand, kind) or _unknown_step(parent, child)
 
     def may_empty(self, namespace):
         """Of a frame that does not run; the list of all objects has it, if it was there."""
-        return sys.getrefcount(namespace) <= ALONE + (id(namespace) in self.look.before())
+        return sys.getrefcount(namespace) <= ALONE + self.look.is_listed(namespace)
 
     def _above(self, place, steps=1):
         """What an object was reached through; None above a root."""
         for _ in range(steps):
             place = self.look._parents[place] if place >= 0 else -1
         return self.look._order[place] if place >= 0 else None
+
+    def owner_above(self, grand):
+        """Of what the step being named lies in: itself, or what has it as its dictionary."""
+        return self._above(self._at, 2) if type(grand) is dict else grand
 
     def place_in(self, container, child):
         """Of an entry; made once for each container."""
@@ -457,9 +489,12 @@ def _token_of(edge):
         return Token("." + edge.text, "graph")
     if edge.what == "saved":
         return Token(" → " + edge.text, "graph")
+    if edge.what == "entry":
+        return Token("", "list", edge.text)
     return Token("." + edge.text, "attribute")
 
 
+NAMED_AT_ONCE = 64  # between two looks at the clock
 APART_MOST = 16
 
 
@@ -513,6 +548,23 @@ def _kind(tokens, members):
 
 # ---- steps, by what the parent is
 
+# Iterators, queues and the like, whose parts have no names; hamt: what contexts of variables are made of.
+UNNAMED_PARTS = ("itertools", "_queue", "_contextvars", "_operator")
+
+
+def _has_unnamed_parts(cls):
+    return module_of_type(cls) in UNNAMED_PARTS or type_name(cls).startswith(("hamt", "Context")) and \
+        module_of_type(cls) in ("builtins", "contextvars") or cls in (map, filter, zip, enumerate, reversed)
+
+
+def _unknown_step(parent, child):
+    if not _has_unnamed_parts(type(parent)):
+        return [Token(f" → {type_name(type(child))}", "attribute")]
+    if type(child) in (list, tuple, dict) or _has_unnamed_parts(type(child)):
+        return [Token("", "namespace")]
+    return [Token("", "list", "*")]
+
+
 def _entry(names, container, child, tag):
     place = names.place_in(container, child)
     if place is MISSING:
@@ -546,9 +598,11 @@ def _steps(names, parent, child, grand, kind):
 
 def _of_instance(names, parent, child, grand):
     namespace = dict_of(parent)
+    of_node = names.look.kind_of(type(parent)) == "node"
     if namespace is child:
-        of_node = names.look.kind_of(type(parent)) == "node"
         return [Token(f" → {type_name(type(parent))}", "graph") if of_node else Token("", "namespace")]
+    if of_node and is_dict(child):
+        return [Token(f" → {type_name(type(parent))}.hooks", "hook")]
     if namespace is not None:
         found = names.place_in(namespace, child)
         if found is not MISSING and type(found) is str:
@@ -568,6 +622,11 @@ def _attribute(name, owner):
     return Token("." + name, "hook" if of_torch else "attribute")
 
 
+def _is_dict_of_torch(owner):
+    return any(type_name(cls) in ("ModuleDict", "ParameterDict") and module_of_type(cls).startswith("torch.nn.")
+               for cls in mro_of(type(owner)))
+
+
 def _is_of_torch(owner):
     """A module, an optimizer, a tensor, whose hooks have handles; met as its dictionary alone: one that has such."""
     if type(owner) is dict:
@@ -583,8 +642,10 @@ def _of_dict(names, parent, child, grand):
         if found:
             return found
     if place is not MISSING and type(place) is str and grand is not None and _is_namespace(names, parent, grand):
-        if place.isdigit() and _is_of(parent, grand, ("_modules",)):  # of a Sequential, a ModuleList
+        if place.isdigit() and _is_of(parent, grand, ("_modules", "_parameters")):  # of a Sequential, a ModuleList
             return [Token("", "list", place)]
+        if _is_of(parent, grand, NAMESPACES) and _is_dict_of_torch(names.owner_above(grand)):
+            return [Token("", "dict", key_text(place))]
         return [_attribute(place, grand)]
     if type(grand) is _LRU:
         return [Token("", "cache", "*")]

@@ -102,7 +102,7 @@ for _ in range(4):
 #--- gpytorch-2734-hook-of-a-graph
 # holder: predictions[*]
 # through: grad_fn
-# kind: graph
+# kind: graph | hook
 import functools
 
 class Strategy:
@@ -597,8 +597,8 @@ def end():
 cleanup(end)
 
 #--- context-variable
-# holder: native code | not found
-# kind: native | unknown
+# holder: request.get()
+# kind: attribute
 import contextvars
 request = contextvars.ContextVar("request")
 

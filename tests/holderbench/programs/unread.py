@@ -421,7 +421,7 @@ class Node:
 nodes, watchers = [], []
 for step in range(9):
     nodes.append(Node())
-    watchers.append(weakref.ref(nodes[-1], functools.partial(id, accuse(torch.zeros(200)))))
+    watchers.append(weakref.ref(nodes[-1], functools.partial(lambda kept, dead: None, accuse(torch.zeros(200)))))
 
 #--- weak-cache-beside-the-holder
 # holder: alive[*].embedding
@@ -653,14 +653,13 @@ next(stream)
 
 #--- work-that-waits
 # holder: executor._work_queue
-# through: args
 # kind: list
 import concurrent.futures, threading
 go = threading.Event()
 executor = concurrent.futures.ThreadPoolExecutor(1)
 executor.submit(go.wait)
 for step in range(9):
-    executor.submit(print, accuse(torch.zeros(200)), file=None) if False else executor.submit(id, accuse(torch.zeros(200)))
+    executor.submit(id, accuse(torch.zeros(200)))
 cleanup(lambda go=go, executor=executor: (go.set(), executor.shutdown()))
 
 #--- arguments-of-a-timer
@@ -752,14 +751,14 @@ for step in range(9):
 #--- context-variable-that-is-named
 # holder: native code | current | not found
 # through: current
-# kind: native | unknown | attribute | dict
+# kind: native | unknown | attribute | dict | list
 import contextvars
 current = contextvars.ContextVar("current")
 token = current.set([])
 for step in range(9):
     current.get().append(accuse(torch.zeros(200)))
-cleanup(lambda variable=current, token=token: variable.reset(token))
 del token
+cleanup(lambda: current.set(None))
 
 #--- contexts-that-were-copied
 # holder: contexts[*]
@@ -847,7 +846,7 @@ for step in range(9):
 
 #--- nested-tuples
 # holder: pairs[*][*]
-# kind: list
+# kind: list | attribute
 pairs = (("first", accuse(torch.zeros(200))), ("second", accuse(torch.zeros(200))))
 
 #--- members-of-an-enumeration
