@@ -1,5 +1,6 @@
 #include "model/steps_period.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/map.h"
@@ -19,8 +20,23 @@
 /* The allocations of one thread, in order. A site is a stack and the running module. */
 struct calls {
     MP_VEC(uint32_t) events, sites, live;
-    MP_VEC(uint32_t) counts; /* by site */
-    bool modules;            /* modules are known */
+};
+
+/* By site: its allocations on the thread that has most. */
+struct counts {
+    uint32_t *at;
+    size_t count, room;
+};
+
+/* What the threads that run the same code allocate: the main thread, or a pool, whose threads take turns as they
+ * please. */
+struct crew {
+    MP_VEC(struct calls) threads;
+    struct counts counts;
+    struct mp_map numbers;     /* of sites */
+    const struct calls *model; /* the one that allocates most, in which the period is looked for */
+    uint32_t allocs;           /* of all threads, and of other code, too */
+    bool modules;              /* modules are known */
 };
 
 struct periods {
@@ -28,49 +44,80 @@ struct periods {
     size_t count;
 };
 
-static uint32_t busiest_thread(const struct mp_model *model)
+/* The function in which a stack's Python begins, as a number that only it has; 0: there is no Python. */
+static uint64_t root_of(const struct mp_model *model, uint32_t stack)
 {
-    MP_VEC(uint64_t) allocs = {0};
-    uint32_t best = 0;
-    for (uint32_t event = 0; event < model->events.count; event++) {
-        uint32_t thread = model->events.thread[event];
-        if (model->events.type[event] != MP_EVENT_ALLOC || thread == MP_NONE) continue;
-        mp_vec_grow_to(&allocs, (size_t)thread + 1);
-        if (++allocs.at[thread] > allocs.at[best]) best = thread;
+    const struct mp_model_line *outermost = NULL;
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        const struct mp_model_line *line = mp_loop_python_line(model, stack);
+        if (line) outermost = line;
     }
-    mp_vec_free(&allocs);
+    return outermost ? ((uint64_t)outermost->function << 32 | outermost->file) + 1 : 0;
+}
+
+/* By stack. */
+static uint64_t *roots_of(const struct mp_model *model)
+{
+    uint64_t *roots = mp_alloc_zeroed(model->stacks.count + 1, sizeof *roots);
+    for (uint32_t stack = 1; stack < model->stacks.count; stack++)
+        roots[stack] = root_of(model, stack);
+    return roots;
+}
+
+/* 0 where most is allocated without Python. */
+static uint64_t busiest_root(const struct mp_model *model, const uint64_t *roots)
+{
+    struct mp_map allocs = {0};
+    uint64_t most = 0, best = 0;
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        uint64_t root = roots[model->blocks.stack[model->events.subject[event]]];
+        uint64_t *count = mp_map_at(&allocs, root + 1, NULL);
+        if (++*count <= most) continue;
+        most = *count;
+        best = root;
+    }
+    mp_map_free(&allocs);
     return best;
 }
 
-static uint32_t site_of(const struct mp_model *model, struct mp_map *numbers, uint32_t block, struct calls *calls)
+static uint32_t site_of(const struct mp_model *model, uint32_t block, struct crew *crew)
 {
     uint32_t module = model->blocks.module ? model->blocks.module[block] : 0;
     bool fresh;
-    uint64_t *number = mp_map_at(numbers, ((uint64_t)model->blocks.stack[block] << 32 | module) + 1, &fresh);
-    calls->modules |= module != 0;
+    uint64_t *number = mp_map_at(&crew->numbers, ((uint64_t)model->blocks.stack[block] << 32 | module) + 1, &fresh);
+    crew->modules |= module != 0;
     if (fresh) {
-        *number = calls->counts.count;
-        mp_vec_add(&calls->counts, 0);
+        *number = crew->counts.count;
+        mp_vec_add(&crew->counts, 0);
     }
-    calls->counts.at[*number]++;
     return (uint32_t)*number;
 }
 
-static void collect(const struct mp_model *model, struct calls *calls)
+static void collect(const struct mp_model *model, struct crew *crew)
 {
-    uint32_t thread = busiest_thread(model), live = 0;
-    struct mp_map numbers = {0};
+    uint64_t *roots = roots_of(model), root = busiest_root(model, roots);
+    uint32_t live = 0;
     for (uint32_t event = 0; event < model->events.count; event++) {
+        uint32_t thread = model->events.thread[event], block = model->events.subject[event];
         live -= model->events.type[event] == MP_EVENT_FREE; /* less those at the beginning */
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
-        if (model->events.thread[event] == thread) {
+        crew->allocs++;
+        if (thread != MP_NONE && root && roots[model->blocks.stack[block]] == root) {
+            mp_vec_grow_to(&crew->threads, (size_t)thread + 1);
+            struct calls *calls = &crew->threads.at[thread];
             mp_vec_add(&calls->events, event);
-            mp_vec_add(&calls->sites, site_of(model, &numbers, model->events.subject[event], calls));
+            mp_vec_add(&calls->sites, site_of(model, block, crew));
             mp_vec_add(&calls->live, live);
         }
         live++;
     }
-    mp_map_free(&numbers);
+    for (size_t i = 0; i < crew->threads.count; i++)
+        if (!crew->model || crew->threads.at[i].events.count > crew->model->events.count)
+            crew->model = &crew->threads.at[i];
+    for (size_t i = 0; crew->model && i < crew->model->sites.count; i++)
+        crew->counts.at[crew->model->sites.at[i]]++;
+    free(roots);
 }
 
 static void add_period(struct periods *periods, uint32_t period)
@@ -102,13 +149,14 @@ static void add_periods_of(const struct calls *calls, uint32_t site, struct peri
 }
 
 /* Collects the distances of the rarest sites that come in several rounds. */
-static void find_periods(const struct calls *calls, struct periods *periods)
+static void find_periods(const struct crew *crew, struct periods *periods)
 {
+    const struct counts *counts = &crew->counts;
     uint32_t rare[SITES_MAX], count = 0;
-    for (uint32_t site = 0; site < calls->counts.count; site++) {
-        if (calls->counts.at[site] < ROUNDS_MIN) continue;
+    for (uint32_t site = 0; site < counts->count; site++) {
+        if (counts->at[site] < ROUNDS_MIN) continue;
         uint32_t at = count;
-        while (at && calls->counts.at[rare[at - 1]] > calls->counts.at[site])
+        while (at && counts->at[rare[at - 1]] > counts->at[site])
             at--;
         if (at == SITES_MAX) continue;
         count += count < SITES_MAX;
@@ -116,7 +164,7 @@ static void find_periods(const struct calls *calls, struct periods *periods)
         rare[at] = site;
     }
     for (uint32_t i = 0; i < count; i++)
-        add_periods_of(calls, rare[i], periods);
+        add_periods_of(crew->model, rare[i], periods);
 }
 
 /* The share of the allocations that have an equal one at that distance; estimated from some where there are many. */
@@ -128,11 +176,12 @@ static double alike(const struct calls *calls, uint32_t distance, size_t tries)
     return all ? (double)same / (double)all : 0;
 }
 
-static uint32_t find_period(const struct calls *calls)
+static uint32_t find_period(const struct crew *crew)
 {
+    const struct calls *calls = crew->model;
     struct periods periods = {.count = 0};
     double found[PERIODS_MAX], best = 0;
-    find_periods(calls, &periods);
+    find_periods(crew, &periods);
     for (size_t i = 0; i < periods.count; i++) {
         found[i] = alike(calls, periods.at[i], periods.count);
         if (found[i] > best) best = found[i];
@@ -166,13 +215,13 @@ static uint32_t find_beginning(const struct calls *calls, uint32_t period)
     return best;
 }
 
-/* Whether the calls from `at` on look like those from `like` on. */
-static bool begins_at(const struct calls *calls, size_t at, uint32_t like, uint32_t period)
+/* Whether the calls from `at` on look like those of a thread from `like` on. */
+static bool begins_at(const struct calls *calls, size_t at, const struct calls *of, uint32_t like, uint32_t period)
 {
     uint32_t look = period < 16 ? period : 16;
     for (uint32_t k = 0; k < look; k++) {
-        if (at + k >= calls->sites.count || like + k >= calls->sites.count) return k > 0;
-        if (calls->sites.at[at + k] != calls->sites.at[like + k]) return false;
+        if (at + k >= calls->sites.count || like + k >= of->sites.count) return k > 0;
+        if (calls->sites.at[at + k] != of->sites.at[like + k]) return false;
     }
     return true;
 }
@@ -208,14 +257,15 @@ static bool has_parts(const struct calls *calls, uint32_t first, uint32_t last)
 
 /* Whether a round's allocations lie under lines outside of networks. Where the running module is known, it
  * distinguishes layers; otherwise the round must have parts, and no line of a forward() may be common to all of it. */
-static bool is_outside(const struct mp_model *model, const struct calls *calls, uint32_t first, uint32_t period)
+static bool is_outside(const struct mp_model *model, const struct crew *crew, uint32_t first, uint32_t period)
 {
+    const struct calls *calls = crew->model;
     const struct mp_model_line *lines[LINES_MAX], *others[LINES_MAX];
     uint32_t last = first + period < calls->sites.count ? first + period : (uint32_t)calls->sites.count;
     uint32_t block = model->events.subject[calls->events.at[first + (last - first) / 2]];
     size_t count = lines_of(model, model->blocks.stack[block], lines), shared = 0;
     if (!count || !mp_loop_is_outside(model, lines[0])) return false;
-    bool in_network = false, apart = calls->modules || has_parts(calls, first, last);
+    bool in_network = false, apart = crew->modules || has_parts(calls, first, last);
     for (; shared < count; shared++) {
         uint32_t with = 0;
         for (uint32_t i = first; i < last; i++) {
@@ -228,7 +278,7 @@ static bool is_outside(const struct mp_model *model, const struct calls *calls, 
         }
         if (with < last - first) break;
         in_network |= !mp_loop_is_outside(model, lines[shared]);
-        if (!calls->modules && mp_loop_is_forward(model, lines[shared])) return false;
+        if (!crew->modules && mp_loop_is_forward(model, lines[shared])) return false;
     }
     return shared > 0 && (apart || !in_network);
 }
@@ -252,33 +302,70 @@ static size_t find_first(const struct calls *calls, size_t next, uint32_t period
     return alike * 2 >= period ? first : next;
 }
 
-static void begin_steps(const struct mp_model *model, const struct calls *calls, uint32_t beginning, uint32_t period,
-                        struct mp_steps *steps)
+/* Adds the events at which a thread's rounds begin. */
+static void find_rounds(const struct calls *calls, const struct calls *of, uint32_t beginning, uint32_t period,
+                        struct counts *rounds)
 {
+    bool any = false;
     for (size_t i = 0; i < calls->sites.count;) {
-        if (!begins_at(calls, i, beginning, period)) {
+        if (!begins_at(calls, i, of, beginning, period)) {
             i++;
             continue;
         }
-        size_t first = steps->count ? i : find_first(calls, i, period);
-        if (first < i) mp_steps_begin(model, calls->events.at[first], 0, steps);
-        mp_steps_begin(model, calls->events.at[i], 0, steps);
-        i += begins_at(calls, i + period, beginning, period) ? period : 1;
+        size_t first = any ? i : find_first(calls, i, period);
+        if (first < i) mp_vec_add(rounds, calls->events.at[first]);
+        mp_vec_add(rounds, calls->events.at[i]);
+        any = true;
+        i += begins_at(calls, i + period, of, beginning, period) ? period : 1;
     }
+}
+
+static int ascending(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* Whether they extend over half of the recording's allocations: else they are of a part of it, as of a queue that is
+ * filled before the work begins. */
+static bool are_general(const struct mp_model *model, const struct crew *crew, const struct counts *rounds)
+{
+    uint32_t inside = 0;
+    if (!rounds->count) return false;
+    for (uint32_t event = rounds->at[0]; event < rounds->at[rounds->count - 1]; event++)
+        inside += model->events.type[event] == MP_EVENT_ALLOC;
+    return inside * 2ull >= crew->allocs;
+}
+
+static void begin_steps(const struct mp_model *model, const struct crew *crew, uint32_t beginning, uint32_t period,
+                        struct mp_steps *steps)
+{
+    struct counts rounds = {0};
+    for (size_t i = 0; i < crew->threads.count; i++)
+        find_rounds(&crew->threads.at[i], crew->model, beginning, period, &rounds);
+    if (rounds.count) qsort(rounds.at, rounds.count, sizeof *rounds.at, ascending);
+    bool general = are_general(model, crew, &rounds);
+    for (size_t i = 0; general && i < rounds.count; i++)
+        mp_steps_begin(model, rounds.at[i], 0, steps);
+    mp_vec_free(&rounds);
 }
 
 void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
 {
-    struct calls calls = {0};
+    struct crew crew = {.allocs = 0};
     if (!has_python(model)) return;
-    collect(model, &calls);
-    uint32_t period = calls.sites.count ? find_period(&calls) : 0;
+    collect(model, &crew);
+    uint32_t period = crew.model ? find_period(&crew) : 0;
     if (period) {
-        uint32_t beginning = find_beginning(&calls, period);
-        if (is_outside(model, &calls, beginning, period)) begin_steps(model, &calls, beginning, period, steps);
+        uint32_t beginning = find_beginning(crew.model, period);
+        if (is_outside(model, &crew, beginning, period)) begin_steps(model, &crew, beginning, period, steps);
     }
-    mp_vec_free(&calls.events);
-    mp_vec_free(&calls.sites);
-    mp_vec_free(&calls.live);
-    mp_vec_free(&calls.counts);
+    for (size_t i = 0; i < crew.threads.count; i++) {
+        mp_vec_free(&crew.threads.at[i].events);
+        mp_vec_free(&crew.threads.at[i].sites);
+        mp_vec_free(&crew.threads.at[i].live);
+    }
+    mp_vec_free(&crew.threads);
+    mp_vec_free(&crew.counts);
+    mp_map_free(&crew.numbers);
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "analysis/leaks/trend.h"
 #include "base/memory.h"
@@ -19,8 +20,8 @@ struct series {
     uint32_t *births; /* distinct steps in which they were born */
 };
 
-/* The staying blocks: the distinct birth steps of the blocks that live at the last boundary and are older than the
- * place's blocks usually get. */
+/* The staying blocks: the distinct birth steps of the blocks that live at the last boundary and are older than their
+ * site's blocks usually get. */
 struct stay {
     MP_VEC(uint32_t) births;
     uint32_t first; /* index in births; those before it are the warm-up's */
@@ -47,15 +48,43 @@ uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint3
     return age;
 }
 
+static int by_site(const void *left, const void *right)
+{
+    const struct mp_leak_life *a = left, *b = right;
+    if (a->site != b->site) return a->site < b->site ? -1 : 1;
+    return a->birth < b->birth ? -1 : a->birth > b->birth;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+/* Each site by its own usual age: one line may make what a run of twenty steps needs, and beside it what is kept. */
 static void find_stay(const struct mp_leak_life *lives, size_t count, uint32_t last, struct stay *stay)
 {
-    uint32_t age = mp_leak_usual_age(lives, count, last, 0);
-    stay->end = age < last ? last - age : 0;
-    for (size_t i = 0; i < count && lives[i].birth < stay->end; i++) {
-        if (!lives_at(&lives[i], last)) continue;
-        if (stay->births.count && stay->births.at[stay->births.count - 1] == lives[i].birth) continue;
-        mp_vec_add(&stay->births, lives[i].birth);
+    struct mp_leak_life *sorted = mp_alloc((count + 1) * sizeof *sorted);
+    uint32_t usual = mp_leak_usual_age(lives, count, last, 0), distinct = 0;
+    if (count) memcpy(sorted, lives, count * sizeof *sorted);
+    if (count) qsort(sorted, count, sizeof *sorted, by_site);
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i; end < count && sorted[end].site == sorted[i].site;)
+            end++;
+        uint32_t age = mp_leak_usual_age(sorted + i, end - i, last, end - i < MP_LEAK_BIRTHS ? usual : 0);
+        uint32_t until = age < last ? last - age : 0;
+        for (size_t k = i; k < end && sorted[k].birth < until; k++) {
+            if (!lives_at(&sorted[k], last)) continue;
+            mp_vec_add(&stay->births, sorted[k].birth);
+            if (until > stay->end) stay->end = until;
+        }
     }
+    if (stay->births.count) qsort(stay->births.at, stay->births.count, sizeof *stay->births.at, ascending);
+    for (size_t i = 0; i < stay->births.count; i++)
+        if (!distinct || stay->births.at[distinct - 1] != stay->births.at[i])
+            stay->births.at[distinct++] = stay->births.at[i];
+    stay->births.count = distinct;
+    free(sorted);
 }
 
 /* A lasting block made long before the others is not the beginning of growth. */

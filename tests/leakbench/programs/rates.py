@@ -4,6 +4,9 @@
 For each a line says its name, its process and how many bytes it kept a step.
 """
 
+import queue
+import threading
+
 import torch
 from torch import nn
 
@@ -80,7 +83,50 @@ def two_sizes(steps, _):
     return bytes_of(sum(kept, [])) // steps
 
 
-FUNCTIONS = {function.__name__: function for function in (gradients_of_a_hook, outputs_of_a_hook, a_logger, two_sizes)}
+def a_pool(steps, _):
+    """Threads answer requests in one line each, in turn."""
+    model, requests, answers, kept = network()[0].eval(), queue.Queue(), queue.Queue(), []
+
+    def answer():
+        with torch.no_grad():
+            while (request := requests.get()) is not None:
+                kept.append(model(request))
+                answers.put(True)
+
+    threads = [threading.Thread(target=answer) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    steps = max(steps, 60)  # fewer that no line shows are no proof
+    for _ in range(steps):
+        requests.put(torch.randn(16, 48))
+        answers.get()
+    for _ in threads:
+        requests.put(None)
+    for thread in threads:
+        thread.join()
+    return bytes_of(kept) // steps
+
+
+def runs_of_training(steps, _):
+    """Each of four steps, whose model is kept, with its gradients; the optimizer's state goes with the run. Both are made
+    by the line of one function."""
+    kept = []
+
+    def run():
+        model, optimizer = network()
+        for _ in range(4):
+            loss = model(torch.randn(32, 48)).pow(2).mean()
+            optimizer.zero_grad(set_to_none=False), loss.backward(), optimizer.step()
+        kept.append(model)
+
+    for _ in range(max(steps // 4, 12)):
+        run()
+    tensors = [part for model in kept for p in model.parameters() for part in (p, p.grad)]
+    return bytes_of(tensors) // len(kept) // 4
+
+
+FUNCTIONS = {function.__name__: function for function in (gradients_of_a_hook, outputs_of_a_hook, a_logger, two_sizes,
+                                                          a_pool, runs_of_training)}
 
 if __name__ == "__main__":
     forked.main(FUNCTIONS, __doc__)

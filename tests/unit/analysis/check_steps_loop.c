@@ -5,6 +5,7 @@
 #include "analysis/sites/peak.h"
 #include "leakbench/world.h"
 #include "model/steps_infer.h"
+#include "model/steps_period.h"
 #include "model/track.h"
 #include "model/window.h"
 #include "unit/suite.h"
@@ -208,6 +209,73 @@ static void ask(struct mp_model *model, enum mp_verdict verdict, const char *rea
 }
 
 /* Too little was seen: unknown, and why. */
+#define POOL "/threading.py:_bootstrap:900 pool.py:work:10 "
+
+/* Each thread of a pool makes its rounds in one line, while others are in the midst of theirs. The queue is filled by a
+ * loop of one line, too, before any of it is taken: its rounds are over before the work begins. */
+START_TEST(threads_of_a_pool_make_rounds_of_one_line)
+{
+    static const struct paths paths = {{
+        ['q'] = "pool.py:<module>:20 pool.py:main:5",
+        ['a'] = POOL "a.py:a:3",
+        ['b'] = POOL "b.py:b:4",
+        ['c'] = POOL "c.py:c:5",
+    }};
+    static const char round[] = "abcbc";
+    for (unsigned threads = 1; threads <= 3; threads++) {
+        struct world world;
+        struct mp_steps steps = {0};
+        uint32_t stack[LETTERS], done[3] = {0}, rounds = 0;
+        world_start(&world, threads, 1);
+        for (unsigned letter = 0; letter < LETTERS; letter++)
+            if (paths.of[letter]) stack[letter] = world_path(&world, paths.of[letter], W_TORCH);
+        for (unsigned i = 0; i < 90; i++)
+            world_alloc(&world, stack['q'], 100);
+        while (rounds < 90) {
+            unsigned thread = world_random(&world, threads);
+            world.thread = thread + 1;
+            world_release(&world, world_alloc(&world, stack[(unsigned char)round[done[thread]++ % 5]], 1000));
+            rounds += done[thread] % 5 == 0;
+        }
+        for (unsigned thread = 0; thread < threads; thread++)
+            rounds += done[thread] % 5 > 0; /* begun, not ended */
+        struct mp_model *model = world_build(&world);
+        ck_assert(mp_steps_find(model, &steps));
+        ck_assert_uint_eq(steps.count, rounds);
+        mp_steps_free(&steps);
+        mp_model_free(model), world_free(&world);
+    }
+}
+END_TEST
+
+/* Rounds that are over before most of the work is done are no steps. */
+START_TEST(rounds_of_a_small_part_are_no_steps)
+{
+    static const struct paths paths = {{['q'] = "p.py:<module>:20 p.py:main:5",
+                                        ['a'] = "/threading.py:_bootstrap:900 a.py:a:3",
+                                        ['b'] = "/threading.py:_bootstrap:900 b.py:b:4",
+                                        ['c'] = "/queue.py:run:70 c.py:c:5",
+                                        ['d'] = "/queue.py:run:70 c.py:d:6"}};
+    char text[4096], *at = repeat(text, "q", 100);
+    uint32_t random = 1;
+    for (unsigned i = 0; i < 180; i++) {
+        random = random * 1664525 + 1013904223;
+        *at++ = "abcd"[random >> 30];
+    }
+    *at = 0;
+    struct world world;
+    for (unsigned skip = 0; skip < 2; skip++) { /* all, and with less of the rest */
+        struct mp_steps steps = {0};
+        text[190] = skip ? 0 : text[190];
+        struct mp_model *model = play(&world, &paths, text);
+        mp_period_find(model, &steps);
+        ck_assert_uint_eq(steps.count, skip ? 100 : 0);
+        mp_steps_free(&steps);
+        mp_model_free(model), world_free(&world);
+    }
+}
+END_TEST
+
 START_TEST(too_little_is_unknown)
 {
     struct world world;
@@ -271,5 +339,5 @@ END_TEST
 
 MP_SUITE("steps_loop", what_repeats_inside_a_step_is_no_step, lines_beyond_backward_do_not_run,
          evaluation_and_epochs_are_no_steps, accumulation_ends_with_the_optimizer, one_forward_has_no_steps,
-         a_loop_of_one_line_is_guessed, other_threads_do_not_count, too_little_is_unknown,
-         everybody_knows_the_same_steps)
+         a_loop_of_one_line_is_guessed, other_threads_do_not_count, threads_of_a_pool_make_rounds_of_one_line,
+         rounds_of_a_small_part_are_no_steps, too_little_is_unknown, everybody_knows_the_same_steps)
