@@ -25,6 +25,7 @@
     X(recover)                                                                                                         \
     X(anonymize)                                                                                                       \
     X(doctor)                                                                                                          \
+    X(mcp)                                                                                                             \
     X(help)
 
 #define DECLARE(name) extern const struct mp_command mp_command_##name;

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""`memprof mcp` as a client of the Model Context Protocol sees it. Answers are held against the command lines that they
+stand for. With MEMPROF_MCP_SDK, a folder with npm's @modelcontextprotocol/sdk, the protocol's own client asks, too."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+import harness
+
+MAKE = str(harness.BUILD / "tests/unit/cli/make_recording")
+SDK = os.environ.get("MEMPROF_MCP_SDK")
+CLIENT = """
+import {Client} from "@modelcontextprotocol/sdk/client/index.js";
+import {StdioClientTransport} from "@modelcontextprotocol/sdk/client/stdio.js";
+const [, , memprof, folder, calls] = process.argv;
+const client = new Client({name: "test", version: "1"});
+await client.connect(new StdioClientTransport({command: memprof, args: ["mcp", folder]}));
+const names = (await client.listTools()).tools.map(tool => tool.name);
+const answers = [];
+for (const [name, args] of JSON.parse(calls)) answers.push(await client.callTool({name, arguments: args}));
+console.log(JSON.stringify({names, answers}));
+await client.close();
+"""
+
+
+class Mcp(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="memprof-mcp-"))
+        self.addCleanup(shutil.rmtree, self.root)
+        self.runs = self.root / "runs"
+        (self.runs / "deep").mkdir(parents=True)
+        for name, kind in (("train.mp", "train"), ("deep/leaking.mp", "leaking"), ("cut.mp", "cut"),
+                           ("-o.mp", "train")):
+            subprocess.run([MAKE, self.runs / name, kind], check=True)
+        subprocess.run([MAKE, self.root / "outside.mp", "train"], check=True)
+
+    def serve(self, *lines, folder=None, status=0, environment=None):
+        """The answers to lines, which are texts or messages."""
+        text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+        result = subprocess.run([harness.MEMPROF, "mcp", str(folder or self.runs)], input=text, text=True,
+                                capture_output=True, env={**os.environ, **(environment or {})}, timeout=120)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    def call(self, tool, environment=None, **arguments):
+        """The text of a tool's answer, and whether it says that it failed."""
+        answer, = self.serve({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+                              "params": {"name": tool, "arguments": {name.replace("_", "-"): value for name, value in
+                                                                     arguments.items()}}}, environment=environment)
+        self.assertEqual(answer["id"], 7)
+        content, = answer["result"]["content"]
+        self.assertEqual(content["type"], "text")
+        return content["text"], answer["result"]["isError"]
+
+    def command(self, *arguments):
+        result = subprocess.run([harness.MEMPROF, *arguments], cwd=self.runs, text=True, capture_output=True)
+        return result.stdout + ("\n" if result.stdout and result.stderr else "") + result.stderr
+
+    def test_how_it_begins(self):
+        answers = self.serve(
+            {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-03-26"}},
+            {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": "a\"b", "method": "initialize", "params": {"protocolVersion": "1999-01-01"}},
+            "", {"jsonrpc": "2.0", "id": 2, "method": "ping"})
+        self.assertEqual([answer["id"] for answer in answers], [0, 'a"b', 2])
+        self.assertEqual(answers[0]["result"]["protocolVersion"], "2025-03-26")
+        self.assertEqual(answers[1]["result"]["protocolVersion"], "2025-11-25")
+        self.assertEqual(answers[0]["result"]["serverInfo"]["name"], "memprof")
+        self.assertIn("tools", answers[0]["result"]["capabilities"])
+        self.assertEqual(answers[2]["result"], {})
+
+    def test_tools_say_what_they_take(self):
+        answer, = self.serve({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        tools = {tool["name"]: tool for tool in answer["result"]["tools"]}
+        self.assertEqual(set(tools), {"recordings", "report", "peak", "leaks", "holders", "steps", "frag", "advise",
+                                      "info", "size", "compare"})
+        for name, tool in tools.items():
+            schema = tool["inputSchema"]
+            self.assertLessEqual(set(schema["required"]), set(schema["properties"]))
+            self.assertTrue(tool["annotations"]["readOnlyHint"])
+            self.assertFalse({"output", "force", "rules", "suppressions", "config", "pid", "probe"} &
+                             set(schema["properties"]), name)
+        self.assertEqual(tools["compare"]["inputSchema"]["required"], ["before", "after"])
+
+    def test_answers_are_those_of_the_commands(self):
+        for tool, arguments, line in (
+                ("report", {"file": "train.mp"}, ["report", "train.mp"]),
+                ("peak", {"file": "deep/leaking.mp", "limit": 2, "full_stacks": True},
+                 ["peak", "deep/leaking.mp", "-n", "2", "--full-stacks"]),
+                ("leaks", {"file": "deep/leaking.mp", "json": True},
+                 ["leaks", "deep/leaking.mp", "--json", "-n", "20"]),
+                ("steps", {"file": "train.mp", "from": "step:1"}, ["steps", "train.mp", "--from", "step:1"]),
+                ("report", {"file": "cut.mp"}, ["report", "cut.mp"]),
+                ("compare", {"before": "train.mp", "after": "deep/leaking.mp"},
+                 ["compare", "train.mp", "deep/leaking.mp"]),
+                ("peak", {"file": "-o.mp"}, ["peak", "./-o.mp"])):
+            with self.subTest(tool=tool, arguments=arguments):
+                self.assertEqual(self.call(tool, **arguments), (self.command(*line), False))
+
+    def test_two_probes_are_sized(self):
+        text, failed = self.call("size", capacity="1GiB", probes=[{"batch": 4, "file": "train.mp"},
+                                                                  {"batch": 8, "file": "deep/leaking.mp"}])
+        self.assertEqual(text, self.command("size", "--capacity", "1GiB", "4=train.mp", "8=deep/leaking.mp"))
+        self.assertTrue(failed)
+
+    def test_recordings_are_listed(self):
+        (self.runs / "notes.txt").write_text("no recording")
+        os.symlink("/", self.runs / "everything")
+        os.utime(self.runs / "train.mp", (2**31, 2**31))
+        text, failed = self.call("recordings")
+        lines = text.splitlines()
+        self.assertEqual(lines[0], f"train.mp  {(self.runs / 'train.mp').stat().st_size} bytes  2038-01-19T03:14:08Z")
+        self.assertEqual({line.split()[0] for line in lines}, {"train.mp", "deep/leaking.mp", "cut.mp", "-o.mp"})
+
+    def test_nothing_else_is_read_or_done(self):
+        os.symlink("../outside.mp", self.runs / "link.mp")
+        os.symlink("train.mp", self.runs / "inside.mp")
+        before = sorted(self.root.rglob("*"))
+        for file in ("../outside.mp", str(self.root / "outside.mp"), "link.mp", "deep/../../outside.mp", "missing.mp",
+                     "deep", "/etc/passwd", ""):
+            with self.subTest(file=file):
+                text, failed = self.call("peak", file=file)
+                self.assertTrue(failed)
+                self.assertIn("there is no file", text)
+        self.assertFalse(self.call("peak", file="inside.mp")[1])
+        for arguments in ({"output": "new"}, {"rules": "/etc/passwd"}, {"config": "x"}, {"pid": "1"}, {"help": True},
+                          {"-o": "new"}):
+            with self.subTest(arguments=arguments):
+                text, failed = self.call("peak", file="train.mp", **arguments)
+                self.assertTrue(failed)
+                self.assertIn("has no argument", text)
+        self.assertTrue(self.call("size", capacity="1GiB", probes=[{"batch": "--", "file": "train.mp"}])[1])
+        self.assertTrue(self.call("peak", file="train.mp", track="x --output=new")[1])
+        setting = {"MEMPROF_CONF": f"output = {self.root}/new"}
+        self.assertFalse(self.call("peak", file="train.mp", environment=setting)[1])
+        self.assertEqual(sorted(self.root.rglob("*")), before)
+
+    def test_answers_are_bounded(self):
+        trace = {"segments": [], "device_traces": [[
+            {"action": "alloc", "addr": 4096 * i, "size": 512, "stream": 0, "time_us": i,
+             "frames": [{"name": f"function_{i}", "filename": "model.py", "line": i}] * 3} for i in range(3000)]]}
+        (self.runs / "many.json").write_text(json.dumps(trace))
+        text, failed = self.call("peak", file="many.json", limit=0)
+        self.assertTrue(failed)
+        self.assertIn("more than 65536 bytes", text)
+        text, failed = self.call("peak", file="many.json", json=True)
+        self.assertFalse(failed)
+        self.assertEqual(len(json.loads(text[:text.rindex("}") + 1])["sites"]), 20)
+
+    def test_what_is_no_request(self):
+        answers = self.serve("{", "[" * 100000, '{"id": 3}', "[]", '{"id": 4, "method": "resources/list"}',
+                             "x" * (2 << 20), '{"id": 5, "method": "tools/call", "params": {"name": "sh"}}',
+                             '{"id": 6, "method": "tools/call"}', '{"id": 7, "method": "tools/call", "params": '
+                             '{"name": "peak", "arguments": [1]}}', '{"id": 8, "result": {}}', '{"id": 9, "method": "ping"}')
+        self.assertEqual([(answer["id"], answer.get("error", {}).get("code")) for answer in answers],
+                         [(None, -32700), (None, -32700), (3, -32600), (None, -32600), (4, -32601), (None, -32700),
+                          (5, -32602), (6, -32602), (7, None), (9, None)])
+        self.assertTrue(answers[8]["result"]["isError"])
+
+    def test_a_folder_that_is_none(self):
+        for folder in (self.root / "missing", self.root / "outside.mp"):
+            self.assertEqual(self.serve(folder=folder, status=1), [])
+
+    @harness.unittest.skipUnless(SDK, "MEMPROF_MCP_SDK names no folder with the protocol's SDK")
+    def test_the_protocols_own_client(self):
+        client = pathlib.Path(SDK) / "memprof-client.mjs"
+        client.write_text(CLIENT)
+        self.addCleanup(client.unlink)
+        calls = [["report", {"file": "train.mp"}], ["peak", {"file": "../outside.mp"}]]
+        said = json.loads(subprocess.run(["node", client, harness.MEMPROF, self.runs, json.dumps(calls)], check=True,
+                                         text=True, capture_output=True).stdout)
+        self.assertIn("compare", said["names"])
+        self.assertEqual(said["answers"][0]["content"][0]["text"], self.command("report", "train.mp"))
+        self.assertEqual([answer["isError"] for answer in said["answers"]], [False, True])
+
+
+if __name__ == "__main__":
+    harness.main()
