@@ -65,8 +65,8 @@ struct memprof_api_v1 {
     void (*torch_step)(void);
     void (*shim)(const char *note); /* it has started (NULL); a part of it is off: a sentence */
     /* What PyTorch's CUDA allocator says of itself: rows of what | device << 8 | flags << 16, address, bytes, stream,
-     * pool, moment (enum mp_reading_kind in src/wire/record.h). 0: taken, or, of no rows, wanted; 1: not all; -1: not
-     * wanted. With rows of NULL the count says what becomes of callbacks at regions that this thread adds: 1: kept
+     * pool, moment (enum mp_reading_kind in src/wire/record.h). 0: taken, or, of no rows, wanted; 1: not all, or, of no
+     * rows, wanted of versions on which it was really run; -1: not wanted. With rows of NULL the count says what becomes of callbacks at regions that this thread adds: 1: kept
      * back; 2: no longer; 3: the one that was kept back is added. */
     int (*torch_history)(const uint64_t *rows, size_t count);
     void (*torch_mark)(const char *name);      /* a mark of the shim's own */

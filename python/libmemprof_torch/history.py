@@ -25,6 +25,8 @@ ALLOC, SEGMENT, PART, END = 1, 2, 3, 4  # enum mp_reading_kind (src/wire/record.
 MEMBERS, SETTINGS = 0, 3  # enum mp_aside_kind (src/base/words.h)
 KEEP_BACK, LET_BE, ADD = 1, 2, 3  # enum mp_torch_annotations (src/capture/torch/torch_history.h)
 SMALL, EXPANDABLE, WHOLE = 1, 2, 1
+PROVEN = ("2.6",)  # where class History of tests/gpu/check_gpu.py has passed; on others where it was asked for
+WHERE_PROVEN = 1  # the recorder's answer (include/memprof.h)
 STATES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "active_awaiting_free": 2}
 NUMBERS = 6  # in a row
 MASK = UNKNOWN = (1 << 64) - 1
@@ -66,8 +68,18 @@ class History:
         self._guarded(self._begin)
 
     def _begin(self):
-        if self._pid or self._tell(None, 0) != 0:
-            return
+        wanted = -1 if self._pid else self._tell(None, 0)
+        if wanted == WHERE_PROVEN and not self._is_proven():
+            self._api["shim"](f"PyTorch's own history (requested sizes, streams, pools) was not read: with torch "
+                              f"{self._torch.__version__} that was never run on CUDA, only with {', '.join(PROVEN)}; "
+                              f"--torch-history reads it".encode())
+        elif wanted >= 0:
+            self._start()
+
+    def _is_proven(self):
+        return ".".join(str(self._torch.__version__).split(".")[:2]) in PROVEN
+
+    def _start(self):
         # Not at the start of every program, and not where it is needed: that may be in a weak reference's callback, in
         # the middle of an import of the program's.
         import json

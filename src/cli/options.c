@@ -93,6 +93,10 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_NO_SHIM] = {"no-shim", '\0', NULL,
                         "leave PyTorch alone: no module names, record_function regions, steps of optimizers, roles",
                         MP_OPTS_RARE},
+    [MP_OPT_TORCH_HISTORY] = {"torch-history", '\0', NULL,
+                              "read PyTorch's own history on CUDA (requested sizes, streams, pools) on any version; else "
+                              "on 2.6 alone, where that was really run",
+                              MP_OPTS_RARE},
     [MP_OPT_NO_TORCH_HISTORY] = {"no-torch-history", '\0', NULL,
                                  "leave PyTorch's own history off: no requested sizes, streams, pools on CUDA",
                                  MP_OPTS_RARE},

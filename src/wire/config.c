@@ -29,6 +29,7 @@ static const struct field {
     {"holders", FIELD_BOOL, offsetof(struct mp_record_config, holders)},
     {"holders_ms", FIELD_U32, offsetof(struct mp_record_config, holders_ms)},
     {"torch_history", FIELD_BOOL, offsetof(struct mp_record_config, torch_history)},
+    {"untried_history", FIELD_BOOL, offsetof(struct mp_record_config, untried_history)},
     {"sample", FIELD_U32, offsetof(struct mp_record_config, sample_bytes)},
     {"depth", FIELD_U32, offsetof(struct mp_record_config, depth)},
 };

@@ -35,6 +35,7 @@ struct mp_record_config {
     bool shim;             /* python/libmemprof_torch asks PyTorch for its own data */
     bool holders;          /* look for holders of tensors at steps, too, not only at the end */
     bool torch_history;    /* of that data, the requests to its CUDA allocator: requested bytes, stream, pool */
+    bool untried_history;  /* also on versions of PyTorch on which that was never really run */
     uint32_t max_events;   /* the number of newest events that the file keeps; 0: all */
     uint32_t sample_bytes; /* of the layers torch and app, sample one in so many bytes (base/sampling.h); 0: all */
     uint32_t holders_ms;   /* that a look for what holds tensors may take */

@@ -15,6 +15,7 @@ PROGRAMS = harness.SOURCE / "tests" / "e2e" / "programs"
 PROGRAM = PROGRAMS / "torch_requests.py"
 VERSIONS = ("1.13.1", "2.0.1", "2.1.0", "2.6.0", "2.9.1", "2.10.0", "2.11.0", "2.14.1")
 NEWEST = VERSIONS[-1]
+ASKED = ("--torch-history",)  # without it, on the version alone that was really run
 NAIVE = harness.SOURCE / "tests" / "unit" / "analysis"
 
 
@@ -32,11 +33,11 @@ class History(harness.TestCase):
                               env=self.environment(version, **more), timeout=harness.TIMEOUT)
         return json.loads(done.stdout)
 
-    def recorded(self, version, *arguments, options=(), **more):
+    def recorded(self, version, *arguments, options=(), asked=ASKED, **more):
         """The program's answer, the recording's blocks on each device in order, its coverage."""
         path = self.folder / "run.mp"
-        done = harness.memprof("snapshot", "--quiet", "--force", "-o", path, *options, "--", sys.executable, PROGRAM,
-                               *arguments, env=self.environment(version, **more), cwd=self.folder)
+        done = harness.memprof("snapshot", "--quiet", "--force", "-o", path, *asked, *options, "--", sys.executable,
+                               PROGRAM, *arguments, env=self.environment(version, **more), cwd=self.folder)
         self.assertEqual(done.returncode, 137 if "killed" in arguments else 0, done.stderr)
         self.snapshot = path
         coverage = harness.answer("info", path)["coverage"]
@@ -145,6 +146,20 @@ class History(harness.TestCase):
             self.assertLessEqual(prediction["low_bytes"], allocated)
             self.assertGreater(prediction["low_bytes"], allocated * 0.99)
 
+    def test_only_where_it_was_run(self):
+        """What was never run on CUDA is read for whoever asks; else the recording says why it was not."""
+        for version in VERSIONS:
+            with self.subTest(version=version):
+                answer, devices, notes = self.recorded(version, 2, 40, asked=())
+                if version == "2.6.0":
+                    self.assertGreater(self.compare(answer, devices)[0], 0)
+                    self.assertEqual(notes, [])
+                else:
+                    self.assertEqual((answer["calls"], self.compare(answer, devices)[0]), ([], 0))
+                    self.assertEqual(len(notes), 1)
+                    self.assertIn(f"with torch {version} that was never run on CUDA", notes[0])
+                    self.assertIn("--torch-history", notes[0])
+
     def test_off(self):
         for options in (("--no-torch-history",), ("--no-shim",), ("--sample", "64KiB")):
             answer, devices, notes = self.recorded(NEWEST, 2, 40, options=options)
@@ -228,7 +243,7 @@ class History(harness.TestCase):
     def test_cycles(self):
         """A file for each: blocks that live when it begins are told of in its base."""
         done = harness.memprof(
-            "snapshot", "--quiet", "-o", self.folder / "run.%c.mp", "--schedule", "wait=1,active=2,repeat=3", "--",
+            "snapshot", "--quiet", *ASKED, "-o", self.folder / "run.%c.mp", "--schedule", "wait=1,active=2,repeat=3", "--",
             sys.executable, PROGRAM, 12, 60, env=self.environment("2.6.0"))
         answer = json.loads(done.stdout)
         truth = {row[0]: row for row in answer["truth"][0][:10]}

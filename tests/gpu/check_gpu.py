@@ -222,7 +222,8 @@ class History(Gpu):
         cls.script = [cls.python, SOURCE / "programs" / "history.py"]
 
     def answer(self, name, mode, options=()):
-        path, result = self.record(name, [*self.script, mode], options)
+        # What passes here is proven: the version goes into PROVEN (python/libmemprof_torch/history.py).
+        path, result = self.record(name, [*self.script, mode], ("--torch-history", *options))
         return path, json.loads(result.stdout.splitlines()[-1])
 
     def bare(self, mode):
@@ -262,7 +263,7 @@ class History(Gpu):
         self.assertTrue(all(segment["pool"] for segment in frag["segments"]), "the segments are not PyTorch's own")
 
     def test_the_program_s_own(self):
-        _, result = self.record("history-own", [*self.script, "own"])
+        _, result = self.record("history-own", [*self.script, "own"], ("--torch-history",))
         self.assertEqual(json.loads(result.stdout.splitlines()[-1]), self.bare("own"))
         self.assertNotIn("callback", result.stderr)
 

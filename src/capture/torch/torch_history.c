@@ -65,7 +65,7 @@ int mp_torch_history(const uint64_t *rows, size_t count)
             done += here;
             give_up = mp_clock_monotonic_ns() + WAIT_MAX_NS;
         }
-        if (done == count) return 0;
+        if (done == count) return count || mp_session.config.untried_history ? 0 : 1;
         if (fits) continue;
         if (!wait || mp_clock_monotonic_ns() >= give_up || !mp_spool_attended(mp_session.header)) return 1;
         int saved = errno;

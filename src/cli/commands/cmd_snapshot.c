@@ -151,6 +151,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     config->paused = mp_given(invocation, MP_OPT_PAUSED);
     config->shim = !mp_given(invocation, MP_OPT_NO_SHIM);
     config->torch_history = !mp_given(invocation, MP_OPT_NO_TORCH_HISTORY);
+    config->untried_history = mp_given(invocation, MP_OPT_TORCH_HISTORY);
     for (size_t i = 0; i < sizeof parsers / sizeof *parsers; i++) {
         const char *value = invocation->value[parsers[i].option];
         if (!value || parsers[i].parse(value, config)) continue;
@@ -356,7 +357,7 @@ const struct mp_command mp_command_snapshot = {
                 MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
                 MP_OPT_ON_FULL,          MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
                 MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_VERBOSE,
-                MP_OPT_STRICT,           MP_OPT_METRICS,    MP_OPT_HOLDERS,    MP_OPT_BUDGET},
+                MP_OPT_STRICT,           MP_OPT_METRICS,    MP_OPT_HOLDERS,    MP_OPT_BUDGET,      MP_OPT_TORCH_HISTORY},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

@@ -9,11 +9,11 @@
 #include "unit/suite.h"
 
 /* The switches come first, each a byte; then numbers; then texts, which the recorder does not read. */
-#define SWITCHES (offsetof(struct mp_record_config, torch_history) + 1)
+#define SWITCHES (offsetof(struct mp_record_config, untried_history) + 1)
 #define NUMBERS  offsetof(struct mp_record_config, max_events)
 #define TEXTS    offsetof(struct mp_record_config, step_range)
 /* Whoever adds one of another type, or behind the last, looks here. */
-_Static_assert(SWITCHES == 14 && NUMBERS == 16 && TEXTS == NUMBERS + 4 * sizeof(uint32_t), "what same() compares");
+_Static_assert(SWITCHES == 15 && NUMBERS == 16 && TEXTS == NUMBERS + 4 * sizeof(uint32_t), "what same() compares");
 
 static void same(const struct mp_record_config *a, const struct mp_record_config *b)
 {
