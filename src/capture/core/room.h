@@ -25,13 +25,13 @@ static inline void *mp_room_map(size_t bytes)
     return at;
 }
 
-/* Gives the memory back but keeps the mapping: a late reader finds zeros. */
-static inline void mp_room_empty_after_first_page(void *at, size_t bytes)
+#define MP_ROOM_PIECE ((size_t)1 << 16) /* whole pages on any machine */
+
+/* Gives memory back, from the beginning of a piece on, but keeps the mapping: a late reader finds zeros. */
+static inline void mp_room_empty(void *at, size_t bytes)
 {
-    enum { FIRST = 1 << 16 }; /* on any machine */
-    if (bytes <= FIRST) return;
-    mp_munlock((char *)at + FIRST, bytes - FIRST);
-    mp_madvise((char *)at + FIRST, bytes - FIRST, MADV_DONTNEED);
+    mp_munlock(at, bytes);
+    mp_madvise(at, bytes, MADV_DONTNEED);
 }
 
 static inline void mp_room_unmap(void *at, size_t bytes)

@@ -28,6 +28,8 @@ static struct lookup {
     uint64_t most;           /* slots that it may ever have */
     struct slots *now, *old; /* `old`: NULL when all has moved */
     uint64_t used, moved;    /* `moved`: slots of the old one that were looked at */
+    struct slots *empty;     /* all of whose entries have moved, and whose memory goes back piece by piece; NULL */
+    uint64_t given_back;     /* bytes of it */
     struct {
         void *at;
         size_t bytes;
@@ -60,7 +62,20 @@ static void drop_old(struct lookup *lookup)
 {
     struct slots *old = lookup->old;
     lookup->old = NULL;
-    if (old && old != lookup->now) mp_room_empty_after_first_page(old, bytes_of(old->mask + 1));
+    lookup->given_back = MP_ROOM_PIECE; /* the first one has the mask */
+    lookup->empty = old != lookup->now ? old : NULL;
+}
+
+/* The kernel takes 2 ms for all of a large one. */
+static void give_back_some(struct lookup *lookup)
+{
+    struct slots *empty = lookup->empty;
+    uint64_t from = lookup->given_back, bytes = bytes_of(empty->mask + 1);
+    lookup->given_back = from + MP_ROOM_PIECE;
+    if (from < bytes)
+        mp_room_empty((char *)empty + from, bytes - from < MP_ROOM_PIECE ? bytes - from : MP_ROOM_PIECE);
+    else
+        lookup->empty = NULL;
 }
 
 void mp_tables_memory(const void *parts[MP_TABLES])
@@ -260,6 +275,8 @@ static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
     if (lookup->old == lookup->now) lookup->old = NULL; /* a growth that was left before it began */
     if (lookup->old)
         move_some(table, lookup);
+    else if (lookup->empty)
+        give_back_some(lookup);
     else if (2 * lookup->used > lookup->now->mask && lookup->now->mask + 1 < lookup->most)
         begin_growth(lookup);
 }
