@@ -2,14 +2,18 @@
 
 Habits of the program as it is: `late`, gradients are freed between forward and backward; `zeroed`, they are set to zero;
 `held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `validates`,
-it evaluates after each step; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`, `del`, `one_by_one`, `fused`.
+it evaluates after each step; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`, `del`, `one_by_one`, `fused`,
+`checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many of them).
 """
+import functools
 import os
+import re
 import sys
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 SCALE = int(os.environ.get("BENCH_SCALE", "1"))  # of batches
@@ -181,7 +185,232 @@ def attention():
     return Attention(), lambda: (rand(4, 64, 64), rand(4, 64, 64)), F.mse_loss
 
 
+class Block(nn.Module):
+    """As in GPT-2: attention and a multilayer perceptron, each behind a norm."""
+
+    def __init__(self, width, heads=4, dropout=0.0):
+        super().__init__()
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(dropout))
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.norm_1(x)).chunk(3, 2))
+        x = x + self.out(((q @ k.transpose(2, 3) / 4).softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return x + self.mlp(self.norm_2(x))
+
+
+class Decoder(nn.Module):
+    def __init__(self, vocabulary=500, width=64, depth=6, dropout=0.0):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(64, width)
+        self.blocks = nn.ModuleList(Block(width, dropout=dropout) for _ in range(depth))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.places.weight[:ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def decoder(dropout=0.0):
+    return Decoder(dropout=dropout), lambda: (ids(500, 4, 64), ids(500, 4, 64)), loss_of_tokens
+
+
+class Patches(nn.Module):
+    def __init__(self, width=48):
+        super().__init__()
+        self.patch = nn.Conv2d(3, width, 8, 8)
+        self.blocks = nn.Sequential(*[Block(width) for _ in range(5)])
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x):
+        return self.head(self.blocks(self.patch(x).flatten(2).transpose(1, 2)).mean(1))
+
+
+def patches():
+    return Patches(), lambda: (rand(8, 3, 64, 64), ids(10, 8)), F.cross_entropy
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv_1, self.conv_2 = nn.Conv2d(width, width, 3, padding=1), nn.Conv2d(width, width, 3, padding=1)
+        self.norm_1, self.norm_2, self.relu = nn.BatchNorm2d(width), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        return self.relu(x + self.norm_2(self.conv_2(self.relu(self.norm_1(self.conv_1(x))))))
+
+
+class Residuals(nn.Module):
+    """As ResNet is written: stages of blocks, and ReLU in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1)
+        self.stage_1 = nn.Sequential(Bottleneck(16), Bottleneck(16), Bottleneck(16))
+        self.down = nn.Conv2d(16, 32, 3, 2, 1)
+        self.stage_2 = nn.Sequential(Bottleneck(32), Bottleneck(32))
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x):
+        return self.head(self.stage_2(self.down(self.stage_1(self.stem(x)))).mean((2, 3)))
+
+
+def residuals():
+    return Residuals(), lambda: (rand(8, 3, 32, 32), ids(10, 8)), F.cross_entropy
+
+
+class Unet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        pair = lambda a, b: nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.SiLU(), nn.Conv2d(b, b, 3, padding=1), nn.SiLU())
+        self.downs = nn.ModuleList([pair(1, 8), pair(8, 16), pair(16, 32)])
+        self.ups = nn.ModuleList([pair(32 + 16, 16), pair(16 + 8, 8)])
+        self.last = nn.Conv2d(8, 1, 1)
+
+    def forward(self, x):
+        kept = []
+        for down in self.downs:
+            x = down(F.max_pool2d(x, 2) if kept else x)
+            kept.append(x)
+        for up, skip in zip(self.ups, kept[-2::-1]):
+            x = up(torch.cat((F.interpolate(x, scale_factor=2.0), skip), 1))
+        return self.last(x)
+
+
+def unet():
+    return Unet(), lambda: (lambda x: (x, x))(rand(8, 1, 32, 32)), F.mse_loss
+
+
+class Experts(nn.Module):
+    """Each token goes through one expert of four, in each of three layers."""
+
+    def __init__(self, width=64):
+        super().__init__()
+        self.layers = nn.ModuleList(Router(width) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+class Router(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.gate = nn.Linear(width, 4)
+        self.experts = nn.ModuleList(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+                                     for _ in range(4))
+
+    def forward(self, x):
+        weights = self.gate(x).softmax(-1)
+        outputs = [expert(x) for expert in self.experts]
+        return sum(weights[:, i:i + 1] * output for i, output in enumerate(outputs))
+
+
+def experts():
+    return Experts(), lambda: (rand(256, 64), rand(256, 64)), F.mse_loss
+
+
+class Recurrent(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.LSTM(width, width, batch_first=True) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)[0]
+        return x
+
+
+def recurrent():
+    return Recurrent(), lambda: (rand(8, 32, 64), rand(8, 32, 64)), F.mse_loss
+
+
+class Mixer(nn.Module):
+    def __init__(self, tokens=64, width=32):
+        super().__init__()
+        self.across = nn.ModuleList(nn.Sequential(nn.Linear(tokens, 2 * tokens), nn.GELU(), nn.Linear(2 * tokens, tokens))
+                                    for _ in range(4))
+        self.within = nn.ModuleList(nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(),
+                                                  nn.Linear(4 * width, width)) for _ in range(4))
+
+    def forward(self, x):
+        for across, within in zip(self.across, self.within):
+            x = x + across(x.transpose(1, 2)).transpose(1, 2)
+            x = x + within(x)
+        return x
+
+
+def mixer():
+    return Mixer(), lambda: (rand(8, 64, 32), rand(8, 64, 32)), F.mse_loss
+
+
+class Highway(nn.Module):
+    """Blocks that end with an activation, one behind the other."""
+
+    def __init__(self, width=128, depth=6):
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Sequential(nn.Linear(width, 2 * width), nn.Tanh(), nn.Linear(2 * width, width),
+                                                    nn.Sigmoid()) for _ in range(depth)])
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.out(self.layers(x))
+
+
+def highway():
+    return Highway(), lambda: (rand(256, 128), rand(256, 128)), F.mse_loss
+
+
+class Twins(nn.Module):
+    """One body, called twice in a step."""
+
+    def __init__(self, width=96):
+        super().__init__()
+        self.body = nn.ModuleList(nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(),
+                                                nn.Linear(4 * width, width)) for _ in range(3))
+
+    def encode(self, x):
+        for layer in self.body:
+            x = x + layer(x)
+        return x
+
+    def forward(self, pair):
+        return F.cosine_similarity(self.encode(pair[:, 0]), self.encode(pair[:, 1]))
+
+
+def twins():
+    return Twins(), lambda: (rand(128, 2, 96), rand(128)), F.mse_loss
+
+
+class Adversaries(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layers = lambda *sizes: nn.ModuleList(nn.Sequential(nn.Linear(a, 2 * b), nn.LeakyReLU(0.2), nn.Linear(2 * b, b),
+                                                            nn.LeakyReLU(0.2)) for a, b in zip(sizes, sizes[1:]))
+        self.makes, self.judges, self.verdict = layers(32, 128, 256, 784), layers(784, 256, 128), nn.Linear(128, 1)
+
+    def forward(self, x):
+        for layer in self.makes:
+            x = layer(x)
+        for layer in self.judges:
+            x = layer(x)
+        return self.verdict(x).squeeze(1)
+
+
+def adversaries():
+    return Adversaries(), lambda: (rand(128, 32), rand(128)), F.mse_loss
+
+
+BLOCKS = {"decoder": decoder, "decoder_dropout": lambda: decoder(0.1), "patches": patches, "residuals": residuals, "unet": unet,
+          "experts": experts, "recurrent": recurrent, "mixer": mixer, "highway": highway, "twins": twins,
+          "adversaries": adversaries, "accumulating_decoder": decoder, "mixed_decoder": decoder}
 MODELS = {
+    **BLOCKS,
     "mlp": mlp, "wide": wide, "deep": deep, "cnn": cnn, "autoencoder": autoencoder, "residual": residual,
     "mixture": mixture, "recommender": recommender, "variational": variational, "siamese": siamese, "attention": attention,
     "transformer": language, "lstm": lambda: language(3000, "lstm"), "gru": lambda: language(2000, "gru", 128, 1),
@@ -199,9 +428,20 @@ def make_optimizer(name, parameters, habits, changes):
 
 
 def forward(name, model, loss_of, batch):
-    with torch.autocast(DEVICE, torch.bfloat16, enabled=name == "mixed"):
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=name.startswith("mixed")):
         output = model(batch[0])
-        return output, loss_of(output.float() if name == "mixed" else output, batch[1])
+        return output, loss_of(output.float() if name.startswith("mixed") else output, batch[1])
+
+
+def checkpoint_modules(model, changes):
+    for change in changes:
+        if not change.startswith("checkpoint:"):
+            continue
+        _, wanted, *count = change.split(":")
+        modules = [module for path, module in model.named_modules() if re.sub(r"(?<![^.])\d+(?![^.])", "*", path) == wanted]
+        assert modules, wanted
+        for module in modules[:int(count[0]) if count else None]:
+            module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
 
 
 def train(name, habits, changes):
@@ -209,6 +449,7 @@ def train(name, habits, changes):
     steps = 12 if "varies" in habits else 4
     model, data, loss_of = MODELS[name]()
     model = model.to(DEVICE)
+    checkpoint_modules(model, changes)
     optimizer = make_optimizer(name, model.parameters(), habits, changes)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2) if name == "scheduled" else None
     parts = 3 if name.startswith("accumulating") else 1

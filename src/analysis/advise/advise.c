@@ -3,17 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/advise/checkpoint.h"
 #include "analysis/advise/lifetimes.h"
 #include "base/memory.h"
 #include "model/track.h"
 
-#define WORTH 100 /* one part in so many of the peak, at least, is worth a change */
+#define WORTH      100 /* one part in so many of the peak, at least, is worth a change */
+#define WORTH_TIME 50  /* the same of one that costs time */
 
 struct adviser {
     const struct mp_model *model;
     const struct mp_advise_query *query;
     struct mp_advise *advise;
     struct mp_torch_history history;
+    struct mp_checkpoints *checkpoints;
     struct mp_error *error;
 };
 
@@ -32,8 +35,8 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 
 const char *mp_change_what_name(enum mp_change_what what)
 {
-    static const char *const names[MP_CHANGE_WHATS] = {"settings",       "late_zero_grad", "gradients_kept",
-                                                       "held_variables", "fused",          "one_by_one"};
+    static const char *const names[MP_CHANGE_WHATS] = {"settings", "late_zero_grad", "gradients_kept", "held_variables",
+                                                       "fused",    "one_by_one",     "checkpoint"};
     return names[what];
 }
 
@@ -81,8 +84,9 @@ static uint64_t less(uint64_t from, uint64_t what)
 
 static bool is_worth(const struct mp_advise *advise, const struct mp_change *change)
 {
-    if (change->saved && change->saved >= advise->peak / WORTH) return true;
-    return change->saved_reserved && change->saved_reserved >= advise->reserved / WORTH;
+    unsigned parts = change->kind == MP_CHANGE_CHECKPOINT ? WORTH_TIME : WORTH;
+    if (change->saved && change->saved >= advise->peak / parts) return true;
+    return change->saved_reserved && change->saved_reserved >= advise->reserved / parts;
 }
 
 static void fill_savings(const struct mp_advise *advise, const struct outcome *outcome, struct mp_change *change)
@@ -146,11 +150,57 @@ static uint64_t weight(const struct mp_change *change)
     return change->saved > change->saved_reserved ? change->saved : change->saved_reserved;
 }
 
+/* Whether another kind of module saves as much for less. */
+static bool is_outdone(const struct mp_advise *advise, size_t number)
+{
+    const struct mp_change *change = &advise->changes.at[number];
+    for (size_t i = 0; change->what == MP_CHANGE_CHECKPOINTING && i < advise->changes.count; i++) {
+        const struct mp_change *other = &advise->changes.at[i];
+        if (other->what != MP_CHANGE_CHECKPOINTING || weight(other) < weight(change) || other->share > change->share)
+            continue;
+        if (weight(other) > weight(change) || other->share < change->share || i < number) return true;
+    }
+    return false;
+}
+
+static void drop_outdone(struct mp_advise *advise)
+{
+    size_t kept = 0;
+    unsigned char *gone = mp_alloc_zeroed(advise->changes.count + 1, 1);
+    for (size_t i = 0; i < advise->changes.count; i++)
+        gone[i] = is_outdone(advise, i);
+    for (size_t i = 0; i < advise->changes.count; i++) {
+        if (gone[i])
+            free_change(&advise->changes.at[i]);
+        else
+            advise->changes.at[kept++] = advise->changes.at[i];
+    }
+    advise->changes.count = kept;
+    free(gone);
+}
+
+static enum mp_status add_checkpoints(struct adviser *a)
+{
+    enum mp_status status = MP_OK;
+    if (!is_wanted(a, MP_CHANGE_CHECKPOINT)) return MP_OK;
+    status = mp_checkpoints_find(a->model, &a->history, &a->checkpoints, a->error);
+    for (size_t i = 0; !status && i < mp_checkpoints_kinds(a->checkpoints); i++) {
+        struct mp_changes one = {0};
+        struct mp_change change;
+        mp_checkpoints_change(a->checkpoints, i, mp_checkpoints_modules(a->checkpoints, i), &change);
+        mp_vec_add(&one, change);
+        status = prove(a, &one);
+    }
+    if (!status) drop_outdone(a->advise);
+    return status;
+}
+
 static int by_weight(const void *a, const void *b)
 {
     const struct mp_change *x = a, *y = b;
     if (weight(x) != weight(y)) return weight(x) < weight(y) ? 1 : -1;
-    return x->what < y->what ? -1 : x->what > y->what;
+    if (x->what != y->what) return x->what < y->what ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
 }
 
 /* ---- together */
@@ -162,20 +212,23 @@ static bool is_chosen(const struct mp_advise_fit *fit, size_t change)
     return false;
 }
 
-/* The changes chosen and one more; SIZE_MAX: no more. */
-static enum mp_status replay_chosen(struct adviser *a, size_t more, struct outcome *outcome)
+static void join(const struct mp_change *change, struct mp_edits *edits, struct mp_torch_settings *settings)
+{
+    if (change->what == MP_CHANGE_SETTINGS)
+        *settings = change->settings;
+    else
+        mp_edits_join(edits, &change->edits);
+}
+
+/* The changes chosen and one more, or NULL. */
+static enum mp_status replay_chosen(struct adviser *a, const struct mp_change *more, struct outcome *outcome)
 {
     const struct mp_advise *advise = a->advise;
     struct mp_edits edits = {0};
     struct mp_torch_settings settings = a->history.settings;
-    for (size_t i = 0; i < advise->changes.count; i++) {
-        const struct mp_change *change = &advise->changes.at[i];
-        if (i != more && !is_chosen(&advise->fit, i)) continue;
-        if (change->what == MP_CHANGE_SETTINGS)
-            settings = change->settings;
-        else
-            mp_edits_join(&edits, &change->edits);
-    }
+    for (size_t i = 0; i < advise->fit.changes.count; i++)
+        join(&advise->changes.at[advise->fit.changes.at[i]], &edits, &settings);
+    if (more) join(more, &edits, &settings);
     uint64_t room = less(advise->fit.capacity, advise->fit.beside);
     enum mp_status status = replay(a, &edits, &settings, room, outcome);
     mp_edits_free(&edits);
@@ -188,12 +241,21 @@ static bool does_fit(const struct mp_advise *advise, const struct outcome *outco
     return advise->has_allocator ? !outcome->ooms && outcome->reserved <= room : outcome->peak <= room;
 }
 
-/* Two settings exclude one another. */
-static bool may_join(const struct mp_advise *advise, size_t change)
+/* Whether one's modules lie within the other's. */
+static bool overlap(const char *a, const char *b)
 {
-    if (advise->changes.at[change].what != MP_CHANGE_SETTINGS) return true;
-    for (size_t i = 0; i < advise->fit.changes.count; i++)
-        if (advise->changes.at[advise->fit.changes.at[i]].what == MP_CHANGE_SETTINGS) return false;
+    size_t length = strlen(a) < strlen(b) ? strlen(a) : strlen(b);
+    return !strncmp(a, b, length) && (!a[length] || a[length] == '.') && (!b[length] || b[length] == '.');
+}
+
+/* Two settings exclude one another, and two checkpoints of the same modules. */
+static bool may_join(const struct mp_advise *advise, const struct mp_change *change)
+{
+    for (size_t i = 0; i < advise->fit.changes.count; i++) {
+        const struct mp_change *chosen = &advise->changes.at[advise->fit.changes.at[i]];
+        if (change->what == MP_CHANGE_SETTINGS && chosen->what == MP_CHANGE_SETTINGS) return false;
+        if (change->module && chosen->module && overlap(change->module, chosen->module)) return false;
+    }
     return true;
 }
 
@@ -204,37 +266,123 @@ static bool is_less(const struct outcome *a, const struct outcome *b)
     return a->peak < b->peak;
 }
 
-/* One change after the other, each time that which leaves least, until it fits. */
+/* Chooses what leaves least, of changes that do nothing twice or of those that do; SIZE_MAX: none leaves less. */
+static enum mp_status find_next(struct adviser *a, bool twice, struct outcome *now, size_t *chosen)
+{
+    const struct mp_advise *advise = a->advise;
+    enum mp_status status = MP_OK;
+    struct outcome outcome;
+    *chosen = SIZE_MAX;
+    for (size_t i = 0; !status && i < advise->changes.count; i++) {
+        const struct mp_change *change = &advise->changes.at[i];
+        if ((change->what == MP_CHANGE_CHECKPOINTING) != twice || is_chosen(&advise->fit, i) ||
+            !may_join(advise, change))
+            continue;
+        status = replay_chosen(a, change, &outcome);
+        if (status || !is_less(&outcome, now)) continue;
+        *now = outcome;
+        *chosen = i;
+    }
+    return status;
+}
+
+/* The fewest modules of a kind with which it fits, and their change; `change` stays as it was where none do, or where
+ * they cost no less than it does. */
+static enum mp_status find_fewest(struct adviser *a, size_t kind, struct mp_change *cheapest, struct outcome *now)
+{
+    size_t low = 1, high = mp_checkpoints_modules(a->checkpoints, kind) + 1;
+    enum mp_status status = MP_OK;
+    while (!status && low < high) {
+        size_t modules = high > mp_checkpoints_modules(a->checkpoints, kind) ? high - 1 : low + (high - low) / 2;
+        struct mp_change change;
+        struct outcome outcome;
+        mp_checkpoints_change(a->checkpoints, kind, modules, &change);
+        if (!may_join(a->advise, &change)) low = high;
+        if (low < high) status = replay_chosen(a, &change, &outcome);
+        bool fits = low < high && !status && does_fit(a->advise, &outcome);
+        if (low < high && !fits) low = modules + 1;
+        if (fits) high = modules;
+        if (fits && (!cheapest->module || change.share < cheapest->share)) {
+            free_change(cheapest);
+            *cheapest = change;
+            *now = outcome;
+        } else {
+            free_change(&change);
+        }
+    }
+    return status;
+}
+
+/* Adds the modules whose checkpointing makes it fit at the least price. */
+static enum mp_status find_cheapest(struct adviser *a, struct outcome *now)
+{
+    struct mp_advise *advise = a->advise;
+    struct mp_change change = {0};
+    struct outcome alone;
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; !status && i < mp_checkpoints_kinds(a->checkpoints); i++)
+        status = find_fewest(a, i, &change, now);
+    if (!status && change.module)
+        status = replay(a, &change.edits, &a->history.settings, advise->tuning.capacity, &alone);
+    if (status || !change.module) {
+        free_change(&change);
+        return status;
+    }
+    fill_savings(advise, &alone, &change);
+    size_t at = 0;
+    while (at < advise->changes.count &&
+           (!advise->changes.at[at].module || strcmp(advise->changes.at[at].module, change.module) ||
+            advise->changes.at[at].modules != change.modules))
+        at++;
+    mp_vec_add(&advise->fit.changes, at);
+    if (at < advise->changes.count)
+        free_change(&change);
+    else
+        mp_vec_add(&advise->changes, change);
+    return MP_OK;
+}
+
+/* One change after the other, each time that which leaves least, until it fits: first what does nothing twice. */
 static enum mp_status find_fit(struct adviser *a)
 {
     struct mp_advise *advise = a->advise;
     struct mp_advise_fit *fit = &advise->fit;
     struct outcome now;
+    size_t chosen = 0;
     fit->capacity = a->query->capacity;
     if (!fit->capacity) return MP_OK;
     const struct mp_tuning *t = &advise->tuning;
     if (advise->has_allocator && t->total != MP_BYTES_UNKNOWN && t->capacity != MP_BYTES_UNKNOWN)
         fit->beside = less(t->total, t->capacity);
-    enum mp_status status = replay_chosen(a, SIZE_MAX, &now);
+    enum mp_status status = replay_chosen(a, NULL, &now);
     fit->fits_now = !status && does_fit(advise, &now);
-    while (!status && !does_fit(advise, &now)) {
-        struct outcome best = now, outcome;
-        size_t chosen = SIZE_MAX;
-        for (size_t i = 0; !status && i < advise->changes.count; i++) {
-            if (is_chosen(fit, i) || !may_join(advise, i)) continue;
-            status = replay_chosen(a, i, &outcome);
-            if (status || !is_less(&outcome, &best)) continue;
-            best = outcome;
-            chosen = i;
-        }
-        if (status || chosen == SIZE_MAX) break;
-        mp_vec_add(&fit->changes, chosen);
-        now = best;
+    for (bool twice = false; !status && chosen != SIZE_MAX && !does_fit(advise, &now);) {
+        if (twice) status = find_cheapest(a, &now);
+        if (status || does_fit(advise, &now)) break;
+        status = find_next(a, twice, &now, &chosen);
+        if (!status && chosen != SIZE_MAX) mp_vec_add(&fit->changes, chosen);
+        if (chosen != SIZE_MAX || twice) continue;
+        twice = true;
+        chosen = 0;
     }
     fit->fits = !status && does_fit(advise, &now);
     fit->peak = now.peak;
     fit->reserved = now.reserved;
     return status;
+}
+
+/* That which saves most first. */
+static void sort_changes(struct mp_advise *advise)
+{
+    size_t *places = mp_alloc_zeroed(advise->changes.count + 1, sizeof *places);
+    for (size_t i = 0; i < advise->changes.count; i++)
+        advise->changes.at[i].place = i;
+    if (advise->changes.count) qsort(advise->changes.at, advise->changes.count, sizeof *advise->changes.at, by_weight);
+    for (size_t i = 0; i < advise->changes.count; i++)
+        places[advise->changes.at[i].place] = i;
+    for (size_t i = 0; i < advise->fit.changes.count; i++)
+        advise->fit.changes.at[i] = places[advise->fit.changes.at[i]];
+    free(places);
 }
 
 static enum mp_status begin(struct adviser *a)
@@ -272,9 +420,11 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     if (!status) add_settings(&a);
     if (!status) status = mp_lifetimes_propose(model, &a.history, &proposed, error);
     if (!status) status = prove(&a, &proposed);
-    if (!status && advise->changes.count)
-        qsort(advise->changes.at, advise->changes.count, sizeof *advise->changes.at, by_weight);
+    if (!status) status = add_checkpoints(&a);
+    if (!status) sort_changes(advise);
     if (!status) status = find_fit(&a);
+    if (!status) sort_changes(advise);
+    mp_checkpoints_free(a.checkpoints);
     mp_torch_history_free(&a.history);
     if (status) mp_advise_free(advise);
     return status;

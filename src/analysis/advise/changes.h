@@ -24,6 +24,7 @@ enum mp_change_what {
     MP_CHANGE_HELD_VARIABLES, /* what variables hold of a step lives until the next one's takes its place */
     MP_CHANGE_FUSED,          /* temporaries of an optimizer that has a fused form */
     MP_CHANGE_ONE_BY_ONE,     /* temporaries of an optimizer that works on lists of tensors */
+    MP_CHANGE_CHECKPOINTING,  /* what modules keep for backward is made again there */
     MP_CHANGE_WHATS
 };
 
@@ -40,11 +41,13 @@ struct mp_change {
     uint64_t ooms, ooms_before; /* requests that found no memory */
     /* Of others: */
     struct mp_edits edits;
-    uint32_t stack; /* of the blocks that it is about; 0: several, or not known */
-    char *module;   /* path, with * for numbers; NULL */
-    size_t blocks;  /* that would live less long */
-    uint64_t bytes; /* the most of theirs that lived at a time */
-    double share;   /* of forward that is done again; 0 */
+    uint32_t stack;             /* of the blocks that it is about; 0: several, or not known */
+    char *module;               /* path, with * for numbers; NULL */
+    size_t modules, modules_of; /* of those that the path means, that are changed: the first ones; all */
+    size_t blocks;              /* that would live less long */
+    uint64_t bytes;             /* the most of theirs that lived at a time */
+    double share;               /* of forward that is done again; 0 */
+    size_t place;               /* among the others, before they were sorted */
 };
 
 struct mp_changes {

@@ -19,6 +19,11 @@ void mp_edits_join(struct mp_edits *edits, const struct mp_edits *more)
         mp_vec_add(&edits->ends, more->ends.at[i]);
     for (size_t i = 0; i < more->extras.count; i++)
         mp_vec_add(&edits->extras, more->extras.at[i]);
+    mp_edits_sort(edits);
+}
+
+void mp_edits_sort(struct mp_edits *edits)
+{
     if (!edits->ends.count) return;
     qsort(edits->ends.at, edits->ends.count, sizeof *edits->ends.at, by_block);
     size_t kept = 1;
@@ -35,7 +40,7 @@ void mp_edits_free(struct mp_edits *edits)
 
 /* A step that goes in before an event. */
 struct insert {
-    uint32_t event, order;
+    uint32_t event, rank, order;
     struct mp_torch_step step;
 };
 
@@ -54,19 +59,19 @@ static const struct mp_edit_end *edit_of(const struct editor *e, uint32_t block)
     return found ? &e->edits->ends.at[*found] : NULL;
 }
 
-/* Frees come before what is made at the same time. */
 static int by_time(const void *a, const void *b)
 {
     const struct insert *x = a, *y = b;
     if (x->event != y->event) return x->event < y->event ? -1 : 1;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
     bool makes = x->step.action == MP_TORCH_ALLOC, makes_other = y->step.action == MP_TORCH_ALLOC;
     if (makes != makes_other) return makes ? 1 : -1;
     return x->order < y->order ? -1 : x->order > y->order;
 }
 
-static void insert(struct editor *e, uint32_t event, const struct mp_torch_step *step)
+static void insert(struct editor *e, uint32_t event, uint32_t rank, const struct mp_torch_step *step)
 {
-    const struct insert one = {event, (uint32_t)e->inserts.count, *step};
+    const struct insert one = {event, rank, (uint32_t)e->inserts.count, *step};
     if (event != MP_NONE) mp_vec_add(&e->inserts, one);
 }
 
@@ -91,14 +96,14 @@ static void insert_ends(struct editor *e)
                                             .pool = base->pool,
                                             .block = base->block};
         const struct mp_torch_step end = free_of(&birth);
-        insert(e, edit->freed, &end);
+        insert(e, edit->freed, 0, &end);
     }
     for (size_t i = 0; i < history->steps.count; i++) {
         const struct mp_edit_end *edit =
             history->steps.at[i].action == MP_TORCH_ALLOC ? edit_of(e, history->steps.at[i].block) : NULL;
         if (!edit || edit->gone) continue;
         const struct mp_torch_step end = free_of(&history->steps.at[i]);
-        insert(e, edit->freed, &end);
+        insert(e, edit->freed, 0, &end);
     }
 }
 
@@ -110,12 +115,13 @@ static void insert_extras(struct editor *e)
         struct mp_torch_step step = {.address = MP_BYTES_UNKNOWN,
                                      .bytes = extra->bytes,
                                      .stream = extra->stream,
+                                     .pool = extra->pool,
                                      .block = block++,
                                      .event = MP_NONE,
                                      .action = MP_TORCH_ALLOC};
-        insert(e, extra->made, &step);
+        insert(e, extra->made, extra->made_rank, &step);
         const struct mp_torch_step end = free_of(&step);
-        insert(e, extra->freed, &end);
+        insert(e, extra->freed, extra->freed_rank, &end);
     }
     e->edited->made_up = block - (uint32_t)e->model->blocks.count;
 }

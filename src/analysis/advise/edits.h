@@ -12,10 +12,13 @@ struct mp_edit_end {
     uint32_t block, freed;
     bool gone; /* it is never made */
 };
-/* A block that the model has not. */
+/* A block that the model has not. Of what happens before the same event, that of a lower rank comes first, and of that,
+ * frees. */
 struct mp_edit_extra {
     uint64_t bytes, stream;
     uint32_t made, freed;
+    uint32_t made_rank, freed_rank;
+    uint32_t pool; /* index in the history's */
 };
 
 struct mp_edits {
@@ -25,6 +28,8 @@ struct mp_edits {
 
 /* Adds what another has; of a block that both have an end for, the earlier counts. */
 void mp_edits_join(struct mp_edits *edits, const struct mp_edits *more);
+/* Brings the ends into order; of a block that has several, the earliest counts. Done before they are applied. */
+void mp_edits_sort(struct mp_edits *edits);
 void mp_edits_free(struct mp_edits *edits);
 
 /* `edited` starts empty, and holds what belongs to `history`, which outlives it. */

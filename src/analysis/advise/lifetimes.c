@@ -108,8 +108,7 @@ static void end_at_event(struct mp_change *change, uint32_t block, uint32_t even
 static void propose(struct finder *f, struct mp_change *change)
 {
     if (change->edits.ends.count) {
-        struct mp_edits none = {0};
-        mp_edits_join(&change->edits, &none);        /* sorts */
+        mp_edits_sort(&change->edits);
         change->exact = !change->edits.extras.count; /* those are made up */
         mp_vec_add(f->changes, *change);
     } else {

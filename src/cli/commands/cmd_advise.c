@@ -19,8 +19,9 @@ static int read_kinds(const char *list, unsigned *kinds)
             name[length] = '\0';
             kind = mp_change_kind_named(name);
         }
-        if (kind != MP_CHANGE_ALLOCATOR && kind != MP_CHANGE_LIFETIME && kind != MP_CHANGE_OPTIMIZER) {
-            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, lifetime and optimizer", (int)length, at);
+        if (kind > MP_CHANGE_LIFETIME && kind != MP_CHANGE_OPTIMIZER) {
+            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint, lifetime and optimizer",
+                       (int)length, at);
             return MP_EXIT_USAGE;
         }
         *kinds |= 1u << kind;
@@ -83,10 +84,10 @@ const struct mp_command mp_command_advise = {
         "Tries changes to the program on what the recording has, and lists those that lower the peak: settings of "
         "PyTorch's "
         "caching allocator, searched by replaying all that was asked of it under each, as the line of "
-        "PYTORCH_CUDA_ALLOC_CONF to set; and blocks that live longer than they are needed. Each has the bytes that it "
-        "saves, what the peak would then be, what it costs or breaks, and how to write it. With --capacity, changes "
-        "are "
-        "put together until it fits.",
+        "PYTORCH_CUDA_ALLOC_CONF to set; blocks that live longer than they are needed; and modules whose activations "
+        "could be made again in backward. Each has the bytes that it saves, what the peak would then be, what it costs "
+        "or breaks, and how to write it. With --capacity, changes are put together until it fits, with as little as "
+        "possible done twice.",
     .example = "memprof advise run.mp --capacity 24GiB",
     .options = {MP_REPORT_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},
     .operands_min = 1,

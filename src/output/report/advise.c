@@ -84,16 +84,51 @@ static const struct {
                               "more kernels, which are smaller"},
 };
 
-static void find_words(const struct mp_change *change, struct words *words)
+static void put_checkpoint(const struct mp_change *change, struct words *words)
+{
+    mp_buffer_printf(&words->text, "make again in backward what ");
+    if (change->modules < change->modules_of)
+        mp_buffer_printf(&words->text, "the first %zu of %zu ", change->modules, change->modules_of);
+    mp_buffer_printf(&words->text, "%s keep%s for it", change->module, change->modules_of == 1 ? "s" : "");
+    mp_buffer_printf(&words->code, "torch.utils.checkpoint.checkpoint(%s, ..., use_reentrant=False) for each call",
+                     change->module);
+    mp_buffer_printf(&words->cost, "does %.0f %% of forward twice", change->share * 100);
+}
+
+static bool is_of_library(const char *file)
+{
+    return strstr(file, "/torch/") || strstr(file, "-packages/") || *file == '<' || !*file;
+}
+
+/* The innermost line of Python that is no library's. */
+static void put_line(const struct mp_model *model, uint32_t stack, struct mp_buffer *code)
+{
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
+        if (!model->frames.at[frame].line_count) continue;
+        const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
+        if (is_of_library(mp_model_text(model, line->file))) continue;
+        mp_buffer_printf(code, " (%s:%u, in %s)", mp_model_text(model, line->file), line->line,
+                         mp_model_text(model, line->function));
+        return;
+    }
+}
+
+static void find_words(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
     *words = (struct words){0};
     switch (change->what) {
     case MP_CHANGE_SETTINGS:
         put_settings(change, words);
         break;
+    case MP_CHANGE_CHECKPOINTING:
+        put_checkpoint(change, words);
+        break;
     default:
         mp_buffer_append_text(&words->text, said[change->what].text);
         mp_buffer_append_text(&words->code, said[change->what].code);
+        put_line(model, change->stack, &words->code);
         mp_buffer_append_text(&words->cost, said[change->what].cost);
     }
 }
@@ -110,7 +145,7 @@ static void change_json(struct mp_json *json, const struct mp_model *model, cons
                         const struct mp_change *change)
 {
     struct words words;
-    find_words(change, &words);
+    find_words(model, change, &words);
     mp_json_object(json, NULL);
     mp_json_text(json, "kind", mp_change_kind_name(change->kind));
     mp_json_text(json, "pattern", mp_change_what_name(change->what));
@@ -125,6 +160,12 @@ static void change_json(struct mp_json *json, const struct mp_model *model, cons
     put_part(json, "code", &words.code);
     mp_json_text(json, "setting", change->setting);
     mp_json_text(json, "module", change->module);
+    mp_json_known(json, "modules", change->module ? change->modules : MP_BYTES_UNKNOWN);
+    mp_json_known(json, "modules_of", change->module ? change->modules_of : MP_BYTES_UNKNOWN);
+    if (change->module)
+        mp_json_real(json, "forward_share", change->share);
+    else
+        mp_json_null(json, "forward_share");
     mp_json_known(json, "blocks", change->what == MP_CHANGE_SETTINGS ? MP_BYTES_UNKNOWN : change->blocks);
     if (change->stack)
         mp_stack_json(json, model, change->stack);
@@ -205,13 +246,13 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
     mp_text_put(text, MP_PLAIN, "; what would lower it (replayed unless marked ~):\n\n");
 }
 
-static void put_row(struct mp_table *table, const struct mp_advise *advise, size_t number)
+static void put_row(struct mp_table *table, const struct mp_model *model, const struct mp_advise *advise, size_t number)
 {
     const struct mp_change *change = &advise->changes.at[number];
     bool reserves = change->what == MP_CHANGE_SETTINGS || change->saved_reserved > change->saved;
     char bytes[MP_UNIT_TEXT];
     struct words words;
-    find_words(change, &words);
+    find_words(model, change, &words);
     mp_table_cell(table, MP_DIM, "%s%zu.", change->exact ? "" : "~ ", number + 1);
     if (change->saved || change->saved_reserved)
         mp_table_cell(table, MP_BOLD, "%s", mp_format_bytes(bytes, reserves ? change->saved_reserved : change->saved));
@@ -231,7 +272,8 @@ static void put_row(struct mp_table *table, const struct mp_advise *advise, size
     free_words(&words);
 }
 
-static void put_table(struct mp_text *text, const struct mp_advise *advise, const struct mp_view *view)
+static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
+                      const struct mp_view *view)
 {
     static const char *const heads[] = {"", "saves", "peak then", ""};
     struct mp_table table;
@@ -242,7 +284,7 @@ static void put_table(struct mp_text *text, const struct mp_advise *advise, cons
     mp_table_wide(&table, MP_DIM, "change");
     mp_table_end_row(&table);
     for (size_t i = 0; i < advise->changes.count; i++)
-        if (is_shown(i, view)) put_row(&table, advise, i);
+        if (is_shown(i, view)) put_row(&table, model, advise, i);
     mp_table_finish(&table, text);
     if (view->limit && view->limit < advise->changes.count)
         mp_text_put(text, MP_DIM, "%zu more; -n %zu shows them\n", advise->changes.count - view->limit,
@@ -305,7 +347,7 @@ void mp_advise_text(struct mp_text *text, const struct mp_model *model, const st
                     const struct mp_view *view)
 {
     put_answer(text, model, advise);
-    put_table(text, advise, view);
+    put_table(text, model, advise, view);
     put_fit(text, advise);
     put_evidence(text, advise);
     mp_text_put(text, MP_PLAIN, "\n");

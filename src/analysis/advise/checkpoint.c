@@ -1,0 +1,703 @@
+#include "analysis/advise/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/categories/phases.h"
+#include "base/intern.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/search.h"
+#include "model/module_path.h"
+
+/*
+ * A call of a module is a run of allocations by it and the modules within it. Under checkpointing what it made and
+ * backward frees lives to the end of the call alone. All that the call made is made again just before the first thing
+ * that its backward allocates, in the same order; then backward frees it where it did. The output is not the call's to
+ * let go of: what lives on behind the call and is freed before its backward, else what it made last.
+ */
+#define KINDS_MOST    100
+#define IN_SEQUENTIAL ((uint64_t)1 << 63)
+#define RNG_BYTES     5056 /* the state of the CPU's random numbers, which each call keeps */
+
+struct act {
+    uint32_t event, block, module;
+    uint8_t phase;
+};
+struct call {
+    uint32_t module;     /* number of its kind */
+    size_t first, count; /* acts */
+    uint32_t begin, end; /* events: of its first allocation; of the first behind it */
+    uint32_t back, over; /* the first allocation of its backward; its last free there */
+    uint32_t turn;       /* of the backward that follows */
+};
+struct kind {
+    uint32_t pattern;
+    size_t modules;
+    MP_VEC(struct call) calls;
+    double *shares; /* by module, of forward's time */
+};
+
+struct mp_checkpoints {
+    const struct mp_model *model;
+    const struct mp_torch_history *history;
+    bool keeps_rng;
+    size_t root; /* bytes of a path */
+    struct mp_phases phases;
+    struct mp_intern texts; /* patterns and paths */
+    MP_VEC(struct act) acts;
+    MP_VEC(uint32_t) paths;   /* string ids of modules that allocate in forward */
+    struct mp_map called;     /* texts + 1 of modules that are */
+    struct mp_map parameters; /* by parameter_key(): how many a module has */
+    unsigned char *casts;     /* by stack: autocast makes a copy there */
+    MP_VEC(struct kind) kinds;
+};
+
+/* ---- what the modules do */
+
+static void find_acts(struct mp_checkpoints *c)
+{
+    const struct mp_model *model = c->model;
+    for (uint32_t event = 0; event < model->events.count; event++) {
+        uint32_t block = model->events.subject[event];
+        if (model->events.type[event] != MP_EVENT_ALLOC || model->blocks.track[block] != c->history->track) continue;
+        if (model->blocks.bytes[block] == MP_BYTES_UNKNOWN) continue;
+        const struct act act = {event, block, mp_model_module(model, block),
+                                (uint8_t)mp_phase_of_block(&c->phases, model, block)};
+        mp_vec_add(&c->acts, act);
+    }
+}
+
+/* The bytes of the first `parts` parts of a path, up to a dot; 0: it has less. */
+static size_t prefix_of(const char *path, size_t parts)
+{
+    const char *at = path;
+    while (parts--) {
+        if (!*at) return 0;
+        at += *at == '.';
+        at += strcspn(at, ".");
+    }
+    return (size_t)(at - path);
+}
+
+static uint32_t pattern_of(struct mp_checkpoints *c, const char *path, size_t length)
+{
+    struct mp_buffer text = {0};
+    for (const char *at = path; at < path + length;) {
+        size_t part = strcspn(at, ".");
+        bool number = part && strspn(at, "0123456789") >= part;
+        mp_buffer_append(&text, number ? "*" : at, number ? 1 : part);
+        at += part + 1;
+        if (at < path + length) mp_buffer_append(&text, ".", 1);
+    }
+    uint32_t id = mp_intern_add(&c->texts, (const char *)text.data, text.size);
+    mp_buffer_free(&text);
+    return id;
+}
+
+static size_t parts_of(const char *text)
+{
+    size_t parts = 1;
+    for (; *text; text++)
+        parts += *text == '.';
+    return parts;
+}
+
+/* ---- which modules are called: a list or a dictionary of modules is not */
+
+static bool is_frame(const struct mp_model *model, uint32_t frame, const char *function, const char *file)
+{
+    if (!model->frames.at[frame].line_count) return false;
+    const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
+    const char *name = mp_model_text(model, line->function), *last = strrchr(name, '.');
+    const char *path = mp_model_text(model, line->file);
+    size_t length = strlen(path), wanted = strlen(file);
+    return (!function || !strcmp(last ? last + 1 : name, function)) && length >= wanted &&
+           !strcmp(path + length - wanted, file);
+}
+
+/* The calls of modules on a stack, the innermost first: 'S' of a Sequential, which calls what it lists, else 'm'. */
+static void find_chain(const struct mp_model *model, uint32_t stack, struct mp_buffer *chain)
+{
+    bool sequential = false;
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
+        if (is_frame(model, frame, "_call_impl", "torch/nn/modules/module.py"))
+            mp_buffer_append(chain, sequential ? "S" : "m", 1);
+        else
+            sequential = is_frame(model, frame, "forward", "torch/nn/modules/container.py");
+    }
+}
+
+/* Of a path and the calls that led to it: the modules on it that were called, from the inside out. What comes before a
+ * number is a Sequential, or a list; the outermost call is the network's own. */
+static void find_called_of(struct mp_checkpoints *c, const char *path, const struct mp_buffer *chain)
+{
+    size_t parts = parts_of(path), at = 1;
+    mp_map_at(&c->called, (uint64_t)mp_intern_add_text(&c->texts, path) + 1, NULL);
+    for (parts--; parts && at + 1 < chain->size; parts--) {
+        size_t length = prefix_of(path, parts);
+        bool before_number = strspn(path + length + 1, "0123456789") == strcspn(path + length + 1, ".");
+        if (before_number && chain->data[at] != 'S') continue;
+        mp_map_at(&c->called, (uint64_t)mp_intern_add(&c->texts, path, length) + 1, NULL);
+        at++;
+    }
+}
+
+static void find_called(struct mp_checkpoints *c)
+{
+    struct mp_map seen = {0};
+    struct mp_buffer chain = {0};
+    for (size_t i = 0; i < c->acts.count; i++) {
+        const struct act *act = &c->acts.at[i];
+        bool added = false;
+        if (act->module && act->phase == MP_PHASE_FORWARD) mp_map_at(&seen, act->module, &added);
+        if (!added) continue;
+        mp_vec_add(&c->paths, act->module);
+        mp_buffer_clear(&chain);
+        find_chain(c->model, c->model->blocks.stack[act->block], &chain);
+        find_called_of(c, mp_module_path(c->model, c->root, act->module), &chain);
+    }
+    mp_map_free(&seen);
+    mp_buffer_free(&chain);
+}
+
+static bool is_called(const struct mp_checkpoints *c, const char *path, size_t length)
+{
+    uint32_t id = mp_intern_find(&c->texts, path, length);
+    return id != MP_INTERN_FAILED && mp_map_find(&c->called, (uint64_t)id + 1);
+}
+
+static void find_kinds(struct mp_checkpoints *c)
+{
+    struct mp_map seen = {0};
+    for (size_t i = 0; i < c->paths.count; i++) {
+        const char *path = mp_module_path(c->model, c->root, c->paths.at[i]);
+        if (c->root && path == mp_model_text(c->model, c->paths.at[i])) continue; /* the network itself */
+        size_t length;
+        for (size_t parts = c->root ? 1 : 2; (length = prefix_of(path, parts)); parts++) {
+            if (!is_called(c, path, length)) continue;
+            const struct kind kind = {.pattern = pattern_of(c, path, length)};
+            bool added;
+            mp_map_at(&seen, (uint64_t)kind.pattern + 1, &added);
+            if (added && c->kinds.count < KINDS_MOST) mp_vec_add(&c->kinds, kind);
+        }
+    }
+    mp_map_free(&seen);
+}
+
+/* ---- kinds */
+
+/* By path, the number of the kind's module that it is or lies in, from 1 on; 0: none. */
+static struct mp_map find_modules(struct mp_checkpoints *c, struct kind *kind)
+{
+    struct mp_map found = {0}, numbers = {0};
+    size_t parts = parts_of(mp_intern_get(&c->texts, kind->pattern, NULL));
+    for (size_t i = 0; i < c->paths.count; i++) {
+        const char *path = mp_module_path(c->model, c->root, c->paths.at[i]);
+        size_t length = prefix_of(path, parts);
+        if (!length || !is_called(c, path, length) || pattern_of(c, path, length) != kind->pattern) continue;
+        uint64_t *number = mp_map_at(&numbers, (uint64_t)mp_intern_add(&c->texts, path, length) + 1, NULL);
+        if (!*number) *number = ++kind->modules;
+        *mp_map_at(&found, c->paths.at[i], NULL) = *number;
+    }
+    mp_map_free(&numbers);
+    return found;
+}
+
+static uint32_t module_of(const struct mp_map *modules, const struct act *act)
+{
+    const uint64_t *found = act->module ? mp_map_find(modules, act->module) : NULL;
+    return found ? (uint32_t)*found : 0;
+}
+
+/* ---- parameters, of which autocast makes copies of half the size and holds them until it ends */
+
+static uint64_t parameter_key(uint32_t module, uint64_t bytes)
+{
+    return ((uint64_t)module + 1) << 44 | (bytes & (((uint64_t)1 << 44) - 1));
+}
+
+static void find_parameters(struct mp_checkpoints *c)
+{
+    const struct mp_model *model = c->model;
+    for (size_t i = 0; i < model->labels.count; i++) {
+        const struct mp_model_label *label = &model->labels.at[i];
+        if (label->role != MP_ROLE_PARAMETER) continue;
+        const char *name = mp_module_path(model, c->root, label->name), *last = strrchr(name, '.');
+        uint32_t module = mp_intern_add(&c->texts, name, last ? (size_t)(last - name) : 0);
+        const struct mp_model_label *before = i ? label - 1 : NULL;
+        if (before && before->block == label->block && before->role == label->role) continue;
+        ++*mp_map_at(&c->parameters, parameter_key(module, model->blocks.bytes[label->block]), NULL);
+    }
+}
+
+static void find_casts(struct mp_checkpoints *c)
+{
+    const struct mp_model *model = c->model;
+    unsigned char *frames = mp_alloc_zeroed(model->frames.count + 1, 1);
+    c->casts = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    for (size_t i = 0; i < model->frames.count; i++)
+        for (uint32_t k = 0; k < model->frames.at[i].line_count; k++)
+            frames[i] |= strstr(mp_model_text(model, model->lines.at[model->frames.at[i].first_line + k].function),
+                                "autocast::cached_cast") != NULL;
+    for (size_t i = 1; i < model->stacks.count; i++) {
+        const struct mp_stack_node *node = &model->stacks.at[i];
+        c->casts[i] = c->casts[node->parent] || (node->frame != MP_FRAME_CUT && frames[node->frame]);
+    }
+    free(frames);
+}
+
+/* By act of a call: whether it is a parameter's copy. A module has one of each: what else it casts is its input, which
+ * comes behind. */
+static unsigned char *casts_of(const struct mp_checkpoints *c, const struct act *acts, size_t count)
+{
+    unsigned char *casts = mp_alloc_zeroed(count + 1, 1);
+    struct mp_map seen = {0};
+    for (size_t i = 0; i < count; i++) {
+        const char *path = mp_module_path(c->model, c->root, acts[i].module);
+        uint32_t module = mp_intern_find(&c->texts, path, strlen(path));
+        if (module == MP_INTERN_FAILED || !c->casts[c->model->blocks.stack[acts[i].block]]) continue;
+        uint64_t key = parameter_key(module, 2 * c->model->blocks.bytes[acts[i].block]);
+        const uint64_t *has = mp_map_find(&c->parameters, key);
+        casts[i] = has && ++*mp_map_at(&seen, key, NULL) <= *has;
+    }
+    mp_map_free(&seen);
+    return casts;
+}
+
+/* ---- calls */
+
+static bool same_place(const struct mp_checkpoints *c, const struct act *a, const struct act *b)
+{
+    return a->module == b->module && c->model->blocks.stack[a->block] == c->model->blocks.stack[b->block];
+}
+
+/* Of a run of acts, the length of what it repeats: that of all of it where it is one call. */
+static size_t period_of(const struct mp_checkpoints *c, const struct act *acts, size_t count)
+{
+    size_t *border = mp_alloc_zeroed(count + 1, sizeof *border);
+    for (size_t i = 1, length = 0; i < count; i++) {
+        while (length && !same_place(c, &acts[i], &acts[length]))
+            length = border[length - 1];
+        length += same_place(c, &acts[i], &acts[length]);
+        border[i] = length;
+    }
+    size_t period = count - border[count - 1];
+    free(border);
+    return count % period ? count : period;
+}
+
+static void add_calls(const struct mp_checkpoints *c, struct kind *kind, uint32_t module, size_t first, size_t count)
+{
+    size_t period = period_of(c, &c->acts.at[first], count);
+    for (size_t at = first; at < first + count; at += period) {
+        struct call call = {.module = module - 1,
+                            .first = at,
+                            .count = period,
+                            .begin = c->acts.at[at].event,
+                            .end = at + period < c->acts.count ? c->acts.at[at + period].event
+                                                               : (uint32_t)c->model->events.count,
+                            .back = MP_NONE};
+        uint32_t turn = mp_phase_turn_of(&c->phases, call.begin);
+        call.turn = turn == MP_NONE ? MP_NONE : c->phases.turns.at[turn].backward;
+        mp_vec_add(&kind->calls, call);
+    }
+}
+
+static void find_calls(struct mp_checkpoints *c, struct kind *kind, const struct mp_map *modules)
+{
+    for (size_t i = 0, next; i < c->acts.count; i = next) {
+        uint32_t module = c->acts.at[i].phase == MP_PHASE_FORWARD ? module_of(modules, &c->acts.at[i]) : 0;
+        for (next = i + 1; module && next < c->acts.count; next++)
+            if (c->acts.at[next].phase != MP_PHASE_FORWARD || module_of(modules, &c->acts.at[next]) != module) break;
+        if (module) add_calls(c, kind, module, i, next - i);
+    }
+}
+
+static uint32_t freed(const struct mp_checkpoints *c, size_t act)
+{
+    return c->model->blocks.free_event[c->acts.at[act].block];
+}
+
+/* The last that backward frees of what the call made. */
+static uint32_t over_of(const struct mp_checkpoints *c, const struct call *call)
+{
+    uint32_t over = 0;
+    for (size_t i = call->first; i < call->first + call->count; i++)
+        if (freed(c, i) != MP_NONE && freed(c, i) >= call->back && freed(c, i) > over) over = freed(c, i);
+    return over;
+}
+
+struct back {
+    uint32_t module, event, path;
+};
+
+static int by_module(const void *a, const void *b)
+{
+    const struct back *x = a, *y = b;
+    if (x->module != y->module) return x->module < y->module ? -1 : 1;
+    return (x->event > y->event) - (x->event < y->event);
+}
+
+/* A module's calls have their backwards in the opposite order, one behind the other. The next begins in the module
+ * within it in which the one before began: what comes sooner adds up its gradients. */
+static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const struct mp_map *modules)
+{
+    struct {
+        uint32_t turn, over, path;
+    } *last = mp_alloc_zeroed(kind->modules + 1, sizeof *last);
+    MP_VEC(struct back) backs = {0};
+    for (size_t i = 0; i < c->acts.count; i++) {
+        const struct back back = {module_of(modules, &c->acts.at[i]), c->acts.at[i].event, c->acts.at[i].module};
+        if (back.module && c->acts.at[i].phase == MP_PHASE_BACKWARD) mp_vec_add(&backs, back);
+    }
+    if (backs.count) qsort(backs.at, backs.count, sizeof *backs.at, by_module);
+    for (size_t i = kind->calls.count; i--;) {
+        struct call *call = &kind->calls.at[i];
+        uint32_t module = call->module + 1;
+        if (call->turn == MP_NONE) continue;
+        uint32_t from = c->phases.turns.at[call->turn].first;
+        bool next = last[module].turn == call->turn + 1;
+        if (next && last[module].over > from) from = last[module].over;
+        size_t at = MP_COUNT_BEFORE(
+            backs.count, k, backs.at[k].module < module || (backs.at[k].module == module && backs.at[k].event < from));
+        while (next && at < backs.count && backs.at[at].module == module && backs.at[at].path != last[module].path)
+            at++;
+        if (at == backs.count || backs.at[at].module != module) continue;
+        last[module].path = backs.at[at].path;
+        call->back = backs.at[at].event;
+        call->over = over_of(c, call);
+        last[module].turn = call->turn + 1;
+        if (call->over) last[module].over = call->over;
+    }
+    mp_vec_free(&backs);
+    free(last);
+}
+
+/* ---- time */
+
+static uint64_t time_of(const struct mp_checkpoints *c, uint32_t event)
+{
+    const struct mp_model_events *events = &c->model->events;
+    return event < events->count ? events->time_ns[event] : c->model->duration_ns;
+}
+
+/* Of all turns of forward that a backward follows, but those of the first, in which a program warms up, if there are
+ * others. *first: the turn of backward that ends them. */
+static uint64_t time_of_forward(const struct mp_checkpoints *c, uint32_t *first)
+{
+    uint64_t all = 0, of_first = 0;
+    *first = MP_NONE;
+    for (size_t i = 0; i + 1 < c->phases.turns.count; i++) {
+        const struct mp_phase_turn *turn = &c->phases.turns.at[i];
+        if (turn->phase != MP_PHASE_FORWARD || turn->backward == MP_NONE) continue;
+        uint64_t took = time_of(c, turn[1].first) - time_of(c, turn->first);
+        if (*first == MP_NONE) *first = turn->backward;
+        all += took;
+        if (turn->backward == *first) of_first += took;
+    }
+    if (all > of_first) return all - of_first;
+    *first = MP_NONE;
+    return all;
+}
+
+static void find_shares(const struct mp_checkpoints *c, struct kind *kind)
+{
+    uint32_t first;
+    uint64_t forward = time_of_forward(c, &first);
+    kind->shares = mp_alloc_zeroed(kind->modules + 1, sizeof *kind->shares);
+    for (size_t i = 0; forward && i < kind->calls.count; i++) {
+        const struct call *call = &kind->calls.at[i];
+        if (!call->over || call->turn == first) continue;
+        uint32_t last = c->acts.at[call->first + call->count - 1].event + 1;
+        if (last < call->end) last = call->end;
+        kind->shares[call->module] += (double)(time_of(c, last) - time_of(c, call->begin)) / (double)forward;
+    }
+}
+
+/* ---- when a call without a graph would let go */
+
+/* Of a stack, the line of the module that is the so-manieth called from the inside: which of its statements ran, as a
+ * number; 0: none. */
+static uint64_t line_of(const struct mp_checkpoints *c, uint32_t stack, size_t calls)
+{
+    const struct mp_model *model = c->model;
+    uint64_t line = 0;
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
+        if (is_frame(model, frame, "_call_impl", "torch/nn/modules/module.py") && !--calls) return line;
+        line = (uint64_t)frame + 1;
+    }
+    return 0;
+}
+
+/* How many modules on the path are called, from the length `from` on. */
+static size_t called_from(const struct mp_checkpoints *c, const char *path, size_t from)
+{
+    size_t calls = 0, length;
+    for (size_t parts = 1; (length = prefix_of(path, parts)); parts++)
+        calls += length >= from && is_called(c, path, length);
+    return calls;
+}
+
+/* Which part of a call makes a block: a statement of the module, of a Sequential the module that it calls. `known`: by
+ * module and stack, what was found for the kind. */
+static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struct mp_map *known, const struct act *act)
+{
+    uint32_t stack = c->model->blocks.stack[act->block];
+    bool added;
+    uint64_t *part = mp_map_at(known, (uint64_t)act->module << 32 | stack, &added);
+    if (!added) return *part;
+    const char *path = mp_module_path(c->model, c->root, act->module);
+    size_t parts = parts_of(mp_intern_get(&c->texts, kind->pattern, NULL));
+    *part = line_of(c, stack, called_from(c, path, prefix_of(path, parts)));
+    if (*part && is_frame(c->model, (uint32_t)*part - 1, "forward", "torch/nn/modules/container.py"))
+        *part = IN_SEQUENTIAL | mp_intern_add(&c->texts, path, prefix_of(path, parts + 1));
+    return *part;
+}
+
+/* Of some acts: which are made by a stack that makes several. */
+static void find_repeated(const struct mp_checkpoints *c, const struct act *acts, size_t count, unsigned char *repeated)
+{
+    struct mp_map first = {0};
+    for (size_t i = 0; i < count; i++) {
+        bool added;
+        uint64_t *at = mp_map_at(&first, (uint64_t)c->model->blocks.stack[acts[i].block] + 1, &added);
+        if (added) *at = i;
+        repeated[i] = !added;
+        if (!added) repeated[*at] = true;
+    }
+    mp_map_free(&first);
+}
+
+/* By act of the call: the event by which it would be gone. What is no result of a part is gone when the part is over;
+ * a result of a Sequential's part is gone with the next part, another one with the call. What a statement makes again
+ * and again may be a list's. */
+static void find_ends(struct mp_checkpoints *c, const struct kind *kind, struct mp_map *known, const struct call *call,
+                      uint32_t *ends)
+{
+    const struct act *acts = &c->acts.at[call->first];
+    unsigned char *repeated = mp_alloc_zeroed(call->count, 1);
+    size_t waiting = SIZE_MAX; /* the result of the part before */
+    for (size_t i = 0, next; i < call->count; i = next) {
+        uint64_t part = part_of(c, kind, known, &acts[i]);
+        for (next = i + 1; next < call->count && part_of(c, kind, known, &acts[next]) == part;)
+            next++;
+        uint32_t over = next < call->count ? acts[next].event : call->end;
+        size_t result = SIZE_MAX;
+        find_repeated(c, &acts[i], next - i, &repeated[i]);
+        for (size_t k = i; k < next; k++) {
+            bool may_last = !part || (repeated[k] && !(part & IN_SEQUENTIAL));
+            ends[k] = may_last ? call->end : over;
+            if (c->model->blocks.free_event[acts[k].block] > over) result = k;
+        }
+        if (waiting != SIZE_MAX) ends[waiting] = over;
+        waiting = part & IN_SEQUENTIAL ? result : SIZE_MAX;
+        if (result != SIZE_MAX) ends[result] = call->end;
+    }
+    free(repeated);
+}
+
+/* ---- changes */
+
+struct maker {
+    struct mp_checkpoints *c;
+    const struct kind *kind;
+    struct mp_map parts;
+    const struct mp_torch_step **births; /* by block: the step that allocates it */
+    struct mp_change *change;
+};
+
+static struct mp_edit_extra copy_of(const struct maker *m, uint32_t block)
+{
+    const struct mp_torch_step *birth = m->births[block];
+    return (struct mp_edit_extra){.bytes = birth ? birth->bytes : m->c->model->blocks.bytes[block],
+                                  .stream = birth ? birth->stream : 0,
+                                  .pool = birth ? birth->pool : 0};
+}
+
+/* Whether it is freed before backward comes, though not at once. */
+static bool is_handed_on(const struct maker *m, const struct call *call, size_t act)
+{
+    return freed(m->c, act) > call->end && freed(m->c, act) < call->back;
+}
+
+static bool is_kept(const struct maker *m, const struct call *call, size_t act)
+{
+    return freed(m->c, act) >= call->back && freed(m->c, act) != MP_NONE;
+}
+
+/* The act that makes the output where backward frees that, too; SIZE_MAX: another one is. */
+static size_t kept_output(const struct maker *m, const struct call *call, const unsigned char *casts)
+{
+    size_t last = SIZE_MAX;
+    for (size_t i = call->first; i < call->first + call->count; i++) {
+        if (casts[i - call->first]) continue;
+        if (is_handed_on(m, call, i)) return SIZE_MAX;
+        if (freed(m->c, i) > call->end) last = i;
+    }
+    return last;
+}
+
+/* Among what happens just before the call's backward: as it did within the call, behind what is freed there anyway. */
+static uint32_t rank_of(const struct call *call, uint32_t event)
+{
+    return 1 + (event < call->end ? event : call->end) - call->begin;
+}
+
+static void end_block(const struct maker *m, uint32_t block, uint32_t event)
+{
+    const struct mp_edit_end end = {.block = block, .freed = event};
+    mp_vec_add(&m->change->edits.ends, end);
+}
+
+static void make_again(struct maker *m, const struct call *call)
+{
+    unsigned char *casts = casts_of(m->c, &m->c->acts.at[call->first], call->count);
+    size_t output = kept_output(m, call, casts), kept = 0;
+    uint32_t *ends = mp_alloc_zeroed(call->count, sizeof *ends);
+    uint32_t backward = m->c->phases.turns.at[call->turn].first;
+    find_ends(m->c, m->kind, &m->parts, call, ends);
+    for (size_t i = call->first; i < call->first + call->count; i++) {
+        uint32_t block = m->c->acts.at[i].block, end = freed(m->c, i);
+        struct mp_edit_extra copy = copy_of(m, block);
+        copy.made = call->back;
+        copy.made_rank = rank_of(call, m->c->acts.at[i].event);
+        copy.freed = is_kept(m, call, i) ? end : call->back;
+        copy.freed_rank = is_kept(m, call, i) ? 0 : rank_of(call, end);
+        mp_vec_add(&m->change->edits.extras, copy);
+        if (!is_kept(m, call, i)) continue;
+        bool lasts = casts[i - call->first];
+        end_block(m, block, i == output ? call->back : lasts ? backward : ends[i - call->first]);
+        m->change->bytes += copy.bytes;
+        kept++;
+    }
+    m->change->blocks += kept;
+    free(ends);
+    free(casts);
+}
+
+/* The input, where forward frees it, lives on until the call is over for the second time: what is freed while the call
+ * runs, and what was made last before it. */
+static void keep_input(const struct maker *m, const struct call *call)
+{
+    const struct mp_model *model = m->c->model;
+    for (uint32_t event = call->begin; event < call->end && event < model->events.count; event++) {
+        uint32_t block = model->events.subject[event];
+        if (model->events.type[event] != MP_EVENT_FREE || model->blocks.track[block] != m->c->history->track) continue;
+        if (model->blocks.alloc_event[block] == MP_NONE || model->blocks.alloc_event[block] >= call->begin) continue;
+        if (mp_phase_of_block(&m->c->phases, model, block) == MP_PHASE_FORWARD) end_block(m, block, call->over);
+    }
+    for (size_t i = call->first; i-- && m->c->acts.at[i].phase == MP_PHASE_FORWARD &&
+                                 m->c->acts.at[i].module == m->c->acts.at[call->first - 1].module;) {
+        uint32_t end = freed(m->c, i);
+        if (end >= m->c->phases.turns.at[call->turn].first || end < call->end) continue;
+        end_block(m, m->c->acts.at[i].block, call->over);
+        break;
+    }
+}
+
+static void keep_rng(const struct maker *m, const struct call *call)
+{
+    const struct mp_edit_extra state = {.bytes = RNG_BYTES, .made = call->begin, .freed = call->over};
+    if (m->c->keeps_rng) mp_vec_add(&m->change->edits.extras, state);
+}
+
+static const struct mp_torch_step **find_births(const struct mp_checkpoints *c)
+{
+    const struct mp_torch_step **births = mp_alloc_zeroed(c->model->blocks.count + 1, sizeof *births);
+    for (size_t i = 0; i < c->history->steps.count; i++) {
+        const struct mp_torch_step *step = &c->history->steps.at[i];
+        if (step->action == MP_TORCH_ALLOC && step->block < c->model->blocks.count) births[step->block] = step;
+    }
+    return births;
+}
+
+void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, size_t modules, struct mp_change *change)
+{
+    const struct kind *kind = &checkpoints->kinds.at[number];
+    struct maker m = {.c = checkpoints, .kind = kind, .births = find_births(checkpoints), .change = change};
+    *change = (struct mp_change){.kind = MP_CHANGE_CHECKPOINT,
+                                 .what = MP_CHANGE_CHECKPOINTING,
+                                 .module = mp_text_copy(mp_intern_get(&checkpoints->texts, kind->pattern, NULL)),
+                                 .modules = modules,
+                                 .modules_of = kind->modules};
+    for (size_t i = 0; i < kind->calls.count; i++) {
+        const struct call *call = &kind->calls.at[i];
+        if (!call->over || call->module >= modules) continue;
+        make_again(&m, call);
+        keep_input(&m, call);
+        keep_rng(&m, call);
+    }
+    for (size_t i = 0; i < modules && i < kind->modules; i++)
+        change->share += kind->shares[i];
+    mp_edits_sort(&change->edits);
+    mp_map_free(&m.parts);
+    free(m.births);
+}
+
+/* ---- */
+
+size_t mp_checkpoints_kinds(const struct mp_checkpoints *checkpoints)
+{
+    return checkpoints ? checkpoints->kinds.count : 0;
+}
+
+size_t mp_checkpoints_modules(const struct mp_checkpoints *checkpoints, size_t kind)
+{
+    return checkpoints->kinds.at[kind].modules;
+}
+
+enum mp_status mp_checkpoints_find(const struct mp_model *model, const struct mp_torch_history *history,
+                                   struct mp_checkpoints **checkpoints, struct mp_error *error)
+{
+    *checkpoints = NULL;
+    if (!model->blocks.module || !history->steps.count) return MP_OK;
+    struct mp_checkpoints *c = mp_alloc_zeroed(1, sizeof *c);
+    const char *device = mp_model_text(model, model->devices.at[model->tracks.at[history->track].device].name);
+    *c = (struct mp_checkpoints){
+        .model = model, .history = history, .root = mp_module_root(model), .keeps_rng = !strncmp(device, "cpu", 3)};
+    enum mp_status status = mp_phases_find(model, &c->phases, error);
+    if (!status) {
+        find_acts(c);
+        find_called(c);
+        find_kinds(c);
+        find_parameters(c);
+        find_casts(c);
+    }
+    for (size_t i = 0; !status && i < c->kinds.count; i++) {
+        struct kind *kind = &c->kinds.at[i];
+        struct mp_map modules = find_modules(c, kind);
+        find_calls(c, kind, &modules);
+        find_backs(c, kind, &modules);
+        find_shares(c, kind);
+        mp_map_free(&modules);
+    }
+    if (status) {
+        mp_checkpoints_free(c);
+        return status;
+    }
+    *checkpoints = c;
+    return MP_OK;
+}
+
+void mp_checkpoints_free(struct mp_checkpoints *checkpoints)
+{
+    if (!checkpoints) return;
+    for (size_t i = 0; i < checkpoints->kinds.count; i++) {
+        mp_vec_free(&checkpoints->kinds.at[i].calls);
+        free(checkpoints->kinds.at[i].shares);
+    }
+    mp_vec_free(&checkpoints->kinds);
+    mp_vec_free(&checkpoints->acts);
+    mp_vec_free(&checkpoints->paths);
+    mp_map_free(&checkpoints->called);
+    mp_map_free(&checkpoints->parameters);
+    free(checkpoints->casts);
+    mp_intern_free(&checkpoints->texts);
+    mp_phases_free(&checkpoints->phases);
+    free(checkpoints);
+}

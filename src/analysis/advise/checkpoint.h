@@ -1,0 +1,25 @@
+/*
+ * Activation checkpointing: modules of a network, as kinds (`blocks.*`, `blocks.*.mlp`), that would let go of what
+ * their forward keeps for backward and make it anew there; and what a program's blocks would then be. Pure.
+ */
+#ifndef MP_ANALYSIS_CHECKPOINT_H
+#define MP_ANALYSIS_CHECKPOINT_H
+
+#include "analysis/advise/changes.h"
+
+struct mp_checkpoints;
+
+/* `*checkpoints` is the caller's, NULL where no module's forward is followed by its backward; model and history outlive
+ * it. MP_NO_MEMORY. */
+enum mp_status mp_checkpoints_find(const struct mp_model *model, const struct mp_torch_history *history,
+                                   struct mp_checkpoints **checkpoints, struct mp_error *error);
+void mp_checkpoints_free(struct mp_checkpoints *checkpoints);
+
+size_t mp_checkpoints_kinds(const struct mp_checkpoints *checkpoints);
+/* The number of modules of a kind, in the order in which forward calls them. */
+size_t mp_checkpoints_modules(const struct mp_checkpoints *checkpoints, size_t kind);
+/* The change that checkpoints the first so many modules of a kind, without what it saves, which is for a replay to say;
+ * the caller frees what it holds. Its share is that of the time of the program's forward passes. */
+void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t kind, size_t modules, struct mp_change *change);
+
+#endif

@@ -1,0 +1,76 @@
+"""A training of tests/advise/programs.py as it is and with a change really made: what memprof says of it from a recording
+of the unchanged program alone, and what a counter that is not memprof's measures."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+sys.dont_write_bytecode = True
+import harness
+
+PYTHON = harness.python_with_torch()
+PROGRAMS = harness.SOURCE / "tests" / "advise" / "programs.py"
+COUNTER = harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so"
+MADE = {"late_zero_grad": "zero_grad", "gradients_kept": "zero_grad", "held_variables": "del", "one_by_one": "one_by_one",
+        "fused": "fused"}
+WITHIN = 0.02
+
+
+def environment(**more):
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+def change_of(advice):
+    """The change of programs.py that does what an advice says."""
+    if advice["pattern"] == "checkpoint":
+        return f"checkpoint:{advice['module']}:{advice['modules']}"
+    return MADE[advice["pattern"]]
+
+
+def measure(folder, name, habits, changes=""):
+    """The peak by the counter."""
+    out = folder / "counts.json"
+    subprocess.run([PYTHON, PROGRAMS, name, habits, changes], check=True, timeout=harness.TIMEOUT, cwd=folder,
+                   env=environment(LD_PRELOAD=str(COUNTER), TORCH_COUNTER_OUT=str(out)))
+    return max(device["peak_bytes"] for device in json.loads(out.read_text())["devices"])
+
+
+def record(folder, name, habits):
+    path = folder / "run.mp"
+    result = subprocess.run([harness.MEMPROF, "snapshot", "--force", "--quiet", "-o", path, "--", PYTHON, PROGRAMS, name,
+                             habits], capture_output=True, text=True, timeout=harness.TIMEOUT, cwd=folder,
+                            env=environment())
+    assert not result.returncode, result.stderr
+    return path
+
+
+def compare(folder, name, habits, *options):
+    """For each change that is advised: the change, what it is said to save, what it saves, and the peak without it."""
+    before = measure(folder, name, habits)
+    found = harness.answer("advise", record(folder, name, habits), *options)
+    assert found["peak_bytes"] == before, (name, habits, found["peak_bytes"], before)
+    rows = []
+    for advice in found["changes"]:
+        change = change_of(advice)
+        rows.append((change, advice["saved_bytes"], before - measure(folder, name, habits, change), before))
+    return rows
+
+
+def is_within(said, real):
+    return real > 0 and abs(said - real) <= WITHIN * real
+
+
+def table(cases, *options):
+    rows = []
+    for name, habits in cases:
+        with tempfile.TemporaryDirectory() as folder:
+            for change, said, real, before in compare(pathlib.Path(folder), name, habits, *options):
+                rows.append((said, real))
+                print(f"{name:22} {habits:18} {change:36} says {said:10}  saves {real:10}  "
+                      f"of {before:10}  {(said / real - 1) * 100 if real else float('inf'):7.2f} %"
+                      f"{'' if is_within(said, real) else '   MISS'}", flush=True)
+    print(f"{len(rows)} changes; within {WITHIN:.0%}: {sum(is_within(*row) for row in rows)}; "
+          f"promised and none: {sum(row[1] <= 0 for row in rows)}")

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""`memprof advise` on activation checkpointing, checked by doing it: networks on the CPU whose modules are really wrapped in
+torch.utils.checkpoint, measured by a counter that is not memprof's.
+
+    check_checkpoint.py [--all] [NAME...]       as a test: some of them; --all prints a table of all, with a sum
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bench
+import harness
+
+NAMES = ("decoder", "decoder_dropout", "patches", "residuals", "unet", "experts", "recurrent", "mixer", "highway", "twins",
+         "adversaries", "accumulating_decoder", "mixed_decoder", "attention", "transformer", "residual", "autoencoder", "cnn",
+         "mlp", "deep", "siamese", "mixture", "variational", "lstm", "gru", "large_vocabulary")
+
+
+@harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
+class Checkpointing(harness.TestCase):
+    def check(self, name, habits, modules):
+        rows = bench.compare(self.folder, name, habits, "--kind", "checkpoint")
+        self.assertEqual({row[0] for row in rows}, {f"checkpoint:{module}" for module in modules}, rows)
+        for change, said, real, _ in rows:
+            self.assertTrue(bench.is_within(said, real), (name, habits, change, said, real))
+
+    def test_blocks_of_a_transformer(self):
+        self.check("decoder", "held,late", ["blocks.*:6", "blocks.*.mlp:6"])
+
+    def test_modules_that_are_called_twice(self):
+        self.check("twins", "", ["body.*:3"])
+
+    def test_an_input_that_nothing_else_keeps(self):
+        self.check("transformer", "", ["body:1", "body.layers.*.self_attn:2"])
+
+    def test_copies_that_autocast_makes(self):
+        self.check("mixed_decoder", "", ["blocks.*:6", "blocks.*.mlp:6"])
+
+    def test_no_more_modules_than_a_capacity_needs(self):
+        recording = bench.record(self.folder, "decoder", "")
+        found = harness.answer("advise", recording, "--kind", "checkpoint")
+        capacity = found["peak_bytes"] - found["changes"][0]["saved_bytes"] // 2
+        fits = harness.answer("advise", recording, "--kind", "checkpoint", "--capacity", capacity)
+        chosen, = (fits["changes"][number - 1] for number in fits["fit"]["changes"])
+        self.assertTrue(fits["fit"]["fits"])
+        self.assertEqual(fits["fit"]["peak_bytes"], chosen["peak_bytes"])
+        self.assertLess(chosen["forward_share"], found["changes"][0]["forward_share"])
+        self.assertLessEqual(bench.measure(self.folder, "decoder", "", bench.change_of(chosen)), capacity)
+        fewer = bench.change_of({**chosen, "modules": chosen["modules"] - 1})
+        self.assertGreater(bench.measure(self.folder, "decoder", "", fewer), capacity)
+
+
+if __name__ == "__main__":
+    if "--all" in sys.argv:
+        bench.table([(name, habits) for name in sys.argv[2:] or NAMES for habits in ("", "held,late")], "--kind", "checkpoint")
+    else:
+        harness.main()
