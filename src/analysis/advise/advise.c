@@ -395,6 +395,10 @@ static enum mp_status begin(struct adviser *a)
     enum mp_status status = mp_torch_history_make(model, advise->track, true, &a->history, a->error);
     advise->replayed = a->history.steps.count;
     advise->has_allocator = advise->has_allocator && advise->replayed;
+    if (!status && advise->replayed && !advise->has_allocator) {
+        uint64_t replayed = mp_edited_peak(model, &a->history); /* less where a folded recording's lies in its past */
+        if (replayed < advise->peak) advise->peak = replayed;
+    }
     if (status || !advise->has_allocator) return status;
     bool search = is_wanted(a, MP_CHANGE_ALLOCATOR);
     status = mp_tune(model, &a->history, search, a->query->progress, a->query->context, &advise->tuning, a->error);

@@ -29,6 +29,7 @@ struct call {
     size_t first, count; /* acts */
     uint32_t begin, end; /* events: of its first allocation; of the first behind it */
     uint32_t back, over; /* the first allocation of its backward; its last free there */
+    uint32_t stop;       /* by then that backward is over */
     uint32_t turn;       /* of the backward that follows */
 };
 struct kind {
@@ -321,13 +322,28 @@ static uint32_t freed(const struct mp_checkpoints *c, size_t act)
     return c->model->blocks.free_event[c->acts.at[act].block];
 }
 
+/* Whether backward frees it: not a variable, later. */
+static bool is_kept(const struct mp_checkpoints *c, const struct call *call, size_t act)
+{
+    return freed(c, act) >= call->back && freed(c, act) < call->stop;
+}
+
 /* The last that backward frees of what the call made. */
 static uint32_t over_of(const struct mp_checkpoints *c, const struct call *call)
 {
     uint32_t over = 0;
     for (size_t i = call->first; i < call->first + call->count; i++)
-        if (freed(c, i) != MP_NONE && freed(c, i) >= call->back && freed(c, i) > over) over = freed(c, i);
+        if (is_kept(c, call, i) && freed(c, i) > over) over = freed(c, i);
     return over;
+}
+
+/* Where the backward of a turn is over. */
+static uint32_t stop_of(const struct mp_checkpoints *c, size_t turn)
+{
+    while (turn < c->phases.turns.count &&
+           (mp_phase_is_backward(c->phases.turns.at[turn].phase) || c->phases.turns.at[turn].phase == MP_PHASE_OUTSIDE))
+        turn++;
+    return turn < c->phases.turns.count ? c->phases.turns.at[turn].first : (uint32_t)c->model->events.count;
 }
 
 struct back {
@@ -368,6 +384,7 @@ static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const 
         if (at == backs.count || backs.at[at].module != module) continue;
         last[module].path = backs.at[at].path;
         call->back = backs.at[at].event;
+        call->stop = stop_of(c, call->turn);
         call->over = over_of(c, call);
         last[module].turn = call->turn + 1;
         if (call->over) last[module].over = call->over;
@@ -519,27 +536,22 @@ static struct mp_edit_extra copy_of(const struct maker *m, uint32_t block)
                                   .pool = birth ? birth->pool : 0};
 }
 
-/* Whether it is freed before backward comes, though not at once. */
-static bool is_handed_on(const struct maker *m, const struct call *call, size_t act)
-{
-    return freed(m->c, act) > call->end && freed(m->c, act) < call->back;
-}
-
-static bool is_kept(const struct maker *m, const struct call *call, size_t act)
-{
-    return freed(m->c, act) >= call->back && freed(m->c, act) != MP_NONE;
-}
-
-/* The act that makes the output where backward frees that, too; SIZE_MAX: another one is. */
-static size_t kept_output(const struct maker *m, const struct call *call, const unsigned char *casts)
+/* The act that makes the output where backward frees that, too, and others later; SIZE_MAX: another one is. *held: the
+ * one that made it last is freed last, so somebody else holds it; SIZE_MAX: none. */
+static size_t kept_output(const struct maker *m, const struct call *call, const unsigned char *casts, size_t *held)
 {
     size_t last = SIZE_MAX;
+    uint32_t others = 0;
+    *held = SIZE_MAX;
     for (size_t i = call->first; i < call->first + call->count; i++) {
-        if (casts[i - call->first]) continue;
-        if (is_handed_on(m, call, i)) return SIZE_MAX;
-        if (freed(m->c, i) > call->end) last = i;
+        if (casts[i - call->first] || freed(m->c, i) <= call->end) continue;
+        if (!is_kept(m->c, call, i)) return SIZE_MAX;
+        if (last != SIZE_MAX && freed(m->c, last) > others) others = freed(m->c, last);
+        last = i;
     }
-    return last;
+    if (last == SIZE_MAX || freed(m->c, last) < others) return last;
+    *held = last;
+    return SIZE_MAX;
 }
 
 /* Among what happens just before the call's backward: as it did within the call, behind what is freed there anyway. */
@@ -557,7 +569,7 @@ static void end_block(const struct maker *m, uint32_t block, uint32_t event)
 static void make_again(struct maker *m, const struct call *call)
 {
     unsigned char *casts = casts_of(m->c, &m->c->acts.at[call->first], call->count);
-    size_t output = kept_output(m, call, casts), kept = 0;
+    size_t held, output = kept_output(m, call, casts, &held);
     uint32_t *ends = mp_alloc_zeroed(call->count, sizeof *ends);
     uint32_t backward = m->c->phases.turns.at[call->turn].first;
     find_ends(m->c, m->kind, &m->parts, call, ends);
@@ -566,16 +578,16 @@ static void make_again(struct maker *m, const struct call *call)
         struct mp_edit_extra copy = copy_of(m, block);
         copy.made = call->back;
         copy.made_rank = rank_of(call, m->c->acts.at[i].event);
-        copy.freed = is_kept(m, call, i) ? end : call->back;
-        copy.freed_rank = is_kept(m, call, i) ? 0 : rank_of(call, end);
+        bool kept = i != held && is_kept(m->c, call, i);
+        copy.freed = kept ? end : call->back;
+        copy.freed_rank = kept ? 0 : rank_of(call, end);
         mp_vec_add(&m->change->edits.extras, copy);
-        if (!is_kept(m, call, i)) continue;
+        if (!kept) continue;
         bool lasts = casts[i - call->first];
         end_block(m, block, i == output ? call->back : lasts ? backward : ends[i - call->first]);
         m->change->bytes += copy.bytes;
-        kept++;
+        m->change->blocks++;
     }
-    m->change->blocks += kept;
     free(ends);
     free(casts);
 }
