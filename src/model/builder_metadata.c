@@ -32,6 +32,18 @@ static bool is_same(const struct mp_model_metadata *a, const struct mp_model_met
     return a->block == b->block && a->time_ns == b->time_ns && a->kind == b->kind && a->text == b->text;
 }
 
+static void find_repeated(struct mp_model *model)
+{
+    struct mp_map last = {0}; /* kind and text to the last block, + 1 */
+    for (size_t i = 0; i < model->metadata.count; i++) {
+        struct mp_model_metadata *row = &model->metadata.at[i];
+        uint64_t *block = mp_map_at(&last, ((uint64_t)row->kind << 32 | row->text) + 1, NULL);
+        row->again = *block == (uint64_t)row->block + 1;
+        *block = (uint64_t)row->block + 1;
+    }
+    mp_map_free(&last);
+}
+
 bool mp_builder_end_metadata(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
@@ -41,7 +53,8 @@ bool mp_builder_end_metadata(struct mp_builder *b)
     for (size_t i = 0; i < b->metadata.count; i++) {
         const struct mp_block_metadata *from = &b->metadata.at[i];
         uint32_t block = mp_builder_block(b, from->block);
-        if (block != MP_NONE) ordered[count++] = (struct ordered){{from->time_ns, block, from->text, from->kind}, i};
+        if (block != MP_NONE)
+            ordered[count++] = (struct ordered){{from->time_ns, block, from->text, from->kind, false}, i};
     }
     qsort(ordered, count, sizeof *ordered, by_block_then_time);
     mp_vec_room_for(&model->metadata, count);
@@ -49,5 +62,6 @@ bool mp_builder_end_metadata(struct mp_builder *b)
         if (!i || !is_same(&ordered[i - 1].metadata, &ordered[i].metadata))
             model->metadata.at[model->metadata.count++] = ordered[i].metadata;
     free(ordered);
+    find_repeated(model);
     return true;
 }

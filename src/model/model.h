@@ -69,6 +69,7 @@ struct mp_model_metadata {
     uint32_t block;
     uint32_t text; /* string id */
     uint8_t kind;  /* enum mp_metadata_kind */
+    bool again;    /* the block has one of the same kind and text before it: it counts once */
 };
 
 /* The request for which PyTorch's allocator allocated a block; sorted by block. Use mp_model_request_of(). */

@@ -70,14 +70,6 @@ void mp_site_frees_find(const struct mp_model *model, const struct mp_live_block
     free_shares(&shares);
 }
 
-/* A repeated text about a block counts once. */
-static bool said_before(const struct mp_model_metadata *all, size_t index)
-{
-    for (size_t i = 0; i < index; i++)
-        if (all[i].kind == all[index].kind && all[i].text == all[index].text) return true;
-    return false;
-}
-
 void mp_site_metadata_find(const struct mp_model *model, const struct mp_live_blocks *live, const uint32_t *site_of,
                            struct mp_sites *sites)
 {
@@ -86,7 +78,7 @@ void mp_site_metadata_find(const struct mp_model *model, const struct mp_live_bl
         size_t count;
         const struct mp_model_metadata *said = mp_model_metadata_of(model, live->at[i].block, &count);
         for (size_t k = 0; k < count; k++)
-            if (!said_before(said, k)) add(&shares, site_of[i], said[k].text, said[k].kind, live->at[i].bytes);
+            if (!said[k].again) add(&shares, site_of[i], said[k].text, said[k].kind, live->at[i].bytes);
     }
     sort(&shares);
     for (size_t i = 0; i < shares.at.count; i++) {
@@ -102,7 +94,7 @@ void mp_metadata_text(const struct mp_model *model, uint32_t block, struct mp_bu
     size_t count, before = out->size;
     const struct mp_model_metadata *said = mp_model_metadata_of(model, block, &count);
     for (size_t i = 0; i < count; i++) {
-        if (said_before(said, i)) continue;
+        if (said[i].again) continue;
         if (out->size > before) mp_buffer_append_text(out, "; ");
         if (said[i].kind == MP_METADATA_INTERNAL) mp_buffer_append_text(out, "internal: ");
         mp_buffer_append_text(out, mp_model_text(model, said[i].text));

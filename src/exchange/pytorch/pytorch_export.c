@@ -39,10 +39,11 @@ static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device
 #define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
 #define SMALL_BYTES (2u << 20)    /* the size of the segments that it makes for small blocks */
 
-/* A text about a block, from its lifetime. */
+/* A text about a block, from its lifetime; written before the first event from `from` on that is not earlier. */
 struct annotation {
     uint64_t time_ns, address;
     const struct mp_model_metadata *said;
+    uint32_t from;
 };
 
 struct writer {
@@ -55,7 +56,7 @@ struct writer {
     struct mp_stack_out stacks;
     struct mp_steps steps;
     struct mp_placements placements;
-    MP_VEC(struct annotation) annotations; /* of live blocks, not yet written */
+    MP_VEC(struct annotation) annotations; /* of a trace, in its order */
     struct mp_map pending;                 /* life + 1: its free was requested, and other streams use it to the end */
     struct mp_pytorch_exported *exported;
 };
@@ -191,7 +192,7 @@ static void put_entry(struct writer *writer, const char *action, const char *add
                  0);
 }
 
-/* Texts that a block had at its allocation are written with that entry, */
+/* Texts that a block had at its allocation are written with that entry. */
 static void put_alloc(struct writer *writer, const struct mp_pytorch_life *life, uint32_t event)
 {
     size_t count;
@@ -199,27 +200,52 @@ static void put_alloc(struct writer *writer, const struct mp_pytorch_life *life,
     bool annotated_alone = count == 1 && said->kind == MP_METADATA_ANNOTATION;
     put_entry_at(writer, "alloc", "addr", life->address, requested_of(writer, life), life->stack,
                  writer->model->events.time_ns[event], life->block, said, annotated_alone ? 0 : count);
-    for (size_t i = 0; i < count; i++) {
-        if (said[i].kind != MP_METADATA_ANNOTATION) continue;
-        const struct annotation annotation = {said[i].time_ns, life->address, &said[i]};
-        mp_vec_add(&writer->annotations, annotation);
-    }
 }
 
-/* and later ones in entries of their own, before the next event. */
-static void put_annotations_until(struct writer *writer, uint64_t ns)
+static int by_time_then_event(const void *left, const void *right)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < writer->annotations.count; i++) {
-        const struct annotation annotation = writer->annotations.at[i];
-        if (annotation.time_ns <= ns)
-            put_entry_at(writer, "annotate", "addr", annotation.address,
-                         writer->model->blocks.bytes[annotation.said->block], 0, annotation.time_ns,
-                         annotation.said->block, annotation.said, 1);
-        else
-            writer->annotations.at[kept++] = annotation;
+    const struct annotation *a = left, *b = right;
+    if (a->time_ns != b->time_ns) return a->time_ns < b->time_ns ? -1 : 1;
+    if (a->from != b->from) return a->from < b->from ? -1 : 1;
+    return a->said < b->said ? -1 : a->said > b->said;
+}
+
+/* Later ones are written in entries of their own, each in the life of its block that it belongs to. */
+static void find_annotations(struct writer *writer, const struct mp_pytorch_lives *lives)
+{
+    const struct mp_model *model = writer->model;
+    writer->annotations.count = 0;
+    for (size_t i = 0, next; i < lives->all.count; i = next) {
+        const struct mp_pytorch_life *all = lives->all.at;
+        size_t count, life = i;
+        const struct mp_model_metadata *said = mp_model_metadata_of(model, all[i].block, &count);
+        for (next = i + 1; next < lives->all.count && all[next].block == all[i].block; next++)
+            ;
+        for (size_t k = 0; k < count; k++) {
+            if (said[k].kind != MP_METADATA_ANNOTATION) continue;
+            while (life + 1 < next && model->events.time_ns[all[life + 1].begin] <= said[k].time_ns)
+                life++;
+            uint32_t begin = all[life].begin;
+            uint64_t born_ns = begin == MP_NONE ? 0 : model->events.time_ns[begin];
+            const struct annotation annotation = {said[k].time_ns < born_ns ? born_ns : said[k].time_ns,
+                                                  all[life].address, &said[k], begin == MP_NONE ? 0 : begin + 1};
+            mp_vec_add(&writer->annotations, annotation);
+        }
     }
-    writer->annotations.count = kept;
+    if (writer->annotations.count)
+        qsort(writer->annotations.at, writer->annotations.count, sizeof *writer->annotations.at, by_time_then_event);
+}
+
+/* Writes those that are due before an event; `next` is the first that is not written. */
+static void put_annotations_until(struct writer *writer, uint64_t ns, uint32_t event, size_t *next)
+{
+    for (; *next < writer->annotations.count; ++*next) {
+        const struct annotation *annotation = &writer->annotations.at[*next];
+        if (annotation->time_ns > ns || annotation->from > event) return;
+        put_entry_at(writer, "annotate", "addr", annotation->address,
+                     writer->model->blocks.bytes[annotation->said->block], 0, annotation->time_ns,
+                     annotation->said->block, annotation->said, 1);
+    }
 }
 
 /* An end at once: the viewer merges two entries that follow one another. A free without a known stack gets its alloc's,
@@ -292,11 +318,13 @@ static void put_trace(struct writer *writer, size_t device)
     struct mp_device_free room;
     uint32_t ended, begun;
     mp_device_free_start(&room, model, memory->below);
+    size_t annotation = 0;
     if (track != MP_TRACK_NONE && has_segments(writer, device)) find_pending(writer, device);
+    find_annotations(writer, &layout->lives);
     for (uint32_t event = 0; track != MP_TRACK_NONE && event < events->count; event++) {
         unsigned type = events->type[event];
         uint16_t of = events->track[event];
-        if (writer->annotations.count) put_annotations_until(writer, events->time_ns[event]);
+        put_annotations_until(writer, events->time_ns[event], event, &annotation);
         bool about_block = type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
         mp_device_free_follow(&room, event);
         if (about_block && of == track) {
@@ -312,7 +340,7 @@ static void put_trace(struct writer *writer, size_t device)
                       event, MP_NONE);
         }
     }
-    put_annotations_until(writer, UINT64_MAX);
+    put_annotations_until(writer, UINT64_MAX, UINT32_MAX, &annotation);
 }
 
 static void put_block(struct writer *writer, uint64_t address, uint64_t bytes, uint64_t requested, const char *state,

@@ -7,6 +7,7 @@
 #include "exchange/pytorch/value_out.h"
 
 #define TEXT_MOST  UINT64_C(60000)     /* bytes: what a recording takes for one name */
+#define SHORT      256                 /* texts below it are made anew */
 #define TOTAL_MOST (UINT64_C(1) << 32) /* of all: a file in which a value is shared cannot cost more than that */
 
 static const char *text_of(const struct mp_pytorch_records *r, uint32_t id)
@@ -218,6 +219,27 @@ static bool put_record(void *context, uint64_t record, struct mp_buffer *out)
     }
 }
 
+/* Appends a value as JSON; false where it is too much. What many rows may have is made once. */
+static bool put_value(struct mp_pytorch_records *r, uint64_t value, struct mp_buffer *out)
+{
+    size_t length = 0;
+    bool fresh, text = mp_value_tag(value) == MP_VALUE_TEXT;
+    if (text) mp_intern_get(&r->values.texts, (uint32_t)mp_value_payload(value), &length);
+    if (text ? length < SHORT : !r->values.shared || mp_value_tag(value) != MP_VALUE_OBJECT)
+        return mp_values_json(&r->values, value, put_record, TEXT_MOST, out);
+    uint64_t *known = mp_map_at(&r->json_of, value, &fresh);
+    if (fresh) {
+        mp_buffer_clear(&r->json);
+        bool done = length <= TEXT_MOST && mp_values_json(&r->values, value, put_record, TEXT_MOST, &r->json);
+        *known = done ? mp_intern_add(&r->values.texts, (const char *)r->json.data, r->json.size) : MP_NONE;
+    }
+    if (*known == MP_NONE) return false;
+    const char *json = mp_intern_get(&r->values.texts, (uint32_t)*known, &length);
+    if (out->size + length > TEXT_MOST) return false;
+    mp_buffer_append(out, json, length);
+    return true;
+}
+
 static bool keep(struct mp_pytorch_records *r, uint32_t *id)
 {
     r->more_bytes += r->text.size;
@@ -233,7 +255,7 @@ static bool put_member(struct mp_pytorch_records *r, uint64_t key, uint64_t valu
     if (before > 1) mp_buffer_append_text(&r->text, ",");
     mp_json_quote(&r->text, name, length);
     mp_buffer_append_text(&r->text, ":");
-    if (r->more_bytes < TOTAL_MOST && mp_values_json(&r->values, value, put_record, TEXT_MOST, &r->text)) return true;
+    if (r->more_bytes < TOTAL_MOST && put_value(r, value, &r->text)) return true;
     r->text.size = before;
     r->too_long++;
     return false;
@@ -266,7 +288,7 @@ uint32_t mp_pytorch_text(struct mp_pytorch_records *r, uint64_t value)
     if (mp_value_tag(value) < MP_VALUE_OBJECT) return 0;
     mp_buffer_clear(&r->text);
     uint32_t id = 0;
-    bool done = r->more_bytes < TOTAL_MOST && mp_values_json(&r->values, value, put_record, TEXT_MOST, &r->text);
+    bool done = r->more_bytes < TOTAL_MOST && put_value(r, value, &r->text);
     if (done && r->text.size > 2) keep(r, &id);
     return id;
 }

@@ -5,8 +5,9 @@
 
 #include "base/words.h"
 
-#define PATH_MOST  4096 /* bytes of a path or a name in a traceback */
-#define STACK_MOST 4096
+#define PATH_MOST   4096 /* bytes of a path or a name in a traceback */
+#define STACK_MOST  4096
+#define JOINED_MOST (UINT64_C(1) << 26) /* frames of stacks with their forward pass, of all entries */
 
 static const char *const key_names[MP_KEYS] = {
     [MP_KEY_ACTION] = "action",
@@ -211,6 +212,11 @@ static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint
     size_t count;
     const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
     if (!items) return true;
+    uint64_t *odd = values->shared ? mp_map_find(&r->odd_stacks, list) : NULL; /* with what is no frame */
+    if (odd) {
+        *stack = (uint32_t)*odd;
+        return true;
+    }
     mp_vec_room_for(&r->scratch, count);
     for (size_t i = 0; i < count; i++) {
         uint64_t frame = mp_values_resolve(values, items[i]);
@@ -222,7 +228,10 @@ static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint
     r->scratch.count = 0;
     if (*stack == MP_STACK_TABLE_FAILED) return false;
     r->any_frames |= *stack;
-    if (!keep_if(fields, MP_KEY_FRAMES, all)) return true;
+    if (!keep_if(fields, MP_KEY_FRAMES, all)) {
+        if (values->shared) *mp_map_at(&r->odd_stacks, list, NULL) = *stack;
+        return true;
+    }
     mp_values_settle(values, list, mp_value_make(MP_PYTORCH_STACK, *stack));
     return true;
 }
@@ -277,42 +286,88 @@ static uint32_t next_traceback_frame(struct mp_pytorch_records *r, uint32_t id, 
     return mp_stack_table_frame(&r->stacks, function, file, (uint32_t)line.line, 0);
 }
 
-static void add_stack(struct mp_pytorch_records *r, uint32_t stack)
+/* The frames of a traceback; a text that many entries have is read once. */
+static struct mp_pytorch_path read_traceback(struct mp_pytorch_records *r, uint32_t text)
 {
-    for (; stack; stack = r->stacks.nodes.at[stack].parent)
+    bool fresh;
+    uint64_t *known = mp_map_at(&r->traceback_of, (uint64_t)text + 1, &fresh);
+    if (!fresh) return r->paths.at[*known];
+    struct mp_pytorch_path path = {.first = r->path_frames.count};
+    size_t offset = 0;
+    for (uint32_t frame; (frame = next_traceback_frame(r, text, &offset)) != MP_STACK_TABLE_FAILED; path.count++)
+        mp_vec_add(&r->path_frames, frame);
+    *known = r->paths.count;
+    mp_vec_add(&r->paths, path);
+    return path;
+}
+
+/* The frames of a list of tracebacks, the innermost first: the index of a path. */
+static uint64_t read_forward(struct mp_pytorch_records *r, const uint64_t *items, size_t count)
+{
+    for (size_t i = 0; i < count && r->scratch.count < STACK_MOST; i++) {
+        if (mp_value_tag(items[i]) != MP_VALUE_TEXT) continue;
+        struct mp_pytorch_path path = read_traceback(r, (uint32_t)mp_value_payload(items[i]));
+        for (size_t k = 0; k < path.count && r->scratch.count < STACK_MOST; k++)
+            mp_vec_add(&r->scratch, r->path_frames.at[path.first + k]);
+    }
+    const struct mp_pytorch_path whole = {r->path_frames.count, r->scratch.count};
+    while (r->scratch.count)
+        mp_vec_add(&r->path_frames, r->scratch.at[--r->scratch.count]);
+    mp_vec_add(&r->paths, whole);
+    return r->paths.count - 1;
+}
+
+/* A list that many entries have is read once. */
+static uint64_t forward_of(struct mp_pytorch_records *r, uint64_t list)
+{
+    size_t count = 0;
+    bool fresh = true;
+    const uint64_t *items = mp_values_items(&r->values, list, MP_OBJECT_LIST, &count);
+    uint64_t *known = r->values.shared ? mp_map_at(&r->forward_of, list, &fresh) : NULL;
+    if (!fresh) return *known;
+    uint64_t path = read_forward(r, items, items ? count : 0);
+    if (known) *known = path;
+    return path;
+}
+
+static bool add_stack(struct mp_pytorch_records *r, uint32_t stack)
+{
+    for (; stack && r->scratch.count < STACK_MOST; stack = r->stacks.nodes.at[stack].parent)
         mp_vec_add(&r->scratch, r->stacks.nodes.at[stack].frame);
+    return !stack;
 }
 
 /* Blocks of the backward pass also have the stack of the forward pass (forward_frames: Python's tracebacks, the
- * innermost last): those are the callers, beyond the border. */
+ * innermost last): those are the callers, beyond the border. What is too long stays as it is. */
 static bool join_forward(struct mp_pytorch_records *r, const struct fields *fields, uint32_t stack, uint32_t *joined)
 {
-    size_t count = 0;
-    const uint64_t *items = has(fields, MP_KEY_FORWARD_FRAMES)
-                                ? mp_values_items(&r->values, fields->of[MP_KEY_FORWARD_FRAMES], MP_OBJECT_LIST, &count)
-                                : NULL;
+    bool fresh;
     *joined = stack;
-    if (!items || !count) return true;
-    add_stack(r, stack);
+    if (!has(fields, MP_KEY_FORWARD_FRAMES) || mp_value_tag(fields->of[MP_KEY_FORWARD_FRAMES]) != MP_VALUE_OBJECT)
+        return true;
+    uint64_t index = forward_of(r, fields->of[MP_KEY_FORWARD_FRAMES]);
+    struct mp_pytorch_path forward = r->paths.at[index];
+    if (!forward.count) return true;
+    uint64_t *known = mp_map_at(&r->joined, (index + 1) << 32 | stack, &fresh);
+    if (!fresh) {
+        *joined = (uint32_t)*known;
+        return true;
+    }
+    *known = stack;
+    if (r->joined_frames > JOINED_MOST || !add_stack(r, stack)) {
+        r->too_long++;
+        r->scratch.count = 0;
+        return true;
+    }
     if (r->border == MP_NONE)
         r->border =
             mp_stack_table_frame(&r->stacks, mp_intern_add_text(&r->values.texts, "backward of"), 0, UINT32_MAX, 0);
     mp_vec_add(&r->scratch, r->border);
-    size_t first = r->scratch.count;
-    for (size_t i = 0; i < count; i++) {
-        size_t offset = 0;
-        uint32_t frame, text = (uint32_t)mp_value_payload(items[i]);
-        if (mp_value_tag(items[i]) != MP_VALUE_TEXT) continue;
-        while (r->scratch.count < STACK_MOST &&
-               (frame = next_traceback_frame(r, text, &offset)) != MP_STACK_TABLE_FAILED)
-            mp_vec_add(&r->scratch, frame);
-    }
-    for (size_t i = first, k = r->scratch.count; i + 1 < k; i++, k--) {
-        uint32_t frame = r->scratch.at[i];
-        r->scratch.at[i] = r->scratch.at[k - 1];
-        r->scratch.at[k - 1] = frame;
-    }
-    if (r->scratch.count > first) *joined = mp_stack_table_stack(&r->stacks, r->scratch.at, r->scratch.count);
+    for (size_t i = 0; i < forward.count; i++)
+        mp_vec_add(&r->scratch, r->path_frames.at[forward.first + i]);
+    r->joined_frames += r->scratch.count;
+    *joined = mp_stack_table_stack(&r->stacks, r->scratch.at, r->scratch.count);
+    *known = *joined;
     r->scratch.count = 0;
     return *joined != MP_STACK_TABLE_FAILED;
 }
@@ -369,23 +424,42 @@ static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
     return text && !strcmp(mp_intern_get(&r->values.texts, text, NULL), "??");
 }
 
-/* For generated code PyTorch knows the line of the model that it came from (Python's traceback, the innermost last):
- * that is the program's place. *file stays where there is no such line. */
-static void use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, uint32_t *file, uint32_t *name,
-                         uint64_t *line)
+/* The innermost line of a traceback, which is its last; a text that many frames have is read once. The line is 0 where
+ * there is none. */
+static struct mp_symbol last_line_of(struct mp_pytorch_records *r, uint32_t text)
 {
-    uint32_t text = text_of(fields, MP_KEY_FX_TRACE);
-    const char *at = mp_intern_get(&r->values.texts, text, NULL), *start = at;
+    bool fresh;
+    uint64_t *known = mp_map_at(&r->last_line_of, (uint64_t)text + 1, &fresh);
+    if (!fresh) return r->last_lines.at[*known];
+    *known = r->last_lines.count;
+    const char *start = mp_intern_get(&r->values.texts, text, NULL), *at = start;
     struct traceback_line next, last = {0};
+    struct mp_symbol line = {0};
     while (next_traceback_line(at, &next)) {
         last = next;
         at = next.end;
     }
-    if (!last.path) return;
-    size_t called = (size_t)(last.name - start);
-    *line = last.line & UINT32_MAX;
-    *file = add_text(r, last.path, last.path_length);
-    *name = add_text(r, mp_intern_get(&r->values.texts, text, NULL) + called, last.name_length);
+    if (last.path) {
+        size_t called = (size_t)(last.name - start);
+        line.line = (uint32_t)last.line;
+        line.file = add_text(r, last.path, last.path_length);
+        line.function = add_text(r, mp_intern_get(&r->values.texts, text, NULL) + called, last.name_length);
+    }
+    mp_vec_add(&r->last_lines, line);
+    return line;
+}
+
+/* For generated code PyTorch knows the line of the model that it came from (Python's traceback): that is the program's
+ * place. All stay as they are where there is no such line. */
+static void use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, uint32_t *file, uint32_t *name,
+                         uint64_t *line)
+{
+    uint32_t text = text_of(fields, MP_KEY_FX_TRACE);
+    struct mp_symbol last = text ? last_line_of(r, text) : (struct mp_symbol){0};
+    if (!last.file) return;
+    *line = last.line;
+    *file = last.file;
+    *name = last.function;
     fields->kept &= ~(KEY(FILENAME) | KEY(NAME) | KEY(LINE));
 }
 
@@ -608,5 +682,15 @@ void mp_pytorch_records_free(struct mp_pytorch_records *records)
     mp_vec_free(&records->scratch);
     mp_vec_free(&records->sums);
     mp_map_free(&records->summed);
+    mp_vec_free(&records->paths);
+    mp_vec_free(&records->path_frames);
+    mp_vec_free(&records->last_lines);
+    mp_map_free(&records->traceback_of);
+    mp_map_free(&records->forward_of);
+    mp_map_free(&records->last_line_of);
+    mp_map_free(&records->joined);
+    mp_map_free(&records->odd_stacks);
+    mp_map_free(&records->json_of);
     mp_buffer_free(&records->text);
+    mp_buffer_free(&records->json);
 }

@@ -123,6 +123,11 @@ struct mp_pytorch_annotation {
     bool begins;
 };
 
+/* Frames of a traceback, in path_frames. */
+struct mp_pytorch_path {
+    size_t first, count;
+};
+
 /* Sums of a segment's blocks, in PyTorch's terms. */
 struct mp_pytorch_sums {
     uint64_t allocated, active, requested;
@@ -138,11 +143,19 @@ struct mp_pytorch_records {
     MP_VEC(struct mp_pytorch_annotation) annotations;
     MP_VEC(uint32_t) scratch;
     MP_VEC(struct mp_pytorch_sums) sums;
-    struct mp_map summed;  /* list to index in sums */
-    struct mp_buffer text; /* of what is made just now */
-    uint64_t more_bytes;   /* made so far */
-    uint64_t too_long;     /* values that are not kept */
-    uint32_t border;       /* the frame "backward of"; MP_NONE: none yet */
+    MP_VEC(struct mp_pytorch_path) paths;
+    MP_VEC(uint32_t) path_frames;
+    MP_VEC(struct mp_symbol) last_lines;
+    /* What is shared in a file is read once: texts (ids + 1) and lists (values) to their path, their last line, their
+     * stack; a path + 1 and a stack to both joined. */
+    struct mp_map traceback_of, forward_of, last_line_of, odd_stacks, joined;
+    uint64_t joined_frames;
+    struct mp_map json_of;       /* value to the text id of its JSON, MP_NONE where it is too much */
+    struct mp_map summed;        /* list to index in sums */
+    struct mp_buffer text, json; /* of what is made just now */
+    uint64_t more_bytes;         /* made so far */
+    uint64_t too_long;           /* values that are not kept */
+    uint32_t border;             /* the frame "backward of"; MP_NONE: none yet */
     bool any_frames;
 };
 

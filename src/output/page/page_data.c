@@ -100,16 +100,6 @@ static void page_categories_free(struct mp_page_categories *categories)
     free(categories->of_block);
 }
 
-/* The lane's number from 1; the latest ones are tried first, since a program uses few. 0 where memory is short. */
-static uint32_t lane_of(struct mp_page_lanes *lanes, uint64_t stream, uint64_t pool)
-{
-    for (size_t i = lanes->count; i-- > 0;)
-        if (lanes->at[i].stream == stream && lanes->at[i].pool == pool) return (uint32_t)i + 1;
-    const struct mp_page_lane lane = {stream, pool};
-    mp_vec_add(lanes, lane);
-    return (uint32_t)lanes->count;
-}
-
 /* False where memory is short. The caller frees the lanes even then. */
 static bool page_lanes_find(const struct mp_model *model, struct mp_page_lanes *lanes)
 {
@@ -117,12 +107,15 @@ static bool page_lanes_find(const struct mp_model *model, struct mp_page_lanes *
     if (!lanes->of_block) return false;
     if (!model->calls.count && !model->segments.count && !model->requests.count) return true;
     struct mp_placements placements;
+    struct mp_intern known = {0}; /* lanes by their bytes, from 1 */
     bool done = mp_placements_find(model, &placements);
     for (size_t i = 0; done && i < model->blocks.count; i++) {
         if (placements.stream[i] == MP_PLACE_UNKNOWN || placements.pool[i] == MP_PLACE_UNKNOWN) continue;
-        lanes->of_block[i] = lane_of(lanes, placements.stream[i], placements.pool[i]);
-        done = lanes->of_block[i];
+        const struct mp_page_lane lane = {placements.stream[i], placements.pool[i]};
+        lanes->of_block[i] = mp_intern_add(&known, (const char *)&lane, sizeof lane);
+        if (lanes->of_block[i] > lanes->count) mp_vec_add(lanes, lane);
     }
+    mp_intern_free(&known);
     mp_placements_free(&placements);
     return done;
 }

@@ -14,7 +14,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import asserted
 
-from snapshots import START, Case, Made, frame
+from snapshots import START, Case, Made, frame, harness
 
 
 class Hostile(Case):
@@ -121,6 +121,73 @@ class Hostile(Case):
         trace = [{"action": "alloc", "addr": i + 1, "size": 1, "stream": 0, "time_us": START} for i in range(20000)]
         info = self.answer("info", self.dump({"segments": [], "device_traces": [trace] * 20000}))
         self.assertEqual(sum(track["allocs"] for track in info["tracks"]), 20000)
+
+    def entries(self, count, **fields):
+        """Allocations that share what is in `fields`, as a memo of a pickle does."""
+        return [{"action": "alloc", "addr": (i + 1) << 9, "size": 512, "stream": 0, "time_us": START + i, **fields}
+                for i in range(count)]
+
+    def sites(self, trace, segments=(), seconds=harness.TIMEOUT):
+        path = self.dump({"segments": list(segments), "device_traces": [trace]})
+        run = harness.memprof("peak", path, "--json", timeout=seconds)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return path, json.loads(run.stdout)
+
+    def test_what_is_shared_is_read_once(self):
+        """Each of these would be looked at some 10^9 times, and more, were it looked at for each that refers to it."""
+        many = 60_000
+        tracebacks = [f'  File "/src/a.py", line {i + 1}, in f{i % 50}\n    y = f(x)\n' for i in range(many)]
+        for shared in (tracebacks, ["no traceback"] * many, ["".join(tracebacks)]):
+            _, peak = self.sites(self.entries(many, forward_frames=shared, frames=[frame(1)]))
+            self.assertEqual(peak["blocks"], many)
+            shown = [one["function"] for one in peak["sites"][0]["stack"]]
+            self.assertEqual(shown[:1], ["function_1"])
+            self.assertEqual("backward of" in shown, shared[0] != "no traceback")
+        text = "".join(tracebacks[:4000])  # of longer ones not all is read
+        generated = [{"name": "g", "filename": "<eval>", "line": i + 1, "fx_original_trace": text} for i in range(many)]
+        trace = self.entries(many)
+        for entry, one in zip(trace, generated):
+            entry["frames"] = [one]
+        _, peak = self.sites(trace)
+        self.assertEqual(peak["sites"][0]["stack"][0]["line"], 4000)
+        odd = [frame(1), *range(2 * many)]
+        _, peak = self.sites(self.entries(many, frames=odd))
+        self.assertEqual(peak["sites"][0]["stack"][0]["function"], "function_1")
+
+    def test_blocks_of_segments_that_overlap(self):
+        blocks = [{"address": i << 9, "size": 512, "requested_size": 512, "state": "active_allocated", "frames": []}
+                  for i in range(1, 100_001)]
+        segment = {"device": 0, "address": 512, "total_size": 512 * 100_000, "allocated_size": 7, "stream": 0}
+        segments = [{**segment, "blocks": blocks[:]}, *({**segment, "blocks": blocks} for _ in range(100_000))]
+        _, peak = self.sites([], segments)
+        self.assertEqual(peak["blocks"], 100_000)
+
+    def test_lists_that_are_named_again_and_again(self):
+        """A dictionary whose keys repeat: Python's own keeps one."""
+        trace = json.dumps(self.entries(1000))
+        segments = json.dumps([{"device": 0, "address": 1 << 30, "total_size": 4096, "blocks": []}])
+        text = f'{{"segments": {segments}, "device_traces": [{trace}]' + f', "segments": {segments}' * 2000 + "}"
+        info = self.answer("info", self.put("again.json", text.encode()))
+        self.assertEqual([track["allocs"] for track in info["tracks"]], [1000, 0])
+        self.assertEqual([track["end_bytes"] for track in info["tracks"]], [512_000, 4096])
+
+    def test_much_that_is_said_of_one_block(self):
+        """Whether it was said before is not asked of each that was."""
+        many = 400_000
+        said = [{"action": "annotate", "addr": 512, "size": 512, "stream": 0, "time_us": START + 1,
+                 "user_metadata": f"{i % (many // 2)}"} for i in range(many)]
+        path, peak = self.sites(self.entries(1) + said)
+        self.assertEqual(len({one["text"] for one in peak["sites"][0]["metadata"]}), len(peak["sites"][0]["metadata"]))
+        run = self.memprof("trace_plot", path, "-o", self.folder / "page.html")
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+    def test_a_pool_for_each_block(self):
+        many = 200_000
+        trace = self.entries(many)
+        for i, entry in enumerate(trace):
+            entry["pool_id"] = (i, 7)
+        run = self.memprof("trace_plot", self.sites(trace)[0], "-o", self.folder / "page.html")
+        self.assertEqual(run.returncode, 0, run.stderr)
 
     def test_numbers_and_texts(self):
         entry = {"action": "alloc", "addr": 1 << 80, "size": 1, "stream": 0, "time_us": START}
