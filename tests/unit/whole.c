@@ -43,7 +43,7 @@
 #define FIELDS_mp_model_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_model_holder(V, T, N)   V(block) V(look) T(path) T(file) V(line) V(kind) V(certain)
 #define FIELDS_mp_model_look(V, T, N)     V(time_ns) T(note) V(complete)
-#define FIELDS_mp_model_metadata(V, T, N) V(time_ns) V(block) T(text) V(kind)
+#define FIELDS_mp_model_metadata(V, T, N) V(time_ns) V(block) T(text) V(kind) V(again)
 #define FIELDS_mp_model_resize(V, T, N)   V(block) V(event) V(bytes)
 #define FIELDS_mp_model_note(V, T, N)     V(bytes) V(stack) T(name)
 #define FIELDS_mp_model_line(V, T, N)     T(function) T(file) V(line)

@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 import sqlite3
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
@@ -19,7 +20,7 @@ for folder in ("unit/format", "e2e"):
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / folder))
 sys.dont_write_bytecode = True
 import read_mp  # noqa: E402
-from harness import make_recording  # noqa: E402
+from harness import make_recording, python_with_torch  # noqa: E402
 
 MANUAL = pathlib.Path(__file__).resolve().parents[3] / "src" / "cli" / "memprof-formats.7"
 
@@ -94,9 +95,11 @@ class Fields(Case):
 
     def test_kineto(self):
         base = {"ts": 10, "tid": 5, "Addr": 0x7000, "Bytes": 512, "Total Allocated": 1536, "Total Reserved": 1 << 20,
-                "Device Id": 0, "Device Type": 1, "Ev Idx": 3}
+                "Device Id": 0, "Device Type": 1, "Ev Idx": 3,
+                "finished": False}
         other = {"ts": 20, "tid": 6, "Addr": 0x9000, "Bytes": 1024, "Total Allocated": 2048, "Total Reserved": 1 << 21,
-                 "Device Id": 1, "Device Type": 0, "Ev Idx": 4}
+                 "Device Id": 1, "Device Type": 0, "Ev Idx": 4,
+                 "finished": True}
 
         def event(fields):
             return {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": fields["tid"],
@@ -108,6 +111,29 @@ class Fields(Case):
             return path
         self.write = write
         self.check("Kineto trace", base, other)
+
+    def test_kineto_of_the_installed_pytorch(self):
+        """What [memory] events of its profiler carry is in the table, and the trace is read."""
+        python = python_with_torch()
+        if python is None:
+            self.skipTest("no PyTorch is here")
+        program = """
+import sys, torch
+from torch.profiler import ProfilerActivity, profile
+with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as made:
+    kept = [torch.ones(1000) for _ in range(8)]
+made.export_chrome_trace(sys.argv[1])
+"""
+        trace = self.folder / "made.pt.trace.json"
+        subprocess.run([python, "-c", program, trace], check=True, capture_output=True)
+        made = json.loads(trace.read_text())
+        memory = [event for event in (made["traceEvents"] if isinstance(made, dict) else made) if event["name"] == "[memory]"]
+        if not memory:
+            self.skipTest("this PyTorch was built without Kineto")
+        args = set().union(*(event["args"] for event in memory))
+        self.assertEqual(args - set(table_of("Kineto trace")), set())
+        (track,) = self.answer("info", trace)["tracks"]
+        self.assertEqual(track["allocs"], sum(event["args"]["Bytes"] > 0 for event in memory))
 
 
     def test_chrome(self):
