@@ -27,6 +27,7 @@ struct finder {
     struct mp_phases phases;
     struct mp_categories *categories;
     MP_VEC(struct update) updates;
+    uint32_t *backwards;
 };
 
 /* ---- updates */
@@ -279,28 +280,24 @@ static bool is_passing_category(unsigned category)
            category == MP_CATEGORY_TEMPORARY || category == MP_CATEGORY_NONE;
 }
 
+/* By turn: the last of backward up to it; MP_NONE. */
+static void find_backwards(struct finder *f)
+{
+    uint32_t last = MP_NONE;
+    f->backwards = mp_alloc_zeroed(f->phases.turns.count + 1, sizeof *f->backwards);
+    for (size_t i = 0; i < f->phases.turns.count; i++) {
+        if (mp_phase_is_backward(f->phases.turns.at[i].phase)) last = (uint32_t)i;
+        f->backwards[i] = last;
+    }
+}
+
 /* The first event behind the last backward between two others; MP_NONE where there is none. */
 static uint32_t end_of_backward(const struct finder *f, uint32_t from, uint32_t to)
 {
     uint32_t first = mp_phase_turn_of(&f->phases, from), turn = mp_phase_turn_of(&f->phases, to);
-    for (; first != MP_NONE && turn != MP_NONE && turn > first + 1; turn--)
-        if (mp_phase_is_backward(f->phases.turns.at[turn - 1].phase)) return f->phases.turns.at[turn].first;
-    return MP_NONE;
-}
-
-/* A variable holds a block until the next one takes its place: behind a backward the place makes another one, and then
- * the first is freed, before that one's step is over. When it is no more needed; MP_NONE: it is no such block. */
-static uint32_t needed_until(const struct finder *f, const struct likes *made, const struct alike *block)
-{
-    uint32_t end = end_of(f, block->block);
-    if (end == MP_NONE) return MP_NONE;
-    for (const struct alike *next = block + 1; next < made->at + made->count && next->stack == block->stack &&
-                                               next->module == block->module && next->born < end;
-         next++) {
-        uint32_t behind = end_of_backward(f, block->born, next->born);
-        if (behind != MP_NONE) return end <= event_of(f, update_after(f, next->born)) ? behind : MP_NONE;
-    }
-    return MP_NONE;
+    if (first == MP_NONE || turn == MP_NONE || turn <= first + 1) return MP_NONE;
+    uint32_t last = f->backwards[turn - 1];
+    return last != MP_NONE && last > first ? f->phases.turns.at[last + 1].first : MP_NONE;
 }
 
 static int by_time(const void *a, const void *b)
@@ -309,6 +306,22 @@ static int by_time(const void *a, const void *b)
     if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
     if (x->module != y->module) return x->module < y->module ? -1 : 1;
     return (x->born > y->born) - (x->born < y->born);
+}
+
+/* A variable holds a block until the next one takes its place: behind a backward the place makes another one, and then
+ * the first is freed, before that one's step is over. When it is no more needed; MP_NONE: it is no such block. */
+static uint32_t needed_until(const struct finder *f, const struct likes *made, const struct alike *block)
+{
+    uint32_t end = end_of(f, block->block), turn = mp_phase_turn_of(&f->phases, block->born);
+    uint32_t backward = turn == MP_NONE ? MP_NONE : f->phases.turns.at[turn].backward;
+    if (end == MP_NONE || backward == MP_NONE || backward + 1 >= f->phases.turns.count) return MP_NONE;
+    struct alike sought = *block;
+    sought.born = f->phases.turns.at[backward + 1].first;
+    size_t at = MP_COUNT_BEFORE(made->count, i, by_time(&made->at[i], &sought) < 0);
+    const struct alike *next = at < made->count ? &made->at[at] : NULL;
+    if (!next || next->stack != block->stack || next->module != block->module || next->born >= end) return MP_NONE;
+    uint32_t behind = end_of_backward(f, block->born, next->born);
+    return behind != MP_NONE && end <= event_of(f, update_after(f, next->born)) ? behind : MP_NONE;
 }
 
 static void find_variables(struct finder *f)
@@ -457,6 +470,7 @@ enum mp_status mp_lifetimes_propose(const struct mp_model *model, const struct m
     if (!status && f.phases.any) status = mp_categories_make(model, NULL, &f.categories, error);
     if (!status && f.phases.any) {
         find_updates(&f);
+        find_backwards(&f);
         find_gradients(&f);
         find_variables(&f);
         if (strncmp(mp_model_text(model, model->devices.at[model->tracks.at[history->track].device].name), "cpu", 3))
@@ -466,5 +480,6 @@ enum mp_status mp_lifetimes_propose(const struct mp_model *model, const struct m
     mp_categories_free(f.categories);
     mp_phases_free(&f.phases);
     mp_vec_free(&f.updates);
+    free(f.backwards);
     return status;
 }

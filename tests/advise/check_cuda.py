@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""`memprof advise` checked by doing it on PyTorch's real CUDA allocator, on the stand-in GPU: trainings with each change
+really made, or the variable set, measured by PyTorch's own statistics; predicted from a recording of the unchanged program.
+
+    check_cuda.py            as a test: some of them
+    check_cuda.py --table    what was said and what came out, of all; BENCH_NAMES="decoder twins", BENCH_HABITS="held;late,held"
+"""
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "cuda_torch"), HERE]
+sys.dont_write_bytecode = True
+import bed
+import bench
+import harness
+
+PROGRAM = f"""import runpy, sys
+sys.argv[0] = {str(bed.SOURCE / 'tests' / 'advise' / 'programs.py')!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+CONF = "PYTORCH_CUDA_ALLOC_CONF"
+HABITS = ("", "late", "zeroed", "held", "foreach", "varies", "varies,zeroed,foreach")
+NAMES = ("decoder", "decoder_dropout", "patches", "residuals", "unet", "experts", "recurrent", "mixer", "highway", "twins",
+         "accumulating_decoder", "mixed_decoder", "mlp", "wide", "deep", "cnn", "autoencoder", "residual", "mixture", "recommender",
+         "variational", "siamese", "attention", "transformer", "lstm", "gru", "large_vocabulary", "accumulating", "accumulating_language", "clipped",
+         "momentum", "scheduled")
+QUICK = (("wide", "foreach"), ("deep", "late"), ("attention", "varies"), ("decoder", ""))
+
+
+class Advice(bed.TestCase):
+    def peaks(self, name, habits, changes="", **variables):
+        """Allocated and reserved, by PyTorch."""
+        run = self.execute(PROGRAM, name, habits, changes, BENCH_DEVICE="cuda", BENCH_SCALE=16, **variables)
+        stats = run.truth["devices"][0]["stats"]
+        return run, stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
+
+    def compare(self, name, habits):
+        """For each change that is advised: what is changed, what it is said to save, and what it saves: of allocated bytes, or
+        of reserved ones where only those are saved."""
+        run, allocated, reserved = self.peaks(name, habits)
+        path = run.path.rename(self.folder / "unchanged.mp")
+        found = harness.answer("advise", path, "--track", "cuda:0/torch")
+        self.assertEqual((found["peak_bytes"], found["reserved_peak_bytes"]), (allocated, reserved), (name, habits))
+        rows = []
+        for change in found["changes"]:
+            setting = change["kind"] == "allocator"
+            what = change["setting"] if setting else bench.change_of(change)
+            _, allocates, reserves = self.peaks(name, habits, **({CONF: what} if setting else {"changes": what}))
+            if change["saved_bytes"]:
+                rows.append((what, change["saved_bytes"], allocated - allocates, allocated))
+            else:
+                rows.append((what, change["saved_reserved_bytes"], reserved - reserves, reserved))
+        return rows
+
+    def check(self, name, habits):
+        rows = self.compare(name, habits)
+        self.assertTrue(rows, (name, habits))
+        for what, said, real, _ in rows:
+            self.assertTrue(bench.is_within(said, real), (name, habits, what, said, real))
+
+    def table(self):
+        rows = []
+        for name in os.environ.get("BENCH_NAMES", " ".join(NAMES)).split():
+            for habits in os.environ.get("BENCH_HABITS", ";".join(HABITS)).split(";"):
+                for what, said, real, before in self.compare(name, habits):
+                    rows.append((said, real))
+                    print(f"{name:22} {habits:22} says {said:11}  saves {real:11}  of {before:11}  "
+                          f"{(said / real - 1) * 100 if real else float('inf'):7.2f} %  {what}"
+                          f"{'' if bench.is_within(said, real) else '   MISS'}", flush=True)
+        print(f"{len(rows)} changes; within {bench.WITHIN:.0%}: {sum(bench.is_within(*row) for row in rows)}; "
+              f"promised and none: {sum(row[1] <= 0 for row in rows)}")
+        self.assertTrue(rows)
+
+
+if "--table" in sys.argv:
+    sys.argv.remove("--table")
+    setattr(Advice, "test_table", Advice.table)
+else:
+    for name_, habits_ in QUICK:
+        setattr(Advice, f"test_{name_}_{habits_}".replace(",", "_"),
+                lambda self, name=name_, habits=habits_: self.check(name, habits))
+
+if __name__ == "__main__":
+    bed.main()
