@@ -15,7 +15,7 @@ import sys
 import time
 import types
 
-from libmemprof_torch import holders_names as naming
+from libmemprof_torch import holders_filled, holders_names as naming
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
 BUDGET_NS = 200_000_000
@@ -26,6 +26,7 @@ WALL = 5
 OBJECTS_MOST = 3_000_000
 CLOCK_EVERY = 128  # objects between two looks at the clock
 MANY = 4096  # entries of one container, which are visited after all else unless tensors are among them
+LINES_MOST = 16  # holders whose container's line is looked for
 CLIMB_AT_ONCE = 16  # objects whose referrers one call looks for: each is compared with each reference there is
 CLIMB_MOST = 500  # objects above one
 
@@ -134,7 +135,19 @@ class Look:
             self.miss(f"the look was {self._stop} ({self._budget_ns // 1_000_000} ms): {len(self._order)} of some "
                        f"{len(self._objects)} objects")
         self._until = self._budget_ns * NAME_PERCENT // 100
-        return self._names.holders(self.blocks.values())
+        found = self._names.holders(self.blocks.values())
+        self._find_lines(found)
+        return found
+
+    def _find_lines(self, found):
+        """Those that fill the containers which hold the most."""
+        filled = None
+        for holder in found[:LINES_MOST]:
+            if holder.container and not self.out_of_time():
+                filled = filled or holders_filled.Filled(self._frames, self.out_of_time)
+                at = filled.line_of(*holder.container)
+                if at:
+                    holder.file, holder.line = at
 
     def _may_climb(self):
         """Where the walk had no time left, a few calls still tell more than a longer walk."""
@@ -270,6 +283,7 @@ class Look:
         for frame in self._frames.all:
             self._seen[id(frame.frame)] = -1
             tiers[frame.tier].extend((value, Edge("local", key, frame)) for key, value in frame.locals)
+        tiers[0].extend((value, Edge("global", key)) for key, value in naming.of_a_worker())
         tiers[0].extend((value, Edge("global", f"{name}.get()")) for name, value in naming.context_variables())
         tiers[0].extend((value, Edge("global", key)) for key, value in naming.handled_exceptions())
         for name, module, namespace, tier in modules:

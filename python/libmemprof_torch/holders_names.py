@@ -6,6 +6,7 @@ instances through the descriptors of their dictionaries and slots.
 import collections
 import contextvars
 import functools
+import re
 import sys
 import threading
 import types
@@ -158,6 +159,15 @@ def handled_exceptions():
         error = each[1] if type(each) is tuple else each
         if error is not None:
             yield "the exception being handled", error
+
+
+def of_a_worker():
+    """A DataLoader's worker has no other name of the program for its copy of the dataset."""
+    module = sys.modules.get("torch.utils.data._utils.worker")
+    worker = module and dict.get(dict_of_module(module), "_worker_info")
+    namespace = worker and dict_of(worker)
+    if namespace and "dataset" in namespace:
+        yield "torch.utils.data.get_worker_info().dataset", namespace["dataset"]
 
 
 def context_variables():
@@ -372,12 +382,14 @@ class Token:
 
 
 class Holder:
-    """`path` holds `addresses`, of storages; sorted by how many."""
+    """`path` holds `addresses`, of storages; sorted by how many. `container`: (by what it is named, its name, the function
+    that it is a local of) of the one whose entries they are, as holders_filled.py asks for it; None: there is none."""
 
-    __slots__ = ("path", "kind", "certain", "addresses", "file", "line")
+    __slots__ = ("path", "kind", "certain", "addresses", "file", "line", "container")
 
-    def __init__(self, path, kind, certain, file, line):
-        self.path, self.kind, self.certain, self.file, self.line, self.addresses = path, kind, certain, file, line, []
+    def __init__(self, path, kind, certain, file, line, container):
+        self.path, self.kind, self.certain, self.file, self.line = path, kind, certain, file, line
+        self.container, self.addresses = container, []
 
 
 class Names:
@@ -525,9 +537,26 @@ def _holder(members):
     path = texts[0] + path
     if len(path) > PATH_MOST:
         path = path[:PATH_MOST // 2] + " … " + path[-PATH_MOST // 2:]
-    found = Holder(path, _kind(first, members), first[0].certain, file, line)
+    found = Holder(path, _kind(first, members), first[0].certain, file, line, _container_of(first, members))
     found.addresses = [address for _, address in members]
     return found
+
+
+NAME = re.compile(r"(?:(\w[\w.<>]*)\(\)\.|(\.))?(\w+)$")  # main().losses, .losses, losses
+
+
+def _container_of(tokens, members):
+    """The first whose entries differ, else the last; see Holder."""
+    keyed = [place for place, token in enumerate(tokens) if token.key is not None and token.tag in ("list", "dict")]
+    growing = [place for place in keyed if any(other[place].key != tokens[place].key for other, _ in members)]
+    for place in growing[:1] or keyed[-1:]:
+        before = [token for token in tokens[:place] if token.text]
+        named = NAME.search(before[-1].text) if before and tokens[0].certain else None
+        if named:
+            what = ("local" if named[1] else "closure" if before[-1].tag == "closure" else
+                    "attribute" if named[2] else "global")
+            return what, named[3], named[1]
+    return None
 
 
 def _kind(tokens, members):

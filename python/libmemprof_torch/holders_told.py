@@ -6,6 +6,7 @@ program that waits. All are between two instructions of the main thread; holders
 import array
 import atexit
 import ctypes
+import multiprocessing.util
 import signal
 import threading
 import weakref
@@ -20,6 +21,8 @@ BLOCKS_MOST = 50_000  # that are told of one look
 def start(api, torch):
     looks = Looks(api, torch)
     atexit.register(looks.look_at_the_end)
+    looks.look_where_a_child_ends()
+    multiprocessing.util.register_after_fork(looks, Looks.look_where_a_child_ends)
     ask = _Ask(looks)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(ask))  # the recorder has its address
     budget_ms = api["holder_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
@@ -72,7 +75,7 @@ class Looks:
         self._api, self._torch = api, torch
         self._saved = holders_names.SavedHooks(torch)
         self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
-        self._looking = self._off = False
+        self._looking = self._off = self._ended = False
         self.budget_ns = holders.BUDGET_NS
 
     def look_if_due(self):
@@ -81,8 +84,15 @@ class Looks:
             if budget_ms:
                 self._look(budget_ms * 1_000_000)
 
+    def look_where_a_child_ends(self):
+        """The children that multiprocessing forks, workers of DataLoaders among them, end without atexit; what it runs then
+        it has forgotten at their begin."""
+        self._ended = False
+        multiprocessing.util.Finalize(None, self.look_at_the_end, exitpriority=1)
+
     def look_at_the_end(self):
-        if self._may_look():
+        if not self._ended and self._may_look():
+            self._ended = True
             self._look(self._api["holder_due"]() * 1_000_000 or self.budget_ns)
 
     def _may_look(self):

@@ -11,29 +11,14 @@ import sys
 import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "python")]
 
 import torch  # noqa: E402
 
+import labelled  # noqa: E402
 from libmemprof_torch import holders, holders_names  # noqa: E402
 
 LEAST = 0.95
-
-
-class Case:
-    def __init__(self, file, name, text):
-        self.file, self.name, self.text = file, name, text
-        self.labels = dict(re.findall(r"^# (\w+): (.*)$", text, re.M))
-        self.source = "\n" * (text[:0].count("\n")) + text
-
-
-def cases():
-    for file in sorted(os.listdir(os.path.join(HERE, "programs"))):
-        if file.endswith(".py"):
-            with open(os.path.join(HERE, "programs", file), encoding="utf-8") as opened:
-                parts = re.split(r"^#--- (.*)$", opened.read(), flags=re.M)
-            for name, text in zip(parts[1::2], parts[2::2]):
-                yield Case(file, name, text)
 
 
 def address_of(tensor):
@@ -111,7 +96,7 @@ def main():
     named = [name for name in sys.argv[1:] if not name.startswith("-")]
     right = wrong = sure_and_wrong = 0
     saved = holders_names.SavedHooks(torch)
-    for case in cases():
+    for case in labelled.cases():
         if named and case.name not in named:
             continue
         found, looked, accused = run(case, saved, 2_000_000_000)

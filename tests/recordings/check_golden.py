@@ -43,8 +43,8 @@ WINDOWS = (("--from", "50%"), ("--to", "50%"), ("--from", "20%", "--to", "70%"),
 
 
 # Of these all is asked, of others, which are much like them, what is usual.
-RICH = ("1-allocator-calls.mp", "1-modules.mp", "1-segments.mp", "2-folded.mp", "leaking.mp", "network.mp", "made.pickle",
-        "oom.pickle", "profiled.pt.trace.json", "systems.sqlite")
+RICH = ("1-allocator-calls.mp", "1-modules.mp", "1-segments.mp", "2-folded.mp", "leaking.mp", "held.mp", "network.mp",
+        "made.pickle", "oom.pickle", "profiled.pt.trace.json", "systems.sqlite")
 BATCHES = (4, 8, 12)
 RULES = "mine = linear|forward\n# a remark\nothers = ^at::\n"
 SUPPRESSIONS = "leak:remember\nleak:*empty*\n"
@@ -214,7 +214,7 @@ def make_recordings(folder):
     """The recordings that are kept, and those that are made: NAME.mp in the folder."""
     for path in sorted((HERE / "formats").glob("*.mp")):
         shutil.copy(path, folder)
-    for kind in ("training", "leaking", "network", "hostile", "cut", "dropped", "nothing"):
+    for kind in ("training", "leaking", "held", "network", "hostile", "cut", "dropped", "nothing"):
         subprocess.run([harness.BUILD / "tests/unit/cli/make_recording", folder / f"{kind}.mp", kind], check=True)
     for name, snapshot in (("made", snapshots.Made(3, devices=2, host=True).snapshot), ("oom", out_of_memory())):
         (folder / f"{name}.pickle").write_bytes(pickle.dumps(snapshot, 4))

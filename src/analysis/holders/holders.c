@@ -1,8 +1,11 @@
 #include "analysis/holders/holders.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/allocator/placement.h"
 #include "base/memory.h"
 
 static const char native_code[] = "native code", not_found[] = "not found";
@@ -96,7 +99,26 @@ static int by_site_bytes(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
-static struct mp_holder holder_of(const struct mp_model *model, const struct held *held)
+/* What is known of a block that no path leads to: whose memory it is part of. `text`, or one that holders->texts owns. */
+static const char *with_place(struct mp_holders *holders, const struct mp_placements *placements, uint32_t block,
+                              const char *text)
+{
+    uint64_t pool = mp_placed(placements->pool, block), stream = mp_placed(placements->stream, block);
+    bool in_pool = pool && pool != MP_PLACE_UNKNOWN, on_stream = stream && stream != MP_PLACE_UNKNOWN;
+    if (!in_pool && !on_stream) return text;
+    char place[128] = "", *made;
+    int length = 0;
+    if (in_pool) /* of a CUDA graph or of torch.cuda.MemPool, by the numbers that PyTorch gives it */
+        length = snprintf(place, sizeof place, ", private pool %" PRIu64 ",%" PRIu64, pool >> 32, pool & UINT32_MAX);
+    if (on_stream) length += snprintf(place + length, sizeof place - (size_t)length, ", stream 0x%" PRIx64, stream);
+    made = mp_alloc(strlen(text) + (size_t)length + 1);
+    strcpy(stpcpy(made, text), place);
+    mp_vec_add(&holders->texts, made);
+    return made;
+}
+
+static struct mp_holder holder_of(const struct mp_model *model, struct mp_holders *holders,
+                                  const struct mp_placements *placements, const struct held *held)
 {
     if (held->holder)
         return (struct mp_holder){.path = mp_model_text(model, held->holder->path),
@@ -105,7 +127,7 @@ static struct mp_holder holder_of(const struct mp_model *model, const struct hel
                                   .kind = held->holder->kind,
                                   .certain = held->holder->certain};
     bool saw_all = held->look < model->looks.count && model->looks.at[held->look].complete;
-    return (struct mp_holder){.path = saw_all ? native_code : not_found,
+    return (struct mp_holder){.path = with_place(holders, placements, held->block, saw_all ? native_code : not_found),
                               .kind = saw_all ? MP_HOLDER_NATIVE : MP_HOLDER_UNKNOWN};
 }
 
@@ -159,7 +181,8 @@ static void join_alike(struct mp_holders *holders, size_t first)
         size_t at = first;
         for (; at < count && at - first < COMPARED_MOST && !path; at++) {
             const struct mp_holder *known = &holders->holders.at[at];
-            if (known->kind != MP_HOLDER_UNKNOWN && known->kind == next->kind && known->certain == next->certain)
+            bool may_join = known->kind != MP_HOLDER_UNKNOWN || !strcmp(known->path, next->path);
+            if (may_join && known->kind == next->kind && known->certain == next->certain)
                 path = common_path(known->path, next->path);
         }
         if (path) {
@@ -183,13 +206,14 @@ static bool is_gradient(const struct mp_model *model, uint32_t block)
 }
 
 /* The blocks of one site's last look, sorted by path. */
-static void add_site(const struct mp_model *model, struct mp_holders *holders, const struct held *held, size_t count)
+static void add_site(const struct mp_model *model, struct mp_holders *holders, const struct mp_placements *placements,
+                     const struct held *held, size_t count)
 {
     struct mp_holders_site site = {.stack = held->stack, .track = held->track, .first = holders->holders.count};
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = model->blocks.bytes[held[i].block];
         if (bytes == MP_BYTES_UNKNOWN) bytes = 0;
-        struct mp_holder next = holder_of(model, &held[i]);
+        struct mp_holder next = holder_of(model, holders, placements, &held[i]);
         struct mp_holder *last =
             holders->holders.count > site.first ? &holders->holders.at[holders->holders.count - 1] : NULL;
         if (!last || strcmp(last->path, next.path) != 0) {
@@ -212,17 +236,23 @@ static void add_site(const struct mp_model *model, struct mp_holders *holders, c
 void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders)
 {
     struct held_blocks all = {0};
+    struct mp_placements placements = {0};
     *holders = (struct mp_holders){.looked = model->looks.count || model->holders.count};
     if (!holders->looked) return;
     if (model->looks.count && model->looks.at[model->looks.count - 1].note)
         holders->note = mp_model_text(model, model->looks.at[model->looks.count - 1].note);
     collect(model, only_last, &all);
     if (all.count) qsort(all.at, all.count, sizeof *all.at, by_site);
+    bool is_any_unheld = false;
+    for (size_t i = 0; i < all.count && !is_any_unheld; i++)
+        is_any_unheld = !all.at[i].holder;
+    if (is_any_unheld) mp_placements_find(model, &placements);
     for (size_t i = 0, last, end; i < all.count; i = end) {
         for (end = i, last = i; end < all.count && is_same_site(&all.at[i], &all.at[end]); end++)
             if (all.at[end].look == all.at[i].look) last = end + 1;
-        add_site(model, holders, &all.at[i], last - i);
+        add_site(model, holders, &placements, &all.at[i], last - i);
     }
+    mp_placements_free(&placements);
     mp_vec_free(&all);
     if (holders->sites.count) qsort(holders->sites.at, holders->sites.count, sizeof *holders->sites.at, by_site_bytes);
 }

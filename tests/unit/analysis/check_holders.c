@@ -61,6 +61,21 @@ static void same(const struct mp_model *model, bool only_last, const struct want
     mp_holders_free(&holders);
 }
 
+static void same_in_any_order(struct mp_model *model, const struct wanted *wanted, size_t count)
+{
+    struct mp_holders holders;
+    mp_holders_find(model, false, &holders);
+    ck_assert_uint_eq(holders.holders.count, count);
+    for (size_t i = 0; i < count; i++) {
+        size_t at = 0;
+        while (at < count && strcmp(holders.holders.at[at].path, wanted[i].path) != 0)
+            at++;
+        ck_assert_msg(at < count, "no %s", wanted[i].path);
+        ck_assert_uint_eq(holders.holders.at[at].blocks, wanted[i].blocks);
+    }
+    mp_holders_free(&holders);
+}
+
 START_TEST(entries_of_one_container_are_one_holder)
 {
     struct world world;
@@ -111,6 +126,29 @@ START_TEST(what_no_path_leads_to)
         mp_model_free(model);
         world_free(&world);
     }
+}
+END_TEST
+
+START_TEST(what_is_known_of_blocks_that_no_path_leads_to)
+{
+    struct world world;
+    struct mp_model *model = make(&world);
+    for (uint32_t i = 0; i < 4; i++)
+        hold(model, i, "kept[0]", MP_HOLDER_LIST, true);
+    for (uint32_t i = 2; i < BLOCKS; i++) {
+        uint64_t stream = i % 2 ? 0 : 0x5500, pool = i < 8 ? UINT64_C(3) << 32 : 0;
+        struct mp_model_request known = {.block = i, .request = {.bytes = 5, .stream = stream, .pool = pool}};
+        mp_vec_add(&model->requests, known);
+    }
+    end_look(model, true);
+    static const struct wanted wanted[] = {{"kept[0]", 4},
+                                           {"native code, stream 0x5500", 2},
+                                           {"native code", 2},
+                                           {"native code, private pool 3,0", 2},
+                                           {"native code, private pool 3,0, stream 0x5500", 2}};
+    same_in_any_order(model, wanted, 5);
+    mp_model_free(model);
+    world_free(&world);
 }
 END_TEST
 
@@ -170,4 +208,4 @@ START_TEST(advice_only_where_the_path_shows_it)
 END_TEST
 
 MP_SUITE("holders", entries_of_one_container_are_one_holder, other_kinds_and_doubts_stay_apart, what_no_path_leads_to,
-         the_last_look_alone, advice_only_where_the_path_shows_it)
+         what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone, advice_only_where_the_path_shows_it)

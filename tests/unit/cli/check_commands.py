@@ -24,7 +24,7 @@ EXPECTED = HERE / "expected"
 BUILD = pathlib.Path(os.getcwd())
 MEMPROF = str(BUILD / "memprof")
 SOURCE = HERE.parents[2]
-KINDS = ("train", "network", "leaking", "cut", "dropped", "nothing", "hostile")
+KINDS = ("train", "network", "leaking", "held", "cut", "dropped", "nothing", "hostile")
 
 COVERAGE = ["complete", "events", "dropped", "lost_file_bytes", "truncated_stacks", "unattributed_bytes", "sources",
             "notes"]
@@ -107,6 +107,8 @@ TEXTS = {
     "leaks": "leaks train.mp",
     "leaks-driver": "leaks --track cuda:0/driver train.mp",
     "leaks-found": "leaks leaking.mp",
+    "leaks-held": "leaks held.mp",
+    "holders": "holders held.mp",
     "leaks-outstanding": "leaks leaking.mp --outstanding --sort bytes -n 2",
     "report-leaking": "report leaking.mp",
     "steps": "steps train.mp",
