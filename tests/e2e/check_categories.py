@@ -3,12 +3,15 @@
 category, right before backward and in the midst of it, with what PyTorch says of its tensors and without (stacks and
 lifetimes alone)."""
 
+import collections
+import csv
 import json
 
 import harness
 
 PYTHON = harness.python_with_torch()
 ORACLE = harness.SOURCE / "tests" / "e2e" / "programs" / "category_oracle.py"
+PHASES = harness.SOURCE / "tests" / "e2e" / "programs" / "phases.py"
 OWNED = harness.SOURCE / "tests" / "e2e" / "programs" / "owned_by_modules.py"
 NETWORKS = ("perceptron", "transformer", "residual", "recurrent", "competing", "checkpointed",
             "checkpointed without reentry", "adding gradients up", "half precision")
@@ -68,6 +71,72 @@ class Owned(harness.TestCase):
 
     def test_a_recurrent_network(self):
         self.check("recurrent")
+
+
+@harness.unittest.skipUnless(PYTHON, "no interpreter with torch")
+class Phases(harness.TestCase):
+    """Validation inside of training is inference: what its networks make is working memory, or kept over calls, and what
+    training makes is neither. Blocks and moments are told apart by the functions that run."""
+
+    KEPT = {"working memory", "kept over calls"}
+
+    def blocks(self, recording, category):
+        rows = self.folder / "blocks.csv"
+        rows.unlink(missing_ok=True)
+        done = harness.memprof("export", recording, "--format", "csv", "-o", rows, "--filter", f"category={category}")
+        self.assertTrue(rows.exists() or "picks none" in done.stderr, done.stderr)
+        if not rows.exists():
+            return []
+        with open(rows, newline="", encoding="utf-8") as lines:
+            return list(csv.DictReader(lines))
+
+    def check(self, name):
+        recording = self.folder / "run.mp"
+        done = harness.memprof("snapshot", "--force", "-o", recording, "--", PYTHON, PHASES, name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = collections.Counter()
+        for category in (*self.KEPT, "activations", "temporary"):
+            for row in self.blocks(recording, category):
+                called = "Module._call_impl" in row["stack"] and "backward of" not in row["stack"]
+                function = "validate" if "validate (" in row["stack"] else "train" if called else "-"
+                made[function, category in self.KEPT] += called
+        self.assertGreater(made["validate", True], 20)
+        self.assertGreater(made["train", False], 100)
+        self.assertEqual((made["validate", False], made["train", True]), (0, 0), made)
+        peak = harness.answer("peak", recording, "-n", "0")  # batches of validation are the largest
+        self.assertTrue(any("validate" in (line["function"] or "") for line in peak["sites"][0]["stack"]))
+        self.assertEqual(peak["phase"], "inference")
+        self.assertIn("in inference", harness.memprof("report", recording).stdout.split("\n\n")[1])
+        first = harness.answer("peak", recording, "--from", "step:2", "--to", "step:3")
+        self.assertNotEqual(first["phase"], "inference")
+        self.assertFalse(self.KEPT & {row["category"] for row in first["categories"]}, first["categories"])
+
+    def test_few_blocks(self):
+        self.check("perceptron")
+
+    def test_predictions_that_are_kept(self):
+        self.check("images")
+
+    def test_a_trainer(self):
+        self.check("words")
+
+    def check_server(self, name):
+        recording = self.folder / "run.mp"
+        done = harness.memprof("snapshot", "--force", "-o", recording, "--", PYTHON, PHASES, name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        peak = harness.answer("peak", recording)
+        found = {row["category"]: row["bytes"] for row in peak["categories"]}
+        self.assertEqual(peak["phase"], "inference")
+        self.assertFalse({"activations", "gradients", "previous graph"} & found.keys(), found)
+        kept = sum(int(row["bytes"]) for row in self.blocks(recording, "kept over calls"))
+        self.assertEqual(kept, int(done.stdout))
+        requests = [row for row in self.blocks(recording, "input") if int(row["bytes"]) == 16 * 64 * 4]
+        self.assertGreater(len(requests), 290)
+
+    def test_servers_that_keep_much_little_and_nothing(self):
+        for name in ("server", "server_of_few", "forgetful_server"):
+            with self.subTest(name):
+                self.check_server(name)
 
 
 if __name__ == "__main__":

@@ -238,7 +238,8 @@ static enum mp_category of_forward(const struct life *life)
     return lasts ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_TEMPORARY;
 }
 
-#define ROUNDS_OF_INPUT 4 /* for which a batch may be used: fetched ahead, shared by two networks */
+#define MADE_BESIDE     4096 /* events in which other threads' forward passes make something */
+#define ROUNDS_OF_INPUT 4    /* for which a batch may be used: fetched ahead, shared by two networks */
 
 /* Whether it ends some rounds after its birth. */
 static bool is_passing(const struct life *life)
@@ -247,9 +248,22 @@ static bool is_passing(const struct life *life)
     return last != MP_NONE && turn_at(life, last)->round <= turn_at(life, life->turn)->round + ROUNDS_OF_INPUT;
 }
 
+/* Whether a forward pass on another thread, in the turn of the block's birth, makes something before it ends. */
+static bool lives_beside_forward(const struct mp_model *model, const struct life *life, uint32_t block)
+{
+    const struct mp_model_events *events = &model->events;
+    uint32_t born = model->blocks.alloc_event[block];
+    if (turn_at(life, life->turn)->phase != MP_PHASE_FORWARD || life->freed == MP_NONE) return false;
+    for (uint32_t event = born + 1; event < life->freed && event - born < MADE_BESIDE; event++)
+        if (events->type[event] == MP_EVENT_ALLOC &&
+            mp_phase_of_block(life->phases, model, events->subject[event]) == MP_PHASE_FORWARD)
+            return true;
+    return false;
+}
+
 /* Blocks made between phases: the next forward's are its input; those made after it that live on for backward belong to
  * the loss. `aside`: on a thread that takes no turns, at any time. */
-static enum mp_category of_outside(const struct life *life, bool aside)
+static enum mp_category of_outside(const struct mp_model *model, const struct life *life, uint32_t block, bool aside)
 {
     unsigned before = 1u << MP_PHASE_OUTSIDE | 1u << MP_PHASE_BOUNDARY | 1u << MP_PHASE_OPTIMIZER;
     if (aside) before |= 1u << MP_PHASE_BACKWARD | 1u << MP_PHASE_RECOMPUTE;
@@ -259,6 +273,7 @@ static enum mp_category of_outside(const struct life *life, bool aside)
         if (phase == MP_PHASE_FORWARD) return MP_CATEGORY_INPUT;
         if (phase == MP_PHASE_BACKWARD || phase == MP_PHASE_RECOMPUTE) return MP_CATEGORY_ACTIVATIONS;
     }
+    if (aside && is_passing(life) && lives_beside_forward(model, life, block)) return MP_CATEGORY_INPUT;
     bool same = after < life->phases->turns.count ? !lives_at(life, after) : life->freed != MP_NONE;
     return same ? MP_CATEGORY_TEMPORARY : MP_CATEGORY_NONE;
 }
@@ -277,9 +292,12 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
         model->tracks.at[model->blocks.track[block]].layer == MP_LAYER_DRIVER)
         return MP_CATEGORY_NONE;
     struct life life = {phases, mp_phase_turn_of(phases, born), freed};
-    if (life.turn == MP_NONE) return MP_CATEGORY_NONE;
-    if (freed > phases->last_alloc && freed - born > EVENTS_OF_TEMPORARY) life.freed = MP_NONE;
     uint32_t thread = model->events.thread[born];
+    bool aside = thread < model->threads.count && !phases->works[thread];
+    if (freed > phases->last_alloc && freed - born > EVENTS_OF_TEMPORARY) life.freed = MP_NONE;
+    if (life.turn == MP_NONE)
+        return aside && life.freed != MP_NONE && freed > turn_at(&life, 0)->first ? MP_CATEGORY_INPUT
+                                                                                  : MP_CATEGORY_NONE;
     *round = turn_at(&life, life.turn)->round;
     switch (mp_phase_of_block(phases, model, block)) {
     case MP_PHASE_FORWARD:
@@ -290,7 +308,7 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
     case MP_PHASE_OPTIMIZER:
         return if_it_lasts(&life, 1u << MP_PHASE_OPTIMIZER, MP_CATEGORY_OPTIMIZER_STATE);
     default:
-        return of_outside(&life, thread < model->threads.count && !phases->works[thread]);
+        return of_outside(model, &life, block, aside);
     }
 }
 
@@ -343,8 +361,9 @@ static enum mp_category of_inference(const struct mp_categories *categories, uin
 {
     const struct mp_phases *phases = &categories->phases;
     const struct mp_model_blocks *blocks = &categories->model->blocks;
-    uint32_t born = mp_phase_turn_of(phases, blocks->alloc_event[block]), freed = blocks->free_event[block];
-    if (freed == MP_NONE) return MP_CATEGORY_KEPT;
+    uint32_t made = blocks->alloc_event[block], born = mp_phase_turn_of(phases, made);
+    uint32_t freed = blocks->free_event[block];
+    if (freed == MP_NONE || (freed > phases->last_alloc && freed - made > EVENTS_OF_TEMPORARY)) return MP_CATEGORY_KEPT;
     uint32_t gone = mp_phase_turn_of(phases, freed), calls = 0;
     for (uint32_t i = born + 1; i <= gone && calls < 2; i++)
         calls += phases->turns.at[i].phase == MP_PHASE_FORWARD;

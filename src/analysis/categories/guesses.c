@@ -8,13 +8,15 @@
 #include "base/memory.h"
 #include "base/search.h"
 
-#define GRAPH_LEAST 8 /* blocks of a graph, or blocks freed together with one */
+#define GRAPH_LEAST 8  /* blocks of a graph, or blocks freed together with one */
+#define SMALL_LEAST 32 /* blocks of small passes, where nothing was trained: fewer show nothing */
 #define GRAPH_PART                                                                                                     \
-    4 /* where there is a graph, at least one in so many of the blocks that a forward pass makes is                    \
-       * kept */
-#define STEADY       (1 << 16) /* bytes: recurring sizes from here on belong to layers, whatever uses them */
-#define SMALL_CUBLAS 8519680u  /* bytes of the cuBLAS workspaces that PyTorch makes, before Hopper and from Hopper on  \
-                                */
+    4                    /* where there is a graph, at least one in so many of the blocks that a forward pass makes is \
+                          * kept */
+#define STEADY (1 << 16) /* bytes: recurring sizes from here on belong to layers, whatever uses them */
+#define SMALL_CUBLAS                                                                                                   \
+    8519680u /* bytes of the cuBLAS workspaces that PyTorch makes, before Hopper and from Hopper on                    \
+              */
 #define LARGE_CUBLAS 33554432u
 
 /* The number of blocks of a size; sorted by size. */
@@ -182,8 +184,65 @@ static uint64_t bytes_of(const struct sizes *sizes)
 
 /* The blocks that a turn of forward makes, and how many of them are there when they could be needed. */
 struct keeping {
-    uint32_t made, kept, consumed; /* the last of those kept: freed in backward */
+    uint32_t made, kept; /* kept: without results */
+    uint32_t consumed;   /* freed in backward */
 };
+
+/* A thread's forward pass. */
+struct pass {
+    uint32_t stack, block; /* its first stack, its last block; 0, MP_NONE: it is in none */
+};
+
+static void end_pass(struct pass *pass, unsigned char *results)
+{
+    if (pass->stack) results[pass->block] = true;
+    *pass = (struct pass){0, MP_NONE};
+}
+
+/* By block: a pass's last one, its result, which the program may keep whether there is a graph or not. A pass of a
+ * thread ends where the thread does something else, or the pass's first code runs again. */
+static unsigned char *find_results(const struct finder *f)
+{
+    const struct mp_model *model = f->model;
+    unsigned char *results = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    struct pass *passes = mp_alloc_zeroed(model->threads.count + 1, sizeof *passes);
+    for (uint32_t block = 0; f->phases->any && block < model->blocks.count; block++) {
+        uint32_t born = model->blocks.alloc_event[block], stack = model->blocks.stack[block];
+        if (born == MP_NONE || !is_of_torch(f, block) || model->events.thread[born] >= model->threads.count) continue;
+        struct pass *pass = &passes[model->events.thread[born]];
+        bool forward = mp_phase_of_block(f->phases, model, block) == MP_PHASE_FORWARD;
+        if (!forward || stack == pass->stack) end_pass(pass, results);
+        if (forward) *pass = (struct pass){pass->stack ? pass->stack : stack, block};
+    }
+    for (size_t i = 0; i < model->threads.count; i++)
+        end_pass(&passes[i], results);
+    free(passes);
+    return results;
+}
+
+/* Whether backward follows before another forward. */
+static bool leads_to_backward(const struct mp_phases *phases, size_t turn)
+{
+    for (size_t i = turn + 1; i < phases->turns.count && phases->turns.at[i].phase != MP_PHASE_FORWARD; i++)
+        if (mp_phase_is_backward(phases->turns.at[i].phase)) return true;
+    return false;
+}
+
+/* What all turns show. */
+struct showing {
+    bool recomputes;
+    bool enough; /* that a turn of few blocks shows something: backward, from which it differs, or many of them */
+};
+
+static bool is_inference(const struct mp_phases *phases, size_t turn, const struct keeping *at,
+                         const struct showing *all, bool before)
+{
+    if (at->consumed) return false;
+    bool little = all->recomputes ? !at->kept : at->kept * GRAPH_PART < at->made;
+    if (at->made >= GRAPH_LEAST) return little;
+    if (before && little) return true;
+    return all->enough && at->made > 1 && !at->kept && !leads_to_backward(phases, turn);
+}
 
 /* For each turn of forward: the event at which a graph that it made is still whole. */
 static uint32_t next_use(const struct mp_phases *phases, size_t turn)
@@ -195,13 +254,25 @@ static uint32_t next_use(const struct mp_phases *phases, size_t turn)
     return MP_NONE;
 }
 
+/* Whether the program says by a region that it trains, though no frame shows it. */
+static bool marks_backward(const struct mp_model *model)
+{
+    for (size_t i = 0; i < model->noted.count; i++)
+        if (model->events.type[model->noted.at[i]] == MP_EVENT_REGION_BEGIN &&
+            !strcmp(mp_model_text(model, model->notes.at[i].name), "backward"))
+            return true;
+    return false;
+}
+
 static void find_inference(struct finder *f)
 {
     const struct mp_model *model = f->model;
     const struct mp_phases *phases = f->phases;
     size_t count = phases->turns.count;
     struct keeping *keeping = mp_alloc_zeroed(count + 1, sizeof *keeping);
-    bool recomputes = false;
+    unsigned char *results = find_results(f);
+    struct showing all = {.recomputes = false};
+    uint32_t made = 0;
     f->guesses->inference = mp_alloc_zeroed(count + 1, 1);
     for (uint32_t i = 0; phases->any && i < model->blocks.count; i++) {
         uint32_t born = model->blocks.alloc_event[i], freed = model->blocks.free_event[i];
@@ -211,22 +282,23 @@ static void find_inference(struct finder *f)
         uint32_t use = next_use(phases, turn);
         keeping[turn].made++;
         bool kept = use == MP_NONE ? lives_to_the_end(f, i) : freed > use;
-        keeping[turn].kept += kept;
+        keeping[turn].kept += kept && !results[i];
         keeping[turn].consumed += kept && !lives_to_the_end(f, i) && mp_phase_is_backward(phase_of_free(f, i));
     }
     for (size_t i = 0; i < count; i++) {
-        recomputes |= phases->turns.at[i].phase == MP_PHASE_RECOMPUTE;
+        all.recomputes |= phases->turns.at[i].phase == MP_PHASE_RECOMPUTE;
+        made += keeping[i].made;
         f->trains |= mp_phase_is_backward(phases->turns.at[i].phase);
     }
-    bool before = false; /* a turn of a few blocks counts as the one before it */
+    all.enough = f->trains || (made >= SMALL_LEAST && !marks_backward(model));
+    bool before = false; /* a turn of one block counts as the one before it */
     for (size_t i = 0; i < count; i++) {
         if (phases->turns.at[i].phase != MP_PHASE_FORWARD) continue;
-        const struct keeping *at = &keeping[i];
-        bool little = !at->consumed && (recomputes ? !at->kept : at->kept * GRAPH_PART < at->made);
-        f->guesses->inference[i] = at->made < GRAPH_LEAST ? before && little : little;
+        f->guesses->inference[i] = is_inference(phases, i, &keeping[i], &all, before);
         before = f->guesses->inference[i];
         f->infers |= before;
     }
+    free(results);
     free(keeping);
 }
 

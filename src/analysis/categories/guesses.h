@@ -9,8 +9,8 @@
  *   inference kept. What lives on: a parameter for each gradient of that size, then the optimizer's state; parameters
  *   where nothing was trained.
  *
- * Forward passes that keep nothing for a backward are inference: they make working memory, or memory that is kept over
- * calls. A graph is a previous one as soon as the same code runs again.
+ * Forward passes that keep nothing for a backward, but perhaps their results, are inference: they make working memory, or
+ * memory that is kept over calls. A graph is a previous one as soon as the same code runs again.
  */
 #ifndef MP_ANALYSIS_GUESSES_H
 #define MP_ANALYSIS_GUESSES_H
