@@ -30,7 +30,7 @@ enum mp_status mp_text_file_open(const char *path, FILE **file, struct mp_error 
     /* Waits for a pipe that another process holds open, such as <(command): it ends. */
     bool is_open = !strncmp(path, "/dev/fd/", strlen("/dev/fd/")) || !strcmp(path, "/dev/stdin");
     bool is_pipe = S_ISFIFO(facts.st_mode) && is_open;
-    if (S_ISREG(facts.st_mode) || is_pipe) fcntl(fd, F_SETFL, 0);
+    if (is_pipe) fcntl(fd, F_SETFL, 0); /* a file needs no waiting for, unless it is one such as /proc/kmsg */
     if ((S_ISREG(facts.st_mode) || is_pipe) && (*file = fdopen(fd, "r"))) return MP_OK;
     close(fd);
     errno = EISDIR;

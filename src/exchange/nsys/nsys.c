@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "exchange/common/import_calls.h"
+#include "format/tables.h"
 
 /* The CUDA call that a memory event came from. */
 struct nsys_site {
@@ -298,6 +299,7 @@ static void take_gpu(void *context, sqlite3_stmt *row)
 {
     struct nsys *nsys = context;
     struct mp_import_tables *tables = &nsys->log.tables;
+    if (tables->devices.count > mp_table_most(MP_CHUNK_DEVICES)) return; /* that is an error later */
     char id[64];
     int device = (int)(sqlite3_column_int64(row, is_null(row, 0)) & 0xffff);
     mp_format_device_id(id, sizeof id, MP_DEVICE_CUDA, device);
@@ -429,6 +431,21 @@ static enum mp_status no_memory_events(struct nsys *nsys)
                    "%s holds no memory events: record them with nsys profile --cuda-memory-usage=true", nsys->path);
 }
 
+/* As a file that nobody changes: else SQLite makes files beside one that says so (its journals), and believes and
+ * changes those that are there. */
+static int open_as_it_is(const char *path, sqlite3 **sqlite)
+{
+    struct mp_buffer address = {0};
+    mp_buffer_append_text(&address, "file:");
+    for (const char *at = path; *at; at++)
+        mp_buffer_printf(&address, "%%%02x", (unsigned)(unsigned char)*at);
+    mp_buffer_append_text(&address, "?immutable=1");
+    mp_buffer_append(&address, "", 1);
+    int result = sqlite3_open_v2((const char *)address.data, sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+    mp_buffer_free(&address);
+    return result;
+}
+
 static enum mp_status read_all(struct nsys *nsys)
 {
     enum mp_status status = each(nsys, &nsys_processes);
@@ -466,7 +483,7 @@ enum mp_status mp_nsys_load(const char *path, struct mp_model **model, struct mp
 {
     struct nsys nsys = {.path = path, .error = error, .log = {.format = "nsys"}};
     enum mp_status status = MP_OK;
-    if (sqlite3_open_v2(path, &nsys.sqlite, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK)
+    if (open_as_it_is(path, &nsys.sqlite) != SQLITE_OK)
         status = mp_fail(error, MP_IO, "cannot open %s: %s", path, sqlite3_errmsg(nsys.sqlite));
     if (!status) {
         sqlite3_db_config(nsys.sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);

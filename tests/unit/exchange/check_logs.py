@@ -348,6 +348,30 @@ class Nsys(Case):
             self.refused(pathlib.Path(DATA) / "pipit_saxpy_emptymem.sqlite", "no memory events",
                          "--cuda-memory-usage=true")
 
+    def allocs(self, path):
+        return sum(track["allocs"] for track in self.ask("info", path)["tracks"])
+
+    def test_nothing_is_made_or_changed_beside_a_database(self):
+        """One that says that it has journals, which SQLite would make, or open for writing."""
+        path, db = self.database()
+        for i in range(30):
+            self.put(db, i, i << 12, 100 + i)
+        db.commit()
+        db.execute("PRAGMA journal_mode = wal")
+        db.execute("UPDATE PROCESSES SET pid = 1")
+        db.commit()
+        db.close()
+        odd = self.folder / "a b?c#d%41.sqlite"
+        odd.write_bytes(path.read_bytes())
+        path.unlink()
+        self.assertEqual(self.allocs(odd), 30)
+        self.assertEqual(list(self.folder.iterdir()), [odd])
+        journals = [self.folder / f"{odd.name}-{end}" for end in ("wal", "shm", "journal")]
+        for journal in journals:
+            journal.write_text("a day of work")
+        self.assertEqual(self.allocs(odd), 30)
+        self.assertEqual([journal.read_text() for journal in journals], ["a day of work"] * 3)
+
     def test_cut_and_flipped(self):
         path, db = self.database()
         for i in range(300):
