@@ -19,9 +19,14 @@ def start(function):
         return
     monitoring.use_tool_id(tool, "memprof")
     name, other = function.encode("utf-8", "surrogateescape"), monitoring.DISABLE
+    end, of_optimizers = "." + function, function == "Optimizer.step"  # as mp_python_calls_means() in calls.c
 
     def starts(code, _):
-        if not means(function, code.co_qualname, code.co_filename):
+        # Calls no function of Python's own: near the limit of recursion it is one more frame itself, and not two.
+        named = code.co_qualname
+        if not ("." + named).endswith(end) and not (
+                of_optimizers and named.endswith(".step") and "torch/optim/" in code.co_filename
+                and "torch/optim/lr_scheduler" not in code.co_filename):
             return other
         caller = sys._getframe(1).f_back
         while caller is not None and caller.f_code is not code:
@@ -31,11 +36,3 @@ def start(function):
 
     monitoring.register_callback(tool, monitoring.events.PY_START, starts)
     monitoring.set_events(tool, monitoring.events.PY_START)
-
-
-def means(asked, function, file):
-    """As mp_python_calls_means() in src/capture/python/calls.c."""
-    if function == asked or function.endswith("." + asked):
-        return True
-    return (asked == "Optimizer.step" and function.endswith(".step") and "torch/optim/" in file
-            and "torch/optim/lr_scheduler" not in file)

@@ -3,6 +3,7 @@
 cannot be told apart that is said, and steps are those that would be found without it."""
 
 import pathlib
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
@@ -26,6 +27,23 @@ def pythons():
             minor = program.name.removeprefix("python3.")
             if minor.isdigit() and 9 <= int(minor) <= 14:
                 yield program, (3, int(minor))
+
+
+# How deep a function may be called that is called for the first time, before Python's limit.
+DEEP = """
+def down(calls, leaf):
+    return down(calls - 1, leaf) if calls else leaf()
+deepest = 0
+for calls in range(900, 1000):
+    space = {}
+    exec("def leaf(): return 1", space)
+    try:
+        down(calls, space["leaf"])
+    except RecursionError:
+        break
+    deepest = calls
+print(deepest)
+"""
 
 
 class Calls(harness.TestCase):
@@ -62,6 +80,18 @@ class Calls(harness.TestCase):
                 with self.subTest(program=program, what=what):
                     calls, steps, in_doubt = self.of_any_python(program, what)
                     self.assertEqual((steps, in_doubt), ({"count": calls, "source": "function"}, False))
+
+    def test_the_limit_of_recursion_is_the_programs(self):
+        """But for one call, where Python tells of calls: whoever is told is one itself."""
+        program = self.folder / "deep.py"
+        program.write_text(DEEP)
+        for python, version in pythons():
+            with self.subTest(program=python):
+                alone = int(subprocess.run([python, program], capture_output=True, text=True, check=True).stdout)
+                recorded = int(harness.memprof("snapshot", "--step-at", "work", "-o", self.folder / "deep.mp", "--", python,
+                                               program).stdout)
+                self.assertGreater(alone, 900)
+                self.assertLessEqual(alone - recorded, 1 if version > LOOPS_KNOWN_UNTIL else 0)
 
     def test_where_python_does_not_tell(self):
         for program, version in pythons():
