@@ -595,10 +595,14 @@ class Commands(unittest.TestCase):
             self.assertGreaterEqual(len(names), 4)
             for name in names:
                 self.assertRegex(page, rf"(?i){name}", name)
-        if shutil.which("groff"):
-            done = subprocess.run(["groff", "-man", "-ww", "-z", "-Tutf8", str(SOURCE / "src/cli/memprof-formats.7")],
-                                  capture_output=True, text=True)
-            self.assertEqual(done.stderr, "")
+
+    @unittest.skipUnless(shutil.which("groff"), "groff is not installed")
+    def test_manual_pages_are_set_without_a_complaint(self):
+        pages = sorted((SOURCE / "src/cli").glob("*.[17]"))
+        self.assertEqual(len(pages), 3)
+        for page in pages:
+            done = subprocess.run(["groff", "-t", "-man", "-ww", "-z", "-Tutf8", str(page)], capture_output=True, text=True)
+            self.assertEqual(done.stderr, "", page.name)
 
     def test_trace_plot(self):
         self.run_in("trace_plot train.mp -o page.html").check_returncode()
