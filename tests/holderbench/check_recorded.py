@@ -176,7 +176,8 @@ class Recorded(harness.TestCase):
         program.write_text(FILLED)
         path, _ = self.record(program, options=["--holders", "--budget", "2s"])
         lines = {line.split()[-1]: number for number, line in enumerate(FILLED.splitlines(), 1) if "# FILLS" in line}
-        wanted = {"main().trainer.losses[*]": lines["losses"], "seen[*]": lines["seen"], "main().outputs[*]": lines["outputs"]}
+        wanted = {"main().trainer.losses[*]": lines["losses"], "seen[*]": lines["seen"],
+                  "main().outputs[*]": lines["outputs"]}
         found = {holder["path"]: holder for holder in self.holders_of(path)[0]}
         self.assertEqual({name: found[name]["line"] for name in wanted}, wanted)
         self.assertTrue(found["seen[*]"]["file"].endswith("filled.py"))

@@ -12,8 +12,8 @@ import harness
 
 PYTHON = harness.python_with_torch()
 HERE = pathlib.Path(__file__).resolve().parent
-PROGRAMS = ("list-of-a-global", "slots", "lru-cache", "weak-key-dictionary", "loss-with-its-graph", "function-context-attribute",
-            "forward-hook-closure", "backward-hook-closure", "optimizer-state-of-a-dropped-parameter", "exception-in-a-list",
+PROGRAMS = ("list-of-a-global", "slots", "lru-cache", "weak-key-dictionary", "loss-with-its-graph",
+            "function-context-attribute", "forward-hook-closure", "backward-hook-closure", "optimizer-state-of-a-dropped-parameter", "exception-in-a-list",
             "generator", "coroutine", "threading-local", "cycle-not-collected", "object-with-del-in-a-list",
             "finalizer-arguments", "objects-in-an-array", "sparse-values", "storages", "context-variable-that-is-named",
             "resurrected", "cycle-through-a-generator", "local-of-a-running-function", "tasks-that-wait")
@@ -31,8 +31,8 @@ class Same(harness.TestCase):
         return result.stdout, sum(looks)
 
     def test_with_looks_and_without(self):
-        alone = subprocess.run([PYTHON, HERE / "same.py", *PROGRAMS], capture_output=True, text=True, timeout=harness.TIMEOUT,
-                               env={**os.environ, "PYTHONPATH": str(harness.SOURCE / "python")})
+        alone = subprocess.run([PYTHON, HERE / "same.py", *PROGRAMS], capture_output=True, text=True,
+                               timeout=harness.TIMEOUT, env={**os.environ, "PYTHONPATH": str(harness.SOURCE / "python")})
         said = alone.stdout.splitlines()
         self.assertEqual([line for line in said if line.endswith(" 0") and len(line.split()) == 2],
                          [f"{name} 0" for name in PROGRAMS], alone.stderr)

@@ -142,6 +142,32 @@ def test_it_makes_no_tensor_and_draws_no_number():
     held(torch.equal(torch.get_rng_state(), before[0]) and random.getstate() == before[1])
 
 
+def test_frozen_objects_are_found_and_stay_frozen():
+    global root
+    root = Box()
+    root.kept = [torch.zeros(33)]
+    before = len(gc.callbacks), gc.get_debug(), gc.get_threshold()
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        found, _ = look([root.kept[0].data_ptr()])
+        held(gc.get_freeze_count() == frozen, "a look froze or thawed objects")
+    finally:
+        gc.unfreeze()
+    held([each.path for each in found] == ["root.kept[0]"], [each.path for each in found])
+    held((len(gc.callbacks), gc.get_debug(), gc.get_threshold()) == before)
+    root = None
+
+
+def test_containers_of_very_many_come_last():
+    global root
+    root = [[Box() for _ in range(100_000)], {"kept": [[[torch.zeros(6)]]]}]
+    found, looked = look([root[1]["kept"][0][0][0].data_ptr()])
+    held(found[0].path == "root[1]['kept'][0][0][0]", found[0].path)
+    held(looked.looked_at < 50_000, looked.looked_at)
+    root = None
+
+
 def test_a_short_budget_says_how_far_it_got():
     global root
     root = [[torch.zeros(4)] for _ in range(200_000)]
