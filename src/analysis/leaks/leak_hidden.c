@@ -202,8 +202,11 @@ static void judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     uint32_t series[PARTS], count = 0, samples = 0, rises = 0;
     uint64_t rest[PARTS];
     double when[PARTS];
+    uint32_t from = parts->warm_up;
     *grows = false;
-    for (uint32_t i = parts->warm_up; i < parts->count; i++) {
+    while (parts->brief && from < parts->count && parts->at[from].sample == UINT64_MAX)
+        from++; /* the first readings may come when the program has begun long since */
+    for (uint32_t i = from; i < parts->count; i++) {
         const struct part *part = &parts->at[i];
         if (part->passed_over) continue;
         if (part->sample == UINT64_MAX || part->known == UINT64_MAX) return;
@@ -220,12 +223,13 @@ static void judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     if ((!parts->brief && samples < 2 * count) || end < first + GROWN_MIN ||
         (double)(end - first) < SHARE_MIN * (double)first)
         return;
-    bool goes_on = end > middle && (end - middle) * 2 >= (middle > first ? middle - first : 0);
+    double earlier = middle > first ? (double)(middle - first) * (when[count - 1] - when[count / 2]) : 0;
+    bool goes_on = end > middle && (double)(end - middle) * 2 * (when[count / 2] - when[0]) >= earlier; /* as fast */
     bool full = count > 3 && end - rest[count - 3] < (end - first) / (2 * count); /* of late it rose no more */
     *grows = is_rising(series, count, rises) && goes_on && !full;
     finding->bytes = end - first;
     finding->births = rises;
-    finding->first_step = last * parts->warm_up / parts->count + 1;
+    finding->first_step = last * from / parts->count + 1;
     finding->bytes_per_step = slope_of(rest, when, count);
 }
 

@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "analysis/leaks/leaks.h"
 #include "leakbench/world.h"
@@ -81,6 +82,40 @@ START_TEST(what_is_bounded_or_recorded_is_not_hidden)
 }
 END_TEST
 
+/* A program so brief that it is read eight times, first after nearly half of its steps, at uneven distances; 1 MiB a step.
+ */
+static struct mp_leaks judge_brief(bool grows)
+{
+    static const unsigned char read_in[] = {26, 29, 33, 37, 44, 47, 54, 57};
+    struct world world;
+    size_t next = 0;
+    world_start(&world, 3, 60);
+    world.marked = true;
+    world.threads = 1;
+    uint32_t work = world_path(&world, "train.py:main:5", W_TORCH);
+    for (uint32_t step = 0; step < 60; step++) {
+        world_begin_step(&world);
+        world_release(&world, world_alloc(&world, work, MIB));
+        world_reserved(&world, W_TORCH, 10 * MIB);
+        if (next == sizeof read_in || step != read_in[next]) continue;
+        world_sample(&world, 200 * MIB + (grows ? step * MIB : 0) + next++ * 1000);
+    }
+    return judge(&world);
+}
+
+START_TEST(brief_growth_is_not_called_clean)
+{
+    struct mp_leaks leaks = judge_brief(true);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_UNKNOWN);
+    ck_assert_double_eq_tol(leaks.unsure_growth.bytes_per_step, MIB, MIB / 20.0);
+    ck_assert_ptr_nonnull(strstr(leaks.reason, "the process grew by"));
+    mp_leaks_free(&leaks);
+    leaks = judge_brief(false);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
+    mp_leaks_free(&leaks);
+}
+END_TEST
+
 enum joined { ALONE, WITH_ALL, FREED_FIRST, BOUNDED };
 
 static struct mp_leaks judge_joined(enum joined how)
@@ -144,5 +179,5 @@ START_TEST(handles_are_counted)
 }
 END_TEST
 
-MP_SUITE("leak_kinds", hidden_growth_is_told, what_is_bounded_or_recorded_is_not_hidden,
-         a_buffer_made_anew_and_larger_is_told, handles_are_counted)
+MP_SUITE("leak_kinds", hidden_growth_is_told, brief_growth_is_not_called_clean,
+         what_is_bounded_or_recorded_is_not_hidden, a_buffer_made_anew_and_larger_is_told, handles_are_counted)
