@@ -135,4 +135,6 @@ test("a track's lines: reserved, its device's counters, what pools below it hold
   assert.deepEqual(of(1).lines.map(({ name }) => name), ["held by pool", "device, in use", "capacity 1000 B"]);
   assert.deepEqual(of(3).lines.map(({ name }) => name), ["process, resident", "capacity 1000 B"]);
   assert.equal(of(3).top, 100);
+  tracks[0].pools = [{ pool: "(0, 1)", most: 60, ...line(0, 60, 20) }];
+  assert.deepEqual(of(0).lines[1], { name: "reserved by pool (0, 1)", envelope: true, most: 60, ...line(0, 60, 20) });
 });

@@ -29,6 +29,35 @@ static unsigned page_first_track(const struct mp_model *model, const struct mp_p
     return track == MP_TRACK_NONE ? 0 : track;
 }
 
+/* "(0, 1)": a pool's two numbers. */
+static const char *pool_text(uint64_t pool, char text[32])
+{
+    snprintf(text, 32, "(%" PRIu32 ", %" PRIu32 ")", (uint32_t)(pool >> 32), (uint32_t)pool);
+    return text;
+}
+
+static void put_pools(struct mp_json *json, const struct mp_pool_lines *pools, uint64_t time_unit_ns)
+{
+    char text[32];
+    mp_json_array(json, "pools");
+    for (size_t i = 0; i < pools->all.count; i++) {
+        const struct mp_pool_line *line = &pools->all.at[i];
+        mp_json_object(json, NULL);
+        mp_json_text(json, "pool", pool_text(line->pool, text));
+        mp_json_number(json, "most", line->most);
+        mp_json_array(json, "time");
+        for (size_t k = 0; k < line->points.count; k++)
+            mp_json_number(json, NULL, line->points.at[k].time_ns / time_unit_ns);
+        mp_json_end_array(json);
+        mp_json_array(json, "bytes");
+        for (size_t k = 0; k < line->points.count; k++)
+            mp_json_number(json, NULL, line->points.at[k].bytes);
+        mp_json_end_array(json);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
 static void put_track(struct mp_json *json, const struct mp_model *model, const struct mp_page_data *data, size_t index)
 {
     const struct mp_track *track = &model->tracks.at[index];
@@ -52,6 +81,7 @@ static void put_track(struct mp_json *json, const struct mp_model *model, const 
     mp_json_number(json, "blocks", counts->blocks);
     mp_json_number(json, "base_blocks", counts->base_blocks);
     mp_json_number(json, "growth_events", counts->growth_events);
+    put_pools(json, &data->pools.at[index], data->time_unit_ns);
     mp_json_end_object(json);
 }
 
@@ -138,12 +168,11 @@ static void put_lanes(struct mp_json *json, const struct mp_page_lanes *lanes)
     mp_json_array(json, "lanes");
     for (size_t i = 0; i < lanes->count; i++) {
         uint64_t stream = lanes->at[i].stream, pool = lanes->at[i].pool;
-        char text[48];
+        char text[32];
         mp_json_object(json, NULL);
         snprintf(text, sizeof text, "0x%" PRIx64, stream);
         mp_json_text(json, "stream", stream ? text : "");
-        snprintf(text, sizeof text, "(%" PRIu32 ", %" PRIu32 ")", (uint32_t)(pool >> 32), (uint32_t)pool);
-        mp_json_text(json, "pool", pool ? text : "");
+        mp_json_text(json, "pool", pool ? pool_text(pool, text) : "");
         mp_json_end_object(json);
     }
     mp_json_end_array(json);

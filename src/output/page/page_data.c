@@ -100,24 +100,32 @@ static void page_categories_free(struct mp_page_categories *categories)
     free(categories->of_block);
 }
 
-/* False where memory is short. The caller frees the lanes even then. */
-static bool page_lanes_find(const struct mp_model *model, struct mp_page_lanes *lanes)
+static void page_lanes_find(const struct mp_model *model, const struct mp_placements *placements,
+                            struct mp_page_lanes *lanes)
 {
-    *lanes = (struct mp_page_lanes){.of_block = mp_alloc_zeroed(model->blocks.count + 1, sizeof *lanes->of_block)};
-    if (!lanes->of_block) return false;
-    if (!model->calls.count && !model->segments.count && !model->requests.count) return true;
-    struct mp_placements placements;
     struct mp_intern known = {0}; /* lanes by their bytes, from 1 */
-    bool done = mp_placements_find(model, &placements);
-    for (size_t i = 0; done && i < model->blocks.count; i++) {
-        if (placements.stream[i] == MP_PLACE_UNKNOWN || placements.pool[i] == MP_PLACE_UNKNOWN) continue;
-        const struct mp_page_lane lane = {placements.stream[i], placements.pool[i]};
+    for (size_t i = 0; i < model->blocks.count; i++) {
+        if (placements->stream[i] == MP_PLACE_UNKNOWN || placements->pool[i] == MP_PLACE_UNKNOWN) continue;
+        const struct mp_page_lane lane = {placements->stream[i], placements->pool[i]};
         lanes->of_block[i] = mp_intern_add(&known, (const char *)&lane, sizeof lane);
         if (lanes->of_block[i] > lanes->count) mp_vec_add(lanes, lane);
     }
     mp_intern_free(&known);
+}
+
+/* False where memory is short. */
+static bool page_places_find(const struct mp_model *model, struct mp_page_data *data)
+{
+    struct mp_placements placements;
+    data->lanes = (struct mp_page_lanes){.of_block = mp_alloc_zeroed(model->blocks.count + 1, sizeof(uint32_t))};
+    mp_vec_grow_to(&data->pools, model->tracks.count);
+    if (!model->calls.count && !model->segments.count && !model->requests.count) return true;
+    if (!mp_placements_find(model, &placements)) return false;
+    if (placements.stream && placements.pool) page_lanes_find(model, &placements, &data->lanes);
+    for (uint16_t i = 0; i < model->tracks.count; i++)
+        mp_pool_lines_find(model, i, &placements, &data->pools.at[i]);
     mp_placements_free(&placements);
-    return done;
+    return true;
 }
 
 static void page_lanes_free(struct mp_page_lanes *lanes)
@@ -629,7 +637,7 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     enum mp_status status = mp_page_stacks_init(&make->stacks, model, &make->words, error);
     if (!status && !mp_steps_find(model, &make->steps)) status = no_memory(error);
     if (!status) page_modules_init(&make->modules, model);
-    if (!status && !page_lanes_find(model, &make->data->lanes)) status = no_memory(error);
+    if (!status && !page_places_find(model, make->data)) status = no_memory(error);
     make->shared.lane = make->data->lanes.of_block;
     if (!status) status = page_categories_find(model, make->rules, &make->data->categories, error);
     make->shared.category = make->data->categories.of_block;
@@ -701,6 +709,9 @@ void mp_page_data_free(struct mp_page_data *data)
     mp_vec_free(&data->tracks);
     mp_vec_free(&data->leak_sites);
     page_lanes_free(&data->lanes);
+    for (size_t i = 0; i < data->pools.count; i++)
+        mp_pool_lines_free(&data->pools.at[i]);
+    mp_vec_free(&data->pools);
     page_categories_free(&data->categories);
     mp_leaks_free(&data->leaks);
 }

@@ -4,6 +4,7 @@
 #ifndef MP_OUTPUT_PAGE_DATA_H
 #define MP_OUTPUT_PAGE_DATA_H
 
+#include "analysis/allocator/pool_lines.h"
 #include "analysis/categories/categories.h"
 #include "analysis/leaks/leaks.h"
 #include "base/error.h"
@@ -58,6 +59,7 @@ struct mp_page_data {
     const char *step_source; /* as mp_steps_source() */
     uint32_t steps_before;   /* steps of the program before the recording's first event */
     struct mp_page_lanes lanes;
+    MP_VEC(struct mp_pool_lines) pools; /* one per track of the model */
     struct mp_page_categories categories;
     struct mp_leaks leaks;               /* of that part */
     MP_VEC(uint32_t) leak_sites;         /* by finding: its site in the page */

@@ -1,9 +1,10 @@
-// Lines over the picture: bytes that a track's allocator has reserved, counters that were sampled, the capacity.
+// Lines over the picture: bytes that a track's allocator has reserved, and its private pools of that, counters that were sampled, the capacity.
 
 import { lowerBound } from "../data/track.js";
 import { formatBytes } from "../format.js";
 import { LEFT } from "./ink.js";
 
+const POOLS = 4; // envelopes in one picture
 const DASHES = [[5, 4], [8, 3, 2, 3], [2, 3], [10, 4]];
 
 /**
@@ -17,6 +18,10 @@ export function levelsOf(recording, track, index) {
   const lines = [];
   if (reserved) {
     lines.push({ name: "reserved", ...reserved, most: Math.max(track.info.reserved_peak_bytes ?? 0, 1) });
+  }
+  // What its private pools have reserved, blocks or none: an envelope each, of those that ever had most.
+  for (const { pool, ...line } of (track.info.pools ?? []).slice(0, POOLS)) {
+    lines.push({ name: `reserved by pool ${pool}`, envelope: true, ...line });
   }
   // What private pools and graphs hold of it: tracks below this one.
   recording.header.tracks.forEach(({ id, reserved_peak_bytes: most }, i) => {
@@ -43,7 +48,7 @@ export function drawLevels(context, plot, ink, label) {
   plot.levels.lines.forEach((line, i) => {
     context.strokeStyle = i ? ink.text : ink.accent;
     context.setLineDash(DASHES[i % DASHES.length]);
-    const last = drawLine(context, plot, line);
+    const last = drawLine(context, plot, line, line.envelope && ink.text);
     if (last >= plot.top - 2 && last <= plot.top + plot.height) named.push([line.name, last]);
   });
   const placed = [];
@@ -59,7 +64,7 @@ export function drawLevels(context, plot, ink, label) {
 }
 
 /** A line of steps, as far as it is in sight; of many steps in one pixel, the lowest and the highest. Where it ends. */
-function drawLine(context, plot, { time, bytes }) {
+function drawLine(context, plot, { time, bytes }, shade) {
   const [start, end] = plot.sight();
   const right = LEFT + plot.width;
   let i = Math.max(lowerBound(time, start) - 1, 0);
@@ -90,5 +95,14 @@ function drawLine(context, plot, { time, bytes }) {
   finish();
   context.lineTo(right + 2, y);
   context.stroke();
+  if (shade) {
+    const floor = plot.y(0);
+    context.lineTo(right + 2, floor);
+    context.lineTo(LEFT - 2, floor);
+    context.globalAlpha = 0.08;
+    context.fillStyle = shade;
+    context.fill();
+    context.globalAlpha = 1;
+  }
   return y;
 }
