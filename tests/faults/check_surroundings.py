@@ -156,6 +156,26 @@ class Surroundings(Recorded):
                              (limit, result.stderr))
             self.assertEqual(self.events(), 9000)
 
+    def stack_of_the_command(self, *limit):
+        """What the command says that its limit is, and how memprof ended, run with a limit of its own."""
+        small = {"PATH": os.environ["PATH"]}
+        result = subprocess.run(["prlimit", *limit, harness.MEMPROF, "snapshot", "--force", "-o", self.folder / "x.mp", "--",
+                                 "sh", "-c", f"ulimit -S -s; exec {HOSTILE} asks-for-errors"], capture_output=True, text=True,
+                                timeout=WATCHDOG, env=small)
+        return result.returncode, result.stdout, result.stderr
+
+    @harness.unittest.skipIf(harness.SANITIZED, "AddressSanitizer has larger frames")
+    @harness.unittest.skipUnless(shutil.which("prlimit"), "no prlimit")
+    def test_a_stack_that_is_too_small_for_memprof(self):
+        """Its own limit is raised where that may be, the command's is left; else the command is not started."""
+        for kib in (32, 48):
+            self.assertEqual(self.stack_of_the_command(f"--stack={kib << 10}:8388608")[:2],
+                             (0, f"{kib}\ncalls 9000 begun 9000\n"))
+            self.assertEqual(self.events(), 9000)
+            status, said, why = self.stack_of_the_command(f"--stack={kib << 10}")
+            self.assertEqual((status, said), (1, ""))
+            self.assertIn(f"needs 64 KiB of stack, and the limit is {kib} KiB", why)
+
     def test_more_names_than_fit(self):
         result = self.record(HOSTILE, "many-names", "150000")
         self.assertRegex(result.stderr, "the report says why|faster than the collector")

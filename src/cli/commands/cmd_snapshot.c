@@ -16,6 +16,7 @@
 #include "cli/running.h"
 #include "cli/snapshot_messages.h"
 #include "cli/snapshot_record.h"
+#include "collect/session/launch.h"
 #include "collect/session/naming.h"
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
@@ -307,7 +308,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
         struct mp_error error;
         options.output = pattern;
         mp_memory_on_lack(NULL); /* the collector must not end while there is something to record */
-        if (mp_collector_run(&options, &result, &error)) {
+        if (mp_launch_stack(&error) || mp_collector_run(&options, &result, &error)) {
             int message_status = mp_message_error(&error);
             status = result.exit_status ? result.exit_status : message_status;
         } else {
@@ -352,12 +353,13 @@ const struct mp_command mp_command_snapshot = {
         "node_exporter's textfile collector; or over HTTP, on a port of the loopback address, which every user of the "
         "machine can read, or on a socket that only the user can open.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
-    .options = {MP_OPT_OUTPUT,           MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
-                MP_OPT_CAPTURE,          MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
-                MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
-                MP_OPT_ON_FULL,          MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
-                MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_VERBOSE,
-                MP_OPT_STRICT,           MP_OPT_METRICS,    MP_OPT_HOLDERS,    MP_OPT_BUDGET,      MP_OPT_TORCH_HISTORY},
+    .options =
+        {MP_OPT_OUTPUT,           MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
+         MP_OPT_CAPTURE,          MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
+         MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
+         MP_OPT_ON_FULL,          MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
+         MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_VERBOSE,
+         MP_OPT_STRICT,           MP_OPT_METRICS,    MP_OPT_HOLDERS,    MP_OPT_BUDGET,      MP_OPT_TORCH_HISTORY},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "wire/config.h"
@@ -151,6 +152,31 @@ static char **environment_with(char *const *added)
     return result;
 }
 
+#define STACK_WANTED (UINT64_C(1) << 20)
+#define STACK_LEAST  (UINT64_C(64) << 10)
+
+static struct rlimit given_stack, own_stack; /* different where the limit was raised */
+
+enum mp_status mp_launch_stack(struct mp_error *error)
+{
+    if (getrlimit(RLIMIT_STACK, &given_stack)) return MP_OK;
+    own_stack = given_stack;
+    if (given_stack.rlim_cur >= STACK_WANTED) return MP_OK;
+    own_stack.rlim_cur = given_stack.rlim_max < STACK_WANTED ? given_stack.rlim_max : STACK_WANTED;
+    if (own_stack.rlim_cur < STACK_LEAST)
+        return mp_fail(error, MP_LIMIT,
+                       "memprof needs %u KiB of stack, and the limit is %llu KiB (ulimit -s): set it for the command "
+                       "alone, as in memprof snapshot -- sh -c 'ulimit -s 32; exec COMMAND'",
+                       (unsigned)(STACK_LEAST >> 10), (unsigned long long)given_stack.rlim_max >> 10);
+    setrlimit(RLIMIT_STACK, &own_stack);
+    return MP_OK;
+}
+
+static void set_stack_limit(const struct rlimit *limit)
+{
+    if (given_stack.rlim_cur != own_stack.rlim_cur) setrlimit(RLIMIT_STACK, limit);
+}
+
 /* Runs a script without its first line in /bin/sh, as a shell and execvp() do. */
 static int spawn_script(pid_t *pid, const posix_spawnattr_t *attributes, char *const *command, char **environment)
 {
@@ -182,9 +208,11 @@ enum mp_status mp_launch_command(const struct mp_launch *launch, pid_t *pid, int
         posix_spawnattr_setsigmask(&attributes, &launch->mask);
         posix_spawnattr_setsigdefault(&attributes, &launch->default_signals);
         posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        set_stack_limit(&given_stack);
         *exec_errno = posix_spawnp(pid, launch->command[0], NULL, &attributes, launch->command, environment);
         if (*exec_errno == ENOEXEC && strchr(launch->command[0], '/'))
             *exec_errno = spawn_script(pid, &attributes, launch->command, environment);
+        set_stack_limit(&own_stack);
         posix_spawnattr_destroy(&attributes);
         errno = *exec_errno;
         if (*exec_errno) status = mp_fail_errno(error, "cannot run %s", launch->command[0]);

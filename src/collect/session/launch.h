@@ -12,6 +12,10 @@
  * else where they were installed. The caller frees both; *python_folder may be NULL. */
 enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error);
 
+/* Called first: memprof itself gets more stack where the limit (ulimit -s) is low and may be raised. The command has what
+ * was given. MP_LIMIT: memprof cannot run with it, and nothing was started. */
+enum mp_status mp_launch_stack(struct mp_error *error);
+
 struct mp_launch {
     char *const *command; /* NULL-terminated */
     const char *library, *python_folder, *socket_path;
