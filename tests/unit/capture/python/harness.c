@@ -18,7 +18,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* What the native walk wants of the recorder. */
+/* What the native walk wants of the recorder: no session. */
+struct mp_session mp_session;
+
 void mp_session_refused(const char *call)
 {
     fprintf(stderr, "harness: %s was refused\n", call);
