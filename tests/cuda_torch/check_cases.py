@@ -28,10 +28,10 @@ for size in (600, 700, 800):  # each is cached, and given back when the next doe
         self.assertEqual(list(self.folder.glob("*.oom*.mp")), [])
         self.assert_totals(run)
 
-    def after_refusals(self, first):
+    def after_refusals(self, first, options=()):
         run = self.execute(BEGIN + first + """
 tensor(400 * MIB)
-""", status=1, SOFTGPU_MEMORY=GIB)
+""", status=1, options=options, SOFTGPU_MEMORY=GIB)
         self.assertEqual(run.truth["failure"], "OutOfMemoryError")
         self.assertIn("OUT OF MEMORY on cuda:0/torch: asked for 400 MiB", run.said)
         self.assertIn("cause: capacity", run.said)
@@ -40,17 +40,21 @@ tensor(400 * MIB)
         return run
 
     def test_the_real_one_is_told(self):
-        run = self.after_refusals("""
+        for options in ((), ("--no-torch-history",)):  # then the driver's blocks are all that shows the segments
+            with self.subTest(options=options):
+                for left in self.folder.glob("*.mp"):
+                    left.unlink()
+                run = self.after_refusals("""
 kept = [tensor(100 * MIB) for _ in range(8)]
 for size in (110, 120, 130):
     more = tensor(size * MIB)
     del more
 time.sleep(0.06)
-""")
-        frag = harness.answer("frag", run.path)
-        segments = {segment["address"] for segment in run.truth["devices"][0]["segments"]}
-        self.assertEqual({int(segment["address"], 16) for segment in frag["segments"]}, segments)
-        self.assertEqual((frag["oom"]["requested_bytes"], frag["oom"]["cause"]), (400 * bed.MIB, "capacity"))
+""", options)
+                frag = harness.answer("frag", run.path)
+                segments = {segment["address"] for segment in run.truth["devices"][0]["segments"]}
+                self.assertEqual({int(segment["address"], 16) for segment in frag["segments"]}, segments)
+                self.assertEqual((frag["oom"]["requested_bytes"], frag["oom"]["cause"]), (400 * bed.MIB, "capacity"))
 
     def test_the_last_after_others(self):
         """Whoever looks for a batch that fits has survived some: the one that ends the program is told too."""
@@ -106,6 +110,11 @@ tensor(600 * MIB)
 
 class Segments(bed.TestCase):
     def test_given_back_after_the_last_free(self):
+        for options in ((), ("--capture", "torch")):  # then no block of the driver's shows what is left
+            with self.subTest(options=options):
+                self.given_back(options)
+
+    def given_back(self, options):
         self.assert_end(self.execute(BEGIN + """
 def work():
     pool = torch.cuda.MemPool()
@@ -118,7 +127,7 @@ kept = tensor(5 * MIB)
 more = tensor(30 * MIB)
 del more
 torch.cuda.empty_cache()
-"""))
+""", options=options))
 
     def test_all_given_back(self):
         run = self.execute(BEGIN + "\nkept = tensor(5 * MIB)\ndel kept\ntorch.cuda.empty_cache()\n")
@@ -127,15 +136,20 @@ torch.cuda.empty_cache()
         self.assertEqual((frag["moment"], frag["reserved_bytes"]), ("peak", 20 * bed.MIB))  # nothing is left to show
 
     def test_emptied_and_replayed(self):
-        run = self.execute(BEGIN + """
+        program = BEGIN + """
 kept = tensor(500 * MIB)
 del kept
 torch.cuda.empty_cache()
 kept = tensor(600 * MIB)
-""")
-        replay = harness.answer("frag", run.path, "--track", "cuda:0/torch", "--replay", "")["replay"]
-        self.assertEqual(replay["reserved_peak_bytes"],
-                         run.truth["devices"][0]["stats"]["reserved_bytes.all.peak"])
+"""
+        for options in ((), ("--capture", "torch")):
+            run = self.execute(program, options=options).path.rename(self.folder / "own.mp")
+            for settings in ("", "roundup_power2_divisions:4"):
+                with self.subTest(options=options, settings=settings):
+                    real = self.execute(program, PYTORCH_CUDA_ALLOC_CONF=settings)
+                    replay = harness.answer("frag", run, "--track", "cuda:0/torch", "--replay", settings)["replay"]
+                    self.assertEqual(replay["reserved_peak_bytes"],
+                                     real.truth["devices"][0]["stats"]["reserved_bytes.all.peak"])
 
 
 class History(bed.TestCase):
@@ -180,6 +194,10 @@ for number in range(40):
         self.assert_totals(run)
         text = harness.memprof("frag", run.path, "--track", "cuda:0/torch").stdout
         self.assertNotIn("instead of", text)
+        # When a stream had done with a block no recording says: a replay needs less, and what was recorded stands beside.
+        replayed = harness.memprof("frag", run.path, "--track", "cuda:0/torch", "--replay", "").stdout
+        self.assertNotIn("as recorded", replayed)
+        self.assertIn(f"recorded were {stats['reserved_bytes.all.peak'] / bed.MIB:.1f} MiB", replayed)
         self.assertNotIn("in 0 blocks", text)
         pending = stats["active_bytes.all.current"] - stats["allocated_bytes.all.current"]
         self.assertGreater(pending, 30 * bed.MIB)
