@@ -268,19 +268,50 @@ static void put_lives(struct writer *writer, const struct mp_pytorch_lives *live
     }
 }
 
+/* Pages of an expandable segment, mapped or unmapped one after the other: the driver is called for each, and PyTorch's
+ * trace has one entry. */
+struct pages {
+    const char *action;
+    uint64_t address, bytes; /* 0: none */
+    uint32_t stack, event, block;
+};
+
+static void put_pages(struct writer *writer, struct pages *pages)
+{
+    if (pages->bytes)
+        put_entry(writer, pages->action, "addr", pages->address, pages->bytes, pages->stack, pages->event, pages->block);
+    pages->bytes = 0;
+}
+
+static void put_range(struct writer *writer, struct pages *pages, const struct pages *range, bool expandable)
+{
+    if (expandable && pages->bytes && pages->action == range->action && pages->address + pages->bytes == range->address) {
+        pages->bytes += range->bytes;
+        return;
+    }
+    put_pages(writer, pages);
+    *pages = *range;
+    if (!expandable) put_pages(writer, pages);
+}
+
 /* A segment's stream and pool are those of the blocks in it. */
 static void put_ranges(struct writer *writer, const struct mp_layout *layout, uint32_t ended, uint32_t begun,
-                       uint32_t event)
+                       uint32_t event, struct pages *pages)
 {
+    static const char *const actions[] = {"segment_free", "segment_alloc", "segment_unmap", "segment_map"};
     const struct mp_model *model = writer->model;
     for (int begins = 0; begins < 2; begins++) {
         uint32_t index = begins ? begun : ended;
         if (index == MP_NONE || layout->first_in.at[index] == MP_NONE) continue;
         const struct mp_pytorch_life *range = &layout->ranges.all.at[index];
         bool expandable = model->blocks.kind[range->block] == MP_KIND_VMM;
-        const char *const actions[] = {"segment_free", "segment_alloc", "segment_unmap", "segment_map"};
-        put_entry(writer, actions[2 * expandable + begins], "addr", range->address, range->bytes, range->stack, event,
-                  layout->first_in.at[index]);
+        struct pages found = {.action = actions[2 * expandable + begins],
+                              .address = range->address,
+                              .bytes = range->bytes,
+                              .stack = range->stack,
+                              .event = event,
+                              .block = layout->first_in.at[index]};
+        put_range(writer, pages, &found, expandable);
     }
 }
 
@@ -316,6 +347,7 @@ static void put_trace(struct writer *writer, size_t device)
     uint16_t track = writer->tracks[device];
     const struct mp_track_memory *memory = &writer->memory[device];
     struct mp_device_free room;
+    struct pages pages = {0};
     uint32_t ended, begun;
     mp_device_free_start(&room, model, memory->below);
     size_t annotation = 0;
@@ -329,17 +361,20 @@ static void put_trace(struct writer *writer, size_t device)
         mp_device_free_follow(&room, event);
         if (about_block && of == track) {
             mp_pytorch_lives_follow(&layout->lives, events->subject[event], event, &ended, &begun);
+            put_pages(writer, &pages);
             put_lives(writer, &layout->lives, ended, begun, event);
         } else if (about_block && (of == memory->below || of == memory->mapped) && layout->ranges.all.count) {
             mp_pytorch_lives_follow(&layout->ranges, events->subject[event], event, &ended, &begun);
-            put_ranges(writer, layout, ended, begun, event);
+            put_ranges(writer, layout, ended, begun, event, &pages);
         } else if (type == MP_EVENT_OOM && of == track) {
             const struct mp_model_note *note = &model->notes.at[events->subject[event]];
             uint64_t left = mp_device_free_now(&room);
+            put_pages(writer, &pages);
             put_entry(writer, "oom", "device_free", left == MP_BYTES_UNKNOWN ? 0 : left, note->bytes, note->stack,
                       event, MP_NONE);
         }
     }
+    put_pages(writer, &pages);
     put_annotations_until(writer, UINT64_MAX, UINT32_MAX, &annotation);
 }
 
