@@ -27,6 +27,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
     struct mp_peak peak = {0};
     struct mp_step_report steps = {0};
     struct mp_frag frag = {0};
+    struct mp_advise advise = {0};
     struct mp_story story = {.leaks = leaks};
     int status = MP_EXIT_DONE;
     if (mp_query_pick_track(query)) {
@@ -45,11 +46,17 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
         bool sampled = mp_model_sample_of(query->model, query->track);
         if (!status && !sampled && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
         story.frag = sampled ? NULL : &frag;
+        bool whole = query->view.window.whole && !query->filter && !sampled; /* changes are replayed on all of it */
+        const struct mp_advise_query changes = {.track = query->track, .kinds = ~(1u << MP_CHANGE_ALLOCATOR)};
+        if (!status && whole && mp_advise_find(query->model, &changes, &advise, &error))
+            status = mp_message_error(&error);
+        story.advise = whole ? &advise : NULL;
     }
     if (!status) write_out(query, &story);
     mp_peak_free(&peak);
     mp_step_report_free(&steps);
     mp_frag_free(&frag);
+    mp_advise_free(&advise);
     return status;
 }
 

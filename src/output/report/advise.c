@@ -343,6 +343,48 @@ static void put_evidence(struct mp_text *text, const struct mp_advise *advise)
                     "not all that was asked for is known, or the record replays otherwise than it was: estimates\n");
 }
 
+static uint64_t saving_of(const struct mp_change *change)
+{
+    return change->saved ? change->saved : change->saved_reserved;
+}
+
+void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise,
+                         size_t most)
+{
+    for (size_t i = 0; i < advise->changes.count && i < most; i++) {
+        const struct mp_change *change = &advise->changes.at[i];
+        struct words words;
+        find_words(model, change, &words);
+        mp_json_object(json, NULL);
+        put_part(json, "text", &words.text);
+        mp_json_number(json, "saved_bytes", saving_of(change));
+        mp_json_text(json, "evidence",
+                     change->exact ? "replay of the recording with the change made"
+                                   : "replay of the recording with the change made, estimated in part");
+        mp_json_text(json, "kind", mp_change_kind_name(change->kind));
+        put_part(json, "code", &words.code);
+        put_part(json, "cost", &words.cost);
+        mp_json_end_object(json);
+        free_words(&words);
+    }
+}
+
+void mp_advise_best_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
+                         size_t most, unsigned first)
+{
+    char number[MP_UNIT_TEXT];
+    for (size_t i = 0; i < advise->changes.count && i < most; i++) {
+        const struct mp_change *change = &advise->changes.at[i];
+        struct words words;
+        find_words(model, change, &words);
+        mp_text_put(text, MP_PLAIN, "  %zu. %.*s      saves %s%s", i + first, (int)words.text.size,
+                    (const char *)words.text.data, change->exact ? "" : "~",
+                    mp_format_bytes(number, saving_of(change)));
+        mp_text_put(text, MP_PLAIN, "%s\n", change->saved ? "" : " of reserved memory");
+        free_words(&words);
+    }
+}
+
 void mp_advise_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view)
 {

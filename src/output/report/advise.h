@@ -9,6 +9,12 @@
 
 void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view);
+/* The best so many of its changes as entries of `advice` in a report: as objects, and as lines numbered from `first`
+ * on. */
+void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise,
+                         size_t most);
+void mp_advise_best_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
+                         size_t most, unsigned first);
 void mp_advise_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view);
 

@@ -4,12 +4,14 @@
 #include "analysis/device/samples.h"
 #include "base/memory.h"
 #include "base/units.h"
+#include "output/report/advise.h"
 #include "output/report/categories.h"
 #include "output/report/frame_choice.h"
 #include "output/report/reports.h"
 
 /* Any program holds blocks of so few ages. */
 #define GROWING_BIRTHS 8
+#define BEST_CHANGES   3
 #define ROUNDING_SHOWN 100 /* shown from one part in so many on */
 
 static void previous_json(struct mp_json *json, const struct mp_model *model, const struct mp_peak *peak)
@@ -37,6 +39,7 @@ static void advice_json(struct mp_json *json, const struct mp_model *model, cons
         mp_json_text(json, "evidence", advice.evidence);
         mp_json_end_object(json);
     }
+    if (story->advise) mp_advise_best_json(json, model, story->advise, BEST_CHANGES);
     mp_json_end_array(json);
 }
 
@@ -301,16 +304,27 @@ static void put_frag(struct mp_text *text, const struct mp_model *model, const s
     }
 }
 
-static void put_advice(struct mp_text *text, const struct mp_frag *frag)
+static void put_advice(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
+                       const struct mp_view *view)
 {
     char number[MP_UNIT_TEXT];
     struct mp_advice advice;
-    if (!mp_frag_advice(frag, &advice)) return;
-    mp_text_put(text, MP_BOLD, "\nADVICE\n");
-    mp_text_put(text, MP_PLAIN, "  1. %s", advice.text);
-    if (advice.saved != MP_BYTES_UNKNOWN)
-        mp_text_put(text, MP_PLAIN, "      saves %s", mp_format_bytes(number, advice.saved));
+    bool settings = story->frag && mp_frag_advice(story->frag, &advice);
+    bool changes = story->advise && story->advise->changes.count;
+    if (!settings && !changes) return;
+    mp_text_put(text, MP_BOLD, "\nADVICE");
+    if (changes) {
+        mp_text_put(text, MP_PLAIN, "  see memprof advise ");
+        mp_text_clean(text->out, view->path);
+    }
     mp_text_put(text, MP_PLAIN, "\n");
+    if (settings) {
+        mp_text_put(text, MP_PLAIN, "  1. %s", advice.text);
+        if (advice.saved != MP_BYTES_UNKNOWN)
+            mp_text_put(text, MP_PLAIN, "      saves %s", mp_format_bytes(number, advice.saved));
+        mp_text_put(text, MP_PLAIN, "\n");
+    }
+    if (changes) mp_advise_best_text(text, model, story->advise, BEST_CHANGES, settings + 1);
 }
 
 void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
@@ -326,7 +340,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
     if (story->peak) put_leaks(text, model, story->leaks, view);
     if (story->steps) put_steps(text, model, story->steps);
     if (story->frag) put_frag(text, model, story->frag, view);
-    if (story->frag) put_advice(text, story->frag);
+    put_advice(text, model, story, view);
     mp_text_put(text, MP_PLAIN, "\n");
     mp_coverage_text(text, model);
 }

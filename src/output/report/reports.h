@@ -6,6 +6,7 @@
 #ifndef MP_OUTPUT_REPORTS_H
 #define MP_OUTPUT_REPORTS_H
 
+#include "analysis/advise/advise.h"
 #include "analysis/allocator/frag.h"
 #include "analysis/device/device_use.h"
 #include "analysis/device/plan.h"
@@ -108,12 +109,13 @@ struct mp_advice {
 /* False where no replayed setting would help. */
 bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice);
 
-/* The whole report. `peak`, `steps` and `frag` are NULL where the recording has no track. */
+/* The whole report. `peak`, `steps`, `frag` and `advise` are NULL where the recording has no track. */
 struct mp_story {
     const struct mp_peak *peak;
     const struct mp_leaks *leaks;
     const struct mp_step_report *steps;
     const struct mp_frag *frag;
+    const struct mp_advise *advise; /* without settings of the allocator: `frag` has those */
 };
 void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view);
