@@ -196,7 +196,7 @@ for number in range(40):
         self.assertNotIn("instead of", text)
         # When a stream had done with a block no recording says: a replay needs less, and what was recorded stands beside.
         replayed = harness.memprof("frag", run.path, "--track", "cuda:0/torch", "--replay", "").stdout
-        self.assertNotIn("as recorded", replayed)
+        self.assertNotIn("MiB as recorded", replayed)
         self.assertIn(f"recorded were {stats['reserved_bytes.all.peak'] / bed.MIB:.1f} MiB", replayed)
         self.assertNotIn("in 0 blocks", text)
         pending = stats["active_bytes.all.current"] - stats["allocated_bytes.all.current"]
