@@ -27,7 +27,8 @@ OBJECTS_MOST = 3_000_000
 CLOCK_EVERY = 128  # objects between two looks at the clock
 MANY = 4096  # entries of one container, which are visited after all else unless tensors are among them
 LINES_MOST = 16  # holders whose container's line is looked for
-CLIMB_AT_ONCE = 16  # objects whose referrers one call looks for: each is compared with each reference there is
+CLIMB_AT_ONCE = 64  # tensors that climb together, and objects whose referrers one call looks for: each is compared with
+# each reference there is
 CLIMB_MOST = 500  # objects above one
 
 # They refer to nothing that could hold a tensor.
@@ -66,6 +67,16 @@ class Block:
 
     def __init__(self, address, place, edge):
         self.address, self.place, self.edge = address, place, edge
+
+
+class _Climb:
+    """From one tensor to what leads there: `group`, the tensor first. `below`: by address, what each refers to on the way
+    down; `held`: addresses of those that something refers to; `at`: as many of the group have their referrers in it."""
+
+    __slots__ = ("group", "below", "held", "at")
+
+    def __init__(self, tensor):
+        self.group, self.below, self.held, self.at = [tensor], {id(tensor): None}, set(), 0
 
 
 class Look:
@@ -440,13 +451,22 @@ class Look:
 
     def _climb(self):
         """What no root leads to: behind what the time did not suffice for, in a cycle that the collector has not taken
-        yet, or held by what Python does not see."""
+        yet, or held by what Python does not see. Of a storage under several tensors one climbs at a time."""
         was_whole = self.complete
         for found in self._found:
-            if not self._left or self.out_of_time():
-                break
-            if self._tensors[id(found)] in self._left:
-                self._climb_from(found, was_whole)
+            if self._seen.get(id(found), -1) >= 0:  # met, and not visited in time
+                self._claim(found, self._seen[id(found)])
+        waiting = self._found
+        while self._left and waiting and not self.out_of_time():
+            climbs, later = {}, []
+            for found in waiting:
+                address = self._tensors[id(found)]
+                if address in climbs or len(climbs) == CLIMB_AT_ONCE:
+                    later.append(found)
+                elif address in self._left:
+                    climbs[address] = _Climb(found)
+            waiting = later
+            self._climb_together(climbs, was_whole)
 
     def _may_ask(self):
         """Whether there is time for one more call that looks through all objects."""
@@ -455,41 +475,67 @@ class Look:
         self._until += self._referrers_ns
         return not is_out
 
-    def _climb_from(self, tensor, was_whole):
-        group, below = [tensor], {id(tensor): None}  # all that lead there; what each refers to on the way down
-        held, at = set(), 0  # addresses of those that something refers to
-        while at < len(group) and len(group) < CLIMB_MOST and self._may_ask():
-            level = group[at:at + CLIMB_AT_ONCE]
-            at += len(level)
-            children = {id(each) for each in level}
+    def _climb_together(self, climbs, was_whole):
+        """Each level of all of them is looked for at once, and a top that one has come to is visited before the next level:
+        others may lie below it."""
+        known = {}  # referrers by the address of an object
+        while True:
+            climbs = {address: climb for address, climb in climbs.items()
+                      if address in self._left and not self._rise(climb, known, was_whole)}
+            level = {id(each): each for climb in climbs.values() for each in climb.group[climb.at:] if id(each) not in known}
+            if not level or not self._ask(list(level.values()), known):
+                break
+        for address, climb in climbs.items():
+            if address in self._left:
+                self._settle(climb, False)
+
+    def _ask(self, level, known):
+        """False: there was no time to look for the referrers of all."""
+        for at in range(0, len(level), CLIMB_AT_ONCE):
+            if not self._may_ask():
+                return False
+            part = {id(each): [] for each in level[at:at + CLIMB_AT_ONCE]}
             begun = self._spent()
-            referrers = gc.get_referrers(*level)
+            referrers = gc.get_referrers(*level[at:at + CLIMB_AT_ONCE])
             self._referrers_ns = max(self._referrers_ns, self._spent() - begun)
             ours = self._made_since()
             if ours is None:
                 self.miss("the collector ran during the look")
-                return
+                return False
             for referrer in referrers:
-                if id(referrer) in ours or self._seen.get(id(referrer)) == -1:
-                    continue
-                child = None
-                for child in gc.get_referents(referrer):
-                    if id(child) in children:
-                        held.add(id(child))
-                        if id(referrer) not in below:
-                            below[id(referrer)] = child
-                            group.append(referrer)
+                if id(referrer) not in ours and self._seen.get(id(referrer)) != -1:
+                    for child in set(map(id, gc.get_referents(referrer))) & part.keys():
+                        part[child].append(referrer)
+            known.update(part)
+        return True
+
+    def _rise(self, climb, known, was_whole):
+        """As far as the referrers are known. Whether that ended the climb."""
+        group, below = climb.group, climb.below
+        while climb.at < len(group) and len(group) < CLIMB_MOST:
+            child = group[climb.at]
+            if id(child) not in known:
+                return False
+            for referrer in known[id(child)]:
+                climb.held.add(id(child))
+                if id(referrer) not in below:
+                    below[id(referrer)] = child
+                    group.append(referrer)
                 place = self._seen.get(id(referrer))
                 if place is not None:
-                    del child, referrers
                     self._connect(place, below[id(referrer)], below)
-                    return
-            referrer = child = referrers = None
-        whole = was_whole and at >= len(group)
-        top = next((each for each in group if id(each) not in held), None)
+                    return True
+            climb.at += 1
+        self._settle(climb, was_whole and climb.at >= len(group))
+        return True
+
+    def _settle(self, climb, whole):
+        """`whole`: all that leads to its tensor is known."""
+        group = climb.group
+        top = next((each for each in group if id(each) not in climb.held), None)
         if top is not None or not whole:
-            top = tensor if top is None else top
-            what = ("native" if whole else "lost") + ("" if top is tensor else " object")
+            top = group[0] if top is None else top
+            what = ("native" if whole else "lost") + ("" if top is group[0] else " object")
             self._top(top, Edge(what, naming.native_text(top), None, False))
         else:
             self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))

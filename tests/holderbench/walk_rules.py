@@ -177,6 +177,39 @@ def test_a_short_budget_says_how_far_it_got():
     root = None
 
 
+def test_many_cycles_take_no_more_looks_at_all_objects_than_one():
+    def calls_for(count):
+        addresses = []
+        gc.disable()
+        for _ in range(count):
+            box = Box()
+            box.me, box.kept = [[[box]]], {"deep": (torch.zeros(8),)}
+            addresses.append(box.kept["deep"][0].data_ptr())
+        box = None
+        calls, ask = [], gc.get_referrers
+
+        def counted(*objects):
+            calls.append(len(objects))
+            return ask(*objects)
+
+        gc.get_referrers = counted
+        try:
+            found, looked = look(addresses)
+        finally:
+            gc.get_referrers = ask
+            gc.enable()
+        held(looked.complete, looked.notes)
+        held({each.path.partition(" →")[0] for each in found} == {"a cycle of Box that gc has not collected yet"},
+             [each.path for each in found])
+        held(sorted(address for each in found for address in each.addresses) == sorted(addresses))
+        held(all(each.certain for each in found))
+        found = looked = None
+        gc.collect()
+        return len(calls)
+
+    held(calls_for(40) == calls_for(1) > 0)
+
+
 class Box:
     pass
 
