@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "analysis/device/unbacked.h"
 #include "base/units.h"
 #include "output/report/categories.h"
 #include "output/report/reports.h"
@@ -9,6 +10,16 @@ static struct mp_site_view site_view(const struct mp_peak *peak, const struct mp
 {
     return (struct mp_site_view){
         .limit = view->limit, .full_stacks = view->full_stacks, .by = view->grouping.by, .whole = peak->bytes};
+}
+
+/* Of the peak's bytes, those that no memory backs; MP_BYTES_UNKNOWN where it cannot be known. */
+static uint64_t unbacked_of(const struct mp_model *model, const struct mp_peak *peak)
+{
+    const struct mp_track *track = &model->tracks.at[peak->track];
+    struct mp_unbacked unbacked;
+    if (track->layer != MP_LAYER_TORCH || !mp_unbacked_find(model, track->device, peak->moment, &unbacked))
+        return MP_BYTES_UNKNOWN;
+    return unbacked.bytes;
 }
 
 const char *mp_peak_error_text(char *to, const struct mp_model *model, const struct mp_peak *peak)
@@ -31,6 +42,7 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_number(json, "peak_bytes", peak->bytes);
     if (mp_model_sample_of(model, peak->track)) mp_error_json(json, peak->standard_error);
     mp_rounding_json(json, &peak->rounding);
+    mp_json_known(json, "unbacked_bytes", unbacked_of(model, peak));
     mp_json_number(json, "peak_ns", peak->ns);
     mp_json_known(json, "step", peak->step ? peak->step : UINT64_MAX);
     mp_json_array(json, "regions");
@@ -97,6 +109,10 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
     mp_text_count(text, peak->sites.count, sites.by == MP_GROUP_STACK ? "site" : "group");
     mp_text_put(text, MP_PLAIN, "\n");
     mp_rounding_text(text, &peak->rounding);
+    uint64_t unbacked = unbacked_of(model, peak);
+    if (unbacked && unbacked != MP_BYTES_UNKNOWN)
+        mp_text_put(text, MP_PLAIN, "%s of it had no memory: unmapped or freed beneath PyTorch's allocator\n",
+                    mp_format_bytes(number, unbacked));
     mp_previous_text(text, model, peak, "");
     if (view->filter) {
         mp_text_put(text, MP_PLAIN, "of which %s in ", mp_format_bytes(number, peak->sites.bytes));
