@@ -2,6 +2,7 @@
 """CUDA without a GPU: programs on the stand-ins of tests/softgpu under `memprof snapshot`, by each way in, against the
 stand-in driver's own ledger, block for block."""
 
+import json
 import sys
 
 import cuda_stand_in as stand_in
@@ -133,6 +134,22 @@ class WhatIsTold(stand_in.TestCase):
                 named = {(site["bytes"], frame["function"]) for site in sites for frame in site["stack"]}
                 self.assertIn((500000, "make_buffer"), named)
                 self.assertIn((3000000, "make_weights"), named)
+
+    def test_memory_that_sleeps_beneath_pytorch(self):
+        for how in ({"options": ("--capture", "hooks,torch")},
+                    {"options": ("--capture", "cupti,torch"), "cupti": "13.0"}):
+            for seed in (1, 2, 3):
+                with self.subTest(how=how, seed=seed):
+                    result = self.run_program(
+                        sys.executable, harness.SOURCE / "tests/softgpu/programs/sleeping.py",
+                        stand_in.LIB / "libcuda.so.1", harness.program("c10_stand_in.so"), seed, **how)
+                    truth = json.loads(result.stdout)
+                    use = harness.answer("info", result.recording)["device_use"][0]
+                    self.assertGreater(truth["most"], 0)
+                    self.assertEqual(use["unbacked_most_bytes"], truth["most"])
+                    self.assertEqual(use["unbacked_end_bytes"], truth["end"])
+                    peak = harness.answer("peak", result.recording, "--track", "cuda:0/torch")
+                    self.assertEqual(peak["unbacked_bytes"], truth["at_peak"])
 
 
 if __name__ == "__main__":

@@ -47,8 +47,7 @@ static void find_uses(struct state *state, uint32_t device)
     state->uses = mp_alloc_zeroed(model->tracks.count + 1, sizeof *state->uses);
     for (size_t i = 0; i < model->tracks.count; i++) {
         state->uses[i] = (unsigned char)use_of(model, &model->tracks.at[i], device);
-        has_mapped |=
-            state->uses[i] == BACKING && !strcmp(mp_model_text(model, model->tracks.at[i].name), "mapped");
+        has_mapped |= state->uses[i] == BACKING && !strcmp(mp_model_text(model, model->tracks.at[i].name), "mapped");
     }
     for (size_t i = 0; i < model->tracks.count && !has_mapped; i++)
         if (state->uses[i] == PHYSICAL) state->uses[i] = BACKING;

@@ -4,7 +4,8 @@
  * which there is nothing. The driver's tracks show it: the memory at a live block's addresses ended, and none has been
  * mapped there since. Addresses of which the driver's tracks never had anything are not counted.
  *
- * Pure, and safe on any thread; O(n log n) in blocks and events, and nearly nothing where no memory of the driver ended.
+ * Pure, and safe on any thread; O(n log n) in blocks and events, and nearly nothing where no memory of the driver
+ * ended.
  */
 #ifndef MP_ANALYSIS_UNBACKED_H
 #define MP_ANALYSIS_UNBACKED_H
