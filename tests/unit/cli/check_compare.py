@@ -9,6 +9,7 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -328,6 +329,32 @@ class Compare(unittest.TestCase):
         self.assertIn("+1.91 MiB (+20.0 %)", worse.stdout)
         self.assertEqual(check(12, MAX_GROWTH="25%").returncode, 0)
         self.assertEqual(check("none").returncode, 1)  # the program's own
+
+    @unittest.skipIf(subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode,
+                     "no PyTorch")
+    @unittest.skipUnless(shutil.which("git"), "no git")
+    def test_example_of_a_bisection(self):
+        """Ten commits: the fourth needs a little more, the fifth and ninth do not run, the seventh needs a third more."""
+        tree = self.folder / "tree"
+        tree.mkdir()
+
+        def git(*arguments):
+            return subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments], cwd=tree,
+                                  check=True, capture_output=True, text=True,
+                                  env={**os.environ, "MEMPROF": str(harness.BUILD / "memprof")}).stdout.strip()
+        git("init", "-q")
+        commits = []
+        for number, blocks in enumerate((60, 60, 60, 61, "oops", 61, 80, 80, "oops", 80), 1):
+            (tree / "train.py").write_text(f"import torch  # {number}\nkept = [torch.zeros(25_000) for _ in range({blocks})]\n")
+            git("add", "train.py")
+            git("commit", "-qm", f"commit {number}")
+            commits.append(git("rev-parse", "HEAD"))
+        good = self.folder / "good.mp"
+        git("checkout", "-q", commits[0])
+        self.memprof("snapshot", "-o", good, "--", "/usr/bin/python3", tree / "train.py")
+        git("bisect", "start", commits[-1], commits[0])
+        said = git("bisect", "run", SOURCE / "examples/ci/bisect_memory.sh", good, "/usr/bin/python3", "train.py")
+        self.assertIn(f"{commits[6]} is the first bad commit", said)
 
 
 if __name__ == "__main__":
