@@ -128,6 +128,12 @@ void mp_json_signed(struct mp_json *json, const char *key, int64_t number)
     mp_buffer_printf(json->out, "%lld", (long long)number);
 }
 
+void mp_json_digits(struct mp_json *json, const char *key, const char *number)
+{
+    begin_value(json, key);
+    mp_buffer_append_text(json->out, number);
+}
+
 void mp_json_known(struct mp_json *json, const char *key, uint64_t number)
 {
     if (number == UINT64_MAX)

@@ -30,6 +30,7 @@ void mp_json_bytes_of_text(struct mp_json *json, const char *key, const char *te
 void mp_json_number(struct mp_json *json, const char *key, uint64_t number);
 void mp_json_signed(struct mp_json *json, const char *key, int64_t number);
 void mp_json_real(struct mp_json *json, const char *key, double number); /* always with a fraction, even .0 */
+void mp_json_digits(struct mp_json *json, const char *key, const char *number); /* as another JSON text has it */
 void mp_json_known(struct mp_json *json, const char *key, uint64_t number); /* UINT64_MAX (MP_BYTES_UNKNOWN): null */
 void mp_json_share(struct mp_json *json, const char *key, uint64_t part, uint64_t whole); /* 0 to 1; whole 0: null */
 void mp_json_bool(struct mp_json *json, const char *key, bool value);

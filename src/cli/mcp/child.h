@@ -13,12 +13,12 @@
 struct mp_mcp_answer {
     struct mp_buffer out, messages; /* what it wrote to stdout and to stderr; the caller frees both */
     int status;                     /* its exit status; -1 where it ended otherwise or never began */
-    bool cut;                       /* there was more than MP_MCP_ANSWER_MOST, and it was stopped */
+    bool cut;                       /* both together had more than MP_MCP_ANSWER_MOST, and it was stopped */
     bool late;                      /* it was stopped after MP_MCP_SECONDS */
 };
 
 /* `arguments` is an argv: "memprof", a command's name, and what it takes; then NULL. The child reads nothing of our
- * stdin. `answer` need not be initialised. */
+ * stdin, and ends with us and with who reads our stdout. `answer` need not be initialised. */
 void mp_mcp_run(char *const *arguments, struct mp_mcp_answer *answer);
 
 #endif

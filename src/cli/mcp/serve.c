@@ -39,21 +39,26 @@ static enum line read_line(struct mp_buffer *line)
     return long_one ? LINE_TOO_LONG : LINE_READ;
 }
 
-static bool is_too_deep(const char *text)
+/* Whether yajl may have the line: it takes comments, which JSON has not, and in which brackets and quotes mean nothing;
+ * and of a text with a NUL it gives the part before it. */
+static bool is_acceptable(const char *text)
 {
     unsigned depth = 0;
     bool quoted = false;
+    if (strstr(text, "\\u0000")) return false;
     for (; *text; text++) {
         if (quoted && *text == '\\' && text[1])
             text++;
         else if (*text == '"')
             quoted = !quoted;
+        else if (!quoted && *text == '/')
+            return false;
         else if (!quoted && (*text == '{' || *text == '[') && ++depth > DEPTH_MOST)
-            return true;
+            return false;
         else if (!quoted && (*text == '}' || *text == ']') && depth)
             depth--;
     }
-    return false;
+    return true;
 }
 
 /* ---- answers ------------------------------------------------------------------------------------------------------
@@ -64,7 +69,7 @@ struct answer {
     struct mp_json json;
 };
 
-/* Begins the answer to a request: the id is repeated as it came; NULL: it could not be read. */
+/* Begins the answer to a request: the id, a text or a number, is repeated as it came; else it is null. */
 static void begin_answer(struct answer *answer, yajl_val id)
 {
     *answer = (struct answer){0};
@@ -74,8 +79,8 @@ static void begin_answer(struct answer *answer, yajl_val id)
     mp_json_text(&answer->json, "jsonrpc", "2.0");
     if (YAJL_IS_STRING(id))
         mp_json_text(&answer->json, "id", YAJL_GET_STRING(id));
-    else if (YAJL_IS_INTEGER(id))
-        mp_json_signed(&answer->json, "id", YAJL_GET_INTEGER(id));
+    else if (YAJL_IS_NUMBER(id))
+        mp_json_digits(&answer->json, "id", YAJL_GET_NUMBER(id));
     else
         mp_json_null(&answer->json, "id");
 }
@@ -164,11 +169,13 @@ static bool answer_line(const char *root, const char *line)
 {
     char why[256];
     if (!line[strspn(line, " \t\r")]) return true;
-    yajl_val message = is_too_deep(line) ? NULL : yajl_tree_parse(line, why, sizeof why);
-    if (!message) return send_error(NULL, PARSE_ERROR, "the line is no JSON, or is nested too deeply");
+    yajl_val message = is_acceptable(line) ? yajl_tree_parse(line, why, sizeof why) : NULL;
+    if (!message) return send_error(NULL, PARSE_ERROR, "the line is no JSON, is nested too deeply, or has a NUL");
     yajl_val method = member(message, "method"), id = member(message, "id");
     bool going = true;
-    if (YAJL_IS_STRING(method) && id)
+    if (id && !YAJL_IS_STRING(id) && !YAJL_IS_NUMBER(id))
+        going = send_error(NULL, INVALID_REQUEST, "an \"id\" is a text or a number");
+    else if (YAJL_IS_STRING(method) && id)
         going = answer_request(root, YAJL_GET_STRING(method), id, member(message, "params"));
     else if (!YAJL_IS_STRING(method) && !member(message, "result") && !member(message, "error"))
         going = send_error(id, INVALID_REQUEST, "a message is one object with a \"method\"; batches are not taken");

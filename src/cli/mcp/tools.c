@@ -2,6 +2,7 @@
 
 #include <fts.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,11 +15,13 @@
 #include "cli/mcp/child.h"
 #include "cli/messages.h"
 #include "cli/output_file.h"
+#include "output/report/text.h"
 
 #define FILES_SHOWN  200
 #define FILES_LOOKED 100000
 #define FOLDERS_DEEP 16
 #define PROBES_MOST  64
+#define LINE_ROOM    256 /* of a line, beside the name; and of the last lines */
 #define ROWS_OF_JSON "20"
 
 /* ---- what there is ------------------------------------------------------------------------------------------------
@@ -169,6 +172,25 @@ static int newest_first(const void *a, const void *b)
     return x->changed != y->changed ? (x->changed < y->changed) - (x->changed > y->changed) : strcmp(x->path, y->path);
 }
 
+/* False where the answer is full. */
+static bool put_listed(struct mp_buffer *text, const struct listed *file)
+{
+    char date[32] = "?";
+    time_t changed = (time_t)file->changed;
+    const struct tm *parts = gmtime(&changed);
+    struct mp_buffer name = {0};
+    if (parts && !strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", parts)) snprintf(date, sizeof date, "?");
+    mp_text_clean(&name, file->path);
+    bool asked = name.size == strlen(file->path) && !memcmp(name.data, file->path, name.size);
+    bool fits = text->size + name.size + LINE_ROOM <= MP_MCP_ANSWER_MOST;
+    if (fits)
+        mp_buffer_printf(text, "%.*s  %llu bytes  %s%s\n", (int)name.size, (const char *)name.data,
+                         (unsigned long long)file->bytes, date,
+                         asked ? "" : "  (rename it: a tool cannot be asked for such a name)");
+    mp_buffer_free(&name);
+    return fits;
+}
+
 static void list_recordings(struct mp_json *json)
 {
     MP_VEC(struct listed) files = {0};
@@ -186,20 +208,16 @@ static void list_recordings(struct mp_json *json)
     if (files.count) qsort(files.at, files.count, sizeof *files.at, newest_first);
 
     struct mp_buffer text = {0};
-    for (size_t i = 0; i < files.count; i++) {
-        char date[32];
-        time_t changed = (time_t)files.at[i].changed;
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&changed));
-        if (i < FILES_SHOWN)
-            mp_buffer_printf(&text, "%s  %llu bytes  %s\n", files.at[i].path, (unsigned long long)files.at[i].bytes,
-                             date);
-        free(files.at[i].path);
-    }
-    if (files.count > FILES_SHOWN) mp_buffer_printf(&text, "and %zu older ones\n", files.count - FILES_SHOWN);
+    size_t shown = 0;
+    while (shown < files.count && shown < FILES_SHOWN && put_listed(&text, &files.at[shown]))
+        shown++;
+    if (shown < files.count) mp_buffer_printf(&text, "and %zu older ones\n", files.count - shown);
     if (looked == FILES_LOOKED) mp_buffer_printf(&text, "the first %d files were looked at\n", FILES_LOOKED);
     if (!text.size) mp_buffer_append_text(&text, "there is no recording below this folder\n");
     put_answer(json, (const char *)text.data, text.size, false);
     mp_buffer_free(&text);
+    for (size_t i = 0; i < files.count; i++)
+        free(files.at[i].path);
     mp_vec_free(&files);
 }
 

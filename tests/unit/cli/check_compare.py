@@ -339,13 +339,14 @@ class Compare(unittest.TestCase):
         tree.mkdir()
 
         def git(*arguments):
-            return subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments], cwd=tree,
+            return subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.org", *arguments], cwd=tree,
                                   check=True, capture_output=True, text=True,
                                   env={**os.environ, "MEMPROF": str(harness.BUILD / "memprof")}).stdout.strip()
         git("init", "-q")
         commits = []
         for number, blocks in enumerate((60, 60, 60, 61, "oops", 61, 80, 80, "oops", 80), 1):
-            (tree / "train.py").write_text(f"import torch  # {number}\nkept = [torch.zeros(25_000) for _ in range({blocks})]\n")
+            (tree / "train.py").write_text(f"import torch  # {number}\n"
+                                           f"kept = [torch.zeros(25_000) for _ in range({blocks})]\n")
             git("add", "train.py")
             git("commit", "-qm", f"commit {number}")
             commits.append(git("rev-parse", "HEAD"))

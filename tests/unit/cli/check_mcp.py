@@ -4,7 +4,9 @@ stand for. With MEMPROF_MCP_SDK, a folder with npm's @modelcontextprotocol/sdk, 
 import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,13 @@ for (const [name, args] of JSON.parse(calls)) answers.push(await client.callTool
 console.log(JSON.stringify({names, answers}));
 await client.close();
 """
+
+
+def lives(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 class Mcp(harness.TestCase):
@@ -113,10 +122,44 @@ class Mcp(harness.TestCase):
         (self.runs / "notes.txt").write_text("no recording")
         os.symlink("/", self.runs / "everything")
         os.utime(self.runs / "train.mp", (2**31, 2**31))
+        (self.runs / "a\nb.mp").write_bytes(b"")
+        os.utime(self.runs / "a\nb.mp", (0, 0))
         text, failed = self.call("recordings")
         lines = text.splitlines()
         self.assertEqual(lines[0], f"train.mp  {(self.runs / 'train.mp').stat().st_size} bytes  2038-01-19T03:14:08Z")
+        self.assertIn("rename it", lines.pop())
         self.assertEqual({line.split()[0] for line in lines}, {"train.mp", "deep/leaking.mp", "cut.mp", "-o.mp"})
+
+    def test_a_time_that_no_calendar_has(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="memprof-mcp-", dir="/dev/shm"))  # tmpfs keeps any time
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / "late.mp").write_bytes(b"")
+        os.utime(folder / "late.mp", (2**57, 2**57))
+        answer, = self.serve({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "recordings"}},
+                             folder=folder)
+        self.assertEqual(answer["result"]["content"][0]["text"], "late.mp  0 bytes  ?\n")
+
+    def test_a_command_ends_with_its_server_and_its_client(self):
+        (self.runs / "long.json").write_text('{"traceEvents": [' + '{"ph": "X"},' * 5_000_000)
+        for end, status in (("server", -9), ("client", 1)):
+            with self.subTest(end=end):
+                server = subprocess.Popen([harness.MEMPROF, "mcp", self.runs], stdin=subprocess.PIPE,
+                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                self.addCleanup(server.stdin.close)
+                server.stdin.write(b'{"id": 1, "method": "tools/call", "params": {"name": "report", "arguments": '
+                                   b'{"file": "long.json"}}}\n')
+                server.stdin.flush()
+                children = pathlib.Path(f"/proc/{server.pid}/task/{server.pid}/children")
+                self.wait_for(children.read_text, "the command never began")
+                child = int(children.read_text())
+                os.kill(child, signal.SIGSTOP)  # it will not end by itself
+                if end == "server":
+                    server.kill()
+                else:
+                    server.stdout.close()
+                self.wait_for(lambda: not lives(child), "the command lives on")
+                self.assertEqual(server.wait(timeout=60), status)
+                server.stdout.close()
 
     def test_nothing_else_is_read_or_done(self):
         os.symlink("../outside.mp", self.runs / "link.mp")
@@ -146,6 +189,16 @@ class Mcp(harness.TestCase):
             {"action": "alloc", "addr": 4096 * i, "size": 512, "stream": 0, "time_us": i,
              "frames": [{"name": f"function_{i}", "filename": "model.py", "line": i}] * 3} for i in range(3000)]]}
         (self.runs / "many.json").write_text(json.dumps(trace))
+        folder = self.runs / "/".join(["n" * 250] * 5)
+        folder.mkdir(parents=True)
+        for number in range(100):
+            (folder / f"{number}.mp").write_bytes(b"")
+        text, failed = self.call("recordings")
+        self.assertFalse(failed)
+        self.assertLessEqual(len(text), 65536)
+        older, = re.findall(r"^and ([0-9]+) older ones$", text, re.MULTILINE)
+        self.assertEqual(len(text.splitlines()) - 1 + int(older), 105)
+        shutil.rmtree(self.runs / ("n" * 250))
         text, failed = self.call("peak", file="many.json", limit=0)
         self.assertTrue(failed)
         self.assertIn("more than 65536 bytes", text)
@@ -154,14 +207,27 @@ class Mcp(harness.TestCase):
         self.assertEqual(len(json.loads(text[:text.rindex("}") + 1])["sites"]), 20)
 
     def test_what_is_no_request(self):
-        answers = self.serve("{", "[" * 100000, '{"id": 3}', "[]", '{"id": 4, "method": "resources/list"}',
-                             "x" * (2 << 20), '{"id": 5, "method": "tools/call", "params": {"name": "sh"}}',
+        deep = '/*"*/' + "[" * 500000 + "]" * 500000
+        answers = self.serve(deep, '{"a": %s}' % deep, "{", "[" * 100000, '{"id": 3}', "[]",
+                             '{"id": 4, "method": "resources/list"}', "x" * (2 << 20), '{"id": 5, "method": "tools/call", "params": {"name": "sh"}}',
                              '{"id": 6, "method": "tools/call"}', '{"id": 7, "method": "tools/call", "params": '
                              '{"name": "peak", "arguments": [1]}}', '{"id": 8, "result": {}}', '{"id": 9, "method": "ping"}')
         self.assertEqual([(answer["id"], answer.get("error", {}).get("code")) for answer in answers],
-                         [(None, -32700), (None, -32700), (3, -32600), (None, -32600), (4, -32601), (None, -32700),
+                         [(None, -32700)] * 4 + [(3, -32600), (None, -32600), (4, -32601), (None, -32700),
                           (5, -32602), (6, -32602), (7, None), (9, None)])
-        self.assertTrue(answers[8]["result"]["isError"])
+        self.assertTrue(answers[10]["result"]["isError"])
+
+    def test_ids_come_back_as_they_were(self):
+        answers = self.serve(*(f'{{"id": {number}, "method": "ping"}}' for number in
+                               ("18446744073709551616", "1.5", '"a"', "null", "[1]", "true", r'"a\u0000b"')))
+        self.assertEqual([(answer["id"], answer.get("error", {}).get("code")) for answer in answers],
+                         [(2**64, None), (1.5, None), ("a", None), (None, -32600), (None, -32600), (None, -32600),
+                          (None, -32700)])
+
+    def test_a_command_that_cannot_begin(self):
+        text, failed = self.call("peak", file="train.mp", filter="x" * 200_000)
+        self.assertTrue(failed)
+        self.assertIn("memprof peak could not be started: Argument list too long", text)
 
     def test_a_folder_that_is_none(self):
         for folder in (self.root / "missing", self.root / "outside.mp"):
