@@ -25,7 +25,8 @@ NAMES = ("decoder", "decoder_dropout", "patches", "residuals", "unet", "experts"
          "accumulating_decoder", "mixed_decoder", "mlp", "wide", "deep", "cnn", "autoencoder", "residual", "mixture", "recommender",
          "variational", "siamese", "attention", "transformer", "lstm", "gru", "large_vocabulary", "accumulating", "accumulating_language", "clipped",
          "momentum", "scheduled")
-QUICK = (("wide", "foreach"), ("deep", "late"), ("attention", "varies"), ("decoder", ""))
+QUICK = (("wide", "foreach"), ("deep", "late"), ("attention", "varies"), ("decoder", ""),
+         ("variational", ""), ("variational", "held,late"))
 
 
 class Advice(bed.TestCase):

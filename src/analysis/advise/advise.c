@@ -82,11 +82,14 @@ static uint64_t less(uint64_t from, uint64_t what)
     return from > what ? from - what : 0;
 }
 
+/* Checkpointing saves only what it takes off the allocated peak: reserved bytes alone depend on the order in which the
+ * recomputation's blocks come, which PyTorch may cut short behind the last one that backward needs. */
 static bool is_worth(const struct mp_advise *advise, const struct mp_change *change)
 {
     unsigned parts = change->kind == MP_CHANGE_CHECKPOINT ? WORTH_TIME : WORTH;
     if (change->saved && change->saved >= advise->peak / parts) return true;
-    return change->saved_reserved && change->saved_reserved >= advise->reserved / parts;
+    return change->what != MP_CHANGE_CHECKPOINTING && change->saved_reserved &&
+           change->saved_reserved >= advise->reserved / parts;
 }
 
 static void fill_savings(const struct mp_advise *advise, const struct outcome *outcome, struct mp_change *change)
@@ -147,7 +150,8 @@ static enum mp_status prove(struct adviser *a, struct mp_changes *proposed)
 
 static uint64_t weight(const struct mp_change *change)
 {
-    return change->saved > change->saved_reserved ? change->saved : change->saved_reserved;
+    bool by_allocated = change->what == MP_CHANGE_CHECKPOINTING || change->saved > change->saved_reserved;
+    return by_allocated ? change->saved : change->saved_reserved;
 }
 
 /* Whether another kind of module saves as much for less. */
@@ -279,16 +283,17 @@ static enum mp_status find_next(struct adviser *a, bool twice, struct outcome *n
             !may_join(advise, change))
             continue;
         status = replay_chosen(a, change, &outcome);
-        if (status || !is_less(&outcome, now)) continue;
+        if (status || !is_less(&outcome, now) || (twice && outcome.peak >= now->peak)) continue;
         *now = outcome;
         *chosen = i;
     }
     return status;
 }
 
-/* The fewest modules of a kind with which it fits, and their change; `change` stays as it was where none do, or where
- * they cost no less than it does. */
-static enum mp_status find_fewest(struct adviser *a, size_t kind, struct mp_change *cheapest, struct outcome *now)
+/* The fewest modules of a kind with which it fits and the allocated peak is below `peak`, and their change; `cheapest`
+ * stays as it was where none do, or where they cost no less than it does. */
+static enum mp_status find_fewest(struct adviser *a, size_t kind, uint64_t peak, struct mp_change *cheapest,
+                                  struct outcome *now)
 {
     size_t low = 1, high = mp_checkpoints_modules(a->checkpoints, kind) + 1;
     enum mp_status status = MP_OK;
@@ -299,7 +304,7 @@ static enum mp_status find_fewest(struct adviser *a, size_t kind, struct mp_chan
         mp_checkpoints_change(a->checkpoints, kind, modules, &change);
         if (!may_join(a->advise, &change)) low = high;
         if (low < high) status = replay_chosen(a, &change, &outcome);
-        bool fits = low < high && !status && does_fit(a->advise, &outcome);
+        bool fits = low < high && !status && does_fit(a->advise, &outcome) && outcome.peak < peak;
         if (low < high && !fits) low = modules + 1;
         if (fits) high = modules;
         if (fits && (!cheapest->module || change.share < cheapest->share)) {
@@ -320,8 +325,9 @@ static enum mp_status find_cheapest(struct adviser *a, struct outcome *now)
     struct mp_change change = {0};
     struct outcome alone;
     enum mp_status status = MP_OK;
+    uint64_t peak = now->peak;
     for (size_t i = 0; !status && i < mp_checkpoints_kinds(a->checkpoints); i++)
-        status = find_fewest(a, i, &change, now);
+        status = find_fewest(a, i, peak, &change, now);
     if (!status && change.module)
         status = replay(a, &change.edits, &a->history.settings, advise->tuning.capacity, &alone);
     if (status || !change.module) {
