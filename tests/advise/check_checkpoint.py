@@ -13,7 +13,7 @@ import harness
 
 NAMES = ("decoder", "decoder_dropout", "patches", "residuals", "unet", "experts", "recurrent", "mixer", "highway", "twins",
          "adversaries", "accumulating_decoder", "mixed_decoder", "attention", "transformer", "residual", "autoencoder", "cnn",
-         "mlp", "deep", "siamese", "mixture", "variational", "lstm", "gru", "large_vocabulary")
+         "pairs", "mlp", "deep", "siamese", "mixture", "variational", "lstm", "gru", "large_vocabulary")
 
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
@@ -35,6 +35,9 @@ class Checkpointing(harness.TestCase):
 
     def test_copies_that_autocast_makes(self):
         self.check("mixed_decoder", "", ["blocks.*:6", "blocks.*.mlp:6"])
+
+    def test_what_the_recomputation_alone_needs(self):
+        self.check("pairs", "", ["*:5"])
 
     def test_no_more_modules_than_a_capacity_needs(self):
         recording = bench.record(self.folder, "decoder", "")

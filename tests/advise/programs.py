@@ -406,9 +406,25 @@ def adversaries():
     return Adversaries(), lambda: (rand(128, 32), rand(128)), F.mse_loss
 
 
+class Pairs(nn.Module):
+    """What is largest in a block is not kept for backward, and made again with it: the sums of all pairs."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 2048), nn.Linear(2048, width)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(x))) + (x[:, :, None] + x[:, None, :]).sum(2)
+
+
+def pairs():
+    return (nn.Sequential(*[Pairs(96) for _ in range(4)], nn.Linear(96, 10)), lambda: (rand(128, 96), ids(10, 128)),
+            F.cross_entropy)
+
+
 BLOCKS = {"decoder": decoder, "decoder_dropout": lambda: decoder(0.1), "patches": patches, "residuals": residuals, "unet": unet,
           "experts": experts, "recurrent": recurrent, "mixer": mixer, "highway": highway, "twins": twins,
-          "adversaries": adversaries, "accumulating_decoder": decoder, "mixed_decoder": decoder}
+          "adversaries": adversaries, "pairs": pairs, "accumulating_decoder": decoder, "mixed_decoder": decoder}
 MODELS = {
     **BLOCKS,
     "mlp": mlp, "wide": wide, "deep": deep, "cnn": cnn, "autoencoder": autoencoder, "residual": residual,
