@@ -62,12 +62,13 @@ static const struct mp_torch_segment *segment_at(const struct mp_torch_segment *
     return found && address - found->address < found->bytes ? found : NULL;
 }
 
-/* Finds the owner of the memory: from the segments of the end, else from the step that gives it back. */
-static void find_owner(const struct finder *f, struct mp_torch_segment *segment)
+/* Finds the owner of the memory: from the segments of the end, else from the step that gives it back. `ended`: the
+ * trace gives it back; another segment of the end may begin where it did, of other size and for other blocks. */
+static void find_owner(const struct finder *f, struct mp_torch_segment *segment, bool ended)
 {
     const struct mp_torch_segment *found = last_below(f->ends.at, f->ends.count, segment->address + segment->bytes - 1);
     bool is_held = found && found->address + found->bytes > segment->address &&
-                   (segment->expandable || found->address == segment->address);
+                   (segment->expandable || (found->address == segment->address && !ended));
     if (!is_held) found = segment_at(f->given_back.at, f->given_back.count, segment->address);
     segment->small = segment->expandable ? segment->bytes % f->history->settings.large_segment != 0
                                          : segment->bytes <= MP_TORCH_PAGE;
@@ -115,7 +116,7 @@ static void find_segments(struct finder *f)
         if (blocks->bytes[i] == MP_BYTES_UNKNOWN || blocks->bytes[i] >= ROOM) continue;
         struct mp_torch_segment segment = {
             .address = blocks->address[i], .bytes = blocks->bytes[i], .expandable = blocks->kind[i] == MP_KIND_VMM};
-        find_owner(f, &segment);
+        find_owner(f, &segment, blocks->free_event[i] != MP_NONE);
         if (segment.expandable) {
             mp_vec_add(&f->history->mapped, segment);
             put_in_reservation(f, &segment);

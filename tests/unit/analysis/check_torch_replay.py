@@ -289,6 +289,28 @@ class Moments(Written):
             self.assertEqual((said["moment"], said["exact"], said["reserved_bytes"], said["allocated_bytes"]),
                              ("peak", True, reserved, allocated))
 
+    def test_a_new_segment_where_one_was_given_back(self):
+        """The program empties the cache; at an address that is free again lies a segment for small blocks at the end."""
+        base = 1 << 40
+        trace = [{"action": action, "addr": base + at * MIB, "size": size, "stream": 0, "time_us": i + 1, "frames": []}
+                 for i, (action, at, size) in enumerate((
+                     ("segment_free", 0, 10 * MIB), ("segment_free", 64, 10 * MIB), ("segment_free", 192, 10 * MIB),
+                     ("segment_alloc", 128, 10 * MIB), ("alloc", 128, 10 * MIB), ("segment_alloc", 64, 2 * MIB),
+                     ("alloc", 64, 4096)))]
+        segments = [{"device": 0, "address": base + at * MIB, "total_size": size, "stream": 0, "segment_type": kind,
+                     "segment_pool_id": (0, 0), "is_expandable": False, "allocated_size": taken, "active_size": taken,
+                     "blocks": [{"address": base + at * MIB, "size": taken, "requested_size": taken,
+                                 "state": "active_allocated"}] +
+                               [{"address": base + at * MIB + taken, "size": size - taken, "state": "inactive"}
+                                for _ in range(taken < size)]}
+                    for at, size, kind, taken in ((64, 2 * MIB, "small", 4096), (128, 10 * MIB, "large", 10 * MIB))]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "made.pickle"
+            path.write_bytes(pickle.dumps({"segments": segments, "device_traces": [trace],
+                                           "allocator_settings": {"max_split_size": -1}}))
+            replay = frag(path, "--replay", "recorded")["replay"]
+        self.assertEqual(replay["differences"], 0)
+
     def test_without_a_trace_of_its_own(self):
         """Where the trace contradicts itself it is not kept: the moment is then put together from segments and blocks,
         and is as it was but for the rests that blocks of the large pool hide."""
