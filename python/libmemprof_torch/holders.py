@@ -29,6 +29,7 @@ MANY = 4096  # entries of one container, which are visited after all else unless
 LINES_MOST = 16  # holders whose container's line is looked for
 CLIMB_AT_ONCE = 64  # tensors that climb together, and objects whose referrers one call looks for: each is compared with
 # each reference there is
+CLIMB_AS_ONE = 16  # so many objects add at most as much to a call as it takes for none
 CLIMB_MOST = 500  # objects above one
 
 # They refer to nothing that could hold a tensor.
@@ -468,12 +469,14 @@ class Look:
             waiting = later
             self._climb_together(climbs, was_whole)
 
-    def _may_ask(self):
-        """Whether there is time for one more call that looks through all objects."""
-        self._until -= self._referrers_ns
-        is_out = self.out_of_time()
-        self._until += self._referrers_ns
-        return not is_out
+    def _may_ask(self, count):
+        """Of so many objects, of how many there is time to look for the referrers in one call through all objects."""
+        count = min(count, CLIMB_AT_ONCE)
+        while count and self._spent() + self._referrers_ns * (CLIMB_AS_ONE + count) // CLIMB_AS_ONE >= self._until:
+            count //= 2
+        if not count:
+            self._stop, self.complete = "out of time", False
+        return 0 if self.out_of_time() else count
 
     def _climb_together(self, climbs, was_whole):
         """Each level of all of them is looked for at once, and a top that one has come to is visited before the next level:
@@ -486,18 +489,19 @@ class Look:
             if not level or not self._ask(list(level.values()), known):
                 break
         for address, climb in climbs.items():
-            if address in self._left:
+            if address in self._left and not self.out_of_time():
                 self._settle(climb, False)
 
     def _ask(self, level, known):
         """False: there was no time to look for the referrers of all."""
-        for at in range(0, len(level), CLIMB_AT_ONCE):
-            if not self._may_ask():
+        at = 0
+        while at < len(level):
+            count = self._may_ask(len(level) - at)
+            if not count:
                 return False
-            part = {id(each): [] for each in level[at:at + CLIMB_AT_ONCE]}
+            part = {id(each): [] for each in level[at:at + count]}
             begun = self._spent()
-            referrers = gc.get_referrers(*level[at:at + CLIMB_AT_ONCE])
-            self._referrers_ns = max(self._referrers_ns, self._spent() - begun)
+            referrers = gc.get_referrers(*level[at:at + count])
             ours = self._made_since()
             if ours is None:
                 self.miss("the collector ran during the look")
@@ -506,7 +510,10 @@ class Look:
                 if id(referrer) not in ours and self._seen.get(id(referrer)) != -1:
                     for child in set(map(id, gc.get_referents(referrer))) & part.keys():
                         part[child].append(referrer)
+            referrers = None
             known.update(part)
+            at += count
+            self._referrers_ns = max(self._referrers_ns, (self._spent() - begun) * CLIMB_AS_ONE // (CLIMB_AS_ONE + count))
         return True
 
     def _rise(self, climb, known, was_whole):
