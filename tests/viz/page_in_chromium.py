@@ -395,6 +395,18 @@ class PageTest(BrowserTest):
         self.assertEqual([line.split("  (")[0] for line in lines], [name or "0x2000" for name in block["stack"]])
         self.wait("return document.getElementById('copy-stack').textContent === 'Copied'")
 
+    def test_a_long_fact_leaves_room_for_the_others(self):
+        self.open()
+        x, y, _ = self.places(9)[3]
+        self.pointer(x, y, click=True)
+        shown, whole, panel = self.js("""
+            const fact = document.querySelector('#block dd');
+            fact.textContent = 'kept until the next token; '.repeat(500);
+            return [fact.getBoundingClientRect().height, fact.scrollHeight,
+                    document.getElementById('block').getBoundingClientRect().height];""")
+        self.assertGreater(whole, panel)
+        self.assertLess(shown, panel / 3)
+
     def test_arrows_walk_from_block_to_block(self):
         self.open()
         x, y, block = self.places(9)[3]
