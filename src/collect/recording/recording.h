@@ -40,8 +40,8 @@ struct mp_snapshot_request {
 /* The first refusal since its thread last got memory. */
 struct mp_refusal {
     uint32_t thread;
+    uint16_t track; /* of the driver: PyTorch's allocator on its device may have asked */
     uint64_t time_ns;
-    bool retries; /* PyTorch's allocator, which may have asked, has memory: it gives that back and asks again */
 };
 
 struct mp_recording {

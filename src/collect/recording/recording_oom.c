@@ -1,8 +1,8 @@
 /*
  * Finds out when memory ran out, and whether that is worth a snapshot. A refusal by the driver is not where PyTorch
  * survives it: its caching allocator gives back what it holds and asks again. Where that may have asked, the next
- * action of the same thread decides, however late: it gets memory, or PyTorch itself reports that it is out of memory.
- * Any other refusal gets a snapshot at once.
+ * action of the same thread decides, however late: PyTorch gets memory on that device, or itself reports that it is out
+ * of memory; anything else shows that another library asked. Any other refusal gets a snapshot at once.
  */
 #include "collect/recording/recording_parts.h"
 
@@ -22,12 +22,14 @@ static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time
  * the last one where the program did not end well. */
 static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
 {
-    bool soon = recording->ooms_looked_at && time_ns - recording->last_oom_ns < OOM_APART_NS;
+    /* One that was undecided is looked at after later ones. */
+    uint64_t last = recording->last_oom_ns, apart = time_ns > last ? time_ns - last : last - time_ns;
+    bool soon = recording->ooms_looked_at && apart < OOM_APART_NS;
     recording->oom_passed_over_ns = time_ns;
     recording->oom_passed_over = soon || recording->ooms_looked_at == OOMS_LOOKED_AT;
     if (recording->oom_passed_over) return MP_OK;
     recording->ooms_looked_at++;
-    recording->last_oom_ns = time_ns;
+    if (time_ns > last) recording->last_oom_ns = time_ns;
     return ask_for_look(recording, time_ns, error);
 }
 
@@ -79,26 +81,44 @@ static void forget(struct mp_recording *recording, struct mp_refusal *refusal)
     *refusal = recording->refusals.at[--recording->refusals.count];
 }
 
-static enum mp_status take_oom(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+/* Whether the track is of that layer, on the device that refused. */
+static bool is_beside(const struct mp_recording *recording, const struct mp_refusal *refusal, uint16_t track,
+                      enum mp_layer layer)
 {
-    struct mp_refusal *before = refusal_of(recording, event->thread);
-    bool by_driver = is_driver(recording, event->track);
-    bool retries = by_driver && has_allocator_above(recording, event->track);
-    if (retries || (by_driver && may_be_first(recording, event->track))) {
-        const struct mp_refusal refusal = {.thread = event->thread, .time_ns = event->time_ns, .retries = retries};
-        return before || mp_vec_push(&recording->refusals, refusal) ? MP_OK
-                                                                    : mp_fail(error, MP_NO_MEMORY, "out of memory");
-    }
-    if (before) forget(recording, before);
-    return look_at(recording, event->time_ns, error);
+    const struct mp_wire_track *facts = track_of(recording, track), *refused = track_of(recording, refusal->track);
+    return facts && refused && facts->layer == layer && facts->device_type == refused->device_type &&
+           facts->device_index == refused->device_index;
 }
 
-/* What PyTorch may do between a refusal and its report: it makes room, and asks for expandable segments in pieces. */
+static enum mp_status decide(struct mp_recording *recording, struct mp_refusal *refusal, bool answered,
+                             struct mp_error *error)
+{
+    uint64_t time_ns = refusal->time_ns;
+    forget(recording, refusal);
+    return answered ? MP_OK : look_at(recording, time_ns, error);
+}
+
+static enum mp_status take_oom(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
+{
+    enum mp_status status = MP_OK;
+    struct mp_refusal *before = refusal_of(recording, event->thread);
+    bool undecided = is_driver(recording, event->track) &&
+                     (has_allocator_above(recording, event->track) || may_be_first(recording, event->track));
+    if (undecided && before && is_beside(recording, before, event->track, MP_LAYER_DRIVER)) return MP_OK;
+    if (before) status = decide(recording, before, is_beside(recording, before, event->track, MP_LAYER_TORCH), error);
+    if (status) return status;
+    if (!undecided) return look_at(recording, event->time_ns, error);
+    const struct mp_refusal refusal = {.thread = event->thread, .track = event->track, .time_ns = event->time_ns};
+    return mp_vec_push(&recording->refusals, refusal) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
+}
+
+/* What PyTorch may do between a refusal and its report, or the memory that it gets: it makes room, and asks again, for
+ * expandable segments in pieces. */
 static bool may_be_retry(const struct mp_recording *recording, const struct mp_refusal *refusal,
                          const struct mp_event *event)
 {
     return event->type == MP_EVENT_FREE || event->type == MP_EVENT_RESERVED ||
-           (event->type == MP_EVENT_ALLOC && !refusal->retries && is_driver(recording, event->track));
+           (event->type == MP_EVENT_ALLOC && is_beside(recording, refusal, event->track, MP_LAYER_DRIVER));
 }
 
 enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const struct mp_event *event,
@@ -107,9 +127,8 @@ enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const str
     if (event->type == MP_EVENT_OOM) return take_oom(recording, event, error);
     struct mp_refusal *refusal = recording->refusals.count ? refusal_of(recording, event->thread) : NULL;
     if (!refusal || event->type >= MP_EVENT_TYPES || may_be_retry(recording, refusal, event)) return MP_OK;
-    uint64_t time_ns = refusal->time_ns;
-    forget(recording, refusal);
-    return event->type == MP_EVENT_ALLOC ? MP_OK : look_at(recording, time_ns, error);
+    bool gets = event->type == MP_EVENT_ALLOC && is_beside(recording, refusal, event->track, MP_LAYER_TORCH);
+    return decide(recording, refusal, gets, error);
 }
 
 enum mp_status mp_recording_look_at_last_ooms(struct mp_recording *recording, struct mp_error *error)
