@@ -45,7 +45,9 @@ static int rank(const struct mp_model *model, size_t track)
 {
     const struct mp_track *facts = &model->tracks.at[track];
     bool of_host = facts->layer == MP_LAYER_DRIVER && !strcmp(mp_track_device(model, (uint16_t)track), "cpu");
-    return !holds_memory(model, track) ? 0 : of_host ? 1 : 2;
+    const struct mp_model_track_sum *sum = &model->sums.at[track];
+    bool any = sum->events || sum->peak_bytes;
+    return !any || !holds_memory(model, track) ? 0 : of_host ? 1 : 2;
 }
 
 uint16_t mp_track_default(const struct mp_model *model)

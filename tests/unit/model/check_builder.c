@@ -341,6 +341,56 @@ START_TEST(a_base_brings_labels)
 }
 END_TEST
 
+/* As the commands promise: the device with the highest peak and, on it, the uppermost layer that has events. Memory of
+ * the host that the driver made, and tracks that are no memory, stand back. */
+START_TEST(the_default_is_the_uppermost_of_the_highest_device)
+{
+    enum { GPU0 = 0, GPU1 = 1, HOST = 2, PLAIN = 0, ADDRESSES = 4 };
+    static const struct mp_string_entry strings[] = {{"", 0}, {"cuda:0", 6}, {"cuda:1", 6}, {"cpu", 3}, {"addresses", 9}};
+    static const struct mp_device devices[] = {
+        {1, 0, 0, MP_BYTES_UNKNOWN}, {2, 0, 0, MP_BYTES_UNKNOWN}, {3, 0, 0, MP_BYTES_UNKNOWN}};
+    static const struct mp_track tracks[] = {{GPU0, MP_LAYER_DRIVER, MP_BASIS_EXACT, PLAIN},
+                                             {GPU0, MP_LAYER_TORCH, MP_BASIS_BLOCK, PLAIN},
+                                             {GPU1, MP_LAYER_TORCH, MP_BASIS_BLOCK, PLAIN},
+                                             {GPU1, MP_LAYER_DRIVER, MP_BASIS_EXACT, PLAIN},
+                                             {HOST, MP_LAYER_DRIVER, MP_BASIS_EXACT, PLAIN},
+                                             {HOST, MP_LAYER_TORCH, MP_BASIS_BLOCK, PLAIN},
+                                             {GPU0, MP_LAYER_DRIVER, MP_BASIS_EXACT, ADDRESSES}};
+    static const struct {
+        uint64_t peaks[7]; /* by track; one without a peak has no events */
+        uint16_t track;
+    } cases[] = {
+        {{80, 60, 50, 70, 0, 0, 0}, 1},  /* the driver's peak decides the device, its layer is not shown */
+        {{70, 60, 50, 80, 0, 0, 0}, 2},  /* the other device */
+        {{80, 0, 50, 70, 0, 0, 0}, 0},   /* the driver alone has events there */
+        {{0, 0, 50, 0, 900, 0, 0}, 2},   /* pinned memory of the host is beside the point */
+        {{0, 0, 50, 0, 900, 90, 0}, 5},  /* tensors of the host are not */
+        {{0, 0, 0, 0, 900, 0, 0}, 4},    /* there is nothing else */
+        {{0, 0, 50, 0, 0, 0, 9000}, 2},  /* addresses are no memory */
+    };
+    struct mp_recording_start start = {0};
+    struct mp_builder *builder;
+    mp_builder_new(&start, &builder);
+    const struct mp_chunk chunks[] = {
+        {.kind = MP_CHUNK_STRINGS, .count = 5, .strings = strings},
+        {.kind = MP_CHUNK_DEVICES, .sequence = 1, .count = 3, .devices = devices},
+        {.kind = MP_CHUNK_TRACKS, .sequence = 2, .count = 7, .tracks = tracks},
+    };
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
+        ck_assert(!mp_builder_add(builder, &chunks[i], NULL));
+    struct mp_model *model = finish(builder);
+    ck_assert_uint_eq(model->sums.count, 7);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t track = 0; track < 7; track++) {
+            model->sums.at[track].peak_bytes = cases[i].peaks[track];
+            model->sums.at[track].events = cases[i].peaks[track] > 0;
+        }
+        ck_assert_msg(mp_track_default(model) == cases[i].track, "case %zu: track %u", i, mp_track_default(model));
+    }
+    mp_model_free(model);
+}
+END_TEST
+
 MP_SUITE("builder", a_base_brings_labels, sums_equal_brute_force, tracks_have_names_and_a_default,
          base_after_a_gap_repairs, a_base_counts_by_its_blocks, nonsense_is_refused_or_harmless,
-         repeated_strings_keep_their_ids)
+         repeated_strings_keep_their_ids, the_default_is_the_uppermost_of_the_highest_device)
