@@ -60,7 +60,7 @@ export function makeLife(random, { events = 2000, base = 5, sizes = 50, keep = 6
   return life;
 }
 
-export function trackOf(life, { resized = [], steps = [] } = {}) {
+export function trackOf(life, { resized = [], steps = [], stepsEnd = life.events.length } = {}) {
   const sizes = [...new Set(life.blocks.map((block) => block.bytes))];
   const column = (values, count = values.length) => ({ bytes: varints(values), count });
   const runs = (values) => {
@@ -103,7 +103,8 @@ export function trackOf(life, { resized = [], steps = [] } = {}) {
     step: column(steps.map((at, i) => at - (i ? steps[i - 1] : 0))),
   };
   if (Object.keys(columns).join() !== TRACK_COLUMNS.join()) throw new Error("columns have changed");
-  const info = { id: "test", events: life.events.length, blocks: life.blocks.length, base_blocks: life.baseCount };
+  const info = { id: "test", events: life.events.length, blocks: life.blocks.length, base_blocks: life.baseCount,
+    step_events: stepsEnd };
   const units = { timeUnit: 1, addressShift: 9, from: 0, to: (life.events.at(-1)?.time ?? 0) + 1 };
   const dictionary = Float64Array.of(0, ...sizes);
   return new Track(info, readTrack(info, columns, dictionary, units.to), dictionary, units);

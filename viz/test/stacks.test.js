@@ -97,7 +97,7 @@ test("steps follow each other, regions nest per thread, an end closes what is in
   };
   assert.deepEqual(Object.keys(columns), NOTE_COLUMNS);
   const steps = { time: column([10, 10]), name: column([0, 1]) };
-  const notes = new Notes(columns, steps, makeStacks(), 30, 6);
+  const notes = new Notes(columns, steps, makeStacks(), { end: 30, stepsEnd: 30, before: 6 });
   assert.deepEqual(notes.steps.map(({ time, end }) => [time, end]), [[10, 20], [20, 30]]);
   assert.equal(notes.stepAt(9), undefined);
   assert.equal(notes.stepAt(19).index, 7); // of the program, whose first six are in no file

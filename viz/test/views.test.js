@@ -12,7 +12,7 @@ import { moduleKind, modulePattern, moduleSteps } from "../src/data/modules.js";
 import { naturesOf } from "../src/data/nature.js";
 import { findBlocks, matchCurve, parseQuery } from "../src/data/search.js";
 import { addressMap, trackBelow } from "../src/data/segments.js";
-import { categoriesOfSteps, stepRows } from "../src/data/steps.js";
+import { addedBySteps, categoriesOfSteps, stepRows } from "../src/data/steps.js";
 import { liveAfter, makeLife, randomFrom, totalAfter, trackOf } from "./make.js";
 
 const NO_CHOICE = { of: "peak", moment: -2, window: null };
@@ -326,24 +326,32 @@ test("growth counts distinct periods of birth, and curves end at the live bytes"
 
 test("a step has the peak, the sums and the rest of its events", () => {
   const life = makeLife(randomFrom(19), { events: 700 });
-  const at = [0, 10, 10, 200, 650];
-  const track = trackOf(life, { steps: at });
-  const time = (event) => life.events[event]?.time ?? track.to;
-  const notes = { steps: at.map((event, i) => ({ index: i + 1, time: time(event), end: time(at[i + 1]) })) };
-  const rows = stepRows(track, notes);
-  assert.equal(rows.length, at.length);
-  rows.forEach((row, i) => {
-    const [from, to] = [at[i], at[i + 1] ?? life.events.length];
-    const events = life.events.slice(from, to);
-    const sum = (free) => events.filter((event) => event.free === free)
-      .reduce((bytes, event) => bytes + life.blocks[event.block].bytes, 0);
-    assert.equal(row.allocated, sum(false));
-    assert.equal(row.freed, sum(true));
-    let peak = 0;
-    for (let event = from - 1; event < to; event++) peak = Math.max(peak, totalAfter(life, event));
-    assert.equal(row.peak, peak);
-    assert.equal(row.endBytes, totalAfter(life, to - 1));
-  });
+  const at = [0, 10, 10, 200, 450];
+  for (const stepsEnd of [630, 700]) { // ended by the program, or not
+    const track = trackOf(life, { steps: at, stepsEnd });
+    const time = (event) => life.events[event]?.time ?? track.to;
+    const ends = [...at.slice(1), stepsEnd];
+    const notes = { end: track.to, steps: at.map((event, i) => ({ index: i + 1, time: time(event), end: time(ends[i]) })) };
+    const rows = stepRows(track, notes);
+    assert.equal(rows.length, at.length);
+    rows.forEach((row, i) => {
+      const [from, to] = [at[i], ends[i]];
+      const events = life.events.slice(from, to);
+      const sum = (free) => events.filter((event) => event.free === free)
+        .reduce((bytes, event) => bytes + life.blocks[event.block].bytes, 0);
+      assert.equal(row.allocated, sum(false));
+      assert.equal(row.freed, sum(true));
+      let peak = 0;
+      for (let event = from - 1; event < to; event++) peak = Math.max(peak, totalAfter(life, event));
+      assert.equal(row.peak, peak);
+      assert.equal(row.endBytes, totalAfter(life, to - 1));
+      assert.equal(row.toEnd, to === 700);
+    });
+    const last = stepsEnd === 700 ? 450 : stepsEnd; // the last moment at which the program ended a step
+    assert.deepEqual(addedBySteps(rows),
+      { bytes: totalAfter(life, last - 1) - totalAfter(life, 9), index: stepsEnd === 700 ? 4 : 5 });
+  }
+  assert.equal(addedBySteps([{ toEnd: false, endBytes: 5 }, { toEnd: true, endBytes: 0 }]), null);
 });
 
 test("what a step held at its peak is the sum of what was live then", () => {

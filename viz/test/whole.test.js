@@ -116,14 +116,14 @@ test("notes are what their rows say", () => {
     const rows = makeRows(random, random(60), 200);
     const times = Array.from({ length: random(6) }, () => random(200)).sort((a, b) => a - b);
     const names = times.map(() => seed % 3 ? 1 : random(3));
-    const notes = new Notes(columnsOf(rows), stepColumns(times, names), STACKS, 250, 6);
+    const notes = new Notes(columnsOf(rows), stepColumns(times, names), STACKS, { end: 250, stepsEnd: 240, before: 6 });
     const plain = plainNotes(rows, 250);
     assert.deepEqual(notes.regions, plain.regions);
     assert.deepEqual(notes.marks, plain.marks);
     assert.deepEqual(notes.reserved, plain.reserved);
     const sameNames = times.length > 1 && new Set(names).size === 1;
     const steps = times.map((time, i) =>
-      ({ time, end: times[i + 1] ?? 250, name: sameNames ? "" : NAMES[names[i]], index: 7 + i }));
+      ({ time, end: times[i + 1] ?? 240, name: sameNames ? "" : NAMES[names[i]], index: 7 + i }));
     assert.deepEqual(notes.steps, steps);
     for (let time = 0; time < 255; time += 1 + random(4)) {
       assert.deepEqual(notes.stepAt(time), steps.findLast((step) => step.time <= time));
@@ -150,7 +150,7 @@ function made(seed, withSteps = true) {
   const rows = makeRows(random, 40, until).filter(({ name, type }) => name || type !== 6);
   const times = withSteps ? [until * 0.1, until * 0.4, until * 0.5, until * 0.8].map(Math.floor) : [];
   const header = {
-    time_unit_ns: UNIT, from_ns: 0, to_ns: until * UNIT, duration_ns: until * UNIT, cut: false, steps_before: 2,
+    time_unit_ns: UNIT, from_ns: 0, to_ns: until * UNIT, duration_ns: until * UNIT, cut: false, steps_before: 2, steps_end_ns: until * UNIT,
     categories: CATEGORIES.slice(1), threads: [{ tid: 10, name: "main" }, { tid: 11, name: "" }, { tid: 12, name: "io" }],
     lanes: [{ stream: "", pool: "0x7" }], kinds: ["device"], metadata: true, births: { first_ns: 3 * UNIT, part_ns: until * UNIT / 16 },
     tracks: [{ id: "cuda:0/torch" }],

@@ -201,7 +201,8 @@ static bool begin_step(struct sweep *sweep)
                               .allocated_bytes = -sweep->level.allocated,
                               .freed_bytes = -sweep->level.freed,
                               .peak_bytes = sweep->level.bytes,
-                              .peak_moment = step->first};
+                              .peak_moment = step->first,
+                              .to_end = step->end == sweep->model->events.count};
     end_step(sweep);
     mp_vec_add(&sweep->report->steps, row);
     return true;

@@ -18,6 +18,7 @@ struct mp_step_row {
     uint64_t peak_bytes; /* highest allocated bytes from its beginning to its end */
     uint64_t end_bytes;
     uint32_t peak_moment; /* events that had happened when the peak was first reached */
+    bool to_end;          /* nothing ended it: it has all that came to the recording's end */
 };
 
 /* All closed regions of one name; one still open at the end counts as closed there. */

@@ -81,6 +81,7 @@ static void put_track(struct mp_json *json, const struct mp_model *model, const 
     mp_json_number(json, "blocks", counts->blocks);
     mp_json_number(json, "base_blocks", counts->base_blocks);
     mp_json_number(json, "growth_events", counts->growth_events);
+    mp_json_number(json, "step_events", counts->step_events);
     put_pools(json, &data->pools.at[index], data->time_unit_ns);
     mp_json_end_object(json);
 }
@@ -241,6 +242,7 @@ static void page_header(const struct mp_model *model, const struct mp_page_optio
     mp_json_text(&json, "step_source", data->step_source);
     mp_json_bool(&json, "metadata", model->metadata.count > 0);
     mp_json_number(&json, "steps_before", data->steps_before);
+    mp_json_number(&json, "steps_end_ns", data->steps_end_ns);
     put_cut(&json, options, data);
     put_periods(&json, model);
     put_leaks(&json, model, data);

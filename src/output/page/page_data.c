@@ -459,6 +459,14 @@ static void add_step(struct maker *make, uint32_t event)
         page_track_step(&make->tracks[i]);
 }
 
+/* Notes what came before the last step's end; `events` have been added. */
+static void end_steps(struct maker *make, uint32_t events)
+{
+    if (!make->steps.count || make->steps.at[make->steps.count - 1].end != events) return;
+    for (size_t i = 0; i < make->model->tracks.count; i++)
+        make->tracks[i].count.step_events = make->tracks[i].count.events;
+}
+
 /* Whether a block is live at some time in the window. */
 static bool in_window(const struct maker *make, uint32_t block)
 {
@@ -645,11 +653,13 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     if (status) return status;
     make->data->step_source = mp_steps_source(&make->steps);
     make->data->steps_before = make->steps.before;
+    if (make->steps.count) make->data->steps_end_ns = make->steps.at[make->steps.count - 1].end_ns;
     add_base(make);
     for (uint32_t i = 0; i < model->events.count; i++) {
         add_step(make, i);
         add_event(make, i);
         if (i + 1 == make->data->leaks.held_moment) note_growth_moment(make);
+        end_steps(make, i + 1);
     }
     add_samples(make);
     status = mp_page_stacks_columns(&make->stacks, &make->tree, error);

@@ -47,6 +47,7 @@ struct mp_page_track {
     uint64_t unknown_blocks; /* of unknown size */
     uint64_t left_out;       /* blocks of the recording that are not in the page */
     uint64_t growth_events;  /* events before the leaks' `held` was taken */
+    uint64_t step_events;    /* events before the last step's end; 0: no steps */
     uint64_t bytes, peak_bytes, peak_ns;
     uint64_t live_blocks;
     uint64_t whole_bytes, whole_peak_bytes; /* the same with the blocks that a filter leaves out */
@@ -58,6 +59,7 @@ struct mp_page_data {
     uint64_t from_ns, to_ns; /* the part of the recording that it shows */
     const char *step_source; /* as mp_steps_source() */
     uint32_t steps_before;   /* steps of the program before the recording's first event */
+    uint64_t steps_end_ns;   /* when the last step ended; 0: no steps */
     struct mp_page_lanes lanes;
     MP_VEC(struct mp_pool_lines) pools; /* one per track of the model */
     struct mp_page_categories categories;

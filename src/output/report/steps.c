@@ -94,6 +94,16 @@ static void step_table(struct mp_text *text, const struct mp_step_report *report
     mp_table_finish(&table, text);
 }
 
+/* The end of a program frees what no step did: its last step must not pass for one that clears up. */
+static void say_end(struct mp_text *text, const struct mp_step_report *report)
+{
+    const struct mp_step_row *last = &report->steps.at[report->steps.count - 1];
+    char number[MP_UNIT_TEXT];
+    if (last->to_end && last->freed_bytes > last->allocated_bytes)
+        mp_text_put(text, MP_DIM, "step %s lasts to the recording's end, and has all that was freed there\n",
+                    mp_format_count(number, last->number));
+}
+
 #define GROUPS_OF_TEXT 6 /* columns; the others are added up */
 
 /* Bytes of each step at its peak, with a column per group. */
@@ -173,6 +183,7 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
         mp_text_put(text, MP_PLAIN, "\n");
         step_table(text, report, view);
         if (left_out) mp_text_put(text, MP_DIM, "%zu earlier ones; -n 0 shows all\n", left_out);
+        say_end(text, report);
         if (groups) {
             mp_text_put(text, MP_BOLD, "\nAT THE PEAK of each step, by %s\n", mp_group_name(view->grouping.by));
             group_table(text, report, groups, view);

@@ -280,6 +280,7 @@ static void check_steps(const struct scene *scene, const struct mp_step_report *
         ck_assert_uint_eq(step->peak_bytes,
                           scene_level(scene, report->track, peak_moment(scene, report->track, first, end)));
         ck_assert_uint_eq(step->end_bytes, scene_level(scene, report->track, end));
+        ck_assert_uint_eq(step->to_end, end == count);
     }
     ck_assert_uint_eq(row, report->steps.count);
 }

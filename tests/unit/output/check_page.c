@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "base/varint.h"
+#include "model/builder.h"
 #include "output/page/page.h"
 #include "output/page/page_data.h"
 #include "output/page/page_pack.h"
@@ -353,6 +354,68 @@ START_TEST(test_a_part_holds_what_was_live_in_it)
 }
 END_TEST
 
+static void feed(struct mp_builder *builder, uint64_t sequence, struct mp_chunk chunk)
+{
+    struct mp_error error;
+    chunk.sequence = sequence;
+    ck_assert_msg(!mp_builder_add(builder, &chunk, &error), "%s", error.text);
+}
+
+/* Three rounds that each keep a block and then note a step of this name; the end frees all three. */
+static struct mp_model *made_rounds(const char *step)
+{
+    const struct mp_string_entry strings[] = {{"", 0}, {"cpu", 3}, {step, (uint32_t)strlen(step)}};
+    const struct mp_device device = {1, 0, 0, MP_BYTES_UNKNOWN};
+    const struct mp_track track = {0, MP_LAYER_TORCH, MP_BASIS_BLOCK, 0};
+    const struct mp_thread_info thread = {1, 0};
+    const uint8_t types[] = {MP_EVENT_ALLOC, MP_EVENT_STEP, MP_EVENT_ALLOC, MP_EVENT_STEP, MP_EVENT_ALLOC,
+                             MP_EVENT_STEP,  MP_EVENT_FREE, MP_EVENT_FREE,  MP_EVENT_FREE};
+    struct mp_recording_start start = {0};
+    struct mp_damage damage = {0};
+    struct mp_builder *builder;
+    struct mp_model *model;
+    mp_builder_new(&start, &builder);
+    feed(builder, 0, (struct mp_chunk){.kind = MP_CHUNK_STRINGS, .count = 3, .strings = strings});
+    feed(builder, 1, (struct mp_chunk){.kind = MP_CHUNK_DEVICES, .count = 1, .devices = &device});
+    feed(builder, 2, (struct mp_chunk){.kind = MP_CHUNK_TRACKS, .count = 1, .tracks = &track});
+    feed(builder, 3, (struct mp_chunk){.kind = MP_CHUNK_THREADS, .count = 1, .threads = &thread});
+    for (uint32_t i = 0; i < sizeof types; i++) {
+        bool is_step = types[i] == MP_EVENT_STEP;
+        struct mp_event event = {.time_ns = 10 * (i + 1), .type = types[i], .name = is_step ? 2 : 0};
+        if (!is_step) event.block = i < 6 ? i / 2 : i - 6;
+        if (!is_step) event.address = 4096 * (event.block + 1);
+        if (types[i] == MP_EVENT_ALLOC) event.bytes = 512;
+        struct mp_event_columns columns = {
+            1,           &event.time_ns, &event.address, &event.bytes, &event.block, &event.stack,
+            &event.name, &event.thread,  &event.track,   &event.type,  &event.kind};
+        feed(builder, 4 + i, (struct mp_chunk){.kind = MP_CHUNK_EVENTS_KIND, .count = 1, .events = columns});
+    }
+    ck_assert(!mp_builder_finish(builder, &damage, 0, &model, NULL));
+    return model;
+}
+
+/* An optimizer's last step ends with its work, so that what the end of the program frees is not its doing; a marked one
+ * ends with the recording. */
+START_TEST(test_the_last_step_ends_where_it_ended)
+{
+    static const struct {
+        const char *name;
+        uint64_t end_ns, events;
+    } kinds[] = {{"torch.optim", 60, 3}, {"", 90, 6}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct mp_model *model = made_rounds(kinds[i].name);
+        struct mp_page_data data;
+        struct mp_error error;
+        ck_assert_int_eq(mp_page_data_make(model, NULL, NULL, &data, &error), MP_OK);
+        ck_assert_uint_eq(data.tracks.at[0].events, 6);
+        ck_assert_uint_eq(data.steps_end_ns, kinds[i].end_ns);
+        ck_assert_uint_eq(data.tracks.at[0].step_events, kinds[i].events);
+        mp_page_data_free(&data);
+        mp_model_free(model);
+    }
+}
+END_TEST
+
 START_TEST(test_more_than_a_browser_holds_is_refused)
 {
     size_t count = (size_t)MP_PAGE_EVENTS_MAX + 1;
@@ -458,5 +521,6 @@ END_TEST
 
 MP_SUITE("page", test_names_stay_inside_their_elements, test_the_page_loads_nothing,
          test_columns_replay_to_the_models_sums, test_a_part_holds_what_was_live_in_it,
+         test_the_last_step_ends_where_it_ended,
          test_more_than_a_browser_holds_is_refused, test_an_empty_recording_is_a_page_too,
          test_data_is_cut_into_elements, test_a_full_disk_is_told, test_a_million_events_stay_small)

@@ -38,9 +38,10 @@ export class Notes {
   /**
    * @param {object} columns by name: {bytes, count} @param {object} steps likewise
    * @param {import("./stacks.js").Stacks} stacks for the names
-   * @param {number} end of the recording @param {number} before how many steps the program began before it
+   * @param {{end, stepsEnd, before}} times the ends of the recording and of its last step; how many steps the program
+   * began before it
    */
-  constructor(columns, steps, stacks, end, before) {
+  constructor(columns, steps, stacks, { end, stepsEnd, before }) {
     const count = columns.type.count;
     const type = columns.type.bytes;
     const time = readNumbers(columns.time.bytes, count);
@@ -49,7 +50,8 @@ export class Notes {
     const name = readUint32s(columns.name.bytes, count);
     const bytes = readNumbers(columns.bytes.bytes, count);
     const site = readUint32s(columns.site.bytes, count);
-    this.steps = readSteps(steps, stacks, end, before);
+    this.end = end;
+    this.steps = readSteps(steps, stacks, stepsEnd, before);
     this.marks = []; // {time, name, kind: "mark" | "oom" | "start" | "stop", bytes, track, site}
     this.regions = []; // {start, end, name, thread, depth}, by start
     this.reserved = new Map(); // by track: {time: [], bytes: []}

@@ -29,7 +29,8 @@ export class Recording {
     this.timeless = this.header.duration_ns === 0; // what was imported knows at most an order
     this.before = this.header.cut ? "before this part" : "before the recording";
     const end = Math.ceil(this.header.duration_ns / this.timeUnit);
-    this.notes = new Notes(notes, steps, stacks, end, this.header.steps_before);
+    const stepsEnd = Math.min(end, Math.ceil(this.header.steps_end_ns / this.timeUnit));
+    this.notes = new Notes(notes, steps, stacks, { end, stepsEnd, before: this.header.steps_before });
     this.modules = readWords(modules);
     this.words = readWords(words); // what was said of blocks and frames
     this.categories = ["", ...this.header.categories];

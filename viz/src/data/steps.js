@@ -2,14 +2,14 @@
 
 const MOST_LOOKED_AT = 4e6; // blocks, to say what steps held
 
-/** @returns {{index, name, start, end, first, last, allocated, freed, peak, kept, endBytes}[]} first..last: its
- * events */
+/** @returns {{index, name, start, end, first, last, allocated, freed, peak, kept, endBytes, toEnd}[]} first..last: its
+ * events; toEnd: nothing ended it, and it has all that came to the recording's end */
 export function stepRows(track, notes) {
   const at = track.stepPositions();
   const prefix = (event) => track.totalAt(event);
   const rows = notes.steps.map((step, i) => {
     const first = at[i]; // the first event of the track in the step
-    const end = i + 1 < at.length ? at[i + 1] : track.count;
+    const end = i + 1 < at.length ? at[i + 1] : track.stepEvents;
     let allocated = 0;
     for (let event = first; event < end; event++) {
       if (track.subject[event] >= 0) allocated += track.bytesOf(track.subject[event]);
@@ -20,10 +20,21 @@ export function stepRows(track, notes) {
     return {
       index: step.index, name: step.name, start: step.time, end: step.end, first, last: end - 1,
       allocated, freed: allocated - (after - before), peak: range.max, peakAt: range.at,
-      kept: after - before, endBytes: after,
+      kept: after - before, endBytes: after, toEnd: step.end >= notes.end,
     };
   });
   return rows.filter(({ start, end }) => (start >= track.from || end > track.from) && start <= track.to);
+}
+
+/**
+ * What the steps added: from the end of the first to that of the last that another step ended, since the end of a
+ * program frees what its steps kept.
+ * @returns {{bytes: number, index: number} | null} index: of that step; null: no two steps to compare
+ */
+export function addedBySteps(rows) {
+  const ended = rows.filter((row) => !row.toEnd);
+  if (ended.length < 2) return null;
+  return { bytes: ended.at(-1).endBytes - ended[0].endBytes, index: ended.at(-1).index };
 }
 
 /**

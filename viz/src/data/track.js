@@ -68,6 +68,7 @@ export class Track {
     this.addressScale = 2 ** units.addressShift;
     this.count = info.events;
     this.baseCount = info.base_blocks;
+    this.stepEvents = info.step_events; // before the last step's end
     Object.assign(this, data);
     this.blocks = { count: info.blocks, sizes, ...data.blocks };
     this.cursor = new Cursor(this);

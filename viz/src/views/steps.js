@@ -1,7 +1,7 @@
 // A bar per step: the highest bytes in it, and what it left behind.
 
 import { element } from "../dom.js";
-import { categoriesOfSteps, stepRows } from "../data/steps.js";
+import { addedBySteps, categoriesOfSteps, stepRows } from "../data/steps.js";
 import { alongOf } from "../draw/along.js";
 import { byteTicks } from "../draw/axis.js";
 import { inks } from "../draw/ink.js";
@@ -149,9 +149,10 @@ export class StepsView {
     const rows = this.made ?? [];
     if (!rows.length) return "";
     const top = rows.reduce((best, row) => row.peak > best.peak ? row : best);
-    const kept = rows.at(-1).endBytes - rows[0].endBytes;
-    return `${formatCounted(rows.length, "step")}; highest peak ${formatBytes(top.peak)} in step ${top.index}; ` +
-      `${kept < 0 ? "−" : "+"}${formatBytes(Math.abs(kept))} from the first one's end to the last one's. ` +
+    const added = addedBySteps(rows);
+    return `${formatCounted(rows.length, "step")}; highest peak ${formatBytes(top.peak)} in step ${top.index}` + (added ?
+      `; ${added.bytes < 0 ? "−" : "+"}${formatBytes(Math.abs(added.bytes))} from the first one's end to that of step ${added.index}` : "") +
+      `${rows.at(-1).toEnd ? `; step ${rows.at(-1).index} lasts to the recording's end, and has all that was freed there` : ""}. ` +
       `Bar: peak${this.byCategory() ? ", by category; red: the highest" : ", the highest one in red"}; line: left at the end.` + (this.recording.header.step_source === "inferred" ?
       " Nobody marked these steps: they follow from the rhythm of allocations." : "");
   }
