@@ -160,9 +160,11 @@ static bool is_outdone(const struct mp_advise *advise, size_t number)
     const struct mp_change *change = &advise->changes.at[number];
     for (size_t i = 0; change->what == MP_CHANGE_CHECKPOINTING && i < advise->changes.count; i++) {
         const struct mp_change *other = &advise->changes.at[i];
-        if (other->what != MP_CHANGE_CHECKPOINTING || weight(other) < weight(change) || other->share > change->share)
+        if (other->what != MP_CHANGE_CHECKPOINTING || weight(other) < weight(change) ||
+            mp_change_price(other) > mp_change_price(change))
             continue;
-        if (weight(other) > weight(change) || other->share < change->share || i < number) return true;
+        if (weight(other) > weight(change) || mp_change_price(other) < mp_change_price(change) || i < number)
+            return true;
     }
     return false;
 }
@@ -307,7 +309,7 @@ static enum mp_status find_fewest(struct adviser *a, size_t kind, uint64_t peak,
         bool fits = low < high && !status && does_fit(a->advise, &outcome) && outcome.peak < peak;
         if (low < high && !fits) low = modules + 1;
         if (fits) high = modules;
-        if (fits && (!cheapest->module || change.share < cheapest->share)) {
+        if (fits && (!cheapest->module || mp_change_price(&change) < mp_change_price(cheapest))) {
             free_change(cheapest);
             *cheapest = change;
             *now = outcome;

@@ -28,6 +28,8 @@ enum mp_change_what {
     MP_CHANGE_WHATS
 };
 
+#define MP_SHARE_UNKNOWN (-1.0)
+
 struct mp_change {
     enum mp_change_kind kind;
     enum mp_change_what what;
@@ -46,7 +48,7 @@ struct mp_change {
     size_t modules, modules_of; /* of those that the path means, that are changed: the first ones; all */
     size_t blocks;              /* that would live less long */
     uint64_t bytes;             /* the most of theirs that lived at a time */
-    double share;               /* of forward that is done again; 0 */
+    double share;               /* of forward that is done again; 0; MP_SHARE_UNKNOWN */
     size_t place;               /* among the others, before they were sorted */
 };
 
@@ -54,6 +56,12 @@ struct mp_changes {
     struct mp_change *at;
     size_t count, room;
 };
+
+/* What it costs beside others: a change whose share of forward is not known costs more than any that is. */
+static inline double mp_change_price(const struct mp_change *change)
+{
+    return change->share < 0 ? 2 : change->share;
+}
 
 const char *mp_change_kind_name(enum mp_change_kind kind);
 const char *mp_change_what_name(enum mp_change_what what);

@@ -16,6 +16,8 @@
  * that its backward allocates, in the same order; then backward frees it where it did. The output is not the call's to
  * let go of: what lives on behind the call and is freed before its backward, else what it made last.
  */
+#define PATH_MOST     4096 /* bytes of a module's path, and modules on it: no network has more, and what follows is */
+#define PARTS_MOST    100  /* square in them */
 #define KINDS_MOST    100
 #define IN_SEQUENTIAL ((uint64_t)1 << 63)
 #define RNG_BYTES     5056 /* the state of the CPU's random numbers, which each call keeps */
@@ -36,7 +38,8 @@ struct kind {
     uint32_t pattern;
     size_t modules;
     MP_VEC(struct call) calls;
-    double *shares; /* by module, of forward's time */
+    uint64_t *times;  /* by module, in ns: of all its calls in forward */
+    uint64_t forward; /* ns of forward itself; 0: not known */
 };
 
 struct mp_checkpoints {
@@ -155,10 +158,12 @@ static void find_called(struct mp_checkpoints *c)
         bool added = false;
         if (act->module && act->phase == MP_PHASE_FORWARD) mp_map_at(&seen, act->module, &added);
         if (!added) continue;
+        const char *path = mp_module_path(c->model, c->root, act->module);
+        if (strnlen(path, PATH_MOST) == PATH_MOST || parts_of(path) > PARTS_MOST) continue;
         mp_vec_add(&c->paths, act->module);
         mp_buffer_clear(&chain);
         find_chain(c->model, c->model->blocks.stack[act->block], &chain);
-        find_called_of(c, mp_module_path(c->model, c->root, act->module), &chain);
+        find_called_of(c, path, &chain);
     }
     mp_map_free(&seen);
     mp_buffer_free(&chain);
@@ -420,17 +425,17 @@ static uint64_t time_of_forward(const struct mp_checkpoints *c, uint32_t *first)
     return all;
 }
 
-static void find_shares(const struct mp_checkpoints *c, struct kind *kind)
+static void find_times(const struct mp_checkpoints *c, struct kind *kind)
 {
     uint32_t first;
-    uint64_t forward = time_of_forward(c, &first);
-    kind->shares = mp_alloc_zeroed(kind->modules + 1, sizeof *kind->shares);
-    for (size_t i = 0; forward && i < kind->calls.count; i++) {
+    kind->forward = time_of_forward(c, &first);
+    kind->times = mp_alloc_zeroed(kind->modules + 1, sizeof *kind->times);
+    for (size_t i = 0; i < kind->calls.count; i++) {
         const struct call *call = &kind->calls.at[i];
         if (!call->over || call->turn == first) continue;
         uint32_t last = c->acts.at[call->first + call->count - 1].event + 1;
         if (last < call->end) last = call->end;
-        kind->shares[call->module] += (double)(time_of(c, last) - time_of(c, call->begin)) / (double)forward;
+        kind->times[call->module] += time_of(c, last) - time_of(c, call->begin);
     }
 }
 
@@ -644,8 +649,11 @@ void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, si
         keep_input(&m, call);
         keep_rng(&m, call);
     }
+    uint64_t again =
+        0; /* a whole number: kinds that cover the same calls cost the same, in whatever order they add up */
     for (size_t i = 0; i < modules && i < kind->modules; i++)
-        change->share += kind->shares[i];
+        again += kind->times[i];
+    change->share = kind->forward ? (double)again / (double)kind->forward : MP_SHARE_UNKNOWN;
     mp_edits_sort(&change->edits);
     mp_map_free(&m.parts);
     free(m.births);
@@ -685,7 +693,7 @@ enum mp_status mp_checkpoints_find(const struct mp_model *model, const struct mp
         struct mp_map modules = find_modules(c, kind);
         find_calls(c, kind, &modules);
         find_backs(c, kind, &modules);
-        find_shares(c, kind);
+        find_times(c, kind);
         mp_map_free(&modules);
     }
     if (status) {
@@ -701,7 +709,7 @@ void mp_checkpoints_free(struct mp_checkpoints *checkpoints)
     if (!checkpoints) return;
     for (size_t i = 0; i < checkpoints->kinds.count; i++) {
         mp_vec_free(&checkpoints->kinds.at[i].calls);
-        free(checkpoints->kinds.at[i].shares);
+        free(checkpoints->kinds.at[i].times);
     }
     mp_vec_free(&checkpoints->kinds);
     mp_vec_free(&checkpoints->acts);

@@ -92,7 +92,10 @@ static void put_checkpoint(const struct mp_change *change, struct words *words)
     mp_buffer_printf(&words->text, "%s keep%s for it", change->module, change->modules_of == 1 ? "s" : "");
     mp_buffer_printf(&words->code, "torch.utils.checkpoint.checkpoint(%s, ..., use_reentrant=False) for each call",
                      change->module);
-    mp_buffer_printf(&words->cost, "does %.0f %% of forward twice", change->share * 100);
+    if (change->share < 0)
+        mp_buffer_printf(&words->cost, "does a part of forward twice, which the recording does not time");
+    else
+        mp_buffer_printf(&words->cost, "does %.0f %% of forward twice", change->share * 100);
 }
 
 static bool is_of_library(const char *file)
@@ -162,7 +165,7 @@ static void change_json(struct mp_json *json, const struct mp_model *model, cons
     mp_json_text(json, "module", change->module);
     mp_json_known(json, "modules", change->module ? change->modules : MP_BYTES_UNKNOWN);
     mp_json_known(json, "modules_of", change->module ? change->modules_of : MP_BYTES_UNKNOWN);
-    if (change->module)
+    if (change->module && change->share >= 0)
         mp_json_real(json, "forward_share", change->share);
     else
         mp_json_null(json, "forward_share");
