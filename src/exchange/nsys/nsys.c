@@ -1,6 +1,8 @@
 #include "exchange/nsys/nsys.h"
 
 #include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -446,6 +448,38 @@ static int open_as_it_is(const char *path, sqlite3 **sqlite)
     return result;
 }
 
+/* SQLite zeroes the beginning of a journal that it keeps after use. */
+static bool begins_a_journal(const char *path)
+{
+    FILE *journal = fopen(path, "re");
+    if (!journal) return false;
+    int first = getc(journal);
+    fclose(journal);
+    return first != EOF && first;
+}
+
+/* What only a journal has is not read, and what it would undo is: both would be wrong without a word. SQLite looks for
+ * journals beside the file that a link leads to. */
+static enum mp_status check_journals(const char *path, struct mp_error *error)
+{
+    static const char *const ends[] = {"-wal", "-journal"};
+    char *real = realpath(path, NULL);
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; !status && i < sizeof ends / sizeof *ends; i++) {
+        struct mp_buffer journal = {0};
+        mp_buffer_printf(&journal, "%s%s", real ? real : path, ends[i]);
+        mp_buffer_append(&journal, "", 1);
+        if (begins_a_journal((const char *)journal.data))
+            status = mp_fail(error, MP_DAMAGED,
+                             "%s is not complete without %s, its program's unfinished work: let the program end, then "
+                             "run sqlite3 '%s' .tables, which joins them",
+                             path, (const char *)journal.data, path);
+        mp_buffer_free(&journal);
+    }
+    free(real);
+    return status;
+}
+
 static enum mp_status read_all(struct nsys *nsys)
 {
     enum mp_status status = each(nsys, &nsys_processes);
@@ -482,8 +516,8 @@ static void free_reader(struct nsys *nsys)
 enum mp_status mp_nsys_load(const char *path, struct mp_model **model, struct mp_error *error)
 {
     struct nsys nsys = {.path = path, .error = error, .log = {.format = "nsys"}};
-    enum mp_status status = MP_OK;
-    if (open_as_it_is(path, &nsys.sqlite) != SQLITE_OK)
+    enum mp_status status = check_journals(path, error);
+    if (!status && open_as_it_is(path, &nsys.sqlite) != SQLITE_OK)
         status = mp_fail(error, MP_IO, "cannot open %s: %s", path, sqlite3_errmsg(nsys.sqlite));
     if (!status) {
         sqlite3_db_config(nsys.sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);

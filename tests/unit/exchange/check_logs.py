@@ -369,8 +369,52 @@ class Nsys(Case):
         journals = [self.folder / f"{odd.name}-{end}" for end in ("wal", "shm", "journal")]
         for journal in journals:
             journal.write_text("a day of work")
-        self.assertEqual(self.allocs(odd), 30)
-        self.assertEqual([journal.read_text() for journal in journals], ["a day of work"] * 3)
+        self.refused(odd, "-wal", "sqlite3")
+        journals[0].write_bytes(b"")
+        self.refused(odd, "-journal", "sqlite3")
+        self.assertEqual([journal.read_text() for journal in journals], ["", *["a day of work"] * 2])
+        for done in (b"", bytes(512)):
+            journals[2].write_bytes(done)
+            self.assertEqual(self.allocs(odd), 30)
+        self.assertEqual([journal.read_bytes() for journal in journals], [b"", b"a day of work", bytes(512)])
+
+    def test_rows_that_only_a_journal_has(self):
+        """SQLite's own journals, of a program that still works or was killed."""
+        for mode, seen in (("wal", 40), ("delete", 30)):
+            folder = self.folder / mode
+            folder.mkdir()
+            path, db = self.database()
+            for i in range(30):
+                self.put(db, i, i << 12, 100 + i)
+            db.commit()
+            db.execute(f"PRAGMA journal_mode = {mode}")
+            db.execute("PRAGMA cache_size = 1")
+            for i in range(30, 40):
+                self.put(db, i, i << 12, 100 + i)
+            if mode == "wal":
+                db.commit()
+            else:  # pages that are not committed, in the file already: more than the cache holds
+                db.execute("CREATE TABLE more AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE"
+                           " i < 2000) SELECT i, hex(randomblob(50)) FROM n")
+            for part in [path, pathlib.Path(f"{path}-wal"), pathlib.Path(f"{path}-journal")]:
+                if part.exists():
+                    (folder / part.name).write_bytes(part.read_bytes())
+            db.rollback()
+            db.close()
+            path.unlink()
+            copy = folder / path.name
+            link = self.folder / f"{mode}.link.sqlite"
+            link.symlink_to(copy)
+            before = {part.name: part.read_bytes() for part in folder.iterdir()}
+            self.assertEqual(len(before), 2)
+            for one in (copy, link):
+                self.refused(one, f"{mode if mode == 'wal' else 'journal'}", "sqlite3", ".tables")
+            self.assertEqual({part.name: part.read_bytes() for part in folder.iterdir()}, before)
+            joined = sqlite3.connect(copy)
+            joined.execute("SELECT name FROM sqlite_schema").fetchall()
+            joined.close()
+            self.assertEqual(self.allocs(copy), seen)
+            self.assertEqual(self.allocs(link), seen)
 
     def test_cut_and_flipped(self):
         path, db = self.database()
