@@ -233,6 +233,7 @@ struct json_put {
     struct mp_values *values;
     mp_put_record *put_known;
     size_t most;
+    uint64_t visit_most; /* of values->visited: what is passed over makes no bytes, but takes its time */
     struct mp_buffer *out;
 };
 
@@ -250,11 +251,13 @@ static void put_float(struct mp_buffer *out, uint64_t bits)
     if (!strpbrk(text, ".e")) mp_buffer_append_text(out, ".0"); /* so that it stays a float */
 }
 
-static void put_text(const struct json_put *put, uint64_t value)
+static bool put_text(const struct json_put *put, uint64_t value)
 {
     size_t length;
     const char *text = mp_intern_get(&put->values->texts, (uint32_t)mp_value_payload(value), &length);
+    if (length > put->most) return false;
     mp_json_quote(put->out, text, length);
+    return true;
 }
 
 static bool put_value(const struct json_put *put, uint64_t value, unsigned depth);
@@ -267,6 +270,7 @@ static bool put_items(const struct json_put *put, uint64_t value, bool dict, uns
     mp_buffer_append_text(put->out, dict ? "{" : "[");
     for (size_t i = 0; i < count; i++) {
         bool is_key = dict && i % 2 == 0;
+        if (put->values->visited++ >= put->visit_most) return false;
         if (is_key && mp_value_tag(items[i]) != MP_VALUE_TEXT) {
             i++;
             continue;
@@ -294,8 +298,7 @@ static bool put_value(const struct json_put *put, uint64_t value, unsigned depth
         put_float(put->out, put->values->wide.at[mp_value_payload(value)]);
         return true;
     case MP_VALUE_TEXT:
-        put_text(put, value);
-        return true;
+        return put_text(put, value);
     case MP_VALUE_OBJECT:
         return put_items(put, value, put->values->objects.at[mp_value_payload(value)].kind == MP_OBJECT_DICT, depth);
     case MP_VALUE_NONE:
@@ -303,12 +306,13 @@ static bool put_value(const struct json_put *put, uint64_t value, unsigned depth
     case MP_VALUE_BIG:
         return false;
     default:
-        if (mp_value_tag(value) >= MP_VALUE_RECORD) {
-            if (put->put_known(put->values->context, value, put->out)) return put->out->size <= put->most;
-        } else if (mp_values_signed(put->values, value, &number)) {
+        if (mp_value_tag(value) >= MP_VALUE_RECORD)
+            return put->put_known(put->values->context, value, put->out) && put->out->size <= put->most;
+        if (mp_values_signed(put->values, value, &number)) {
             mp_buffer_printf(put->out, "%" PRId64, number);
             return true;
-        } else if (mp_values_unsigned(put->values, value, &wider)) {
+        }
+        if (mp_values_unsigned(put->values, value, &wider)) {
             mp_buffer_printf(put->out, "%" PRIu64, wider);
             return true;
         }
@@ -320,6 +324,6 @@ static bool put_value(const struct json_put *put, uint64_t value, unsigned depth
 bool mp_values_json(struct mp_values *values, uint64_t value, mp_put_record *put_known, size_t most,
                     struct mp_buffer *out)
 {
-    const struct json_put put = {values, put_known, most, out};
+    const struct json_put put = {values, put_known, most, values->visited + most, out};
     return put_value(&put, value, 0) && out->size <= most;
 }

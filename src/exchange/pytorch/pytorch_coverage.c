@@ -137,10 +137,15 @@ static void note_unknown(struct notes *t)
     if (s->strange)
         note(t, false, "items of the file's lists that are no entries or segments, which were passed over: %s",
              mp_format_count(count, s->strange));
+    if (s->records.again)
+        note(t, true,
+             "traces and lists of blocks that stand in the file again after they were read, where they count "
+             "as empty: %s",
+             mp_format_count(count, s->records.again));
     if (s->records.too_long)
         note(t, false,
-             "values that memprof does not keep, as they are more than 60 000 bytes, deeper than 12 levels or numbers "
-             "beyond 64 bits: %s",
+             "values that memprof does not keep, as they are more than 60 000 bytes, deeper than 12 levels, numbers "
+             "beyond 64 bits, or shared so often that the file would become many times its size: %s",
              mp_format_count(count, s->records.too_long));
 }
 

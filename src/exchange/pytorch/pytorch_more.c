@@ -9,6 +9,10 @@
 #define TEXT_MOST  UINT64_C(60000)     /* bytes: what a recording takes for one name */
 #define SHORT      256                 /* texts below it are made anew */
 #define TOTAL_MOST (UINT64_C(1) << 32) /* of all: a file in which a value is shared cannot cost more than that */
+/* Work for JSON, in bytes made and items gone through: what a file shares makes it many times the file's size, and what
+ * turns out to be too much is work, too. Beyond it, only values below SHORT are made anew. */
+#define WORK_LEAST    (UINT64_C(64) << 20)
+#define WORK_PER_BYTE 16 /* of the file that was read */
 
 static const char *text_of(const struct mp_pytorch_records *r, uint32_t id)
 {
@@ -93,8 +97,7 @@ static void put_frame(const struct mp_pytorch_records *r, uint32_t index, struct
 static void put_stack(const struct mp_pytorch_records *r, uint32_t stack, struct mp_buffer *out)
 {
     mp_buffer_append_text(out, "[");
-    for (const char *comma = ""; stack && out->size < TEXT_MOST;
-         stack = r->stacks.nodes.at[stack].parent, comma = ",") {
+    for (const char *comma = ""; stack && out->size < r->most; stack = r->stacks.nodes.at[stack].parent, comma = ",") {
         mp_buffer_append_text(out, comma);
         put_frame(r, r->stacks.nodes.at[stack].frame, out);
     }
@@ -174,7 +177,7 @@ static void put_segment(struct mp_pytorch_records *r, const struct mp_pytorch_se
     put_frames(&put, segment->keys, segment->stack);
     put_key(&put, true, MP_KEY_BLOCKS);
     mp_buffer_append_text(out, "[");
-    for (size_t i = 0; items && i < count && out->size < TEXT_MOST; i++) {
+    for (size_t i = 0; items && i < count && out->size < r->most; i++) {
         if (i) mp_buffer_append_text(out, ",");
         uint64_t block = mp_values_resolve(&r->values, items[i]);
         if (mp_value_tag(block) == MP_PYTORCH_BLOCK)
@@ -186,58 +189,89 @@ static void put_segment(struct mp_pytorch_records *r, const struct mp_pytorch_se
     end(&put);
 }
 
-static bool put_record(void *context, uint64_t record, struct mp_buffer *out)
+static void make_record(struct mp_pytorch_records *r, uint64_t record, struct mp_buffer *out)
 {
-    struct mp_pytorch_records *r = context;
     struct put put;
     uint64_t index = mp_value_payload(record);
     switch (mp_value_tag(record)) {
     case MP_PYTORCH_FRAME:
         put_frame(r, (uint32_t)index, out);
-        return true;
+        break;
     case MP_PYTORCH_STACK:
         put_stack(r, (uint32_t)index, out);
-        return true;
+        break;
     case MP_PYTORCH_ENTRY:
         put_entry(r, &r->entries.at[index], out);
-        return true;
+        break;
     case MP_PYTORCH_SEGMENT:
         put_segment(r, &r->segments.at[index], out);
-        return true;
+        break;
     case MP_PYTORCH_BLOCK:
         put_block(r, &r->blocks.at[index], out);
-        return true;
+        break;
     case MP_PYTORCH_HISTORY:
         put_past(r, &r->blocks.at[index], out);
-        return true;
+        break;
     case MP_PYTORCH_ANNOTATION:
         put = begin(r, r->annotations.at[index].more, out);
         end(&put);
-        return true;
+        break;
     default:
-        return false;
+        mp_buffer_append_text(out, "null");
     }
+}
+
+static bool put_made(struct mp_pytorch_records *r, uint64_t id, struct mp_buffer *out)
+{
+    size_t length;
+    const char *json = id == MP_NONE ? NULL : mp_intern_get(&r->values.texts, (uint32_t)id, &length);
+    if (!json || out->size + length > TEXT_MOST) return false;
+    mp_buffer_append(out, json, length);
+    r->copied += length;
+    return true;
+}
+
+/* Many lists of a file may hold the same record: one that is not short is made once. */
+static bool put_record(void *context, uint64_t record, struct mp_buffer *out)
+{
+    struct mp_pytorch_records *r = context;
+    const uint64_t *known = mp_map_find(&r->json_of, record);
+    if (known) return put_made(r, *known, out);
+    size_t start = out->size;
+    make_record(r, record, out);
+    size_t length = out->size - start;
+    bool too_much = length > r->most, whole = out->size <= r->most; /* else it ends where there was no more room */
+    if (length >= SHORT && (too_much || whole))
+        *mp_map_at(&r->json_of, record, NULL) =
+            too_much ? MP_NONE : mp_intern_add(&r->values.texts, (const char *)out->data + start, length);
+    return whole;
+}
+
+static bool put_json(struct mp_pytorch_records *r, uint64_t value, struct mp_buffer *out)
+{
+    bool enough = r->worked >= WORK_LEAST + WORK_PER_BYTE * mp_input_offset(r->input);
+    r->most = enough && out->size + SHORT < TEXT_MOST ? out->size + SHORT : TEXT_MOST;
+    uint64_t before = out->size - r->copied, visited = r->values.visited;
+    bool done = mp_values_json(&r->values, value, put_record, r->most, out);
+    r->worked += out->size - r->copied - before + r->values.visited - visited;
+    return done;
 }
 
 /* Appends a value as JSON; false where it is too much. What many rows may have is made once. */
 static bool put_value(struct mp_pytorch_records *r, uint64_t value, struct mp_buffer *out)
 {
     size_t length = 0;
-    bool fresh, text = mp_value_tag(value) == MP_VALUE_TEXT;
+    bool text = mp_value_tag(value) == MP_VALUE_TEXT;
     if (text) mp_intern_get(&r->values.texts, (uint32_t)mp_value_payload(value), &length);
     if (text ? length < SHORT : !r->values.shared || mp_value_tag(value) != MP_VALUE_OBJECT)
-        return mp_values_json(&r->values, value, put_record, TEXT_MOST, out);
-    uint64_t *known = mp_map_at(&r->json_of, value, &fresh);
-    if (fresh) {
-        mp_buffer_clear(&r->json);
-        bool done = length <= TEXT_MOST && mp_values_json(&r->values, value, put_record, TEXT_MOST, &r->json);
-        *known = done ? mp_intern_add(&r->values.texts, (const char *)r->json.data, r->json.size) : MP_NONE;
-    }
-    if (*known == MP_NONE) return false;
-    const char *json = mp_intern_get(&r->values.texts, (uint32_t)*known, &length);
-    if (out->size + length > TEXT_MOST) return false;
-    mp_buffer_append(out, json, length);
-    return true;
+        return put_json(r, value, out);
+    const uint64_t *known = mp_map_find(&r->json_of, value);
+    if (known) return put_made(r, *known, out);
+    mp_buffer_clear(&r->json);
+    bool done = put_json(r, value, &r->json);
+    uint64_t id = done ? mp_intern_add(&r->values.texts, (const char *)r->json.data, r->json.size) : MP_NONE;
+    *mp_map_at(&r->json_of, value, NULL) = id;
+    return put_made(r, id, out);
 }
 
 static bool keep(struct mp_pytorch_records *r, uint32_t *id)
@@ -252,10 +286,12 @@ static bool put_member(struct mp_pytorch_records *r, uint64_t key, uint64_t valu
 {
     size_t length, before = r->text.size;
     const char *name = mp_intern_get(&r->values.texts, (uint32_t)mp_value_payload(key), &length);
-    if (before > 1) mp_buffer_append_text(&r->text, ",");
-    mp_json_quote(&r->text, name, length);
-    mp_buffer_append_text(&r->text, ":");
-    if (r->more_bytes < TOTAL_MOST && put_value(r, value, &r->text)) return true;
+    if (length <= TEXT_MOST && r->more_bytes < TOTAL_MOST) {
+        if (before > 1) mp_buffer_append_text(&r->text, ",");
+        mp_json_quote(&r->text, name, length);
+        mp_buffer_append_text(&r->text, ":");
+        if (put_value(r, value, &r->text)) return true;
+    }
     r->text.size = before;
     r->too_long++;
     return false;

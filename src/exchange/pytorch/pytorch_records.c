@@ -658,10 +658,10 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
     return true;
 }
 
-bool mp_pytorch_records_init(struct mp_pytorch_records *records)
+bool mp_pytorch_records_init(struct mp_pytorch_records *records, const struct mp_input *input)
 {
-    *records =
-        (struct mp_pytorch_records){.values = {.make_record = make_record, .context = records}, .border = MP_NONE};
+    *records = (struct mp_pytorch_records){
+        .values = {.make_record = make_record, .context = records}, .input = input, .border = MP_NONE};
     struct mp_intern *texts = &records->values.texts;
     bool done = mp_intern_add_text(texts, "") == 0;
     for (uint32_t i = 1; i < MP_KEYS; i++)

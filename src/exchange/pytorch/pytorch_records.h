@@ -7,6 +7,7 @@
 #define MP_EXCHANGE_PYTORCH_RECORDS_H
 
 #include "base/error.h"
+#include "exchange/common/input.h"
 #include "exchange/common/stack_table.h"
 #include "exchange/common/values.h"
 
@@ -136,6 +137,7 @@ struct mp_pytorch_sums {
 
 struct mp_pytorch_records {
     struct mp_values values;
+    const struct mp_input *input; /* that the values are read from */
     struct mp_stack_table stacks; /* function and file are text ids of values */
     MP_VEC(struct mp_pytorch_entry) entries;
     MP_VEC(struct mp_pytorch_block) blocks;
@@ -150,17 +152,20 @@ struct mp_pytorch_records {
      * stack; a path + 1 and a stack to both joined. */
     struct mp_map traceback_of, forward_of, last_line_of, odd_stacks, joined;
     uint64_t joined_frames;
-    struct mp_map json_of;       /* value to the text id of its JSON, MP_NONE where it is too much */
+    struct mp_map json_of;       /* value, or record, to the text id of its JSON, MP_NONE where it is too much */
     struct mp_map summed;        /* list to index in sums */
     struct mp_buffer text, json; /* of what is made just now */
     uint64_t more_bytes;         /* made so far */
+    uint64_t worked, copied;     /* bytes and items gone through for JSON, kept or not; bytes made before */
+    size_t most;                 /* bytes of the value that is made just now */
+    uint64_t again;              /* lists that stand in the file again after they were read */
     uint64_t too_long;           /* values that are not kept */
     uint32_t border;             /* the frame "backward of"; MP_NONE: none yet */
     bool any_frames;
 };
 
 /* Ready for mp_pickle_read() or the like into records->values; the caller keeps the struct where it is. */
-bool mp_pytorch_records_init(struct mp_pytorch_records *records);
+bool mp_pytorch_records_init(struct mp_pytorch_records *records, const struct mp_input *input);
 void mp_pytorch_records_free(struct mp_pytorch_records *records);
 
 const char *mp_pytorch_key_name(enum mp_pytorch_key key);

@@ -327,7 +327,8 @@ static bool pass_over(struct replay *r, struct mp_pytorch_segment *segment, uint
         if (!keep_part(r, index, block, address)) return false;
         address += block->bytes;
     }
-    if (items) mp_values_settle(&r->records->values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */
+    if (items && count)
+        mp_values_settle(&r->records->values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */
     return true;
 }
 
@@ -339,6 +340,7 @@ static bool meet_segment(struct replay *r, uint32_t index)
     const uint64_t *items = mp_values_items(values, segment->blocks, MP_OBJECT_LIST, &count);
     uint64_t address = segment->address;
     bool believed;
+    r->records->again += mp_values_is_gone(values, segment->blocks);
     if (!is_believed(r, segment, &believed)) return false;
     if (!believed) return pass_over(r, segment, index, items, count);
     for (size_t i = 0; items && i < count; i++) {
@@ -349,7 +351,7 @@ static bool meet_segment(struct replay *r, uint32_t index)
         if (!keep_part(r, index, block, address)) return false;
         address += block->bytes;
     }
-    if (items) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */
+    if (items && count) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */
     if (!segment->bytes || segment->bytes > INT64_MAX || segment->address > INT64_MAX - segment->bytes) return true;
     unsigned kind = r->device->host ? MP_KIND_PINNED : segment->expandable ? MP_KIND_VMM : MP_KIND_DEVICE;
     struct mp_pytorch_range range = {segment->address, segment->bytes, segment->stack, (uint8_t)kind};

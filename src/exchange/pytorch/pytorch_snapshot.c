@@ -208,6 +208,8 @@ static void take_entry_as_annotation(struct loader *l, const struct mp_pytorch_e
 static void take_annotations(struct loader *l, uint64_t list)
 {
     struct mp_pytorch_records *records = &l->snapshot.records;
+    struct mp_map more_of = {0}; /* of a dictionary that is there again and again */
+    bool fresh;
     size_t count, members;
     const uint64_t *items = mp_values_items(&records->values, list, MP_OBJECT_LIST, &count);
     for (size_t i = 0; items && i < count; i++) {
@@ -216,12 +218,17 @@ static void take_annotations(struct loader *l, uint64_t list)
         const uint64_t *pairs = mp_values_items(&records->values, item, MP_OBJECT_DICT, &members);
         if (mp_value_tag(item) == MP_PYTORCH_ANNOTATION)
             annotation = records->annotations.at[mp_value_payload(item)];
-        else if (pairs)
-            mp_pytorch_more(records, pairs, members / 2, 0, &annotation.more);
-        else
+        else if (!pairs)
             l->snapshot.strange++;
+        else {
+            uint64_t *more = mp_map_at(&more_of, item, &fresh);
+            if (fresh) mp_pytorch_more(records, pairs, members / 2, 0, &annotation.more);
+            if (fresh) *more = annotation.more;
+            annotation.more = (uint32_t)*more;
+        }
         if (annotation.more) mp_vec_add(&l->annotations, annotation);
     }
+    mp_map_free(&more_of);
 }
 
 /* Reads each trace once only: a file in which two devices share one would otherwise cost more than its size. */
@@ -230,6 +237,7 @@ static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index
     struct mp_pytorch_records *records = &l->snapshot.records;
     size_t count;
     const uint64_t *items = mp_values_items(&records->values, list, MP_OBJECT_LIST, &count);
+    records->again += mp_values_is_gone(&records->values, list);
     if (!items || !count) return MP_OK;
     struct mp_pytorch_device *device = find_device(l, host ? 0 : index, host);
     if (!device) return l->error->status;
@@ -398,7 +406,7 @@ static enum mp_status load(struct mp_input *input, reader *read, struct mp_model
 {
     struct loader l = {.input = input, .error = error};
     uint64_t top;
-    enum mp_status status = mp_pytorch_records_init(&l.snapshot.records) ? MP_OK : no_memory(&l);
+    enum mp_status status = mp_pytorch_records_init(&l.snapshot.records, input) ? MP_OK : no_memory(&l);
     if (!status) status = read(input, &l.snapshot.records.values, &top, error);
     if (!status) status = take_parts(&l, top);
     mp_vec_free(&l.snapshot.records.annotations);
