@@ -5,7 +5,8 @@
  * of each track, the coverage. Everything outside was not looked at, including damage there.
  *
  * A block born before the base has its alloc event at its birth, from an unknown thread. After the part, only events
- * that mark steps are there. So the model cannot say which thread or region a block belongs to, or how it ended.
+ * that mark steps are there. So the model cannot say which thread or region a block belongs to, how it ended, or
+ * whether the driver's memory beneath it was unmapped.
  */
 #ifndef MP_MODEL_PART_H
 #define MP_MODEL_PART_H

@@ -212,6 +212,17 @@ static struct mp_buffer report_on(const struct mp_model *model, const struct mp_
     return out;
 }
 
+/* Takes out what only the whole can know, and a part leaves open: memory that was unmapped beneath a block before. */
+static void leave_out_unbacked(struct mp_buffer *report, bool part)
+{
+    static const char key[] = "\"unbacked_bytes\": ";
+    mp_buffer_append(report, "", 1);
+    char *text = (char *)report->data, *found = strstr(text, key), *end = found ? strpbrk(found, ",\n") : NULL;
+    if (!found) return;
+    ck_assert(!part || !strncmp(found + strlen(key), "null", 4));
+    memmove(found, end, strlen(end) + 1);
+}
+
 /* Both are longer than Check's messages may be. */
 static void tell(const char *path, const struct mp_part_query *ask, const struct mp_buffer *want,
                  const struct mp_buffer *got)
@@ -229,8 +240,8 @@ static bool compare(const char *path, const struct mp_model *full, const struct 
     if (mp_model_load_part(path, ask, &part, &error)) return false;
     for (enum mp_group_by by = MP_GROUP_STACK; by <= MP_GROUP_FUNCTION; by++) {
         struct mp_buffer want = report_on(full, ask, by), got = report_on(part, ask, by);
-        mp_buffer_append(&want, "", 1);
-        mp_buffer_append(&got, "", 1);
+        leave_out_unbacked(&want, false);
+        leave_out_unbacked(&got, true);
         if (strcmp((const char *)got.data, (const char *)want.data)) tell(path, ask, &want, &got);
         mp_buffer_free(&want);
         mp_buffer_free(&got);
