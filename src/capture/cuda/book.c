@@ -85,11 +85,15 @@ void mp_book_end_unknown(struct mp_thread *thread, enum mp_book book, int device
 /* The asker may have been PyTorch's caching allocator only where c10's part for CUDA is loaded, under whatever name. */
 static void look_for_allocator(void)
 {
+    static struct mp_loaded_end looked_until; /* a search for room may be refused often */
+    static _Atomic bool is_there;             /* also for the next session, of a forked child */
     struct mp_loaded found;
     _Atomic uint32_t *has = &mp_session.header->has_cuda_allocator;
-    if (!atomic_load_explicit(has, memory_order_relaxed) &&
+    if (atomic_load_explicit(has, memory_order_relaxed)) return;
+    if (!atomic_load(&is_there) && mp_loaded_more(&looked_until) &&
         mp_loaded_with("_ZN3c104cuda12device_countEv", NULL, &found)) /* int8_t c10::cuda::device_count() */
-        atomic_store(has, 1);
+        atomic_store(&is_there, true);
+    if (atomic_load(&is_there)) atomic_store(has, 1);
 }
 
 void mp_book_refused(struct mp_thread *thread, enum mp_book book, int device, uint64_t bytes)

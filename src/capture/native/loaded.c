@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -183,6 +184,28 @@ bool mp_loaded_with(const char *symbol, const char *name, struct mp_loaded *foun
         return true;
     }
     return false;
+}
+
+/* The end is still in the list where its predecessor leads to it; its memory may have been given back since. */
+static bool is_still_the_end(const struct mp_loaded_end *end)
+{
+    struct link_map map, before;
+    uintptr_t at = atomic_load(&end->map), dynamic = atomic_load(&end->dynamic);
+    return at && mp_read_memory(&map, at, sizeof map) && (uintptr_t)map.l_ld == dynamic && !map.l_next &&
+           mp_read_memory(&before, (uintptr_t)map.l_prev, sizeof before) && (uintptr_t)before.l_next == at;
+}
+
+bool mp_loaded_more(struct mp_loaded_end *end)
+{
+    uintptr_t at = (uintptr_t)_r_debug.r_map;
+    struct link_map map;
+    if (is_still_the_end(end)) return false;
+    for (int i = 0; at && i < LOADED_MAX && mp_read_memory(&map, at, sizeof map); i++, at = (uintptr_t)map.l_next) {
+        if (map.l_next) continue;
+        atomic_store(&end->map, at);
+        atomic_store(&end->dynamic, (uintptr_t)map.l_ld);
+    }
+    return true;
 }
 
 bool mp_loaded_at(const void *address, struct mp_loaded *found)

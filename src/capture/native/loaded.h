@@ -20,6 +20,14 @@ struct mp_loaded {
     uintptr_t bias, dynamic; /* 0: none */
 };
 
+/* The last of the loader's list, to which it adds what it loads. Zeroed at first. */
+struct mp_loaded_end {
+    _Atomic uintptr_t map, dynamic;
+};
+
+/* Whether libraries may have been loaded since the last call with this `end`; true the first time. Some 2 system calls
+ * where none was. */
+bool mp_loaded_more(struct mp_loaded_end *end);
 /* Finds a library that defines the symbol; skips our own and other copies of the recorder. `name`: the beginning of the
  * file's name, or NULL. */
 bool mp_loaded_with(const char *symbol, const char *name, struct mp_loaded *found);
