@@ -33,17 +33,23 @@ static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
     return life->birth < boundary && life->death >= boundary;
 }
 
+static int ascending(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
+}
+
 uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
 {
-    size_t freed = 0, seen = 0;
+    size_t freed = 0, known = 0;
     for (size_t i = 0; i < count; i++)
         freed += lives[i].death < last;
     if (freed < OLD) return else_age;
-    uint32_t *ages = mp_alloc_zeroed((size_t)last + 2, sizeof *ages), age = 0;
+    uint32_t *ages = mp_alloc(freed * sizeof *ages);
     for (size_t i = 0; i < count; i++)
-        if (lives[i].death < last) ages[lives[i].death - lives[i].birth]++;
-    while (age < last && (seen += ages[age]) * 10 < freed * 9)
-        age++;
+        if (lives[i].death < last) ages[known++] = lives[i].death - lives[i].birth;
+    qsort(ages, freed, sizeof *ages, ascending);
+    uint32_t age = ages[freed - freed / 10 - 1]; /* nine in ten are not older */
     free(ages);
     return age;
 }
@@ -53,12 +59,6 @@ static int by_site(const void *left, const void *right)
     const struct mp_leak_life *a = left, *b = right;
     if (a->site != b->site) return a->site < b->site ? -1 : 1;
     return a->birth < b->birth ? -1 : a->birth > b->birth;
-}
-
-static int ascending(const void *left, const void *right)
-{
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return a < b ? -1 : a > b;
 }
 
 /* Each site by its own usual age: one line may make what a run of twenty steps needs, and beside it what is kept. */
