@@ -42,11 +42,13 @@ def _wake_by_signal(api, looks):
         weakref.finalize(handler, api["holder_wakes"], 0)  # the program has put its own there, or ends
         signal.signal(signal.SIGURG, handler)
         signal.siginterrupt(signal.SIGURG, False)
-        api["holder_wakes"](1)
+        looks.woken_by = weakref.ref(handler)
+        looks.see_who_is_woken()
 
 
 class _Woken:
-    """The signal's handler. Nobody else refers to it, so that it goes when another takes its place."""
+    """The signal's handler. We do not refer to it, so that it goes when another takes its place, unless the program keeps
+    it, which Looks.see_who_is_woken() finds out."""
 
     __slots__ = ("_looks", "__weakref__")
 
@@ -76,9 +78,19 @@ class Looks:
         self._saved = holders_names.SavedHooks(torch)
         self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
         self._looking = self._off = self._ended = False
+        self._wakes, self.woken_by = False, lambda: None
         self.budget_ns = holders.BUDGET_NS
 
+    def see_who_is_woken(self):
+        """The program that put a handler of its own in the place of ours may have kept ours, and may put it back."""
+        handler = self.woken_by()
+        wakes = handler is not None and signal.getsignal(signal.SIGURG) is handler
+        if wakes != self._wakes:
+            self._wakes = wakes
+            self._api["holder_wakes"](int(wakes))
+
     def look_if_due(self):
+        self.see_who_is_woken()
         if self._may_look():
             budget_ms = self._api["holder_due"]()
             if budget_ms:

@@ -95,6 +95,19 @@ while goes_on():
     time.sleep(0.05)
 end()
 """,
+    # It keeps the one that was there, as who wants to put it back; a look becomes due in its steps.
+    "own handler, the other kept": """
+import libmemprof, signal
+before = signal.signal(signal.SIGURG, signal.SIG_IGN)
+""" + HANDLER + """
+kept = [torch.ones(1000) for _ in range(5)]
+for step in range(8):
+    libmemprof.step()
+ready()
+while goes_on():
+    time.sleep(0.05)
+end()
+""",
     "another program": """
 kept = [torch.ones(1000) for _ in range(5)]
 os.execv(sys.executable, [sys.executable, "-c", ANOTHER])
@@ -234,7 +247,7 @@ class Asked(harness.TestCase):
         self.end_program()
 
     def test_nobody_elses_handler_is_called(self):
-        for name in ("own handler before", "own handler after", "another program"):
+        for name in ("own handler before", "own handler after", "own handler, the other kept", "another program"):
             with self.subTest(name):
                 pid = self.start_program(name, "--holders", "--force")
                 result = harness.memprof("holders", "--pid", pid)
