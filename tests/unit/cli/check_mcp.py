@@ -152,6 +152,8 @@ class Mcp(harness.TestCase):
                 children = pathlib.Path(f"/proc/{server.pid}/task/{server.pid}/children")
                 self.wait_for(children.read_text, "the command never began")
                 child = int(children.read_text())
+                self.wait_for(lambda: b"report" in pathlib.Path(f"/proc/{child}/cmdline").read_bytes(),
+                              "the command is not run")
                 os.kill(child, signal.SIGSTOP)  # it will not end by itself
                 if end == "server":
                     server.kill()
