@@ -33,25 +33,36 @@ static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
     return life->birth < boundary && life->death >= boundary;
 }
 
-static int ascending(const void *left, const void *right)
+/* The age of that rank, 0 the youngest, of the lives that ended before `last`: digit by digit, so that it needs neither
+ * a counter for each step nor their order. */
+static uint32_t age_of_rank(const struct mp_leak_life *lives, size_t count, uint32_t last, size_t rank)
 {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return a < b ? -1 : a > b;
+    enum { BITS = 8, DIGITS = 1 << BITS };
+    unsigned shift = 32 - BITS;
+    uint32_t age = 0;
+    while (shift && !(last >> shift))
+        shift -= BITS;
+    for (;; shift -= BITS) {
+        size_t with[DIGITS] = {0};
+        uint32_t digit = 0;
+        for (size_t i = 0; i < count; i++) {
+            uint32_t own = lives[i].death - lives[i].birth;
+            if (lives[i].death < last && own >> shift >> BITS == age >> shift >> BITS)
+                with[own >> shift & (DIGITS - 1)]++;
+        }
+        while (digit < DIGITS - 1 && rank >= with[digit])
+            rank -= with[digit++];
+        age |= digit << shift;
+        if (!shift) return age;
+    }
 }
 
 uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age)
 {
-    size_t freed = 0, known = 0;
+    size_t freed = 0;
     for (size_t i = 0; i < count; i++)
         freed += lives[i].death < last;
-    if (freed < OLD) return else_age;
-    uint32_t *ages = mp_alloc(freed * sizeof *ages);
-    for (size_t i = 0; i < count; i++)
-        if (lives[i].death < last) ages[known++] = lives[i].death - lives[i].birth;
-    qsort(ages, freed, sizeof *ages, ascending);
-    uint32_t age = ages[freed - freed / 10 - 1]; /* nine in ten are not older */
-    free(ages);
-    return age;
+    return freed < OLD ? else_age : age_of_rank(lives, count, last, freed - freed / 10 - 1);
 }
 
 static int by_site(const void *left, const void *right)
@@ -59,6 +70,12 @@ static int by_site(const void *left, const void *right)
     const struct mp_leak_life *a = left, *b = right;
     if (a->site != b->site) return a->site < b->site ? -1 : 1;
     return a->birth < b->birth ? -1 : a->birth > b->birth;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return a < b ? -1 : a > b;
 }
 
 /* Each site by its own usual age: one line may make what a run of twenty steps needs, and beside it what is kept. */

@@ -416,5 +416,26 @@ START_TEST(a_queue_loses_as_many_as_it_gets)
 }
 END_TEST
 
+/* Ages of any number of digits. */
+START_TEST(the_usual_age_of_long_recordings)
+{
+    static struct lives lives;
+    for (int round = 0; round < 2000; round++) {
+        uint32_t longest = 1 + chance(round % 2 ? 300 : 3000);
+        lives = (struct lives){.last = 1 + chance(round % 3 ? 3000 : 600)};
+        for (uint32_t left = 8 + chance(40); left; left--) {
+            uint32_t birth = chance(lives.last), death = birth + 1 + chance(longest);
+            add(&lives, birth, death < lives.last ? death : lives.last);
+        }
+        ck_assert_uint_eq(mp_leak_usual_age(lives.at, lives.count, lives.last, 0), usual_age(&lives));
+    }
+    lives = (struct lives){.last = UINT32_MAX};
+    for (uint32_t i = 0; i < 20; i++)
+        add(&lives, i, i + 0x01020304 * (i + 1));
+    ck_assert_uint_eq(mp_leak_usual_age(lives.at, lives.count, lives.last, 0), 0x01020304 * 18);
+}
+END_TEST
+
 MP_SUITE("leak_rule", it_is_what_its_words_say, short_trends_are_counted_out, a_queue_loses_as_many_as_it_gets,
-         nine_in_ten_is_nine, the_least_that_counts, long_trends_are_looked_at_from_end_to_end)
+         nine_in_ten_is_nine, the_usual_age_of_long_recordings, the_least_that_counts,
+         long_trends_are_looked_at_from_end_to_end)
