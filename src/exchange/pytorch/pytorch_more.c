@@ -9,10 +9,12 @@
 #define TEXT_MOST  UINT64_C(60000)     /* bytes: what a recording takes for one name */
 #define SHORT      256                 /* texts below it are made anew */
 #define TOTAL_MOST (UINT64_C(1) << 32) /* of all: a file in which a value is shared cannot cost more than that */
-/* Work for JSON, in bytes made and items gone through: what a file shares makes it many times the file's size, and what
- * turns out to be too much is work, too. Beyond it, only values below SHORT are made anew. */
+/* Work for JSON, in bytes made and items gone through, and a part of the bytes kept: what a file shares makes it many
+ * times the file's size, and what turns out to be too much is work, too. Beyond it, only values below SHORT are kept.
+ */
 #define WORK_LEAST    (UINT64_C(64) << 20)
 #define WORK_PER_BYTE 16 /* of the file that was read */
+#define KEPT_PER_WORK 4
 
 static const char *text_of(const struct mp_pytorch_records *r, uint32_t id)
 {
@@ -221,11 +223,18 @@ static void make_record(struct mp_pytorch_records *r, uint64_t record, struct mp
     }
 }
 
+/* The size up to which *out may grow. */
+static size_t most_of(const struct mp_pytorch_records *r, const struct mp_buffer *out)
+{
+    bool enough = r->worked >= WORK_LEAST + WORK_PER_BYTE * mp_input_offset(r->input);
+    return enough && out->size + SHORT < TEXT_MOST ? out->size + SHORT : TEXT_MOST;
+}
+
 static bool put_made(struct mp_pytorch_records *r, uint64_t id, struct mp_buffer *out)
 {
     size_t length;
     const char *json = id == MP_NONE ? NULL : mp_intern_get(&r->values.texts, (uint32_t)id, &length);
-    if (!json || out->size + length > TEXT_MOST) return false;
+    if (!json || out->size + length > most_of(r, out)) return false;
     mp_buffer_append(out, json, length);
     r->copied += length;
     return true;
@@ -249,8 +258,7 @@ static bool put_record(void *context, uint64_t record, struct mp_buffer *out)
 
 static bool put_json(struct mp_pytorch_records *r, uint64_t value, struct mp_buffer *out)
 {
-    bool enough = r->worked >= WORK_LEAST + WORK_PER_BYTE * mp_input_offset(r->input);
-    r->most = enough && out->size + SHORT < TEXT_MOST ? out->size + SHORT : TEXT_MOST;
+    r->most = most_of(r, out);
     uint64_t before = out->size - r->copied, visited = r->values.visited;
     bool done = mp_values_json(&r->values, value, put_record, r->most, out);
     r->worked += out->size - r->copied - before + r->values.visited - visited;
@@ -276,8 +284,10 @@ static bool put_value(struct mp_pytorch_records *r, uint64_t value, struct mp_bu
 
 static bool keep(struct mp_pytorch_records *r, uint32_t *id)
 {
+    uint32_t known = r->values.texts.count;
     r->more_bytes += r->text.size;
     *id = mp_intern_add(&r->values.texts, (const char *)r->text.data, r->text.size);
+    if (r->values.texts.count > known) r->worked += r->text.size / KEPT_PER_WORK;
     return true;
 }
 
@@ -286,7 +296,8 @@ static bool put_member(struct mp_pytorch_records *r, uint64_t key, uint64_t valu
 {
     size_t length, before = r->text.size;
     const char *name = mp_intern_get(&r->values.texts, (uint32_t)mp_value_payload(key), &length);
-    if (length <= TEXT_MOST && r->more_bytes < TOTAL_MOST) {
+    if (before + length <= most_of(r, &r->text) && r->more_bytes < TOTAL_MOST) {
+        r->worked += length;
         if (before > 1) mp_buffer_append_text(&r->text, ",");
         mp_json_quote(&r->text, name, length);
         mp_buffer_append_text(&r->text, ":");

@@ -191,10 +191,14 @@ class Hostile(Case):
         run = self.memprof("trace_plot", self.sites(trace)[0], "-o", self.folder / "page.html")
         self.assertEqual(run.returncode, 0, run.stderr)
 
-    def limited(self, *command, seconds=60):
+    def limited(self, *command, seconds=60, memory=resource.RLIM_INFINITY):
         """Within this processor time, some hundred times what it takes, and far below what it took before."""
-        run = subprocess.run([harness.MEMPROF, *map(str, command)], capture_output=True, text=True,
-                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds)))
+        def limit():
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+            if not harness.SANITIZED:  # its shadow is larger than any limit
+                resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+
+        run = subprocess.run([harness.MEMPROF, *map(str, command)], capture_output=True, text=True, preexec_fn=limit)
         self.assertEqual((run.returncode, run.stderr), (0, ""))
         return run.stdout
 
@@ -253,6 +257,17 @@ class Hostile(Case):
                 self.assertEqual(one["s"], was["s"], i)
             elif i * 100 > room + 100:
                 self.assertNotIn("s", one)
+
+    def test_what_is_kept_again_and_again(self):
+        """Long names, and long values beside a number of each entry's own: no gigabytes of a file of some megabytes."""
+        many = 60_000
+        name, text, items = "n" * 50_000, "t" * 50_000, ["an item"] * 4000
+        for fields in ({name: 1}, {name: 1, name + "a": 2}, {"x": text}, {"x": items}, {"x": [items]}):
+            trace = self.entries(many, **fields)
+            for i, entry in enumerate(trace):
+                entry["own"] = i
+            path = self.dump({"segments": [], "device_traces": [trace]})
+            self.limited("info", path, memory=2 << 30)
 
     def test_annotations_that_share_a_dictionary(self):
         many = 300_000
