@@ -7,6 +7,7 @@ import array
 import atexit
 import ctypes
 import multiprocessing.util
+import os
 import signal
 import threading
 import weakref
@@ -16,6 +17,8 @@ from libmemprof_torch import TROUBLE, complain, holders, holders_names, is_of_si
 KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "hook", "cache", "traceback", "graph",
          "thread", "native", "unknown")  # enum mp_holder_kind (src/base/words.h)
 BLOCKS_MOST = 50_000  # that are told of one look
+CHILD_OBJECTS_MOST = 300_000  # that a look in a forked child visits: they are the parent's until they are touched
+ASK_MOST = 10  # times that a recorder which is late is asked how much lives
 
 
 def start(api, torch):
@@ -27,7 +30,7 @@ def start(api, torch):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(ask))  # the recorder has its address
     budget_ms = api["holder_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
     if budget_ms:
-        looks.budget_ns = budget_ms * 1_000_000
+        looks.budget_ns, looks.at_steps = budget_ms * 1_000_000, True
         _wake_by_signal(api, looks)
     return looks
 
@@ -79,7 +82,8 @@ class Looks:
         self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
         self._looking = self._off = self._ended = False
         self._wakes, self.woken_by = False, lambda: None
-        self.budget_ns = holders.BUDGET_NS
+        self._began_in = os.getpid()
+        self.budget_ns, self.at_steps = holders.BUDGET_NS, False  # --holders was given
 
     def see_who_is_woken(self):
         """The program that put a handler of its own in the place of ours may have kept ours, and may put it back."""
@@ -105,7 +109,26 @@ class Looks:
     def look_at_the_end(self):
         if not self._ended and self._may_look():
             self._ended = True
-            self._look(self._api["holder_due"]() * 1_000_000 or self.budget_ns)
+            if not self._is_forked() or self._has_reason_in_a_child():
+                self._look(self._api["holder_due"]() * 1_000_000 or self.budget_ns)
+
+    def _is_forked(self):
+        return os.getpid() != self._began_in
+
+    def _has_reason_in_a_child(self):
+        """A look counts references to all that the parent had, and so copies it: only where the child is one that computes
+        tensors, or was asked for, and some that it has made itself are there."""
+        return (self.at_steps or any(holders_names.of_a_worker())) and self._own_blocks() > 0
+
+    def _own_blocks(self):
+        """Those that live of what this process has allocated: its recording began empty. 0: nobody knows."""
+        if "stats" not in self._api:
+            return 0
+        stats = self._api["new_stats"]()
+        for _ in range(ASK_MOST):
+            if self._api["stats"](None, stats) == 0:
+                return stats.live_blocks
+        return 0
 
     def _may_look(self):
         return not self._looking and not self._off and self._api["active"]() and self._mode() is None
@@ -113,7 +136,8 @@ class Looks:
     def _look(self, budget_ns):
         self._looking = True
         try:
-            self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved))
+            most = CHILD_OBJECTS_MOST if self._is_forked() else holders.OBJECTS_MOST
+            self._tell(holders.Look(self._torch, budget_ns=budget_ns, saved=self._saved, objects_most=most))
         except TROUBLE as trouble:
             if is_of_signal(trouble):
                 raise

@@ -98,6 +98,36 @@ if __name__ == "__main__":
     print(float(sum(batch.sum() for batch in loader)))
 """
 
+# What children do, and how many of them have tensors of their own at their end.
+CHILDREN = {"idle": 0, "freed": 0, "kept": 3}
+FORKED = """
+import multiprocessing, os, sys, torch
+before, kept = torch.ones(1000), []
+
+def work(kind):
+    if kind != "idle":
+        made = torch.ones(50)
+        if kind == "kept":
+            kept.append(made)
+
+def pooled(kind):
+    work(kind)
+    barrier.wait()
+
+if __name__ == "__main__":
+    fork = multiprocessing.get_context("fork")
+    barrier = fork.Barrier(2)
+    pool = fork.Pool(2)
+    pool.map(pooled, [sys.argv[1]] * 2, 1)
+    pool.close()
+    pool.join()
+    child = os.fork()
+    if not child:
+        work(sys.argv[1])
+        sys.exit()
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
 # It holds objects of Python as a container of C++ does: the collector does not see them.
 EXTENSION = """
 #include <Python.h>
@@ -190,12 +220,30 @@ class Recorded(harness.TestCase):
             program.write_text(WORKERS)
             path = self.folder / method / "run.mp"
             path.parent.mkdir()
-            result = harness.memprof("snapshot", "-o", path, "--", PYTHON, program, method)
+            result = harness.memprof("snapshot", "--holders", "--budget", "2s", "-o", path, "--", PYTHON, program, method)
             self.assertEqual((result.returncode, result.stdout), (0, "66000.0\n"), result.stderr)
             found = [(holder["path"], holder["blocks"]) for file in path.parent.glob("*.mp")
                      for holder in self.holders_of(file)[0] if holder["bytes"] == 4000 * holder["blocks"]]
             self.assertEqual({name for name, _ in found}, {"torch.utils.data.get_worker_info().dataset.cache[*]"}, method)
             self.assertEqual(sum(blocks for _, blocks in found), 12, method)
+
+    def looks_in_children(self, name, text, *arguments, options=()):
+        """How many of the recordings of a program's children say what holds their blocks."""
+        program = self.folder / f"{name}.py"
+        program.write_text(text)
+        folder = self.folder / name
+        folder.mkdir()
+        result = harness.memprof("snapshot", *options, "-o", folder / "run.mp", "--", PYTHON, program, *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(harness.answer("holders", folder / "run.mp")["looked"])
+        return sum(harness.answer("holders", file)["looked"] for file in folder.glob("*.mp") if file.name != "run.mp")
+
+    def test_forked_children_look_where_there_is_a_reason(self):
+        asked = ["--holders"]
+        self.assertEqual(self.looks_in_children("worker", WORKERS, "fork"), 2)
+        for kind in CHILDREN:
+            self.assertEqual(self.looks_in_children(kind, FORKED, kind), 0, kind)
+            self.assertEqual(self.looks_in_children(kind + "_asked", FORKED, kind, options=asked), CHILDREN[kind], kind)
 
     def test_an_extension_that_keeps_objects(self):
         source, made = self.folder / "keeper.c", self.folder / "keeper.so"
