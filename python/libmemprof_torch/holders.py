@@ -115,7 +115,7 @@ class Look:
     def _forget(self):
         self._marker = self._found = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
         self._kinds = {}
-        self._tensors = self._names = self._left = self._frames = self._reader = None
+        self._tensors = self._names = self._left = self._frames = self._reader = self._made = None
         self.blocks = {}
 
     def _run(self):
@@ -123,6 +123,7 @@ class Look:
         self._seen = {}  # place by address
         self._later = []  # (object, place of the parent) that waits for a later tier
         self._frames = naming.Frames()
+        self._made = None  # (what _made_since() said), where it was asked for
         self._marker = []  # the youngest object there is: what Python lists behind it was made later
         begun = self._spent()
         self._objects = gc.get_objects()
@@ -177,9 +178,13 @@ class Look:
         return None
 
     def is_listed(self, found):
-        """Whether the list of all objects has it, which is a reference more."""
-        made = self._made_since() if gc.is_tracked(found) else None
-        return made is not None and id(found) not in made
+        """Whether the list of all objects has it, which is a reference more. That list is as it was at the look's begin, so
+        one answer of what was made since then serves all that are asked about."""
+        if not gc.is_tracked(found):
+            return False
+        if self._made is None:
+            self._made = (self._made_since(),)
+        return self._made[0] is not None and id(found) not in self._made[0]
 
     def miss(self, note):
         self.complete = False

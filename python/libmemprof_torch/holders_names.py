@@ -441,8 +441,10 @@ class Names:
         return _steps(self, parent, child, grand, kind) or _unknown_step(parent, child)
 
     def may_empty(self, namespace):
-        """Of a frame that does not run; the list of all objects has it, if it was there."""
-        return sys.getrefcount(namespace) <= ALONE + self.look.is_listed(namespace)
+        """Of a frame that does not run; the list of all objects has it, if it was there: that is asked only where it says
+        who the one reference more is."""
+        references = sys.getrefcount(namespace)
+        return references <= ALONE or references == ALONE + 1 and self.look.is_listed(namespace)
 
     def _above(self, place, steps=1):
         """What an object was reached through; None above a root."""
@@ -543,6 +545,7 @@ def _holder(members):
 
 
 NAME = re.compile(r"(?:(\w[\w.<>]*)\(\)\.|(\.))?(\w+)$")  # main().losses, .losses, losses
+NAME_MOST = 200  # characters: in longer ones no name is looked for, since that takes time that grows as their square
 
 
 def _container_of(tokens, members):
@@ -551,7 +554,8 @@ def _container_of(tokens, members):
     growing = [place for place in keyed if any(other[place].key != tokens[place].key for other, _ in members)]
     for place in growing[:1] or keyed[-1:]:
         before = [token for token in tokens[:place] if token.text]
-        named = NAME.search(before[-1].text) if before and tokens[0].certain else None
+        may_have = before and tokens[0].certain and len(before[-1].text) <= NAME_MOST
+        named = NAME.search(before[-1].text) if may_have else None
         if named:
             what = ("local" if named[1] else "closure" if before[-1].tag == "closure" else
                     "attribute" if named[2] else "global")

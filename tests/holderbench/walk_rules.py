@@ -168,6 +168,64 @@ def test_containers_of_very_many_come_last():
     root = None
 
 
+def test_long_names_come_back_cut_and_are_not_searched():
+    class Searched:
+        def __init__(self, pattern):
+            self.pattern, self.texts = pattern, []
+
+        def search(self, text):
+            self.texts.append(text)
+            return self.pattern.search(text)
+
+    global root
+    root = type("Owner", (), {})()
+    root.short = [torch.zeros(3), torch.zeros(3)]
+    setattr(root, "long_" * 2000, [torch.zeros(3), torch.zeros(3)])
+    addresses = {kept: [tensor.data_ptr() for tensor in vars(root)[kept]] for kept in vars(root)}
+    searched = holders_names.NAME = Searched(holders_names.NAME)
+    try:
+        found, _ = look(sum(addresses.values(), []))
+    finally:
+        holders_names.NAME = searched.pattern
+    paths = {tuple(sorted(each.addresses)): each.path for each in found}
+    held(paths[tuple(sorted(addresses["short"]))] == "root.short[*]", paths)
+    cut = paths[tuple(sorted(addresses["long_" * 2000]))]
+    held(cut.startswith("root.long_long_") and cut.endswith("long_long_[*]") and " … " in cut, cut)
+    held(len(cut) <= holders_names.PATH_MOST + 3, len(cut))
+    held(".short" in searched.texts, searched.texts)
+    held(max(map(len, searched.texts)) <= 200)
+
+
+def test_all_suspended_generators_are_named_by_few_lists_of_what_is_new():
+    def running(number):
+        batch = torch.full((5,), float(number))
+        yield batch
+
+    global root
+    root = [running(number) for number in range(1000)]
+    addresses = [next(each).data_ptr() for each in root]
+    for each in root[::2]:  # up to Python 3.12 the frame keeps what this gives, which is there before the look is
+        held("batch" in each.gi_frame.f_locals)
+    each = None
+    lists, original = [], gc.get_objects
+
+    def counted(*arguments, **named):
+        lists.append(arguments)
+        return original(*arguments, **named)
+    gc.get_objects = counted
+    try:
+        found, _ = look(addresses)
+    finally:
+        gc.get_objects = original
+    held([each.path for each in found] == ["root[*] → running().batch"], [each.path for each in found])
+    held(sorted(sum((each.addresses for each in found), [])) == sorted(addresses))
+    held(len(lists) <= 4, len(lists))
+    dead = [weakref.ref(each.gi_frame.f_locals["batch"]) for each in root]
+    root = None
+    gc.collect()
+    held(not any(each() is not None for each in dead), "a local is kept alive")
+
+
 def test_a_short_budget_says_how_far_it_got():
     global root
     root = [[torch.zeros(4)] for _ in range(200_000)]
