@@ -153,14 +153,20 @@ class Look:
         return found
 
     def _find_lines(self, found):
-        """Those that fill the containers which hold the most."""
+        """Those that fill the containers which hold the most. A line that there was no time for is no holder that was not
+        found: the look is as complete without."""
+        def is_late():
+            return self._spent() >= self._until
+
         filled = None
         for holder in found[:LINES_MOST]:
-            if holder.container and not self.out_of_time():
-                filled = filled or holders_filled.Filled(self._frames, self.out_of_time)
+            if holder.container and not is_late():
+                filled = filled or holders_filled.Filled(self._frames, is_late)
                 at = filled.line_of(*holder.container)
                 if at:
                     holder.file, holder.line = at
+        for holder in found:
+            holder.container = None  # it has classes of the program
 
     def _may_climb(self):
         """Where the walk had no time left, a few calls still tell more than a longer walk."""

@@ -1,16 +1,19 @@
-"""The line that fills a container: of the program's code, the only one that stores an entry under the container's name.
-Where there are several, or none that can be seen, it is not known. Code is read, never run.
+"""The line that fills a container: of the program's code, the only one that stores an entry under the container's name;
+for an attribute, of the code of its owner's classes, since others may have one of that name. Where there are several, or none that can be seen, it is not known. Code is read, never run.
 """
 
 import bisect
 import dis
+import sys
 import types
 
 from libmemprof_torch import holders_names as naming
 
-FILL = {"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault", "put", "put_nowait",
-        "heappush", "insort"}
+FILL = {"append", "appendleft", "add", "insert", "extend", "extendleft", "update", "setdefault", "put", "put_nowait"}
+FILL_FIRST = {"heappush", "insort"}  # functions that fill their first argument
+NOT_BETWEEN = {"PUSH_NULL", "EXTENDED_ARG", "CACHE"}
 CODES_MOST = 20_000
+NAMED = object()
 # What names a container, and the instructions that do so.
 GLOBAL, LOCAL, CLOSURE, ATTRIBUTE = "global", "local", "closure", "attribute"
 _NAMED_BY = {GLOBAL: ("LOAD_NAME", "LOAD_GLOBAL", "STORE_NAME", "STORE_GLOBAL"),
@@ -25,14 +28,13 @@ class Filled:
         self._out_of_time = out_of_time
         self._codes = list(_codes_of_program(frames))
 
-    def line_of(self, what, name, function):
-        """(file, line) of the only line; None. `function`: the one that a local is of."""
+    def line_of(self, what, name, of):
+        """(file, line) of the only line; None. `of`: the function that a local is of, the module that a global is of, the
+        classes of an attribute's owner."""
         found = set()
-        for code, is_main in self._codes:
+        for code in self._codes_for(what, of):
             if name not in code.co_names and name not in code.co_varnames and name not in code.co_cellvars and \
                     name not in code.co_freevars:
-                continue
-            if what == GLOBAL and not is_main or what == LOCAL and not _is_in(code, function):
                 continue
             if self._out_of_time():
                 return None
@@ -40,6 +42,14 @@ class Filled:
             if len(found) > 1:
                 return None
         return found.pop() if found else None
+
+    def _codes_for(self, what, of):
+        if what == ATTRIBUTE:
+            return _codes_of_classes(of)
+        module = sys.modules.get(of) if what == GLOBAL else None
+        namespace = naming.dict_of_module(module) if module is not None else None
+        return (code for code, its_globals in self._codes
+                if what == CLOSURE or (its_globals is namespace if what == GLOBAL else _is_in(code, of)))
 
 
 def _is_in(code, function):
@@ -49,19 +59,27 @@ def _is_in(code, function):
 
 
 def _codes_of_program(frames):
-    """(code, whether it is of __main__)."""
-    waiting = [(each.frame.f_code, dict.get(each.frame.f_globals, "__name__") == "__main__") for each in frames.all
-               if each.tier == 0]
+    """(code, the namespace of its globals): one module may have several names, as __main__ and __mp_main__."""
+    waiting = [(each.frame.f_code, each.frame.f_globals) for each in frames.all if each.tier == 0]
     for name, _, namespace, tier in naming.modules():
         if tier == 0 and not name.startswith(naming.OURS):
-            waiting.extend((code, name == "__main__") for code in _codes_in(list(dict.values(namespace)), namespace))
+            waiting.extend((code, namespace) for code in _codes_in(list(dict.values(namespace)), namespace))
+    return _with_those_in_them(waiting)
+
+
+def _with_those_in_them(waiting):
     seen = set()
     while waiting and len(seen) < CODES_MOST:
-        code, is_main = waiting.pop()
+        code, namespace = waiting.pop()
         if id(code) not in seen:
             seen.add(id(code))
-            yield code, is_main
-            waiting.extend((each, is_main) for each in code.co_consts if type(each) is types.CodeType)
+            yield code, namespace
+            waiting.extend((each, namespace) for each in code.co_consts if type(each) is types.CodeType)
+
+
+def _codes_of_classes(classes):
+    waiting = [(code, None) for each in classes if naming.is_own_type(each) for code in _codes_of_class(each)]
+    return (code for code, _ in _with_those_in_them(waiting))
 
 
 def _codes_in(values, namespace):
@@ -70,24 +88,38 @@ def _codes_in(values, namespace):
         if type(value) is types.FunctionType and value.__globals__ is namespace:
             yield value.__code__
         elif type in naming.mro_of(type(value)) and naming.is_own_type(value):
-            for each in list(naming.dict_of_type(value).values()):
-                each = each.__func__ if type(each) in (staticmethod, classmethod) else each
-                if type(each) is types.FunctionType:
-                    yield each.__code__
+            yield from _codes_of_class(value)
+
+
+def _codes_of_class(cls):
+    for each in list(naming.dict_of_type(cls).values()):
+        each = each.__func__ if type(each) in (staticmethod, classmethod) else each
+        if type(each) is types.FunctionType:
+            yield each.__code__
 
 
 def _lines_that_fill(code, name, named_by):
-    """Those that have the name and, say, append: `kept.append(value)`, `self.kept[key] = value`, `kept += [value]`."""
+    """Those that load, say, append of what has the name: `kept.append(value)`, `heappush(kept, value)`, or have the name
+    and store: `self.kept[key] = value`, `kept += [value]`."""
     starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line]
     offsets = [offset for offset, _ in starts]
-    named, filled = set(), set()
+    named, filled, found, last, is_first = set(), set(), set(), None, False
     for each in dis.get_instructions(code):
         at = bisect.bisect_right(offsets, each.offset) - 1
         line = starts[at][1] if at >= 0 else 0
         values = each.argval if type(each.argval) is tuple else (each.argval,)  # newer Python loads two at once
-        if each.opname.startswith(named_by) and name in values:
+        if each.opname in NOT_BETWEEN:
+            continue
+        is_first = last in FILL_FIRST or is_first and each.opname == "LOAD_ATTR"  # heappush(self.kept, ...
+        has_name = each.opname.startswith(named_by) and name in values
+        loaded = values[-1] if each.opname.startswith("LOAD_") and each.opname != "LOAD_CONST" else None
+        if has_name:
             named.add(line)
-        if each.opname.startswith("LOAD_") and any(type(value) is str and value in FILL for value in values) or \
-                each.opname in ("STORE_SUBSCR", "INPLACE_ADD") or each.opname == "BINARY_OP" and each.argrepr == "+=":
+            if is_first:
+                found.add(line)
+        if last is NAMED and loaded in FILL:
+            found.add(line)
+        if each.opname in ("STORE_SUBSCR", "INPLACE_ADD") or each.opname == "BINARY_OP" and each.argrepr == "+=":
             filled.add(line)
-    return named & filled
+        last = NAMED if has_name and loaded == name else loaded
+    return found | named & filled

@@ -367,13 +367,13 @@ def key_text(key):
 
 class Token:
     """One step of a path. `key`: of an entry of a container, which is `*` where several entries are meant; `names`: the
-    key says what the entry is, so that few of them are shown apart."""
+    key says what the entry is, so that few of them are shown apart; `classes`: of the owner of an attribute."""
 
-    __slots__ = ("text", "tag", "key", "file", "line", "certain", "names")
+    __slots__ = ("text", "tag", "key", "file", "line", "certain", "names", "classes")
 
-    def __init__(self, text, tag="", key=None, file=None, line=0, certain=True, names=False):
+    def __init__(self, text, tag="", key=None, file=None, line=0, certain=True, names=False, classes=()):
         self.text, self.tag, self.key, self.file, self.line, self.certain = text, tag, key, file, line, certain
-        self.names = names
+        self.names, self.classes = names, classes
 
     def pattern(self, apart):
         if self.key is None:
@@ -382,8 +382,9 @@ class Token:
 
 
 class Holder:
-    """`path` holds `addresses`, of storages; sorted by how many. `container`: (by what it is named, its name, the function
-    that it is a local of) of the one whose entries they are, as holders_filled.py asks for it; None: there is none."""
+    """`path` holds `addresses`, of storages; sorted by how many. `container`: (by what it is named, its name, the function,
+    module or classes that it is of) of the one whose entries they are, as holders_filled.py asks for it; None: there is
+    none."""
 
     __slots__ = ("path", "kind", "certain", "addresses", "file", "line", "container")
 
@@ -556,10 +557,16 @@ def _container_of(tokens, members):
         before = [token for token in tokens[:place] if token.text]
         may_have = before and tokens[0].certain and len(before[-1].text) <= NAME_MOST
         named = NAME.search(before[-1].text) if may_have else None
-        if named:
-            what = ("local" if named[1] else "closure" if before[-1].tag == "closure" else
-                    "attribute" if named[2] else "global")
-            return what, named[3], named[1]
+        if not named:
+            return None
+        if named[1]:
+            return "local", named[3], named[1]
+        if before[-1].tag == "closure":
+            return "closure", named[3], None
+        if before[-1].classes:
+            return "attribute", named[3], before[-1].classes
+        if len(before) == 1:
+            return "global", named[3], before[-1].text[:named.start(3)].rstrip(".") or "__main__"
     return None
 
 
@@ -652,7 +659,8 @@ def _attribute(name, owner):
     if name in NAMESPACES:
         return Token("", "namespace")
     of_torch = name.startswith("_") and name.endswith(HOOKS_END) and _is_of_torch(owner)
-    return Token("." + name, "hook" if of_torch else "attribute")
+    classes = mro_of(owner if type in mro_of(type(owner)) else type(owner))
+    return Token("." + name, "hook" if of_torch else "attribute", classes=classes)
 
 
 def _is_dict_of_torch(owner):

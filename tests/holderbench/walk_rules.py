@@ -226,6 +226,99 @@ def test_all_suspended_generators_are_named_by_few_lists_of_what_is_new():
     held(not any(each() is not None for each in dead), "a local is kept alive")
 
 
+FILLS = """
+import collections, heapq, sys, torch
+number = 0
+
+def make():
+    global number
+    number += 1
+    return torch.full((4,), float(number))
+
+class Filled:
+    def __init__(self):
+        self.items, self.heap = [], []
+
+    def keep(self, tensor):
+        self.items.append(  # FILLS owner.items
+            tensor)
+        heapq.heappush(self.heap, (number, make()))  # FILLS owner.heap
+
+class Aliased:
+    def __init__(self):
+        self.items, self.late = [], {}
+
+    def keep(self, tensor):
+        kept = self.items
+        kept.append(tensor)
+
+class Heir(Filled):
+    pass
+
+class Other:
+    def put(self, config):
+        self.items.append(1)
+        self.late["x"] = 1
+
+def fill(tensor):
+    listed.append(tensor)  # FILLS listed
+
+def other(config):
+    for each in looped: config.update(n=1)
+
+listed, looped = [], []
+owner, aliased, heir = Filled(), Aliased(), Heir()
+for _ in range(3):
+    for each in (owner, aliased, heir):
+        each.keep(make())
+    fill(make())
+    (lambda to: to.append(make()))(looped)
+    (lambda to: to.setdefault(len(to), make()))(aliased.late)
+del each
+"""
+
+
+def test_lines_are_those_that_fill_this_very_container():
+    wrote = os.path.join(sys.path[0], "fills.py")  # no such file is there: only its name is asked for
+    own = sys.modules["__main__"]
+    module = type(sys)("__main__")
+    module.__file__ = wrote
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = module  # as multiprocessing does
+    try:
+        exec(compile(FILLS, wrote, "exec"), module.__dict__)
+        found, _ = look()
+    finally:
+        sys.modules["__main__"] = own
+        del sys.modules["__mp_main__"]
+    lines = {line.split()[-1]: at for at, line in enumerate(FILLS.splitlines(), 1) if "# FILLS" in line}
+    said = {each.path: (each.file, each.line) for each in found}
+    for container, path in (("owner.items", "owner.items[*]"), ("owner.items", "heir.items[*]"), ("listed", "listed[*]"),
+                            ("owner.heap", "owner.heap[*][1]")):
+        held(said.get(path) == (wrote, lines[container]), said)
+    for path in ("aliased.items[*]", "aliased.late[*]", "looped[*]"):
+        held(said.get(path) == (None, 0), said)
+
+
+def test_a_line_that_there_is_no_time_for_leaves_the_look_complete():
+    global root
+    root = [torch.zeros(3), torch.zeros(3)]
+    filled, asked = holders.holders_filled.Filled, []
+
+    class Late(filled):
+        def line_of(self, *of):
+            asked.append(of)
+            looked._until = 0
+            return filled.line_of(self, *of)
+    holders.holders_filled.Filled = Late
+    try:
+        looked = holders.Look(torch, [each.data_ptr() for each in root], 20_000_000_000, saved)
+        found = looked.run()
+    finally:
+        holders.holders_filled.Filled = filled
+    held(asked and looked.complete and not looked.notes, looked.notes)
+    held([each.path for each in found] == ["root[*]"], [each.path for each in found])
+
+
 def test_a_short_budget_says_how_far_it_got():
     global root
     root = [[torch.zeros(4)] for _ in range(200_000)]
