@@ -219,7 +219,7 @@ class Asked(harness.TestCase):
         self.assertIn(("cache[*]", 40), self.holders_of(self.asked(pid, "--budget", "2s"), 4000))
         text = harness.memprof("holders", "--pid", pid, "--budget", "2s")
         self.assertEqual(text.returncode, 0, text.stderr)
-        self.assertIn("held by cache[*], 40 of 40 blocks", text.stdout)
+        self.assertIn("held by cache[*] (program.py:18), 40 of 40 blocks", text.stdout)
         self.end_program()
         self.assertEqual(len(self.looks(self.file)), 3)
 
@@ -270,7 +270,7 @@ class Asked(harness.TestCase):
             if not result.returncode:
                 break
             refused.append(result.stderr)
-        self.assertIn("held by cache[*], 40 of 40 blocks", result.stdout)
+        self.assertIn("held by cache[*] (program.py:18), 40 of 40 blocks", result.stdout)
         self.assertGreater(len(refused), 2)
         for said in refused[1:]:  # with one, even the question is cut
             self.assertIn("Too many open files", said)
