@@ -63,14 +63,23 @@ def is_within(said, real):
     return real > 0 and abs(said - real) <= WITHIN * real
 
 
-def table(cases, *options):
+def show(compared):
+    """A line for each program's changes, as they come: name, habits, and (change, said, real, before) of each."""
     rows = []
-    for name, habits in cases:
-        with tempfile.TemporaryDirectory() as folder:
-            for change, said, real, before in compare(pathlib.Path(folder), name, habits, *options):
-                rows.append((said, real))
-                print(f"{name:22} {habits:18} {change:36} says {said:10}  saves {real:10}  "
-                      f"of {before:10}  {(said / real - 1) * 100 if real else float('inf'):7.2f} %"
-                      f"{'' if is_within(said, real) else '   MISS'}", flush=True)
+    for name, habits, changes in compared:
+        for change, said, real, before in changes:
+            rows.append((said, real))
+            print(f"{name:22} {habits:22} {change:36} says {said:11}  saves {real:11}  "
+                  f"of {before:11}  {(said / real - 1) * 100 if real else float('inf'):7.2f} %"
+                  f"{'' if is_within(said, real) else '   MISS'}", flush=True)
     print(f"{len(rows)} changes; within {WITHIN:.0%}: {sum(is_within(*row) for row in rows)}; "
           f"promised and none: {sum(row[1] <= 0 for row in rows)}")
+    return rows
+
+
+def table(cases, *options):
+    def compared():
+        for name, habits in cases:
+            with tempfile.TemporaryDirectory() as folder:
+                yield name, habits, compare(pathlib.Path(folder), name, habits, *options)
+    show(compared())

@@ -61,17 +61,10 @@ class Advice(bed.TestCase):
             self.assertTrue(bench.is_within(said, real), (name, habits, what, said, real))
 
     def table(self):
-        rows = []
-        for name in os.environ.get("BENCH_NAMES", " ".join(NAMES)).split():
-            for habits in os.environ.get("BENCH_HABITS", ";".join(HABITS)).split(";"):
-                for what, said, real, before in self.compare(name, habits):
-                    rows.append((said, real))
-                    print(f"{name:22} {habits:22} says {said:11}  saves {real:11}  of {before:11}  "
-                          f"{(said / real - 1) * 100 if real else float('inf'):7.2f} %  {what}"
-                          f"{'' if bench.is_within(said, real) else '   MISS'}", flush=True)
-        print(f"{len(rows)} changes; within {bench.WITHIN:.0%}: {sum(bench.is_within(*row) for row in rows)}; "
-              f"promised and none: {sum(row[1] <= 0 for row in rows)}")
-        self.assertTrue(rows)
+        self.assertTrue(bench.show(
+            (name, habits, self.compare(name, habits))
+            for name in os.environ.get("BENCH_NAMES", " ".join(NAMES)).split()
+            for habits in os.environ.get("BENCH_HABITS", ";".join(HABITS)).split(";")))
 
 
 if "--table" in sys.argv:

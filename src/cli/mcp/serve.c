@@ -109,15 +109,9 @@ static bool send_error(yajl_val id, int code, const char *text)
 /* ---- methods ------------------------------------------------------------------------------------------------------
  */
 
-static yajl_val member(yajl_val object, const char *name)
-{
-    const char *path[] = {name, NULL};
-    return YAJL_IS_OBJECT(object) ? yajl_tree_get(object, path, yajl_t_any) : NULL;
-}
-
 static void initialize(struct mp_json *json, yajl_val parameters, const char *root)
 {
-    const char *asked = YAJL_GET_STRING(member(parameters, "protocolVersion")), *version = versions[0];
+    const char *asked = YAJL_GET_STRING(mp_mcp_member(parameters, "protocolVersion")), *version = versions[0];
     for (size_t i = 0; asked && i < sizeof versions / sizeof *versions; i++)
         if (!strcmp(asked, versions[i])) version = versions[i];
     mp_json_text(json, "protocolVersion", version);
@@ -142,7 +136,7 @@ static void initialize(struct mp_json *json, yajl_val parameters, const char *ro
 /* Answers a request, which has an id. False where stdout can no longer be written. */
 static bool answer_request(const char *root, const char *method, yajl_val id, yajl_val parameters)
 {
-    yajl_val name = member(parameters, "name");
+    yajl_val name = mp_mcp_member(parameters, "name");
     bool known = true, call = !strcmp(method, "tools/call");
     if (call && !YAJL_IS_STRING(name)) return send_error(id, INVALID_PARAMS, "tools/call needs the name of a tool");
     struct answer answer;
@@ -153,7 +147,7 @@ static bool answer_request(const char *root, const char *method, yajl_val id, ya
     else if (!strcmp(method, "tools/list"))
         mp_mcp_tools_list(&answer.json);
     else if (call)
-        known = mp_mcp_tools_call(root, YAJL_GET_STRING(name), member(parameters, "arguments"), &answer.json);
+        known = mp_mcp_tools_call(root, YAJL_GET_STRING(name), mp_mcp_member(parameters, "arguments"), &answer.json);
     else
         known = !strcmp(method, "ping");
     if (known) {
@@ -171,13 +165,13 @@ static bool answer_line(const char *root, const char *line)
     if (!line[strspn(line, " \t\r")]) return true;
     yajl_val message = is_acceptable(line) ? yajl_tree_parse(line, why, sizeof why) : NULL;
     if (!message) return send_error(NULL, PARSE_ERROR, "the line is no JSON, is nested too deeply, or has a NUL");
-    yajl_val method = member(message, "method"), id = member(message, "id");
+    yajl_val method = mp_mcp_member(message, "method"), id = mp_mcp_member(message, "id");
     bool going = true;
     if (id && !YAJL_IS_STRING(id) && !YAJL_IS_NUMBER(id))
         going = send_error(NULL, INVALID_REQUEST, "an \"id\" is a text or a number");
     else if (YAJL_IS_STRING(method) && id)
-        going = answer_request(root, YAJL_GET_STRING(method), id, member(message, "params"));
-    else if (!YAJL_IS_STRING(method) && !member(message, "result") && !member(message, "error"))
+        going = answer_request(root, YAJL_GET_STRING(method), id, mp_mcp_member(message, "params"));
+    else if (!YAJL_IS_STRING(method) && !mp_mcp_member(message, "result") && !mp_mcp_member(message, "error"))
         going = send_error(id, INVALID_REQUEST, "a message is one object with a \"method\"; batches are not taken");
     yajl_tree_free(message); /* a notification, or an answer to something that we never asked, has no answer */
     return going;

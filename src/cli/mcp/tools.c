@@ -232,12 +232,6 @@ struct call {
     MP_VEC(char *) argv; /* owned; NULL-terminated when complete */
 };
 
-static yajl_val member(yajl_val object, const char *name)
-{
-    const char *path[] = {name, NULL};
-    return object ? yajl_tree_get(object, path, yajl_t_any) : NULL;
-}
-
 /* A text or a number, as it was written; NULL for all else. */
 static const char *text_of(yajl_val value)
 {
@@ -265,7 +259,7 @@ static bool is_below(struct call *call, const char *name, const char *file)
 
 static bool add_file(struct call *call, const char *name)
 {
-    const char *file = text_of(member(call->arguments, name));
+    const char *file = text_of(mp_mcp_member(call->arguments, name));
     if (!is_below(call, name, file)) return false;
     mp_vec_add(&call->argv, mp_text_make("%s%s", *file == '-' ? "./" : "", file)); /* a name, never an option */
     return true;
@@ -273,7 +267,7 @@ static bool add_file(struct call *call, const char *name)
 
 static bool add_probes(struct call *call)
 {
-    yajl_val probes = member(call->arguments, "probes");
+    yajl_val probes = mp_mcp_member(call->arguments, "probes");
     if (!YAJL_IS_ARRAY(probes) || !probes->u.array.len || probes->u.array.len > PROBES_MOST) {
         put_failure(call->json, "\"probes\" must be a list of 1 to %d objects with \"batch\" and \"file\"",
                     PROBES_MOST);
@@ -281,12 +275,12 @@ static bool add_probes(struct call *call)
     }
     for (size_t i = 0; i < probes->u.array.len; i++) {
         yajl_val probe = probes->u.array.values[i];
-        const char *batch = text_of(YAJL_IS_OBJECT(probe) ? member(probe, "batch") : NULL), *file;
+        const char *batch = text_of(mp_mcp_member(probe, "batch")), *file;
         if (!batch || strspn(batch, "0123456789") != strlen(batch)) {
             put_failure(call->json, "\"batch\" of probe %zu must be a whole number", i + 1);
             return false;
         }
-        file = text_of(member(probe, "file"));
+        file = text_of(mp_mcp_member(probe, "file"));
         if (!is_below(call, "file", file)) return false;
         mp_vec_add(&call->argv, mp_text_make("%s=%s", batch, file));
     }
@@ -330,8 +324,8 @@ static bool add_options(struct call *call, const struct tool *tool)
         }
         if (!add_option(call, offered[k], call->arguments->u.object.values[i])) return false;
     }
-    if (YAJL_IS_TRUE(member(call->arguments, "json")) && mp_command_takes(call->command, MP_OPT_LIMIT) &&
-        !member(call->arguments, "limit"))
+    if (YAJL_IS_TRUE(mp_mcp_member(call->arguments, "json")) && mp_command_takes(call->command, MP_OPT_LIMIT) &&
+        !mp_mcp_member(call->arguments, "limit"))
         mp_vec_add(&call->argv, mp_text_copy("--limit=" ROWS_OF_JSON));
     if (mp_command_takes(call->command, MP_OPT_PROGRESS)) mp_vec_add(&call->argv, mp_text_copy("--progress=never"));
     return true;

@@ -11,6 +11,13 @@
 
 #include "base/json.h"
 
+/* A member of an object; NULL where there is none, or `object` is none. */
+static inline yajl_val mp_mcp_member(yajl_val object, const char *name)
+{
+    const char *path[] = {name, NULL};
+    return YAJL_IS_OBJECT(object) ? yajl_tree_get(object, path, yajl_t_any) : NULL;
+}
+
 /* Writes the array `tools` of the answer to tools/list: names, descriptions, schemas of their arguments. */
 void mp_mcp_tools_list(struct mp_json *json);
 
