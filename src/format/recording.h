@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/file_id.h"
+#include "base/member.h"
 #include "base/words.h"
 
 /* Known when the file is created; the first object of the file. The maker of the struct owns the texts. */
@@ -22,6 +23,7 @@ struct mp_recording_start {
     uint64_t realtime_ns, monotonic_ns; /* one moment on both clocks: the start of the recording */
     uint32_t pid;
     const char *host;
+    struct mp_member member;
     const char *const *command; /* NULL-terminated */
     const char *configuration;  /* key=value,... as given to the recorder */
     const char *spool;          /* path of the spool that may still hold what this file lacks; "": none */

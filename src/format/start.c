@@ -45,11 +45,30 @@ static void pack_command(msgpack_packer *packer, const char *const *command)
         pack_text(packer, command[i]);
 }
 
+static const char *const member_texts[] = {"role", "job"};
+
+/* The keys of what is known. */
+static uint32_t member_count(const struct mp_member *member)
+{
+    uint32_t count = (*member->role != '\0') + (*member->job != '\0');
+    for (enum mp_member_number i = 0; i < MP_MEMBER_NUMBERS; i++)
+        count += mp_member_knows(member, i);
+    return count;
+}
+
+static void pack_member(msgpack_packer *packer, const struct mp_member *member)
+{
+    for (enum mp_member_number i = 0; i < MP_MEMBER_NUMBERS; i++)
+        if (mp_member_knows(member, i)) pack_number(packer, mp_member_number_name(i), member->number[i]);
+    if (*member->role) pack_pair(packer, member_texts[0], member->role);
+    if (*member->job) pack_pair(packer, member_texts[1], member->job);
+}
+
 enum mp_status mp_start_pack(struct mp_buffer *to, const struct mp_recording_start *start, struct mp_error *error)
 {
     msgpack_packer packer;
     msgpack_packer_init(&packer, to, append);
-    msgpack_pack_map(&packer, 13);
+    msgpack_pack_map(&packer, 13 + member_count(&start->member));
     pack_pair(&packer, "magic", MAGIC);
     pack_number(&packer, "version", MP_FORMAT_VERSION);
     pack_number(&packer, "min_reader", start->starts_late ? MP_FORMAT_STARTS_LATE : MP_FORMAT_MIN_READER);
@@ -59,6 +78,7 @@ enum mp_status mp_start_pack(struct mp_buffer *to, const struct mp_recording_sta
     pack_number(&packer, "monotonic", start->monotonic_ns);
     pack_number(&packer, "pid", start->pid);
     pack_pair(&packer, "host", start->host);
+    pack_member(&packer, &start->member);
     pack_command(&packer, start->command);
     pack_pair(&packer, "configuration", start->configuration);
     pack_pair(&packer, "spool", start->spool);
@@ -108,6 +128,22 @@ static bool numbers_of(const msgpack_object *map, struct mp_recording_start *sta
     return pid <= UINT32_MAX;
 }
 
+/* What is no number here, or too large for one, is as good as absent. */
+static void read_member(struct mp_member *member, const msgpack_object *map)
+{
+    char *const texts[] = {member->role, member->job};
+    for (enum mp_member_number i = 0; i < MP_MEMBER_NUMBERS; i++) {
+        const msgpack_object *value = mp_msgpack_get(map, mp_member_number_name(i));
+        if (value && value->type == MSGPACK_OBJECT_POSITIVE_INTEGER && value->via.u64 < UINT32_MAX)
+            mp_member_set(member, i, (uint32_t)value->via.u64);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const msgpack_object *value = mp_msgpack_get(map, member_texts[i]);
+        if (value && value->type == MSGPACK_OBJECT_STR)
+            mp_member_text(texts[i], value->via.str.ptr, value->via.str.size);
+    }
+}
+
 /* `bytes` is the object's packed length: an upper bound of all texts together. */
 static bool own(struct mp_start_owned *owned, const msgpack_object *map, size_t bytes)
 {
@@ -151,6 +187,7 @@ static enum mp_status parse_map(const msgpack_object *map, size_t length, struct
         make_empty(owned);
         return mp_fail(error, MP_DAMAGED, "the recording's first object is damaged");
     }
+    read_member(&owned->start.member, map);
     owned->start.starts_late = min_reader >= MP_FORMAT_STARTS_LATE;
     if (!own(owned, map, length)) return mp_fail(error, MP_NO_MEMORY, "no memory to open the recording");
     return MP_OK;

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/file_id.h"
+#include "base/member.h"
 #include "base/words.h"
 #include "wire/record.h"
 
@@ -160,10 +161,11 @@ struct mp_spool_header {
     uint64_t spool_id;
     uint64_t file_bytes;
     uint64_t realtime_ns, monotonic_ns; /* one moment on both clocks: time 0 of the recording */
-    uint32_t pid, parent_pid;
+    uint32_t pid;
     char output[MP_SPOOL_TEXT];        /* the snapshot file's path */
     char configuration[MP_SPOOL_TEXT]; /* wire/config.h */
     char host[256];
+    struct mp_member member;         /* its role may become known later, while the file is not begun */
     char command[4 * MP_SPOOL_TEXT]; /* arguments, each NUL-terminated, with an empty one at the end */
 
     /* collector */
@@ -194,14 +196,14 @@ struct mp_spool_header {
     _Atomic uint64_t dropped_refused;   /* 1: the system refused a call, and recording ended with this event */
     _Atomic uint64_t left_hooks;        /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
-    _Atomic uint64_t doubtful_calls; /* events that another call of the function of --step-at may have begun with */
-    _Atomic uint64_t lost_strings;                                    /* names: likewise */
-    _Atomic uint64_t without_lock;                                    /* stacks and names: a lock could not be taken */
-    _Atomic uint32_t sources;                                         /* bits: enum mp_source */
-    _Atomic uint32_t has_cuda_allocator;                              /* 1: PyTorch's was loaded when the driver
-                                                                       * refused memory of a device */
-    _Atomic uint32_t devices_changed;                                 /* counts changes that may have moved the devices'
-                                                                       * totals: contexts, modules, libraries */
+    _Atomic uint64_t doubtful_calls;     /* events that another call of the function of --step-at may have begun with */
+    _Atomic uint64_t lost_strings;       /* names: likewise */
+    _Atomic uint64_t without_lock;       /* stacks and names: a lock could not be taken */
+    _Atomic uint32_t sources;            /* bits: enum mp_source */
+    _Atomic uint32_t has_cuda_allocator; /* 1: PyTorch's was loaded when the driver
+                                          * refused memory of a device */
+    _Atomic uint32_t devices_changed;    /* counts changes that may have moved the devices'
+                                          * totals: contexts, modules, libraries */
     struct mp_spool_cupti cupti;
     struct mp_spool_device devices[MP_SPOOL_DEVICES];
     _Atomic uint32_t note_count;

@@ -3,6 +3,7 @@
 manual, with its own blocks in it, and none overwrites another."""
 
 import os
+import shutil
 import socket
 import textwrap
 
@@ -92,20 +93,50 @@ class Launchers(harness.TestCase):
         self.check_apart(files)
         for rank in range(2):
             self.assertEqual(self.allocs(files[f"run.{rank}.mp"]), 10 + rank)
+            self.check_member(files[f"run.{rank}.mp"], rank=rank, local_rank=rank, world_size=2, node=None, role=None)
+
+    def check_member(self, info, **wanted):
+        self.assertEqual({key: info["process"][key] for key in wanted}, wanted)
+
+    def test_mpi(self):
+        mpirun = shutil.which("mpirun")
+        if not mpirun or "Open MPI" not in harness.subprocess.run([mpirun, "--version"], capture_output=True,
+                                                                  text=True).stdout:
+            self.skipTest("no Open MPI")
+        worker = self.script("rank.py", RANK.replace("RANK", "OMPI_COMM_WORLD_RANK"))
+        result = harness.memprof("snapshot", "-o", self.folder / "run.%r.mp", "--no-symbols", "--", mpirun,
+                                 "--allow-run-as-root", "--oversubscribe", "-n", "3", PYTHON, worker)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        for rank in range(3):
+            info = harness.answer("info", self.folder / f"run.{rank}.mp")
+            self.assertEqual(self.allocs(info), 10 + rank)
+            self.check_member(info, rank=rank, local_rank=rank, world_size=3, role=None)
+
+    def test_names_from_the_environment(self):
+        """A role is anything that somebody put there; it is printed without what a terminal would obey."""
+        worker = self.script("rank.py", RANK)
+        os.environ.update(RANK="3", ROLE_NAME="a\x1b[2Jb\nc\u202e", TORCHELASTIC_RUN_ID="night\tly", WORLD_SIZE="two")
+        for name in ("RANK", "ROLE_NAME", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"):
+            self.addCleanup(os.environ.pop, name)
+        files, _ = self.record("run.%r.mp", worker)
+        self.assertEqual(list(files), ["run.3.mp"])
+        self.check_member(files["run.3.mp"], rank=3, world_size=None, role="a?[2Jb?c?", job="night?ly")
+        text = harness.memprof("info", self.folder / "run.3.mp").stdout
+        self.assertIn("a?[2Jb?c?, rank 3, job night?ly", text)
+        harness.memprof("anonymize", self.folder / "run.3.mp", "-o", self.folder / "anonymous.mp")
+        self.check_member(harness.answer("info", self.folder / "anonymous.mp"), rank=3, role="role 1", job=None)
 
     def test_torchrun(self):
         worker = self.script("rank.py", RANK)
-        probe = ("from torch.distributed.elastic.multiprocessing.api import Std, to_map; "
-                 "to_map(Std.from_str('0'), 2)")  # what fails of PyTorch 1.13 under Python 3.11
-        if harness.subprocess.run([PYTHON, "-c", probe], capture_output=True).returncode:
-            self.skipTest("torch.distributed.run does not run here, recorded or not")
+        # Redirected: PyTorch 1.13 fails under Python 3.11 to read that nothing is to be.
         files, _ = self.record("run.%r.mp", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
-                               worker)
+                               "--redirects", "1", "--tee", "1", worker)
         ranks = {name: info for name, info in files.items() if name in ("run.0.mp", "run.1.mp")}
         self.assertEqual(len(ranks), 2, files.keys())
         self.check_apart(files)
         for rank in range(2):
             self.assertEqual(self.allocs(ranks[f"run.{rank}.mp"]), 10 + rank)
+            self.check_member(ranks[f"run.{rank}.mp"], rank=rank, local_rank=rank, world_size=2, node=0, role=None)
 
     def test_multiprocessing(self):
         script = self.script("workers.py", MULTIPROCESSING)
@@ -120,6 +151,10 @@ class Launchers(harness.TestCase):
                 for name, info in files.items():
                     if name != "run.mp":
                         self.assertEqual(name, f"run.{info['process']['pid']}.mp")
+                    self.check_member(info, rank=None, role="worker" if name != "run.mp" else None)
+                    if method != "forkserver":  # whose children are the server's
+                        self.check_member(info, parent=None if name == "run.mp" else
+                                          files["run.mp"]["process"]["pid"])
 
     def test_posix_spawn(self):
         worker = self.script("rank.py", RANK)
@@ -134,6 +169,7 @@ class Launchers(harness.TestCase):
         self.check_apart(files)
         for name, info in files.items():
             self.assertEqual(name, f"run.{info['process']['pid']}.mp")
+        self.assertEqual(sorted(info["process"]["role"] or "" for info in files.values()), ["", *["loader worker"] * 2])
 
     def test_host_and_time(self):
         worker = self.script("rank.py", RANK)

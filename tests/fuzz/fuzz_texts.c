@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "collect/recording/schedule.h"
 #include "collect/session/command_line.h"
+#include "collect/session/membership.h"
 #include "collect/session/naming.h"
 #include "collect/symbols/demangle.h"
 #include "model/builder.h"
@@ -226,8 +227,11 @@ static void naming(const char *text, size_t size)
     char pattern[4096];
     const struct mp_naming names = {.pattern = pattern, .host = second(text, size), .start_unix_s = 1};
     if (snprintf(pattern, sizeof pattern, "/folder/%s", text) >= (int)sizeof pattern) return;
+    struct mp_environment environment = {text, size};
+    struct mp_member member;
+    mp_membership_of_environment(&environment, &environment, 1, &member);
     for (unsigned number = 0; number < 3; number++)
-        free(mp_naming_path(&names, 1, number));
+        free(mp_naming_path(&names, 1, &member, number));
     (void)mp_naming_separates_processes(pattern);
 }
 

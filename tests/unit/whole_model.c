@@ -34,7 +34,7 @@
         V(limit_count)
 #define FIELDS_mp_exit(V, N) V(known) V(by_signal) V(status) V(time_ns) V(text)
 #define FIELDS_mp_recording_start(V, N)                                                                                \
-    V(realtime_ns) V(monotonic_ns) V(pid) V(host) V(command) V(configuration) V(spool) V(spool_id) V(starts_late)
+    V(realtime_ns) V(monotonic_ns) V(pid) V(host) N(member) V(command) V(configuration) V(spool) V(spool_id) V(starts_late)
 /* What the functions below must look at: when one of these no longer compiles, add the field there, too. */
 #define MODEL_LISTED(type)                                                                                             \
     __attribute__((unused)) static const struct type every_##type = {FIELDS_##type(ZERO, ZEROES)};
@@ -210,6 +210,7 @@ static bool differ_start(struct pair *pair)
     if (differ(pair, "start realtime", got->realtime_ns, wanted->realtime_ns) ||
         differ(pair, "start monotonic", got->monotonic_ns, wanted->monotonic_ns) ||
         differ(pair, "start pid", got->pid, wanted->pid) || differ_text(pair, "host", got->host, wanted->host) ||
+        differ(pair, "start: members are the same: 1", !memcmp(&got->member, &wanted->member, sizeof got->member), 1) ||
         differ_text(pair, "configuration", got->configuration, wanted->configuration) ||
         differ_text(pair, "spool", got->spool, wanted->spool) ||
         differ(pair, "spool_id", got->spool_id, wanted->spool_id) ||

@@ -50,6 +50,7 @@ static enum mp_status start_writer(struct live_file *file, int fd, struct mp_err
                                        .monotonic_ns = spool->monotonic_ns,
                                        .pid = spool->pid,
                                        .host = spool->host,
+                                       .member = mp_member_copy(&spool->member),
                                        .command = command,
                                        .configuration = configuration,
                                        .spool = ""};

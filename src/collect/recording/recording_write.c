@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "collect/recording/recording_role.h"
 
 #define BASE_FACTOR 4 /* a base is written after this many events per live block */
 
@@ -43,12 +44,16 @@ static enum mp_status open_file(struct mp_recording *recording, struct mp_error 
         at += strnlen(at, (size_t)(end - at)) + 1;
     }
     int fd;
-    enum mp_status status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
+    enum mp_status status = mp_recording_read_tables(recording, error);
+    if (status) return status;
+    mp_recording_find_role(recording);
+    status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
     if (status) return status;
     struct mp_recording_start start = {.realtime_ns = spool->realtime_ns,
                                        .monotonic_ns = spool->monotonic_ns,
                                        .pid = spool->pid,
                                        .host = spool->host,
+                                       .member = mp_member_copy(&spool->member),
                                        .command = command,
                                        .configuration = spool->configuration,
                                        .spool = recording->spool.path,

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "collect/session/command_line.h"
 #include "collect/session/control.h"
+#include "collect/session/membership.h"
 #include "format/new_file.h"
 
 /* ---- naming and creating snapshot files ----------------------------------------------------------------------- */
@@ -33,7 +34,8 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
     bool force = collector->options->force;
     naming.cycle = recording->cycles.number;
     for (unsigned number = recording->cycles.name_number;; number++) {
-        char *candidate = mp_naming_path(&naming, recording->spool.header->pid, number);
+        const struct mp_spool_header *process = recording->spool.header;
+        char *candidate = mp_naming_path(&naming, process->pid, &process->member, number);
         if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
         if (!is_taken(collector, candidate)) {
             snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", candidate);
@@ -75,6 +77,9 @@ static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, 
     facts->pid = pid;
     snprintf(facts->output, sizeof facts->output, "%s", collector->options->output);
     snprintf(facts->host, sizeof facts->host, "%s", collector->host);
+    mp_membership_read(pid, &facts->member);
+    if (facts->member.number[MP_MEMBER_PARENT] == (uint32_t)getpid())
+        facts->member.known &= ~(1u << MP_MEMBER_PARENT); /* memprof itself is nobody's parent */
     mp_record_config_format(&collector->options->record, facts->configuration, sizeof facts->configuration);
     if (collector->options->keep_command) {
         mp_command_line_read(pid, facts->command, sizeof facts->command);

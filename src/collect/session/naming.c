@@ -33,29 +33,8 @@ bool mp_naming_separates_cycles(const char *pattern)
     return names_one_of(pattern, "c");
 }
 
-/* The rank that a launcher gave the process, from its environment: torchrun, Slurm, Open MPI, PMI. */
-static bool rank_of(uint32_t pid, char *rank, size_t room)
-{
-    static const char *const variables[] = {
-        "RANK=", "SLURM_PROCID=", "OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "PMIX_RANK="};
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%u/environ", (unsigned)pid);
-    FILE *environment = fopen(path, "re");
-    char *entry = NULL;
-    size_t entry_room = 0, best = sizeof variables / sizeof *variables;
-    while (environment && getdelim(&entry, &entry_room, '\0', environment) > 0) {
-        for (size_t i = 0; i < best; i++) {
-            if (strncmp(entry, variables[i], strlen(variables[i]))) continue;
-            snprintf(rank, room, "%s", entry + strlen(variables[i]));
-            best = i;
-        }
-    }
-    free(entry);
-    if (environment) fclose(environment);
-    return best < sizeof variables / sizeof *variables && *rank && !strchr(rank, '/');
-}
-
-static void expand(struct mp_buffer *to, const struct mp_naming *naming, char what, uint32_t pid)
+static void expand(struct mp_buffer *to, const struct mp_naming *naming, char what, uint32_t pid,
+                   const struct mp_member *member)
 {
     char text[64];
     time_t start = (time_t)naming->start_unix_s;
@@ -65,8 +44,7 @@ static void expand(struct mp_buffer *to, const struct mp_naming *naming, char wh
         mp_buffer_printf(to, "%u", (unsigned)pid);
         break;
     case 'r':
-        if (!rank_of(pid, text, sizeof text)) snprintf(text, sizeof text, "%u", (unsigned)pid);
-        mp_buffer_append_text(to, text);
+        mp_buffer_printf(to, "%u", mp_member_knows(member, MP_MEMBER_RANK) ? member->number[MP_MEMBER_RANK] : pid);
         break;
     case 'h':
         mp_buffer_append_text(to, naming->host);
@@ -83,13 +61,13 @@ static void expand(struct mp_buffer *to, const struct mp_naming *naming, char wh
     }
 }
 
-char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, unsigned number)
+char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, const struct mp_member *member, unsigned number)
 {
     struct mp_buffer path = {0};
     const char *file = file_part(naming->pattern);
     for (const char *at = naming->pattern; *at; at++) {
         if (*at == '%' && at >= file && at[1])
-            expand(&path, naming, *++at, pid);
+            expand(&path, naming, *++at, pid, member);
         else
             mp_buffer_append(&path, at, 1);
     }

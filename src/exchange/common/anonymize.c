@@ -503,6 +503,8 @@ static void rename_start(struct renaming *renaming)
     struct mp_recording_start *start = &renaming->model->start;
     start->host = start->spool = "";
     start->command = no_command;
+    if (!mp_public_role(start->member.role)) mp_member_text(start->member.role, "role 1", strlen("role 1"));
+    *start->member.job = '\0';
     start->spool_id = 0;
     struct mp_buffer text = {0};
     put_numbers(&text, start->configuration);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/member.h"
 #include "base/words.h"
 
 /* ---- the list ---- */
@@ -319,11 +320,29 @@ bool mp_public_words(const char *text)
 
 bool mp_public_setting(const char *key, size_t length)
 {
-    static const char *const keys[] = {"native", "python",         "free_stacks", "torch",  "cpu_tensors", "cupti",
-                                       "hooks",  "cpu_throughout", "wait",        "follow", "paused",      "max_events",
-                                       "shim",   "torch_history",  "sample",      "depth",  "live_each",   "live_steps",
-                                       "holders", NULL};
+    static const char *const keys[] = {"native", "python",     "free_stacks",    "torch",         "cpu_tensors",
+                                       "cupti",  "hooks",      "cpu_throughout", "wait",          "follow",
+                                       "paused", "max_events", "shim",           "torch_history", "sample",
+                                       "depth",  "live_each",  "live_steps",     "holders",       NULL};
     return is_one_of(key, length, keys);
+}
+
+bool mp_public_role(const char *role)
+{
+    static const char *const roles[] = {"",
+                                        "chief",
+                                        "evaluator",
+                                        "master",
+                                        "ps",
+                                        "trainer",
+                                        MP_ROLE_LOADER_WORKER,
+                                        MP_ROLE_POOL_WORKER,
+                                        MP_ROLE_WORKER,
+                                        MP_ROLE_FORK_SERVER,
+                                        MP_ROLE_TRACKER,
+                                        MP_ROLE_FORKED,
+                                        NULL};
+    return is_one_of(role, strlen(role), roles);
 }
 
 bool mp_public_device(const char *name)

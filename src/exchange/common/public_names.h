@@ -25,6 +25,9 @@ bool mp_public_thread(const char *name);
 bool mp_public_words(const char *text);
 /* Whether a setting's key in a recording's configuration (`length` bytes) has a number as its value. */
 bool mp_public_setting(const char *key, size_t length);
+/* Whether the part of a process in its job has a name that memprof or a launcher gives ("loader worker", "trainer"), or
+ * none. */
+bool mp_public_role(const char *role);
 /* Whether the name is a device's ("cuda:0"), or its maker's name of it ("NVIDIA H200"). */
 bool mp_public_device(const char *name);
 bool mp_public_model(const char *name);

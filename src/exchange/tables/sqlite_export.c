@@ -35,7 +35,7 @@ static const struct {
     const char *name;
     unsigned columns;
 } tables[TABLES] = {
-    [RECORDING] = {"recording", 13},      [NOTES] = {"notes", 1},     [TRACKS] = {"tracks", 13},
+    [RECORDING] = {"recording", 20},      [NOTES] = {"notes", 1},     [TRACKS] = {"tracks", 13},
     [THREADS] = {"threads", 2},           [STACKS] = {"stacks", 6},   [FRAMES] = {"frames", 7},
     [STACK_FRAMES] = {"stack_frames", 3}, [BLOCKS] = {"blocks", 20},  [LABELS] = {"labels", 4},
     [RESIZES] = {"resizes", 3},           [EVENTS] = {"events", 11},  [STEPS] = {"steps", 6},
@@ -104,11 +104,15 @@ static void put_recording(struct database *db, const char *filter)
         mp_buffer_printf(&command, "%s%s", command.size ? " " : "", *word);
     mp_buffer_append(&command, "", 1);
     bool whole = !mp_model_incomplete(model) && !mp_model_limited(model);
-    insert(db, RECORDING, "tttnnnnnnntnn", "memprof.sqlite/1", (const char *)command.data,
+    const struct mp_member *member = &model->start.member;
+    insert(db, RECORDING, "tttnnnnnnntnnnnnnntt", "memprof.sqlite/1", (const char *)command.data,
            *model->start.host ? model->start.host : NULL, (uint64_t)model->start.pid,
            model->start.realtime_ns ? model->start.realtime_ns : UINT64_MAX, model->duration_ns, window->from_ns,
            window->to_ns, (uint64_t)window->first, (uint64_t)window->last, filter, (uint64_t)whole,
-           model->coverage.dropped);
+           model->coverage.dropped, mp_member_number(member, MP_MEMBER_RANK),
+           mp_member_number(member, MP_MEMBER_LOCAL_RANK), mp_member_number(member, MP_MEMBER_WORLD_SIZE),
+           mp_member_number(member, MP_MEMBER_NODE), mp_member_number(member, MP_MEMBER_PARENT),
+           *member->role ? member->role : NULL, *member->job ? member->job : NULL);
     mp_buffer_free(&command);
     for (uint32_t i = 0; i < model->coverage.note_count; i++)
         insert(db, NOTES, "t", mp_model_text(model, model->coverage.notes[i]));

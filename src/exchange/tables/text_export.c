@@ -150,6 +150,10 @@ static void put_recording(struct text_export *export)
     mp_json_end_array(&json);
     mp_json_text(&json, "host", *model->start.host ? model->start.host : NULL);
     mp_json_number(&json, "pid", model->start.pid);
+    for (enum mp_member_number i = 0; i < MP_MEMBER_NUMBERS; i++)
+        mp_json_known(&json, mp_member_number_name(i), mp_member_number(&model->start.member, i));
+    mp_json_text(&json, "role", *model->start.member.role ? model->start.member.role : NULL);
+    mp_json_text(&json, "job", *model->start.member.job ? model->start.member.job : NULL);
     mp_json_known(&json, "start_unix_ns", model->start.realtime_ns ? model->start.realtime_ns : UINT64_MAX);
     mp_json_number(&json, "duration_ns", model->duration_ns);
     mp_json_number(&json, "from_ns", export->rows->window->from_ns);

@@ -53,6 +53,43 @@ static uint64_t known_or_none(uint64_t number)
     return number ? number : MP_BYTES_UNKNOWN;
 }
 
+static void member_json(struct mp_json *json, const struct mp_member *member)
+{
+    for (enum mp_member_number i = 0; i < MP_MEMBER_NUMBERS; i++)
+        mp_json_known(json, mp_member_number_name(i), mp_member_number(member, i));
+    mp_json_text(json, "role", *member->role ? member->role : NULL);
+    mp_json_text(json, "job", *member->job ? member->job : NULL);
+}
+
+/* "rank 3 of 8 (local rank 1, node 1), trainer, job 4711"; nothing where nothing is known. */
+static void member_text(struct mp_buffer *out, const struct mp_member *member)
+{
+    static const struct {
+        enum mp_member_number which;
+        const char *name;
+    } inner[] = {{MP_MEMBER_LOCAL_RANK, "local rank"}, {MP_MEMBER_NODE, "node"}};
+    if (*member->role) mp_text_clean(out, member->role);
+    if (mp_member_knows(member, MP_MEMBER_RANK)) {
+        const char *before = !*member->role ? "" : mp_member_is_helper(member) ? " of " : ", ";
+        mp_buffer_printf(out, "%srank %u", before, member->number[MP_MEMBER_RANK]);
+        if (mp_member_knows(member, MP_MEMBER_WORLD_SIZE))
+            mp_buffer_printf(out, " of %u", member->number[MP_MEMBER_WORLD_SIZE]);
+        const char *between = " (";
+        for (size_t i = 0; i < sizeof inner / sizeof *inner; i++)
+            if (mp_member_knows(member, inner[i].which)) {
+                mp_buffer_printf(out, "%s%s %u", between, inner[i].name, member->number[inner[i].which]);
+                between = ", ";
+            }
+        if (*between == ',') mp_buffer_append_text(out, ")");
+    }
+    if (*member->job) {
+        mp_buffer_append_text(out, out->size ? ", job " : "job ");
+        mp_text_clean(out, member->job);
+    }
+    if (mp_member_knows(member, MP_MEMBER_PARENT))
+        mp_buffer_printf(out, "%sstarted by process %u", out->size ? ", " : "", member->number[MP_MEMBER_PARENT]);
+}
+
 static void process_json(struct mp_json *json, const struct mp_model *model)
 {
     struct mp_buffer command = {0};
@@ -67,6 +104,7 @@ static void process_json(struct mp_json *json, const struct mp_model *model)
     mp_json_known(json, "start_unix_ns", known_or_none(model->start.realtime_ns));
     mp_json_number(json, "duration_ns", model->duration_ns);
     mp_json_text(json, "exit", how_it_ended(model));
+    member_json(json, &model->start.member);
     mp_json_end_object(json);
     mp_buffer_free(&command);
 }
@@ -203,6 +241,11 @@ static void process_table(struct mp_text *text, const struct mp_model *model)
     process_text(&value, model);
     mp_buffer_append(&value, "", 1);
     put_row(&table, model->start.pid ? "process" : "covers", (const char *)value.data);
+    mp_buffer_clear(&value);
+    member_text(&value, &model->start.member);
+    bool is_member = value.size;
+    mp_buffer_append(&value, "", 1);
+    if (is_member) put_row(&table, "member", (const char *)value.data);
     mp_buffer_clear(&value);
     if (model->past.events) mp_buffer_append_text(&value, "the newest ");
     mp_buffer_printf(&value, "%s ", mp_format_count(number, model->events.count));

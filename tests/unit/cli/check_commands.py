@@ -33,7 +33,8 @@ KEYS = {
     "info": {
         "": ["schema", "file", "process", "devices", "tracks", "stacks", "steps", "coverage"],
         "file": ["path", "bytes", "format"],
-        "process": ["pid", "command", "host", "start_unix_ns", "duration_ns", "exit"],
+        "process": ["pid", "command", "host", "start_unix_ns", "duration_ns", "exit", "rank",
+                    "local_rank", "world_size", "node", "parent", "role", "job"],
         "devices[]": ["id", "uuid", "name", "total_bytes"],
         "tracks[]": ["id", "size_basis", "events", "allocs", "frees", "base_bytes", "peak_bytes", "peak_ns",
                      "end_bytes", "reserved_peak_bytes"],

@@ -2,18 +2,18 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "unit/suite.h"
 
 #define START 1700000000u
 
+static const struct mp_member nobody;
+
 static void check(const char *pattern, unsigned number, const char *wanted)
 {
     struct mp_naming naming = {.pattern = pattern, .host = "node-7", .start_unix_s = START};
-    char *path = mp_naming_path(&naming, 4711, number);
+    char *path = mp_naming_path(&naming, 4711, &nobody, number);
     ck_assert_str_eq(path, wanted);
     free(path);
 }
@@ -35,7 +35,7 @@ END_TEST
 START_TEST(each_cycle_has_a_name)
 {
     struct mp_naming naming = {.pattern = "/%c/run.%c.mp", .host = "h", .cycle = 12};
-    char *first = mp_naming_path(&naming, 4711, 0), *second = mp_naming_path(&naming, 4711, 1);
+    char *first = mp_naming_path(&naming, 4711, &nobody, 0), *second = mp_naming_path(&naming, 4711, &nobody, 1);
     ck_assert_str_eq(first, "/%c/run.12.mp");
     ck_assert_str_eq(second, "/%c/run.12.4711.mp");
     free(first);
@@ -86,51 +86,19 @@ START_TEST(names_tell_processes_apart)
 }
 END_TEST
 
-/* The path that a process with this environment gets for /%r. */
-static char *path_of_process_with(char *const *environment, pid_t *pid)
+START_TEST(a_rank_or_else_the_pid)
 {
-    int ready[2], hold[2];
-    ck_assert(!pipe(ready) && !pipe(hold));
-    *pid = fork();
-    if (!*pid) {
-        dup2(ready[1], STDOUT_FILENO);
-        dup2(hold[0], STDIN_FILENO);
-        close(hold[1]);
-        char *const command[] = {(char[]){"sh"}, (char[]){"-c"}, (char[]){"echo; read line"}, NULL};
-        execve("/bin/sh", command, environment);
-        _exit(1);
-    }
-    char byte;
-    close(ready[1]);
-    close(hold[0]);
-    ck_assert_int_eq(read(ready[0], &byte, 1), 1);
-    struct mp_naming naming = {.pattern = "/%r", .host = "h"};
-    char *path = mp_naming_path(&naming, (uint32_t)*pid, 0);
-    close(hold[1]);
-    close(ready[0]);
-    waitpid(*pid, NULL, 0);
-    return path;
-}
-
-START_TEST(ranks_come_from_launchers)
-{
-    static char rank[] = "RANK=3", slurm[] = "SLURM_PROCID=5", mpi[] = "OMPI_COMM_WORLD_RANK=7", other[] = "XRANK=9",
-                slash[] = "RANK=../../etc/x", empty[] = "RANK=";
-    const struct {
-        char *environment[4];
-        const char *wanted; /* NULL: the pid */
-    } cases[] = {{{rank, NULL}, "/3"},       {{slurm, rank, NULL}, "/3"}, {{mpi, slurm, other, NULL}, "/5"},
-                 {{other, mpi, NULL}, "/7"}, {{other, NULL}, NULL},       {{NULL}, NULL},
-                 {{slash, NULL}, NULL},      {{empty, NULL}, NULL}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        pid_t pid;
-        char pid_path[32], *path = path_of_process_with(cases[i].environment, &pid);
-        snprintf(pid_path, sizeof pid_path, "/%d", (int)pid);
-        ck_assert_str_eq(path, cases[i].wanted ? cases[i].wanted : pid_path);
-        free(path);
-    }
+    struct mp_naming naming = {.pattern = "/%r.mp", .host = "h"};
+    struct mp_member ranked = {0}, unknown = {0};
+    mp_member_set(&ranked, MP_MEMBER_RANK, 12);
+    mp_member_set(&unknown, MP_MEMBER_LOCAL_RANK, 3);
+    char *path = mp_naming_path(&naming, 4711, &ranked, 0), *other = mp_naming_path(&naming, 4711, &unknown, 0);
+    ck_assert_str_eq(path, "/12.mp");
+    ck_assert_str_eq(other, "/4711.mp");
+    free(path);
+    free(other);
 }
 END_TEST
 
 MP_SUITE("naming", what_a_pattern_becomes, each_cycle_has_a_name, folders_are_taken_as_they_are, later_files_differ,
-         extensions, names_tell_processes_apart, ranks_come_from_launchers)
+         extensions, names_tell_processes_apart, a_rank_or_else_the_pid)

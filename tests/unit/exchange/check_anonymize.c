@@ -197,6 +197,7 @@ static int make(const char *form, const char *configuration, bool has_past)
     static const char *const command[] = {"python3", SECRET ".py", "--" SECRET, NULL};
     const struct mp_recording_start start = {.realtime_ns = 1,
                                              .host = SECRET,
+                                             .member = {.role = SECRET, .job = SECRET "-812"},
                                              .command = command,
                                              .configuration = configuration,
                                              .spool = "/" SECRET,
@@ -267,8 +268,9 @@ static size_t count_secrets(int fd, char *found, size_t room)
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     ck_assert_msg(!mp_reader_open(path, &reader, &error), "%s", error.text);
     const struct mp_recording_start *start = mp_reader_start(reader);
-    const char *const texts[] = {start->host, start->configuration, start->spool};
-    for (size_t i = 0; i < 3; i++)
+    const char *const texts[] = {start->host, start->configuration, start->spool, start->member.role,
+                                 start->member.job};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (holds_secret(texts[i], strlen(texts[i]))) count++, snprintf(found, room, "%s", texts[i]);
     for (size_t i = 0; start->command[i]; i++)
         count += holds_secret(start->command[i], strlen(start->command[i]));

@@ -64,6 +64,7 @@ START_TEST(the_start_comes_back)
     ck_assert_uint_eq(start->pid, made_start.pid);
     ck_assert_uint_eq(start->spool_id, made_start.spool_id);
     ck_assert_str_eq(start->host, made_start.host);
+    ck_assert_mem_eq(&start->member, &made_start.member, sizeof start->member);
     ck_assert_str_eq(start->configuration, made_start.configuration);
     ck_assert_str_eq(start->spool, made_start.spool);
     size_t i = 0;

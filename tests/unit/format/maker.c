@@ -13,6 +13,7 @@ const struct mp_recording_start made_start = {
     .monotonic_ns = UINT64_C(987654321012345),
     .pid = 4242,
     .host = "node-17",
+    .member = {.known = 0x1f, .number = {3, 1, 8, 2, 4200}, .role = "trainer", .job = "812"},
     .command = command,
     .configuration = "sources=torch,follow=yes",
     .spool = "/dev/shm/memprof.4242.spool",

@@ -1,0 +1,56 @@
+#include "base/member.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+
+const char *mp_member_number_name(enum mp_member_number which)
+{
+    static const char *const names[MP_MEMBER_NUMBERS] = {"rank", "local_rank", "world_size", "node", "parent"};
+    return names[which];
+}
+
+void mp_member_set(struct mp_member *member, enum mp_member_number which, uint32_t number)
+{
+    member->known |= 1u << which;
+    member->number[which] = number;
+}
+
+uint64_t mp_member_number(const struct mp_member *member, enum mp_member_number which)
+{
+    return mp_member_knows(member, which) ? member->number[which] : UINT64_MAX;
+}
+
+void mp_member_text(char to[MP_MEMBER_TEXT], const char *text, size_t length)
+{
+    size_t used = 0;
+    while (length) {
+        uint32_t point;
+        size_t size = mp_utf8_next((const unsigned char *)text, length, &point);
+        bool shown = point >= 0x20 && !(point >= 0x7f && point < 0xa0) && point != MP_UTF8_BAD;
+        shown = shown && !mp_utf8_is_hidden(point);
+        if (used + (shown ? size : 1) >= MP_MEMBER_TEXT) break;
+        memcpy(to + used, shown ? text : "?", shown ? size : 1);
+        used += shown ? size : 1;
+        text += size;
+        length -= size;
+    }
+    memset(to + used, 0, MP_MEMBER_TEXT - used);
+}
+
+struct mp_member mp_member_copy(const struct mp_member *from)
+{
+    struct mp_member copy = *from;
+    mp_member_text(copy.role, from->role, strnlen(from->role, sizeof from->role));
+    mp_member_text(copy.job, from->job, strnlen(from->job, sizeof from->job));
+    return copy;
+}
+
+bool mp_member_is_helper(const struct mp_member *member)
+{
+    static const char *const roles[] = {MP_ROLE_LOADER_WORKER, MP_ROLE_POOL_WORKER, MP_ROLE_WORKER,
+                                        MP_ROLE_FORK_SERVER,   MP_ROLE_TRACKER,     MP_ROLE_FORKED};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        if (!strcmp(member->role, roles[i])) return true;
+    return false;
+}

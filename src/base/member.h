@@ -1,0 +1,59 @@
+/*
+ * Which member of a job a process is, as its launcher or its parent gave it: torchrun, Slurm, MPI, multiprocessing. A
+ * zeroed one knows nothing. Never allocates; any thread.
+ */
+#ifndef MP_BASE_MEMBER_H
+#define MP_BASE_MEMBER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Numbers of a member; the order is that of reports, the names are those of files and of JSON. */
+enum mp_member_number {
+    MP_MEMBER_RANK,       /* among all of the job; a process that a rank has started has the rank, too */
+    MP_MEMBER_LOCAL_RANK, /* among those of its node */
+    MP_MEMBER_WORLD_SIZE, /* how many ranks there are */
+    MP_MEMBER_NODE,       /* the number of its node */
+    MP_MEMBER_PARENT,     /* the pid of the process that started it */
+    MP_MEMBER_NUMBERS
+};
+
+#define MP_MEMBER_TEXT 64 /* bytes of a text with its NUL: UTF-8 without control characters */
+
+struct mp_member {
+    uint32_t known; /* bits: 1 << enum mp_member_number */
+    uint32_t number[MP_MEMBER_NUMBERS];
+    char role[MP_MEMBER_TEXT]; /* "": a rank itself or a program of its own, without a name for its part */
+    char job[MP_MEMBER_TEXT];  /* the scheduler's or the launcher's name of the job; "": unknown */
+};
+
+/* Roles that memprof gives: processes that work for the one that started them. */
+#define MP_ROLE_LOADER_WORKER "loader worker" /* of PyTorch's DataLoader */
+#define MP_ROLE_POOL_WORKER   "pool worker"   /* of multiprocessing.Pool or concurrent.futures */
+#define MP_ROLE_WORKER        "worker"        /* another one of multiprocessing */
+#define MP_ROLE_FORK_SERVER   "fork server"   /* multiprocessing's */
+#define MP_ROLE_TRACKER       "resource tracker"
+#define MP_ROLE_FORKED        "forked child" /* it runs its parent's program */
+
+const char *mp_member_number_name(enum mp_member_number which);
+
+static inline bool mp_member_knows(const struct mp_member *member, enum mp_member_number which)
+{
+    return member->known >> which & 1;
+}
+
+void mp_member_set(struct mp_member *member, enum mp_member_number which, uint32_t number);
+/* UINT64_MAX where it is not known. */
+uint64_t mp_member_number(const struct mp_member *member, enum mp_member_number which);
+
+/* Keeps a text of unknown origin: what is no printable character becomes "?", and the end of a long one is cut off. */
+void mp_member_text(char to[MP_MEMBER_TEXT], const char *text, size_t length);
+
+/* A copy of one that somebody else may have written over. */
+struct mp_member mp_member_copy(const struct mp_member *from);
+
+/* Whether the process works for another one, by one of the roles above, and so is not the rank itself. */
+bool mp_member_is_helper(const struct mp_member *member);
+
+#endif

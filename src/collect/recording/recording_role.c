@@ -1,0 +1,52 @@
+#include "collect/recording/recording_role.h"
+
+#include <string.h>
+
+/* A worker that was forked has its parent's command line, and what it is shows in its stacks alone. */
+static const struct {
+    const char *function, *file, *role;
+} workers[] = {
+    {"_bootstrap", "/multiprocessing/process.py", MP_ROLE_WORKER},
+    {"worker", "/multiprocessing/pool.py", MP_ROLE_POOL_WORKER},
+    {"_process_worker", "/concurrent/futures/process.py", MP_ROLE_POOL_WORKER},
+    {"_worker_loop", "/torch/utils/data/_utils/worker.py", MP_ROLE_LOADER_WORKER},
+};
+#define WORKERS     (sizeof workers / sizeof *workers)
+#define FRAMES_MOST (UINT64_C(1) << 16) /* those of the beginning: a worker's own come first */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), wanted = strlen(end);
+    return length >= wanted && !strcmp(text + length - wanted, end);
+}
+
+static const char *text_of(const struct mp_tables *tables, uint32_t spool_string)
+{
+    return mp_intern_get(&tables->strings, mp_tables_spool_string(tables, spool_string), NULL);
+}
+
+/* The number of the row that the frame is; WORKERS: none. */
+static size_t row_of(const struct mp_tables *tables, const struct mp_wire_frame *frame)
+{
+    size_t row = 0;
+    if (frame->language != MP_PYTHON) return WORKERS;
+    const char *function = text_of(tables, frame->function), *dot = strrchr(function, '.');
+    if (dot) function = dot + 1; /* from 3.11 on a method's name begins with its class */
+    while (row < WORKERS && strcmp(function, workers[row].function) != 0)
+        row++;
+    return row < WORKERS && ends_with(text_of(tables, frame->file), workers[row].file) ? row : WORKERS;
+}
+
+void mp_recording_find_role(struct mp_recording *recording)
+{
+    const struct mp_tables *tables = &recording->tables;
+    struct mp_member *member = &recording->spool.header->member;
+    const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
+    size_t best = WORKERS;
+    /* The last one in the table above: a pool's worker has the frame of every worker, too. */
+    for (uint64_t i = 0; i < tables->seen[MP_TABLE_FRAMES] && i < FRAMES_MOST; i++) {
+        size_t row = row_of(tables, &frames[i]);
+        if (row < WORKERS && (best == WORKERS || row > best)) best = row;
+    }
+    if (best < WORKERS) mp_member_text(member->role, workers[best].role, strlen(workers[best].role));
+}
