@@ -89,6 +89,15 @@ static inline int mp_mkdir(const char *path, mode_t mode)
 #endif
 }
 
+static inline int mp_rmdir(const char *path)
+{
+#if defined(SYS_rmdir)
+    return (int)mp_syscall(SYS_rmdir, path);
+#else
+    return (int)mp_syscall(SYS_unlinkat, -100 /* AT_FDCWD */, path, 0x200 /* AT_REMOVEDIR */);
+#endif
+}
+
 static inline pid_t mp_getpid(void)
 {
     return (pid_t)mp_syscall(SYS_getpid);

@@ -28,7 +28,7 @@
 #include "wire/record.h"
 
 #define MP_SPOOL_MAGIC   UINT64_C(0x316c6f6f70736d70) /* "mpspool1" */
-#define MP_SPOOL_VERSION 4
+#define MP_SPOOL_VERSION 5
 
 #define MP_SPOOL_RINGS_MAX    96
 #define MP_RING_BYTES         (UINT64_C(1) << 20)
@@ -191,10 +191,11 @@ struct mp_spool_header {
     _Atomic uint32_t rung;                   /* 1: the doorbell was rung and the collector has not yet noticed */
     _Atomic uint32_t ring_waiters;           /* threads that are waiting for a ring */
     _Atomic uint64_t dropped_no_ring;
-    _Atomic uint64_t dropped_no_memory; /* their thread found no memory for its room, or its ring */
-    _Atomic uint64_t dropped_inside;    /* events of a handler that interrupted a hook */
-    _Atomic uint64_t dropped_refused;   /* 1: the system refused a call, and recording ended with this event */
-    _Atomic uint64_t left_hooks;        /* hooks that the program left by a jump; the event of each is lost */
+    _Atomic uint64_t dropped_no_memory;  /* their thread found no memory for its room, or its ring */
+    _Atomic uint64_t dropped_inside;     /* events of a handler that interrupted a hook */
+    _Atomic uint64_t dropped_unattached; /* before the system had a descriptor or memory for attaching */
+    _Atomic uint64_t dropped_refused;    /* 1: the system refused a call, and recording ended with this event */
+    _Atomic uint64_t left_hooks;         /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
     _Atomic uint64_t doubtful_calls;     /* events that another call of the function of --step-at may have begun with */
     _Atomic uint64_t lost_strings;       /* names: likewise */

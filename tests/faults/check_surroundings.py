@@ -227,6 +227,25 @@ class Owner(Recorded):
     def test_files(self):
         self.try_modes("no-standard-files", "closes-all", "daemonizes")
 
+    def test_descriptors_that_lack_for_a_while(self):
+        """Recording begins once there are some, and counts what came before."""
+        for mode, before, files in (("without-descriptors", 200, 1), ("few-descriptors", 600, 1),
+                                    ("tensors-without-descriptors", 200, 1),
+                                    ("children-without-descriptors", 200, 4)):
+            with self.subTest(mode=mode):
+                said = self.record(OWNER, mode).stderr
+                self.assertNotIn("could not be recorded", said)
+                recordings = sorted(self.folder.glob("*.mp"))
+                self.assertEqual(len(recordings), files)
+                for recording in recordings:
+                    coverage = harness.answer("info", recording, status=(0, 4))["coverage"]
+                    late = files == 1 or recording.name != "x.mp"
+                    self.assertEqual(coverage["events"] + coverage["dropped"], 2000 + before if late else 200)
+                    self.assertEqual(coverage["dropped"], before if late else 0)
+                    if late:
+                        self.assertRegex(" ".join(coverage["notes"]), f"{before} events were dropped: the program had no descriptor")
+                    recording.unlink()
+
     def test_processes(self):
         self.try_modes("spawns", "becomes-itself", "stops-and-goes-on")
 

@@ -25,6 +25,12 @@
 
 extern char **environ;
 
+/* What PyTorch's allocators ask, and report to; nobody defines it in a program that is not recorded. */
+bool profiling_enabled(void) __asm__("_ZN3c1022memoryProfilingEnabledEv") __attribute__((weak));
+void report_usage(void *address, int64_t bytes, size_t allocated, size_t reserved,
+                  uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
+    __attribute__((weak));
+
 static uint32_t pool;
 static const char *own_path;
 
@@ -67,6 +73,79 @@ static int no_standard_files(void)
     dup2(kept, 1);
     close(kept);
     return plain ? sum : -1;
+}
+
+/* The first events come where no descriptor is left, those after `rest` where there are some again. */
+static int without_descriptors(void)
+{
+    struct rlimit before, none;
+    if (getrlimit(RLIMIT_NOFILE, &before)) return -1;
+    none = before;
+    none.rlim_cur = 0;
+    if (setrlimit(RLIMIT_NOFILE, &none)) return -2;
+    pool = memprof_pool("owner", -1);
+    int sum = paths(0, 100);
+    if (setrlimit(RLIMIT_NOFILE, &before)) return -3;
+    rest(50000000);
+    return sum + paths(0, 1000);
+}
+
+/* As many are left as the parts of attaching need, one after the other, and never enough. */
+static int few_descriptors(void)
+{
+    struct rlimit before;
+    if (getrlimit(RLIMIT_NOFILE, &before)) return -1;
+    int sum = 0, free_one = dup(1);
+    close(free_one);
+    for (int left = 0; left < 3; left++) {
+        struct rlimit few = before;
+        few.rlim_cur = (rlim_t)(free_one + left);
+        if (setrlimit(RLIMIT_NOFILE, &few)) return -2;
+        if (!pool) pool = memprof_pool("owner", -1);
+        sum += paths(0, 100);
+        rest(5000000);
+    }
+    if (setrlimit(RLIMIT_NOFILE, &before)) return -3;
+    rest(50000000);
+    return sum + paths(0, 1000);
+}
+
+static void tensors(int count)
+{
+    static char block[64];
+    for (int i = 0; i < count; i++) {
+        if (!profiling_enabled || !profiling_enabled()) continue;
+        report_usage(block, sizeof block, sizeof block, 0, 0xff00);
+        report_usage(block, -(int64_t)sizeof block, 0, 0, 0xff00);
+    }
+}
+
+/* The allocator asks once for all whether to report. */
+static int tensors_without_descriptors(void)
+{
+    struct rlimit before, none;
+    if (getrlimit(RLIMIT_NOFILE, &before)) return -1;
+    none = before;
+    none.rlim_cur = 0;
+    if (setrlimit(RLIMIT_NOFILE, &none)) return -2;
+    tensors(100);
+    if (setrlimit(RLIMIT_NOFILE, &before)) return -3;
+    rest(50000000);
+    tensors(1000);
+    return 0;
+}
+
+/* Only its children lack them. */
+static int children_without_descriptors(void)
+{
+    pool = memprof_pool("owner", -1);
+    int sum = paths(0, 100);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (!child) _exit(without_descriptors() ? 3 : 4);
+        sum += status_of(child);
+    }
+    return sum;
 }
 
 /* Closes all again and again, while other threads make events. */
@@ -385,6 +464,10 @@ static const struct {
     int (*run)(void);
 } modes[] = {
     {"no-standard-files", no_standard_files},
+    {"without-descriptors", without_descriptors},
+    {"few-descriptors", few_descriptors},
+    {"tensors-without-descriptors", tensors_without_descriptors},
+    {"children-without-descriptors", children_without_descriptors},
     {"closes-all", closes_all},
     {"daemonizes", daemonizes},
     {"spawns", spawns},
@@ -406,7 +489,8 @@ int main(int argc, char **argv)
 {
     own_path = argv[0];
     if (argc < 2) return 7;
-    if (strcmp(argv[1], "no-standard-files") != 0) pool = memprof_pool("owner", -1);
+    bool later = !strcmp(argv[1], "no-standard-files") || strstr(argv[1], "few-") || strstr(argv[1], "without-");
+    if (!later) pool = memprof_pool("owner", -1);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         if (strcmp(modes[i].name, argv[1]) != 0) continue;
         int result = modes[i].run();

@@ -101,19 +101,8 @@ static uint16_t track_of(struct pool *pool)
                                 MP_BASIS_EXACT, pool->name);
 }
 
-/* Not a hook: a pool is no event, and one asked for by a thread that has no ring must serve the other threads, and this
- * one when it gets a ring; until then its blocks are counted as dropped. */
-static uint32_t pool(const char *name, int device)
+static uint32_t find_or_add_pool(const char *name, int device)
 {
-    if (!mp_session_recording()) return 0;
-    int saved = errno;
-    struct mp_thread *thread = mp_thread_self();
-    if (!thread || !mp_fork_guard(thread)) {
-        errno = saved;
-        return 0;
-    }
-    if (!name || !*name) name = "pool";
-    if (device < 0) device = MEMPROF_HOST;
     uint32_t number = find_pool(name, device);
     if (!number && mp_lock_take_within(&mp_session.page->question_lock, MP_NS_PER_SECOND)) {
         uint32_t count = atomic_load(&pool_count);
@@ -126,8 +115,24 @@ static uint32_t pool(const char *name, int device)
         }
         mp_lock_release(&mp_session.page->question_lock);
     }
-    if (number) track_of(&pools[number - 1]); /* known to statistics before its first block */
-    thread->inside = 0;
+    return number;
+}
+
+/* Not a hook: a pool is no event, and one asked for by a thread that has no ring, or before recording can begin, must
+ * serve later; until then its blocks are counted as dropped. */
+static uint32_t pool(const char *name, int device)
+{
+    bool recording = mp_session_recording();
+    if (!recording && !mp_session_tries_again()) return 0;
+    int saved = errno;
+    struct mp_thread *thread = recording ? mp_thread_self() : NULL;
+    if (recording && (!thread || !mp_fork_guard(thread))) {
+        errno = saved;
+        return 0;
+    }
+    uint32_t number = find_or_add_pool(name && *name ? name : "pool", device < 0 ? MEMPROF_HOST : device);
+    if (number && thread) track_of(&pools[number - 1]); /* known to statistics before its first block */
+    if (thread) thread->inside = 0;
     errno = saved;
     return number;
 }

@@ -20,7 +20,10 @@ static void settle(struct mp_thread *thread)
 
 struct mp_thread *mp_hook_enter(void)
 {
-    if (!mp_session_recording()) return NULL;
+    if (!mp_session_recording()) {
+        if (mp_session_tries_again()) atomic_fetch_add(&mp_session.page->dropped_unattached, 1);
+        return NULL;
+    }
     int saved = errno;
     struct mp_thread *thread = mp_thread_self();
     if (!thread || !mp_fork_guard(thread)) {

@@ -24,6 +24,8 @@ static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path];
 static uint32_t generations; /* in this image's memory: survives a fork, unlike the page */
 
 #define ANSWER_TIMEOUT_S 2 /* in all */
+#define AGAIN_FIRST_NS   MP_NS_PER_MS
+#define AGAIN_DOUBLINGS  10
 
 /* Whether to repeat a failed system call: every signal interrupts a socket with a timeout, even signals whose handlers
  * restart calls, and a program's timers may never rest. */
@@ -50,11 +52,10 @@ static bool take_descriptors(struct msghdr *message, int descriptors[2])
     return false;
 }
 
-/* Reports to the collector that this process cannot be recorded, and why. Where even that is refused, nobody learns
- * it. */
-static void leave_refusal(int reason)
+#define REFUSAL_PATH (sizeof socket_path + sizeof MP_REFUSED_SUFFIX + 4)
+
+static void name_refusal(int reason, char path[REFUSAL_PATH])
 {
-    char path[sizeof socket_path + sizeof MP_REFUSED_SUFFIX + 4];
     size_t length = strlen(socket_path);
     memcpy(path, socket_path, length);
     memcpy(path + length, MP_REFUSED_SUFFIX, sizeof MP_REFUSED_SUFFIX - 1);
@@ -62,10 +63,26 @@ static void leave_refusal(int reason)
     for (int digit = 100; digit; digit /= 10)
         path[length++] = (char)('0' + reason / digit % 10);
     path[length] = '\0';
-    mp_mkdir(path, 0700);
 }
 
-/* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded. */
+/* Reports to the collector that this process cannot be recorded, and why. Where even that is refused, nobody learns
+ * it. False: it was reported before. */
+static bool leave_refusal(int reason)
+{
+    char path[REFUSAL_PATH];
+    name_refusal(reason, path);
+    return !mp_mkdir(path, 0700);
+}
+
+static void withdraw_refusal(int reason)
+{
+    char path[REFUSAL_PATH];
+    name_refusal(reason, path);
+    mp_rmdir(path);
+}
+
+/* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded; errno says
+ * why, or is 0 where the collector does not want this process. */
 static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[2], struct mp_greeting_answer *answer)
 {
     struct mp_greeting greeting = {
@@ -74,7 +91,10 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
     do
         moved = mp_syscall(SYS_sendto, connection, &greeting, sizeof greeting, MSG_NOSIGNAL);
     while (moved < 0 && again(give_up));
-    if (moved != sizeof greeting) return false;
+    if (moved != sizeof greeting) {
+        errno = 0;
+        return false;
+    }
 
     union {
         char bytes[CMSG_SPACE(2 * sizeof(int))];
@@ -86,19 +106,35 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
     do
         moved = mp_syscall(SYS_recvmsg, connection, &message, MSG_CMSG_CLOEXEC);
     while (moved < 0 && again(give_up));
-    if (moved >= 0 && message.msg_flags & MSG_CTRUNC) errno = EMFILE; /* there was no room for the descriptors */
-    if (moved < 0 || message.msg_flags & MSG_CTRUNC) leave_refusal(errno);
-    if (moved < 0 || !take_descriptors(&message, descriptors)) return false;
+    bool is_cut = moved >= 0 && message.msg_flags & MSG_CTRUNC,
+         taken = moved >= 0 && take_descriptors(&message, descriptors);
+    if (moved >= 0) errno = is_cut ? EMFILE : 0; /* there was no room for the descriptors */
+    if (!taken) return false;
     return moved == sizeof *answer && answer->magic == MP_GREETING_MAGIC && answer->version == MP_SPOOL_VERSION;
+}
+
+static int new_socket(void)
+{
+    return (int)mp_syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+}
+
+/* A socket, where there is room for the two descriptors of the answer besides: a collector that has answered believes
+ * that the process is recorded. */
+static int first_of_three_descriptors(void)
+{
+    int first = new_socket(), second = first < 0 ? -1 : new_socket(), third = second < 0 ? -1 : new_socket();
+    int reason = errno;
+    if (second >= 0) mp_close(second);
+    if (third >= 0) mp_close(third);
+    if (first >= 0 && third < 0) mp_close(first);
+    errno = reason;
+    return third < 0 ? -1 : first;
 }
 
 static int connect_to_collector(uint64_t give_up)
 {
-    int connection = (int)mp_syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (connection < 0) {
-        leave_refusal(errno);
-        return -1;
-    }
+    int connection = first_of_three_descriptors();
+    if (connection < 0) return -1;
     struct timeval limit = {.tv_sec = ANSWER_TIMEOUT_S};
     mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
@@ -109,8 +145,9 @@ static int connect_to_collector(uint64_t give_up)
         failed = (int)mp_syscall(SYS_connect, connection, &address, sizeof address);
     while (failed && again(give_up));
     if (!failed) return connection;
-    leave_refusal(errno);
+    int reason = errno;
     mp_close(connection);
+    errno = reason;
     return -1;
 }
 
@@ -123,47 +160,80 @@ static void *map_doorbell(int descriptor)
     return at;
 }
 
-static bool attach(void)
+/* 0, or why not; -1 where there is nothing to say of it. */
+static int attach(void)
 {
     uint64_t give_up = mp_clock_monotonic_ns() + ANSWER_TIMEOUT_S * MP_NS_PER_SECOND;
     int connection = connect_to_collector(give_up);
-    if (connection < 0) return false;
+    if (connection < 0) return errno;
     int descriptors[2] = {-1, -1};
     struct mp_greeting_answer answer = {0};
     bool answered = exchange_greeting(connection, give_up, descriptors, &answer);
+    int reason = errno ? errno : -1;
     mp_close(connection);
-    if (descriptors[0] < 0) return false;
+    if (descriptors[0] < 0) return reason;
     void *doorbell = answered ? map_doorbell(descriptors[1]) : NULL;
     struct mp_spool_header *header = doorbell ? mp_views_start(descriptors[0], answer.file_bytes) : NULL;
-    if (answered && !header && errno) leave_refusal(errno);
+    if (answered && !header && errno) reason = errno;
     mp_close(descriptors[0]);
     mp_close(descriptors[1]);
     if (!header && doorbell) mp_munmap(doorbell, MP_DOORBELL_BYTES);
-    if (!header) return false;
+    if (!header) return reason;
     mp_session.header = header;
     mp_session.clock_shift_ns = (uint64_t)answer.clock_shift_ns;
     mp_session.doorbell = doorbell;
     atomic_store(&header->look_wakes, atomic_load(&mp_session.look_wakes));
     mp_record_config_defaults(&mp_session.config);
     mp_record_config_parse(header->configuration, &mp_session.config);
-    return true;
+    return 0;
 }
 
-static void attach_once(void)
+static bool is_passing(int reason)
 {
-    struct mp_session_page *page = mp_session.page;
-    if (!atomic_load(&mp_session.pending)) return;
-    bool has_memory = mp_tables_reset() && mp_stack_reset();
-    if (!has_memory) leave_refusal(ENOMEM);
-    if (has_memory && attach()) {
-        atomic_fetch_add(&mp_session.header->dropped_inside, atomic_exchange(&page->dropped_early, 0));
-        atomic_store(&page->generation, ++generations);
-        atomic_store_explicit(&page->recording, 1, memory_order_release);
-    } else {
-        mp_tables_end();
-        mp_stack_end();
+    return reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == ENOBUFS;
+}
+
+/* Reports the first failure at once, as the program may end before there is another attempt. */
+static void give_up_or_wait(struct mp_session_page *page, int reason)
+{
+    bool is_reported = reason <= 0 || page->attempts || !leave_refusal(reason);
+    if (!is_passing(reason)) {
+        atomic_store(&mp_session.pending, false);
+        return;
     }
+    if (!is_reported) page->refused_for = reason;
+    uint32_t doublings = page->attempts < AGAIN_DOUBLINGS ? page->attempts : AGAIN_DOUBLINGS;
+    page->attempts++;
+    atomic_store(&page->attach_after, mp_clock_monotonic_ns() + (AGAIN_FIRST_NS << doublings));
+}
+
+static void begin_recording(struct mp_session_page *page)
+{
+    if (page->refused_for) withdraw_refusal(page->refused_for);
+    atomic_fetch_add(&mp_session.header->dropped_inside, atomic_exchange(&page->dropped_early, 0));
+    atomic_fetch_add(&mp_session.header->dropped_unattached, atomic_exchange(&page->dropped_unattached, 0));
+    atomic_store(&page->generation, ++generations);
+    atomic_store_explicit(&page->recording, 1, memory_order_release);
     atomic_store(&mp_session.pending, false);
+}
+
+static bool must_wait(const struct mp_session_page *page)
+{
+    uint64_t after = atomic_load(&page->attach_after);
+    return after && mp_clock_monotonic_ns() < after;
+}
+
+static void attach_now(struct mp_session_page *page)
+{
+    if (!atomic_load(&mp_session.pending) || must_wait(page)) return;
+    int reason = mp_tables_reset() && mp_stack_reset() ? attach() : ENOMEM;
+    if (!reason) {
+        begin_recording(page);
+        return;
+    }
+    mp_tables_end();
+    mp_stack_end();
+    give_up_or_wait(page, reason);
 }
 
 /* A thread must neither end in here nor leave by a jump: no handler runs on it meanwhile, and the calls below are
@@ -176,11 +246,12 @@ bool mp_session_attach(void)
         atomic_fetch_add(&page->dropped_early, 1);
         return false;
     }
+    if (must_wait(page)) return false;
     uint64_t signals;
     bool held = mp_signals_hold(&signals);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
     if (mp_lock_take_within(&page->attach_lock, (ANSWER_TIMEOUT_S + 1) * MP_NS_PER_SECOND)) {
-        attach_once();
+        attach_now(page);
         mp_lock_release(&page->attach_lock);
     }
     pthread_setcancelstate(cancellable, NULL);

@@ -2,8 +2,9 @@
  * The recorder's connection to its collector: whether this process is to be recorded, and the mapped spool.
  *
  * A process starts `pending` where the environment names a session. It attaches at its first event, so that programs
- * without events cost nothing. A forked child is pending again; a child made by a raw clone() reads a wiped page and
- * stays silent for ever. All of this may be called in hooks, from any thread.
+ * without events cost nothing. Where the system has no descriptor or memory left for it, it stays pending and tries
+ * again, ever more rarely (1 ms to 1 s). A forked child is pending again; a child made by a raw clone() reads a wiped
+ * page and stays silent for ever. All of this may be called in hooks, from any thread.
  */
 #ifndef MP_CAPTURE_SESSION_H
 #define MP_CAPTURE_SESSION_H
@@ -26,6 +27,10 @@ struct mp_session_page {
     _Atomic uint32_t unloading, guesses;             /* capture/core/fork.h */
     _Atomic uint64_t unloading_since;                /* monotonic ns; of the first that has not ended */
     _Atomic uint64_t dropped_early;                  /* events of handlers that came while their thread attached */
+    _Atomic uint64_t dropped_unattached;             /* events before the system gave what attaching needs */
+    _Atomic uint64_t attach_after;                   /* monotonic ns: no attempt before that */
+    uint32_t attempts;                               /* that failed; under attach_lock, like what follows */
+    int refused_for;                                 /* why the first did, where the collector finds that */
 };
 
 struct mp_session {
@@ -54,6 +59,13 @@ static inline bool mp_session_recording(void)
     if (__builtin_expect(!page, 0)) return false;
     if (__builtin_expect(atomic_load_explicit(&page->recording, memory_order_acquire), 1)) return true;
     return atomic_load_explicit(&mp_session.pending, memory_order_relaxed) && mp_session_attach();
+}
+
+/* True where it does not record yet, and may begin to once the system has a descriptor or memory for it. */
+static inline bool mp_session_tries_again(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    return page && atomic_load(&mp_session.pending) && atomic_load(&page->attach_after);
 }
 
 /* Notifies the collector of new work (at most one system call until it has reacted). */

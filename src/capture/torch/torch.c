@@ -144,7 +144,8 @@ bool memory_profiling_enabled(void)
     enum { UNDECIDED, NO, YES };
     static _Atomic int answer;
     if (__builtin_expect(atomic_load_explicit(&answer, memory_order_relaxed) == UNDECIDED, 0)) {
-        bool wanted = mp_session_recording() && mp_session.config.torch && mp_session.config.cpu_tensors;
+        bool recording = mp_session_recording();
+        bool wanted = recording ? mp_session.config.torch && mp_session.config.cpu_tensors : mp_session_tries_again();
         atomic_store_explicit(&answer, wanted ? YES : NO, memory_order_relaxed);
     }
     if (atomic_load_explicit(&answer, memory_order_relaxed) == YES) return true;

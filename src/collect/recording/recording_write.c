@@ -179,7 +179,8 @@ uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
 {
     return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_no_memory) +
            atomic_load(&spool->dropped_inside) + atomic_load(&spool->dropped_refused) +
-           atomic_load(&spool->left_hooks) + atomic_load(&spool->unsound) + mp_recording_ring_full(spool);
+           atomic_load(&spool->dropped_unattached) + atomic_load(&spool->left_hooks) + atomic_load(&spool->unsound) +
+           mp_recording_ring_full(spool);
 }
 
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)
@@ -241,6 +242,9 @@ static void note_losses(struct mp_recording *recording)
     note_count(recording, atomic_load(&spool->dropped_no_memory),
                "event was dropped: the system gave the recorder no memory for its thread",
                "events were dropped: the system gave the recorder no memory for their threads");
+    note_count(recording, atomic_load(&spool->dropped_unattached),
+               "event was dropped: the program had no descriptor or no memory left then for the recorder to begin",
+               "events were dropped: the program had no descriptor or no memory left then for the recorder to begin");
     note_count(recording, mp_recording_ring_full(spool),
                "event was dropped: the program was faster than the collector, and the ring of its thread was full",
                "events were dropped: the program was faster than the collector, and the rings of its threads were "
