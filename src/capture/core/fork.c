@@ -13,10 +13,8 @@
 #include "capture/native/loaded.h"
 
 #define FORK_WAIT_NS    (200 * MP_NS_PER_MS) /* a hook may wait half of that for its ring */
-#define UNLOAD_WAIT_NS  (20 * MP_NS_PER_MS)
-#define UNLOAD_LEFT_NS  (10 * MP_NS_PER_SECOND) /* an unload that began earlier was left by a jump */
-#define LEFT_WITHOUT_NS MP_NS_PER_SECOND        /* a hook that began earlier never ended */
-#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS)      /* or has not yet recorded when it began */
+#define LEFT_WITHOUT_NS MP_NS_PER_SECOND     /* a hook that began earlier never ended */
+#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS)   /* or has not yet recorded when it began */
 
 /* Of a hook that has been running since `open`, 0: none. */
 static bool may_run(uint64_t open, uint64_t waited)
@@ -103,46 +101,6 @@ void mp_fork_wait(struct mp_thread *thread)
         mp_futex_wait(&page->forking, forking, give_up - now);
         atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
     }
-}
-
-bool mp_unload_was_left(void)
-{
-    struct mp_session_page *page = mp_session.page;
-    uint32_t unloading = atomic_load(&page->unloading);
-    if (unloading && mp_clock_monotonic_ns() - atomic_load(&page->unloading_since) > UNLOAD_LEFT_NS)
-        atomic_compare_exchange_strong(&page->unloading, &unloading, 0);
-    return !atomic_load(&page->unloading);
-}
-
-void mp_unload_begin(void)
-{
-    struct mp_session_page *page = mp_session.page;
-    struct mp_spool_header *header = mp_session.header;
-    if (!page || !header || !atomic_load(&page->recording)) return;
-    if (mp_unload_was_left()) atomic_store(&page->unloading_since, mp_clock_monotonic_ns());
-    atomic_fetch_add(&page->unloading, 1);
-    if (!atomic_load(&page->guesses)) return;
-    int saved = errno;
-    const struct timespec little = {.tv_nsec = 20000};
-    const struct mp_thread *own = mp_thread_present();
-    uint64_t begin = mp_clock_monotonic_ns(), waited = 0;
-    uint32_t rings = atomic_load(&header->rings_used);
-    for (uint32_t i = 0; i < rings && i < MP_SPOOL_RINGS_MAX; i++) {
-        struct mp_ring *ring = &header->rings[i];
-        uint64_t open = own && own->ring == ring ? 0 : atomic_load(&ring->open_since);
-        while (may_run(open, waited) && atomic_load(&ring->open_since) == open && waited < UNLOAD_WAIT_NS) {
-            mp_syscall(SYS_nanosleep, &little, NULL);
-            waited = mp_clock_monotonic_ns() - begin;
-        }
-    }
-    errno = saved;
-}
-
-void mp_unload_end(void)
-{
-    struct mp_session_page *page = mp_session.page;
-    /* Of a child that was forked in a destructor the page was wiped. */
-    if (page && atomic_load(&page->unloading)) atomic_fetch_sub(&page->unloading, 1);
 }
 
 void mp_fork_hold(void)

@@ -39,23 +39,6 @@ static inline bool mp_fork_guard(struct mp_thread *thread)
     return false;
 }
 
-/* Around the program's dlclose(). A walk that guesses a frame may take a word for a return address that is none any
- * more, into a library which another thread unloads, and reads that library's tables. So it guesses none while one is
- * unloaded, and in a process that has guessed an unload waits for the hooks that run, for a bounded time. An unload
- * that does not end (a destructor may leave it by a jump) counts for 10 seconds. */
-void mp_unload_begin(void);
-void mp_unload_end(void);
-/* Forgets unloads that did not end in time. Returns whether none is left. */
-bool mp_unload_was_left(void);
-/* In a hook: whether a guess may lead into a library. */
-static inline bool mp_unload_may_guess(void)
-{
-    struct mp_session_page *page = mp_session.page;
-    if (!page) return true;
-    if (!atomic_load(&page->guesses)) atomic_store(&page->guesses, 1); /* a line that all threads share */
-    return !atomic_load(&page->unloading) || mp_unload_was_left();
-}
-
 /* Around use of the unwinder outside any hook. */
 void mp_fork_hold(void);
 void mp_fork_release(void);

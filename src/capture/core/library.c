@@ -34,9 +34,7 @@ int dlclose(void *handle)
 {
     find_real_dlclose();
     mp_python_keep_loaded();
-    mp_unload_begin();
     int result = real_dlclose(handle);
-    mp_unload_end();
     if (mp_session.page && atomic_load(&mp_session.page->recording)) mp_stack_code_unloaded();
     return result;
 }

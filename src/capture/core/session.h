@@ -24,8 +24,6 @@ struct mp_session_page {
     _Atomic uint32_t generation; /* counts attaches of this process image's memory; threads compare it with theirs */
     mp_lock attach_lock, table_lock, question_lock, snapshot_lock, module_lock;
     _Atomic uint32_t forking, holding, fork_in_vain; /* capture/core/fork.h */
-    _Atomic uint32_t unloading, guesses;             /* capture/core/fork.h */
-    _Atomic uint64_t unloading_since;                /* monotonic ns; of the first that has not ended */
     _Atomic uint64_t dropped_early;                  /* events of handlers that came while their thread attached */
     _Atomic uint64_t dropped_unattached;             /* events before the system gave what attaching needs */
     _Atomic uint64_t attach_after;                   /* monotonic ns: no attempt before that */

@@ -63,6 +63,7 @@ void mp_stack_code_unloaded(void)
 
 static uint32_t module_id(uintptr_t address, uint64_t *bias)
 {
+    static char path[PATH_MAX]; /* under the table lock */
     struct mp_module_facts facts;
     *bias = 0;
     if (!mp_module_of(address, &facts)) return 0;
@@ -72,7 +73,8 @@ static uint32_t module_id(uintptr_t address, uint64_t *bias)
     module.end = facts.end;
     module.bias = facts.bias;
     module.file = facts.file;
-    module.path = mp_table_string_locked(facts.path, strlen(facts.path));
+    mp_module_path(&facts, path, sizeof path);
+    module.path = mp_table_string_locked(path, strlen(path));
     uint32_t id = mp_table_module_locked(&module);
     if (id) *bias = facts.bias;
     return id;

@@ -5,43 +5,92 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "capture/native/loaded.h"
 #include "capture/native/module.h"
 
 enum { REGISTER_BP = 6, REGISTER_SP = 7, REGISTER_RETURN = 16, RETURN_OFFSET = -8, REMEMBERED_MAX = 8 };
 enum { ABSOLUTE = 0x00, U4 = 0x03, U8 = 0x04, S4 = 0x0b, S8 = 0x0c, PC_RELATIVE = 0x10, SORTED_TABLE = 0x3b };
 
-struct cursor {
-    const unsigned char *at, *end;
-    bool bad; /* read past the end: all further reads give 0 */
+/* Where a module's tables are read: in place, or, where it may be unloaded meanwhile, through the kernel, some bytes at
+ * once. */
+struct memory {
+    bool by_kernel;
+    uintptr_t from;
+    size_t count;
+    unsigned char bytes[128];
 };
 
-static const unsigned char *take(struct cursor *cursor, uint64_t bytes)
+static bool fetch(struct memory *memory, void *to, uintptr_t from, size_t bytes)
 {
-    if (bytes > (uint64_t)(cursor->end - cursor->at)) {
+    enum { PAGE = 4096 };
+    if (!memory->by_kernel) {
+        memcpy(to, (const void *)from, bytes); /* NOLINT(performance-no-int-to-ptr) */
+        return true;
+    }
+    for (size_t done = 0, part; done < bytes; done += part, from += part) {
+        if (from - memory->from >= memory->count) {
+            size_t in_page = PAGE - from % PAGE;
+            memory->from = from;
+            memory->count = in_page < sizeof memory->bytes ? in_page : sizeof memory->bytes;
+            if (!mp_read_memory(memory->bytes, from, memory->count)) memory->count = 0;
+            if (!memory->count) return false;
+        }
+        size_t known = memory->from + memory->count - from;
+        part = bytes - done < known ? bytes - done : known;
+        memcpy((unsigned char *)to + done, memory->bytes + (from - memory->from), part);
+    }
+    return true;
+}
+
+struct cursor {
+    struct memory *memory;
+    uintptr_t at, end;
+    bool bad; /* read past the end, or what is there no more: all further reads give 0 */
+};
+
+/* Passes over bytes. Returns their address; 0: there are fewer. */
+static uintptr_t take(struct cursor *cursor, uint64_t bytes)
+{
+    if (bytes > cursor->end - cursor->at) {
         cursor->bad = true;
         cursor->at = cursor->end;
-        return NULL;
+        return 0;
     }
     cursor->at += bytes;
     return cursor->at - bytes;
 }
 
+static bool take_bytes(struct cursor *cursor, void *to, size_t bytes)
+{
+    uintptr_t from = take(cursor, bytes);
+    if (from && !fetch(cursor->memory, to, from, bytes)) {
+        cursor->bad = true;
+        cursor->at = cursor->end;
+    }
+    return from && !cursor->bad;
+}
+
 static uint64_t take_number(struct cursor *cursor, size_t bytes)
 {
     uint64_t value = 0;
-    const unsigned char *from = take(cursor, bytes);
-    if (from) memcpy(&value, from, bytes);
-    return value;
+    return take_bytes(cursor, &value, bytes) ? value : 0;
+}
+
+static bool take_expected(struct cursor *cursor, const unsigned char *expected, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (take_number(cursor, 1) != expected[i] || cursor->bad) return false;
+    return true;
 }
 
 static uint64_t take_leb(struct cursor *cursor, bool is_signed)
 {
     uint64_t value = 0;
     unsigned shift = 0;
-    for (const unsigned char *byte; (byte = take(cursor, 1)); shift += 7) {
-        if (shift < 64) value |= (uint64_t)(*byte & 0x7f) << shift;
-        if (*byte & 0x80) continue;
-        if (is_signed && *byte & 0x40 && shift + 7 < 64) value |= UINT64_MAX << (shift + 7);
+    for (unsigned char byte; take_bytes(cursor, &byte, 1); shift += 7) {
+        if (shift < 64) value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte & 0x80) continue;
+        if (is_signed && byte & 0x40 && shift + 7 < 64) value |= UINT64_MAX << (shift + 7);
         break;
     }
     return value;
@@ -50,7 +99,7 @@ static uint64_t take_leb(struct cursor *cursor, bool is_signed)
 /* Reads an address in one of the usual encodings; others make the cursor bad. */
 static uintptr_t take_pointer(struct cursor *cursor, unsigned encoding)
 {
-    uintptr_t base = (encoding & 0x70) == PC_RELATIVE ? (uintptr_t)cursor->at : 0;
+    uintptr_t base = (encoding & 0x70) == PC_RELATIVE ? cursor->at : 0;
     if (encoding & 0x80 || (encoding & 0x70 && (encoding & 0x70) != PC_RELATIVE)) cursor->bad = true;
     switch (encoding & 0x0f) {
     case ABSOLUTE:
@@ -67,30 +116,31 @@ static uintptr_t take_pointer(struct cursor *cursor, unsigned encoding)
     }
 }
 
-/* The frame description for an address, from the sorted table of a .eh_frame_hdr; NULL: there is none. */
-static const unsigned char *search(const unsigned char *header, uintptr_t address)
+/* The frame description for an address, from the sorted table of a .eh_frame_hdr; 0: there is none. */
+static uintptr_t search(struct memory *memory, uintptr_t header, uintptr_t address)
 {
     struct entry {
         int32_t start, description;
-    };
+    } entry;
     enum { HEADER_BYTES = 4 };
-    if (!header || header[0] != 1 || header[3] != SORTED_TABLE || header[2] != U4) return NULL;
-    struct cursor cursor = {header + HEADER_BYTES, header + HEADER_BYTES + 16, false};
-    take_pointer(&cursor, header[1]);
+    unsigned char forms[HEADER_BYTES];
+    if (!header || !fetch(memory, forms, header, sizeof forms)) return 0;
+    if (forms[0] != 1 || forms[3] != SORTED_TABLE || forms[2] != U4) return 0;
+    struct cursor cursor = {memory, header + HEADER_BYTES, header + HEADER_BYTES + 16, false};
+    take_pointer(&cursor, forms[1]);
     uint64_t count = take_number(&cursor, 4), low = 0;
-    if (cursor.bad || !count) return NULL;
-    int64_t wanted = (int64_t)(address - (uintptr_t)header);
-    struct entry entry;
+    if (cursor.bad || !count) return 0;
+    int64_t wanted = (int64_t)(address - header);
     for (uint64_t high = count; high - low > 1;) {
         uint64_t middle = low + (high - low) / 2;
-        memcpy(&entry, cursor.at + middle * sizeof entry, sizeof entry);
+        if (!fetch(memory, &entry, cursor.at + middle * sizeof entry, sizeof entry)) return 0;
         if (entry.start <= wanted)
             low = middle;
         else
             high = middle;
     }
-    memcpy(&entry, cursor.at + low * sizeof entry, sizeof entry);
-    return entry.start <= wanted ? header + entry.description : NULL;
+    if (!fetch(memory, &entry, cursor.at + low * sizeof entry, sizeof entry)) return 0;
+    return entry.start <= wanted ? header + (uintptr_t)(intptr_t)entry.description : 0;
 }
 
 /* The common part of all frame descriptions of one kind (DWARF's CIE). */
@@ -102,32 +152,44 @@ struct shared {
     bool has_augmentation, is_signal;
 };
 
-static struct cursor open_entry(const unsigned char *at)
+/* What is no description any more may seem to be of any length. */
+static struct cursor open_entry(struct memory *memory, uintptr_t at)
 {
+    enum { LONGEST = 1 << 16 };
     uint32_t length;
-    memcpy(&length, at, sizeof length);
+    bool usable =
+        fetch(memory, &length, at, sizeof length) && length < UINT32_MAX && (!memory->by_kernel || length <= LONGEST);
     at += sizeof length;
-    return (struct cursor){at, length < UINT32_MAX ? at + length : at, false};
+    return (struct cursor){memory, at, usable ? at + length : at, !usable};
 }
 
-static bool read_shared(const unsigned char *at, struct shared *shared)
+/* Reads the text up to its 0. Letters beyond the room are no known augmentation anyway. */
+static void take_augmentation(struct cursor *cursor, char *letters, size_t room)
 {
-    struct cursor cursor = open_entry(at);
+    size_t length = 0;
+    for (char letter; take_bytes(cursor, &letter, 1) && letter; length++)
+        if (length < room - 1) letters[length] = letter;
+    letters[length < room ? length : room - 1] = '\0';
+}
+
+static bool read_shared(struct memory *memory, uintptr_t at, struct shared *shared)
+{
+    enum { LETTERS = 8 };
+    char letters[LETTERS], *augmentation = letters;
+    struct cursor cursor = open_entry(memory, at);
     *shared = (struct shared){.encoding = ABSOLUTE};
     uint64_t id = take_number(&cursor, 4), version = take_number(&cursor, 1);
     if (id || (version != 1 && version != 3)) return false;
-    const char *augmentation = (const char *)cursor.at;
-    while (take_number(&cursor, 1)) {
-    }
+    take_augmentation(&cursor, letters, sizeof letters);
     shared->code_unit = take_leb(&cursor, false);
     shared->data_unit = (int64_t)take_leb(&cursor, true);
     uint64_t return_register = version == 1 ? take_number(&cursor, 1) : take_leb(&cursor, false);
     if (cursor.bad || return_register != REGISTER_RETURN || (*augmentation && *augmentation != 'z')) return false;
     shared->has_augmentation = *augmentation == 'z';
-    const unsigned char *end = cursor.at;
+    uintptr_t end = cursor.at;
     if (shared->has_augmentation) {
         uint64_t length = take_leb(&cursor, false);
-        if (length > (uint64_t)(cursor.end - cursor.at)) return false;
+        if (length > cursor.end - cursor.at) return false;
         end = cursor.at + length;
         while (*++augmentation) {
             if (*augmentation == 'L')
@@ -142,7 +204,7 @@ static bool read_shared(const unsigned char *at, struct shared *shared)
                 return false;
         }
     }
-    shared->instructions = (struct cursor){end, cursor.end, false};
+    shared->instructions = (struct cursor){memory, end, cursor.end, false};
     return !cursor.bad;
 }
 
@@ -201,12 +263,9 @@ static bool is_linkers_base(struct cursor expression, uintptr_t address, int64_t
     int64_t fixed = (int64_t)take_leb(&expression, true);
     if (take_number(&expression, 1) != BREG_ADDRESS) return false;
     address += (uintptr_t)take_leb(&expression, true);
-    const unsigned char *masked = take(&expression, sizeof middle);
+    if (!take_expected(&expression, middle, sizeof middle)) return false;
     uint64_t from = take_number(&expression, 1) - LITERAL;
-    const unsigned char *rest = take(&expression, sizeof end);
-    if (expression.bad || expression.at != expression.end || from > 15 || memcmp(masked, middle, sizeof middle) ||
-        memcmp(rest, end, sizeof end))
-        return false;
+    if (!take_expected(&expression, end, sizeof end) || expression.at != expression.end || from > 15) return false;
     *offset = fixed + (int64_t)((address & 15) >= from) * 8;
     return true;
 }
@@ -230,8 +289,8 @@ static void set_base_expression(struct row *row, struct cursor expression, uintp
 static struct cursor take_block(struct cursor *cursor)
 {
     uint64_t length = take_leb(cursor, false);
-    const unsigned char *from = take(cursor, length);
-    return (struct cursor){from, from ? from + length : NULL, !from};
+    uintptr_t from = take(cursor, length);
+    return (struct cursor){cursor->memory, from, from ? from + length : 0, !from};
 }
 
 /* The instructions whose opcode takes a byte. False: unknown. */
@@ -366,16 +425,16 @@ struct description {
     struct cursor instructions;
 };
 
-static bool find_description(uintptr_t address, struct description *found)
+static bool find_description(struct memory *memory, uintptr_t address, struct description *found)
 {
-    struct mp_module_facts module;
-    if (!mp_module_of(address, &module)) return false;
-    const unsigned char *at = search(module.eh_frame_header, address);
+    uintptr_t header;
+    if (!mp_module_frames(address, &header)) return false;
+    uintptr_t at = search(memory, header, address);
     if (!at) return false;
-    struct cursor cursor = open_entry(at);
-    const unsigned char *back = cursor.at;
+    struct cursor cursor = open_entry(memory, at);
+    uintptr_t back = cursor.at;
     uint64_t distance = take_number(&cursor, 4);
-    if (cursor.bad || !distance || !read_shared(back - distance, &found->shared)) return false;
+    if (cursor.bad || !distance || !read_shared(memory, back - distance, &found->shared)) return false;
     found->start = take_pointer(&cursor, found->shared.encoding);
     found->length = take_pointer(&cursor, found->shared.encoding & 0x0f);
     if (cursor.bad || address < found->start || address - found->start >= found->length) return false;
@@ -384,12 +443,13 @@ static bool find_description(uintptr_t address, struct description *found)
     return !cursor.bad;
 }
 
-struct mp_frame_rule mp_frame_rule_find(uintptr_t return_address)
+struct mp_frame_rule mp_frame_rule_find(uintptr_t return_address, bool is_guess)
 {
     const struct mp_frame_rule unknown = {.base = MP_FRAME_UNKNOWN};
     uintptr_t address = return_address - 1; /* inside the call itself: the next instruction may belong to another row */
+    struct memory memory = {.by_kernel = is_guess};
     struct description found;
-    if (!find_description(address, &found) || found.shared.is_signal) return unknown;
+    if (!find_description(&memory, address, &found) || found.shared.is_signal) return unknown;
     struct machine machine = {.shared = &found.shared, .address = address, .location = found.start};
     if (!run(&machine, found.shared.instructions, UINTPTR_MAX)) return unknown;
     machine.initial = machine.row;
@@ -399,8 +459,9 @@ struct mp_frame_rule mp_frame_rule_find(uintptr_t return_address)
 
 bool mp_frame_rule_function(uintptr_t address, uintptr_t *start, uintptr_t *end)
 {
+    struct memory memory = {.by_kernel = false};
     struct description found;
-    if (!find_description(address, &found)) return false;
+    if (!find_description(&memory, address, &found)) return false;
     *start = found.start;
     *end = found.start + found.length;
     return true;

@@ -35,15 +35,28 @@ static bool read_by_hand(void *to, uintptr_t from, size_t bytes)
     return true;
 }
 
+static _Atomic bool by_hand; /* the kernel refused once: a sandbox */
+
 bool mp_read_memory(void *to, uintptr_t from, size_t bytes)
 {
     struct iovec own = {to, bytes}, other = {(void *)from, bytes}; /* NOLINT(performance-no-int-to-ptr) */
     int saved = errno;
     long got = mp_syscall(SYS_process_vm_readv, mp_getpid(), &own, 1, &other, 1, 0);
     bool whole = got == (long)bytes;
-    if (got < 0 && (errno == EPERM || errno == ENOSYS)) whole = read_by_hand(to, from, bytes);
+    if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
+        atomic_store_explicit(&by_hand, true, memory_order_relaxed);
+        whole = read_by_hand(to, from, bytes);
+    }
     errno = saved;
     return whole;
+}
+
+bool mp_read_is_safe(void)
+{
+    static _Atomic bool asked;
+    char byte = 0, copy;
+    if (!atomic_exchange_explicit(&asked, true, memory_order_relaxed)) mp_read_memory(&copy, (uintptr_t)&byte, 1);
+    return !atomic_load_explicit(&by_hand, memory_order_relaxed);
 }
 
 struct tables {

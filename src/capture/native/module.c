@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "capture/native/loaded.h"
+
 #if !__GLIBC_PREREQ(2, 35)
 /* As <dlfcn.h> of glibc 2.35 has it: the function is looked up, and may be there where the headers are older. */
 struct dl_find_object {
@@ -29,51 +31,75 @@ void mp_module_start(void)
     if (length < 0) program_path[0] = '\0';
 }
 
-static void read_build_id(const char *note, size_t bytes, struct mp_file_id *file)
+/* The notes at [at, end) of a file that may be unloaded meanwhile. */
+static void read_build_id(uintptr_t at, uintptr_t end, struct mp_file_id *file)
 {
-    while (bytes >= sizeof(ElfW(Nhdr))) {
-        const ElfW(Nhdr) *header = (const ElfW(Nhdr) *)note;
-        size_t name_bytes = (header->n_namesz + 3u) & ~3u, text_bytes = (header->n_descsz + 3u) & ~3u;
-        if (name_bytes + text_bytes + sizeof *header > bytes) return;
-        const char *name = note + sizeof *header;
-        if (header->n_type == NT_GNU_BUILD_ID && header->n_namesz == 4 && !memcmp(name, "GNU", 4)) {
-            file->build_id_size = header->n_descsz < MP_BUILD_ID_MAX ? (uint8_t)header->n_descsz : MP_BUILD_ID_MAX;
-            memcpy(file->build_id, name + name_bytes, file->build_id_size);
+    enum { NOTES_MAX = 64 };
+    struct {
+        ElfW(Nhdr) header;
+        char name[4];
+    } note;
+    for (int i = 0; i < NOTES_MAX && end - at >= sizeof note && at < end; i++) {
+        if (!mp_read_memory(&note, at, sizeof note)) return;
+        uintptr_t text = at + sizeof note.header + ((note.header.n_namesz + UINT64_C(3)) & ~UINT64_C(3));
+        uintptr_t next = text + ((note.header.n_descsz + UINT64_C(3)) & ~UINT64_C(3));
+        if (next > end) return;
+        if (note.header.n_type == NT_GNU_BUILD_ID && note.header.n_namesz == 4 && !memcmp(note.name, "GNU", 4)) {
+            uint8_t size = note.header.n_descsz < MP_BUILD_ID_MAX ? (uint8_t)note.header.n_descsz : MP_BUILD_ID_MAX;
+            if (mp_read_memory(file->build_id, text, size)) file->build_id_size = size;
             return;
         }
-        note += sizeof *header + name_bytes + text_bytes;
-        bytes -= sizeof *header + name_bytes + text_bytes;
+        at = next;
     }
 }
 
-static void read_notes(uint64_t bias, const ElfW(Phdr) * headers, size_t count, struct mp_file_id *file)
+static void read_notes(uint64_t bias, uintptr_t headers, size_t count, struct mp_file_id *file)
 {
-    for (size_t i = 0; i < count && !file->build_id_size; i++)
-        if (headers[i].p_type == PT_NOTE)
-            read_build_id((const char *)(bias + headers[i].p_vaddr), headers[i].p_memsz, file);
+    ElfW(Phdr) header;
+    for (size_t i = 0; i < count && !file->build_id_size; i++) {
+        if (!mp_read_memory(&header, headers + i * sizeof header, sizeof header)) return;
+        uintptr_t notes = bias + header.p_vaddr;
+        if (header.p_type == PT_NOTE) read_build_id(notes, notes + header.p_memsz, file);
+    }
 }
 
-static const char *path_of(const char *name)
+static bool fill_from_link_map(const struct dl_find_object *found, struct mp_module_facts *facts)
 {
-    return name && *name ? name : program_path;
-}
-
-static void fill_from_link_map(const struct dl_find_object *found, struct mp_module_facts *facts)
-{
+    struct link_map map;
+    ElfW(Ehdr) header;
     facts->start = (uint64_t)found->dlfo_map_start;
     facts->end = (uint64_t)found->dlfo_map_end;
-    facts->bias = found->dlfo_link_map->l_addr;
-    facts->dynamic = (uintptr_t)found->dlfo_link_map->l_ld;
-    facts->path = path_of(found->dlfo_link_map->l_name);
-    facts->eh_frame_header = found->dlfo_eh_frame;
-    const ElfW(Ehdr) *header = found->dlfo_map_start;
-    if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return;
-    read_notes(facts->bias, (const ElfW(Phdr) *)((const char *)header + header->e_phoff), header->e_phnum,
-               &facts->file);
+    if (!mp_read_memory(&map, (uintptr_t)found->dlfo_link_map, sizeof map)) return false;
+    facts->bias = map.l_addr;
+    facts->dynamic = (uintptr_t)map.l_ld;
+    facts->path = (uintptr_t)map.l_name;
+    if (mp_read_memory(&header, facts->start, sizeof header) && !memcmp(header.e_ident, ELFMAG, SELFMAG))
+        read_notes(facts->bias, facts->start + header.e_phoff, header.e_phnum, &facts->file);
+    return true;
+}
+
+void mp_module_path(const struct mp_module_facts *facts, char *to, size_t room)
+{
+    enum { AT_ONCE = 64 };
+    size_t length = 0;
+    bool more = facts->path && room;
+    while (more && length < room - 1) {
+        /* A text may end where its page does. */
+        size_t bytes = AT_ONCE - (facts->path + length) % AT_ONCE;
+        if (bytes > room - 1 - length) bytes = room - 1 - length;
+        if (!mp_read_memory(to + length, facts->path + length, bytes)) break;
+        size_t text = strnlen(to + length, bytes);
+        more = text == bytes;
+        length += text;
+    }
+    to[length] = '\0';
+    if (length) return;
+    strncpy(to, program_path, room - 1);
+    to[room - 1] = '\0';
 }
 
 struct search {
-    uintptr_t address;
+    uintptr_t address, eh_frame_header;
     struct mp_module_facts *facts;
 };
 
@@ -92,21 +118,24 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     search->facts->start = start & ~UINT64_C(0xfff);
     search->facts->end = end;
     search->facts->bias = info->dlpi_addr;
-    search->facts->path = path_of(info->dlpi_name);
+    search->facts->path = (uintptr_t)info->dlpi_name;
     for (int i = 0; i < info->dlpi_phnum; i++)
         if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
             search->facts->dynamic = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
         else if (info->dlpi_phdr[i].p_type == PT_GNU_EH_FRAME)
-            search->facts->eh_frame_header = (const unsigned char *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-    read_notes(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, &search->facts->file);
+            search->eh_frame_header = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+    read_notes(info->dlpi_addr, (uintptr_t)info->dlpi_phdr, info->dlpi_phnum, &search->facts->file);
     return 1;
 }
 
-bool mp_module_has(uintptr_t address)
+bool mp_module_frames(uintptr_t address, uintptr_t *header)
 {
-    struct mp_module_facts facts;
     struct dl_find_object found;
-    return find_object ? !find_object((void *)address, &found) : mp_module_of(address, &facts);
+    struct mp_module_facts facts = {0};
+    struct search search = {.address = address, .facts = &facts};
+    bool is_there = find_object ? !find_object((void *)address, &found) : dl_iterate_phdr(visit, &search) == 1;
+    *header = !is_there ? 0 : find_object ? (uintptr_t)found.dlfo_eh_frame : search.eh_frame_header;
+    return is_there;
 }
 
 bool mp_module_of(uintptr_t address, struct mp_module_facts *facts)
@@ -118,6 +147,5 @@ bool mp_module_of(uintptr_t address, struct mp_module_facts *facts)
     }
     struct dl_find_object found;
     if (find_object((void *)address, &found)) return false;
-    fill_from_link_map(&found, facts);
-    return true;
+    return fill_from_link_map(&found, facts);
 }

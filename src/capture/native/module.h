@@ -4,24 +4,27 @@
 #define MP_CAPTURE_NATIVE_MODULE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/file_id.h"
 
 struct mp_module_facts {
     uint64_t start, end, bias;
-    uintptr_t dynamic;                    /* its dynamic section; 0: not known */
-    const char *path;                     /* the loader's own text: valid while the module stays loaded */
-    struct mp_file_id file;               /* build-id only, read from the mapped notes */
-    const unsigned char *eh_frame_header; /* NULL: it has none */
+    uintptr_t dynamic;      /* its dynamic section; 0: not known */
+    uintptr_t path;         /* the loader's own text, for mp_module_path() */
+    struct mp_file_id file; /* build-id only, read from the mapped notes */
 };
 
 /* For the constructor: finds the loader's own look-up (glibc 2.35 on, takes no lock) and the program's path. */
 void mp_module_start(void);
-/* False: the address lies in no loaded file (code made at run time). */
+/* False: the address lies in no loaded file (code made at run time). The address may be a guess, in a library that
+ * another thread unloads: what is read of that is read through the kernel. */
 bool mp_module_of(uintptr_t address, struct mp_module_facts *facts);
-/* Whether it lies in one, and nothing of that is read: for an address that may be none of the thread's code, in a
- * library that another thread unloads. */
-bool mp_module_has(uintptr_t address);
+/* Copies the path, cut to `room` bytes with the 0 at its end. */
+void mp_module_path(const struct mp_module_facts *facts, char *to, size_t room);
+/* The .eh_frame_hdr of the file that contains the address, of which nothing is read. False: it lies in none. `header`
+ * is 0 where the file has none. */
+bool mp_module_frames(uintptr_t address, uintptr_t *header);
 
 #endif

@@ -13,7 +13,6 @@
 
 #include "base/kernel.h"
 
-#include "capture/core/fork.h"
 #include "capture/core/session.h"
 #include "capture/native/frame_rule.h"
 #include "capture/native/loaded.h"
@@ -53,14 +52,14 @@ static bool returns_from_signal(uintptr_t address)
     return mp_read_memory(there, address, sizeof there) && !memcmp(there, code, sizeof code);
 }
 
-static void remember(struct mp_known_frame *frame, uintptr_t address)
+static void remember(struct mp_known_frame *frame, uintptr_t address, bool is_guess)
 {
     static const uint8_t bases[] = {[MP_FRAME_UNKNOWN] = UNKNOWN,
                                     [MP_FRAME_BY_SP] = BY_SP,
                                     [MP_FRAME_BY_BP] = BY_BP,
                                     [MP_FRAME_AT_BP] = AT_BP,
                                     [MP_FRAME_OUTERMOST] = OUTERMOST};
-    struct mp_frame_rule rule = mp_frame_rule_find(address);
+    struct mp_frame_rule rule = mp_frame_rule_find(address, is_guess);
     bool by_sp = rule.base == MP_FRAME_BY_SP;
     /* Stacks grow downwards, and a frame's saved registers lie inside it: any other rule is wrong. */
     bool outside = (rule.bp_offset && rule.bp_offset > -WORD) || (by_sp && rule.base_offset <= 0);
@@ -83,7 +82,7 @@ static inline uint16_t *place_of(struct mp_known_frames *known, uintptr_t addres
     return &known->index[((address * UINT64_C(0x9e3779b97f4a7c15) >> 32) + probe) & mask];
 }
 
-static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, uintptr_t address)
+static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, uintptr_t address, bool is_guess)
 {
     if (!address) return 0;
     if (known->count >= MP_KNOWN_FRAMES - 1) forget_all(known);
@@ -94,7 +93,7 @@ static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, ui
     if (next >= MP_KNOWN_FRAMES) next = 1;
     known->count = next;
     uint16_t found = *place_of(known, address, probe) = (uint16_t)next;
-    remember(&known->frames[found], address);
+    remember(&known->frames[found], address, is_guess);
     return found;
 }
 
@@ -103,12 +102,12 @@ _Static_assert(MP_KNOWN_FRAMES *WORDS <= UINT16_MAX + 1, "callers fit");
 
 /* A `frame` that was forgotten meanwhile does no harm: a caller is checked before it is believed. */
 static inline struct mp_known_frame *find_caller(struct mp_known_frames *known, struct mp_known_frame *frame,
-                                                 uintptr_t address)
+                                                 uintptr_t address, bool is_guess)
 {
     struct mp_known_frame *caller = (struct mp_known_frame *)((uintptr_t *)known->frames + frame->caller);
     if (__builtin_expect(caller->address == address, 1)) return caller;
     uint16_t found = *place_of(known, address, 0);
-    if (known->frames[found].address != address) found = find(known, address);
+    if (known->frames[found].address != address) found = find(known, address, is_guess);
     frame->caller = found * WORDS;
     return &known->frames[found];
 }
@@ -219,14 +218,16 @@ static bool leads_on(uintptr_t from, uintptr_t bp)
 }
 
 /* Code without a rule often keeps the frame pointer: then the caller's lies there, with the return address above it, in
- * known code or in more code of this kind. */
+ * known code or in more code of this kind. Where it does not, that may be left over from an earlier call, into a
+ * library that another thread unloads now. */
 static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *known, struct registers *registers)
 {
     uintptr_t bp = registers->bp, base = bp + 2 * WORD;
     if (!leads_on(registers->sp, bp) || !may_read(known, registers->sp, base)) return 0;
     uintptr_t callers = load(bp), address = load(bp + WORD);
-    bool in_library = address && mp_module_has(address - 1);
-    if (in_library ? !mp_unload_may_guess() : address && !leads_on(base, callers)) return 0;
+    uintptr_t header;
+    bool in_library = address && mp_module_frames(address - 1, &header);
+    if (in_library ? !mp_read_is_safe() : address && !leads_on(base, callers)) return 0;
     registers->bp = callers;
     return base;
 }
@@ -291,9 +292,10 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
     struct mp_known_frame *at = &known->frames[0];
     uint64_t sum = generation;
     enum mp_walk_end how = MP_WALK_FULL, outermost = MP_WALK_WHOLE;
+    bool is_guess = false; /* from a guessed frame on, for all further out */
     int count = 0;
     while (count < room) {
-        at = find_caller(known, at, address);
+        at = find_caller(known, at, address, is_guess);
         base = registers.sp + (uintptr_t)(intptr_t)at->base;
         unsigned kind = at->base & BASE_BITS;
         if (__builtin_expect(kind, 0)) {
@@ -301,6 +303,7 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
                 how = outermost;
                 break;
             }
+            is_guess |= kind == UNKNOWN;
             base = kind == OUTERMOST || kind == SIGNAL ? registers.sp : base_by_bp(known, at, &registers);
         }
         if (__builtin_expect(base > limit, 0)) {

@@ -356,43 +356,6 @@ START_TEST(a_fork_waits_for_hooks)
 }
 END_TEST
 
-START_TEST(an_unload_ends_guesses_and_its_own_count)
-{
-    start(true);
-    struct mp_session_page *page = mp_session.page;
-    ck_assert(mp_unload_may_guess());
-    ck_assert_uint_eq(page->guesses, 1);
-    mp_unload_begin();
-    ck_assert(!mp_unload_may_guess());
-    mp_unload_begin();
-    mp_unload_end();
-    ck_assert(!mp_unload_may_guess());
-    mp_unload_end();
-    ck_assert(mp_unload_may_guess());
-    mp_unload_end(); /* of a child that was forked within */
-    ck_assert(mp_unload_may_guess());
-}
-END_TEST
-
-/* A jump out of a destructor leaves it. */
-START_TEST(an_unload_that_never_ends_is_forgotten)
-{
-    start(true);
-    struct mp_session_page *page = mp_session.page;
-    const uint64_t second = 1000000000;
-    for (int by_guess = 0; by_guess < 2; by_guess++) {
-        mp_unload_begin();
-        atomic_fetch_sub(&page->unloading_since, 11 * second);
-        if (by_guess) ck_assert(mp_unload_may_guess());
-        mp_unload_begin();
-        ck_assert(!mp_unload_may_guess());
-        mp_unload_end();
-        ck_assert(mp_unload_may_guess());
-        ck_assert_uint_eq(page->unloading, 0);
-    }
-}
-END_TEST
-
 /* ---- tables --------------------------------------------------------------------------------------------------- */
 
 START_TEST(texts_keep_their_numbers)
@@ -450,5 +413,5 @@ MP_SUITE("recorder", many_threads_and_one_reader, a_full_ring_drops_and_counts,
          rings_go_from_thread_to_thread, threads_without_a_ring_are_counted, a_hook_within_a_hook_is_nothing,
          a_hook_is_open_but_while_it_waits_for_a_lock, a_hook_that_was_left_is_over,
          what_another_hook_came_into_is_not_recorded, a_forked_child_is_silent, a_fork_within_a_hook_harms_nobody,
-         a_fork_waits_for_hooks, an_unload_ends_guesses_and_its_own_count, an_unload_that_never_ends_is_forgotten,
-         texts_keep_their_numbers, full_tables_answer_nothing_and_count, the_pythons_that_are_known)
+         a_fork_waits_for_hooks, texts_keep_their_numbers, full_tables_answer_nothing_and_count,
+         the_pythons_that_are_known)

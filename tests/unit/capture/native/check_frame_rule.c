@@ -2,9 +2,16 @@
  * that is never run, described by hand in each way that an assembler knows. */
 #include "capture/native/frame_rule.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "unit/suite.h"
+
+#include "capture/native/module.h"
 
 #if defined(__x86_64__)
 
@@ -104,12 +111,18 @@ static struct mp_frame_rule only(uint8_t base)
     return (struct mp_frame_rule){.base = base};
 }
 
-static bool is(const char *at, struct mp_frame_rule wanted)
+static bool same(struct mp_frame_rule rule, struct mp_frame_rule wanted)
 {
-    struct mp_frame_rule rule = mp_frame_rule_find((uintptr_t)at);
     bool has_offsets = wanted.base != MP_FRAME_UNKNOWN && wanted.base != MP_FRAME_OUTERMOST;
     return rule.base == wanted.base &&
            (!has_offsets || (rule.base_offset == wanted.base_offset && rule.bp_offset == wanted.bp_offset));
+}
+
+/* Read in place, and through the kernel. */
+static bool is(const char *at, struct mp_frame_rule wanted)
+{
+    return same(mp_frame_rule_find((uintptr_t)at, false), wanted) &&
+           same(mp_frame_rule_find((uintptr_t)at, true), wanted);
 }
 
 #    define MEANS(name, wanted) ck_assert_msg(is((name) + 2, wanted), #    name)
@@ -211,9 +224,81 @@ START_TEST(a_row_holds_from_its_first_byte_to_the_next_one)
 }
 END_TEST
 
+/* Functions of a large library, whose descriptions lie at all places of their pages. */
+START_TEST(the_kernel_reads_what_is_there)
+{
+    const char *function = (const char *)(uintptr_t)&printf;
+    int found = 0;
+    for (int i = 0; i < 200000; i += 7) {
+        struct mp_frame_rule in_place = mp_frame_rule_find((uintptr_t)function + i, false);
+        struct mp_frame_rule by_kernel = mp_frame_rule_find((uintptr_t)function + i, true);
+        ck_assert_msg(!memcmp(&in_place, &by_kernel, sizeof in_place), "at +%d", i);
+        found += in_place.base != MP_FRAME_UNKNOWN;
+    }
+    ck_assert_int_gt(found, 10000);
+}
+END_TEST
+
+#    define LIBRARY "libthread_db.so.1" /* comes with the C library, and nobody uses it */
+static _Atomic uintptr_t stale;
+static _Atomic bool done;
+
+static void *unload_again_and_again(void *unused)
+{
+    for (int i = 0; i < 2000 || !stale; i++) {
+        void *library = dlopen(LIBRARY, RTLD_LAZY);
+        if (!library) break;
+        stale = (uintptr_t)dlsym(library, "td_init") + 1;
+        dlclose(library);
+    }
+    done = true;
+    return unused;
+}
+
+START_TEST(a_guess_may_lead_into_a_library_that_is_unloaded)
+{
+    pthread_t other;
+    mp_module_start();
+    ck_assert(!pthread_create(&other, NULL, unload_again_and_again, NULL));
+    unsigned known = 0, unknown = 0;
+    while (!done) {
+        struct mp_module_facts facts;
+        char path[256];
+        struct mp_frame_rule rule = mp_frame_rule_find(stale, true);
+        if (stale && mp_module_of(stale, &facts)) {
+            mp_module_path(&facts, path, sizeof path);
+            ck_assert_uint_lt(strlen(path), sizeof path);
+        }
+        *(rule.base == MP_FRAME_UNKNOWN ? &unknown : &known) += 1;
+    }
+    pthread_join(other, NULL);
+    ck_assert_uint_gt(known, 0);
+    ck_assert_uint_gt(unknown, 0);
+}
+END_TEST
+
+START_TEST(a_path_is_read_whole_or_cut)
+{
+    struct mp_module_facts facts;
+    char path[4096], small[8];
+    Dl_info info;
+    mp_module_start();
+    ck_assert(mp_module_of((uintptr_t)&printf, &facts));
+    ck_assert(dladdr((void *)(uintptr_t)&printf, &info));
+    mp_module_path(&facts, path, sizeof path);
+    ck_assert_str_eq(path, info.dli_fname);
+    mp_module_path(&facts, small, sizeof small);
+    ck_assert(!strncmp(small, path, sizeof small - 1) && strlen(small) == sizeof small - 1);
+    ck_assert(mp_module_of((uintptr_t)&only, &facts)); /* the program: its name is "" */
+    mp_module_path(&facts, path, sizeof path);
+    ck_assert_ptr_nonnull(strstr(path, "check_frame_rule"));
+}
+END_TEST
+
 MP_SUITE("frame rules", plain_descriptions_mean_what_they_say, numbers_are_read_in_each_form,
          expressions_are_known_as_compilers_write_them, what_is_not_known_is_left_to_others,
-         a_row_holds_from_its_first_byte_to_the_next_one)
+         a_row_holds_from_its_first_byte_to_the_next_one, the_kernel_reads_what_is_there,
+         a_guess_may_lead_into_a_library_that_is_unloaded, a_path_is_read_whole_or_cut)
 #else
 int main(void)
 {

@@ -28,10 +28,6 @@ void mp_session_refused(const char *call)
 
 void mp_fork_hold(void) {}
 void mp_fork_release(void) {}
-bool mp_unload_was_left(void)
-{
-    return true;
-}
 
 static _Thread_local struct mp_python_frame frames[MP_PYTHON_FRAMES_MAX];
 static _Thread_local uintptr_t markers[MP_PYTHON_FRAMES_MAX];
