@@ -5,6 +5,7 @@
 /* In the order in which a user meets them: record, read, write other forms. */
 #define COMMANDS(X)                                                                                                    \
     X(snapshot)                                                                                                        \
+    X(top)                                                                                                             \
     X(plan)                                                                                                            \
     X(report)                                                                                                          \
     X(peak)                                                                                                            \

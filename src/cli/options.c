@@ -138,6 +138,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                      "find the largest number that fits in place of {NAME} in the command, or of N, starting at N"},
     [MP_OPT_WORLD_SIZE] = {"world-size", '\0', "N", "the command is one rank of N; collectives return at once"},
     [MP_OPT_RANK] = {"rank", '\0', "K", "which rank it is, from 0 (0)"},
+    [MP_OPT_ONCE] = {"once", '\0', NULL, "print one picture as text, without a terminal"},
+    [MP_OPT_INTERVAL] = {"interval", '\0', "TIME", "ask anew so often, from 100ms to 1h (1s)"},
     [MP_OPT_MAN] = {"man", '\0', NULL, "print the manual page's source"},
     [MP_OPT_COMPLETION] = {"completion", '\0', NULL, "print the completion script for bash"},
 };

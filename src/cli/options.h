@@ -80,6 +80,8 @@ enum mp_option {
     MP_OPT_SIZE,
     MP_OPT_WORLD_SIZE,
     MP_OPT_RANK,
+    MP_OPT_ONCE,
+    MP_OPT_INTERVAL,
     MP_OPT_MAN,
     MP_OPT_COMPLETION,
     MP_OPTIONS

@@ -97,6 +97,7 @@ static void begin(struct mp_recording *recording, unsigned ordinal, struct mp_de
     struct mp_device_samples *samples = &recording->devices;
     struct mp_device_reading first;
     device->begun = true;
+    device->used_bytes = device->process_bytes = MP_BYTES_UNKNOWN;
     device->gpu = gpu_by_uuid(gpus, recording->spool.header, ordinal);
     if (device->gpu < 0) device->gpu = mp_gpu_of_ordinal(gpus, samples->visible, samples->order, (int)ordinal);
     if (device->gpu < 0) return;
@@ -143,6 +144,8 @@ static void take(struct mp_recording *recording, unsigned ordinal, const struct 
     uint64_t others = ours == MP_BYTES_UNKNOWN || sum == MP_BYTES_UNKNOWN ? MP_BYTES_UNKNOWN : sum - ours;
     device->has_process |= ours != MP_BYTES_UNKNOWN;
     device->has_total = true;
+    device->used_bytes = use->used_bytes;
+    device->process_bytes = ours;
     put(recording, ordinal, "device", time_ns, use->used_bytes);
     put(recording, ordinal, "process", time_ns, ours);
     put(recording, ordinal, "others", time_ns, others);

@@ -27,6 +27,7 @@ struct mp_device_samples {
         bool used, begun, named, has_total, has_process;
         bool described; /* the tables say which device it is */
         int gpu;        /* -1: unknown */
+        uint64_t used_bytes, process_bytes; /* as last read; MP_BYTES_UNKNOWN */
     } devices[MP_DEVICES_SEEN];
 };
 

@@ -28,18 +28,6 @@ static void put_label(struct mp_buffer *out, const char *name, const char *text)
     mp_buffer_append_text(out, "\"");
 }
 
-static void track_name(const struct mp_recording *recording, size_t track, char id[MP_ID_TEXT])
-{
-    struct mp_spool_header *spool = recording->spool.header;
-    *id = '\0';
-    if (track >= recording->tables.seen[MP_TABLE_TRACKS]) return;
-    const struct mp_wire_track *wire = (const struct mp_wire_track *)mp_spool_entries(spool, MP_TABLE_TRACKS) + track;
-    size_t length;
-    uint32_t name = mp_tables_spool_string(&recording->tables, wire->name);
-    const char *pool = mp_intern_get(&recording->tables.strings, name, &length);
-    mp_format_track_id(id, MP_ID_TEXT, wire->device_type, wire->device_index, wire->layer, pool, length);
-}
-
 enum of { LIVE_BYTES, LIVE_BLOCKS, PEAK_BYTES, RESERVED_BYTES, EVENTS, DROPPED, STEPS };
 
 static const struct family {
@@ -86,7 +74,7 @@ static void put_value(struct mp_buffer *out, const struct family *family, const 
     if (value == MP_BYTES_UNKNOWN) return;
     mp_buffer_printf(out, "%s%s{pid=\"%u\"", family->name, family->suffix, recording->spool.header->pid);
     if (at) {
-        track_name(recording, track, id);
+        mp_tables_track_id(&recording->tables, recording->spool.header, track, id);
         put_label(out, "track", id);
     }
     mp_buffer_printf(out, "} %llu\n", (unsigned long long)value);
@@ -244,7 +232,7 @@ static void put_held(struct mp_buffer *out, const struct mp_recording *recording
     for (size_t i = 0; i < sums->at.count && i < held_families[by].most; i++) {
         const struct sum *sum = &sums->at.at[i];
         if (by == BY_CATEGORY && !has_labels(sums, sum->track)) continue;
-        track_name(recording, sum->track, id);
+        mp_tables_track_id(&recording->tables, recording->spool.header, sum->track, id);
         mp_buffer_printf(out, "%s{pid=\"%u\"", held_families[by].name, recording->spool.header->pid);
         put_label(out, "track", id);
         held_families[by].put_labels(out, recording, sum->key);

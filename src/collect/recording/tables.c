@@ -284,3 +284,14 @@ void mp_tables_free(struct mp_tables *tables)
     mp_vec_free(&tables->threads);
     mp_vec_free(&tables->lane_thread);
 }
+
+void mp_tables_track_id(const struct mp_tables *tables, struct mp_spool_header *spool, size_t track,
+                        char id[MP_ID_TEXT])
+{
+    *id = '\0';
+    if (track >= tables->seen[MP_TABLE_TRACKS]) return;
+    const struct mp_wire_track *wire = (const struct mp_wire_track *)mp_spool_entries(spool, MP_TABLE_TRACKS) + track;
+    size_t length;
+    const char *pool = mp_intern_get(&tables->strings, mp_tables_spool_string(tables, wire->name), &length);
+    mp_format_track_id(id, MP_ID_TEXT, wire->device_type, wire->device_index, wire->layer, pool, length);
+}

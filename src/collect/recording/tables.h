@@ -49,6 +49,9 @@ enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, i
                                       const char *model, uint64_t total_bytes, struct mp_error *error);
 /* Notes that a thread of the file is a lane: its name says which. */
 void mp_tables_known_lane(struct mp_tables *tables, uint32_t thread);
+/* The id of a track of the spool, "cuda:0/torch"; "" for one that the tables have not seen yet. */
+void mp_tables_track_id(const struct mp_tables *tables, struct mp_spool_header *spool, size_t track,
+                        char id[MP_ID_TEXT]);
 /* The file's number of a string of the spool (0 where unknown), of a text. */
 uint32_t mp_tables_spool_string(const struct mp_tables *tables, uint32_t spool_id);
 enum mp_status mp_tables_text(struct mp_tables *tables, const char *text, uint32_t *id, struct mp_error *error);

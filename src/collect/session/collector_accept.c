@@ -15,6 +15,7 @@
 #include "collect/session/command_line.h"
 #include "collect/session/control.h"
 #include "collect/session/membership.h"
+#include "collect/session/overview.h"
 #include "format/new_file.h"
 
 /* ---- naming and creating snapshot files ----------------------------------------------------------------------- */
@@ -214,13 +215,26 @@ static enum mp_status begin_answer(struct mp_collector *collector, struct mp_rec
                                    const struct mp_control_question *question, int file, int connection,
                                    struct mp_error *error)
 {
+    static const enum mp_snapshot_of files[] = {[MP_CONTROL_LIVE] = MP_SNAPSHOT_OF_LIVE,
+                                                [MP_CONTROL_SNAPSHOT] = MP_SNAPSHOT_OF_ALL,
+                                                [MP_CONTROL_BARE] = MP_SNAPSHOT_OF_BARE};
     if (question->command != MP_CONTROL_HOLDERS)
-        return mp_snapshots_start_for(&collector->snapshots, recording, question->command == MP_CONTROL_LIVE, file,
-                                      connection, error);
+        return mp_snapshots_start_for(&collector->snapshots, recording, files[question->command], file, connection,
+                                      error);
     bool known = question->budget_ms && question->budget_ms <= MP_HOLDERS_MS_MOST;
     struct mp_wished_look wish = {
         .budget_ms = known ? question->budget_ms : MP_HOLDERS_MS, .file = file, .connection = connection};
     return mp_looks_ask(&collector->looks, recording, wish, error);
+}
+
+/* An overview is written at once: nothing in it takes time. */
+static enum mp_status write_overview(const struct mp_collector *collector, int file, struct mp_error *error)
+{
+    struct mp_buffer text = {0};
+    mp_overview_write(&text, collector);
+    bool written = !text.failed && pwrite(file, text.data, text.size, 0) == (ssize_t)text.size;
+    mp_buffer_free(&text);
+    return written ? MP_OK : mp_fail(error, MP_IO, "cannot write the overview");
 }
 
 static void answer_question(struct mp_collector *collector, int connection, const struct mp_control_question *question,
@@ -230,18 +244,21 @@ static void answer_question(struct mp_collector *collector, int connection, cons
     struct stat facts;
     struct mp_collected *process = asked_for(collector, question->pid);
     enum mp_status status = MP_OK;
-    if (question->command < MP_CONTROL_LIVE || question->command > MP_CONTROL_HOLDERS)
+    bool of_all = question->command == MP_CONTROL_OVERVIEW;
+    if (question->command < MP_CONTROL_LIVE || question->command > MP_CONTROL_BARE)
         status = mp_fail(&error, MP_INVALID, "the memprof that records does not know this question");
-    else if (!process)
+    else if (!process && !of_all)
         status = mp_fail(&error, MP_NOT_FOUND, "process %u has allocated nothing that is recorded", question->pid);
     else if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode) || facts.st_size)
         status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
-    int copy = status ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);
+    else if (of_all)
+        status = write_overview(collector, file, &error);
+    int copy = status || of_all ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);
     int waiting = copy < 0 ? -1 : fcntl(connection, F_DUPFD_CLOEXEC, 0);
-    if (!status && waiting < 0) {
+    if (!status && !of_all && waiting < 0) {
         status = mp_fail_errno(&error, "cannot write the answer");
         if (copy >= 0) close(copy);
-    } else if (!status) {
+    } else if (!status && !of_all) {
         status = begin_answer(collector, process->recording, question, copy, waiting, &error);
         if (!status) return;
     }

@@ -100,8 +100,7 @@ static char *read_small(const char *path, size_t *size)
     return text;
 }
 
-/* The socket's path from a process's environment. */
-static bool find_socket(pid_t pid, char *path, size_t room)
+bool mp_control_socket_of(pid_t pid, char *path, size_t room)
 {
     static const char variable[] = MP_SESSION_VARIABLE "=";
     char name[64];
@@ -144,14 +143,23 @@ static enum mp_status not_recorded(pid_t pid, struct mp_error *error)
                    "process %d is not being recorded, or is another user's: start it under memprof snapshot", (int)pid);
 }
 
+/* *child: the process that knew the path, where `pid` itself did not; else 0. */
+static enum mp_status find_path(pid_t pid, char *path, size_t room, pid_t *child, struct mp_error *error)
+{
+    *child = 0;
+    if (kill(pid, 0) && errno == ESRCH) return mp_fail(error, MP_NOT_FOUND, "there is no process %d", (int)pid);
+    if (!mp_control_socket_of(pid, path, room) &&
+        ((*child = first_child(pid)) <= 0 || !mp_control_socket_of(*child, path, room)))
+        return not_recorded(pid, error);
+    return MP_OK;
+}
+
 static enum mp_status connect_to(pid_t pid, int *connection, struct mp_error *error)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    pid_t child = 0;
-    if (kill(pid, 0) && errno == ESRCH) return mp_fail(error, MP_NOT_FOUND, "there is no process %d", (int)pid);
-    if (!find_socket(pid, address.sun_path, sizeof address.sun_path) &&
-        ((child = first_child(pid)) <= 0 || !find_socket(child, address.sun_path, sizeof address.sun_path)))
-        return not_recorded(pid, error);
+    pid_t child;
+    enum mp_status status = find_path(pid, address.sun_path, sizeof address.sun_path, &child, error);
+    if (status) return status;
     *connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (*connection < 0) return mp_fail_errno(error, "cannot make a socket");
     struct timeval limit = {.tv_sec = ANSWER_WITHIN_S};
@@ -166,25 +174,66 @@ static enum mp_status connect_to(pid_t pid, int *connection, struct mp_error *er
     return mp_fail(error, MP_NOT_FOUND, "the memprof that recorded process %d is gone (%s)", (int)pid, strerror(errno));
 }
 
-static enum mp_status ask(int connection, struct mp_control_question *question, int file,
-                          struct mp_control_answer *answer, struct mp_error *error)
+enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_error *error)
+{
+    int connection;
+    pid_t child;
+    enum mp_status status = connect_to(pid, &connection, error);
+    if (status) return status;
+    close(connection);
+    return find_path(pid, path, room, &child, error);
+}
+
+static enum mp_status send_question(int connection, struct mp_control_question *question, int file,
+                                    struct mp_error *error)
 {
     union rights control = {{0}};
     struct iovec part = {.iov_base = question, .iov_len = sizeof *question};
     struct msghdr header = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+    question->magic = MP_CONTROL_MAGIC;
+    question->version = MP_CONTROL_VERSION;
     rights->cmsg_level = SOL_SOCKET;
     rights->cmsg_type = SCM_RIGHTS;
     rights->cmsg_len = CMSG_LEN(sizeof file);
     memcpy(CMSG_DATA(rights), &file, sizeof file);
-    if (sendmsg(connection, &header, MSG_NOSIGNAL) != sizeof *question)
-        return mp_fail_errno(error, "cannot ask the memprof that records");
+    if (sendmsg(connection, &header, MSG_NOSIGNAL) == sizeof *question) return MP_OK;
+    return mp_fail_errno(error, "cannot ask the memprof that records");
+}
+
+static enum mp_status receive_answer(int connection, struct mp_control_answer *answer, struct mp_error *error)
+{
     ssize_t got = recv(connection, answer, sizeof *answer, 0);
-    if (got == sizeof *answer && answer->magic == MP_CONTROL_MAGIC && answer->version == MP_CONTROL_VERSION)
-        return MP_OK;
-    return mp_fail(error, MP_IO, "the memprof that records did not answer%s",
-                   got > 0 ? ": it is of another version" : "");
+    if (got != sizeof *answer || answer->magic != MP_CONTROL_MAGIC || answer->version != MP_CONTROL_VERSION)
+        return mp_fail(error, MP_IO, "the memprof that records did not answer%s",
+                       got > 0 ? ": it is of another version" : "");
+    answer->text[sizeof answer->text - 1] = '\0';
+    return answer->status ? mp_fail(error, MP_NOT_FOUND, "%s", answer->text) : MP_OK;
+}
+
+enum mp_status mp_control_begin(const char *path, enum mp_control_command command, pid_t pid, int file, int *connection,
+                                struct mp_error *error)
+{
+    struct mp_control_question question = {.command = command, .pid = (uint32_t)pid};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path) return mp_fail(error, MP_INVALID, "%s is too long a path", path);
+    strcpy(address.sun_path, path);
+    *connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (*connection < 0) return mp_fail_errno(error, "cannot make a socket");
+    enum mp_status status = MP_OK;
+    if (connect(*connection, (struct sockaddr *)&address, sizeof address))
+        status = mp_fail(error, errno == ECONNREFUSED || errno == ENOENT ? MP_NOT_FOUND : MP_BUSY,
+                         "the memprof that records does not answer (%s)", strerror(errno));
+    if (!status) status = send_question(*connection, &question, file, error);
+    if (status) close(*connection);
+    return status;
+}
+
+enum mp_status mp_control_end(int connection, struct mp_error *error)
+{
+    struct mp_control_answer answer = {0};
+    return receive_answer(connection, &answer, error);
 }
 
 static enum mp_status ask_for_file(struct mp_control_question question, int fd, pid_t *answered_pid,
@@ -192,14 +241,11 @@ static enum mp_status ask_for_file(struct mp_control_question question, int fd, 
 {
     struct mp_control_answer answer = {0};
     int connection = -1;
-    question.magic = MP_CONTROL_MAGIC;
-    question.version = MP_CONTROL_VERSION;
     enum mp_status status = connect_to((pid_t)question.pid, &connection, error);
     if (status) return status;
-    status = ask(connection, &question, fd, &answer, error);
+    status = send_question(connection, &question, fd, error);
+    if (!status) status = receive_answer(connection, &answer, error);
     close(connection);
-    answer.text[sizeof answer.text - 1] = '\0';
-    if (!status && answer.status) status = mp_fail(error, MP_NOT_FOUND, "%s", answer.text);
     *answered_pid = (pid_t)answer.pid;
     return status;
 }

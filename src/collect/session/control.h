@@ -20,6 +20,8 @@ enum mp_control_command {
     MP_CONTROL_LIVE = 1,     /* write the live blocks as a snapshot file (collect/recording/live_file.h) */
     MP_CONTROL_SNAPSHOT = 2, /* write the whole recording so far (collect/session/snapshots.h) */
     MP_CONTROL_HOLDERS = 3,  /* likewise, after the program has looked for what holds its tensors (looks.h) */
+    MP_CONTROL_OVERVIEW = 4, /* the figures of all processes as JSON (collect/session/overview.h): answered at once */
+    MP_CONTROL_BARE = 5,     /* as MP_CONTROL_LIVE, without functions and lines of native frames: for who asks often */
 };
 
 struct mp_control_question {
@@ -45,6 +47,17 @@ bool mp_control_is_question(const void *message, size_t size, struct mp_control_
 void mp_control_answer(int connection, enum mp_status status, uint32_t pid, const struct mp_error *error);
 
 /* ---- the client's side ---- */
+
+/* The socket's path that a process was started with; false where it has none. */
+bool mp_control_socket_of(pid_t pid, char *path, size_t room);
+/* The path of the socket of the collector that records process `pid`, or that is process `pid`. */
+enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_error *error);
+/* Asks the collector at the socket's path without waiting: `file` gets the answer, and *connection (to be closed)
+ * becomes readable when it is there. MP_NOT_FOUND: nobody listens there any more. */
+enum mp_status mp_control_begin(const char *path, enum mp_control_command command, pid_t pid, int file, int *connection,
+                                struct mp_error *error);
+/* Takes the answer of such a connection. */
+enum mp_status mp_control_end(int connection, struct mp_error *error);
 
 /* Asks the collector that records process `pid`, or that is process `pid`, for a file of the live blocks. *fd: an
  * anonymous file, at its beginning, to be closed; *answered_pid: the process that it describes. */

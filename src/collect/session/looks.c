@@ -134,7 +134,7 @@ static void come_to_an_end(struct mp_snapshots *snapshots, struct mp_recording *
     if (wish->connection < 0) return;
     if (!status) {
         int copy = dup(wish->connection);
-        status = mp_snapshots_start_for(snapshots, recording, false, wish->file, wish->connection, &error);
+        status = mp_snapshots_start_for(snapshots, recording, MP_SNAPSHOT_OF_ALL, wish->file, wish->connection, &error);
         if (status && copy >= 0) mp_control_answer(copy, status, recording->spool.header->pid, &error);
         if (copy >= 0) close(copy);
         return;

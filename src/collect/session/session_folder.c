@@ -36,14 +36,18 @@ static bool is_deserted(const char *socket_path)
     return deserted;
 }
 
+bool mp_session_folder_is_name(const char *name)
+{
+    return !strncmp(name, prefix, strlen(prefix)) && strlen(name) == strlen(prefix) + SUFFIX;
+}
+
 void mp_session_folder_sweep(const char *parent)
 {
     DIR *entries = opendir(parent);
     struct dirent *entry;
     for (int i = 0; i < SWEPT_AT_ONCE && entries && (entry = readdir(entries)); i++) {
         char folder[512], socket_path[512 + sizeof MP_SESSION_SOCKET + 1];
-        if (strncmp(entry->d_name, prefix, strlen(prefix)) || strlen(entry->d_name) != strlen(prefix) + SUFFIX)
-            continue;
+        if (!mp_session_folder_is_name(entry->d_name)) continue;
         snprintf(folder, sizeof folder, "%s/%s", parent, entry->d_name);
         snprintf(socket_path, sizeof socket_path, "%s/%s", folder, MP_SESSION_SOCKET);
         if (!is_old_and_ours(folder) || !is_deserted(socket_path)) continue;

@@ -2,6 +2,8 @@
 #ifndef MP_COLLECT_SESSION_FOLDER_H
 #define MP_COLLECT_SESSION_FOLDER_H
 
+#include <stdbool.h>
+
 #include "base/error.h"
 
 #define MP_SESSION_FOLDER_ROOM 64
@@ -9,6 +11,9 @@
 
 /* Makes one in $XDG_RUNTIME_DIR, else in /tmp, and removes those beside it that a killed memprof of this user left. */
 enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], struct mp_error *error);
+
+/* Whether a folder's name is one of those. */
+bool mp_session_folder_is_name(const char *name);
 
 /* Removes left folders from `parent`: of our making, a minute old, with a socket that nobody listens on. */
 void mp_session_folder_sweep(const char *parent);

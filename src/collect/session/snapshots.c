@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -17,6 +18,8 @@
 #include "collect/recording/live_file.h"
 #include "collect/recording/recording_parts.h"
 #include "collect/session/control.h"
+
+#define BARE_NICE 10
 
 /* ---- in the child: everything is a copy but the spool, to which nothing is written ------------------------------ */
 
@@ -37,8 +40,12 @@ static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_
     /* A signal that a terminal sends to all must not leave half a file. */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    if (job->of == MP_SNAPSHOT_OF_BARE) {
+        recording->symbols = NULL;
+        setpriority(PRIO_PROCESS, 0, BARE_NICE); /* the program comes first */
+    }
     if (job->path) fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* the writer closes its own */
-    enum mp_status status = (job->live ? mp_live_file_write : write_now)(recording, fd, &outcome->error);
+    enum mp_status status = (job->of ? mp_live_file_write : write_now)(recording, fd, &outcome->error);
     struct stat facts;
     struct mp_new_file file = job->file;
     if (!status && job->path) status = mp_new_file_put(&file, &outcome->error);
@@ -107,13 +114,14 @@ static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording 
     return mp_fail_errno(error, "cannot start a process to write a snapshot");
 }
 
-/* Records taken so far go to the recording's own file first, for the child to copy. */
-static enum mp_status prepare(struct mp_recording *recording, struct mp_error *error)
+/* Records taken so far go to the recording's own file first, for the child to copy. What is only live needs no file. */
+static enum mp_status prepare(struct mp_recording *recording, enum mp_snapshot_of of, struct mp_error *error)
 {
     if (recording->failed) {
         *error = recording->failure;
         return recording->failed;
     }
+    if (of == MP_SNAPSHOT_OF_BARE) return MP_OK;
     enum mp_status status = mp_recording_write(recording, false, error);
     if (!mp_recording_check(recording, status, error)) return status;
     if (recording->writer) return MP_OK;
@@ -126,7 +134,7 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
                             const struct mp_snapshot_request *request, struct mp_error *error)
 {
     struct mp_snapshot_job job = {.child = -1, .number = request->number, .connection = -1};
-    enum mp_status status = prepare(recording, error);
+    enum mp_status status = prepare(recording, MP_SNAPSHOT_OF_ALL, error);
     if (!status) status = make_file(snapshots, recording, request, &job, error);
     if (!status) {
         struct mp_snapshot_outcome outcome = {.path = job.path, .at_oom = request->at_oom, .oom_ns = request->oom_ns};
@@ -137,13 +145,13 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
     return status;
 }
 
-enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording, bool live, int fd,
-                                      int connection, struct mp_error *error)
+enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording,
+                                      enum mp_snapshot_of of, int fd, int connection, struct mp_error *error)
 {
-    struct mp_snapshot_job job = {.child = -1, .connection = connection, .live = live};
+    struct mp_snapshot_job job = {.child = -1, .connection = connection, .of = of};
     struct mp_snapshot_outcome outcome = {0};
     mp_recording_round(recording, false); /* the present state is that of the request, not of the last round */
-    enum mp_status status = prepare(recording, error);
+    enum mp_status status = prepare(recording, of, error);
     if (!status) status = start(snapshots, recording, &job, &outcome, fd, error);
     close(fd);
     if (status) free_job(&job);

@@ -31,6 +31,13 @@ struct mp_snapshot_calls {
     void (*ended)(void *context, const struct mp_snapshot_outcome *outcome);
 };
 
+enum mp_snapshot_of {
+    MP_SNAPSHOT_OF_ALL,  /* the recording so far */
+    MP_SNAPSHOT_OF_LIVE, /* the live blocks (collect/recording/live_file.h) */
+    MP_SNAPSHOT_OF_BARE, /* likewise, without names of native frames: asked for again and again while the program works
+                          */
+};
+
 struct mp_snapshot_job {
     pid_t child;
     char *path;                         /* owned; NULL: the file belongs to another process */
@@ -40,7 +47,7 @@ struct mp_snapshot_job {
     uint32_t number;                    /* the program's question that this answers; 0: none */
     int connection;                     /* of a process that waits (collect/session/control.h); -1 */
     uint32_t pid;                       /* of the recorded process */
-    bool live; /* only the live blocks (collect/recording/live_file.h), not the whole recording */
+    enum mp_snapshot_of of;
 };
 
 struct mp_snapshots {
@@ -53,10 +60,9 @@ struct mp_snapshots {
 /* Begins the requested snapshots of this recording. */
 void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *recording);
 /* Begins one into `fd`, an empty file, for the process that waits at `connection`: it gets an answer, and the
- * connection is closed, when the file is whole. Takes over both, also on failure, where the caller answers. `live`:
- * only live blocks. */
-enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording, bool live, int fd,
-                                      int connection, struct mp_error *error);
+ * connection is closed, when the file is whole. Takes over both, also on failure, where the caller answers. */
+enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording,
+                                      enum mp_snapshot_of of, int fd, int connection, struct mp_error *error);
 
 /* Takes a snapshot that has ended; `wait` waits for the next one. Calls `ended` and returns its recording and the
  * program's question; false: none. mp_snapshots_answer() must then answer the program. */

@@ -1,0 +1,25 @@
+/*
+ * By how much each site's contents grow, or shrink, a step: what it holds at the last boundary between steps less what
+ * it held at half of them. Boundaries lie at the same phase of a step, so that what comes and goes within a step counts
+ * as level. It is no judgement: a cache that fills grows, too. Pure.
+ */
+#ifndef MP_ANALYSIS_SITE_GROWTH_H
+#define MP_ANALYSIS_SITE_GROWTH_H
+
+#include "base/map.h"
+#include "model/spans.h"
+
+struct mp_site_growths {
+    struct mp_map by_site;     /* key: track and stack; value: bytes gained, modulo 2^64 */
+    MP_VEC(uint64_t) by_track; /* likewise */
+    uint64_t steps;            /* in so many steps; 0: there were too few, and nothing is known */
+};
+
+void mp_site_growths_find(const struct mp_model *model, const struct mp_steps *steps, struct mp_site_growths *growths);
+/* Bytes per step. */
+double mp_site_growth(const struct mp_site_growths *growths, uint16_t track, uint32_t stack);
+/* Likewise, of all sites of a track, of those that hold nothing now, too. */
+double mp_track_growth(const struct mp_site_growths *growths, uint16_t track);
+void mp_site_growths_free(struct mp_site_growths *growths);
+
+#endif

@@ -1,0 +1,230 @@
+#include <langinfo.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "cli/query.h"
+#include "cli/top/top_json.h"
+#include "cli/top/top_screen.h"
+#include "collect/session/control.h"
+
+#define WIDTH          80 /* of a picture that no terminal shows */
+#define WIDTH_LEAST    40
+#define WIDTH_MOST     500
+#define SITES_OF_TEXT  10
+#define INTERVAL_LEAST (100 * MP_NS_PER_MS)
+#define JUDGED_WITHIN  (2 * MP_NS_PER_SECOND) /* --once: other processes are judged for so long */
+
+static const char *const styles[MP_TOP_STYLES] = {
+    [MP_TOP_BOLD] = "1",       [MP_TOP_DIM] = "2",       [MP_TOP_WARNING] = "1;31", [MP_TOP_CHOSEN] = "7",
+    [MP_TOP_ALLOCATED] = "32", [MP_TOP_RESERVED] = "36", [MP_TOP_OTHERS] = "33",    [MP_TOP_FREE] = "2",
+};
+
+/* ---- options ---------------------------------------------------------------------------------------------------- */
+
+static int read_interval(const struct mp_invocation *invocation, uint64_t *interval)
+{
+    const char *text = invocation->value[MP_OPT_INTERVAL];
+    *interval = MP_NS_PER_SECOND;
+    if (!text ||
+        (mp_parse_duration(text, interval) && *interval >= INTERVAL_LEAST && *interval <= 3600 * MP_NS_PER_SECOND))
+        return MP_EXIT_DONE;
+    mp_message("--interval %s: a time from 100ms to 1h is wanted", text);
+    return MP_EXIT_USAGE;
+}
+
+static int read_sort(const struct mp_invocation *invocation, enum mp_top_sort *sort)
+{
+    const char *text = invocation->value[MP_OPT_SORT];
+    *sort = MP_TOP_BY_HELD;
+    if (!text || !strcmp(text, "bytes")) return MP_EXIT_DONE;
+    *sort = !strcmp(text, "growth") ? MP_TOP_BY_GROWTH : MP_TOP_BY_BLOCKS;
+    if (*sort == MP_TOP_BY_GROWTH || !strcmp(text, "blocks")) return MP_EXIT_DONE;
+    mp_message("--sort: top sorts by bytes, blocks or growth, not by \"%s\"", text);
+    return MP_EXIT_USAGE;
+}
+
+static int read_limit(const struct mp_invocation *invocation, size_t *limit)
+{
+    const char *text = invocation->value[MP_OPT_LIMIT];
+    char *end;
+    *limit = mp_given(invocation, MP_OPT_JSON) ? 0 : SITES_OF_TEXT;
+    if (!text) return MP_EXIT_DONE;
+    *limit = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end) return MP_EXIT_DONE;
+    mp_message("--limit: \"%s\" is not a number of rows", text);
+    return MP_EXIT_USAGE;
+}
+
+static int read_pid(const struct mp_invocation *invocation, pid_t *pid)
+{
+    const char *text = invocation->operand_count ? invocation->operands[0] : NULL;
+    char *end;
+    long number = text ? strtol(text, &end, 10) : 0;
+    *pid = (pid_t)number;
+    if (!text || (number > 0 && number <= INT_MAX && !*end)) return MP_EXIT_DONE;
+    mp_message("top %s: the number of a process is wanted", text);
+    return MP_EXIT_USAGE;
+}
+
+/* The terminal's width, or COLUMNS. */
+static unsigned width_of_output(void)
+{
+    struct winsize size;
+    const char *columns = getenv("COLUMNS");
+    long width = columns ? strtol(columns, NULL, 10) : 0;
+    if (width <= 0 && isatty(STDOUT_FILENO) && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size)) width = size.ws_col;
+    if (width <= 0) return WIDTH;
+    return width < WIDTH_LEAST ? WIDTH_LEAST : width > WIDTH_MOST ? WIDTH_MOST : (unsigned)width;
+}
+
+/* ---- one picture ------------------------------------------------------------------------------------------------ */
+
+static void write_picture(const struct mp_top_canvas *canvas, bool color, struct mp_buffer *out)
+{
+    for (size_t y = 0; y < canvas->lines.count; y++) {
+        size_t end = y + 1 < canvas->lines.count ? canvas->lines.at[y + 1] : canvas->runs.count, line = out->size;
+        for (size_t i = canvas->lines.at[y]; i < end; i++) {
+            const struct mp_top_run *run = &canvas->runs.at[i];
+            bool styled = color && styles[run->style];
+            if (styled) mp_buffer_printf(out, "\033[%sm", styles[run->style]);
+            mp_buffer_append(out, canvas->text.data + run->start, run->size);
+            if (styled) mp_buffer_append_text(out, "\033[0m");
+        }
+        while (out->size > line && out->data[out->size - 1] == ' ')
+            out->size--;
+        mp_buffer_append_text(out, "\n");
+    }
+}
+
+/* The process that the user named: itself, or the one that its memprof would answer about. */
+static void choose(struct mp_top_view *view, const struct mp_top_state *state, pid_t pid)
+{
+    const struct mp_top_process *best = NULL;
+    for (size_t i = 0; i < state->processes.count; i++) {
+        const struct mp_top_process *process = &state->processes.at[i];
+        bool meant = !pid || process->pid == pid || process->command_pid == pid || process->memprof == pid;
+        if (process->pid == pid) {
+            view->chosen = process->recording;
+            return;
+        }
+        if (meant && (!best || mp_top_weight(process) > mp_top_weight(best))) best = process;
+    }
+    if (best) view->chosen = best->recording;
+}
+
+static int print_once(const struct mp_invocation *invocation, struct mp_top_gather *gather, struct mp_top_view *view,
+                      bool color)
+{
+    struct mp_top_state state = {0};
+    struct mp_top_canvas canvas = {0};
+    struct mp_buffer out = {0};
+    struct mp_json json;
+    uint64_t other, begun = mp_clock_monotonic_ns();
+    mp_top_gather_choose(gather, view->chosen);
+    mp_top_gather_look(gather, view->chosen, false);
+    while (mp_clock_monotonic_ns() - begun < JUDGED_WITHIN && (other = mp_top_gather_unjudged(gather)))
+        mp_top_gather_look(gather, other, true);
+    mp_top_gather_take(gather, &state);
+    mp_top_view_follow(view, &state);
+    if (mp_given(invocation, MP_OPT_JSON)) {
+        mp_json_start(&json, &out);
+        mp_top_json(&json, view, &state, view->limit);
+    } else {
+        mp_top_frame_draw(view, &state, &canvas);
+        write_picture(&canvas, color, &out);
+    }
+    int status = mp_output_buffer(invocation, &out);
+    mp_top_gather_give_back(gather, &state);
+    mp_top_canvas_free(&canvas);
+    mp_buffer_free(&out);
+    return status;
+}
+
+static int run_live(struct mp_top_gather *gather, struct mp_top_view *view, bool color)
+{
+#ifdef HAVE_NCURSES
+    return mp_top_screen_run(gather, view, color);
+#else
+    (void)gather, (void)view, (void)color;
+    mp_message("this memprof was built without ncurses (libncurses-dev), which the live view needs; memprof top --once "
+               "prints one picture");
+    return MP_EXIT_COULD_NOT;
+#endif
+}
+
+static int look(const struct mp_invocation *invocation, const char *socket, pid_t pid, uint64_t interval,
+                struct mp_top_view *view)
+{
+    struct mp_top_state state = {0};
+    bool color, once = mp_given(invocation, MP_OPT_ONCE) || mp_given(invocation, MP_OPT_JSON);
+    int status = mp_query_color(invocation, &color);
+    if (status) return status;
+    struct mp_top_gather *gather = mp_top_gather_new(socket, interval);
+    mp_top_gather_round(gather);
+    mp_top_gather_take(gather, &state);
+    size_t count = state.processes.count;
+    choose(view, &state, pid);
+    mp_top_gather_give_back(gather, &state);
+    if (!count) {
+        if (pid)
+            mp_message("process %d has allocated nothing that is recorded", (int)pid);
+        else
+            mp_message("nothing of yours is being recorded on this machine: start a program under memprof snapshot");
+        return MP_EXIT_COULD_NOT;
+    }
+    return once ? print_once(invocation, gather, view, color) : run_live(gather, view, color);
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_top_view view = {.now = time(NULL), .width = width_of_output()};
+    struct mp_error error;
+    char socket[128];
+    uint64_t interval;
+    pid_t pid;
+    int status = read_interval(invocation, &interval);
+    if (!status) status = read_sort(invocation, &view.sort);
+    if (!status) status = read_limit(invocation, &view.limit);
+    if (!status) status = read_pid(invocation, &pid);
+    if (status) return status;
+    view.utf8 = setlocale(LC_CTYPE, "") && !strcasecmp(nl_langinfo(CODESET), "UTF-8");
+    if (pid && mp_control_find(pid, socket, sizeof socket, &error)) return mp_message_error(&error);
+    status = look(invocation, pid ? socket : NULL, pid, interval, &view);
+    mp_top_view_free(&view);
+    return status;
+}
+
+extern const struct mp_command mp_command_top;
+const struct mp_command mp_command_top = {
+    .name = "top",
+    .summary = "what the programs that are being recorded hold now, in the terminal",
+    .usage = "[PID]",
+    .about =
+        "Shows the processes that memprof snapshot records on this machine for this user: what each holds of each "
+        "device, what its allocator keeps reserved, what others use and what there is; how many steps it has done, and "
+        "how fast. Below stand the sites of the chosen process that hold most now, what each gains a step (since half "
+        "of the program's steps), and \"leak?\" where the rule of memprof leaks finds a leak so far. With PID, only "
+        "the "
+        "processes that are recorded together with that one.\n\nKeys: up, down, page up, page down, home and end move; "
+        "tab goes to the processes and back; enter shows the stack of a site; s sorts by what sites hold, by growth, "
+        "by blocks; / looks for a text in the names; p pauses the picture; w writes a snapshot of the chosen process "
+        "into the current folder; ? shows the keys; q quits. The programs are never stopped: the memprof that records "
+        "answers, and sites are looked at less often where that takes long. Bars and other signs are plain where the "
+        "locale is not UTF-8.\n\n--once prints one picture, 80 columns wide or as COLUMNS says, and needs no terminal; "
+        "it exits with 1 where nothing is being recorded.",
+    .example = "memprof top --once --sort growth",
+    .options = {MP_OPT_ONCE, MP_OPT_INTERVAL, MP_OPT_SORT, MP_OPT_LIMIT, MP_OPT_JSON, MP_OPT_OUTPUT, MP_OPT_FORCE,
+                MP_OPT_COLOR},
+    .operands_min = 0,
+    .operands_max = 1,
+    .run = run,
+};

@@ -1,0 +1,33 @@
+/*
+ * The live blocks of one process, as its collector gave them: the sites that hold them with their growth and the
+ * verdict of the rule for leaks, and what they are for. Made once, then read by any thread.
+ */
+#ifndef MP_CLI_TOP_BLOCKS_H
+#define MP_CLI_TOP_BLOCKS_H
+
+#include "analysis/leaks/leaks.h"
+#include "cli/top/top_data.h"
+#include "cli/top/top_names.h"
+
+struct mp_top_site {
+    uint32_t at;   /* in leaks.outstanding */
+    double growth; /* bytes a step */
+    bool leak;     /* the rule found one here */
+};
+
+struct mp_top_blocks {
+    struct mp_model *model;
+    struct mp_leaks leaks; /* as `memprof leaks --pid` finds them */
+    struct mp_sites categories;
+    struct mp_top_site *sites; /* as many as leaks.outstanding has */
+    bool growth_known;
+    struct mp_top_growth *growths; /* by device */
+    size_t growth_count;
+};
+
+/* Reads the file that a collector wrote to `fd`. `names` NULL: nobody reads a stack. */
+enum mp_status mp_top_blocks_read(int fd, struct mp_top_names *names, struct mp_top_blocks **blocks,
+                                  struct mp_error *error);
+void mp_top_blocks_free(struct mp_top_blocks *blocks);
+
+#endif

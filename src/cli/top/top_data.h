@@ -1,0 +1,89 @@
+/*
+ * The processes that are being recorded, as their collectors describe them (collect/session/overview.h), and how they
+ * are shown: one row for each device of each process. One thread at a time.
+ */
+#ifndef MP_CLI_TOP_DATA_H
+#define MP_CLI_TOP_DATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/vec.h"
+
+/* What a process has of one device: of the tracks of PyTorch's allocator where there is one, else of the program's own
+ * pools, else of the driver. */
+struct mp_top_device {
+    uint8_t type; /* enum mp_device_type */
+    int index;
+    char label[24]; /* "cuda:0", "cpu" */
+    uint64_t allocated, peak, blocks;
+    uint64_t reserved;             /* by PyTorch's allocator, else by the driver's tracks; MP_BYTES_UNKNOWN */
+    uint64_t used, total, process; /* of the device, by all; by this process. CPU: resident, and the machine's memory */
+    char *uuid, *name;             /* NULL: not known */
+};
+
+struct mp_top_track {
+    char *id;
+    uint8_t type, layer;
+    int index;
+    bool memory, pool;
+    uint64_t bytes, blocks, peak, reserved;
+};
+
+enum mp_top_fate {
+    MP_TOP_RUNS,
+    MP_TOP_SILENT, /* its collector does not answer at the moment */
+    MP_TOP_ENDED,
+    MP_TOP_ORPHAN, /* it runs, and its collector is gone */
+};
+
+/* What a device's tracks gain a step, and whether the rule found a leak on them. */
+struct mp_top_growth {
+    char label[24];
+    bool known, leak;
+    double bytes_per_step;
+};
+
+struct mp_top_process {
+    uint64_t recording; /* its number: a pid may be used again */
+    uint32_t session;   /* number of the socket's path */
+    pid_t pid, memprof, command_pid;
+    char *title;                /* "train.py" */
+    char *command;              /* the whole line, as it was typed but for quotes; "" where it is not kept */
+    char *rank, *role, *failed; /* NULL: none */
+    bool helper; /* it works for another process: the rank is that one's */
+    bool paused;
+    uint64_t steps; /* MP_BYTES_UNKNOWN: it has none yet */
+    double rate;    /* steps per second; negative: not known */
+    uint64_t events, dropped, sample_bytes, resident;
+    MP_VEC(struct mp_top_track) tracks;
+    MP_VEC(struct mp_top_device) devices; /* those on which it has memory, GPUs first */
+    enum mp_top_fate state;
+    uint64_t gone_ns;      /* when it was first missing */
+    uint64_t judged_steps; /* it was judged by the rule for leaks at so many steps; 0: not yet */
+    MP_VEC(struct mp_top_growth) growths;
+};
+
+struct mp_top_processes {
+    struct mp_top_process *at;
+    size_t count, room;
+};
+
+/* Appends what an overview lists. MP_DAMAGED where it is none. */
+enum mp_status mp_top_overview_read(const char *text, uint32_t session, struct mp_top_processes *processes,
+                                    struct mp_error *error);
+void mp_top_processes_copy(const struct mp_top_processes *from, struct mp_top_processes *to);
+void mp_top_processes_free(struct mp_top_processes *processes);
+void mp_top_process_free(struct mp_top_process *process);
+
+/* NULL: it was not judged. */
+const struct mp_top_growth *mp_top_growth_of(const struct mp_top_process *process, const char *label);
+/* The most that any of its devices holds of it: GPUs count before the machine's own memory. */
+uint64_t mp_top_weight(const struct mp_top_process *process);
+/* Sorts by rank, then by the order of pids. */
+void mp_top_processes_sort(struct mp_top_processes *processes);
+
+#endif

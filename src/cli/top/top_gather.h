@@ -1,0 +1,42 @@
+/*
+ * Asks the collectors of this user's sessions, and keeps what they answered: the figures of all processes, and the live
+ * blocks of one. mp_top_gather_round() and mp_top_gather_look() do that once; mp_top_gather_start() has two threads do
+ * it again and again, so that who draws never waits. The answers are read under a lock.
+ */
+#ifndef MP_CLI_TOP_GATHER_H
+#define MP_CLI_TOP_GATHER_H
+
+#include "cli/top/top_blocks.h"
+#include "cli/top/top_data.h"
+
+struct mp_top_gather;
+
+/* `socket`: the only session that is looked at; NULL: all. */
+struct mp_top_gather *mp_top_gather_new(const char *socket, uint64_t interval_ns);
+
+/* What is known at one moment. The blocks belong to it as long as it is not freed. */
+struct mp_top_state {
+    struct mp_top_processes processes;
+    struct mp_top_blocks *blocks; /* NULL: none yet */
+    uint64_t blocks_of;           /* the recording */
+    char why[240];                /* there are none of the one that was chosen; "": nothing is wrong */
+};
+
+/* Asks for the figures of all processes, and waits for them a second at most. */
+void mp_top_gather_round(struct mp_top_gather *gather);
+/* Asks for the live blocks of a process, which then is the chosen one; `only_judge`: whether it leaks, no more. Waits.
+ */
+void mp_top_gather_look(struct mp_top_gather *gather, uint64_t recording, bool only_judge);
+/* The next process that has enough steps for a judgement and has none; 0: none. */
+uint64_t mp_top_gather_unjudged(struct mp_top_gather *gather);
+
+/* From now on two threads ask. False, with errno, where that fails. */
+bool mp_top_gather_start(struct mp_top_gather *gather);
+/* Whose blocks are to be followed; soon: at once. */
+void mp_top_gather_choose(struct mp_top_gather *gather, uint64_t recording);
+/* A copy of what is known; changes whenever *number does. The caller frees it. */
+uint64_t mp_top_gather_number(struct mp_top_gather *gather);
+void mp_top_gather_take(struct mp_top_gather *gather, struct mp_top_state *state);
+void mp_top_gather_give_back(struct mp_top_gather *gather, struct mp_top_state *state);
+
+#endif

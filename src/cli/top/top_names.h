@@ -1,0 +1,21 @@
+/*
+ * Functions and lines of native frames of a program that runs, found here and not by its collector, and kept: a program
+ * is looked at again and again, and its frames stay what they are. Only frames of stacks that are live are looked up.
+ * One thread at a time.
+ */
+#ifndef MP_CLI_TOP_NAMES_H
+#define MP_CLI_TOP_NAMES_H
+
+#include <sys/types.h>
+
+#include "analysis/sites/sites.h"
+#include "model/model.h"
+
+struct mp_top_names;
+
+struct mp_top_names *mp_top_names_new(pid_t pid);
+/* Gives the frames of the sites' stacks their names, in the model. */
+void mp_top_names_fill(struct mp_top_names *names, struct mp_model *model, const struct mp_sites *sites);
+void mp_top_names_free(struct mp_top_names *names);
+
+#endif
