@@ -89,7 +89,7 @@ static const struct row {
 #define ROWS (sizeof rows / sizeof *rows)
 
 /* Commands that read no recording. */
-static const char *const others[] = {"snapshot", "plan", "import", "doctor", "mcp", "help"};
+static const char *const others[] = {"snapshot", "top", "plan", "import", "doctor", "mcp", "help"};
 
 struct result {
     int status;

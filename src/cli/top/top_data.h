@@ -54,7 +54,7 @@ struct mp_top_process {
     char *title;                /* "train.py" */
     char *command;              /* the whole line, as it was typed but for quotes; "" where it is not kept */
     char *rank, *role, *failed; /* NULL: none */
-    bool helper; /* it works for another process: the rank is that one's */
+    bool helper;                /* it works for another process: the rank is that one's */
     bool paused;
     uint64_t steps; /* MP_BYTES_UNKNOWN: it has none yet */
     double rate;    /* steps per second; negative: not known */

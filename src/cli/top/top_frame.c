@@ -264,7 +264,7 @@ static const char *state_of(const struct mp_top_process *process)
     case MP_TOP_RUNS:
         return process->failed ? "not recorded any further" : process->paused ? "paused" : NULL;
     case MP_TOP_SILENT:
-        return "memprof does not answer";
+        return "no answer";
     case MP_TOP_ENDED:
         return "ended";
     case MP_TOP_ORPHAN:
