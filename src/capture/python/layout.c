@@ -109,6 +109,36 @@ static const struct mp_python_layout layouts[] = {
      .code_bytecode_copies = 224,
      .string_shift = 6,
      OBJECT_FREE_THREADED},
+    {.minor = 15,
+     FRAME_SHIM,
+     .thread_top = 72,
+     .thread_base = 80,
+     .thread_id = 176,
+     .frame_owner = 74,
+     .frame_locals = 80,
+     CODE_TEXT,
+     .code_first_line = 68,
+     .code_flags = 48,
+     .code_locals = 72,
+     .code_bytecode = 208,
+     .code_first_traceable = 192,
+     .code_version = 92,
+     OBJECT,
+     STRING_SHORT},
+    {.minor = 15,
+     FRAME_SHIM,
+     .thread_top = 72,
+     .thread_base = 80,
+     .thread_id = 176,
+     .frame_owner = 78,
+     .frame_locals = 80,
+     .frame_bytecode_index = 72,
+     CODE_TEXT_FREE_THREADED,
+     .code_bytecode = 232,
+     .code_first_traceable = 208,
+     .code_bytecode_copies = 224,
+     .string_shift = 6,
+     OBJECT_FREE_THREADED},
 };
 
 const struct mp_python_layout *mp_python_layout_find(unsigned minor, bool free_threaded)
@@ -156,6 +186,16 @@ static const struct published published_14[] = {
     {640, FIELD(string_ascii)},
 };
 
+static const struct published published_15[] = {
+    {208, FIELD(thread_top)},      {216, FIELD(thread_base)},          {320, FIELD(frame_previous)},
+    {328, FIELD(frame_code)},      {336, FIELD(frame_position)},       {344, FIELD(frame_locals)},
+    {352, FIELD(frame_owner)},     {368, FIELD(frame_bytecode_index)}, {384, FIELD(code_file)},
+    {392, FIELD(code_name)},       {400, FIELD(code_qualname)},        {408, FIELD(code_lines)},
+    {416, FIELD(code_first_line)}, {448, FIELD(code_bytecode)},        {456, FIELD(code_bytecode_copies)},
+    {472, FIELD(object_type)},     {696, FIELD(object_size)},          {704, FIELD(bytes_data)},
+    {720, FIELD(string_state)},    {728, FIELD(string_length)},        {736, FIELD(string_ascii)},
+};
+
 static uint64_t load_u64(const void *base, size_t offset)
 {
     uint64_t value;
@@ -169,12 +209,21 @@ bool mp_python_layout_agrees(const struct mp_python_layout *layout, const void *
     if (memcmp(runtime, "xdebugpy", 8) != 0) return false;
     if (load_u64(runtime, 8) >> 16 != UINT64_C(0x300) + layout->minor) return false;
     if ((load_u64(runtime, 16) != 0) != layout->free_threaded) return false;
-    const struct published *list = layout->minor == 13 ? published_13 : published_14;
-    size_t count = layout->minor == 13 ? sizeof published_13 / sizeof *list : sizeof published_14 / sizeof *list;
-    for (size_t i = 0; i < count; i++) {
+#define LIST(name)                                                                                                     \
+    {                                                                                                                  \
+        name, sizeof name / sizeof *name                                                                               \
+    }
+    static const struct {
+        const struct published *list;
+        size_t count;
+    } since_13[] = {LIST(published_13), LIST(published_14), LIST(published_15)};
+#undef LIST
+    const unsigned version = layout->minor - 13U;
+    for (size_t i = 0; i < since_13[version].count; i++) {
+        const struct published *one = &since_13[version].list[i];
         uint16_t ours;
-        memcpy(&ours, (const char *)layout + list[i].field, sizeof ours);
-        if (load_u64(runtime, list[i].at) != ours) return false;
+        memcpy(&ours, (const char *)layout + one->field, sizeof ours);
+        if (load_u64(runtime, one->at) != ours) return false;
     }
     return true;
 }

@@ -25,7 +25,8 @@ struct mp_python_layout {
     uint16_t thread_top;        /* newest frame, or the record that points to it */
     uint16_t thread_top_record; /* whether thread_top is such a record (3.11, 3.12) */
     uint16_t record_frame, record_previous;
-    uint16_t thread_id; /* pthread_t */
+    uint16_t thread_base; /* (0) the frame at the end of every chain, which no C call has */
+    uint16_t thread_id;   /* pthread_t */
     uint16_t frame_previous, frame_code, frame_position;
     uint16_t frame_owner;          /* (0) */
     uint16_t frame_generator;      /* (0) the generator that it belongs to */

@@ -1,6 +1,6 @@
 /*
  * The calling thread's own Python stack, read from the interpreter's memory: with or without the GIL, from inside any
- * hook, without calling anything that needs it. CPython 3.9 to 3.14. Not for signal handlers.
+ * hook, without calling anything that needs it. CPython 3.9 to 3.15. Not for signal handlers.
  *
  * Never allocates, never takes a lock, never touches another thread's frames. What it trusts it checks first: the
  * version's layout against what the interpreter publishes (3.13 on), its shape on the first stack seen with every

@@ -221,9 +221,11 @@ static void walk_shims(const struct mp_python_layout *layout, const char *thread
                        struct mp_python_stack *stack)
 {
     const char *frame = mp_python_newest_frame(layout, thread), *end = stack->end;
+    const char *base = layout->thread_base ? mp_load_pointer(thread, layout->thread_base) : NULL;
     const struct sought sought = seek_modules();
     bool open = false;
-    for (uint32_t steps = 0; frame && frame != end; frame = mp_load_pointer(frame, layout->frame_previous)) {
+    for (uint32_t steps = 0; frame && frame != end && frame != base;
+         frame = mp_load_pointer(frame, layout->frame_previous)) {
         if (steps++ == stack->room) {
             stack->cut = true;
             break;
