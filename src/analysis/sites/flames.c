@@ -1,5 +1,7 @@
 #include "analysis/sites/flames.h"
 
+#include <string.h>
+
 #include "analysis/sites/moved.h"
 #include "base/buffer.h"
 #include "model/frame_text.h"
@@ -54,6 +56,22 @@ static void add_values(struct mp_flames *flames, enum mp_flame_side side, uint32
     flames->sums[side].blocks += sample->values[sense].blocks;
 }
 
+/* Leaves out the interpreter's own frames: the same call of one line goes another way through it once Python has
+ * specialised its instructions. Its shared object is that of whatever calls a Python frame. */
+static void drop_interpreter(struct mp_stack_lines *lines)
+{
+    const char *interpreter = NULL;
+    size_t kept = 0;
+    for (size_t i = 0; i + 1 < lines->count && !interpreter; i++)
+        if (lines->at[i].language == MP_PYTHON && lines->at[i + 1].language == MP_NATIVE)
+            interpreter = lines->at[i + 1].module;
+    for (size_t i = 0; interpreter && i < lines->count; i++) {
+        const char *module = lines->at[i].language == MP_NATIVE ? lines->at[i].module : NULL;
+        if (!module || strcmp(module, interpreter) != 0) lines->at[kept++] = lines->at[i];
+    }
+    if (interpreter) lines->count = kept;
+}
+
 enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
                              const struct mp_profile *profile, enum mp_profile_of sense, struct mp_error *error)
 {
@@ -66,6 +84,7 @@ enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, 
         done = mp_stack_resolve(model, sample->stack, &lines);
         for (size_t k = 0; done && side == MP_BEFORE && flames->moved && k < lines.count; k++)
             lines.at[k].line = mp_moved_line(flames->moved, &lines.at[k]);
+        if (done && flames->moved) drop_interpreter(&lines);
         if (done) mp_flames_find(flames, &lines, sample->base, &flame);
         if (done) add_values(flames, side, flame, sample, sense);
     }

@@ -25,7 +25,9 @@ struct mp_flame {
 struct mp_moved;
 
 struct mp_flames {
-    const struct mp_moved *moved; /* lines of MP_BEFORE with their lines in MP_AFTER (moved.h); NULL: none */
+    /* Lines of MP_BEFORE with their lines in MP_AFTER (moved.h); then the interpreter's own frames do not count either.
+     * NULL: none. */
+    const struct mp_moved *moved;
     struct mp_intern texts;
     struct mp_intern labels;              /* mp_frame_label(): frame N + 1 */
     MP_VEC(struct mp_flame_frame) frames; /* with places from the first stack that has it */

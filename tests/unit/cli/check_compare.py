@@ -24,6 +24,29 @@ SOURCE = pathlib.Path(os.path.abspath(__file__)).parents[3]
 PAIRS = (("ctx128_inference.pickle", "ctx256_inference.pickle"), ("silmont_small.pickle", "niu_fb_200_mixed.pickle"))
 
 
+PROGRAM = """import torch
+def batches():
+    while True:
+        rows = torch.randn(512, 64)
+        yield rows[::2].contiguous()
+def main(steps):
+    net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64))
+    optimizer = torch.optim.Adam(net.parameters())
+    source = batches()
+    for _ in range(2):
+        next(source)
+    for step in range(steps):
+        batch = next(source)
+        made = net(batch)
+        loss = (made - batch).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+import sys
+main(int(sys.argv[1]))
+"""
+
+
 def short(path):
     parts = path.split("/")
     return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") and len(parts) > 1 else parts[-1]
@@ -163,6 +186,44 @@ class Compare(unittest.TestCase):
         sites = self.json("compare", "before.pickle", "after.pickle")["sites"]
         self.assertEqual([(site["delta_bytes"], site["stack"][0]["function"]) for site in sites],
                          [(77777, "added"), (-7000, "kernel_6"), (5000, "kernel_3")])
+
+    def test_lines_that_were_edited(self):
+        """Each with one call more or less than before, moved, beside lines that are new."""
+        for lines in range(1, 6):
+            calls = [(1000 * (4 * line + call + 1), f"ops.py:{5 + 4 * line + call} op_{line}_{call}",
+                      f"use.py:{20 + line} main") for line in range(lines) for call in range(4)]
+            edited = [(size, inner, f"use.py:{2 * int(outer.split(':')[1].split()[0]) - 13} main")
+                      for size, inner, outer in calls]
+            for line in range(lines):
+                edited.append((50 + line, f"ops.py:{90 + line} more_{line}", f"use.py:{2 * (20 + line) - 13} main"))
+                edited.append((70 + line, f"new.py:{7 + line} new_{line}", f"use.py:{2 * (20 + line) - 14} main"))
+            with self.subTest(lines=lines):
+                snapshot(self.folder / "before.pickle", calls)
+                snapshot(self.folder / "after.pickle", edited)
+                sites = self.json("compare", "before.pickle", "after.pickle")["sites"]
+                self.assertEqual({site["stack"][0]["function"]: site["delta_bytes"] for site in sites},
+                                 {f"{kind}_{line}": size + line for line in range(lines)
+                                  for kind, size in (("more", 50), ("new", 70))})
+
+    @unittest.skipIf(subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode,
+                     "no PyTorch")
+    def test_an_edited_program(self):
+        """One line is new and one was edited, all moved; and the first steps went another way through Python than the
+        later ones, which it has specialised."""
+        edits = (("import torch\n", '"""Edited."""\nimport sys\n\nimport torch\n'),
+                 ("        loss = ", "        extra = torch.cat([made, batch])\n        loss = extra.sum() * 0 + "))
+        for name, text, steps in (("before", PROGRAM, 2), ("longer", PROGRAM, 60),
+                                  ("edited", PROGRAM.replace(*edits[0]).replace(*edits[1]), 60)):
+            folder = self.folder / name
+            folder.mkdir()
+            (folder / "train.py").write_text(text)
+            done = self.memprof("snapshot", "-o", f"{name}.mp", "--", "/usr/bin/python3", folder / "train.py", steps)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.json("compare", "before.mp", "longer.mp")["sites"], [])
+        sites = self.json("compare", "before.mp", "edited.mp")["sites"]
+        large = [(site["delta_bytes"], next(frame["line"] for frame in site["stack"] if frame["language"] == "python"))
+                 for site in sites if abs(site["delta_bytes"]) >= 4096]
+        self.assertEqual(large, [(2 * 256 * 64 * 4, 3 + 15)])
 
     def by_group(self, group, path, *options):
         """Bytes and blocks of each group at the peak, without what differs from run to run."""
