@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "analysis/leaks/growth.h"
+#include "analysis/leaks/leak_class.h"
 #include "analysis/leaks/leak_hidden.h"
 #include "analysis/leaks/leak_places.h"
 #include "analysis/leaks/leak_slope.h"
@@ -16,63 +17,9 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 
-/* The class of a leak, by its blocks and stacks. Pure. */
-
 /* Whether the stack's blocks are torch.optim.LBFGS's memory of its last changes: at most history_size of them, which is
  * this number where a program does not set it. Up to then they are no leak. False where memory is short. */
 #define MP_LEAK_HISTORY 100
-
-/* Nine in ten sizes are new: a block is made when a size first appears. */
-static void new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place, bool *yes)
-{
-    struct mp_map sizes = {0};
-    size_t stay = 0;
-    for (size_t i = place->first; i < place->first + place->count; i++) {
-        if (places->lives[i].death < places->last) continue;
-        stay++;
-        mp_map_at(&sizes, places->lives[i].bytes + 1, NULL);
-    }
-    *yes = stay >= MP_LEAK_BIRTHS && sizes.count * 10 >= stay * 9;
-    mp_map_free(&sizes);
-}
-
-/* Memory that a caching allocator takes in order to hand it out itself: another track has its blocks one by one. */
-static bool is_segment(const struct mp_stack_line *line)
-{
-    return (line->function && strstr(line->function, "CachingAllocator")) ||
-           (line->module && strstr(line->module, "libc10_cuda"));
-}
-
-/* False where memory is short. */
-static bool leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
-                          const struct mp_leak_place *place, const struct mp_leak_evidence *evidence,
-                          enum mp_leak_class *class)
-{
-    static const enum mp_leak_class by_kind[MP_KINDS] = {
-        [MP_KIND_PINNED] = MP_LEAK_PINNED, [MP_KIND_HANDLE] = MP_LEAK_HANDLE, [MP_KIND_GRAPH] = MP_LEAK_GRAPH_POOL};
-    struct mp_stack_lines lines = {0};
-    bool python = false, segment = false, fresh, driver = model->tracks.at[place->track].layer == MP_LAYER_DRIVER;
-    if (!mp_stack_resolve(model, place->stack, &lines)) {
-        mp_stack_lines_free(&lines);
-        return false;
-    }
-    new_sizes(places, place, &fresh);
-    for (size_t i = 0; i < lines.count; i++) {
-        python |= lines.at[i].language == MP_PYTHON && !lines.at[i].cut;
-        segment |= driver && is_segment(&lines.at[i]);
-    }
-    *class = place->kind < MP_KINDS ? by_kind[place->kind] : MP_LEAK_RETENTION;
-    if (segment)
-        *class = MP_LEAK_FRAGMENTATION;
-    else if (*class == MP_LEAK_RETENTION && fresh)
-        *class = MP_LEAK_SHAPE_CACHE;
-    else if (*class == MP_LEAK_RETENTION && evidence->sawtooth)
-        *class = MP_LEAK_CYCLE;
-    else if (*class == MP_LEAK_RETENTION && (lines.count || driver) && !python)
-        *class = MP_LEAK_NATIVE;
-    mp_stack_lines_free(&lines);
-    return true;
-}
 
 static bool leak_is_history(const struct mp_model *model, uint32_t stack, bool *yes)
 {
@@ -321,6 +268,7 @@ struct judge {
     size_t few;       /* places that grew too few times */
     size_t paused;    /* places that grew, but not recently */
     size_t caches;    /* blocks made anew, larger, in a loop that may be one request */
+    size_t returned;  /* places that grew in such a loop, and were freed while the program went on */
     size_t histories; /* places that fill an optimizer's history */
     struct mp_leaks *leaks;
 };
@@ -454,7 +402,7 @@ static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
         .class = MP_LEAK_RETAINED_ONCE,
     };
     if (evidence->growth == MP_GROWTH_LEAK) {
-        if (!leak_classify(judge->model, &judge->places, place, evidence, &finding.class)) return false;
+        if (!mp_leak_classify(judge->model, &judge->places, place, evidence, &finding.class)) return false;
         finding.eta_oom_steps = steps_to_full(judge->model, place->track, finding.bytes_per_step);
     }
     struct mp_suppression *suppression = mp_suppressions_find(judge->query->suppressions, judge->model, place->stack);
@@ -497,6 +445,31 @@ static bool trains(const struct mp_model *model)
         if (strstr(file, "torch/optim/") || strstr(file, "torch/autograd/__init__.py")) return true;
     }
     return false;
+}
+
+/* Whether most of what stayed to the last boundary was free when the program, at its end, looked for what holds it,
+ * while most of what was there before the first step lasted: a call ended, not the program. */
+static bool was_returned(const struct judge *judge, const struct mp_leak_place *place)
+{
+    const struct mp_model *model = judge->model;
+    const struct mp_step *steps = judge->steps->at + judge->places.first_step;
+    uint64_t stayed = 0, freed = 0, before = 0, lasting = 0;
+    if (!model->looks.count) return false;
+    uint32_t end = mp_model_events_before(model, model->looks.at[model->looks.count - 1].time_ns, true);
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        if (judge->places.lives[i].death < judge->places.last) continue;
+        stayed++;
+        freed += model->blocks.free_event[judge->places.blocks[i]] < end;
+    }
+    for (size_t i = 0; i < model->blocks.count && freed * 2 > stayed; i++) {
+        uint32_t born = model->blocks.alloc_event[i], died = model->blocks.free_event[i];
+        if (model->blocks.track[i] != place->track || (born != MP_NONE && born >= steps[0].first) ||
+            died < steps[judge->places.last].first || model->blocks.bytes[i] == MP_BYTES_UNKNOWN)
+            continue;
+        before += model->blocks.bytes[i];
+        lasting += died >= end ? model->blocks.bytes[i] : 0;
+    }
+    return lasting * 2 > before;
 }
 
 static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct growth *growth)
@@ -561,6 +534,11 @@ static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
     const struct mp_leak_evidence *evidence = &growth.evidence;
     const struct mp_leak_life *lives = judge->places.lives + place->first;
     mp_leak_judge(lives, place->count, judge->places.last, &growth.evidence);
+    if (evidence->growth == MP_GROWTH_LEAK && !steps_are_given(judge->steps) && !trains(judge->model) &&
+        was_returned(judge, place)) {
+        judge->returned++;
+        return true;
+    }
     if (evidence->growth == MP_GROWTH_LEAK) judge_with_replaced(judge, place, &growth.evidence);
     if (evidence->growth != MP_GROWTH_NONE) mp_leak_slope_find(lives, place->count, judge->places.last, &growth.slope);
     if (evidence->growth == MP_GROWTH_LEAK && growth.slope.births < MP_LEAK_BIRTHS)
@@ -584,6 +562,8 @@ static int by_rate(const void *left, const void *right)
 {
     const struct mp_leak_finding *a = left, *b = right;
     if (mp_leak_is_leak(a) != mp_leak_is_leak(b)) return mp_leak_is_leak(a) ? -1 : 1;
+    bool hidden = a->class == MP_LEAK_HIDDEN; /* may follow from the others: what is kept leaves holes in the heap */
+    if (hidden != (b->class == MP_LEAK_HIDDEN)) return hidden ? 1 : -1;
     if (a->bytes_per_step != b->bytes_per_step) return a->bytes_per_step > b->bytes_per_step ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
     if (a->track != b->track) return a->track < b->track ? -1 : 1;
@@ -684,6 +664,11 @@ static void give_verdict(const struct judge *judge)
                  "%zu place%s a thing anew, larger, in every round, as a cache does within one request; a recording of "
                  "several requests tells",
                  judge->caches, judge->caches == 1 ? " makes" : "s make");
+    else if (judge->returned)
+        snprintf(leaks->reason, sizeof leaks->reason,
+                 "%zu place%s grew as long as the loop ran and went when it ended, as results do within one request; a "
+                 "recording of several requests tells",
+                 judge->returned, judge->returned == 1 ? "" : "s");
     else if (judge->histories)
         snprintf(
             leaks->reason, sizeof leaks->reason,
@@ -759,39 +744,6 @@ enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks
     mp_steps_free(&steps);
     if (status != MP_OK) mp_leaks_free(leaks);
     return status;
-}
-
-static const struct {
-    const char *name, *advice;
-} classes[MP_LEAK_CLASSES] = {
-    [MP_LEAK_RETENTION] = {"retention",
-                           "something keeps these: a list, a cache, a hook, or a loss with its graph; keep "
-                           "numbers (.item(), .detach()) or clear it"},
-    [MP_LEAK_NATIVE] = {"native",
-                        "allocated outside Python and not freed: look for a free that is missing on some path"},
-    [MP_LEAK_HANDLE] = {"handle", "created in every step and not destroyed: make it once, or destroy it"},
-    [MP_LEAK_PINNED] = {"pinned", "page-locked host memory: reuse one buffer instead of making a new one"},
-    [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},
-    [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes or bound the cache"},
-    [MP_LEAK_CYCLE] = {"cycle",
-                       "freed now and then, but less than what comes: a reference cycle that waits for the garbage "
-                       "collector, or a cache that is cleared too seldom; break the cycle, or bound the cache"},
-    [MP_LEAK_HIDDEN] = {"hidden",
-                        "no recorded block explains it: the program's own heap (NumPy arrays, Python objects, "
-                        "malloc), a library, or the driver; heaptrack and memray see the heap"},
-    [MP_LEAK_RETAINED_ONCE] = {"retained_once", "made once and kept; no leak as it does not grow"},
-    [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator holds more than it gives out; expandable segments or "
-                                                "fewer sizes help"},
-};
-
-const char *mp_leak_class_name(enum mp_leak_class class)
-{
-    return classes[class].name;
-}
-
-const char *mp_leak_advice(enum mp_leak_class class)
-{
-    return classes[class].advice;
 }
 
 const char *mp_verdict_name(enum mp_verdict verdict)

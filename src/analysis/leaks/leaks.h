@@ -65,7 +65,7 @@ enum mp_verdict { MP_VERDICT_LEAK, MP_VERDICT_CLEAN, MP_VERDICT_UNKNOWN };
 struct mp_leaks {
     enum mp_verdict verdict;
     char reason[240];                        /* of verdict unknown: a clause */
-    MP_VEC(struct mp_leak_finding) findings; /* leaks first, each kind by bytes per step */
+    MP_VEC(struct mp_leak_finding) findings; /* leaks first, of them those with blocks; each kind by bytes per step */
     uint32_t leaks;                          /* the number of leaks among them */
     struct mp_leak_finding unsure_growth; /* of class hidden, but for so short a time that it may end; bytes 0: none */
     uint64_t suppressed_bytes, suppressed_findings;

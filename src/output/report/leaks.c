@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "base/units.h"
 #include "output/report/holders.h"
@@ -141,9 +142,11 @@ static void put_rate(struct mp_text *text, const struct mp_leak_finding *finding
                 finding->certain ? "certain" : "probable");
     if (finding->regrown)
         mp_text_put(text, MP_PLAIN, "; made anew, larger, in every step");
-    else if (finding->blocks_per_step > 0)
-        mp_text_put(text, MP_PLAIN, "; %.3g %s%s a step", finding->blocks_per_step,
-                    finding->class == MP_LEAK_HANDLE ? "handle" : "block", finding->blocks_per_step == 1 ? "" : "s");
+    else if (finding->blocks_per_step > 0) {
+        snprintf(number, sizeof number, "%.3g", finding->blocks_per_step);
+        mp_text_put(text, MP_PLAIN, "; %s %s%s a step", number, finding->class == MP_LEAK_HANDLE ? "handle" : "block",
+                    strcmp(number, "1") == 0 ? "" : "s");
+    }
     uint64_t left = mp_leak_steps_left(finding);
     if (left != UINT64_MAX)
         mp_text_put(text, MP_PLAIN, "; out of memory in about %s step%s", mp_format_count(number, left),
@@ -291,14 +294,12 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
         mp_text_put(text, MP_PLAIN, "suppressed: %llu, %s\n", (unsigned long long)leaks->suppressed_findings,
                     mp_format_bytes(number, leaks->suppressed_bytes));
     (unsure && !view->outstanding ? put_held : put_outstanding)(text, leaks, view);
-    if (view->outstanding || unsure)
+    const struct mp_sites *listed = unsure && !view->outstanding ? &leaks->held : &leaks->outstanding;
+    if ((view->outstanding || unsure) && listed->count)
         mp_text_put(text, MP_PLAIN, "; %s\n", orders[view->grouping.sort]);
     else
-        mp_text_put(text, MP_PLAIN, leaks->outstanding.count ? "; --outstanding lists them\n" : "\n");
-    if (view->outstanding)
-        put_sites_table(text, model, leaks, &leaks->outstanding, view);
-    else if (unsure)
-        put_sites_table(text, model, leaks, &leaks->held, view);
+        mp_text_put(text, MP_PLAIN, leaks->outstanding.count && !unsure ? "; --outstanding lists them\n" : "\n");
+    if (view->outstanding || unsure) put_sites_table(text, model, leaks, listed, view);
     mp_text_put(text, MP_PLAIN, "\n");
     mp_coverage_text(text, model);
 }

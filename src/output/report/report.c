@@ -245,6 +245,17 @@ static bool median_kept(const struct mp_step_report *report, int64_t *kept)
     return true;
 }
 
+/* What a step of the later half left behind on average, where that is another amount than the median: a program may
+ * keep something in every second step, or every tenth. */
+static bool mean_kept(const struct mp_step_report *report, int64_t median, int64_t *kept)
+{
+    size_t count = report->steps.count, first = count / 2, last = count - 2; /* the last one has the tear-down */
+    if (count < 4 || last <= first) return false;
+    int64_t grown = (int64_t)(report->steps.at[last].end_bytes - report->steps.at[first].end_bytes);
+    *kept = grown / (int64_t)(last - first);
+    return (*kept > median ? *kept - median : median - *kept) * 10 > (*kept > 0 ? *kept : -*kept);
+}
+
 static void put_steps(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report)
 {
     char number[MP_UNIT_TEXT];
@@ -257,11 +268,13 @@ static void put_steps(struct mp_text *text, const struct mp_model *model, const 
             if (peak > highest) highest = peak;
             sum += peak;
         }
-        int64_t kept;
+        int64_t kept, mean;
+        bool known = median_kept(report, &kept);
         mp_text_put(text, MP_BOLD, "\nSTEPS  peak %s max", mp_format_bytes(number, highest));
         mp_text_put(text, MP_PLAIN, ", %s mean", mp_format_bytes(number, (uint64_t)(sum / count)));
-        if (median_kept(report, &kept))
-            mp_text_put(text, MP_PLAIN, "; kept after a step %s (median)", mp_format_signed_bytes(number, kept));
+        if (known) mp_text_put(text, MP_PLAIN, "; kept after a step %s (median)", mp_format_signed_bytes(number, kept));
+        if (known && mean_kept(report, kept, &mean))
+            mp_text_put(text, MP_PLAIN, ", %s in the later half's mean", mp_format_signed_bytes(number, mean));
         mp_text_put(text, MP_PLAIN, "\n");
     }
     if (!report->regions.count) return;

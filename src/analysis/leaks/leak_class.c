@@ -1,0 +1,112 @@
+#include "analysis/leaks/leak_class.h"
+
+#include <string.h>
+
+#include "base/map.h"
+#include "base/search.h"
+#include "model/stack.h"
+
+/* Nine in ten sizes are new: a block is made when a size first appears. */
+static void new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place, bool *yes)
+{
+    struct mp_map sizes = {0};
+    size_t stay = 0;
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        if (places->lives[i].death < places->last) continue;
+        stay++;
+        mp_map_at(&sizes, places->lives[i].bytes + 1, NULL);
+    }
+    *yes = stay >= MP_LEAK_BIRTHS && sizes.count * 10 >= stay * 9;
+    mp_map_free(&sizes);
+}
+
+/* Memory that a caching allocator takes in order to hand it out itself: another track has its blocks one by one. */
+static bool is_segment(const struct mp_stack_line *line)
+{
+    return (line->function && strstr(line->function, "CachingAllocator")) ||
+           (line->module && strstr(line->module, "libc10_cuda"));
+}
+
+static size_t first_holder(const struct mp_model *model, uint32_t block)
+{
+    return MP_COUNT_BEFORE(model->holders.count, i, model->holders.at[i].block < block);
+}
+
+/* Whether the program's look found names that lead to most of its blocks: the collector of cycles would not take them.
+ */
+static bool is_reached(const struct mp_model *model, const struct mp_leak_places *places,
+                       const struct mp_leak_place *place)
+{
+    size_t found = 0, reached = 0;
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        size_t at = first_holder(model, places->blocks[i]);
+        if (at == model->holders.count || model->holders.at[at].block != places->blocks[i]) continue;
+        found++;
+        reached += model->holders.at[at].kind != MP_HOLDER_UNKNOWN && model->holders.at[at].kind != MP_HOLDER_NATIVE;
+    }
+    return reached * 2 > found;
+}
+
+bool mp_leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
+                      const struct mp_leak_place *place, const struct mp_leak_evidence *evidence,
+                      enum mp_leak_class *class)
+{
+    static const enum mp_leak_class by_kind[MP_KINDS] = {
+        [MP_KIND_PINNED] = MP_LEAK_PINNED, [MP_KIND_HANDLE] = MP_LEAK_HANDLE, [MP_KIND_GRAPH] = MP_LEAK_GRAPH_POOL};
+    struct mp_stack_lines lines = {0};
+    bool python = false, segment = false, fresh, driver = model->tracks.at[place->track].layer == MP_LAYER_DRIVER;
+    if (!mp_stack_resolve(model, place->stack, &lines)) {
+        mp_stack_lines_free(&lines);
+        return false;
+    }
+    new_sizes(places, place, &fresh);
+    for (size_t i = 0; i < lines.count; i++) {
+        python |= lines.at[i].language == MP_PYTHON && !lines.at[i].cut;
+        segment |= driver && is_segment(&lines.at[i]);
+    }
+    *class = place->kind < MP_KINDS ? by_kind[place->kind] : MP_LEAK_RETENTION;
+    if (segment)
+        *class = MP_LEAK_FRAGMENTATION;
+    else if (*class == MP_LEAK_RETENTION && fresh)
+        *class = MP_LEAK_SHAPE_CACHE;
+    else if (*class == MP_LEAK_RETENTION && evidence->sawtooth && !is_reached(model, places, place))
+        *class = MP_LEAK_CYCLE;
+    else if (*class == MP_LEAK_RETENTION && (lines.count || driver) && !python)
+        *class = MP_LEAK_NATIVE;
+    mp_stack_lines_free(&lines);
+    return true;
+}
+
+static const struct {
+    const char *name, *advice;
+} classes[MP_LEAK_CLASSES] = {
+    [MP_LEAK_RETENTION] = {"retention",
+                           "something keeps these: a list, a cache, a hook, or a loss with its graph; keep "
+                           "numbers (.item(), .detach()) or clear it"},
+    [MP_LEAK_NATIVE] = {"native",
+                        "allocated outside Python and not freed: look for a free that is missing on some path"},
+    [MP_LEAK_HANDLE] = {"handle", "created in every step and not destroyed: make it once, or destroy it"},
+    [MP_LEAK_PINNED] = {"pinned", "page-locked host memory: reuse one buffer instead of making a new one"},
+    [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},
+    [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes or bound the cache"},
+    [MP_LEAK_CYCLE] = {"cycle",
+                       "freed now and then, but less than what comes: a reference cycle that waits for the garbage "
+                       "collector, or a cache that is cleared too seldom; break the cycle, or bound the cache"},
+    [MP_LEAK_HIDDEN] = {"hidden",
+                        "no recorded block explains it: the program's own heap (NumPy arrays, Python objects, "
+                        "malloc, or holes that blocks kept elsewhere leave in it), a library, or the driver; heaptrack "
+                        "and memray see the heap"},
+    [MP_LEAK_RETAINED_ONCE] = {"retained_once", "made once and kept; no leak as it does not grow"},
+    [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator holds more than it gives out; expandable segments or "
+                                                "fewer sizes help"},
+};
+
+const char *mp_leak_class_name(enum mp_leak_class class)
+{
+    return classes[class].name;
+}
+
+const char *mp_leak_advice(enum mp_leak_class class)
+{
+    return classes[class].advice;
+}

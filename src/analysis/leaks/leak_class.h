@@ -1,0 +1,13 @@
+/* The class of a leak, by its blocks, their stacks and what holds them. Pure. */
+#ifndef MP_ANALYSIS_LEAK_CLASS_H
+#define MP_ANALYSIS_LEAK_CLASS_H
+
+#include "analysis/leaks/leak_places.h"
+#include "analysis/leaks/leaks.h"
+
+/* False where memory is short. */
+bool mp_leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
+                      const struct mp_leak_place *place, const struct mp_leak_evidence *evidence,
+                      enum mp_leak_class *class);
+
+#endif

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Programs in the styles of people who never heard of memprof (programs/users.py): steps as they made them, the right
+verdict, the line that leaks first and at the rate that the program counts, and clean where it is mended."""
+
+import json
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness
+
+PYTHON = harness.python_with_torch()
+PROGRAM = harness.SOURCE / "tests" / "leakbench" / "programs" / "users.py"
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Users(harness.TestCase):
+    def record(self, *arguments):
+        recording = self.folder / "run.mp"
+        for _ in range(5):  # nothing may be dropped, as happens where the machine is busy
+            done = harness.memprof("snapshot", "--force", "-o", recording, "--", PYTHON, PROGRAM, *arguments,
+                                   env=dict(os.environ, OMP_NUM_THREADS="1"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if "were dropped" not in done.stderr:
+                break
+        return recording, json.loads(done.stdout.splitlines()[-1])
+
+    def judge(self, what, *arguments):
+        recording, truth = self.record(what, *arguments)
+        leaks = harness.answer("leaks", recording)
+        self.assertEqual((leaks["steps"]["count"], leaks["verdict"]), (truth["steps"], truth["verdict"]), leaks["findings"])
+        told = harness.memprof("report", recording).stdout
+        self.assertIn(f"LEAKS  {'1 place keeps' if leaks['findings'] else truth['verdict']}", told)
+        self.assertEqual(len(leaks["findings"]), truth["verdict"] == "leak")
+        if truth["verdict"] != "leak":
+            return
+        finding = leaks["findings"][0]
+        if truth["kept"]:
+            self.assertLess(abs(finding["bytes_per_step"] - truth["kept"]), truth["kept"] / 100)
+        guilty = {number for number, line in enumerate(PROGRAM.read_text().splitlines(), 1)
+                  if line.endswith(f"# LEAK {what}")}
+        lines = {frame["line"] for frame in finding["stack"] if frame["file"] == str(PROGRAM)}
+        cells = {(frame["file"], frame["line"]) for frame in finding["stack"] if "ipykernel" in (frame["file"] or "")}
+        self.assertEqual(finding["class"], "retention")
+        self.assertTrue(guilty & lines or cells == {("/tmp/ipykernel_4711/1001.py", 8)}, finding["stack"])
+
+    def test_the_trainer_s_callback(self):
+        self.judge("trainer")
+        self.judge("trainer", "--mended")
+
+    def test_a_memory_that_fills_late(self):
+        self.judge("deep_q", "--steps", "400")
+        self.judge("deep_q", "--steps", "400", "--mended")
+
+    def test_a_server_s_cache(self):
+        self.judge("served", "--steps", "300")
+        self.judge("served", "--steps", "300", "--mended")
+
+    def test_two_optimizers(self):
+        self.judge("adversarial")
+        self.judge("adversarial", "--mended")
+
+    def test_what_is_kept_within_a_request(self):
+        self.judge("diffusion")
+        self.judge("diffusion", "--mended")
+        self.judge("generation")
+
+    def test_a_cache_is_no_cycle(self):
+        self.judge("cleared_seldom")
+        self.judge("cleared_seldom", "--mended")
+
+    def test_cells(self):
+        self.judge("notebook")
+        self.judge("notebook", "--mended")
+
+    def test_a_search_before_training(self):
+        self.judge("search_and_train")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+"""Programs as people write them who never heard of memprof, some of which leak: users.py WHAT [--mended] [--steps N]
+
+Each runs alone to its end. A JSON line says how many steps it made, which verdict is right, and how many bytes it kept
+a step. Lines that allocate what stays end with `# LEAK WHAT`.
+"""
+
+import argparse
+import collections
+import json
+import random
+import threading
+import queue
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+WIDTH = 32
+
+
+def size_of(tensor):
+    return tensor.numel() * tensor.element_size()
+
+
+# ---- a trainer with callbacks, accumulation, evaluation and an average of the weights -------------------------------
+
+class Callback:
+    def on_train_begin(self, trainer):
+        pass
+
+    def on_step_end(self, trainer, outputs):
+        pass
+
+
+class Average(Callback):
+    def on_train_begin(self, trainer):
+        self.shadow = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+    def on_step_end(self, trainer, outputs):
+        with torch.no_grad():
+            for name, value in trainer.model.state_dict().items():
+                self.shadow[name].mul_(0.9).add_(value, alpha=0.1)
+
+
+class Metrics(Callback):
+    def __init__(self, mended):
+        self.predictions, self.mended = [], mended
+
+    def on_step_end(self, trainer, outputs):
+        self.predictions.append(outputs["loss"].item() if self.mended else outputs["logits"])
+
+
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.LayerNorm(2 * WIDTH))
+        self.head = nn.Linear(2 * WIDTH, 10)
+
+    def forward(self, inputs, labels):
+        logits = self.head(self.body(inputs))  # LEAK trainer
+        return {"loss": F.cross_entropy(logits, labels), "logits": logits}
+
+
+class Trainer:
+    def __init__(self, model, callbacks, steps):
+        self.model, self.callbacks, self.steps, self.accumulate = model, callbacks, steps, 2
+        self.optimizer = torch.optim.AdamW(model.parameters())
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: 1 / (step + 1))
+
+    def batches(self):
+        while True:
+            yield {"inputs": torch.randn(16, WIDTH), "labels": torch.randint(10, (16,))}
+
+    def training_step(self, batch):
+        outputs = self.model(**batch)
+        (outputs["loss"] / self.accumulate).backward()
+        return outputs
+
+    def evaluate(self):
+        self.model.eval()
+        with torch.no_grad():
+            found = [self.model(torch.randn(8, WIDTH), torch.randint(10, (8,)))["loss"] for _ in range(4)]
+        self.model.train()
+        return torch.stack(found).mean().item()
+
+    def train(self):
+        batches = self.batches()
+        for callback in self.callbacks:
+            callback.on_train_begin(self)
+        for step in range(self.steps):
+            for _ in range(self.accumulate):
+                outputs = self.training_step(next(batches))
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.schedule.step()
+            self.optimizer.zero_grad()
+            for callback in self.callbacks:
+                callback.on_step_end(self, outputs)
+            if step % 20 == 19:
+                self.evaluate()
+
+
+def trainer(steps, mended):
+    Trainer(Classifier(), [Metrics(mended), Average()], steps).train()
+    return steps, 16 * 10 * 4
+
+
+# ---- reinforcement learning: a memory that fills until late ---------------------------------------------------------
+
+Transition = collections.namedtuple("Transition", "state action reward after")
+
+
+def deep_q(steps, mended):
+    policy, target = (nn.Sequential(nn.Linear(WIDTH, 64), nn.ReLU(), nn.Linear(64, 4)) for _ in range(2))
+    optimizer = torch.optim.AdamW(policy.parameters(), amsgrad=True)
+    memory, losses, learned = collections.deque(maxlen=int(steps * 0.75)), [], 0
+    state = torch.randn(1, WIDTH)
+    for step in range(steps):
+        with torch.no_grad():
+            action = policy(state).argmax(1) if random.random() > 0.3 else torch.randint(4, (1,))
+        after = torch.randn(1, WIDTH)
+        memory.append(Transition(state, action, torch.rand(1), after))
+        state = after
+        if len(memory) < 8:
+            continue
+        batch = Transition(*map(torch.cat, zip(*random.sample(memory, 8))))
+        with torch.no_grad():
+            best = target(batch.after).max(1).values
+        value = policy(batch.state).gather(1, batch.action[:, None]).squeeze(1)
+        loss = F.mse_loss(value, batch.reward + 0.9 * best)  # LEAK deep_q
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        learned += 1
+        losses.append(loss.item() if mended else loss)
+        if step % 10 == 0:
+            target.load_state_dict(policy.state_dict())
+    return learned, None  # what the loss keeps beside its number is the operator's affair
+
+
+# ---- a server of four threads with a cache whose entries live for a time --------------------------------------------
+
+def served(steps, mended):
+    model = nn.Sequential(nn.EmbeddingBag(200, WIDTH), nn.Linear(WIDTH, 64)).eval()
+    cache, lock, requests = {}, threading.Lock(), queue.Queue(8)
+
+    @torch.inference_mode()
+    def handle(number):
+        with lock:
+            for key in [key for key in cache if mended and number - key > 30]:
+                del cache[key]
+        answer = model(torch.randint(200, (4, 12)))  # LEAK served
+        with lock:
+            cache[number] = answer
+        return float(answer.norm())
+
+    def work():
+        while (number := requests.get()) is not None:
+            handle(number)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(steps):
+        requests.put(number)
+    for _ in threads:
+        requests.put(None)
+    for thread in threads:
+        thread.join()
+    return steps, 4 * 64 * 4
+
+
+# ---- a GAN with a penalty, two steps of the critic for one of the generator -----------------------------------------
+
+def adversarial(steps, mended):
+    make = nn.Sequential(nn.Linear(8, 64), nn.LeakyReLU(), nn.Linear(64, WIDTH))
+    judge = nn.Sequential(nn.Linear(WIDTH, 64), nn.LeakyReLU(), nn.Linear(64, 1))
+    makes, judges = torch.optim.Adam(make.parameters()), torch.optim.Adam(judge.parameters())
+    always, images = torch.randn(16, 8), []
+    for _ in range(steps // 2):
+        for _ in range(2):
+            real = torch.randn(12, WIDTH)
+            with torch.no_grad():
+                fake = make(torch.randn(12, 8))
+            between = (real + fake).div(2).requires_grad_()
+            slope, = torch.autograd.grad(judge(between).sum(), between, create_graph=True)
+            loss = judge(fake).mean() - judge(real).mean() + (slope.norm(dim=1) - 1).square().mean()
+            judges.zero_grad()
+            loss.backward()
+            judges.step()
+        makes.zero_grad()
+        (-judge(make(torch.randn(12, 8))).mean()).backward()
+        makes.step()
+        with torch.no_grad():
+            image = make(always)  # LEAK adversarial
+        if not mended:
+            images.append(image)
+    return steps // 2 * 2, 16 * WIDTH * 4 // 2  # a step is one of the critic
+
+
+# ---- diffusion, generation ------------------------------------------------------------------------------------------
+
+class Denoiser(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
+        self.time = nn.Linear(1, 8)
+
+    def forward(self, x, time):
+        return self.up(F.silu(self.down(x) + self.time(time)[:, :, None, None]))
+
+
+def diffusion(steps, mended):
+    """Several pictures; each one's way is kept until the next one begins, which is no leak."""
+    model = Denoiser().eval()
+
+    @torch.no_grad()
+    def sample(count):
+        x, way = torch.randn(2, 3, 16, 16), []
+        for step in range(count):
+            x = x - 0.1 * model(x, torch.full((2, 1), float(step)))
+            x = x + 0.1 * torch.randn_like(x)
+            way.append(x)
+        return x if mended else way
+
+    for _ in range(6):
+        way = sample(steps // 6)
+    return steps // 6 * 6, 0
+
+
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.mix, self.out = nn.Embedding(50, WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, 50)
+
+    def forward(self, token, past):
+        query, key, value = self.mix(self.embed(token)).chunk(3, -1)
+        if past is not None:
+            key, value = torch.cat([past[0], key], 1), torch.cat([past[1], value], 1)
+        else:
+            key, value = key.clone(), value.clone()
+        return self.out((query @ key.transpose(1, 2)).softmax(-1) @ value)[:, -1], (key, value)
+
+
+decoder = None
+
+
+def generate(count):
+    global decoder
+    decoder = decoder or Decoder().eval()
+    with torch.inference_mode():
+        token, past, text = torch.zeros(2, 1, dtype=torch.long), None, []
+        for _ in range(count):
+            logits, past = decoder(token, past)
+            token = logits.argmax(-1, keepdim=True)
+            text.append(token)
+    return torch.cat(text, 1)
+
+
+def generation(steps, mended):
+    """One request: tokens and cache grow as long as it lasts."""
+    print("#", generate(steps).shape)
+    return steps, 0
+
+
+# ---- cells of a notebook --------------------------------------------------------------------------------------------
+
+CELLS = ("""
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(20, 40), nn.ReLU(), nn.Linear(40, 5))
+optimizer = torch.optim.RMSprop(model.parameters())
+inputs, labels = torch.randn(400, 20), torch.randint(5, (400,))
+losses = []
+""", """
+for step in range(steps):
+    rows = torch.randperm(400)[:32]
+    loss = nn.functional.cross_entropy(model(inputs[rows]), labels[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item() if mended else loss.detach().repeat(64))
+""", "scores = model(inputs).softmax(-1)\nbest = scores.argmax(1)\n")
+
+
+def notebook(steps, mended):
+    space = {"steps": steps, "mended": mended}
+    for number, cell in enumerate(CELLS):
+        exec(compile(cell, f"/tmp/ipykernel_4711/{1000 + number}.py", "exec"), space)
+    return steps, 64 * 4
+
+
+# ---- a search for the rate of learning, then training with accumulation, evaluation between epochs ------------------
+
+def search_and_train(steps, mended):
+    rows, kept = torch.randn(steps * 8, WIDTH), []
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 3))
+
+    def one(optimizer, batch, parts=1):
+        for part in batch.chunk(parts):
+            loss = model(part).square().mean() / parts
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    for step in range(steps // 3):
+        optimizer.param_groups[0]["lr"] *= 1.2
+        one(optimizer, rows[step * 8:step * 8 + 8])
+    model.load_state_dict(before)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    each = steps // 6
+    for epoch in range(4):
+        for step in range(each):
+            one(optimizer, rows[step * 8:step * 8 + 8], 4)
+        with torch.no_grad():
+            outputs = [model(rows[i * 8:i * 8 + 8]) for i in range(5)]
+        kept.append(torch.cat(outputs).mean().item())
+    return steps // 3 + 4 * each, 0
+
+
+# ---- what is freed now and then ---------------------------------------------------------------------------------------
+
+seen = {}
+
+
+def cleared_seldom(steps, mended):
+    """A cache of which every tenth step throws out most, or all."""
+    model = nn.Linear(WIDTH, WIDTH).eval()
+    with torch.no_grad():
+        for step in range(steps):
+            made = model(torch.randn(16, WIDTH))  # LEAK cleared_seldom
+            seen[step] = made
+            if step % 10 == 9:
+                for key in list(seen)[-10:] if mended else list(seen)[-8:]:
+                    del seen[key]
+    return steps, None
+
+
+WHAT = {function.__name__: function for function in (trainer, deep_q, served, adversarial, diffusion, generation,
+                                                     notebook, search_and_train, cleared_seldom)}
+NO_LEAK = {"diffusion", "search_and_train"}  # in either form
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=WHAT)
+    parser.add_argument("--mended", action="store_true")
+    parser.add_argument("--steps", type=int, default=120)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    random.seed(0)
+    made, kept = WHAT[options.what](options.steps, options.mended)
+    right = "unknown" if options.what == "generation" else \
+        "clean" if options.mended or options.what in NO_LEAK else "leak"
+    print(json.dumps({"steps": made, "verdict": right, "kept": kept if right == "leak" else 0}))
