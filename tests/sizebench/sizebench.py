@@ -3,10 +3,11 @@
 sizes, then run at larger ones, each in a process of its own, where a counter that shares no code with memprof says what
 they really took (tests/e2e/oracle). Beside it, the same from a line and from a power law through the three totals.
 
-    sizebench.py [--short] [--json] [--cache DIR] [KIND ...]
+    sizebench.py [--short | --more] [--json] [--cache DIR] [KIND ...]
 
 What was recorded and counted is kept in the cache, as long as the programs stay as they are. --short takes a few kinds
-and sizes and fails where an answer is wrong; it is a test.
+and sizes and fails where an answer is wrong; it is a test. --more takes only what follows the table of kinds: quadratic
+terms from two and three probes, a caller that was edited between probes, programs that take more or less from run to run.
 """
 
 import argparse
@@ -33,6 +34,12 @@ PARTS = (0.0, 0.25, 0.5, 0.75, 0.999)  # capacities between what a batch needs a
 TWO_PROBES = ((4, 16), (8, 16), (4, 32), (8, 32))
 TWO_ASKED = ((16, 32), (8, 64), (16, 64), (32, 96), (12, 128))
 TWO_KINDS = ("encoder", "decoder", "seq2seq", "lstm")
+# Of the length, at a batch of 4: attention takes its square.
+LENGTHS, LENGTHS_ASKED = (16, 32, 48), (24, 64, 96, 128, 192)
+LENGTH_KINDS = ("encoder", "decoder", "seq2seq", "generate")
+SQUARE_KINDS = ("contrastive", "siamese", "mlp")  # of the batch
+EDITED_KINDS = ("mlp", "encoder", "resnet", "accumulation")
+CHANCE_ASKED, CHANCE_RUNS = (16, 24, 48, 96), 5
 
 
 def kinds(which):
@@ -69,8 +76,22 @@ class Runs:
             unfinished.rename(path)
         return path
 
-    def count(self, kind, batch, length=32):
-        path = self.name(kind, batch, length, ".json")
+    def record_edited(self, kind, batch):
+        """A remark on top, and the call of the kind elsewhere."""
+        path = self.name(kind, batch, 32, "-edited.mp")
+        if not path.exists():
+            script = path.with_suffix(".py")
+            script.write_text(self.source.replace("import argparse\n", "# a remark\nimport argparse\n", 1).replace(
+                "    globals()[options.kind]", "    assert options.steps\n\n    globals()[options.kind]", 1))
+            folder = path.with_suffix("")
+            folder.mkdir(exist_ok=True)
+            script = script.rename(folder / MODELS.name)
+            harness.memprof("snapshot", "--force", "--quiet", "-o", path, "--", self.python, script, kind, "--batch",
+                            batch, "--length", 32)
+        return path
+
+    def count(self, kind, batch, length=32, run=0):
+        path = self.name(kind, batch, length, f"-{run}.json" if run else ".json")
         if not path.exists():
             unfinished = path.with_suffix(".part")
             subprocess.run(self.command(kind, batch, length), check=True, stdin=subprocess.DEVNULL,
@@ -197,6 +218,56 @@ def measure_two(runs, kind):
     return row
 
 
+def judge_at(row, answer, truth):
+    """`truth`: bytes of one run or several, by size."""
+    if isinstance(answer, str):
+        row.refused = answer
+        return row
+    for entry in answer["predictions"]:
+        for real in truth.get(entry["batch"], ()):
+            row.errors.append(abs(entry["allocated_bytes"] - real) / real)
+            row.widths.append((entry["high_bytes"] - entry["low_bytes"]) / real)
+            row.covered.append(entry["low_bytes"] <= real <= entry["high_bytes"])
+    return row
+
+
+def ask_each(row, paths, truth):
+    """The bounds, then with capacities of what each size took at most whether that size and others fit."""
+    judge_at(row, ask(paths, 1 << 40, sorted(truth)), truth)
+    for size in sorted(truth) if not row.refused else ():
+        capacity = max(truth[size])
+        for entry in ask(paths, capacity, sorted(truth))["predictions"]:
+            if entry["batch"] not in truth:
+                continue
+            row.asked += 1
+            row.unsure += entry["fits"] == "unsure"
+            row.wrong += (entry["fits"] == "yes" and max(truth[entry["batch"]]) > capacity) or (
+                entry["fits"] == "no" and min(truth[entry["batch"]]) <= capacity)
+    return row
+
+
+def measure_lengths(runs, kind, probes):
+    truth = {length: [runs.count(kind, 4, length)] for length in LENGTHS_ASKED}
+    paths = {length: runs.record(kind, 4, length) for length in LENGTHS[:probes]}
+    return ask_each(Row(f"{kind}, length, {probes} probes"), paths, truth)
+
+
+def measure_from_two(runs, kind):
+    truth = {size: [runs.count(kind, size)] for size in PAIRS}
+    return ask_each(Row(f"{kind}, 2 probes"), {size: runs.record(kind, size) for size in PROBES[:2]}, truth)
+
+
+def measure_edited(runs, kind):
+    paths = {size: runs.record(kind, size) for size in PROBES}
+    paths[PROBES[1]] = runs.record_edited(kind, PROBES[1])
+    return ask_each(Row(f"{kind}, edited"), paths, {size: [runs.count(kind, size)] for size in PAIRS})
+
+
+def measure_chance(runs, kind):
+    truth = {size: [runs.count(kind, size, run=run) for run in range(1, CHANCE_RUNS + 1)] for size in CHANCE_ASKED}
+    return ask_each(Row(f"{kind}, {CHANCE_RUNS} runs each"), {size: runs.record(kind, size) for size in PROBES}, truth)
+
+
 def percent(value, digits=2):
     return "-" if value is None else "over 1000 %" if value > 10 else f"{100 * value:.{digits}f} %"
 
@@ -235,9 +306,19 @@ def sum_up(name, rows):
     return together
 
 
+def more_rows(runs, workers):
+    rows = [*workers.map(lambda kind: measure_lengths(runs, kind, 2), LENGTH_KINDS)]
+    rows += workers.map(lambda kind: measure_lengths(runs, kind, 3), LENGTH_KINDS)
+    rows += workers.map(lambda kind: measure_from_two(runs, kind), SQUARE_KINDS)
+    rows += workers.map(lambda kind: measure_edited(runs, kind), EDITED_KINDS)
+    rows += workers.map(lambda kind: measure_chance(runs, kind), kinds("CHANCE"))
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true")
+    parser.add_argument("--more", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--cache", type=pathlib.Path, default=harness.BUILD / "sizebench-cache")
     parser.add_argument("kinds", nargs="*", metavar="KIND")
@@ -247,17 +328,18 @@ def main():
         print("no Python here has torch")
         sys.exit(77)
     runs = Runs(options.cache, python)
-    groups = {name: [kind for kind in kinds(name) if kind in (options.kinds or (SHORT if options.short else [kind]))]
-              for name in ("TUNING", "TEST")}
+    groups = {name: [kind for kind in kinds(name) if not options.more and
+                     kind in (options.kinds or (SHORT if options.short else [kind]))] for name in ("TUNING", "TEST")}
     pairs = SHORT_PAIRS if options.short else PAIRS
     with concurrent.futures.ThreadPoolExecutor(2) as workers:
         rows = {name: list(workers.map(lambda kind: measure(runs, kind, pairs), group))
                 for name, group in groups.items()}
         two = list(workers.map(lambda kind: measure_two(runs, kind),
-                               [kind for kind in TWO_KINDS if not options.short and
+                               [kind for kind in TWO_KINDS if not options.short and not options.more and
                                 (not options.kinds or kind in options.kinds)]))
+        more = more_rows(runs, workers) if not options.short and not options.kinds else []
     sums = [sum_up("all that it was tuned on", rows["TUNING"]), sum_up("all others", rows["TEST"])]
-    table = [row.judge() for row in rows["TUNING"] + rows["TEST"] + two + sums]
+    table = [row.judge() for row in rows["TUNING"] + rows["TEST"] + two + more + ([] if options.more else sums)]
     print(json.dumps(table, indent=1)) if options.json else show(table)
     if options.short:
         check(rows["TUNING"] + rows["TEST"])
