@@ -178,6 +178,24 @@ class Programs(harness.TestCase):
         self.assertIn("no third to check it", two)
         self.assertIn("exact", three)
 
+    def test_two_probes_that_do_not_determine_it(self):
+        """Distances take another way from 25 rows on, between the probes; lengths are a matter of chance."""
+        for kind, asked in (("siamese", (16, 96)), ("padded", (16, 64)), ("experts", (24, 64))):
+            with self.subTest(kind=kind):
+                paths = {batch: self.folder / f"{kind}{batch}.mp" for batch in (4, 8)}
+                for batch, path in paths.items():
+                    harness.memprof("snapshot", "-o", path, "--", PYTHON, MODELS, kind, "--batch", batch)
+                answer = json.loads(size("--capacity", "1GiB", "--json", *(f"{batch}={path}" for batch, path in
+                                                                           paths.items()), "--predict",
+                                         ",".join(map(str, asked))).stdout)
+                self.assertIn("a third probe narrows them" if kind != "experts" else "a third one would",
+                              " ".join(answer["notes"]))
+                needs = {need["batch"]: need for need in answer["predictions"]}
+                for batch in asked:
+                    truth = self.count(MODELS, kind, "--batch", batch)
+                    self.assertLessEqual(needs[batch]["low_bytes"], truth)
+                    self.assertLessEqual(truth, needs[batch]["high_bytes"])
+
     def test_failed_and_cut_recordings(self):
         paths = {}
         for batch in (4, 8):
@@ -204,7 +222,8 @@ class Programs(harness.TestCase):
 class Chance(harness.TestCase):
     """Programs whose peak differs from run to run: five runs at the answer fit."""
 
-    def five_runs_fit(self, kind, capacity, words):
+    def five_runs_fit(self, kind, capacity, words, least=0):
+        """`least`: bytes a sample that the network takes in any case."""
         command = [MODELS, kind, "--batch"]
         answer = json.loads(size("--capacity", capacity, "--margin", "0", "--json", "--probe", "4,8,12", "--", PYTHON,
                                  *command, "{batch}").stdout)
@@ -213,6 +232,7 @@ class Chance(harness.TestCase):
         need = next(need for need in answer["predictions"] if need["batch"] == largest)
         self.assertIn(words, " ".join(answer["notes"]))
         self.assertLess(need["low_bytes"], need["high_bytes"])
+        self.assertGreater(need["low_bytes"], largest * least)
         for _ in range(5):
             counts = self.folder / "counts.json"
             subprocess.run([PYTHON, *map(str, command), str(largest)], check=True, stdin=subprocess.DEVNULL,
@@ -224,13 +244,13 @@ class Chance(harness.TestCase):
             self.assertLessEqual(peak, capacity)
 
     def test_workers(self):
-        self.five_runs_fit("workers", 24 * MIB, "by chance as many as 6 before their turn")
+        self.five_runs_fit("workers", 24 * MIB, "by chance as many as 6 before their turn", 2 * 8 * 32 * 32 * 4)
 
     def test_workers_whose_batches_came_by_twos(self):
         self.five_runs_fit("pairs", 24 * MIB, "by chance as many as 1 before their turn")
 
     def test_workers_of_two_loaders(self):
-        self.five_runs_fit("loaders", 24 * MIB, "by chance as many as 14 before their turn")
+        self.five_runs_fit("loaders", 24 * MIB, "by chance as many as 14 before their turn", 64 * 32 * 4)
 
     def test_a_thread_that_fetches(self):
         self.five_runs_fit("fetcher", 48 * MIB, "threads beside the main one make blocks")

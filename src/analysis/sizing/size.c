@@ -464,6 +464,10 @@ static void add_notes(struct sizing *sizing)
                      "needs more");
     if (sizing->fit.points.count == 2 && sizing->fit.plan.unchecked_blocks)
         note(answer, "two probes leave nothing to check the answer with; a third one would");
+    if (sizing->predictor.unlike && sizing->predictor.unsolved > 0)
+        note(answer,
+             "the two probes did not do the same: beyond them the bounds reach from what does not grow to squares "
+             "of the size; a third probe narrows them");
 }
 
 static void answer_all(struct sizing *sizing)

@@ -40,6 +40,17 @@ unsigned char *mp_size_loading(const struct mp_model *model)
     return loading;
 }
 
+/* Per block: part of a batch from a worker. */
+static unsigned char *find_received(const struct mp_size_source *source)
+{
+    const struct mp_model *model = source->model;
+    unsigned char *loading = mp_size_loading(model), *received = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    for (uint32_t block = 0; block < model->blocks.count; block++)
+        received[block] = model->blocks.track[block] == source->track && loading[model->blocks.stack[block]];
+    free(loading);
+    return received;
+}
+
 static void read_marks(const struct mp_model *model, struct mp_size_chance *chance)
 {
     for (size_t i = 0; i < model->noted.count; i++) {
@@ -182,6 +193,7 @@ static void find_batches(const struct mp_size_plan *plan, const struct mp_size_s
     }
     free(arrivals);
     chance->loads = chance->batch.count;
+    if (chance->loads) chance->received = find_received(plan->source);
     if (!chance->known) chance->ahead = chance->held;
 }
 
@@ -354,5 +366,6 @@ void mp_size_chance_free(struct mp_size_chance *chance)
 {
     mp_vec_free(&chance->batch);
     mp_vec_free(&chance->asides);
+    free(chance->received);
     free(chance->beside);
 }

@@ -18,14 +18,15 @@ struct mp_size_aside {
 
 struct mp_size_chance {
     const struct mp_size_plan *plan;
-    bool loads;             /* batches are received out of their turn */
-    bool known;             /* the recordings say how many those may be */
-    uint64_t ahead;         /* so many */
-    uint64_t held;          /* batches that a recording had at once, at most */
-    double spare;           /* so many of these may be missing in another run, in batches as below */
-    MP_VEC(uint32_t) batch; /* the blocks of one, of the plan's model; of some, where they always came together */
-    bool threads;           /* other threads hand over what they make */
-    unsigned char *beside;  /* per block of the plan's model: it is theirs */
+    bool loads;              /* batches are received out of their turn */
+    bool known;              /* the recordings say how many those may be */
+    uint64_t ahead;          /* so many */
+    uint64_t held;           /* batches that a recording had at once, at most */
+    double spare;            /* so many of these may be missing in another run, in batches as below */
+    MP_VEC(uint32_t) batch;  /* the blocks of one, of the plan's model; of some, where they always came together */
+    unsigned char *received; /* per block of the plan's model: it is part of a batch; NULL: none is */
+    bool threads;            /* other threads hand over what they make */
+    unsigned char *beside;   /* per block of the plan's model: it is theirs */
     MP_VEC(struct mp_size_aside) asides;
 };
 

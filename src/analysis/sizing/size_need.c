@@ -99,6 +99,7 @@ bool mp_size_fit_make(const struct mp_size_points *points, const struct mp_size_
     }
     mp_size_chance_find(&fit->plan, fit->sources, fit->count, &fit->sites, &fit->chance);
     mp_size_curve_make(&fit->plan, NULL, &fit->curve);
+    if (fit->chance.loads) mp_size_curve_make(&fit->plan, fit->chance.received, &fit->bare);
     if (fit->chance.threads) mp_size_curve_make(&fit->plan, fit->chance.beside, &fit->rest);
     return true;
 }
@@ -114,6 +115,7 @@ struct mp_size_height mp_size_fit_at(const struct mp_size_fit *fit, struct mp_si
     }
     mp_size_chance_batches(&fit->chance, at, &lower, &higher);
     height.low = fmax(height.low - lower, 0);
+    if (fit->chance.loads) height.low = fmax(height.low, mp_size_curve_at(&fit->bare, at).low);
     height.high += higher;
     *by_chance = height.high - high;
     return height;
@@ -122,6 +124,7 @@ struct mp_size_height mp_size_fit_at(const struct mp_size_fit *fit, struct mp_si
 void mp_size_fit_free(struct mp_size_fit *fit)
 {
     mp_size_curve_free(&fit->curve);
+    mp_size_curve_free(&fit->bare);
     mp_size_curve_free(&fit->rest);
     mp_size_chance_free(&fit->chance);
     mp_size_plan_free(&fit->plan);
@@ -196,6 +199,10 @@ void mp_size_predictor_make(const struct mp_size_fit *fit, const struct mp_size_
 {
     *predictor = (struct mp_size_predictor){.fit = fit, .limit = limit, .reserves = mp_size_reserves(&fit->plan)};
     predictor->outside_least = predictor->outside_most = MP_BYTES_UNKNOWN;
+    if (fit->points.count == 2 && count == 2) {
+        predictor->unsolved = unsolved(fit);
+        predictor->unlike = is_unlike(fit);
+    }
     for (size_t i = 0; i < count; i++) {
         predictor->reserves = predictor->reserves && probed[i].reserved != MP_BYTES_UNKNOWN;
         if (probed[i].device == MP_BYTES_UNKNOWN || probed[i].device < probed[i].reserved) continue;
@@ -228,6 +235,11 @@ const char *mp_size_binds(const struct mp_size_predictor *predictor)
 static uint64_t max_of(uint64_t one, uint64_t other)
 {
     return one > other ? one : other;
+}
+
+static uint64_t min_of(uint64_t one, uint64_t other)
+{
+    return one < other ? one : other;
 }
 
 static bool is_beyond(const struct mp_size_predictor *predictor, struct mp_size_point at)
@@ -276,6 +288,28 @@ static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct
     need->high += predictor->outside_most;
 }
 
+/* Of two probes nobody knows whether what they do not determine goes on at all, and where they did not do the same,
+ * whether it goes on in a line or as a square. */
+static void widen(const struct mp_size_predictor *predictor, struct mp_size_point at, struct mp_size_need *need)
+{
+    const struct mp_size_point *first = &predictor->fit->points.at[0], *last = &predictor->fit->points.at[1];
+    double by_chance, unsolved = predictor->unsolved;
+    if (!(unsolved > 0) || !is_beyond(predictor, at)) return;
+    double times = fmax((double)at.first / (double)last->first, 1), before = (double)first->first / (double)last->first;
+    if (last->second) {
+        times *= fmax((double)at.second / (double)last->second, 1);
+        before *= (double)first->second / (double)last->second;
+    }
+    double one = mp_size_fit_at(predictor->fit, *first, &by_chance).likely;
+    double two = mp_size_fit_at(predictor->fit, *last, &by_chance).likely;
+    double low = (double)need->low - unsolved * two * (times - 1);
+    need->low = max_of(whole_bytes(low), min_of(need->low, whole_bytes(two)));
+    if (!predictor->unlike) return;
+    double high = (double)need->high + unsolved * two * (times * times - times);
+    if (before < 1) high = fmax(high, two + fmax(two - one, 0) * (times * times - 1) / (1 - before * before));
+    need->high = whole_bytes(ceil(high));
+}
+
 static void judge(const struct mp_size_predictor *predictor, struct mp_size_need *need)
 {
     need->fits = need->high <= predictor->limit ? MP_FITS_YES
@@ -295,6 +329,9 @@ static struct mp_size_need allocated_at(const struct mp_size_predictor *predicto
                                 .low = whole_bytes(height.low * (1 - predictor->error.below) + 0.01),
                                 .high = whole_bytes(ceil(height.high * (1 + predictor->error.above) - 0.01))};
     *exact = height.high - height.low < 0.5;
+    need.low = min_of(need.low, need.allocated);
+    need.high = max_of(need.high, need.allocated);
+    widen(predictor, at, &need);
     if (!predictor->reserves && mp_size_reserves(&predictor->fit->plan) && is_beyond(predictor, at) &&
         !predictor->as_probed)
         need.high += mp_size_scratch_most(&predictor->fit->plan, at);

@@ -30,6 +30,8 @@ struct mp_size_fit {
     struct mp_size_plan plan;
     struct mp_size_chance chance;
     struct mp_size_curve curve;
+    struct mp_size_curve
+        bare; /* without batches from workers, where some are there by chance: what is there in any run */
     struct mp_size_curve rest; /* without what other threads hold, where that is chance */
 };
 
@@ -48,6 +50,8 @@ struct mp_size_error {
 };
 
 struct mp_size_predictor {
+    double unsolved; /* of two probes: the share of the bytes that they do not determine */
+    bool unlike;     /* and they did not allocate the same */
     const struct mp_size_fit *fit;
     uint64_t limit;
     struct mp_size_error error; /* of allocated bytes */
