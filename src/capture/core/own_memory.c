@@ -2,7 +2,8 @@
  * Functions of the C library over plain memory that the recorder has for itself: a program, or a library in it, may
  * define memcpy() and its like, and what it does there may count, want a lock, not be ready yet, or make one more
  * event. Hidden, so that all calls of the recorder's, those that the compiler makes included, end here. Short copies
- * are most of them: plain is fast enough.
+ * are most of them: plain is fast enough. Names in parentheses are macros in newer C libraries, which make the result
+ * constant where the text is.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -108,7 +109,7 @@ char *strncpy(char *restrict to, const char *restrict from, size_t most)
     return to;
 }
 
-char *strchr(const char *text, int wanted)
+char *(strchr)(const char *text, int wanted)
 {
     while (*text != (char)wanted) {
         if (!*text++) return NULL;
@@ -117,7 +118,7 @@ char *strchr(const char *text, int wanted)
     return (char *)(uintptr_t)text;
 }
 
-char *strrchr(const char *text, int wanted)
+char *(strrchr)(const char *text, int wanted)
 {
     const char *found = NULL;
     for (;; text++) {
@@ -135,7 +136,7 @@ size_t strcspn(const char *text, const char *ends)
     return length;
 }
 
-char *strstr(const char *text, const char *part)
+char *(strstr)(const char *text, const char *part)
 {
     size_t length = length_up_to(part, SIZE_MAX);
     for (; *text || !length; text++)
