@@ -262,7 +262,7 @@ class History:
                 self._lock.release()
 
     def _read(self):
-        begun = time.perf_counter_ns()
+        begun, begun_own = time.perf_counter_ns(), time.thread_time_ns()
         moment, offset = _clocks()
         if not self._on:
             self._turn_on()
@@ -274,7 +274,7 @@ class History:
         snapshot = self._snapshot()
         early, self._due = self._due, False
         self._tell_settings(snapshot.get("allocator_settings"))
-        self._fit(snapshot, time.perf_counter_ns() - begun)
+        self._fit(snapshot, time.thread_time_ns() - begun_own)
         self._empty()
         rows = array.array("Q")
         for device, trace in enumerate(snapshot["device_traces"]):
@@ -305,7 +305,8 @@ class History:
             self._api["aside"](kind, text.encode("utf-8", "replace"))
 
     def _fit(self, snapshot, took):
-        """The ring gets as much room as can be read in READ_NS."""
+        """The ring gets as much room as can be read in READ_NS of a processor: on a busy machine reading takes no more of
+        that, and a smaller ring would only forget more."""
         things = sum(len(trace) for trace in snapshot["device_traces"]) + len(snapshot.get("external_annotations", ()))
         things += sum(len(segment["blocks"]) for segment in snapshot["segments"])
         if things >= ENTRIES_LEAST:

@@ -278,6 +278,11 @@ class History(harness.TestCase):
         self.assertLess(told, count / 2)
         self.assertGreaterEqual(told, 20)
 
+    def test_a_busy_machine(self):
+        """A reading that waits for a processor takes long, and is no reason to remember less."""
+        answer, devices, notes = self.recorded("2.6.0", 3, 700, "looks", STAND_IN_FAULT="busy")
+        self.assertEqual((self.compare(answer, devices), notes), ((2120, 2120), []))
+
     def test_more_than_the_ring_holds(self):
         """What was forgotten is known of live blocks alone, and what is told is right."""
         answer, devices, notes = self.recorded("2.6.0", 1, 3500)

@@ -179,6 +179,8 @@ def _cuda_memorySnapshot(mempool_id=None):
     calls.append("snapshot")
     if "backend" in faults or "snapshot" in faults and _devices[0].truth:
         raise RuntimeError("no snapshot")
+    if "busy" in faults:
+        time.sleep(0.2)  # others have the processor
     if VERSION < (2,):
         return _segments()
     with_traces = not (isinstance(mempool_id, tuple) and len(mempool_id) == 3 and not mempool_id[2])
