@@ -87,15 +87,22 @@ void mp_probing_free_words(char **words)
     free(words);
 }
 
-/* memprof snapshot --quiet -o PATH -- COMMAND... */
+/* memprof snapshot --quiet [--torch-history] -o PATH -- COMMAND... */
 static char **make_command(const struct mp_invocation *invocation, struct mp_size_point point, const char *path)
 {
-    const char *const own[] = {"memprof", "snapshot", "--quiet", "-o", path, "--"};
-    size_t count = sizeof own / sizeof *own;
-    char **words = mp_alloc_zeroed(count + invocation->operand_count + 1, sizeof *words);
+    const char *const own[] = {"memprof",
+                               "snapshot",
+                               "--quiet",
+                               mp_given(invocation, MP_OPT_TORCH_HISTORY) ? "--torch-history" : NULL,
+                               mp_given(invocation, MP_OPT_NO_TORCH_HISTORY) ? "--no-torch-history" : NULL,
+                               "-o",
+                               path,
+                               "--"};
+    size_t count = 0;
+    char **words = mp_alloc_zeroed(sizeof own / sizeof *own + invocation->operand_count + 1, sizeof *words);
     bool done = true;
-    for (size_t i = 0; i < count; i++)
-        words[i] = mp_text_copy(own[i]);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (own[i]) words[count++] = mp_text_copy(own[i]);
     for (size_t i = 0; done && i < invocation->operand_count; i++)
         done = (words[count + i] = fill(invocation->operands[i], point));
     if (done) return words;

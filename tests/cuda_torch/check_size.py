@@ -2,6 +2,7 @@
 """`memprof size` from three small batches against real runs at larger ones: what PyTorch's own allocator had allocated and
 reserved at most. Where operations take another way above some size, scratch memory comes that no probe has had; the
 bounds hold all the same."""
+import json
 import os
 import sys
 
@@ -57,6 +58,42 @@ def test_expandable(self):
 
 
 Size.test_expandable = test_expandable
+
+
+class Probed(Size):
+    """Runs that `size` makes itself, with PyTorch's own history and without."""
+
+    def probe(self, what, option):
+        command = ("size", option, "--json", "--capacity", CAPACITY, "--margin", 0, "--probe", ",".join(map(str, PROBES)),
+                   "--predict", ",".join(map(str, BATCHES)), "--", "python3", bed.HERE / "programs" / "batch.py",
+                   "{batch}", what)
+        result = harness.memprof(*command, env=bed.settings(SOFTGPU_STATE=self.folder / "state"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        answer = json.loads(result.stdout)
+        return answer, {row["batch"]: row for row in answer["predictions"]}
+
+    def compare(self, what):
+        answers = {option: self.probe(what, option) for option in ("--torch-history", "--no-torch-history")}
+        for batch in BATCHES:
+            allocated, reserved = self.reserved(batch, what, {})
+            for option, (answer, predictions) in answers.items():
+                outside, row = answer["outside_bytes"] or 0, predictions[batch]
+                with self.subTest(option=option, row=row, allocated=allocated, reserved=reserved):
+                    self.assertLessEqual(row["low_bytes"], allocated + outside)
+                    self.assertLessEqual(reserved + outside, row["high_bytes"])
+            row, without = (predictions[batch] for _, predictions in answers.values())
+            if what in EXACT and batch <= 256:
+                self.assertEqual((row["allocated_bytes"], row["reserved_bytes"]), (allocated, reserved))
+            self.assertLess(without["low_bytes"], row["low_bytes"])  # for what was handed out says less
+        for answer, _ in answers.values():
+            self.assertLessEqual(self.reserved(answer["sure_max_batch"], what, {})[1] + (answer["outside_bytes"] or 0),
+                                 CAPACITY)
+
+
+for name_ in [name_ for name_ in dir(Size) if name_.startswith("test_")]:
+    setattr(Probed, name_, None)  # they are of recordings
+for what_ in ("conv", "mlp", "transformer", "recurrent") if ALL else ("mlp",):
+    setattr(Probed, f"test_probed_{what_}", lambda self, what=what_: self.compare(what))
 
 if __name__ == "__main__":
     bed.main()

@@ -125,6 +125,18 @@ static int read_capacity(struct sizing *sizing)
     return MP_EXIT_USAGE;
 }
 
+/* What recordings have that are there already is not to be chosen any more. A setting is for every command. */
+static int refuse_ways_of_probing(const struct mp_invocation *invocation)
+{
+    static const enum mp_option ways[] = {MP_OPT_TORCH_HISTORY, MP_OPT_NO_TORCH_HISTORY};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        if (!mp_given(invocation, ways[i]) || invocation->setting_line[ways[i]]) continue;
+        mp_message("--%s says how --probe records, and there is no --probe", mp_option_rows[ways[i]].name);
+        return MP_EXIT_USAGE;
+    }
+    return MP_EXIT_DONE;
+}
+
 static int read_question(struct sizing *sizing)
 {
     const struct mp_invocation *invocation = sizing->invocation;
@@ -141,6 +153,7 @@ static int read_question(struct sizing *sizing)
                    "COMMAND ... {batch} ...");
         status = MP_EXIT_USAGE;
     }
+    if (!status && !probe) status = refuse_ways_of_probing(invocation);
     if (!status && predict)
         status = read_points("predict", predict, sizing->predict, POINTS_MAX, &question->predict_count, true,
                              &question->two);
@@ -290,7 +303,7 @@ const struct mp_command mp_command_size = {
         "-o FILE.html the answer is a page with a plot.",
     .example = "memprof size --capacity 24GiB --probe 4,8,12 -- python3 train.py --batch-size {batch}",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS, MP_OPT_TRACK, MP_OPT_CAPACITY,
-                MP_OPT_MARGIN, MP_OPT_PREDICT, MP_OPT_PROBE},
+                MP_OPT_MARGIN, MP_OPT_PREDICT, MP_OPT_PROBE, MP_OPT_TORCH_HISTORY, MP_OPT_NO_TORCH_HISTORY},
     .operands_max = SIZE_MAX,
     .stops_at_operand = false,
     .run = run,
