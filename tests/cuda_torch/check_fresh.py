@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs (programs/fresh.py), the first twelve and the last eleven written without a look at memprof, on PyTorch's real
-CUDA allocator: every allocation with what was asked for and on which stream, totals, out-of-memories, and the segments at
+"""Programs (programs/fresh.py), the first twelve and those from raw_blocks to beams written without a look at memprof, on
+PyTorch's real CUDA allocator: every allocation with what was asked for and on which stream, totals, out-of-memories, and the segments at
 the end, by PyTorch's own word."""
 import os
 import sys
@@ -44,6 +44,9 @@ PROGRAMS = {
     "experts": {CONF: "roundup_power2_divisions:[64:8,256:4,>:1],release_lock_on_cudamalloc:True"},
     "finalizers": {},
     "beams": {CONF: "max_split_size_mb:32,max_non_split_rounding_mb:40"},
+    "chat": {CONF: "garbage_collection_threshold:0.8"},
+    "actor_and_critic": {"SOFTGPU_DEVICES": 2, CONF: "expandable_segments:True"},
+    "resumed": {},
 }
 
 

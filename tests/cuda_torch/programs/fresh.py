@@ -2,10 +2,12 @@
 two devices. Each leaves something alive at its end, in `kept`."""
 import concurrent.futures
 import gc
+import io
 import queue
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 import weakref
 
@@ -611,6 +613,170 @@ def beams():
                     del scratch[1]
             kept.append(scratch.pop())
     kept.append(layer)
+
+
+def chat():
+    """A language model that answers: prompts of other lengths fill caches that grow by torch.cat; then one cache of a fixed
+    length, written in place, whose steps are a captured graph; half precision."""
+    heads, width, layers, limit = 4, 32, 3, 96
+    size = heads * width
+    model = nn.ModuleDict({
+        "tokens": nn.Embedding(2000, size), "head": nn.Linear(size, 2000, bias=False),
+        "layers": nn.ModuleList(nn.ModuleDict({"norm": nn.LayerNorm(size), "mix": nn.Linear(size, 3 * size),
+                                               "out": nn.Linear(size, size)}) for _ in range(layers))}).cuda().half()
+
+    def answer(tokens, remember, mask=None):
+        hidden = model["tokens"](tokens)
+        for number, layer in enumerate(model["layers"]):
+            parts = layer["mix"](layer["norm"](hidden)).unflatten(-1, (3, heads, width)).permute(2, 0, 3, 1, 4)
+            keys, values = remember(number, parts[1], parts[2])
+            mixed = nn.functional.scaled_dot_product_attention(parts[0], keys, values, attn_mask=mask)
+            hidden = hidden + layer["out"](mixed.transpose(1, 2).flatten(2))
+        return model["head"](hidden[:, -1])
+
+    def choose(logits):
+        best, where = (logits.float() / 0.7).topk(50)
+        return where.gather(1, best.softmax(-1).argmax(-1, keepdim=True))
+
+    with torch.inference_mode():
+        for batch, prompt, more in ((3, 17, 12), (1, 70, 25), (8, 5, 9)):
+            grown = {}
+
+            def append(number, keys, values):
+                if number in grown:
+                    keys, values = (torch.cat((old, new), 2) for old, new in zip(grown[number], (keys, values)))
+                grown[number] = keys, values
+                return grown[number]
+
+            token = choose(answer(torch.randint(0, 2000, (batch, prompt), device="cuda"), append))
+            for _ in range(more):
+                token = choose(answer(token, append))
+        kept.append(grown)
+    with torch.no_grad():
+        fixed = [torch.zeros(2, 4, heads, limit, width, device="cuda", dtype=torch.half) for _ in range(layers)]
+        place, token = torch.zeros(1, dtype=torch.long, device="cuda"), torch.zeros(4, 1, dtype=torch.long, device="cuda")
+
+        def write(number, keys, values):
+            fixed[number][0].index_copy_(2, place, keys)
+            fixed[number][1].index_copy_(2, place, values)
+            return fixed[number]
+
+        def step():
+            mask = (torch.arange(limit, device="cuda") <= place).expand(4, 1, 1, limit)
+            token.copy_(choose(answer(token, write, mask)))
+            place.add_(1)
+
+        with torch.cuda.stream(torch.cuda.Stream()):
+            step()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        said = []
+        for _ in range(20):
+            graph.replay()
+            said.append(token.clone())
+        kept.extend([fixed, graph, token, place, torch.cat(said, 1)])
+    kept.append(model)
+
+
+def actor_and_critic():
+    """Two networks with an optimizer each, one a device; what is played waits in pinned memory, a target follows the critic,
+    and advantages go from one device to the other."""
+    actor = nn.Sequential(nn.Linear(24, 300), nn.Tanh(), nn.Linear(300, 6)).cuda(0)
+    critic = nn.Sequential(nn.Linear(24, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1)).cuda(1)
+    target = nn.Sequential(nn.Linear(24, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1)).cuda(1)
+    target.load_state_dict(critic.state_dict())
+    by_actor = torch.optim.Adam(actor.parameters(), lr=1e-3, amsgrad=True)
+    by_critic = torch.optim.RMSprop(critic.parameters(), momentum=0.9, centered=True)
+    dice, memory = random.Random(2), []
+    for game in range(8):
+        length = dice.randrange(20, 400)
+        with torch.no_grad():
+            seen, done = torch.randn(length, 24, device="cuda:0"), []
+            for begin in range(0, length, 64):
+                done.append(actor(seen[begin:begin + 64]).softmax(-1).argmax(-1))
+        there = [torch.empty(part.shape, dtype=part.dtype, pin_memory=True) for part in (seen, torch.cat(done))]
+        for part, to in zip((seen, torch.cat(done)), there):
+            to.copy_(part, non_blocking=True)
+        memory.append((*there, torch.rand(length)))
+        memory = memory[-5:]
+        torch.cuda.synchronize(0)
+        for states, actions, rewards in dice.sample(memory, min(3, len(memory))):
+            on_critic = states.to("cuda:1", non_blocking=True)
+            with torch.no_grad():
+                wanted = rewards.to("cuda:1").unsqueeze(1) + 0.99 * target(on_critic).roll(-1, 0)
+            value = critic(on_critic)
+            nn.functional.smooth_l1_loss(value, wanted).backward()
+            by_critic.step()
+            by_critic.zero_grad()
+            advantage = (wanted - value.detach()).to("cuda:0").squeeze(1)
+            logs = actor(states.to("cuda:0", non_blocking=True)).log_softmax(-1)
+            chosen = logs.gather(1, actions.to("cuda:0").unsqueeze(1)).squeeze(1)
+            (-(chosen * advantage).mean() + 0.01 * (logs.exp() * logs).sum(-1).mean()).backward()
+            nn.utils.clip_grad_norm_(actor.parameters(), 0.5)
+            by_actor.step()
+            by_actor.zero_grad(set_to_none=False)
+            with torch.no_grad():
+                torch._foreach_lerp_(list(target.parameters()), list(critic.parameters()), 0.01)
+    kept.extend([actor, critic, target, by_actor, by_critic, value])
+
+
+def resumed():
+    """A training that is saved and goes on: through a thread's pinned copies, from a file onto the device, by mmap, and in
+    the place of the parameters that are there."""
+    def make():
+        model = nn.ModuleDict({"tokens": nn.Embedding(3000, 80), "body": nn.GRU(80, 80, 2, batch_first=True),
+                               "head": nn.Linear(80, 3000, bias=False)})
+        model["head"].weight = model["tokens"].weight
+        return model
+
+    def train(model, optimizer, steps):
+        for step in range(steps):
+            tokens = torch.randint(0, 3000, (5 + step, 19), device="cuda")
+            out = model["head"](model["body"](model["tokens"](tokens))[0])
+            nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def staged(value):
+        if isinstance(value, torch.Tensor) and value.is_cuda:
+            return torch.empty(value.shape, dtype=value.dtype, pin_memory=True).copy_(value, non_blocking=True)
+        if isinstance(value, dict):
+            return {key: staged(each) for key, each in value.items()}
+        return [staged(each) for each in value] if isinstance(value, list) else value
+
+    def save(state, stream, file):
+        with torch.cuda.stream(stream):
+            pinned = staged(state)
+        stream.synchronize()
+        torch.save(pinned, file)
+
+    model = make().cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
+    train(model, optimizer, 3)
+    with tempfile.NamedTemporaryFile(suffix=".pt") as file, concurrent.futures.ThreadPoolExecutor(1) as saver:
+        state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        copies = {key: value.clone() for key, value in state["model"].items()}
+        done = saver.submit(save, {**state, "model": copies}, torch.cuda.Stream(), file.name)
+        del copies, state
+        train(model, optimizer, 2)
+        done.result()
+        del done, model, optimizer
+        for options in ({"map_location": "cuda"}, {"map_location": "cpu", "mmap": True}):
+            found = torch.load(file.name, weights_only=True, **options)
+            model = make().cuda() if options.get("mmap") else make()
+            model.load_state_dict(found["model"], assign=not options.get("mmap"))
+            model["head"].weight = model["tokens"].weight
+            optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
+            optimizer.load_state_dict(found["optimizer"])
+            del found
+            train(model, optimizer, 2)
+    held = io.BytesIO()
+    torch.save(model, held)
+    held.seek(0)
+    kept.append(torch.load(held, weights_only=False))
+    del model
+    kept.append(optimizer.state_dict())
 
 
 if __name__ == "__main__":
