@@ -19,6 +19,7 @@ import labelled  # noqa: E402
 from libmemprof_torch import holders, holders_names  # noqa: E402
 
 LEAST = 0.95
+holders.WALL = 10_000  # a look here ends by the thread's own time alone: a busy machine is no wrong answer
 
 
 def address_of(tensor):
