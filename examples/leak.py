@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""A training that leaks: the validation losses are kept as tensors, and each keeps its computation graph alive.
+"""A training that leaks: the validation losses are kept as tensors, and each keeps its computation graph alive. Or what a layer
+puts out is kept in a default argument, or noise in a cache without a bound.
 
 Plain PyTorch:
 
-    memprof snapshot --holders -o leak.mp -- python3 examples/leak.py
+    memprof snapshot --holders -o leak.mp -- python3 examples/leak.py [--leak default|cache]
     memprof leaks leak.mp
 """
 
 import argparse
+import functools
 
 import torch
 from torch import nn
@@ -31,10 +33,21 @@ def validate(model, inputs):
     return compute_loss(model, inputs)  # without torch.no_grad(): the loss remembers how it was computed
 
 
+def remember(layer, inputs, output, outputs=[]):
+    outputs.append(output.detach())  # there is one list for all calls
+
+
+@functools.lru_cache(maxsize=None)  # a step never comes again
+def noise_of(step):
+    return torch.randn(32, 64, generator=torch.Generator().manual_seed(step))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1 (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--leak", choices=("losses", "default", "cache"), default="losses",
+                        help="what keeps tensors (default: %(default)s)")
     parser.add_argument("--fixed", action="store_true", help="do not leak: keep numbers instead of tensors")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
@@ -44,12 +57,17 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     held_out = torch.randn(32, 64, device=options.device)
     losses = []
-    for _ in range(options.steps):
-        train_step(model, optimizer, torch.randn(32, 64, device=options.device))
+    if options.leak == "default" and not options.fixed:
+        model[1].register_forward_hook(remember)
+    for step in range(options.steps):
+        inputs = torch.randn(32, 64, device=options.device)
+        if options.leak == "cache" and not options.fixed:
+            inputs = inputs + 0.01 * noise_of(step).to(options.device)
+        train_step(model, optimizer, inputs)
         loss = validate(model, held_out)
-        if options.fixed:
+        if options.fixed or options.leak != "losses":
             loss = loss.item()
-        losses.append(loss)  # the leak: a tensor, and with it all activations of the validation
+        losses.append(loss)  # a leak where it is a tensor, and with it all activations of the validation
     first, last = (float(value.detach()) if torch.is_tensor(value) else value for value in (losses[0], losses[-1]))
     print(f"validation loss {first:.3f} -> {last:.3f} after {len(losses)} steps")
 
