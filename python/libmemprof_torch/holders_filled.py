@@ -13,16 +13,22 @@ FILL = {"append", "appendleft", "add", "insert", "extend", "extendleft", "update
 FILL_FIRST = {"heappush", "insort"}  # functions that fill their first argument
 NOT_BETWEEN = {"PUSH_NULL", "EXTENDED_ARG", "CACHE"}
 CODES_MOST = 20_000
+CLOCK_EVERY = 1024  # instructions between two looks at the clock
+STORED_BELOW = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}  # by how many values the container lies below the top
+STORED_MOST = 200  # instructions that make those values
+MOVED = ("SWAP", "ROT_", "COPY", "DUP_")
+JUMPS = {*dis.hasjrel, *dis.hasjabs}
 NAMED = object()
 # What names a container, and the instructions that do so.
 GLOBAL, LOCAL, CLOSURE, ATTRIBUTE = "global", "local", "closure", "attribute"
 _NAMED_BY = {GLOBAL: ("LOAD_NAME", "LOAD_GLOBAL", "STORE_NAME", "STORE_GLOBAL"),
              LOCAL: ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "STORE_FAST", "STORE_DEREF", "LOAD_NAME"),
-             CLOSURE: ("LOAD_DEREF", "STORE_DEREF"), ATTRIBUTE: ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")}
+             CLOSURE: ("LOAD_DEREF", "STORE_DEREF"),
+             ATTRIBUTE: ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "LOAD_SUPER_ATTR")}
 
 
 class Filled:
-    """`out_of_time` is asked before each code that is read."""
+    """`out_of_time` is asked before each code that is read, and within long ones."""
 
     def __init__(self, frames, out_of_time):
         self._out_of_time = out_of_time
@@ -36,9 +42,10 @@ class Filled:
             if name not in code.co_names and name not in code.co_varnames and name not in code.co_cellvars and \
                     name not in code.co_freevars:
                 continue
-            if self._out_of_time():
+            lines = None if self._out_of_time() else _lines_that_fill(code, name, _NAMED_BY[what], self._out_of_time)
+            if lines is None:
                 return None
-            found.update((code.co_filename, line) for line in _lines_that_fill(code, name, _NAMED_BY[what]))
+            found.update((code.co_filename, line) for line in lines)
             if len(found) > 1:
                 return None
         return found.pop() if found else None
@@ -98,28 +105,62 @@ def _codes_of_class(cls):
             yield each.__code__
 
 
-def _lines_that_fill(code, name, named_by):
-    """Those that load, say, append of what has the name: `kept.append(value)`, `heappush(kept, value)`, or have the name
-    and store: `self.kept[key] = value`, `kept += [value]`."""
+def _lines_that_fill(code, name, named_by, out_of_time=lambda: False):
+    """Those that load, say, append of what has the name: `kept.append(value)`, `heappush(kept, value)`, or store into it:
+    `self.kept[key] = value`, `kept += [value]`. None: there was no time for all of it."""
     starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line]
     offsets = [offset for offset, _ in starts]
-    named, filled, found, last, is_first = set(), set(), set(), None, False
-    for each in dis.get_instructions(code):
+    named, unclear, found, last, is_first, before = set(), set(), set(), None, False, []
+    for number, each in enumerate(dis.get_instructions(code), 1):
+        if number % CLOCK_EVERY == 0 and out_of_time():
+            return None
+        if each.opname in NOT_BETWEEN:
+            continue
         at = bisect.bisect_right(offsets, each.offset) - 1
         line = starts[at][1] if at >= 0 else 0
         values = each.argval if type(each.argval) is tuple else (each.argval,)  # newer Python loads two at once
-        if each.opname in NOT_BETWEEN:
-            continue
         is_first = last in FILL_FIRST or is_first and each.opname == "LOAD_ATTR"  # heappush(self.kept, ...
         has_name = each.opname.startswith(named_by) and name in values
         loaded = values[-1] if each.opname.startswith("LOAD_") and each.opname != "LOAD_CONST" else None
         if has_name:
             named.add(line)
-            if is_first:
+            if is_first or each.opname.startswith("STORE_") and _is_in_place(before):
                 found.add(line)
         if last is NAMED and loaded in FILL:
             found.add(line)
-        if each.opname in ("STORE_SUBSCR", "INPLACE_ADD") or each.opname == "BINARY_OP" and each.argrepr == "+=":
-            filled.add(line)
+        if each.opname in STORED_BELOW:
+            container = _loaded_below(before, STORED_BELOW[each.opname])
+            if container is None:
+                unclear.add(line)
+            elif container[0].startswith(named_by) and container[1] == name:
+                found.add(line)
         last = NAMED if has_name and loaded == name else loaded
-    return found | named & filled
+        before.append(each)
+    return found | named & unclear
+
+
+def _is_in_place(before):
+    """Whether what is stored next is what was there, changed."""
+    each = next((each for each in reversed(before) if not each.opname.startswith(MOVED)), None)
+    return each is not None and (each.opname in ("INPLACE_ADD", "INPLACE_OR") or
+                                 each.opname == "BINARY_OP" and each.argrepr in ("+=", "|="))
+
+
+def _loaded_below(instructions, depth):
+    """(operation, name) of what loaded the value below so many others; None where that is not to be seen in a row."""
+    wanted = depth
+    for each in reversed(instructions[-STORED_MOST:]):
+        names = each.argval if type(each.argval) is tuple else ()
+        if len(names) == 2 and each.opname.startswith("LOAD_FAST") and each.opname.count("LOAD_FAST") == 2:
+            if wanted < 2:
+                return "LOAD_FAST", names[1 - wanted]
+            wanted -= 2
+            continue
+        if not wanted and each.opname.startswith(("LOAD_", "STORE_FAST_LOAD_FAST")):
+            return ("LOAD_FAST", names[1]) if names and each.opname.startswith("STORE") else (each.opname, each.argval)
+        if not wanted or each.opcode in JUMPS or each.opname.startswith((*MOVED, "STORE_FAST_")):
+            return None
+        wanted -= dis.stack_effect(each.opcode, each.arg)
+        if wanted < 0:
+            return None
+    return None

@@ -4,7 +4,6 @@ program's own count, on every CPython found; with the pool of the C API and with
 names more interpreters, separated by colons."""
 
 import csv
-import glob
 import json
 import os
 import signal
@@ -22,28 +21,6 @@ import read_mp
 
 PROGRAM = harness.SOURCE / "tests" / "e2e" / "programs" / "modules.py"
 TORCH = harness.python_with_torch()
-SAY = "import os, sys; print(os.path.realpath(sys.executable), sys.implementation.name, *sys.version_info[:2])"
-
-
-def interpreters():
-    """The CPythons whose frames the recorder knows, one of each version."""
-    pyenv = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
-    found = {}
-    for name in ["python3", *(f"python3.{minor}" for minor in range(9, 15)),
-                 *sorted(glob.glob(f"{pyenv}/versions/*/bin/python3")),
-                 *filter(None, os.environ.get("MEMPROF_TEST_PYTHONS", "").split(":"))]:
-        try:
-            said = subprocess.run([name, "-c", SAY], capture_output=True, text=True, timeout=30)
-        except OSError:
-            continue
-        if said.returncode:
-            continue
-        path, kind, major, minor = said.stdout.split()
-        if kind == "cpython" and (3, 9) <= (int(major), int(minor)) <= (3, 14):
-            found.setdefault((int(major), int(minor)), path)
-    return found
-
-
 class Recording:
     """What a file says of blocks: the module of each alloc, by address, and the labels by block."""
 
@@ -105,7 +82,7 @@ class Modules(harness.TestCase):
         return path
 
     def test_every_interpreter(self):
-        found = interpreters()
+        found = harness.interpreters()
         self.assertTrue(found)
         for version, python in found.items():
             with self.subTest(python=python):

@@ -1,5 +1,6 @@
 """What the end-to-end tests share: where the built program is, running it, reading its answers."""
 
+import glob
 import json
 import os
 import pathlib
@@ -42,6 +43,28 @@ def torch_version(python):
     """As (2, 6)."""
     answer = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
     return tuple(int(part) for part in answer.stdout.split(".")[:2])
+
+
+SAY = "import os, sys; print(os.path.realpath(sys.executable), sys.implementation.name, *sys.version_info[:2])"
+
+
+def interpreters():
+    """The CPythons whose frames the recorder knows, one of each version."""
+    pyenv = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
+    found = {}
+    for name in ["python3", *(f"python3.{minor}" for minor in range(9, 15)),
+                 *sorted(glob.glob(f"{pyenv}/versions/*/bin/python3")),
+                 *filter(None, os.environ.get("MEMPROF_TEST_PYTHONS", "").split(":"))]:
+        try:
+            said = subprocess.run([name, "-c", SAY], capture_output=True, text=True, timeout=30)
+        except OSError:
+            continue
+        if said.returncode:
+            continue
+        path, kind, major, minor = said.stdout.split()
+        if kind == "cpython" and (3, 9) <= (int(major), int(minor)) <= (3, 14):
+            found.setdefault((int(major), int(minor)), path)
+    return found
 
 
 def memprof(*arguments, **options):

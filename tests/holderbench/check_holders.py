@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Holders of labelled leaks are named rightly (bench.py), and a look leaves the program as it was (walk_rules.py), with
-the torch that is there."""
+the torch that is there; the lines that fill containers are read in the code of each CPython (fill_lines.py)."""
 
 import pathlib
 import re
@@ -30,6 +30,17 @@ class Walk(harness.TestCase):
 
     def test_the_rules_of_the_walk(self):
         self.assertGreater(self.run_alone("walk_rules.py").count("ok test_"), 6)
+
+
+class Lines(harness.TestCase):
+    def test_of_each_python(self):
+        found = harness.interpreters()
+        self.assertTrue(found)
+        for version, python in found.items():
+            with self.subTest(python=python):
+                result = subprocess.run([python, HERE / "fill_lines.py"], capture_output=True, text=True, cwd=self.folder)
+                self.assertEqual(result.returncode, 0, result.stdout[-2000:] + result.stderr[-2000:])
+                self.assertIn("read by Python {}.{}".format(*version), result.stdout)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""The lines that fill a container, as holders_filled.py reads them in the code of the Python that runs this: those marked
+below, and no other. Run by check_holders.py with each CPython; needs no torch."""
+import os
+import re
+import sys
+import types
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "python"), os.path.join(HERE, "..")]
+
+import asserted  # noqa: E402
+from asserted import held  # noqa: E402
+from libmemprof_torch import holders_filled  # noqa: E402
+
+# "# KIND NAME" behind a line: it fills the container of that name.
+CODE = '''
+import collections, heapq, bisect
+g_list, g_dict, g_set, g_deque, g_heap, g_iadd, g_ior, g_slice, g_sub, g_sorted, read_only, g_or = [], {}, set(), collections.deque(), [], [], {}, [], {}, [], [], {}
+g_multi = []
+def fill(x):
+    g_list.append(x)  # GLOBAL g_list
+    g_dict[x] = x  # GLOBAL g_dict
+    g_set.add(x)  # GLOBAL g_set
+    g_deque.appendleft(x)  # GLOBAL g_deque
+    heapq.heappush(g_heap, x)  # GLOBAL g_heap
+    bisect.insort(g_sorted, x)  # GLOBAL g_sorted
+    global g_iadd
+    g_iadd += [x]  # GLOBAL g_iadd
+    g_slice[:0] = [x]  # GLOBAL g_slice
+    g_sub[x, 1] = x  # GLOBAL g_sub
+    y = read_only[0]
+    for z in read_only: y = z
+    if x in read_only: return len(read_only)
+    g_multi.append(  # GLOBAL g_multi
+        x)
+    global g_or
+    g_or |= {x: 1}  # GLOBAL g_or
+class A:
+    def __init__(self):
+        self.items, self.kept, self.heap, self.q, self.never, self.agg, self.defd = [], {}, [], None, [], [], {}
+    def put(self, x, y=1, z=2):
+        self.items.append(x)  # ATTRIBUTE items
+        self.kept[x] = (x, y)  # ATTRIBUTE kept
+        heapq.heappush(self.heap, (x, y, z))  # ATTRIBUTE heap
+        self.q.put(x)  # ATTRIBUTE q
+        self.agg += [x]  # ATTRIBUTE agg
+        self.defd.setdefault(x, []).append(y)  # ATTRIBUTE defd
+        n = len(self.never)
+        return self.never[0]
+    async def later(self, x):
+        self.aitems.append(await x)  # ATTRIBUTE aitems
+    def sup(self, x):
+        super().items2.append(x)  # ATTRIBUTE items2
+def main(n):
+    loc, locd, loc_read, comp = [], {}, [], []
+    cell, celld = [], {}
+    def inner(v):
+        cell.append(v)  # CLOSURE cell
+        celld[v] = v  # CLOSURE celld
+    for i in range(n):
+        loc.append(i)  # LOCAL loc
+        locd[i] = (loc_read, i)  # LOCAL locd
+        a, b = loc_read, i
+        try:
+            pass
+        finally:
+            comp.extend([i])  # LOCAL comp
+    with open("x") as f:
+        lw = []
+        lw.insert(0, f)  # LOCAL lw
+    return loc_read
+def two(x, y):
+    first, second = [], {}
+    second[x] = y  # LOCAL second
+    first.append(second)  # LOCAL first
+    total = 0
+    for _ in (): total += len(read_only) + second[0]
+    first2 = {}
+    first2[len(first)] = x  # LOCAL first2
+    first3 = []
+    first3[0 if x else 1] = y  # LOCAL first3
+    first4 = {}
+    first4[x] += 1  # LOCAL first4
+    first5, first6 = [], []
+    first5 += first6  # LOCAL first5
+    return first
+'''
+NOT_FILLED = {("ATTRIBUTE", "never"), ("GLOBAL", "read_only"), ("LOCAL", "loc_read")}
+
+
+def codes_in(code):
+    yield code
+    for each in code.co_consts:
+        if type(each) is types.CodeType:
+            yield from codes_in(each)
+
+
+def lines_found(kind, name, out_of_time=lambda: False):
+    named_by, found = holders_filled._NAMED_BY[getattr(holders_filled, kind)], set()
+    for code in codes_in(compile(CODE, "code", "exec")):
+        if name in {*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars}:
+            found |= holders_filled._lines_that_fill(code, name, named_by, out_of_time)
+    return found
+
+
+def main():
+    wanted = {key: set() for key in NOT_FILLED}
+    for number, line in enumerate(CODE.splitlines(), 1):
+        for key in re.findall(r"# ([A-Z]+) (\w+)$", line):
+            wanted.setdefault(key, set()).add(number)
+    held(len(wanted) > 30)
+    for key in wanted:
+        held(lines_found(*key) == wanted[key], (key, lines_found(*key), wanted[key]))
+    long = compile("\n".join(["kept.append(1)"] * 10_000), "long", "exec")
+    asked = []
+    named_by = holders_filled._NAMED_BY[holders_filled.GLOBAL]
+    held(len(holders_filled._lines_that_fill(long, "kept", named_by)) == 10_000)
+    held(holders_filled._lines_that_fill(long, "kept", named_by, lambda: asked.append(1) or len(asked) == 3) is None)
+    held(len(asked) == 3)
+    print("read by Python", sys.version.split()[0])
+    return 0
+
+
+if __name__ == "__main__":
+    asserted.script(main)
