@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What PyTorch's real CUDA allocator showed to be wrong, each a case: out-of-memory and refusals that are survived, caches
-that are emptied, the program's own history and snapshots, pending frees, windows."""
+that are emptied, the program's own history and snapshots, pending frees, windows; and who holds what there."""
 import json
 import os
 import subprocess
@@ -283,6 +283,39 @@ time.sleep(0.1)
 """, options=("--capture", "torch,cupti"))
         notes = " ".join(harness.answer("info", self.folder / "now.mp", status=(0, 4))["coverage"]["notes"])
         self.assertNotIn("flush", notes)
+
+
+class Holders(bed.TestCase):
+    """What Python holds, by its names; what only a graph, a library or a stream does, as native code with the place."""
+
+    def test_of_graphs_pools_and_streams(self):
+        run = self.execute("""
+import torch
+ones = torch.ones(512, 512, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    product = ones @ ones + 1
+side = torch.cuda.Stream()
+print("stream", hex(side.cuda_stream))
+with torch.cuda.stream(side):
+    held = [torch.empty(3 << 20, device="cuda") for _ in range(2)]
+    product = ones @ ones
+pool = torch.cuda.MemPool()
+with torch.cuda.use_mem_pool(pool):
+    in_pool = torch.empty(5 << 20, dtype=torch.uint8, device="cuda")
+""", options=("--holders",))
+        stream = run.output.split("stream ")[1].split()[0]
+        found = {}
+        for site in harness.answer("holders", run.path, "-n", "0")["sites"]:
+            for holder in site["holders"]:
+                found[holder["path"]] = found.get(holder["path"], 0) + holder["bytes"]
+                self.assertEqual(holder["certain"], not holder["path"].startswith("native code"), holder)
+        self.assertEqual({path: held for path, held in found.items() if not path.startswith("native code")},
+                         {"module['ones']": bed.MIB, "module['product']": bed.MIB, "module['held'][*]": 24 * bed.MIB,
+                          "module['in_pool']": 5 * bed.MIB})  # truth.py has the program's names in `module`
+        native = [path for path in found if path.startswith("native code")]
+        self.assertTrue(any(", private pool 1,0" in path for path in native), native)  # cuBLAS' workspace in the capture
+        self.assertIn(f"native code, stream {stream}", native)  # and beside it
 
 
 if __name__ == "__main__":
