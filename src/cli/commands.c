@@ -23,6 +23,7 @@
     X(flamegraph)                                                                                                      \
     X(export)                                                                                                          \
     X(import)                                                                                                          \
+    X(merge)                                                                                                           \
     X(recover)                                                                                                         \
     X(anonymize)                                                                                                       \
     X(doctor)                                                                                                          \

@@ -10,7 +10,7 @@
 #include "exchange/common/load.h"
 #include "exchange/common/save.h"
 
-static int check_output(const struct mp_invocation *invocation)
+int mp_output_recording_check(const struct mp_invocation *invocation)
 {
     const char *output = invocation->value[MP_OPT_OUTPUT];
     struct stat facts;
@@ -35,7 +35,7 @@ int mp_output_recording_load(const struct mp_invocation *invocation, struct mp_m
 {
     const char *input = invocation->operands[0];
     struct mp_error error;
-    int status = check_output(invocation);
+    int status = mp_output_recording_check(invocation);
     if (status) return status;
     mp_progress_start(invocation, input);
     enum mp_status loaded = mp_exchange_load(input, model, &error);

@@ -7,6 +7,7 @@
 #define MP_FORMAT_READER_H
 
 #include "base/error.h"
+#include "format/job.h"
 #include "format/recording.h"
 
 struct mp_reader;
@@ -41,6 +42,13 @@ enum mp_chunk_kind {
     MP_CHUNK_ASIDES = 27,
     MP_CHUNK_HOLDERS = 28,
     MP_CHUNK_METADATA = 29,
+    MP_CHUNK_JOB_PROCESSES = 30,
+    MP_CHUNK_JOB_TRACKS = 31,
+    MP_CHUNK_JOB_SITES = 32,
+    MP_CHUNK_JOB_HOLDINGS = 33,
+    MP_CHUNK_JOB_FINDINGS = 34,
+    MP_CHUNK_JOB_POINTS = 35,
+    MP_CHUNK_JOB_TROUBLES = 36,
     MP_CHUNK_KINDS
 };
 
@@ -98,6 +106,13 @@ struct mp_chunk {
         const struct mp_past *past;
         const struct mp_past_peak *past_peaks;
         const struct mp_past_site *past_sites;
+        const struct mp_job_process *job_processes;
+        const struct mp_job_track *job_tracks;
+        const struct mp_job_site *job_sites;
+        const struct mp_job_holding *job_holdings;
+        const struct mp_job_finding *job_findings;
+        const struct mp_job_point *job_points;
+        const struct mp_job_trouble *job_troubles;
         const struct mp_coverage *coverage;
         const struct mp_exit *how;
         struct mp_event_columns events;

@@ -366,6 +366,10 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
     }
     if (chunk->kind == MP_CHUNK_EVENTS_KIND) return mp_builder_add_events(b, chunk, error);
     if (chunk->kind == MP_CHUNK_BASE) return mp_builder_add_base(b, chunk, error);
+    if (chunk->kind >= MP_CHUNK_JOB_PROCESSES && chunk->kind <= MP_CHUNK_JOB_TROUBLES) {
+        if (!mp_builder_knows_job(b, chunk)) return bad_entry(chunk, "a row of a job", error);
+        return mp_builder_add_job(b, chunk) ? MP_OK : mp_builder_no_memory(error);
+    }
     if ((size_t)chunk->kind >= sizeof adders / sizeof *adders || !adders[chunk->kind]) return MP_OK;
     enum mp_status status = check_table(b, chunk, error);
     if (status != MP_OK) return status;

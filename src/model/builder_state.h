@@ -70,4 +70,8 @@ bool mp_builder_end_requests(struct mp_builder *builder);
 /* The model's id for a string of the file; 0 for a missing one. */
 uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id);
 
+/* Rows of a job, of kinds MP_CHUNK_JOB_PROCESSES on; whether all that they name is there. */
+bool mp_builder_add_job(struct mp_builder *builder, const struct mp_chunk *chunk);
+bool mp_builder_knows_job(const struct mp_builder *builder, const struct mp_chunk *chunk);
+
 #endif

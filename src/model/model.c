@@ -35,6 +35,13 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->asides);
     mp_vec_free(&model->sums);
     mp_vec_free(&model->past_sites);
+    mp_vec_free(&model->job.processes);
+    mp_vec_free(&model->job.tracks);
+    mp_vec_free(&model->job.sites);
+    mp_vec_free(&model->job.holdings);
+    mp_vec_free(&model->job.findings);
+    mp_vec_free(&model->job.points);
+    mp_vec_free(&model->job.troubles);
     free(model->events.time_ns);
     free(model->events.subject);
     free(model->events.thread);

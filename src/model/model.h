@@ -50,7 +50,7 @@ struct mp_model_label {
 /* The holder of a block when the program last looked; sorted by block. */
 struct mp_model_holder {
     uint32_t block;
-    uint32_t look; /* index into looks; the count of looks, for the last one if its end is lost */
+    uint32_t look;             /* index into looks; the count of looks, for the last one if its end is lost */
     uint32_t path, file, line; /* string ids; 0: not known */
     uint8_t kind;              /* enum mp_holder_kind */
     bool certain;
@@ -117,6 +117,17 @@ struct mp_model_track_sum {
     bool peak_in_past; /* the peak lies in that time: peak_event is MP_NONE, its blocks are mp_model.past_sites */
 };
 
+/* What a file of a job holds beside tables of strings, frames and stacks. Rows name strings of the model. */
+struct mp_model_job {
+    MP_VEC(struct mp_job_process) processes; /* in order: ranks first, by number */
+    MP_VEC(struct mp_job_track) tracks;
+    MP_VEC(struct mp_job_site) sites;
+    MP_VEC(struct mp_job_holding) holdings;
+    MP_VEC(struct mp_job_finding) findings;
+    MP_VEC(struct mp_job_point) points;
+    MP_VEC(struct mp_job_trouble) troubles;
+};
+
 struct mp_model {
     struct mp_recording_start start;
     MP_VEC(void *) owned; /* memory of the texts of `start` */
@@ -151,14 +162,15 @@ struct mp_model {
     MP_VEC(struct mp_model_track_sum) sums; /* one per track */
     struct mp_past past;                    /* the time before the base and the first event; all 0: none */
     MP_VEC(struct mp_past_site) past_sites; /* the sites live at that time's peaks; `module` is the model's string */
-    uint64_t sample_bytes; /* the layers torch and app are sampled, one in so many bytes (base/sampling.h); 0:
-                            * complete */
+    uint64_t sample_bytes;   /* the layers torch and app are sampled, one in so many bytes (base/sampling.h); 0:
+                              * complete */
+    struct mp_model_job job; /* empty in a recording */
     struct mp_coverage coverage;
     struct mp_exit how;
     struct mp_damage damage;
     struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
-    uint64_t part_of; /* where only a part was read (model/part.h) or written (leaks --pid): the number of events in
-                       * all; else 0 */
+    uint64_t part_of;     /* where only a part was read (model/part.h) or written (leaks --pid): the number of events in
+                           * all; else 0 */
     uint64_t duration_ns; /* to the exit, else to the last event or sample */
 };
 
@@ -189,6 +201,13 @@ static inline uint32_t mp_model_module(const struct mp_model *model, uint32_t bl
 static inline uint32_t mp_model_freed_at(const struct mp_model *model, uint32_t block)
 {
     return model->blocks.freed_at ? model->blocks.freed_at[block] : 0;
+}
+
+/* Whether it is a job of many recordings, made by `memprof merge`, and no recording: it has no events. */
+#define MP_JOB_KEY "job" /* in the configuration of such a file */
+static inline bool mp_model_is_job(const struct mp_model *model)
+{
+    return model->job.processes.count || model->job.troubles.count;
 }
 
 /* The text of a string id; "" for id 0. */

@@ -1,8 +1,10 @@
+#include "cli/job.h"
 #include "cli/query.h"
 
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
+    if (mp_job_asked(invocation)) return mp_job_answer(invocation, mp_job_info_text, mp_job_info_json);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
     query.view.sizes = mp_given(invocation, MP_OPT_SIZES);
@@ -17,10 +19,10 @@ extern const struct mp_command mp_command_info;
 const struct mp_command mp_command_info = {
     .name = "info",
     .summary = "what the recording is: command, devices, tracks, counts, coverage",
-    .usage = "FILE",
+    .usage = "FILE...",
     .example = "memprof info run.mp",
     .options = {MP_REPORT_OPTIONS, MP_OPT_SIZES},
     .operands_min = 1,
-    .operands_max = 1,
+    .operands_max = 1000000,
     .run = run,
 };

@@ -1,3 +1,4 @@
+#include "cli/job.h"
 #include "cli/query.h"
 
 #include <unistd.h>
@@ -69,6 +70,21 @@ static int judge(const struct mp_invocation *invocation, struct mp_suppressions 
     return done && found && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
 }
 
+static int judge_job(const struct mp_invocation *invocation)
+{
+    struct mp_job_query query;
+    int status = mp_job_open(invocation, &query);
+    if (status) return status;
+    bool found = query.job.verdict == MP_VERDICT_LEAK;
+    if (query.as_json)
+        mp_job_leaks_json(&query.json, NULL, &query.job, &query.view);
+    else
+        mp_job_leaks_text(&query.text, &query.job, &query.view);
+    status = mp_job_close(&query, MP_EXIT_DONE);
+    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
+    return done && found && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
+}
+
 static int run(const struct mp_invocation *given)
 {
     struct mp_invocation invocation = *given;
@@ -79,6 +95,7 @@ static int run(const struct mp_invocation *given)
         mp_message("leaks needs FILE or --pid PID: memprof leaks [options] FILE");
         return MP_EXIT_USAGE;
     }
+    if (mp_job_asked(given)) return judge_job(given);
     int status = path ? read_suppressions(path, &suppressions) : MP_EXIT_DONE;
     if (!status && mp_given(given, MP_OPT_PID)) status = ask_running(&invocation, &fd);
     if (!status) status = judge(&invocation, &suppressions);
@@ -91,7 +108,7 @@ extern const struct mp_command mp_command_leaks;
 const struct mp_command mp_command_leaks = {
     .name = "leaks",
     .summary = "what keeps growing, what is outstanding",
-    .usage = "FILE | --pid PID",
+    .usage = "FILE... | --pid PID",
     .about =
         "Says which places in the program keep growing: where blocks of ever more steps stay live, with no end in "
         "sight "
@@ -108,6 +125,6 @@ const struct mp_command mp_command_leaks = {
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OUTSTANDING, MP_OPT_FAIL,
                 MP_OPT_SUPPRESSIONS, MP_OPT_PID},
     .operands_min = 0,
-    .operands_max = 1,
+    .operands_max = 1000000,
     .run = run,
 };

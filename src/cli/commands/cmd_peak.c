@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "cli/job.h"
 #include "cli/query.h"
 
 static int find_peak(struct mp_query *query)
@@ -27,10 +28,27 @@ static int find_peak(struct mp_query *query)
     return MP_EXIT_DONE;
 }
 
+static int answer_job(const struct mp_invocation *invocation)
+{
+    struct mp_job_query query;
+    int status = mp_job_open(invocation, &query);
+    if (status) return status;
+    if (query.job.highest == MP_NONE) {
+        mp_message("%s holds no allocation: none of its processes has a track", query.view.path);
+        status = MP_EXIT_COULD_NOT;
+    } else if (query.as_json) {
+        mp_job_peak_json(&query.json, NULL, &query.job, &query.view);
+    } else {
+        mp_job_peak_text(&query.text, &query.job, &query.view);
+    }
+    return mp_job_close(&query, status);
+}
+
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     const char *group = invocation->value[MP_OPT_GROUP];
+    if (mp_job_asked(invocation)) return answer_job(invocation);
     if (mp_given(invocation, MP_OPT_QUICK) && group && !strcmp(group, "category")) {
         mp_message("--quick and --group category do not go together: it leaves categories out");
         return MP_EXIT_USAGE;
@@ -43,7 +61,7 @@ extern const struct mp_command mp_command_peak;
 const struct mp_command mp_command_peak = {
     .name = "peak",
     .summary = "who held the memory at the peak",
-    .usage = "FILE",
+    .usage = "FILE...",
     .about = "Shows the moment at which most was allocated and the blocks that were live then, by the place in the "
              "program that allocated them. With --from and --to, the peak of that time. --filter picks what is listed; "
              "the peak stays that of the whole track. What blocks are for takes the whole recording, where PyTorch was "
@@ -52,6 +70,6 @@ const struct mp_command mp_command_peak = {
     .example = "memprof peak run.mp --group file -n 5",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_QUICK},
     .operands_min = 1,
-    .operands_max = 1,
+    .operands_max = 1000000,
     .run = run,
 };

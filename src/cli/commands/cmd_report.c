@@ -1,8 +1,10 @@
+#include "cli/job.h"
 #include "cli/query.h"
 #include "output/report/report_document.h"
 
 #define TOP_SITES       3 /* all must fit on one screen */
 #define TOP_IN_DOCUMENT 10
+#define TOP_OF_JOB      8
 
 static void write_out(struct mp_query *query, const struct mp_story *story)
 {
@@ -73,11 +75,25 @@ static int write_report(struct mp_query *query)
     return status;
 }
 
+static int report_job(const struct mp_invocation *invocation)
+{
+    struct mp_job_query query;
+    int status = mp_job_open(invocation, &query);
+    if (status) return status;
+    if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT)) query.view.limit = TOP_OF_JOB;
+    if (query.as_json)
+        mp_job_report_json(&query.json, &query.job, &query.view);
+    else
+        mp_job_report_text(&query.text, &query.job, &query.view);
+    return mp_job_close(&query, MP_EXIT_DONE);
+}
+
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     enum mp_document_form form;
     bool document;
+    if (mp_job_asked(invocation)) return report_job(invocation);
     int status = mp_query_document(invocation, &document, &form);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
@@ -90,12 +106,12 @@ extern const struct mp_command mp_command_report;
 const struct mp_command mp_command_report = {
     .name = "report",
     .summary = "the whole story on one screen: peak, outstanding, steps, coverage",
-    .usage = "FILE",
+    .usage = "FILE...",
     .about = "--format markdown is for pull requests and summaries of CI, html one page to keep; both leave out tracks "
              "and counters beside the one of the peak, and the last of many sites (-n).",
     .example = "memprof report run.mp",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_FORMAT},
     .operands_min = 1,
-    .operands_max = 1,
+    .operands_max = 1000000,
     .run = run,
 };

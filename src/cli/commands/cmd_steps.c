@@ -1,3 +1,4 @@
+#include "cli/job.h"
 #include "cli/query.h"
 
 static int report_steps(struct mp_query *query)
@@ -27,6 +28,7 @@ static int report_steps(struct mp_query *query)
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
+    if (mp_job_asked(invocation)) return mp_job_answer(invocation, mp_job_steps_text, mp_job_steps_json);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, report_steps(&query));
 }
@@ -35,7 +37,7 @@ extern const struct mp_command mp_command_steps;
 const struct mp_command mp_command_steps = {
     .name = "steps",
     .summary = "per step and region: allocated, freed, peak, kept",
-    .usage = "FILE",
+    .usage = "FILE...",
     .about = "A step begins where the program said so (libmemprof.step(), memprof_step()) and ends with the next. The "
              "numbers of a region are those of its time, on all threads. -n shows the last N steps. --group says what "
              "each step held at its peak, "
@@ -43,6 +45,6 @@ const struct mp_command mp_command_steps = {
     .example = "memprof steps run.mp --from step:10",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_RULES},
     .operands_min = 1,
-    .operands_max = 1,
+    .operands_max = 1000000,
     .run = run,
 };

@@ -105,7 +105,7 @@ static enum mp_status load_input(struct mp_input *input, struct mp_model **model
     return mp_model_load(input->path, model, error);
 }
 
-enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error)
+enum mp_status mp_exchange_load_any(const char *path, struct mp_model **model, struct mp_error *error)
 {
     struct stat facts;
     if (stat(path, &facts) || !S_ISREG(facts.st_mode) || !facts.st_size) return mp_model_load(path, model, error);
@@ -114,5 +114,18 @@ enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struc
     if (status) return status;
     status = load_input(&input, model, error);
     mp_input_close(&input);
+    return status;
+}
+
+enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error)
+{
+    enum mp_status status = mp_exchange_load_any(path, model, error);
+    if (status || !mp_model_is_job(*model)) return status;
+    status =
+        mp_fail(error, MP_UNSUPPORTED, "%s is a job of %zu recordings: name one of them, as %s", path,
+                (*model)->job.processes.count,
+                (*model)->job.processes.count ? mp_model_text(*model, (*model)->job.processes.at[0].path) : "run.mp");
+    mp_model_free(*model);
+    *model = NULL;
     return status;
 }

@@ -12,6 +12,8 @@
 /* The caller owns the model. As mp_model_load(); MP_NOT_A_RECORDING where the file is none of these, MP_DAMAGED where
  * it breaks off or makes no sense, MP_UNSUPPORTED where its contents are never read (a pickle that would run code). The
  * sentence names path and, where one byte is to blame, its offset. */
+enum mp_status mp_exchange_load_any(const char *path, struct mp_model **model, struct mp_error *error);
+/* The same for what needs one recording: refuses a job (mp_model_is_job()) with MP_UNSUPPORTED. */
 enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error);
 
 #endif

@@ -247,8 +247,29 @@ static enum mp_status save_requests(struct saver *s)
     return status;
 }
 
+static enum mp_status save_job(struct saver *s)
+{
+    const struct mp_model_job *job = &s->model->job;
+    const struct {
+        enum mp_chunk_kind kind;
+        const void *rows;
+        size_t count;
+    } tables[] = {{MP_CHUNK_JOB_PROCESSES, job->processes.at, job->processes.count},
+                  {MP_CHUNK_JOB_TRACKS, job->tracks.at, job->tracks.count},
+                  {MP_CHUNK_JOB_SITES, job->sites.at, job->sites.count},
+                  {MP_CHUNK_JOB_HOLDINGS, job->holdings.at, job->holdings.count},
+                  {MP_CHUNK_JOB_FINDINGS, job->findings.at, job->findings.count},
+                  {MP_CHUNK_JOB_POINTS, job->points.at, job->points.count},
+                  {MP_CHUNK_JOB_TROUBLES, job->troubles.at, job->troubles.count}};
+    enum mp_status status = save_tables(s);
+    for (size_t i = 0; !status && i < sizeof tables / sizeof *tables; i++)
+        status = mp_writer_rows(s->writer, tables[i].kind, tables[i].rows, tables[i].count, s->error);
+    return status;
+}
+
 static enum mp_status save_all(struct saver *s)
 {
+    if (mp_model_is_job(s->model)) return save_job(s);
     const struct mp_model *model = s->model;
     s->numbers = mp_alloc_zeroed(model->blocks.count + 1, sizeof *s->numbers);
     s->live = mp_alloc_zeroed(model->tracks.count + 1, sizeof *s->live);

@@ -31,6 +31,13 @@ static const char *const kinds[MP_CHUNK_KINDS] = {
     [MP_CHUNK_PAST] = "past",
     [MP_CHUNK_PAST_PEAKS] = "past_peaks",
     [MP_CHUNK_PAST_SITES] = "past_sites",
+    [MP_CHUNK_JOB_PROCESSES] = "job_processes",
+    [MP_CHUNK_JOB_TRACKS] = "job_tracks",
+    [MP_CHUNK_JOB_SITES] = "job_sites",
+    [MP_CHUNK_JOB_HOLDINGS] = "job_holdings",
+    [MP_CHUNK_JOB_FINDINGS] = "job_findings",
+    [MP_CHUNK_JOB_POINTS] = "job_points",
+    [MP_CHUNK_JOB_TROUBLES] = "job_troubles",
 };
 
 /* Bytes outside the chunks that were read: the first object, the index, the end, damaged parts. */

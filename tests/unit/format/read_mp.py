@@ -17,7 +17,9 @@ KINDS = {1: "strings", 2: "devices", 3: "tracks", 4: "threads", 5: "modules", 6:
          8: "symbols", 9: "events", 10: "base", 11: "samples", 12: "coverage", 13: "exit", 14: "index",
          15: "segments", 16: "segment parts", 17: "calls", 18: "labels",
          19: "peaks", 20: "boundaries", 21: "open regions", 22: "past", 23: "past peaks",
-         24: "past sites", 25: "requests", 26: "trace", 27: "asides", 28: "holders", 29: "metadata"}
+         24: "past sites", 25: "requests", 26: "trace", 27: "asides", 28: "holders", 29: "metadata",
+         30: "job processes", 31: "job tracks", 32: "job sites", 33: "job holdings", 34: "job findings",
+         35: "job points", 36: "job troubles"}
 ALLOC, FREE, RESIZE, OOM, STEP, BEGIN, ENDED, MARK, RESERVED = range(1, 10)
 MASK = (1 << 64) - 1
 

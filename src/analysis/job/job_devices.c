@@ -1,0 +1,197 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/job/job_view.h"
+#include "base/memory.h"
+
+/* A track of memory, with its device. */
+struct placed {
+    uint32_t host, uuid, device, process, track; /* uuid: 0 where the device's name and its host must do */
+};
+
+static int by_device(const void *left, const void *right)
+{
+    const struct placed *a = left, *b = right;
+    if (a->uuid != b->uuid) return a->uuid < b->uuid ? -1 : 1;
+    if (!a->uuid && a->host != b->host) return a->host < b->host ? -1 : 1;
+    if (!a->uuid && a->device != b->device) return a->device < b->device ? -1 : 1;
+    if (a->process != b->process) return a->process < b->process ? -1 : 1;
+    return a->track < b->track ? -1 : a->track > b->track;
+}
+
+static bool same_device(const struct placed *a, const struct placed *b)
+{
+    return a->uuid == b->uuid && (a->uuid || (a->host == b->host && a->device == b->device));
+}
+
+/* Bit N: the process has a track of layer N there. A named pool of the program's may lie inside of other memory. */
+static unsigned layers_of_all(const struct mp_model *model, const struct placed *placed, size_t count,
+                              uint32_t *processes)
+{
+    unsigned all = ~0u, own = 0;
+    *processes = 0;
+    for (size_t i = 0; i < count; i++) {
+        own |= 1u << (model->job.tracks.at[placed[i].track].layer & 7);
+        if (i + 1 < count && placed[i + 1].process == placed[i].process) continue;
+        all &= own;
+        own = 0;
+        ++*processes;
+    }
+    return all;
+}
+
+static int by_time(const void *left, const void *right)
+{
+    const struct mp_job_point *a = left, *b = right;
+    if (a->at != b->at) return a->at < b->at ? -1 : 1;
+    if (a->process != b->process) return a->process < b->process ? -1 : 1;
+    return a->track < b->track ? -1 : a->track > b->track;
+}
+
+/* The points of a track: rows are in order of process and track, their curves and times. */
+static size_t points_of(const struct mp_model *model, const struct mp_job_track *track)
+{
+    const struct mp_model_job *job = &model->job;
+    size_t low = 0, high = job->points.count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const struct mp_job_point *point = &job->points.at[middle];
+        if (point->process < track->process || (point->process == track->process && point->track < track->id))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* A curve while all are followed: in a unit it stands for its highest there. */
+struct followed {
+    uint64_t level, counts; /* at the end of its last point; what it is in the sum */
+    uint64_t unit;          /* of its last point */
+};
+
+#define ENDS UINT8_MAX /* as a shift: the process is over */
+
+struct stack {
+    const struct mp_job_view *view;
+    const struct placed *placed;
+    size_t count;
+    uint8_t layer;
+    unsigned shift;
+    MP_VEC(struct mp_job_point) points;
+};
+
+static void gather(struct stack *stack)
+{
+    const struct mp_model *model = stack->view->model;
+    for (size_t i = 0; i < stack->count; i++) {
+        const struct mp_job_track *track = &model->job.tracks.at[stack->placed[i].track];
+        if (track->layer != stack->layer) continue;
+        for (size_t k = points_of(model, track); k < model->job.points.count; k++) {
+            struct mp_job_point point = model->job.points.at[k];
+            if (point.process != track->process || point.track != track->id) break;
+            if (point.curve != MP_JOB_BY_TIME) continue;
+            point.track = (uint32_t)i; /* from here on: whose */
+            if (point.shift > stack->shift) stack->shift = point.shift;
+            mp_vec_add(&stack->points, point);
+        }
+    }
+    for (size_t i = 0; i < stack->points.count; i++)
+        stack->points.at[i].at >>= stack->shift - stack->points.at[i].shift;
+    for (size_t i = 0; i < stack->count; i++) {
+        const struct mp_job_process *process = &model->job.processes.at[stack->placed[i].process];
+        uint64_t end = (process->start_unix_ns + process->duration_ns) >> stack->shift;
+        struct mp_job_point over = {.at = end + 1, .track = (uint32_t)i, .shift = ENDS};
+        mp_vec_add(&stack->points, over);
+    }
+    if (stack->points.count) qsort(stack->points.at, stack->points.count, sizeof *stack->points.at, by_time);
+}
+
+static void set(struct followed *own, uint64_t bytes, uint64_t *total)
+{
+    *total += bytes - own->counts;
+    own->counts = bytes;
+}
+
+static void take_point(struct followed *own, const struct mp_job_point *point, uint64_t *total)
+{
+    bool first = own->unit != point->at;
+    uint64_t highest = first ? own->level : own->counts;
+    own->unit = point->at;
+    own->level = point->last;
+    set(own, point->shift == ENDS ? 0 : point->most > highest ? point->most : highest, total);
+}
+
+static void follow(const struct stack *stack, struct mp_job_device *device)
+{
+    struct followed *followed = mp_alloc_zeroed(stack->count + 1, sizeof *followed);
+    uint64_t total = 0;
+    for (size_t i = 0; i < stack->count; i++)
+        followed[i].unit = UINT64_MAX;
+    for (size_t first = 0, end; first < stack->points.count; first = end) {
+        const struct mp_job_point *points = stack->points.at;
+        for (end = first; end < stack->points.count && points[end].at == points[first].at; end++)
+            take_point(&followed[points[end].track], &points[end], &total);
+        if (total > device->most) {
+            device->most = total;
+            device->at_unix_ns = points[first].at << stack->shift;
+        }
+        for (size_t i = first; i < end; i++)
+            set(&followed[points[i].track], followed[points[i].track].level, &total);
+    }
+    free(followed);
+}
+
+static void add_device(struct mp_job_view *view, const struct placed *placed, size_t count)
+{
+    const struct mp_model *model = view->model;
+    uint32_t processes;
+    unsigned layers = layers_of_all(model, placed, count, &processes);
+    if (processes < 2 || !layers) return;
+    struct stack stack = {.view = view, .placed = placed, .count = count};
+    while (!(layers >> stack.layer & 1))
+        stack.layer++;
+    struct mp_job_device device = {.host = placed->host,
+                                   .device = placed->device,
+                                   .uuid = placed->uuid,
+                                   .layer = stack.layer,
+                                   .processes = processes,
+                                   .total_bytes = MP_BYTES_UNKNOWN};
+    for (size_t i = 0; i < count; i++) {
+        const struct mp_job_track *track = &model->job.tracks.at[placed[i].track];
+        if (track->layer == stack.layer) device.separate += track->peak_bytes;
+        if (track->device_bytes != MP_BYTES_UNKNOWN) device.total_bytes = track->device_bytes;
+    }
+    gather(&stack);
+    device.unit_ns = (uint64_t)1 << stack.shift;
+    follow(&stack, &device);
+    mp_vec_free(&stack.points);
+    mp_vec_add(&view->devices, device);
+}
+
+static int by_fullness(const void *left, const void *right)
+{
+    const struct mp_job_device *a = left, *b = right;
+    if (a->most != b->most) return a->most > b->most ? -1 : 1;
+    if (a->host != b->host) return a->host < b->host ? -1 : 1;
+    return a->device < b->device ? -1 : a->device > b->device;
+}
+
+void mp_job_find_devices(struct mp_job_view *view)
+{
+    const struct mp_model_job *job = &view->model->job;
+    MP_VEC(struct placed) placed = {0};
+    for (uint32_t i = 0; i < job->tracks.count; i++) {
+        const struct mp_job_track *track = &job->tracks.at[i];
+        struct placed at = {job->processes.at[track->process].host, track->uuid, track->device, track->process, i};
+        if (track->memory && (track->events || track->peak_bytes)) mp_vec_add(&placed, at);
+    }
+    if (placed.count) qsort(placed.at, placed.count, sizeof *placed.at, by_device);
+    for (size_t first = 0, end; first < placed.count; first = end) {
+        for (end = first + 1; end < placed.count && same_device(&placed.at[first], &placed.at[end]);)
+            end++;
+        add_device(view, placed.at + first, end - first);
+    }
+    if (view->devices.count) qsort(view->devices.at, view->devices.count, sizeof *view->devices.at, by_fullness);
+    mp_vec_free(&placed);
+}

@@ -1,0 +1,47 @@
+/* A job while it is being made: shared by the files of this folder that make it. */
+#ifndef MP_ANALYSIS_JOB_STATE_H
+#define MP_ANALYSIS_JOB_STATE_H
+
+#include "analysis/job/job.h"
+#include "base/intern.h"
+#include "base/vec.h"
+
+/* A source line of a path. Texts are ids in mp_job.texts; of a native line that has no function, `address` is what is
+ * known. Compared as bytes: without holes. */
+struct mp_job_frame {
+    uint32_t language, module, function, file, line;
+    uint32_t address[2]; /* low, high */
+};
+
+struct mp_job_node {
+    uint32_t parent, frame; /* MP_FRAME_CUT: lines were left out here */
+};
+
+struct mp_job_site_key {
+    uint32_t stack, kind, sense;
+};
+
+struct mp_job {
+    struct mp_intern texts, frames, stacks; /* frame N has id N + 1; stack 0 is the empty one */
+    MP_VEC(uint16_t) depths;                /* of stacks */
+    struct mp_intern keys;                  /* of sites: site N has id N + 1 */
+    struct mp_model_job rows;
+};
+
+/* Ids in the job, added where new. */
+uint32_t mp_job_text(struct mp_job *job, const char *text);
+uint32_t mp_job_frame(struct mp_job *job, const struct mp_job_frame *frame);
+uint32_t mp_job_stack(struct mp_job *job, uint32_t parent, uint32_t frame);
+struct mp_job_frame mp_job_frame_at(const struct mp_job *job, uint32_t frame);
+struct mp_job_node mp_job_node_at(const struct mp_job *job, uint32_t stack);
+
+/* Merges the values of a site; its processes are rows of the job. */
+void mp_job_add_site(struct mp_job *job, const struct mp_job_site *site);
+/* The order of processes: ranks by number, each before what works for it; then by node, host, path and the rest. */
+int mp_job_compare(const struct mp_job *job, uint32_t left, uint32_t right);
+
+void mp_job_add_recording(struct mp_job *job, const char *path, const struct mp_model *model, enum mp_status *status,
+                          struct mp_error *error);
+void mp_job_add_job(struct mp_job *job, const struct mp_model *model);
+
+#endif

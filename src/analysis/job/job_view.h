@@ -1,0 +1,91 @@
+/* Answers from a job: who needs most and when, who is out of line and by which site, what shares a device, what is
+ * wrong with the set of recordings. Pure; the result is the caller's, and names rows and strings of the model. */
+#ifndef MP_ANALYSIS_JOB_VIEW_H
+#define MP_ANALYSIS_JOB_VIEW_H
+
+#include "base/vec.h"
+#include "model/model.h"
+
+/* Processes that should be alike: of one role, one program and one kind of track. */
+struct mp_job_group {
+    uint32_t role, kind; /* strings of the model; kind 0: they have no memory */
+    char *program;       /* "train.py" */
+    bool helper;
+    uint32_t *processes; /* in order of their peaks, highest first */
+    size_t count, room;
+    uint64_t median, spread; /* of the peaks: the median, and the median distance from it */
+    uint64_t sum, growth, end_bytes;
+    uint32_t leaking; /* processes with a leak */
+};
+
+#define MP_JOB_REASONS 3
+
+/* A process far from the median of its group, and the sites that make the difference. */
+struct mp_job_outlier {
+    uint32_t process, group;
+    bool more;
+    uint64_t distance; /* from the median; in a group of two, from the other one */
+    struct mp_job_reason {
+        uint32_t stack;
+        uint64_t own, others; /* bytes here, and in the others on average */
+    } reasons[MP_JOB_REASONS];
+    size_t reason_count;
+};
+
+/* A device that several processes use: the sum of their curves. */
+struct mp_job_device {
+    uint32_t host, device, uuid;
+    uint8_t layer; /* of the tracks that were summed */
+    uint32_t processes;
+    uint64_t most;       /* of the sum; each curve stands for its highest in `unit_ns` */
+    uint64_t at_unix_ns; /* the beginning of that time */
+    uint64_t unit_ns;
+    uint64_t separate;    /* the sum of the highest levels, had they come at one time */
+    uint64_t total_bytes; /* of the device; MP_BYTES_UNKNOWN */
+};
+
+/* One step, or 2^shift of them, of all processes of a group. */
+struct mp_job_step {
+    uint64_t first;
+    uint32_t processes, most_process, least_process;
+    uint64_t most, least, sum;
+};
+
+struct mp_job_view {
+    const struct mp_model *model;
+    uint32_t *chosen;                       /* by process: its chosen track, an index into job.tracks; MP_NONE: none */
+    uint32_t *group;                        /* by process */
+    MP_VEC(struct mp_job_group) groups;     /* the one with the highest peak on a device first */
+    MP_VEC(struct mp_job_outlier) outliers; /* the farthest first */
+    MP_VEC(struct mp_job_device) devices;   /* the fullest first */
+    MP_VEC(struct mp_job_step) steps;       /* of the first group */
+    unsigned step_shift;
+    MP_VEC(uint32_t) leaks; /* findings that are leaks, the fastest first */
+    uint32_t leaking;       /* processes that have one */
+    uint32_t highest;       /* process; MP_NONE: none has memory */
+    uint64_t events, dropped, end_bytes;
+    uint64_t from_unix_ns, to_unix_ns;
+    MP_VEC(char *) problems; /* sentences */
+    bool limited;
+    uint8_t verdict; /* enum mp_verdict: leak where any has one, unknown where not all are clean */
+};
+
+void mp_job_view_make(const struct mp_model *model, struct mp_job_view *view);
+void mp_job_view_free(struct mp_job_view *view);
+
+/* The chosen track of a process; NULL: none. */
+static inline const struct mp_job_track *mp_job_chosen(const struct mp_job_view *view, uint32_t process)
+{
+    uint32_t track = view->chosen[process];
+    return track == MP_NONE ? NULL : &view->model->job.tracks.at[track];
+}
+/* Its peak; 0 where there is no track. */
+uint64_t mp_job_peak_of(const struct mp_job_view *view, uint32_t process);
+/* What it has outstanding at the end on its chosen track. */
+uint64_t mp_job_end_of(const struct mp_job_view *view, uint32_t process);
+
+/* Parts of mp_job_view_make(). */
+void mp_job_find_devices(struct mp_job_view *view);
+void mp_job_find_problems(struct mp_job_view *view);
+
+#endif

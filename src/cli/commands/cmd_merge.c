@@ -1,0 +1,65 @@
+#include <string.h>
+#include <unistd.h>
+
+#include "base/units.h"
+#include "cli/job.h"
+#include "cli/output_recording.h"
+
+static int merge(const struct mp_invocation *invocation, struct mp_model **model)
+{
+    struct mp_job_paths paths;
+    struct mp_error error;
+    int status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
+    if (status) return status;
+    struct mp_job *job = mp_job_new();
+    mp_job_add_paths(invocation, &paths, 0, 1, job);
+    if (mp_job_finish(job, model, &error)) status = mp_message_error(&error);
+    mp_job_paths_free(&paths);
+    return status;
+}
+
+static int write_job(const struct mp_invocation *invocation, struct mp_model *model)
+{
+    char shown[MP_SHOWN_ROOM], processes[MP_UNIT_TEXT];
+    struct mp_job_view job;
+    const char *path = invocation->value[MP_OPT_OUTPUT];
+    mp_job_view_make(model, &job);
+    int status = mp_output_recording(invocation, model);
+    if (!status) {
+        mp_message("%s  %s process%s.   Next: memprof report %s", mp_shown_path(shown, path),
+                   mp_format_count(processes, model->job.processes.count), model->job.processes.count == 1 ? "" : "es",
+                   shown);
+        if (mp_job_report_problems(path, &job)) status = MP_EXIT_INCOMPLETE;
+    }
+    mp_job_view_free(&job);
+    return status;
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    struct mp_model *model;
+    int status = mp_output_recording_check(invocation);
+    if (!status) status = merge(invocation, &model);
+    if (status) return status;
+    status = mp_job_holds_any(model) ? write_job(invocation, model) : MP_EXIT_COULD_NOT;
+    mp_model_free(model);
+    return status;
+}
+
+extern const struct mp_command mp_command_merge;
+const struct mp_command mp_command_merge = {
+    .name = "merge",
+    .summary = "make one job of the recordings of many processes or ranks",
+    .usage = "FILE...",
+    .about =
+        "Keeps of each process its peaks, curves, leaks and coverage, and merges the sites of all by their stacks: "
+        "how much they hold together, on average, at least and at most, and in which process. The result is a "
+        "file for report, peak, leaks, steps, compare, info and trace_plot; other commands need one of the "
+        "recordings. FILE may be a folder, or a job that was merged before: the order, and what was merged "
+        "first, make no difference. A file that cannot be used is named, and the rest is merged (status 4).",
+    .example = "memprof merge run/*.mp -o job.mp",
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
+    .operands_min = 1,
+    .operands_max = 1000000,
+    .run = run,
+};

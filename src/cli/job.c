@@ -1,0 +1,263 @@
+#include "cli/job.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/setting.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "cli/query.h"
+#include "exchange/common/load.h"
+#include "format/reader.h"
+
+#define ROWS_OF_TEXT 10
+#define MORE_TO_SAY  8 /* problems that are listed on stderr */
+
+bool mp_job_is_folder(const char *path)
+{
+    struct stat facts;
+    return !stat(path, &facts) && S_ISDIR(facts.st_mode);
+}
+
+bool mp_job_is_file(const char *path)
+{
+    struct stat facts;
+    struct mp_reader *reader;
+    struct mp_error error;
+    char value[4] = "";
+    if (stat(path, &facts) || !S_ISREG(facts.st_mode) || mp_reader_open(path, &reader, &error)) return false;
+    mp_setting(value, sizeof value, mp_reader_start(reader)->configuration, MP_JOB_KEY);
+    mp_reader_close(reader);
+    return *value;
+}
+
+bool mp_job_asked(const struct mp_invocation *invocation)
+{
+    const char *first = invocation->operand_count ? invocation->operands[0] : NULL;
+    return first && (invocation->operand_count > 1 || mp_job_is_folder(first) || mp_job_is_file(first));
+}
+
+/* ---- which recordings ------------------------------------------------------------------------------------------- */
+
+static int is_recording_name(const struct dirent *entry)
+{
+    return *entry->d_name != '.' && mp_path_ends(entry->d_name, ".mp");
+}
+
+static int add_folder(const char *folder, struct mp_job_paths *paths)
+{
+    struct dirent **entries;
+    int found = scandir(folder, &entries, is_recording_name, alphasort), used = 0;
+    size_t length = strlen(folder);
+    while (length > 1 && folder[length - 1] == '/')
+        length--;
+    for (int i = 0; i < found; i++) {
+        char *path = mp_text_make("%.*s/%s", (int)length, folder, entries[i]->d_name);
+        if (mp_job_is_folder(path)) {
+            free(path);
+        } else {
+            mp_vec_add(paths, path);
+            used++;
+        }
+        free(entries[i]);
+    }
+    if (found >= 0) free(entries);
+    if (used) return MP_EXIT_DONE;
+    mp_message(found < 0 ? "cannot read the folder %s"
+                         : "the folder %s holds no recording: none of its files ends in .mp",
+               folder);
+    return MP_EXIT_COULD_NOT;
+}
+
+struct identified {
+    dev_t device;
+    ino_t inode;
+    size_t at;
+};
+
+static int by_identity(const void *left, const void *right)
+{
+    const struct identified *a = left, *b = right;
+    if (a->device != b->device) return a->device < b->device ? -1 : 1;
+    if (a->inode != b->inode) return a->inode < b->inode ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* Leaves the first name of each file. */
+static void drop_doubles(struct mp_job_paths *paths)
+{
+    struct identified *files = mp_alloc((paths->count + 1) * sizeof *files);
+    size_t known = 0, kept = 0;
+    for (size_t i = 0; i < paths->count; i++) {
+        struct stat facts;
+        if (!stat(paths->at[i], &facts)) files[known++] = (struct identified){facts.st_dev, facts.st_ino, i};
+    }
+    qsort(files, known, sizeof *files, by_identity);
+    for (size_t i = 1; i < known; i++) {
+        if (files[i].device != files[i - 1].device || files[i].inode != files[i - 1].inode) continue;
+        mp_message("%s is named twice, and counts once", paths->at[files[i].at]);
+        free(paths->at[files[i].at]);
+        paths->at[files[i].at] = NULL;
+    }
+    for (size_t i = 0; i < paths->count; i++)
+        if (paths->at[i]) paths->at[kept++] = paths->at[i];
+    paths->count = kept;
+    free(files);
+}
+
+int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *paths)
+{
+    int status = MP_EXIT_DONE;
+    *paths = (struct mp_job_paths){0};
+    for (size_t i = 0; !status && i < count; i++) {
+        if (mp_job_is_folder(operands[i]))
+            status = add_folder(operands[i], paths);
+        else
+            mp_vec_add(paths, mp_text_copy(operands[i]));
+    }
+    if (status)
+        mp_job_paths_free(paths);
+    else
+        drop_doubles(paths);
+    return status;
+}
+
+void mp_job_paths_free(struct mp_job_paths *paths)
+{
+    for (size_t i = 0; i < paths->count; i++)
+        free(paths->at[i]);
+    mp_vec_free(paths);
+}
+
+void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, size_t first, size_t of,
+                      struct mp_job *job)
+{
+    mp_progress_start_work(invocation, "reading recordings");
+    for (size_t i = first; i < paths->count; i += of) {
+        struct mp_model *model;
+        struct mp_error error;
+        enum mp_status status = mp_exchange_load_any(paths->at[i], &model, &error);
+        if (!status) {
+            status = mp_job_add(job, paths->at[i], model, &error);
+            mp_model_free(model);
+        }
+        if (status) mp_job_add_trouble(job, paths->at[i], error.text);
+        mp_progress_report(NULL, i + 1, paths->count);
+    }
+    mp_progress_end();
+}
+
+/* ---- a query ---------------------------------------------------------------------------------------------------- */
+
+/* Options that look into one recording. */
+static int check_options(const struct mp_invocation *invocation)
+{
+    static const enum mp_option single[] = {MP_OPT_TRACK,  MP_OPT_FROM,        MP_OPT_TO,    MP_OPT_GROUP,
+                                            MP_OPT_FILTER, MP_OPT_RULES,       MP_OPT_QUICK, MP_OPT_SIZES,
+                                            MP_OPT_FORMAT, MP_OPT_SUPPRESSIONS};
+    for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
+        if (!mp_given(invocation, single[i])) continue;
+        mp_message("--%s looks into one recording, and this is a job of several: name one of them",
+                   mp_option_rows[single[i]].name);
+        return MP_EXIT_USAGE;
+    }
+    return mp_progress_valid(invocation) ? MP_EXIT_DONE : MP_EXIT_USAGE;
+}
+
+static int read_limit(const struct mp_invocation *invocation, bool as_json, size_t *limit)
+{
+    const char *text = invocation->value[MP_OPT_LIMIT];
+    char *end;
+    *limit = as_json ? 0 : ROWS_OF_TEXT;
+    if (!text) return MP_EXIT_DONE;
+    unsigned long long rows = strtoull(text, &end, 10);
+    *limit = (size_t)rows;
+    if (*text >= '0' && *text <= '9' && !*end) return MP_EXIT_DONE;
+    mp_message("--limit: \"%s\" is not a number of rows", text);
+    return MP_EXIT_USAGE;
+}
+
+bool mp_job_holds_any(const struct mp_model *model)
+{
+    const struct mp_model_job *rows = &model->job;
+    if (rows->processes.count) return true;
+    for (size_t i = 0; i < rows->troubles.count && i < MORE_TO_SAY; i++)
+        mp_message("%s", mp_model_text(model, rows->troubles.at[i].text));
+    if (!rows->troubles.count) mp_message("there is no process in the job");
+    return false;
+}
+
+static int load(const struct mp_invocation *invocation, struct mp_model **model)
+{
+    struct mp_job_paths paths;
+    struct mp_error error;
+    int status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
+    if (status) return status;
+    if (paths.count == 1 && mp_job_is_file(paths.at[0])) {
+        if (mp_exchange_load_any(paths.at[0], model, &error)) status = mp_message_error(&error);
+    } else {
+        struct mp_job *job = mp_job_new();
+        mp_job_add_paths(invocation, &paths, 0, 1, job);
+        if (mp_job_finish(job, model, &error)) status = mp_message_error(&error);
+    }
+    mp_job_paths_free(&paths);
+    if (status || mp_job_holds_any(*model)) return status;
+    mp_model_free(*model);
+    return MP_EXIT_COULD_NOT;
+}
+
+int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *query)
+{
+    *query = (struct mp_job_query){.invocation = invocation};
+    query->text.out = &query->out;
+    mp_json_start(&query->json, &query->out);
+    query->as_json = mp_given(invocation, MP_OPT_JSON);
+    query->view.path = invocation->operands[0];
+    query->view.full_stacks = mp_given(invocation, MP_OPT_FULL_STACKS);
+    query->view.outstanding = mp_given(invocation, MP_OPT_OUTSTANDING);
+    int status = check_options(invocation);
+    if (!status) status = read_limit(invocation, query->as_json, &query->view.limit);
+    if (!status) status = mp_query_color(invocation, &query->text.color);
+    if (!status) status = load(invocation, &query->model);
+    if (!status) mp_job_view_make(query->model, &query->job);
+    return status;
+}
+
+bool mp_job_report_problems(const char *path, const struct mp_job_view *job)
+{
+    struct mp_buffer missing = {0};
+    bool damaged = mp_model_incomplete(job->model);
+    if (damaged) {
+        mp_coverage_sentence(&missing, job->model);
+        mp_message("%s: %.*s; what it holds was used", path, (int)missing.size, (const char *)missing.data);
+        mp_buffer_free(&missing);
+    }
+    for (size_t i = 0; i < job->problems.count; i++)
+        mp_message("%s", job->problems.at[i]);
+    return damaged || job->problems.count;
+}
+
+int mp_job_close(struct mp_job_query *query, int status)
+{
+    if (!status) status = mp_output_buffer(query->invocation, &query->out);
+    if (!status && mp_job_report_problems(query->view.path, &query->job)) status = MP_EXIT_INCOMPLETE;
+    mp_job_view_free(&query->job);
+    mp_model_free(query->model);
+    mp_buffer_free(&query->out);
+    return status;
+}
+
+int mp_job_answer(const struct mp_invocation *invocation, mp_job_text_writer *text, mp_job_json_writer *json)
+{
+    struct mp_job_query query;
+    int status = mp_job_open(invocation, &query);
+    if (status) return status;
+    if (query.as_json)
+        json(&query.json, NULL, &query.job, &query.view);
+    else
+        text(&query.text, &query.job, &query.view);
+    return mp_job_close(&query, MP_EXIT_DONE);
+}

@@ -1,0 +1,58 @@
+/*
+ * Several recordings, a folder of them, or a file that `memprof merge` made, as one job: shared by the commands that
+ * answer from it.
+ */
+#ifndef MP_CLI_JOB_H
+#define MP_CLI_JOB_H
+
+#include "analysis/job/job.h"
+#include "analysis/job/job_view.h"
+#include "cli/command.h"
+#include "output/report/job.h"
+
+struct mp_job_query {
+    const struct mp_invocation *invocation;
+    struct mp_model *model;
+    struct mp_job_view job;
+    struct mp_view view;
+    struct mp_buffer out;
+    struct mp_text text;
+    struct mp_json json;
+    bool as_json;
+};
+
+/* Whether the operands are a job: more than one, a folder, or a job's file. */
+bool mp_job_asked(const struct mp_invocation *invocation);
+bool mp_job_is_file(const char *path);
+bool mp_job_is_folder(const char *path);
+
+/* The recordings that the operands name, those of folders in order of their names; of files that are named twice, one.
+ * Freed by mp_job_paths_free(). Returns an exit status, after a message where it is not 0. */
+struct mp_job_paths {
+    char **at;
+    size_t count, room;
+};
+int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *paths);
+void mp_job_paths_free(struct mp_job_paths *paths);
+/* Adds each `of`-th of them from `first` on, one in memory at a time. What cannot be read is a trouble of the job. */
+void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, size_t first, size_t of,
+                      struct mp_job *job);
+
+/* Reads the job. Returns an exit status; where it is not 0, a message was printed and nothing is held. */
+int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *query);
+/* Writes query->text or query->json where `status` is 0, says on stderr what is wrong with the job, and frees the
+ * query. */
+int mp_job_close(struct mp_job_query *query, int status);
+/* Says on stderr what is wrong with a job; false where nothing is. */
+bool mp_job_report_problems(const char *path, const struct mp_job_view *job);
+
+/* Whether the job has a process; if not, messages say why. */
+bool mp_job_holds_any(const struct mp_model *model);
+
+/* A whole command: what it does with a job. */
+typedef void mp_job_text_writer(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
+typedef void mp_job_json_writer(struct mp_json *json, const char *key, const struct mp_job_view *job,
+                                const struct mp_view *view);
+int mp_job_answer(const struct mp_invocation *invocation, mp_job_text_writer *text, mp_job_json_writer *json);
+
+#endif

@@ -1,0 +1,109 @@
+#include "model/builder_state.h"
+
+/* Rows name texts by the file's ids; these become the model's. */
+#define TEXT(row, member) (row)->member = mp_builder_string(b, (row)->member)
+
+#define ADD_ALL(member, from)                                                                                          \
+    size_t first = b->model->job.member.count;                                                                         \
+    mp_vec_add_all(&b->model->job.member, from, chunk->count);
+
+static bool add_processes(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    ADD_ALL(processes, chunk->job_processes)
+    for (size_t i = first; i < b->model->job.processes.count; i++) {
+        struct mp_job_process *row = &b->model->job.processes.at[i];
+        TEXT(row, path);
+        TEXT(row, command);
+        TEXT(row, host);
+        TEXT(row, role);
+        TEXT(row, job);
+        TEXT(row, exit);
+        TEXT(row, missing);
+        TEXT(row, reason);
+        TEXT(row, step_source);
+    }
+    return true;
+}
+
+static bool add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    ADD_ALL(tracks, chunk->job_tracks)
+    for (size_t i = first; i < b->model->job.tracks.count; i++) {
+        struct mp_job_track *row = &b->model->job.tracks.at[i];
+        TEXT(row, id);
+        TEXT(row, kind);
+        TEXT(row, device);
+        TEXT(row, uuid);
+    }
+    return true;
+}
+
+static bool add_sites(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    ADD_ALL(sites, chunk->job_sites)
+    for (size_t i = first; i < b->model->job.sites.count; i++)
+        TEXT(&b->model->job.sites.at[i], kind);
+    return true;
+}
+
+static bool add_holdings(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    mp_vec_add_all(&b->model->job.holdings, chunk->job_holdings, chunk->count);
+    return true;
+}
+
+static bool add_findings(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    ADD_ALL(findings, chunk->job_findings)
+    for (size_t i = first; i < b->model->job.findings.count; i++)
+        TEXT(&b->model->job.findings.at[i], track);
+    return true;
+}
+
+static bool add_points(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    ADD_ALL(points, chunk->job_points)
+    for (size_t i = first; i < b->model->job.points.count; i++)
+        TEXT(&b->model->job.points.at[i], track);
+    return true;
+}
+
+static bool add_troubles(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    ADD_ALL(troubles, chunk->job_troubles)
+    for (size_t i = first; i < b->model->job.troubles.count; i++) {
+        TEXT(&b->model->job.troubles.at[i], path);
+        TEXT(&b->model->job.troubles.at[i], text);
+    }
+    return true;
+}
+
+bool mp_builder_add_job(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    static bool (*const adders[])(struct mp_builder *, const struct mp_chunk *) = {
+        add_processes, add_tracks, add_sites, add_holdings, add_findings, add_points, add_troubles};
+    return adders[chunk->kind - MP_CHUNK_JOB_PROCESSES](b, chunk);
+}
+
+bool mp_builder_knows_job(const struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    size_t processes = b->model->job.processes.count, stacks = b->model->stacks.count ? b->model->stacks.count : 1;
+    for (size_t i = 0; i < chunk->count; i++) {
+        bool known = true;
+        if (chunk->kind == MP_CHUNK_JOB_TRACKS) known = chunk->job_tracks[i].process < processes;
+        if (chunk->kind == MP_CHUNK_JOB_HOLDINGS)
+            known = chunk->job_holdings[i].process < processes && chunk->job_holdings[i].stack < stacks;
+        if (chunk->kind == MP_CHUNK_JOB_FINDINGS)
+            known = chunk->job_findings[i].process < processes && chunk->job_findings[i].stack < stacks;
+        if (chunk->kind == MP_CHUNK_JOB_POINTS)
+            known = chunk->job_points[i].process < processes && chunk->job_points[i].shift < 64 &&
+                    chunk->job_points[i].curve <= MP_JOB_BY_TIME;
+        if (chunk->kind == MP_CHUNK_JOB_SITES) {
+            const struct mp_job_site *row = &chunk->job_sites[i];
+            known = row->stack < stacks && row->least_process < processes && row->most_process < processes &&
+                    row->processes && row->processes <= processes && row->sense < MP_JOB_SENSES;
+        }
+        if (!known) return false;
+    }
+    return true;
+}

@@ -1,0 +1,43 @@
+/* Results about a job: as reports.h for one recording. */
+#ifndef MP_OUTPUT_JOB_H
+#define MP_OUTPUT_JOB_H
+
+#include "analysis/job/job_view.h"
+#include "output/report/reports.h"
+
+void mp_job_report_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
+void mp_job_report_json(struct mp_json *json, const struct mp_job_view *job, const struct mp_view *view);
+void mp_job_peak_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
+void mp_job_peak_json(struct mp_json *json, const char *key, const struct mp_job_view *job, const struct mp_view *view);
+void mp_job_leaks_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
+void mp_job_leaks_json(struct mp_json *json, const char *key, const struct mp_job_view *job,
+                       const struct mp_view *view);
+void mp_job_steps_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
+void mp_job_steps_json(struct mp_json *json, const char *key, const struct mp_job_view *job,
+                       const struct mp_view *view);
+void mp_job_info_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
+void mp_job_info_json(struct mp_json *json, const char *key, const struct mp_job_view *job, const struct mp_view *view);
+
+/* Parts of these. */
+
+/* A process in few words: "rank 3", "loader worker 4711 of rank 3", or its file's name. */
+void mp_job_name(struct mp_buffer *out, const struct mp_job_view *job, uint32_t process);
+/* Many alike: "8 loader workers", "4 ranks of train.py". */
+void mp_job_group_name(struct mp_buffer *out, const struct mp_job_view *job, const struct mp_job_group *group,
+                       size_t count);
+void mp_job_coverage_json(struct mp_json *json, const struct mp_job_view *job);
+void mp_job_coverage_text(struct mp_text *text, const struct mp_job_view *job);
+/* "processes": one object each, in their order. */
+void mp_job_processes_json(struct mp_json *json, const struct mp_job_view *job);
+/* The processes by their peaks, the first `limit` (0: all) of the first group; the other groups a line each. */
+void mp_job_processes_text(struct mp_text *text, const struct mp_job_view *job, size_t limit);
+/* The sites of one sense, the heaviest first: merged over all processes; `lines`: a line each. */
+enum mp_job_stacks { MP_JOB_LINES, MP_JOB_STACKS, MP_JOB_FULL_STACKS };
+void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum mp_job_sense sense, size_t limit,
+                       enum mp_job_stacks stacks);
+void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_job_view *job, enum mp_job_sense sense,
+                       size_t limit);
+/* The leaks, the fastest first. */
+void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks);
+
+#endif

@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Jobs: many recordings as one. What the merged file says is held against the answers of the single recordings, summed up
+here in the simplest way; and whatever the order and the tree in which they are merged, the file is the same."""
+
+import collections
+import os
+import pathlib
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+import harness
+from harness import answer, memprof
+
+LEAK = 262144
+
+
+def make_rank(path, rank, sites=60, steps=20, leak=0):
+    subprocess.run([harness.BUILD / "tests/unit/cli/make_rank", path, str(rank), str(sites), str(steps), str(leak)],
+                   check=True, stdin=subprocess.DEVNULL)
+
+
+def stack_of(site):
+    """What a job's sites are merged by."""
+    return tuple((frame["function"], frame["file"], frame["line"], frame["module"], frame["language"])
+                 for frame in site["stack"])
+
+
+def merge_by_hand(paths):
+    """The peak sites of single recordings, merged: stack to its bytes by path."""
+    merged = collections.defaultdict(dict)
+    for path in paths:
+        for site in answer("peak", path, "-n", 0)["sites"]:
+            of = merged[stack_of(site)]
+            of[str(path)] = of.get(str(path), 0) + site["bytes"]
+    return merged
+
+
+class Jobs(harness.TestCase):
+    def ranks(self, count, leaking=(), **how):
+        paths = []
+        for rank in range(count):
+            paths.append(self.folder / f"r{rank:02}.mp")
+            make_rank(paths[-1], rank, leak=LEAK if rank in leaking else 0, **how)
+        return paths
+
+    def merge(self, *files, to, status=0):
+        result = memprof("merge", *files, "-o", to, "--force")
+        self.assertEqual(result.returncode, status, result.stderr)
+        return to.read_bytes()
+
+
+class Joining(Jobs):
+    def test_any_order_and_any_tree_give_the_same_bytes(self):
+        paths = self.ranks(7, leaking=(3, 5))
+        whole = self.merge(*paths, to=self.folder / "job.mp")
+        dice = random.Random(25)
+        for attempt in range(8):
+            parts, number = paths[:], 0
+            while len(parts) > 1:
+                dice.shuffle(parts)
+                taken = [parts.pop() for _ in range(min(len(parts), dice.choice((2, 2, 3, 7))))]
+                parts.append(self.folder / f"part{attempt}-{number}.job")
+                self.merge(*taken, to=parts[-1])
+                number += 1
+            self.assertEqual(parts[0].read_bytes(), whole, f"attempt {attempt}, {number} merges")
+
+    def test_a_merged_job_says_what_its_recordings_say(self):
+        paths = self.ranks(4, leaking=(1,))
+        job = self.folder / "job.mp"
+        self.merge(*paths, to=job)
+        for command in ("report", "peak", "leaks", "steps"):
+            ours, theirs = answer(command, *paths), answer(command, job)
+            for told in (ours, theirs):
+                told.get("info", {}).pop("file", None)
+            self.assertEqual(ours, theirs, command)
+
+    def test_the_sites_are_those_of_the_single_recordings(self):
+        paths = self.ranks(5, leaking=(2,))
+        by_hand = merge_by_hand(paths)
+        told = answer("peak", *paths)
+        names = [process["path"] for process in told["processes"]]
+        self.assertEqual(sorted(names), sorted(map(str, paths)))
+        self.assertEqual(len(told["sites"]), len(by_hand))
+        for site in told["sites"]:
+            own = by_hand[stack_of(site)]
+            self.assertEqual(site["bytes"], sum(own.values()))
+            self.assertEqual(site["processes"], len(own))
+            self.assertEqual((site["least_bytes"], site["most_bytes"]), (min(own.values()), max(own.values())))
+            self.assertEqual(site["mean_bytes"], sum(own.values()) // len(own))
+            # The first in the order of processes, where several are equal.
+            for which, of in (("least", min), ("most", max)):
+                value = of(own.values())
+                first = next(i for i, name in enumerate(names) if own.get(name) == value)
+                self.assertEqual(site[f"{which}_process"], first)
+
+    def test_the_processes_are_those_of_the_single_recordings(self):
+        paths = self.ranks(5, leaking=(2,))
+        told = answer("report", *paths)
+        self.assertEqual(told["schema"], "memprof.report/1")
+        for process in told["processes"]:
+            info, peak = answer("info", process["path"]), answer("peak", process["path"])
+            leaks = answer("leaks", process["path"])
+            self.assertEqual(process["pid"], info["process"]["pid"])
+            self.assertEqual((process["peak_bytes"], process["peak_ns"]), (peak["peak_bytes"], peak["peak_ns"]))
+            self.assertEqual(process["step"], peak["step"])
+            self.assertEqual(process["verdict"], leaks["verdict"])
+            self.assertEqual(process["outstanding_bytes"], leaks["outstanding"]["bytes"])
+            self.assertEqual(process["bytes_per_step"], sum(of["bytes_per_step"] for of in leaks["findings"]))
+        highest = max(told["processes"], key=lambda process: process["peak_bytes"])
+        self.assertEqual(told["peak"]["peak_bytes"], highest["peak_bytes"])
+        self.assertEqual(told["processes"][told["peak"]["process"]], highest)
+        middle = told["peak"]["groups"][0]["median_bytes"]
+        self.assertEqual(middle, statistics.median(process["peak_bytes"] for process in told["processes"]))
+
+    def test_steps_are_those_of_the_single_recordings(self):
+        paths = self.ranks(3, leaking=(1,))
+        single = [[step["peak_bytes"] for step in answer("steps", path)["steps"]] for path in paths]
+        told = answer("steps", *paths)
+        self.assertEqual(told["steps_per_row"], 1)
+        self.assertEqual([row["peak_bytes"] for row in told["steps"]], [max(of) for of in zip(*single)])
+        self.assertEqual([row["least_peak_bytes"] for row in told["steps"]], [min(of) for of in zip(*single)])
+        self.assertEqual([row["mean_peak_bytes"] for row in told["steps"]], [sum(of) // 3 for of in zip(*single)])
+
+    def test_many_steps_are_kept_in_few_points(self):
+        paths = self.ranks(2, steps=1000)
+        single = [[step["peak_bytes"] for step in answer("steps", path)["steps"]] for path in paths]
+        told = answer("steps", *paths)
+        width = told["steps_per_row"]
+        self.assertGreater(width, 1)
+        for row in told["steps"]:
+            steps = [step for step in range(row["step"], row["step"] + width) if 1 <= step <= 1000]
+            self.assertEqual(row["peak_bytes"], max(of[step - 1] for of in single for step in steps))
+
+    def test_a_sum_of_curves_lies_between_the_highest_and_all_peaks(self):
+        device, = answer("peak", *self.ranks(4))["shared_devices"]
+        peaks = [answer("peak", path)["peak_bytes"] for path in sorted(self.folder.glob("r*.mp"))]
+        self.assertEqual(device["separate_peaks_bytes"], sum(peaks))
+        self.assertLessEqual(device["sum_peak_bytes"], sum(peaks))
+        self.assertGreater(device["sum_peak_bytes"], max(peaks))
+        self.assertEqual((device["host"], device["device"], device["processes"]), ("node7", "cuda:0", 4))
+
+
+class Reading(Jobs):
+    def test_a_leak_in_one_rank_of_four_comes_first(self):
+        paths = self.ranks(4, leaking=(2,))
+        result = memprof("leaks", *paths)
+        self.assertEqual(result.stdout.splitlines()[0],
+                         "leak: r02.mp keeps growing, +256 KiB a step; 1 of 4 processes, 20 steps (api)")
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(memprof("leaks", "--fail", *paths).returncode, 3)
+        self.assertEqual(memprof("leaks", "--fail", *self.ranks(4)).returncode, 0)
+
+    def test_who_is_out_of_line_and_by_which_site(self):
+        told = answer("peak", *self.ranks(4, leaking=(2,)))
+        (found,) = told["out_of_line"]
+        self.assertTrue(told["processes"][found["process"]]["path"].endswith("r02.mp"))
+        self.assertEqual(found["sites"][0]["stack"][0]["function"], "f2")
+        self.assertEqual(answer("peak", *self.ranks(4))["out_of_line"], [])
+
+    def test_a_folder_is_a_job(self):
+        self.ranks(3)
+        (self.folder / "train.log").write_text("step 1\n")
+        (self.folder / "sub.mp").mkdir()
+        for words in ((), ("report",), ("peak",), ("steps",), ("info",)):
+            result = memprof(*words, self.folder)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("3 processes", result.stdout)
+        self.assertEqual(len(answer("report", self.folder)["processes"]), 3)
+
+    def test_one_recording_of_a_job_is_a_job_of_one(self):
+        self.ranks(1)
+        self.assertEqual(len(answer("report", self.folder)["processes"]), 1)
+        result = memprof("leaks", self.folder)
+        self.assertIn("clean: no site of 1 process keeps growing", result.stdout)
+
+    def test_what_cannot_answer_says_so(self):
+        job = self.folder / "job.mp"
+        paths = self.ranks(2)
+        self.merge(*paths, to=job)
+        for command in ("frag", "advise", "holders"):
+            result = memprof(command, job)
+            self.assertEqual(result.returncode, 1)
+            self.assertEqual(result.stdout, "")
+            self.assertIn(f"is a job of 2 recordings: name one of them, as {paths[0]}", result.stderr)
+        result = memprof("peak", job, "--track", "cuda:0/torch")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--track looks into one recording", result.stderr)
+
+
+class BadInput(Jobs):
+    def test_one_cut_file_among_many(self):
+        paths = self.ranks(6)
+        data = paths[4].read_bytes()
+        paths[4].write_bytes(data[:len(data) - 200])
+        result = memprof("report", *paths)
+        self.assertEqual(result.returncode, 4)
+        self.assertIn("1 recording is not whole", result.stderr)
+        self.assertIn("r04.mp (the file is cut", result.stderr)
+        self.assertIn("6 processes", result.stdout)
+        self.assertFalse(answer("report", *paths, status=4)["coverage"]["complete"])
+
+    def test_what_is_no_recording_is_named_and_the_rest_merged(self):
+        paths = self.ranks(3)
+        (self.folder / "x.mp").write_text("no recording")
+        job = self.folder / "out.job"
+        result = memprof("merge", self.folder, self.folder / "absent.mp", "-o", job)
+        self.assertEqual(result.returncode, 4, result.stderr)
+        self.assertIn("2 files could not be used", result.stderr)
+        self.assertIn("x.mp", result.stderr)
+        self.assertIn("absent.mp", result.stderr)
+        self.assertEqual(len(answer("report", job, status=4)["processes"]), len(paths))
+
+    def test_nothing_usable(self):
+        (self.folder / "x.mp").write_text("no recording")
+        for operands in ((self.folder,), (self.folder / "x.mp", self.folder / "y.mp")):
+            for command in (("report",), ("merge", "-o", self.folder / "new.job")):
+                result = memprof(*command, *operands)
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertEqual(result.stdout, "")
+                self.assertFalse((self.folder / "new.job").exists())
+        (self.folder / "x.mp").unlink()
+        result = memprof("report", self.folder)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("holds no recording", result.stderr)
+
+    def test_a_file_named_twice_counts_once(self):
+        paths = self.ranks(2)
+        os.link(paths[0], self.folder / "z.mp")
+        result = memprof("report", self.folder, paths[1])
+        self.assertIn("2 processes", result.stdout)
+        self.assertEqual(result.stderr.count("is named twice, and counts once"), 2)
+
+    def test_a_copy_of_a_recording_is_noticed(self):
+        paths = self.ranks(2)
+        shutil.copy(paths[0], self.folder / "r00-copy.mp")
+        result = memprof("report", self.folder)
+        self.assertEqual(result.returncode, 4)
+        self.assertIn("1 recording is there twice", result.stderr)
+
+    def test_an_existing_file_stays(self):
+        paths = self.ranks(2)
+        before = paths[0].read_bytes()
+        result = memprof("merge", *paths, "-o", paths[0])
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(paths[0].read_bytes(), before)
+        self.assertEqual(memprof("merge", *paths).returncode, 2)
+
+    def test_a_damaged_job_is_read_around(self):
+        job = self.folder / "job.mp"
+        self.merge(*self.ranks(4), to=job)
+        data = job.read_bytes()
+        for cut in range(1, len(data), 97):
+            job.write_bytes(data[:cut])
+            result = memprof("report", job)
+            self.assertIn(result.returncode, (1, 4), (cut, result.stderr))
+            flipped = bytearray(data)
+            flipped[cut] ^= 0x55
+            job.write_bytes(flipped)
+            result = memprof("leaks", job)
+            self.assertIn(result.returncode, (0, 1, 4), (cut, result.stderr))
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,139 @@
+/*
+ * Writes the recording of one made-up rank, which differs from those of other numbers in a known way.
+ *
+ *   make_rank FILE RANK SITES STEPS [LEAK]
+ *
+ * SITES places allocate a block each and keep it, but for one in seven, another one for each rank; one in five takes
+ * more, the higher the rank. Then come STEPS steps with a block that is freed again; with LEAK, each step keeps so many
+ * bytes besides. Every process has a pid of its own, 1000 + RANK, and begins 1 ms after the one before.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+#include "base/vec.h"
+#include "format/writer.h"
+
+#define MS UINT64_C(1000000)
+
+static struct mp_writer *writer;
+
+static void must(enum mp_status status, const struct mp_error *error)
+{
+    if (!status) return;
+    fprintf(stderr, "make_rank: %s\n", error->text);
+    exit(1);
+}
+
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        struct mp_error error = {0};                                                                                   \
+        must(call, &error);                                                                                            \
+    } while (0)
+
+/* Node N + 1 is the stack of site N, inside the one of site (N - 1) / 4: a tree. */
+static void write_tables(uint32_t sites)
+{
+    MP_VEC(struct mp_string) texts = {0};
+    MP_VEC(struct mp_frame) frames = {0};
+    MP_VEC(struct mp_stack_node) nodes = {0};
+    const struct mp_string first[] = {{"", 0}, {"cuda:0", 6}, {"python3", 7}};
+    mp_vec_add_all(&texts, first, 3);
+    struct mp_stack_node node = {0, 0};
+    mp_vec_add(&nodes, node);
+    for (uint32_t i = 0; i < sites; i++) {
+        struct mp_string function = {mp_text_make("f%u", i), 0}, file = {mp_text_make("/home/ada/m%u.py", i % 50), 0};
+        function.length = strlen(function.text);
+        file.length = strlen(file.text);
+        struct mp_frame frame = {.language = MP_PYTHON, .function = 3 + 2 * i, .file = 4 + 2 * i, .line = 1 + i % 1000};
+        node = (struct mp_stack_node){i ? (i - 1) / 4 + 1 : 0, i};
+        mp_vec_add(&texts, function);
+        mp_vec_add(&texts, file);
+        mp_vec_add(&frames, frame);
+        mp_vec_add(&nodes, node);
+    }
+    const struct mp_device device = {.name = 1, .total_bytes = UINT64_C(80) << 30};
+    const struct mp_track track = {.device = 0, .layer = MP_LAYER_TORCH, .size_basis = MP_BASIS_BLOCK};
+    const struct mp_thread_info thread = {.tid = 1, .name = 2};
+    MUST(mp_writer_strings(writer, texts.at, texts.count, &error));
+    MUST(mp_writer_devices(writer, &device, 1, &error));
+    MUST(mp_writer_tracks(writer, &track, 1, &error));
+    MUST(mp_writer_threads(writer, &thread, 1, &error));
+    MUST(mp_writer_frames(writer, frames.at, frames.count, &error));
+    MUST(mp_writer_stacks(writer, nodes.at, nodes.count, &error));
+}
+
+struct blocks {
+    MP_VEC(struct mp_event) waiting;
+    uint64_t now, live, live_before, number;
+};
+
+static void flush(struct blocks *blocks)
+{
+    MUST(mp_writer_events(writer, blocks->waiting.at, blocks->waiting.count, &blocks->live_before, 1, NULL, 0, &error));
+    blocks->waiting.count = 0;
+    blocks->live_before = blocks->live;
+}
+
+static void put(struct blocks *blocks, struct mp_event event)
+{
+    event.time_ns = blocks->now += 1000;
+    mp_vec_add(&blocks->waiting, event);
+    if (event.type == MP_EVENT_ALLOC) blocks->live += event.bytes;
+    if (event.type == MP_EVENT_FREE) blocks->live -= event.bytes;
+    if (blocks->waiting.count == MP_CHUNK_EVENTS) flush(blocks);
+}
+
+static uint64_t allocate(struct blocks *blocks, uint32_t site, uint64_t bytes)
+{
+    uint64_t number = blocks->number++;
+    put(blocks, (struct mp_event){.type = MP_EVENT_ALLOC,
+                                  .address = 0x700000000000 + number * 4096,
+                                  .bytes = bytes,
+                                  .block = number,
+                                  .stack = site + 1});
+    return number;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 5) return 2;
+    uint32_t rank = (uint32_t)atoi(argv[2]), sites = (uint32_t)atoi(argv[3]), steps = (uint32_t)atoi(argv[4]);
+    uint64_t leak = argc > 5 ? strtoull(argv[5], NULL, 10) : 0;
+    const char *command[] = {"python3", "train.py", NULL};
+    const struct mp_recording_start start = {.realtime_ns = UINT64_C(1700000000000000000) + rank * MS,
+                                             .monotonic_ns = 1,
+                                             .pid = 1000 + rank,
+                                             .host = "node7",
+                                             .command = command,
+                                             .configuration = "",
+                                             .spool = ""};
+    int fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0666);
+    struct blocks blocks = {.now = 0};
+    MUST(mp_writer_open(fd, &start, &writer, &error));
+    write_tables(sites);
+    for (uint32_t i = 0; i < sites; i++) {
+        uint64_t hash = mp_hash_mix(i + 1);
+        if (i && (hash + rank) % 7 == 0) continue;
+        allocate(&blocks, i, 1024 * (1 + hash % 100) + (hash % 5 == 0 ? 512 * rank : 0));
+    }
+    for (uint32_t i = 0; i < steps; i++) {
+        put(&blocks, (struct mp_event){.type = MP_EVENT_STEP});
+        uint64_t bytes = 1 << 20, number = allocate(&blocks, 1 % sites, bytes);
+        if (leak) allocate(&blocks, 2 % sites, leak);
+        put(&blocks,
+            (struct mp_event){
+                .type = MP_EVENT_FREE, .address = 0x700000000000 + number * 4096, .bytes = bytes, .block = number});
+        blocks.now += MS;
+    }
+    flush(&blocks);
+    const struct mp_coverage coverage = {.events = blocks.now};
+    const struct mp_exit how = {.known = true, .time_ns = blocks.now};
+    MUST(mp_writer_coverage(writer, &coverage, &error));
+    MUST(mp_writer_exit(writer, &how, &error));
+    MUST(mp_writer_finish(writer, &error));
+    return 0;
+}
