@@ -57,13 +57,22 @@
     V(end_bytes) V(peak_blocks) V(end_blocks) V(unknown_blocks) V(peak_event) V(peak_ns) V(reserved_peak_bytes)        \
         N(past) V(peak_in_past)
 
+#define FIELDS_mp_job_process(V, T, N) V(start_unix_ns) V(duration_ns) V(events) V(dropped) V(steps) V(growth) T(path) T(command) T(host) T(role) T(job) T(exit) T(missing) T(reason) T(step_source) V(pid) V(parent) V(rank) V(local_rank) V(world_size) V(node) V(verdict) V(limited) V(helper)
+#define FIELDS_mp_job_track(V, T, N) V(events) V(peak_bytes) V(peak_ns) V(peak_blocks) V(peak_step) V(end_bytes) V(end_blocks) V(reserved_bytes) V(device_bytes) V(process) T(id) T(kind) T(device) T(uuid) V(layer) V(size_basis) V(chosen) V(memory)
+#define FIELDS_mp_job_site(V, T, N) V(bytes) V(blocks) V(least) V(most) V(stack) T(kind) V(processes) V(least_process) V(most_process) V(sense)
+#define FIELDS_mp_job_holding(V, T, N) V(bytes) V(blocks) V(process) V(stack)
+#define FIELDS_mp_job_finding(V, T, N) V(bytes) V(blocks) V(bytes_per_step) V(eta_oom_steps) V(process) T(track) V(stack) V(first_step) V(class) V(certain)
+#define FIELDS_mp_job_point(V, T, N) V(at) V(most) V(last) V(process) T(track) V(shift) V(curve)
+#define FIELDS_mp_job_trouble(V, T, N) T(path) T(text)
+
 /* clang-format off */
 #define TYPES(X)                                                                                                       \
     X(mp_device) X(mp_track) X(mp_thread_info) X(mp_module) X(mp_frame) X(mp_stack_node) X(mp_symbol) X(mp_event)      \
     X(mp_request) X(mp_base_block) X(mp_block_request) X(mp_label) X(mp_block_holder) X(mp_model_holder) X(mp_model_look) X(mp_block_metadata) X(mp_model_metadata) X(mp_sample) X(mp_segment) X(mp_segment_part)       \
     X(mp_allocator_call) X(mp_aside) X(mp_past) X(mp_past_peak) X(mp_past_site) X(mp_ring_mark) X(mp_chunk_peak) X(mp_boundary)    \
     X(mp_open_span) X(mp_index_entry) X(mp_file_id) X(mp_model_label) X(mp_model_request) X(mp_model_resize)           \
-    X(mp_model_note) X(mp_model_line) X(mp_model_track_sum)
+    X(mp_model_note) X(mp_model_line) X(mp_model_track_sum) X(mp_job_process) X(mp_job_track) X(mp_job_site)          \
+    X(mp_job_holding) X(mp_job_finding) X(mp_job_point) X(mp_job_trouble)
 /* clang-format on */
 
 /* One initialiser for each field that is listed: with one too few, or one too many, this does not compile. */
@@ -184,6 +193,20 @@ const struct whole_type *whole_of_chunk(enum mp_chunk_kind kind)
         return whole_mp_past_site();
     case MP_CHUNK_REQUESTS:
         return whole_mp_block_request();
+    case MP_CHUNK_JOB_PROCESSES:
+        return whole_mp_job_process();
+    case MP_CHUNK_JOB_TRACKS:
+        return whole_mp_job_track();
+    case MP_CHUNK_JOB_SITES:
+        return whole_mp_job_site();
+    case MP_CHUNK_JOB_HOLDINGS:
+        return whole_mp_job_holding();
+    case MP_CHUNK_JOB_FINDINGS:
+        return whole_mp_job_finding();
+    case MP_CHUNK_JOB_POINTS:
+        return whole_mp_job_point();
+    case MP_CHUNK_JOB_TROUBLES:
+        return whole_mp_job_trouble();
     default:
         return NULL;
     }

@@ -61,6 +61,13 @@ const struct whole_type *whole_mp_model_resize(void);
 const struct whole_type *whole_mp_model_note(void);
 const struct whole_type *whole_mp_model_line(void);
 const struct whole_type *whole_mp_model_track_sum(void);
+const struct whole_type *whole_mp_job_process(void);
+const struct whole_type *whole_mp_job_track(void);
+const struct whole_type *whole_mp_job_site(void);
+const struct whole_type *whole_mp_job_holding(void);
+const struct whole_type *whole_mp_job_finding(void);
+const struct whole_type *whole_mp_job_point(void);
+const struct whole_type *whole_mp_job_trouble(void);
 
 /* A sentence about the first field that differs, valid until the next call; NULL: none does. Texts may be NULL. */
 const char *whole_difference(const struct whole_type *type, const void *got, const void *wanted,

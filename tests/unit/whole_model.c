@@ -16,10 +16,12 @@
     V(file_bytes)                                                                                                      \
     N(chunks)                                                                                                          \
     V(format)                                                                                                          \
-    N(strings) N(devices) N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks) N(notes) N(noted) N(resizes)    \
-        N(labels) N(holders) N(looks) N(metadata) N(requests) N(samples) N(segments) N(parts) N(calls) N(asides)       \
-            N(events) N(blocks) N(sums) N(past) N(past_sites) V(sample_bytes) N(coverage) N(how) N(damage) V(steps)    \
-                V(part_of) V(duration_ns)
+    N(strings)                                                                                                         \
+    N(devices)                                                                                                         \
+    N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders)     \
+        N(looks) N(metadata) N(requests) N(samples) N(segments) N(parts) N(calls) N(asides) N(events) N(blocks)        \
+            N(sums) N(past) N(past_sites) V(sample_bytes) N(job) N(coverage) N(how) N(damage) V(steps) V(part_of)      \
+                V(duration_ns)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N)                                                                                   \
     V(count) V(address) V(bytes) V(stack) V(alloc_event) V(free_event) V(track) V(kind) V(module) V(freed_at)
@@ -30,8 +32,8 @@
     V(truncated_stacks)                                                                                                \
     V(unmatched_stacks)                                                                                                \
     V(totals_checked)                                                                                                  \
-    V(totals_wrong) V(unknown_frees) V(missed_frees) V(sources) V(source_count) V(notes) V(note_count) V(limits)       \
-        V(limit_count)
+    V(totals_wrong)                                                                                                    \
+    V(unknown_frees) V(missed_frees) V(sources) V(source_count) V(notes) V(note_count) V(limits) V(limit_count)
 #define FIELDS_mp_exit(V, N) V(known) V(by_signal) V(status) V(time_ns) V(text)
 #define FIELDS_mp_recording_start(V, N)                                                                                \
     V(realtime_ns) V(monotonic_ns) V(pid) V(host) N(member) V(command) V(configuration) V(spool) V(spool_id) V(starts_late)
@@ -112,6 +114,13 @@ static bool differ_tables(struct pair *pair)
 {
     return ROWS(mp_device, devices) || ROWS(mp_track, tracks) || ROWS(mp_thread_info, threads) ||
            ROWS(mp_module, modules) || differ_frames(pair) || ROWS(mp_stack_node, stacks);
+}
+
+static bool differ_jobs(struct pair *pair)
+{
+    return ROWS(mp_job_process, job.processes) || ROWS(mp_job_track, job.tracks) || ROWS(mp_job_site, job.sites) ||
+           ROWS(mp_job_holding, job.holdings) || ROWS(mp_job_finding, job.findings) || ROWS(mp_job_point, job.points) ||
+           ROWS(mp_job_trouble, job.troubles);
 }
 
 /* The columns of events and blocks, by name. */
@@ -240,9 +249,9 @@ const char *whole_model_difference(const struct mp_model *got, const struct mp_m
     struct pair *pair = &both;
     both = (struct pair){.got = got, .wanted = wanted};
     bool differs =
-        differ_tables(pair) || differ_events(pair) || differ_blocks(pair, but) || ROWS(mp_sample, samples) ||
-        ROWS(mp_segment, segments) || ROWS(mp_segment_part, parts) || ROWS(mp_allocator_call, calls) ||
-        ROWS(mp_aside, asides) || ROWS(mp_model_track_sum, sums) ||
+        differ_tables(pair) || differ_jobs(pair) || differ_events(pair) || differ_blocks(pair, but) ||
+        ROWS(mp_sample, samples) || ROWS(mp_segment, segments) || ROWS(mp_segment_part, parts) ||
+        ROWS(mp_allocator_call, calls) || ROWS(mp_aside, asides) || ROWS(mp_model_track_sum, sums) ||
         differ_rows(pair, "past", whole_mp_past(), &got->past, 1, &wanted->past, 1) || ROWS(mp_past_site, past_sites) ||
         differ(pair, "sample_bytes", got->sample_bytes, wanted->sample_bytes) ||
         differ(pair, "part_of", got->part_of, wanted->part_of) ||

@@ -3,17 +3,25 @@
 
 #include "base/units.h"
 #include "cli/job.h"
+#include "cli/mpi/tree.h"
 #include "cli/output_recording.h"
 
-static int merge(const struct mp_invocation *invocation, struct mp_model **model)
+/* *model: NULL in all MPI ranks but the first. */
+static int merge(const struct mp_invocation *invocation, const struct mp_mpi_ranks *ranks, int rank, int size,
+                 struct mp_model **model)
 {
     struct mp_job_paths paths;
     struct mp_error error;
+    *model = NULL;
     int status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
-    if (status) return status;
+    if (status) return status; /* the same in each rank */
     struct mp_job *job = mp_job_new();
-    mp_job_add_paths(invocation, &paths, 0, 1, job);
-    if (mp_job_finish(job, model, &error)) status = mp_message_error(&error);
+    mp_job_add_paths(invocation, &paths, (size_t)rank, (size_t)size, job);
+    if (ranks) status = mp_mpi_join(ranks, rank, size, &job);
+    if (job && !status && mp_job_finish(job, model, &error))
+        status = mp_message_error(&error);
+    else if (status)
+        mp_job_free(job);
     mp_job_paths_free(&paths);
     return status;
 }
@@ -38,11 +46,16 @@ static int write_job(const struct mp_invocation *invocation, struct mp_model *mo
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_model *model;
-    int status = mp_output_recording_check(invocation);
-    if (!status) status = merge(invocation, &model);
-    if (status) return status;
-    status = mp_job_holds_any(model) ? write_job(invocation, model) : MP_EXIT_COULD_NOT;
-    mp_model_free(model);
+    int rank, size, status = mp_output_recording_check(invocation);
+    if (status) return status; /* as in all ranks */
+    const struct mp_mpi_ranks *ranks = mp_mpi_find(&rank, &size);
+    if (!size) return MP_EXIT_COULD_NOT;
+    status = merge(invocation, ranks, rank, size, &model);
+    if (model) {
+        status = mp_job_holds_any(model) ? write_job(invocation, model) : MP_EXIT_COULD_NOT;
+        mp_model_free(model);
+    }
+    if (ranks) ranks->end();
     return status;
 }
 
@@ -56,7 +69,8 @@ const struct mp_command mp_command_merge = {
         "how much they hold together, on average, at least and at most, and in which process. The result is a "
         "file for report, peak, leaks, steps, compare, info and trace_plot; other commands need one of the "
         "recordings. FILE may be a folder, or a job that was merged before: the order, and what was merged "
-        "first, make no difference. A file that cannot be used is named, and the rest is merged (status 4).",
+        "first, make no difference. Under mpirun, where memprof was built with MPI, each rank reads its share, and the "
+        "file is the same. A file that cannot be used is named, and the rest is merged (status 4).",
     .example = "memprof merge run/*.mp -o job.mp",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
     .operands_min = 1,

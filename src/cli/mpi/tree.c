@@ -1,0 +1,134 @@
+#include "cli/mpi/tree.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exchange/common/save.h"
+
+/* What the launchers of Open MPI, MPICH and Slurm's PMI set. */
+static bool launched(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i])) return true;
+    return false;
+}
+
+static void *open_library(void)
+{
+    static const char *const folders[] = {"%s/" MP_MPI_LIBRARY, "%s/../lib/memprof/" MP_MPI_LIBRARY};
+    char self[PATH_MAX - 64], path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length < 0) return NULL;
+    self[length] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash) *slash = '\0';
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, folders[i], self);
+        void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+        if (library) return library;
+    }
+    return dlopen(PKGLIBDIR "/" MP_MPI_LIBRARY, RTLD_NOW | RTLD_GLOBAL);
+}
+
+const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size)
+{
+    *rank = 0;
+    *size = 1;
+    if (!launched()) return NULL;
+    void *library = open_library();
+    const struct mp_mpi_ranks *ranks = library ? dlsym(library, MP_MPI_SYMBOL) : NULL;
+    if (ranks && ranks->begin(rank, size)) return ranks;
+    *size = 0;
+    mp_message("this is mpirun, and memprof was built without MPI (configure --with-mpi): run merge without it");
+    return NULL;
+}
+
+/* A job travels as the file that it would be. */
+static enum mp_status pack(struct mp_job *job, int *fd, struct mp_error *error)
+{
+    struct mp_model *model;
+    enum mp_status status = mp_job_finish(job, &model, error);
+    if (status) return status;
+    *fd = memfd_create("job", MFD_CLOEXEC);
+    int written = *fd < 0 ? -1 : dup(*fd);
+    status =
+        written < 0 ? mp_fail_errno(error, "cannot keep a job in memory") : mp_exchange_save(model, written, error);
+    mp_model_free(model);
+    return status;
+}
+
+static int send_job(const struct mp_mpi_ranks *ranks, int to, struct mp_job *job)
+{
+    struct mp_error error;
+    struct stat facts;
+    int fd = -1;
+    if (pack(job, &fd, &error)) {
+        if (fd >= 0) close(fd);
+        ranks->send(to, "", 0);
+        return mp_message_error(&error);
+    }
+    void *bytes = fstat(fd, &facts) ? MAP_FAILED : mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    bool sent = bytes != MAP_FAILED && ranks->send(to, bytes, (size_t)facts.st_size);
+    if (bytes != MAP_FAILED) munmap(bytes, (size_t)facts.st_size);
+    close(fd);
+    if (sent) return MP_EXIT_DONE;
+    mp_message("MPI could not send the part of this rank");
+    return MP_EXIT_COULD_NOT;
+}
+
+static bool write_all(int fd, const char *bytes, size_t size)
+{
+    while (size) {
+        ssize_t put = write(fd, bytes, size);
+        if (put <= 0) return false;
+        bytes += put;
+        size -= (size_t)put;
+    }
+    return true;
+}
+
+static int receive_job(const struct mp_mpi_ranks *ranks, int from, struct mp_job *job)
+{
+    char name[64];
+    void *bytes = NULL;
+    size_t size = 0;
+    struct mp_error error;
+    struct mp_model *model;
+    bool whole = ranks->receive(from, &bytes, &size) && size;
+    int fd = whole ? memfd_create("job", MFD_CLOEXEC) : -1;
+    whole = fd >= 0 && write_all(fd, bytes, size);
+    free(bytes);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    enum mp_status status = whole ? mp_model_load(name, &model, &error)
+                                  : mp_fail(&error, MP_IO, "the part of MPI rank %d did not come", from);
+    if (!status) {
+        status = mp_job_add(job, name, model, &error);
+        mp_model_free(model);
+    }
+    if (fd >= 0) close(fd);
+    return status ? mp_message_error(&error) : MP_EXIT_DONE;
+}
+
+int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, struct mp_job **job)
+{
+    int status = MP_EXIT_DONE;
+    for (int step = 1; step < size; step *= 2) {
+        if (rank % (2 * step) == step) {
+            int sent = send_job(ranks, rank - step, *job);
+            *job = NULL;
+            return status ? status : sent;
+        }
+        if (rank + step >= size) continue;
+        int received = receive_job(ranks, rank + step, *job);
+        if (received) status = received;
+    }
+    return status;
+}

@@ -1,0 +1,17 @@
+/* A merge by all processes that mpirun started: each takes its share of the recordings, and a tree joins them. */
+#ifndef MP_CLI_MPI_TREE_H
+#define MP_CLI_MPI_TREE_H
+
+#include "cli/job.h"
+#include "cli/mpi/ranks.h"
+
+/* Where memprof runs under MPI's launcher and was built with it: the ranks, begun; else NULL with *rank 0 and *size 1.
+ * Without the library each process would do the same work and write the same file: then a message says so, and *size is
+ * 0. */
+const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size);
+
+/* Joins the jobs of all ranks into that of rank 0; the others' are given up, and *job is NULL. Returns an exit
+ * status. */
+int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, struct mp_job **job);
+
+#endif
