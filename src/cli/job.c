@@ -67,7 +67,7 @@ static int add_folder(const char *folder, struct mp_job_paths *paths)
     if (found >= 0) free(entries);
     if (used) return MP_EXIT_DONE;
     mp_message(found < 0 ? "cannot read the folder %s"
-                         : "the folder %s holds no recording: none of its files ends in .mp",
+                         : "%s is a folder without recordings: none of its files ends in .mp",
                folder);
     return MP_EXIT_COULD_NOT;
 }

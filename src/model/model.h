@@ -165,6 +165,7 @@ struct mp_model {
     uint64_t sample_bytes;   /* the layers torch and app are sampled, one in so many bytes (base/sampling.h); 0:
                               * complete */
     struct mp_model_job job; /* empty in a recording */
+    bool is_job;             /* so its start says */
     struct mp_coverage coverage;
     struct mp_exit how;
     struct mp_damage damage;
@@ -207,7 +208,7 @@ static inline uint32_t mp_model_freed_at(const struct mp_model *model, uint32_t 
 #define MP_JOB_KEY "job" /* in the configuration of such a file */
 static inline bool mp_model_is_job(const struct mp_model *model)
 {
-    return model->job.processes.count || model->job.troubles.count;
+    return model->is_job;
 }
 
 /* The text of a string id; "" for id 0. */

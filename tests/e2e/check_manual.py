@@ -136,7 +136,8 @@ class Runs(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        (self.folder / "bin").mkdir()
+        for name in ("bin", "run"):  # documents say mkdir before they use it
+            (self.folder / name).mkdir()
         for name, text in {**TOOLS, "simulation": "exec python3 train.py"}.items():
             path = self.folder / ("simulation" if name == "simulation" else f"bin/{name}")
             path.write_text(f"#!/bin/sh\n{text}\n")

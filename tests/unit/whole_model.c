@@ -18,9 +18,10 @@
     V(format)                                                                                                          \
     N(strings)                                                                                                         \
     N(devices)                                                                                                         \
-    N(tracks) N(threads) N(modules) N(frames) N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders)     \
-        N(looks) N(metadata) N(requests) N(samples) N(segments) N(parts) N(calls) N(asides) N(events) N(blocks)        \
-            N(sums) N(past) N(past_sites) V(sample_bytes) N(job) N(coverage) N(how) N(damage) V(steps) V(part_of)      \
+    N(tracks)                                                                                                          \
+    N(threads) N(modules) N(frames) N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders) N(looks)      \
+        N(metadata) N(requests) N(samples) N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past) \
+            N(past_sites) V(sample_bytes) N(job) V(is_job) N(coverage) N(how) N(damage) V(steps) V(part_of)            \
                 V(duration_ns)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N)                                                                                   \
@@ -36,7 +37,8 @@
     V(unknown_frees) V(missed_frees) V(sources) V(source_count) V(notes) V(note_count) V(limits) V(limit_count)
 #define FIELDS_mp_exit(V, N) V(known) V(by_signal) V(status) V(time_ns) V(text)
 #define FIELDS_mp_recording_start(V, N)                                                                                \
-    V(realtime_ns) V(monotonic_ns) V(pid) V(host) N(member) V(command) V(configuration) V(spool) V(spool_id) V(starts_late)
+    V(realtime_ns)                                                                                                     \
+    V(monotonic_ns) V(pid) V(host) N(member) V(command) V(configuration) V(spool) V(spool_id) V(starts_late)
 /* What the functions below must look at: when one of these no longer compiles, add the field there, too. */
 #define MODEL_LISTED(type)                                                                                             \
     __attribute__((unused)) static const struct type every_##type = {FIELDS_##type(ZERO, ZEROES)};
@@ -254,7 +256,7 @@ const char *whole_model_difference(const struct mp_model *got, const struct mp_m
         ROWS(mp_allocator_call, calls) || ROWS(mp_aside, asides) || ROWS(mp_model_track_sum, sums) ||
         differ_rows(pair, "past", whole_mp_past(), &got->past, 1, &wanted->past, 1) || ROWS(mp_past_site, past_sites) ||
         differ(pair, "sample_bytes", got->sample_bytes, wanted->sample_bytes) ||
-        differ(pair, "part_of", got->part_of, wanted->part_of) ||
+        differ(pair, "is_job", got->is_job, wanted->is_job) || differ(pair, "part_of", got->part_of, wanted->part_of) ||
         differ(pair, "cut", got->damage.cut, wanted->damage.cut) ||
         differ(pair, "lost bytes", got->damage.lost_bytes, wanted->damage.lost_bytes) ||
         differ(pair, "lost chunks", got->damage.lost_chunks, wanted->damage.lost_chunks) ||

@@ -20,9 +20,9 @@ from harness import answer, memprof
 LEAK = 262144
 
 
-def make_rank(path, rank, sites=60, steps=20, leak=0):
-    subprocess.run([harness.BUILD / "tests/unit/cli/make_rank", path, str(rank), str(sites), str(steps), str(leak)],
-                   check=True, stdin=subprocess.DEVNULL)
+def make_rank(path, rank, sites=60, steps=20, leak=0, world=0, role="", program="train.py"):
+    words = (path, rank, sites, steps, leak, world, role, program)
+    subprocess.run([harness.BUILD / "tests/unit/cli/make_rank", *map(str, words)], check=True, stdin=subprocess.DEVNULL)
 
 
 def stack_of(site):
@@ -193,6 +193,106 @@ class Reading(Jobs):
         self.assertIn("--track looks into one recording", result.stderr)
 
 
+class Ranks(Jobs):
+    """Where the recordings know which member of the job they are."""
+
+    def ranks(self, count, world=0, absent=(), programs=(), **how):
+        paths = []
+        for rank in range(count):
+            if rank in absent:
+                continue
+            paths.append(self.folder / f"{(7 * rank) % 100:02}.mp")  # names say nothing
+            program = "other.py" if rank in programs else "train.py"
+            make_rank(paths[-1], rank, world=world or count, program=program, **how)
+        return paths
+
+    def test_processes_are_named_by_rank_and_come_in_order(self):
+        paths = self.ranks(5)
+        make_rank(paths[2], 2, world=5, leak=LEAK)
+        worker = self.folder / "worker.mp"
+        make_rank(worker, 2, world=5, role="loader worker", sites=5)
+        told = answer("report", self.folder)
+        self.assertEqual([(process["rank"], process["helper"]) for process in told["processes"]],
+                         [(0, False), (1, False), (2, False), (2, True), (3, False), (4, False)])
+        self.assertTrue(all(process["world_size"] == 5 for process in told["processes"]))
+        self.assertEqual(memprof("leaks", self.folder).stdout.splitlines()[0],
+                         "leak: rank 2 keeps growing, +256 KiB a step; 1 of 6 processes, 20 steps (api)")
+        report = memprof("report", self.folder)
+        self.assertEqual(report.returncode, 0, report.stderr)
+        self.assertIn("5 ranks of train.py, 1 loader worker", report.stdout.splitlines()[0])
+
+    def test_a_leak_in_a_worker_comes_first(self):
+        self.ranks(4)
+        make_rank(self.folder / "worker.mp", 1, world=4, role="loader worker", sites=5, leak=LEAK)
+        self.assertEqual(memprof("leaks", self.folder).stdout.splitlines()[0],
+                         "leak: loader worker 6001 of rank 1 keeps growing, +256 KiB a step; 1 of 5 processes, 20 steps (api)")
+        self.assertEqual(memprof("leaks", self.folder, "--fail").returncode, 3)
+
+    def test_ranks_are_missing(self):
+        for world, absent, said in ((6, (1, 3, 4), "3 ranks have no recording: 1, 3-4"),
+                                    (8, (), "2 ranks have no recording: 6-7"), (6, (5,), "1 rank has no recording: 5"),
+                                    (6, (0,), "1 rank has no recording: 0")):
+            for path in self.folder.glob("*.mp"):
+                path.unlink()
+            self.ranks(6, world=world, absent=absent)
+            result = memprof("report", self.folder)
+            self.assertEqual(result.returncode, 4)
+            self.assertEqual(result.stderr, f"memprof: {said}\n")
+            self.assertEqual(answer("report", self.folder, status=4)["coverage"]["notes"], [said])
+
+    def test_two_recordings_of_one_rank(self):
+        self.ranks(3)
+        make_rank(self.folder / "again.mp", 1, world=3, steps=12)
+        result = memprof("report", self.folder)
+        self.assertEqual(result.returncode, 4)
+        self.assertIn("1 recording is there twice: rank 1", result.stderr)
+
+    def test_a_rank_of_another_program(self):
+        self.ranks(4, programs=(3,))
+        result = memprof("report", self.folder)
+        self.assertEqual(result.returncode, 4)
+        self.assertIn("1 rank ran another program than the rest: rank 3 (other.py)", result.stderr)
+
+    def test_recordings_of_several_runs(self):
+        self.ranks(2, world=2)
+        make_rank(self.folder / "x.mp", 2, world=3)
+        result = memprof("report", self.folder)
+        self.assertEqual(result.returncode, 4)
+        self.assertIn("do not agree on how many ranks there are", result.stderr)
+
+
+@unittest.skipUnless(shutil.which("mpirun") and (harness.BUILD / "libmemprof-mpi.so").exists(),
+                     "no mpirun (Debian: openmpi-bin), or built without MPI")
+class Mpi(Jobs):
+    def run_mpi(self, ranks, *words):
+        # Slots and root are no matter here; nor is a network.
+        how = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl": "self,vader", "OMPI_MCA_plm": "isolated",
+               "TMPDIR": str(self.folder)}
+        return subprocess.run(["mpirun", "-n", str(ranks), harness.MEMPROF, *map(str, words)], env=how, text=True,
+                              capture_output=True, stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT)
+
+    def test_the_result_is_the_serial_one(self):
+        paths = self.ranks(7, leaking=(3,))
+        paths[5].write_bytes(paths[5].read_bytes()[:3000])
+        (self.folder / "broken.mp").write_text("no recording")
+        words = (*paths, self.folder / "broken.mp")
+        serial = self.merge(*words, to=self.folder / "serial.job", status=4)
+        for ranks in (1, 2, 3, 4, 9):
+            out = self.folder / f"{ranks}.job"
+            result = self.run_mpi(ranks, "merge", *words, "-o", out)
+            self.assertEqual(out.read_bytes(), serial, (ranks, result.stderr))
+            self.assertEqual(result.stderr.count("recording is not whole"), 1, result.stderr)
+
+    def test_what_cannot_work_ends_all_ranks(self):
+        (self.folder / "empty").mkdir()
+        for words in (("merge", self.folder / "empty", "-o", self.folder / "x.job"),
+                      ("merge", self.folder / "absent.mp", "-o", self.folder / "x.job")):
+            result = self.run_mpi(3, *words)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertFalse((self.folder / "x.job").exists())
+
+
 class BadInput(Jobs):
     def test_one_cut_file_among_many(self):
         paths = self.ranks(6)
@@ -227,7 +327,7 @@ class BadInput(Jobs):
         (self.folder / "x.mp").unlink()
         result = memprof("report", self.folder)
         self.assertEqual(result.returncode, 1)
-        self.assertIn("holds no recording", result.stderr)
+        self.assertIn("is a folder without recordings", result.stderr)
 
     def test_a_file_named_twice_counts_once(self):
         paths = self.ranks(2)

@@ -1,11 +1,12 @@
 /*
  * Writes the recording of one made-up rank, which differs from those of other numbers in a known way.
  *
- *   make_rank FILE RANK SITES STEPS [LEAK]
+ *   make_rank FILE RANK SITES STEPS [LEAK [WORLD [ROLE [PROGRAM]]]]
  *
  * SITES places allocate a block each and keep it, but for one in seven, another one for each rank; one in five takes
  * more, the higher the rank. Then come STEPS steps with a block that is freed again; with LEAK, each step keeps so many
- * bytes besides. Every process has a pid of its own, 1000 + RANK, and begins 1 ms after the one before.
+ * bytes besides; with WORLD, the recording knows its rank, of so many, and its ROLE, if that is not "". Every process
+ * has a pid of its own, 1000 + RANK, and begins 1 ms after the one before.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -103,11 +104,18 @@ int main(int argc, char **argv)
     if (argc < 5) return 2;
     uint32_t rank = (uint32_t)atoi(argv[2]), sites = (uint32_t)atoi(argv[3]), steps = (uint32_t)atoi(argv[4]);
     uint64_t leak = argc > 5 ? strtoull(argv[5], NULL, 10) : 0;
-    const char *command[] = {"python3", "train.py", NULL};
+    const char *command[] = {"python3", argc > 8 ? argv[8] : "train.py", NULL};
+    struct mp_member member = {0};
+    if (argc > 6 && atoi(argv[6])) {
+        mp_member_set(&member, MP_MEMBER_RANK, rank);
+        mp_member_set(&member, MP_MEMBER_WORLD_SIZE, (uint32_t)atoi(argv[6]));
+    }
+    if (argc > 7) mp_member_text(member.role, argv[7], strlen(argv[7]));
     const struct mp_recording_start start = {.realtime_ns = UINT64_C(1700000000000000000) + rank * MS,
                                              .monotonic_ns = 1,
-                                             .pid = 1000 + rank,
+                                             .pid = 1000 + rank + (*member.role ? 5000 : 0),
                                              .host = "node7",
+                                             .member = member,
                                              .command = command,
                                              .configuration = "",
                                              .spool = ""};
