@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""A real training of four processes over gloo, with DataLoader workers, recorded and read as one job: a leak in one rank,
+or in a worker, comes first; what mpirun merges equals the serial merge."""
+
+import os
+import shutil
+import subprocess
+import textwrap
+import unittest
+
+import harness
+
+PYTHON = harness.python_with_torch()
+
+LAUNCHER = textwrap.dedent("""
+    import os, socket, subprocess, sys
+    ranks = int(sys.argv[1])
+    probe = socket.socket()
+    probe.bind(("127.0.0.1", 0))
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1]), "GLOO_SOCKET_IFNAME": "lo"}
+    probe.close()
+    workers = [subprocess.Popen([sys.executable, *sys.argv[2:]],
+                                env={**os.environ, **address, "RANK": str(rank), "LOCAL_RANK": str(rank),
+                                     "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}) for rank in range(ranks)]
+    sys.exit(max(worker.wait() for worker in workers))
+""")
+
+TRAIN = textwrap.dedent("""
+    import sys
+    import torch, torch.distributed as dist
+    from torch.utils.data import DataLoader, Dataset
+
+    leaking, workers = sys.argv[1], int(sys.argv[2])
+    kept = []
+
+    class Numbers(Dataset):
+        def __len__(self): return int(sys.argv[3])
+        def __getitem__(self, index):
+            if leaking == "worker" and dist.get_rank() == 1: kept.append(torch.ones(50000))
+            return torch.full((1000,), float(index))
+
+    def main():
+        dist.init_process_group("gloo")
+        torch.manual_seed(0)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 50))
+        optimizer = torch.optim.SGD(model.parameters(), lr=.1)
+        for batch in DataLoader(Numbers(), batch_size=2, num_workers=workers):
+            loss = model(batch).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if leaking == str(dist.get_rank()): kept.append(torch.zeros(100000))
+        dist.destroy_process_group()
+
+    main()
+""")
+
+
+@unittest.skipUnless(PYTHON, "no Python with torch")
+class Training(harness.TestCase):
+    def record(self, leaking="none", workers=0, items=40):
+        (self.folder / "launch.py").write_text(LAUNCHER)
+        (self.folder / "train.py").write_text(TRAIN)
+        run = self.folder / "run"
+        run.mkdir()
+        result = harness.memprof("snapshot", "-o", run / "train.mp", "--no-symbols", "--", PYTHON,
+                                 self.folder / "launch.py", 4, self.folder / "train.py", leaking, workers, items)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return run
+
+    def ranks_of(self, told):
+        return [process["rank"] for process in told["processes"] if not process["helper"] and process["peak_bytes"]]
+
+    def test_one_rank_of_four_leaks(self):
+        run = self.record(leaking="2")
+        told = harness.answer("leaks", run)
+        self.assertEqual(self.ranks_of(told), [0, 1, 2, 3])
+        self.assertEqual({process["rank"]: process["verdict"] for process in told["processes"]},
+                         {0: "clean", 1: "clean", 2: "leak", 3: "clean"})
+        finding = told["findings"][0]
+        self.assertEqual(told["processes"][finding["process"]]["rank"], 2)
+        # 100 000 floats a step, as the program says.
+        self.assertAlmostEqual(finding["bytes_per_step"], 400000, delta=4000)
+        self.assertTrue(any((frame["file"] or "").endswith("train.py") for frame in finding["stack"]))
+        text = harness.memprof("leaks", "--fail", run)
+        self.assertEqual(text.returncode, 3)
+        self.assertTrue(text.stdout.startswith("leak: rank 2 keeps growing"), text.stdout)
+        (outlier,) = harness.answer("peak", run)["out_of_line"]
+        self.assertEqual(told["processes"][outlier["process"]]["rank"], 2)
+
+    def test_all_ranks_are_alike(self):
+        run = self.record()
+        told = harness.answer("report", run)
+        self.assertEqual(self.ranks_of(told), [0, 1, 2, 3])
+        self.assertEqual(told["peak"]["out_of_line"], [])
+        self.assertEqual(told["leaks"]["verdict"], "clean")
+
+    def test_a_worker_of_a_loader_leaks(self):
+        run = self.record(leaking="worker", workers=1, items=400)
+        told = harness.answer("leaks", run)
+        helpers = [process for process in told["processes"] if process["helper"]]
+        self.assertEqual(sorted(process["rank"] for process in helpers), [0, 1, 2, 3])
+        self.assertEqual({process["role"] for process in helpers}, {"loader worker"})
+        finding = told["findings"][0] if told["findings"] else None
+        self.assertTrue(finding, [(process["role"], process["verdict"]) for process in told["processes"]])
+        self.assertEqual((told["processes"][finding["process"]]["rank"], told["processes"][finding["process"]]["helper"]),
+                         (1, True))
+        text = harness.memprof("leaks", run).stdout
+        self.assertRegex(text.splitlines()[0], r"^leak: loader worker \d+ of rank 1 keeps growing")
+
+    @unittest.skipUnless(shutil.which("mpirun") and (harness.BUILD / "libmemprof-mpi.so").exists(),
+                         "no mpirun (Debian: openmpi-bin), or built without MPI")
+    def test_mpirun_merges_the_same_bytes(self):
+        run = self.record(leaking="1", workers=2)
+        serial, parallel = self.folder / "serial.mp", self.folder / "parallel.mp"
+        self.assertEqual(harness.memprof("merge", run, "-o", serial).returncode, 0)
+        how = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_plm": "isolated", "TMPDIR": str(self.folder)}
+        result = subprocess.run(["mpirun", "-n", "4", harness.MEMPROF, "merge", run, "-o", parallel], env=how,
+                                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(parallel.read_bytes(), serial.read_bytes())
+        self.assertGreater(len(harness.answer("report", parallel)["processes"]), 4)
+
+
+if __name__ == "__main__":
+    harness.main()
