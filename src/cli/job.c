@@ -190,11 +190,11 @@ bool mp_job_holds_any(const struct mp_model *model)
     return false;
 }
 
-static int load(const struct mp_invocation *invocation, struct mp_model **model)
+int mp_job_load(const struct mp_invocation *invocation, char *const *operands, size_t count, struct mp_model **model)
 {
     struct mp_job_paths paths;
     struct mp_error error;
-    int status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
+    int status = mp_job_paths_find(operands, count, &paths);
     if (status) return status;
     if (paths.count == 1 && mp_job_is_file(paths.at[0])) {
         if (mp_exchange_load_any(paths.at[0], model, &error)) status = mp_message_error(&error);
@@ -209,7 +209,7 @@ static int load(const struct mp_invocation *invocation, struct mp_model **model)
     return MP_EXIT_COULD_NOT;
 }
 
-int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *query)
+int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_query *query)
 {
     *query = (struct mp_job_query){.invocation = invocation};
     query->text.out = &query->out;
@@ -220,8 +220,13 @@ int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *que
     query->view.outstanding = mp_given(invocation, MP_OPT_OUTSTANDING);
     int status = check_options(invocation);
     if (!status) status = read_limit(invocation, query->as_json, &query->view.limit);
-    if (!status) status = mp_query_color(invocation, &query->text.color);
-    if (!status) status = load(invocation, &query->model);
+    return status ? status : mp_query_color(invocation, &query->text.color);
+}
+
+int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *query)
+{
+    int status = mp_job_read_options(invocation, query);
+    if (!status) status = mp_job_load(invocation, invocation->operands, invocation->operand_count, &query->model);
     if (!status) mp_job_view_make(query->model, &query->job);
     return status;
 }

@@ -38,6 +38,10 @@ void mp_job_paths_free(struct mp_job_paths *paths);
 void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, size_t first, size_t of,
                       struct mp_job *job);
 
+/* The same for a job that `count` operands name, without the view. */
+int mp_job_load(const struct mp_invocation *invocation, char *const *operands, size_t count, struct mp_model **model);
+/* The options that all commands of jobs have; a message where one looks into a single recording. */
+int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_query *query);
 /* Reads the job. Returns an exit status; where it is not 0, a message was printed and nothing is held. */
 int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *query);
 /* Writes query->text or query->json where `status` is 0, says on stderr what is wrong with the job, and frees the

@@ -3,10 +3,12 @@
 
 #include "base/memory.h"
 #include "base/units.h"
+#include "cli/job.h"
 #include "cli/progress.h"
 #include "cli/query.h"
 #include "exchange/common/load.h"
 #include "output/report/compare.h"
+#include "output/report/job_compare.h"
 
 #define GROWTH_PERCENT 5.0 /* allowed by --fail where --max-growth is not given */
 
@@ -185,6 +187,75 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
     return status;
 }
 
+/* ---- jobs ------------------------------------------------------------------------------------------------------ */
+
+static bool are_jobs(const struct mp_invocation *invocation)
+{
+    for (size_t i = 0; i < invocation->operand_count; i++)
+        if (mp_job_is_folder(invocation->operands[i]) || mp_job_is_file(invocation->operands[i])) return true;
+    return false;
+}
+
+static int write_jobs(struct mp_job_query *query, const struct mp_job_comparison *comparison, const struct limit *limit,
+                      bool *grew)
+{
+    struct mp_job_compare compare;
+    struct mp_error error;
+    struct mp_job_comparison whole = *comparison;
+    const struct mp_job_view *const sides[MP_SIDES] = {&comparison->jobs[0], &comparison->jobs[comparison->count - 1]};
+    if (mp_job_compare_make(sides, comparison->sense, &compare, &error)) return mp_message_error(&error);
+    whole.compare = &compare;
+    for (int sense = MP_JOB_PEAK; sense <= MP_JOB_END; sense++)
+        *grew |= mp_compare_grew(mp_job_most_of(sides[MP_BEFORE], sense), mp_job_most_of(sides[MP_AFTER], sense),
+                                 limit->bytes, limit->percent);
+    if (query->as_json)
+        mp_job_compare_json(&query->json, &whole);
+    else
+        mp_job_compare_text(&query->text, &whole);
+    mp_job_compare_free(&compare);
+    return mp_output_buffer(query->invocation, &query->out);
+}
+
+/* Where one of the operands is a job, each is. */
+static int compare_jobs(const struct mp_invocation *invocation, enum mp_profile_of of, const struct limit *limit,
+                        bool *grew)
+{
+    struct mp_job_query query;
+    size_t count = invocation->operand_count, read = 0;
+    int status = mp_job_read_options(invocation, &query);
+    if (!status && of == MP_PROFILE_ALLOCATED) {
+        mp_message("--of allocated looks into one recording; jobs are compared by peak or outstanding");
+        status = MP_EXIT_USAGE;
+    }
+    if (status) return status;
+    struct mp_job_view *jobs = mp_alloc_zeroed(count, sizeof *jobs);
+    struct mp_model **models = mp_alloc_zeroed(count, sizeof *models);
+    bool lacks = false;
+    for (; !status && read < count; read++) {
+        status = mp_job_load(invocation, invocation->operands + read, 1, &models[read]);
+        if (status) break;
+        mp_job_view_make(models[read], &jobs[read]);
+        lacks |= mp_job_report_problems(invocation->operands[read], &jobs[read]);
+    }
+    const struct mp_job_comparison comparison = {.jobs = jobs,
+                                                 .paths = (const char *const *)invocation->operands,
+                                                 .count = count,
+                                                 .sense = of == MP_PROFILE_PEAK ? MP_JOB_PEAK : MP_JOB_END,
+                                                 .limit = query.view.limit,
+                                                 .full_stacks = query.view.full_stacks};
+    if (!status) status = write_jobs(&query, &comparison, limit, grew);
+    for (size_t i = 0; i < read; i++) {
+        mp_job_view_free(&jobs[i]);
+        mp_model_free(models[i]);
+    }
+    free(jobs);
+    free(models);
+    mp_buffer_free(&query.out);
+    if (!status && lacks) status = MP_EXIT_INCOMPLETE;
+    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
+    return done && *grew && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
+}
+
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
@@ -194,6 +265,7 @@ static int run(const struct mp_invocation *invocation)
     bool grew = false, incomplete = false, document;
     int status = read_limit(invocation, &limit);
     if (!status) status = read_sense(invocation->value[MP_OPT_OF], &sense);
+    if (!status && are_jobs(invocation)) return compare_jobs(invocation, sense, &limit, &grew);
     if (!status) status = mp_query_document(invocation, &document, &form);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
@@ -221,7 +293,8 @@ const struct mp_command mp_command_compare = {
         "compares categories, modules or regions instead, by their names; --sort growth lists what grew most first, "
         "what shrank most last. --fail "
         "exits with 3 where peak or outstanding grew by more than --max-growth, a percentage or a size (5%). --format "
-        "markdown is for pull requests, html one page.",
+        "markdown is for pull requests, html one page. Where one of them is a folder or a merged job, jobs are "
+        "compared: the highest peaks, and sites on average a process.",
     .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_OPT_FORMAT, MP_OPT_FAIL,
                 MP_OPT_MAX_GROWTH},

@@ -293,6 +293,32 @@ class Mpi(Jobs):
             self.assertFalse((self.folder / "x.job").exists())
 
 
+class Comparing(Jobs):
+    def test_two_jobs(self):
+        for name, leaking in (("before", ()), ("after", (2,))):
+            folder = self.folder
+            self.folder = folder / name
+            self.folder.mkdir()
+            self.ranks(4, leaking=leaking)
+            self.folder = folder
+        before, after = self.folder / "before", self.folder / "after"
+        told = answer("compare", before, after)
+        peaks = [max(answer("peak", path)["peak_bytes"] for path in of.glob("*.mp")) for of in (before, after)]
+        self.assertEqual([told["peak"]["before_bytes"], told["peak"]["after_bytes"]], peaks)
+        first = told["sites"][0]
+        self.assertEqual(first["stack"][0]["function"], "f2")
+        sums = [sum(site["bytes"] for path in of.glob("*.mp") for site in answer("peak", path, "-n", 0)["sites"]
+                    if stack_of(site) == stack_of(first)) for of in (before, after)]
+        self.assertEqual([first["before_bytes"], first["after_bytes"]], [sums[0] // 4, sums[1] // 4])
+        self.assertEqual(first["delta_bytes"], sums[1] // 4 - sums[0] // 4)
+        self.assertEqual(memprof("compare", before, after, "--fail").returncode, 3)
+        self.assertEqual(memprof("compare", before, before, "--fail").returncode, 0)
+        self.assertIn("no site differs", memprof("compare", before, before).stdout)
+        merged = self.folder / "after.job"
+        self.merge(after, to=merged)
+        self.assertEqual(answer("compare", before, merged)["sites"], told["sites"])
+
+
 class BadInput(Jobs):
     def test_one_cut_file_among_many(self):
         paths = self.ranks(6)

@@ -1,0 +1,70 @@
+#include "analysis/job/job_compare.h"
+
+#include <stdlib.h>
+
+uint64_t mp_job_most_of(const struct mp_job_view *job, enum mp_job_sense sense)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; job->groups.count && i < job->groups.at[0].count; i++) {
+        uint32_t process = job->groups.at[0].processes[i];
+        uint64_t bytes = sense == MP_JOB_PEAK ? mp_job_peak_of(job, process) : mp_job_end_of(job, process);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* The sites of the first group's kind of track; processes of other groups that have them, too, are in the sums. */
+static void sum_sites(const struct mp_job_view *job, enum mp_job_sense sense, struct mp_profile *profile)
+{
+    const struct mp_model_job *rows = &job->model->job;
+    for (size_t i = 0; job->groups.count && i < rows->sites.count; i++) {
+        const struct mp_job_site *site = &rows->sites.at[i];
+        if (site->sense != sense || site->kind != job->groups.at[0].kind) continue;
+        struct mp_profile_sample sample = {.stack = site->stack, .region = MP_NONE};
+        sample.values[MP_PROFILE_PEAK] =
+            (struct mp_profile_value){site->bytes / job->groups.at[0].count, site->blocks ? site->blocks : 1};
+        mp_vec_add(&profile->samples, sample);
+    }
+}
+
+static uint64_t change(const struct mp_job_compare_row *row)
+{
+    uint64_t before = row->bytes[MP_BEFORE], after = row->bytes[MP_AFTER];
+    return after > before ? after - before : before - after;
+}
+
+static int by_change(const void *left, const void *right)
+{
+    const struct mp_job_compare_row *a = left, *b = right;
+    if (change(a) != change(b)) return change(a) > change(b) ? -1 : 1;
+    if (a->stacks[MP_AFTER] != b->stacks[MP_AFTER]) return a->stacks[MP_AFTER] < b->stacks[MP_AFTER] ? -1 : 1;
+    return a->stacks[MP_BEFORE] < b->stacks[MP_BEFORE] ? -1 : 1;
+}
+
+enum mp_status mp_job_compare_make(const struct mp_job_view *const sides[MP_SIDES], enum mp_job_sense sense,
+                                   struct mp_job_compare *compare, struct mp_error *error)
+{
+    struct mp_flames flames = {.moved = NULL};
+    enum mp_status status = MP_OK;
+    *compare = (struct mp_job_compare){0};
+    for (int side = MP_BEFORE; !status && side < MP_SIDES; side++) {
+        struct mp_profile profile = {0};
+        sum_sites(sides[side], sense, &profile);
+        status = mp_flames_add(&flames, side, sides[side]->model, &profile, MP_PROFILE_PEAK, error);
+        mp_profile_free(&profile);
+    }
+    for (size_t i = 0; !status && i < flames.flames.count; i++) {
+        const struct mp_flame *flame = &flames.flames.at[i];
+        const struct mp_job_compare_row row = {{flame->values[MP_BEFORE].bytes, flame->values[MP_AFTER].bytes},
+                                               {flame->stacks[MP_BEFORE], flame->stacks[MP_AFTER]}};
+        if (change(&row)) mp_vec_add(&compare->rows, row);
+    }
+    mp_flames_free(&flames);
+    if (compare->rows.count) qsort(compare->rows.at, compare->rows.count, sizeof *compare->rows.at, by_change);
+    return status;
+}
+
+void mp_job_compare_free(struct mp_job_compare *compare)
+{
+    mp_vec_free(&compare->rows);
+}

@@ -1,0 +1,22 @@
+/* The output of `memprof compare` of jobs. */
+#ifndef MP_OUTPUT_JOB_COMPARE_H
+#define MP_OUTPUT_JOB_COMPARE_H
+
+#include "analysis/job/job_compare.h"
+#include "output/report/job.h"
+
+/* The jobs in the order in which the user named them; `compare` is of the first and the last. */
+struct mp_job_comparison {
+    const struct mp_job_compare *compare;
+    const struct mp_job_view *jobs;
+    const char *const *paths;
+    size_t count;
+    enum mp_job_sense sense;
+    size_t limit;
+    bool full_stacks;
+};
+
+void mp_job_compare_text(struct mp_text *text, const struct mp_job_comparison *comparison);
+void mp_job_compare_json(struct mp_json *json, const struct mp_job_comparison *comparison);
+
+#endif
