@@ -1,5 +1,7 @@
+#include "cli/job.h"
 #include "cli/query.h"
 #include "output/page/page.h"
+#include "output/report/job_page.h"
 
 struct page {
     const struct mp_query *query;
@@ -20,6 +22,16 @@ static enum mp_status write_page(void *context, FILE *out, struct mp_error *erro
     return mp_page_write(query->model, &options, out, error);
 }
 
+static int plot_job(const struct mp_invocation *invocation)
+{
+    struct mp_job_query query;
+    int status = mp_job_open(invocation, &query);
+    if (status) return status;
+    query.view.limit = 0;
+    mp_job_page(&query.out, &query.job, &query.view);
+    return mp_job_close(&query, MP_EXIT_DONE);
+}
+
 static int run(const struct mp_invocation *invocation, const char *command, const char *view)
 {
     struct mp_query query;
@@ -28,6 +40,7 @@ static int run(const struct mp_invocation *invocation, const char *command, cons
         mp_message("%s needs -o FILE, as in memprof %s %s -o page.html", command, command, invocation->operands[0]);
         return MP_EXIT_USAGE;
     }
+    if (!view && mp_job_asked(invocation)) return plot_job(invocation);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_end(&query, mp_output_write(invocation, write_page, &page));
 }
@@ -46,16 +59,18 @@ extern const struct mp_command mp_command_trace_plot;
 const struct mp_command mp_command_trace_plot = {
     .name = "trace_plot",
     .summary = "every allocation over time, as one HTML page",
-    .usage = "FILE",
+    .usage = "FILE...",
     .about =
         "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
         "first; all are in it. A page holds every block of up to 100 million events; --from and --to choose a part "
         "of the recording, --filter the blocks, and the page says what is not in it. Colours are what blocks are for, "
-        "where that is known, by --rules FILE, too.",
+        "where that is known, by --rules FILE, too. The page of a job (several files, a folder, or what merge wrote) "
+        "has its processes and "
+        "leaks as tables, a bar for each process.",
     .example = "memprof trace_plot run.mp -o trace.html",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES},
     .operands_min = 1,
-    .operands_max = 1,
+    .operands_max = 1000000,
     .run = run_trace,
 };
 

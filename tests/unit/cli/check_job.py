@@ -3,9 +3,11 @@
 here in the simplest way; and whatever the order and the tree in which they are merged, the file is the same."""
 
 import collections
+import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -291,6 +293,27 @@ class Mpi(Jobs):
             result = self.run_mpi(3, *words)
             self.assertNotEqual(result.returncode, 0)
             self.assertFalse((self.folder / "x.job").exists())
+
+
+class Page(Jobs):
+    def test_the_page_of_a_job_holds_its_report_and_curves(self):
+        paths = self.ranks(4, leaking=(2,))
+        hostile = self.folder / "<script>x.mp"
+        make_rank(hostile, 9)
+        page = self.folder / "job.html"
+        result = memprof("trace_plot", *paths, hostile, "-o", page)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        html = page.read_text()
+        told = {name: json.loads(text) for name, text in
+                re.findall(r'<script type="application/json" id="(\w+)">(.*?)</script>', html, re.S)}
+        self.assertEqual(told["report"], answer("report", *paths, hostile))
+        self.assertNotIn("<script>x", html)
+        for curve in told["curves"]:
+            process = told["report"]["processes"][curve["process"]]
+            self.assertEqual(max(most for _, most, _ in curve["points"]), process["peak_bytes"])
+        self.assertEqual(sorted((curve["process"], curve["by"]) for curve in told["curves"]),
+                         [(process, by) for process in range(5) for by in ("step", "time")])
+        self.assertEqual(html.count("+256 KiB"), 2)  # the process, and its leak
 
 
 class Comparing(Jobs):
