@@ -36,6 +36,7 @@ enum mp_option {
     MP_OPT_PID,
     MP_OPT_REPLAY,
     MP_OPT_KIND,
+    MP_OPT_RANKS,
     MP_OPT_STACKS,
     MP_OPT_FREE_STACKS,
     MP_OPT_HOLDERS,

@@ -3,6 +3,8 @@
 Habits of the program as it is: `late`, gradients are freed between forward and backward; `zeroed`, they are set to zero;
 `held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `validates`,
 it evaluates after each step; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`, `del`, `one_by_one`, `fused`,
+`quantized` (optimizer state of 8 bits), `halves` (two micro-batches of half the size), `zero` (the state divided among two
+ranks),
 `checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many of them).
 """
 import functools
@@ -18,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 SCALE = int(os.environ.get("BENCH_SCALE", "1"))  # of batches
 length = 1.0
+RANK, RENDEZVOUS = 0, ""
 torch.manual_seed(0)
 if DEVICE == "cuda":
     torch.backends.cudnn.enabled = False
@@ -435,7 +438,40 @@ MODELS = {
 }
 
 
+class Quantized(torch.optim.Optimizer):
+    """Holds what Adam of 8 bits holds: a byte for each value, a scale for 256 of them, all of it for small parameters. A
+    stand-in for libraries that need a GPU, whose numbers it does not compute; it works on few values at a time."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self):
+        for parameter in self.param_groups[0]["params"]:
+            if parameter.grad is None:
+                continue
+            state, count, kept = self.state[parameter], parameter.numel(), dict(device=parameter.device)
+            for name in () if state else ("mean", "square"):
+                small = count < 4096
+                state[name] = torch.zeros(count, dtype=torch.float32 if small else torch.uint8, **kept)
+                if not small:
+                    state[name + " scale"] = torch.zeros(-(-count // 256), **kept)
+            parameter.add_(parameter.grad, alpha=-1e-4)
+
+
+def divided_among_ranks(parameters):
+    """The other rank is a process of its own that does the same, and is not counted."""
+    import torch.distributed as distributed
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    distributed.init_process_group("gloo", init_method="file://" + RENDEZVOUS, rank=RANK, world_size=2)
+    return ZeroRedundancyOptimizer(parameters, optimizer_class=torch.optim.AdamW)
+
+
 def make_optimizer(name, parameters, habits, changes):
+    if "quantized" in changes:
+        return Quantized(parameters)
+    if "zero" in changes:
+        return divided_among_ranks(parameters)
     if name in ("momentum", "scheduled"):
         return torch.optim.SGD(parameters, 0.01, momentum=0.9, foreach="foreach" in habits and "one_by_one" not in changes)
     if "fused" in changes:
@@ -489,7 +525,10 @@ def train(name, habits, changes):
                 length = (0.4, 1.0, 0.7, 1.3, 0.55, 0.85)[(step * 5 + part) % 6]
                 batches[(step + part) % 2] = data()
             batch = batches[(step + part) % 2]
-            if "held" in habits:
+            if "halves" in changes:
+                for half in zip(*(part.chunk(2) for part in batch)):
+                    step_of(half)
+            elif "held" in habits:
                 output, loss = forward(name, model, loss_of, batch)
                 prepare()
                 loss.backward()
@@ -510,4 +549,13 @@ def train(name, habits, changes):
 
 
 if __name__ == "__main__":
-    train(sys.argv[1], sys.argv[2].split(","), sys.argv[3].split(",") if len(sys.argv) > 3 else [])
+    changes_ = sys.argv[3].split(",") if len(sys.argv) > 3 else []
+    if "zero" in changes_:
+        RENDEZVOUS = os.path.abspath("rendezvous")
+        RANK = 0 if os.fork() else 1
+    train(sys.argv[1], sys.argv[2].split(","), changes_)
+    if "zero" in changes_:
+        sys.stdout.flush()
+        if RANK:
+            os._exit(0)
+        os.wait()

@@ -11,6 +11,7 @@
 struct mp_advise_query {
     uint16_t track;
     uint64_t capacity; /* that is to be fitted; 0: none */
+    unsigned ranks;    /* that could divide state; 0 or 1: none */
     unsigned kinds;    /* bits 1 << enum mp_change_kind of those that are wanted */
     mp_tune_progress *progress;
     void *context;
@@ -31,7 +32,7 @@ struct mp_advise {
     bool replayed;           /* the recording has something to replay, not only what lived at its end */
     uint64_t peak, reserved; /* as recorded, or as replayed where that is less; reserved 0: there is no such thing */
     struct mp_tuning tuning; /* of a caching allocator */
-    MP_VEC(struct mp_change) changes; /* that which saves most first */
+    MP_VEC(struct mp_change) changes; /* that which saves most first; estimates come last */
     struct mp_advise_fit fit;
 };
 

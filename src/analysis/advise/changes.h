@@ -25,6 +25,9 @@ enum mp_change_what {
     MP_CHANGE_FUSED,          /* temporaries of an optimizer that has a fused form */
     MP_CHANGE_ONE_BY_ONE,     /* temporaries of an optimizer that works on lists of tensors */
     MP_CHANGE_CHECKPOINTING,  /* what modules keep for backward is made again there */
+    MP_CHANGE_EIGHT_BIT,      /* optimizer state of 8 bits a value */
+    MP_CHANGE_ZERO_1,         /* optimizer state that ranks divide */
+    MP_CHANGE_MICRO_BATCH,    /* two micro-batches of half the size, one behind the other */
     MP_CHANGE_WHATS
 };
 
@@ -34,6 +37,7 @@ struct mp_change {
     enum mp_change_kind kind;
     enum mp_change_what what;
     bool exact;              /* replayed, not estimated */
+    bool estimated;          /* from categories and sizes: combined with nothing */
     uint64_t peak, reserved; /* then */
     uint64_t saved, saved_reserved;
     /* Of settings: */
@@ -48,6 +52,7 @@ struct mp_change {
     size_t modules, modules_of; /* of those that the path means, that are changed: the first ones; all */
     size_t blocks;              /* that would live less long */
     uint64_t bytes;             /* the most of theirs that lived at a time */
+    unsigned ranks;             /* that divide state; 0 */
     double share;               /* of forward that is done again; 0; MP_SHARE_UNKNOWN */
     size_t place;               /* among the others, before they were sorted */
 };

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/advise/module_calls.h"
+#include "analysis/advise/operators.h"
 #include "analysis/categories/phases.h"
 #include "base/intern.h"
 #include "base/map.h"
@@ -15,10 +17,15 @@
  * backward frees lives to the end of the call alone. All that the call made is made again just before the first thing
  * that its backward allocates, in the same order; then backward frees it where it did. The output is not the call's to
  * let go of: what lives on behind the call and is freed before its backward, else what it made last.
+ *
+ * PyTorch 2.1 and newer stop making again with the last tensor that is saved for backward: before an operator that
+ * saves its inputs alone, behind one that saves results. Which that is, operators' names say, and the first node of
+ * backward that reads one has to agree; else all is made again, which saves less.
  */
 #define PATH_MOST     4096 /* bytes of a module's path, and modules on it: no network has more, and what follows is */
 #define PARTS_MOST    100  /* square in them */
 #define KINDS_MOST    100
+#define SHAPED_MOST   16 /* allocations that bring the gradients of a node to shape */
 #define IN_SEQUENTIAL ((uint64_t)1 << 63)
 #define RNG_BYTES     5056 /* the state of the CPU's random numbers, which each call keeps */
 
@@ -33,6 +40,8 @@ struct call {
     uint32_t back, over; /* the first allocation of its backward; its last free there */
     uint32_t stop;       /* by then that backward is over */
     uint32_t turn;       /* of the backward that follows */
+    uint32_t again;      /* just before it recomputation begins: the first of its backward that reads what was saved */
+    size_t remade;       /* of its acts, the first so many are made again */
 };
 struct kind {
     uint32_t pattern;
@@ -51,9 +60,11 @@ struct mp_checkpoints {
     struct mp_intern texts; /* patterns and paths */
     MP_VEC(struct act) acts;
     MP_VEC(uint32_t) paths;   /* string ids of modules that allocate in forward */
+    MP_VEC(uint32_t) others;  /* likewise, in backward: some only work in place before */
     struct mp_map called;     /* texts + 1 of modules that are */
     struct mp_map parameters; /* by parameter_key(): how many a module has */
     unsigned char *casts;     /* by stack: autocast makes a copy there */
+    struct mp_operators operators;
     MP_VEC(struct kind) kinds;
 };
 
@@ -69,6 +80,33 @@ static void find_acts(struct mp_checkpoints *c)
         const struct act act = {event, block, mp_model_module(model, block),
                                 (uint8_t)mp_phase_of_block(&c->phases, model, block)};
         mp_vec_add(&c->acts, act);
+    }
+}
+
+/* A recorder knows a network's modules once its first call began: what came before is made like the next forward's
+ * first blocks. */
+static void fill_first(struct mp_checkpoints *c)
+{
+    size_t first = 0, known, next;
+    while (first < c->acts.count && c->acts.at[first].phase != MP_PHASE_FORWARD)
+        first++;
+    for (known = first; known < c->acts.count && !c->acts.at[known].module;)
+        known++;
+    for (next = known; next < c->acts.count && c->acts.at[next].phase == MP_PHASE_FORWARD;)
+        next++;
+    while (next < c->acts.count && c->acts.at[next].phase != MP_PHASE_FORWARD)
+        next++;
+    for (size_t i = first; i < known; i++) {
+        struct act *act = &c->acts.at[i];
+        if (act->phase != MP_PHASE_FORWARD) return;
+        if (next >= c->acts.count || c->acts.at[next].phase != MP_PHASE_FORWARD) return;
+        const struct act *like = &c->acts.at[next];
+        if (i > first) act->module = act[-1].module; /* made once, as workspaces of libraries are */
+        if (c->model->blocks.bytes[act->block] != c->model->blocks.bytes[like->block] ||
+            !mp_same_lines(c->model, c->model->blocks.stack[act->block], c->model->blocks.stack[like->block]))
+            continue;
+        act->module = like->module;
+        next++;
     }
 }
 
@@ -109,31 +147,6 @@ static size_t parts_of(const char *text)
 
 /* ---- which modules are called: a list or a dictionary of modules is not */
 
-static bool is_frame(const struct mp_model *model, uint32_t frame, const char *function, const char *file)
-{
-    if (!model->frames.at[frame].line_count) return false;
-    const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
-    const char *name = mp_model_text(model, line->function), *last = strrchr(name, '.');
-    const char *path = mp_model_text(model, line->file);
-    size_t length = strlen(path), wanted = strlen(file);
-    return (!function || !strcmp(last ? last + 1 : name, function)) && length >= wanted &&
-           !strcmp(path + length - wanted, file);
-}
-
-/* The calls of modules on a stack, the innermost first: 'S' of a Sequential, which calls what it lists, else 'm'. */
-static void find_chain(const struct mp_model *model, uint32_t stack, struct mp_buffer *chain)
-{
-    bool sequential = false;
-    for (; stack; stack = model->stacks.at[stack].parent) {
-        uint32_t frame = model->stacks.at[stack].frame;
-        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
-        if (is_frame(model, frame, "_call_impl", "torch/nn/modules/module.py"))
-            mp_buffer_append(chain, sequential ? "S" : "m", 1);
-        else
-            sequential = is_frame(model, frame, "forward", "torch/nn/modules/container.py");
-    }
-}
-
 /* Of a path and the calls that led to it: the modules on it that were called, from the inside out. What comes before a
  * number is a Sequential, or a list; the outermost call is the network's own. */
 static void find_called_of(struct mp_checkpoints *c, const char *path, const struct mp_buffer *chain)
@@ -149,23 +162,32 @@ static void find_called_of(struct mp_checkpoints *c, const char *path, const str
     }
 }
 
+static bool is_too_deep(const char *path)
+{
+    return strnlen(path, PATH_MOST) == PATH_MOST || parts_of(path) > PARTS_MOST;
+}
+
 static void find_called(struct mp_checkpoints *c)
 {
-    struct mp_map seen = {0};
+    struct mp_map seen = {0}, others = {0};
     struct mp_buffer chain = {0};
     for (size_t i = 0; i < c->acts.count; i++) {
         const struct act *act = &c->acts.at[i];
         bool added = false;
+        if (act->module && act->phase == MP_PHASE_BACKWARD) mp_map_at(&others, act->module, &added);
+        if (added) mp_vec_add(&c->others, act->module);
+        added = false;
         if (act->module && act->phase == MP_PHASE_FORWARD) mp_map_at(&seen, act->module, &added);
         if (!added) continue;
         const char *path = mp_module_path(c->model, c->root, act->module);
-        if (strnlen(path, PATH_MOST) == PATH_MOST || parts_of(path) > PARTS_MOST) continue;
+        if (is_too_deep(path)) continue;
         mp_vec_add(&c->paths, act->module);
         mp_buffer_clear(&chain);
-        find_chain(c->model, c->model->blocks.stack[act->block], &chain);
+        mp_module_chain(c->model, c->model->blocks.stack[act->block], &chain);
         find_called_of(c, path, &chain);
     }
     mp_map_free(&seen);
+    mp_map_free(&others);
     mp_buffer_free(&chain);
 }
 
@@ -207,6 +229,13 @@ static struct mp_map find_modules(struct mp_checkpoints *c, struct kind *kind)
         uint64_t *number = mp_map_at(&numbers, (uint64_t)mp_intern_add(&c->texts, path, length) + 1, NULL);
         if (!*number) *number = ++kind->modules;
         *mp_map_at(&found, c->paths.at[i], NULL) = *number;
+    }
+    for (size_t i = 0; i < c->others.count; i++) {
+        const char *path = mp_module_path(c->model, c->root, c->others.at[i]);
+        size_t length = is_too_deep(path) ? 0 : prefix_of(path, parts);
+        uint32_t id = length ? mp_intern_find(&c->texts, path, length) : MP_INTERN_FAILED;
+        const uint64_t *number = id == MP_INTERN_FAILED ? NULL : mp_map_find(&numbers, (uint64_t)id + 1);
+        if (number) *mp_map_at(&found, c->others.at[i], NULL) = *number;
     }
     mp_map_free(&numbers);
     return found;
@@ -362,6 +391,52 @@ static int by_module(const void *a, const void *b)
     return (x->event > y->event) - (x->event < y->event);
 }
 
+/* ---- how far it is made again */
+
+static const struct mp_operator_of *operator_of(const struct mp_checkpoints *c, uint32_t block)
+{
+    return &c->operators.of_stack[c->model->blocks.stack[block]];
+}
+
+/* Whether two acts, one behind the other, are of one call of an operator. */
+static bool same_operator(const struct mp_checkpoints *c, const struct act *a, const struct act *b)
+{
+    const struct mp_operator_of *x = operator_of(c, a->block), *y = operator_of(c, b->block);
+    return x->call && x->call == y->call && c->model->blocks.stack[a->block] != c->model->blocks.stack[b->block];
+}
+
+/* How many acts of a call come before the last tensor is saved; `node`: that of backward that reads it. */
+static size_t remade_until(const struct mp_checkpoints *c, const struct call *call, unsigned node)
+{
+    const struct act *acts = &c->acts.at[call->first];
+    for (size_t end = call->count, first; end; end = first) {
+        unsigned number = operator_of(c, acts[end - 1].block)->number;
+        enum mp_operator_saves saves = mp_operator_saves(number);
+        for (first = end - 1; first && same_operator(c, &acts[first - 1], &acts[first]);)
+            first--;
+        if (saves == MP_SAVES_NOTHING) continue;
+        if (!mp_operators_match(number, node)) break;
+        return saves == MP_SAVES_INPUTS ? first : end;
+    }
+    return call->count;
+}
+
+/* `backs`: what backward allocates in the call's module, from its first on. */
+static void find_remade(const struct mp_checkpoints *c, struct call *call, const struct back *backs, size_t count)
+{
+    unsigned node = 0;
+    call->again = call->back;
+    call->remade = call->count;
+    if (!c->operators.stops_early) return;
+    for (size_t i = 0; i < count && backs[i].module == backs->module && backs[i].event < call->over; i++) {
+        node = operator_of(c, c->model->events.subject[backs[i].event])->node;
+        if (!node || mp_operator_saves(node) == MP_SAVES_NOTHING) continue;
+        call->again = backs[i].event;
+        break;
+    }
+    call->remade = remade_until(c, call, node);
+}
+
 /* A module's calls have their backwards in the opposite order, one behind the other. The next begins in the module
  * within it in which the one before began: what comes sooner adds up its gradients. */
 static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const struct mp_map *modules)
@@ -391,6 +466,7 @@ static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const 
         call->back = backs.at[at].event;
         call->stop = stop_of(c, call->turn);
         call->over = over_of(c, call);
+        find_remade(c, call, &backs.at[at], backs.count - at);
         last[module].turn = call->turn + 1;
         if (call->over) last[module].over = call->over;
     }
@@ -441,21 +517,6 @@ static void find_times(const struct mp_checkpoints *c, struct kind *kind)
 
 /* ---- when a call without a graph would let go */
 
-/* Of a stack, the line of the module that is the so-manieth called from the inside: which of its statements ran, as a
- * number; 0: none. */
-static uint64_t line_of(const struct mp_checkpoints *c, uint32_t stack, size_t calls)
-{
-    const struct mp_model *model = c->model;
-    uint64_t line = 0;
-    for (; stack; stack = model->stacks.at[stack].parent) {
-        uint32_t frame = model->stacks.at[stack].frame;
-        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
-        if (is_frame(model, frame, "_call_impl", "torch/nn/modules/module.py") && !--calls) return line;
-        line = (uint64_t)frame + 1;
-    }
-    return 0;
-}
-
 /* How many modules on the path are called, from the length `from` on. */
 static size_t called_from(const struct mp_checkpoints *c, const char *path, size_t from)
 {
@@ -475,8 +536,8 @@ static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struc
     if (!added) return *part;
     const char *path = mp_module_path(c->model, c->root, act->module);
     size_t parts = parts_of(mp_intern_get(&c->texts, kind->pattern, NULL));
-    *part = line_of(c, stack, called_from(c, path, prefix_of(path, parts)));
-    if (*part && is_frame(c->model, (uint32_t)*part - 1, "forward", "torch/nn/modules/container.py"))
+    *part = mp_module_line(c->model, stack, called_from(c, path, prefix_of(path, parts)));
+    if (*part && mp_frame_is(c->model, (uint32_t)*part - 1, "forward", "torch/nn/modules/container.py"))
         *part = IN_SEQUENTIAL | mp_intern_add(&c->texts, path, prefix_of(path, parts + 1));
     return *part;
 }
@@ -571,6 +632,20 @@ static void end_block(const struct maker *m, uint32_t block, uint32_t event)
     mp_vec_add(&m->change->edits.ends, end);
 }
 
+/* When backward lets go of what was made again: autograd itself holds a saved tensor until the gradients of its node
+ * were brought to shape, checkpointing of PyTorch 2.1 and newer gives it away when the node runs. */
+static uint32_t let_go(const struct mp_checkpoints *c, uint32_t end)
+{
+    size_t at = MP_COUNT_BEFORE(c->acts.count, i, c->acts.at[i].event < end);
+    uint32_t sooner = end;
+    for (unsigned i = 0; c->operators.stops_early && i < SHAPED_MOST && at--; i++) {
+        if (c->acts.at[at].phase != MP_PHASE_BACKWARD) return end;
+        if (operator_of(c, c->acts.at[at].block)->node) return sooner;
+        sooner = c->acts.at[at].event;
+    }
+    return end;
+}
+
 static void make_again(struct maker *m, const struct call *call)
 {
     unsigned char *casts = casts_of(m->c, &m->c->acts.at[call->first], call->count);
@@ -581,11 +656,12 @@ static void make_again(struct maker *m, const struct call *call)
     for (size_t i = call->first; i < call->first + call->count; i++) {
         uint32_t block = m->c->acts.at[i].block, end = freed(m->c, i);
         struct mp_edit_extra copy = copy_of(m, block);
-        copy.made = call->back;
+        copy.made = call->again;
         copy.made_rank = rank_of(call, m->c->acts.at[i].event);
         bool kept = i != held && is_kept(m->c, call, i);
-        copy.freed = kept ? end : call->back;
+        copy.freed = kept ? let_go(m->c, end) : call->again;
         copy.freed_rank = kept ? 0 : rank_of(call, end);
+        if (i - call->first >= call->remade || end == MP_NONE) continue; /* or made once, for ever */
         mp_vec_add(&m->change->edits.extras, copy);
         if (!kept) continue;
         bool lasts = casts[i - call->first];
@@ -597,21 +673,29 @@ static void make_again(struct maker *m, const struct call *call)
     free(casts);
 }
 
+/* Whether what the call begins with keeps its input for backward anyway. */
+static bool keeps_input_itself(const struct mp_checkpoints *c, const struct call *call)
+{
+    return mp_operator_saves(operator_of(c, c->acts.at[call->first].block)->number) == MP_SAVES_INPUTS;
+}
+
 /* The input, where forward frees it, lives on until the call is over for the second time: what is freed while the call
  * runs, and what was made last before it. */
 static void keep_input(const struct maker *m, const struct call *call)
 {
     const struct mp_model *model = m->c->model;
-    for (uint32_t event = call->begin; event < call->end && event < model->events.count; event++) {
+    bool kept = keeps_input_itself(m->c, call);
+    uint32_t end = kept ? m->c->acts.at[call->first + call->count - 1].event : call->end;
+    for (uint32_t event = call->begin; event < end && event < model->events.count; event++) {
         uint32_t block = model->events.subject[event];
         if (model->events.type[event] != MP_EVENT_FREE || model->blocks.track[block] != m->c->history->track) continue;
         if (model->blocks.alloc_event[block] == MP_NONE || model->blocks.alloc_event[block] >= call->begin) continue;
         if (mp_phase_of_block(&m->c->phases, model, block) == MP_PHASE_FORWARD) end_block(m, block, call->over);
     }
-    for (size_t i = call->first; i-- && m->c->acts.at[i].phase == MP_PHASE_FORWARD &&
+    for (size_t i = call->first; !kept && i-- && m->c->acts.at[i].phase == MP_PHASE_FORWARD &&
                                  m->c->acts.at[i].module == m->c->acts.at[call->first - 1].module;) {
-        uint32_t end = freed(m->c, i);
-        if (end >= m->c->phases.turns.at[call->turn].first || end < call->end) continue;
+        uint32_t gone = freed(m->c, i);
+        if (gone >= m->c->phases.turns.at[call->turn].first || gone < call->end) continue;
         end_block(m, m->c->acts.at[i].block, call->over);
         break;
     }
@@ -683,10 +767,12 @@ enum mp_status mp_checkpoints_find(const struct mp_model *model, const struct mp
     enum mp_status status = mp_phases_find(model, &c->phases, error);
     if (!status) {
         find_acts(c);
+        fill_first(c);
         find_called(c);
         find_kinds(c);
         find_parameters(c);
         find_casts(c);
+        mp_operators_find(model, &c->operators);
     }
     for (size_t i = 0; !status && i < c->kinds.count; i++) {
         struct kind *kind = &c->kinds.at[i];
@@ -714,9 +800,11 @@ void mp_checkpoints_free(struct mp_checkpoints *checkpoints)
     mp_vec_free(&checkpoints->kinds);
     mp_vec_free(&checkpoints->acts);
     mp_vec_free(&checkpoints->paths);
+    mp_vec_free(&checkpoints->others);
     mp_map_free(&checkpoints->called);
     mp_map_free(&checkpoints->parameters);
     free(checkpoints->casts);
+    mp_operators_free(&checkpoints->operators);
     mp_intern_free(&checkpoints->texts);
     mp_phases_free(&checkpoints->phases);
     free(checkpoints);

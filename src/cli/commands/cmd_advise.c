@@ -1,10 +1,13 @@
 #include "output/report/advise.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/query.h"
+
+#define MOST_RANKS 100000u
 
 /* `list`: names of kinds, apart by commas; NULL: all. MP_EXIT_USAGE, after a message, where it makes no sense. */
 static int read_kinds(const char *list, unsigned *kinds)
@@ -19,8 +22,9 @@ static int read_kinds(const char *list, unsigned *kinds)
             name[length] = '\0';
             kind = mp_change_kind_named(name);
         }
-        if (kind > MP_CHANGE_LIFETIME && kind != MP_CHANGE_OPTIMIZER) {
-            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint, lifetime and optimizer",
+        if (kind > MP_CHANGE_LIFETIME && kind != MP_CHANGE_OPTIMIZER && kind != MP_CHANGE_SHARD) {
+            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint, lifetime, optimizer "
+                       "and shard",
                        (int)length, at);
             return MP_EXIT_USAGE;
         }
@@ -36,6 +40,21 @@ static int read_capacity(const char *text, uint64_t *capacity)
     if (!text || !strcmp(text, "auto") || (mp_parse_bytes(text, capacity) && *capacity)) return MP_EXIT_DONE;
     mp_message("--capacity: \"%s\" is not an amount of memory, as 24GiB", text);
     return MP_EXIT_USAGE;
+}
+
+/* 0 where it is not given. */
+static int read_ranks(const char *text, unsigned *ranks)
+{
+    char *end = NULL;
+    *ranks = 0;
+    if (!text) return MP_EXIT_DONE;
+    unsigned long number = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (!end || *end || number < 2 || number > MOST_RANKS) {
+        mp_message("--ranks: \"%s\" is not a number of ranks, from 2 to %u", text, MOST_RANKS);
+        return MP_EXIT_USAGE;
+    }
+    *ranks = (unsigned)number;
+    return MP_EXIT_DONE;
 }
 
 static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
@@ -71,6 +90,7 @@ static int run(const struct mp_invocation *invocation)
     struct mp_advise_query ask = {.progress = mp_progress_report};
     int status = read_kinds(invocation->value[MP_OPT_KIND], &ask.kinds);
     if (!status) status = read_capacity(invocation->value[MP_OPT_CAPACITY], &ask.capacity);
+    if (!status) status = read_ranks(invocation->value[MP_OPT_RANKS], &ask.ranks);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, find_advice(&query, &ask));
 }
@@ -78,18 +98,21 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_advise;
 const struct mp_command mp_command_advise = {
     .name = "advise",
-    .summary = "changes that would save memory, ranked by what a replay says that each saves",
+    .summary = "changes that would save memory, each replayed on the recording, or estimated",
     .usage = "FILE",
     .about =
         "Tries changes to the program on what the recording has, and lists those that lower the peak: settings of "
         "PyTorch's "
         "caching allocator, searched by replaying all that was asked of it under each, as the line of "
         "PYTORCH_CUDA_ALLOC_CONF to set; blocks that live longer than they are needed; and modules whose activations "
-        "could be made again in backward. Each has the bytes that it saves, what the peak would then be, what it costs "
+        "could be made again in backward. Estimated from sizes, and marked ~, are optimizer state of 8 bits, "
+        "micro-batches "
+        "of half the size, and with --ranks state that ranks divide. Each has the bytes that it saves, what the peak "
+        "would then be, what it costs "
         "or breaks, and how to write it. With --capacity, changes are put together until it fits, with as little as "
         "possible done twice.",
     .example = "memprof advise run.mp --capacity 24GiB",
-    .options = {MP_REPORT_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},
+    .options = {MP_REPORT_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND, MP_OPT_RANKS},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

@@ -82,6 +82,11 @@ static const struct {
                          ""},
     [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that takes one parameter after the other", "foreach=False",
                               "more kernels, which are smaller"},
+    [MP_CHANGE_EIGHT_BIT] = {"optimizer state of 8 bits in place of 32", "bitsandbytes.optim.AdamW8bit(...)",
+                             "other numerics; counts on state of 32 bits, as of parameters in float32"},
+    [MP_CHANGE_MICRO_BATCH] = {"two micro-batches of half the size in each step",
+                               "for half in batch.chunk(2): (loss(half) / 2).backward(), then optimizer.step()",
+                               "smaller kernels; batch norm sees half a batch"},
 };
 
 static void put_checkpoint(const struct mp_change *change, struct words *words)
@@ -96,6 +101,14 @@ static void put_checkpoint(const struct mp_change *change, struct words *words)
         mp_buffer_printf(&words->cost, "does a part of forward twice, which the recording does not time");
     else
         mp_buffer_printf(&words->cost, "does %.0f %% of forward twice", change->share * 100);
+}
+
+static void put_sharded(const struct mp_change *change, struct words *words)
+{
+    mp_buffer_printf(&words->text, "optimizer state divided among %u ranks (ZeRO-1)", change->ranks);
+    mp_buffer_printf(&words->code,
+                     "torch.distributed.optim.ZeroRedundancyOptimizer(parameters, optimizer_class=...) in each rank");
+    mp_buffer_printf(&words->cost, "each rank sends what it updated to all others");
 }
 
 static bool is_of_library(const char *file)
@@ -127,6 +140,9 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         break;
     case MP_CHANGE_CHECKPOINTING:
         put_checkpoint(change, words);
+        break;
+    case MP_CHANGE_ZERO_1:
+        put_sharded(change, words);
         break;
     default:
         mp_buffer_append_text(&words->text, said[change->what].text);
@@ -252,7 +268,8 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
 static void put_row(struct mp_table *table, const struct mp_model *model, const struct mp_advise *advise, size_t number)
 {
     const struct mp_change *change = &advise->changes.at[number];
-    bool reserves = change->what == MP_CHANGE_SETTINGS || change->saved_reserved > change->saved;
+    bool reserves =
+        change->what == MP_CHANGE_SETTINGS || (!change->estimated && change->saved_reserved > change->saved);
     char bytes[MP_UNIT_TEXT];
     struct words words;
     find_words(model, change, &words);
@@ -362,8 +379,9 @@ void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, con
         put_part(json, "text", &words.text);
         mp_json_number(json, "saved_bytes", saving_of(change));
         mp_json_text(json, "evidence",
-                     change->exact ? "replay of the recording with the change made"
-                                   : "replay of the recording with the change made, estimated in part");
+                     change->exact       ? "replay of the recording with the change made"
+                     : change->estimated ? "arithmetic on sizes and categories, replayed"
+                                         : "replay of the recording with the change made, estimated in part");
         mp_json_text(json, "kind", mp_change_kind_name(change->kind));
         put_part(json, "code", &words.code);
         put_part(json, "cost", &words.cost);

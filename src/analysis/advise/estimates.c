@@ -1,0 +1,224 @@
+#include "analysis/advise/estimates.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/categories/categories.h"
+#include "analysis/categories/phases.h"
+#include "base/memory.h"
+#include "base/search.h"
+
+#define LEAST_QUANTIZED (4096 * 4) /* bytes: libraries leave smaller state as it is */
+#define QUANTIZED_PART  4          /* 8 bits in place of 32 */
+#define SCALE_PART      256        /* and four bytes for so many values: a part of so many of their bytes */
+
+struct estimator {
+    const struct mp_model *model;
+    const struct mp_torch_history *history;
+    struct mp_changes *changes;
+    struct mp_phases phases;
+    struct mp_categories *categories;
+    unsigned char *category; /* by block */
+    const struct mp_torch_step **births;
+    unsigned ranks;
+};
+
+static bool is_ours(const struct estimator *e, uint32_t block)
+{
+    return e->model->blocks.track[block] == e->history->track && e->model->blocks.bytes[block] != MP_BYTES_UNKNOWN;
+}
+
+/* At the peak where it lived then, else just before its end. */
+static void find_categories(struct estimator *e)
+{
+    const struct mp_model_blocks *blocks = &e->model->blocks;
+    uint32_t peak = e->model->sums.at[e->history->track].peak_event;
+    uint32_t end = (uint32_t)e->model->events.count;
+    e->category = mp_alloc_zeroed(blocks->count + 1, 1);
+    for (uint32_t block = 0; block < blocks->count; block++) {
+        if (!is_ours(e, block)) continue;
+        uint32_t born = blocks->alloc_event[block], freed = blocks->free_event[block];
+        bool lived = peak != MP_NONE && (born == MP_NONE || born <= peak) && (freed == MP_NONE || freed > peak);
+        uint32_t moment = lived ? peak + 1 : freed == MP_NONE ? end : freed;
+        unsigned category = mp_category_of(e->categories, block, moment);
+        e->category[block] = (unsigned char)(category < MP_CATEGORIES ? category : MP_CATEGORY_NONE);
+    }
+}
+
+static void find_births(struct estimator *e)
+{
+    e->births = mp_alloc_zeroed(e->model->blocks.count + 1, sizeof *e->births);
+    for (size_t i = 0; i < e->history->steps.count; i++) {
+        const struct mp_torch_step *step = &e->history->steps.at[i];
+        if (step->action == MP_TORCH_ALLOC && step->block < e->model->blocks.count) e->births[step->block] = step;
+    }
+}
+
+/* A block of other bytes, that lives as long, in its place. */
+static void resize(const struct estimator *e, struct mp_change *change, uint32_t block, uint64_t bytes, uint32_t made)
+{
+    const struct mp_model_blocks *blocks = &e->model->blocks;
+    const struct mp_torch_step *birth = e->births[block];
+    const struct mp_edit_end gone = {.block = block, .gone = true};
+    const struct mp_edit_extra extra = {.bytes = bytes,
+                                        .stream = birth ? birth->stream : 0,
+                                        .pool = birth ? birth->pool : 0,
+                                        .made = made,
+                                        .freed = blocks->free_event[block]};
+    mp_vec_add(&change->edits.ends, gone);
+    if (bytes) mp_vec_add(&change->edits.extras, extra);
+    change->blocks++;
+    change->bytes += blocks->bytes[block];
+}
+
+static uint32_t born(const struct estimator *e, uint32_t block)
+{
+    uint32_t event = e->model->blocks.alloc_event[block];
+    return event == MP_NONE ? 0 : event;
+}
+
+static void propose(struct estimator *e, struct mp_change *change)
+{
+    if (change->edits.ends.count) {
+        mp_edits_sort(&change->edits);
+        mp_vec_add(e->changes, *change);
+    } else {
+        mp_edits_free(&change->edits);
+    }
+}
+
+/* ---- optimizer state of 8 bits */
+
+static void find_quantized(struct estimator *e)
+{
+    struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_EIGHT_BIT, .estimated = true};
+    for (uint32_t block = 0; block < e->model->blocks.count; block++) {
+        uint64_t bytes = e->model->blocks.bytes[block];
+        if (!is_ours(e, block)) continue;
+        bool passes = e->category[block] == MP_CATEGORY_TEMPORARY &&
+                      mp_phase_of_block(&e->phases, e->model, block) == MP_PHASE_OPTIMIZER;
+        if (passes && change.edits.ends.count) resize(e, &change, block, 0, 0); /* its kernels need none */
+        if (e->category[block] != MP_CATEGORY_OPTIMIZER_STATE || bytes < LEAST_QUANTIZED) continue;
+        resize(e, &change, block, bytes / QUANTIZED_PART + bytes / SCALE_PART, born(e, block));
+    }
+    propose(e, &change);
+}
+
+/* ---- state that ranks divide */
+
+static int by_bytes(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* The share of the rank that has most, where whole parameters are given to ranks: the largest first, each to the rank
+ * that has least. */
+static double largest_share(const struct estimator *e)
+{
+    MP_VEC(uint64_t) sizes = {0};
+    uint64_t *held = mp_alloc_zeroed(e->ranks, sizeof *held), all = 0, most = 0;
+    for (uint32_t block = 0; block < e->model->blocks.count; block++)
+        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_PARAMETERS)
+            mp_vec_add(&sizes, e->model->blocks.bytes[block]);
+    if (sizes.count) qsort(sizes.at, sizes.count, sizeof *sizes.at, by_bytes);
+    for (size_t i = 0; i < sizes.count; i++) {
+        unsigned least = 0;
+        for (unsigned rank = 1; rank < e->ranks; rank++)
+            if (held[rank] < held[least]) least = rank;
+        held[least] += sizes.at[i];
+        all += sizes.at[i];
+        if (held[least] > most) most = held[least];
+    }
+    mp_vec_free(&sizes);
+    free(held);
+    return all ? (double)most / (double)all : 1;
+}
+
+static void find_sharded(struct estimator *e)
+{
+    struct mp_change change = {.kind = MP_CHANGE_SHARD, .what = MP_CHANGE_ZERO_1, .estimated = true, .ranks = e->ranks};
+    double share = e->ranks > 1 ? largest_share(e) : 1;
+    for (uint32_t block = 0; share < 1 && block < e->model->blocks.count; block++)
+        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_OPTIMIZER_STATE)
+            resize(e, &change, block, (uint64_t)((double)e->model->blocks.bytes[block] * share), born(e, block));
+    propose(e, &change);
+}
+
+/* ---- micro-batches of half the size */
+
+/* Where the forward begins that the backward of an event follows; MP_NONE. */
+static uint32_t forward_of(const struct estimator *e, uint32_t event)
+{
+    uint32_t turn = mp_phase_turn_of(&e->phases, event), first = MP_NONE;
+    if (turn == MP_NONE || !mp_phase_is_backward(e->phases.turns.at[turn].phase)) return MP_NONE;
+    for (uint32_t at = turn; at--;) {
+        const struct mp_phase_turn *before = &e->phases.turns.at[at];
+        if (before->backward != turn) break;
+        if (before->phase == MP_PHASE_FORWARD) first = before->first;
+    }
+    return first;
+}
+
+static bool is_of_pass(unsigned phase)
+{
+    return phase == MP_PHASE_FORWARD || mp_phase_is_backward(phase);
+}
+
+/* Sizes of parameters, whose copies, and temporaries of whose gradients, do not grow with a batch. */
+static bool is_parameters_size(const struct estimator *e, const uint64_t *sizes, size_t count, uint32_t block)
+{
+    uint64_t bytes = e->model->blocks.bytes[block];
+    size_t at = MP_COUNT_BEFORE(count, i, sizes[i] > bytes);
+    return at < count && sizes[at] == bytes;
+}
+
+static void find_halved(struct estimator *e)
+{
+    const struct mp_model *model = e->model;
+    struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_MICRO_BATCH, .estimated = true};
+    MP_VEC(uint64_t) sizes = {0};
+    for (uint32_t block = 0; block < model->blocks.count; block++)
+        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_PARAMETERS)
+            mp_vec_add(&sizes, model->blocks.bytes[block]);
+    if (sizes.count) qsort(sizes.at, sizes.count, sizeof *sizes.at, by_bytes);
+    for (uint32_t block = 0; sizes.count && block < model->blocks.count; block++) {
+        uint32_t made = model->blocks.alloc_event[block], freed = model->blocks.free_event[block];
+        if (!is_ours(e, block) || made == MP_NONE) continue;
+        unsigned phase = mp_phase_of_block(&e->phases, model, block), category = e->category[block];
+        if (category == MP_CATEGORY_GRADIENTS && mp_phase_is_backward(phase)) {
+            uint32_t forward = forward_of(e, made);
+            if (forward == MP_NONE) continue;
+            const struct mp_edit_extra again = {
+                .bytes = model->blocks.bytes[block], .made = made, .freed = made + 2 < freed ? made + 2 : freed};
+            resize(e, &change, block, model->blocks.bytes[block], forward);
+            mp_vec_add(&change.edits.extras, again);
+        } else if ((category == MP_CATEGORY_ACTIVATIONS || category == MP_CATEGORY_TEMPORARY) && is_of_pass(phase) &&
+                   freed != MP_NONE && !is_parameters_size(e, sizes.at, sizes.count, block)) {
+            resize(e, &change, block, model->blocks.bytes[block] / 2, made);
+        }
+    }
+    mp_vec_free(&sizes);
+    propose(e, &change);
+}
+
+enum mp_status mp_estimates_propose(const struct mp_model *model, const struct mp_torch_history *history,
+                                    unsigned ranks, struct mp_changes *changes, struct mp_error *error)
+{
+    struct estimator e = {.model = model, .history = history, .changes = changes, .ranks = ranks};
+    if (model->tracks.at[history->track].layer != MP_LAYER_TORCH || !history->steps.count) return MP_OK;
+    enum mp_status status = mp_phases_find(model, &e.phases, error);
+    if (!status && e.phases.any) status = mp_categories_make(model, NULL, &e.categories, error);
+    if (!status && e.phases.any) {
+        find_categories(&e);
+        find_births(&e);
+        find_quantized(&e);
+        find_sharded(&e);
+        find_halved(&e);
+    }
+    mp_categories_free(e.categories);
+    mp_phases_free(&e.phases);
+    free(e.category);
+    free(e.births);
+    return status;
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""`memprof advise` on changes that are only estimated, checked by doing them on the CPU: optimizer state of 8 bits (by a
+stand-in that holds as much), micro-batches of half the size, state divided among two ranks; measured by a counter that is not
+memprof's.
+
+    check_estimates.py [--all] [NAME...]       as a test: some of them; --all prints a table of all, with a sum
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bench
+import harness
+
+NAMES = ("wide", "mlp", "deep", "cnn", "decoder", "mixture", "recommender", "variational", "siamese", "attention", "transformer",
+         "lstm", "large_vocabulary", "patches", "residuals", "unet", "experts", "mixer", "highway", "twins", "pairs")
+OPTIONS = ("--kind", "optimizer,shard", "--ranks", "2")
+WITHIN = 0.10
+
+
+@harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
+class Estimates(harness.TestCase):
+    def check(self, name, changes):
+        rows = bench.compare(self.folder, name, "", *OPTIONS, estimates=True)
+        self.assertEqual({row[0] for row in rows}, set(changes), rows)
+        for change, said, real, _ in rows:
+            self.assertTrue(bench.is_within(said, real, WITHIN), (name, change, said, real))
+
+    def test_temporaries_of_the_step_are_most_of_it(self):
+        self.check("wide", ["quantized", "zero"])
+
+    def test_state_beside_activations(self):
+        self.check("highway", ["quantized", "zero"])
+
+    def test_nothing_is_divided_without_ranks(self):
+        found = harness.answer("advise", bench.record(self.folder, "wide", ""), "--kind", "shard")
+        self.assertEqual(found["changes"], [])
+
+
+if __name__ == "__main__":
+    if "--all" in sys.argv:
+        bench.table([(name, "") for name in sys.argv[2:] or NAMES], *OPTIONS, estimates=True, within=WITHIN)
+    else:
+        harness.main()
