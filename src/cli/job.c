@@ -108,6 +108,47 @@ static void drop_doubles(struct mp_job_paths *paths)
     free(files);
 }
 
+struct recorded_process {
+    uint32_t pid;
+    uint64_t start_ns;
+    struct timespec written;
+    size_t at;
+};
+
+static int by_process(const void *left, const void *right)
+{
+    const struct recorded_process *a = left, *b = right;
+    if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns ? -1 : 1;
+    if (a->pid != b->pid) return a->pid < b->pid ? -1 : 1;
+    if (a->written.tv_sec != b->written.tv_sec) return a->written.tv_sec < b->written.tv_sec ? -1 : 1;
+    if (a->written.tv_nsec != b->written.tv_nsec) return a->written.tv_nsec < b->written.tv_nsec ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* Reads only the beginning of each file. The moment at which a process's recording started, to the nanosecond, and its
+ * number tell it from all others. */
+static void find_later(struct mp_job_paths *paths)
+{
+    struct recorded_process *known = mp_alloc((paths->count + 1) * sizeof *known);
+    size_t count = 0;
+    for (size_t i = 0; i < paths->count; i++) {
+        struct stat facts;
+        struct mp_reader *reader;
+        struct mp_error error;
+        if (stat(paths->at[i], &facts) || !S_ISREG(facts.st_mode) || mp_reader_open(paths->at[i], &reader, &error))
+            continue;
+        const struct mp_recording_start *start = mp_reader_start(reader);
+        if (start->realtime_ns && start->pid)
+            known[count++] = (struct recorded_process){start->pid, start->realtime_ns, facts.st_mtim, i};
+        mp_reader_close(reader);
+    }
+    qsort(known, count, sizeof *known, by_process);
+    paths->has_later = mp_alloc_zeroed(paths->count + 1, sizeof *paths->has_later);
+    for (size_t i = 0; i + 1 < count; i++)
+        paths->has_later[known[i].at] = known[i].pid == known[i + 1].pid && known[i].start_ns == known[i + 1].start_ns;
+    free(known);
+}
+
 int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *paths)
 {
     int status = MP_EXIT_DONE;
@@ -118,17 +159,20 @@ int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *
         else
             mp_vec_add(paths, mp_text_copy(operands[i]));
     }
-    if (status)
+    if (status) {
         mp_job_paths_free(paths);
-    else
-        drop_doubles(paths);
-    return status;
+        return status;
+    }
+    drop_doubles(paths);
+    find_later(paths);
+    return MP_EXIT_DONE;
 }
 
 void mp_job_paths_free(struct mp_job_paths *paths)
 {
     for (size_t i = 0; i < paths->count; i++)
         free(paths->at[i]);
+    free(paths->has_later);
     mp_vec_free(paths);
 }
 
@@ -141,7 +185,12 @@ void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_jo
         struct mp_error error;
         enum mp_status status = mp_exchange_load_any(paths->at[i], &model, &error);
         if (!status) {
-            status = mp_job_add(job, paths->at[i], model, &error);
+            const char *how = mp_model_text(model, model->how.text);
+            if (paths->has_later[i] && !strncmp(how, MP_STILL_RUNNING, strlen(MP_STILL_RUNNING)))
+                mp_message("%s was taken while its process ran, and is left out: a later recording of that is there",
+                           paths->at[i]);
+            else
+                status = mp_job_add(job, paths->at[i], model, &error);
             mp_model_free(model);
         }
         if (status) mp_job_add_trouble(job, paths->at[i], error.text);

@@ -304,5 +304,8 @@ struct mp_exit {
     uint64_t time_ns;
     uint32_t text; /* string id: "exit 0", "killed by SIGKILL", "replaced by exec", "collector was killed" */
 };
+/* How that text begins where the process had not ended: a snapshot, a cycle of a schedule, a child that outlived the
+ * command. */
+#define MP_STILL_RUNNING "still running"
 
 #endif

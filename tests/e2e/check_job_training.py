@@ -2,10 +2,13 @@
 """A real training of four processes over gloo, with DataLoader workers, recorded and read as one job: a leak in one rank,
 or in a worker, comes first; what mpirun merges equals the serial merge."""
 
+import json
 import os
+import pathlib
 import shutil
 import subprocess
 import textwrap
+import time
 import unittest
 
 import harness
@@ -42,6 +45,7 @@ TRAIN = textwrap.dedent("""
     def main():
         dist.init_process_group("gloo")
         torch.manual_seed(0)
+        data = torch.zeros(4 << 20)  # beside it, it does not matter whether a thread of gloo still holds a bucket
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1000, 50))
         optimizer = torch.optim.SGD(model.parameters(), lr=.1)
         for batch in DataLoader(Numbers(), batch_size=2, num_workers=workers):
@@ -107,6 +111,41 @@ class Training(harness.TestCase):
                          (1, True))
         text = harness.memprof("leaks", run).stdout
         self.assertRegex(text.splitlines()[0], r"^leak: loader worker \d+ of rank 1 keeps growing")
+
+    def test_what_was_taken_while_a_process_ran_does_not_count_beside_its_end(self):
+        (self.folder / "slow.py").write_text(textwrap.dedent("""
+            import pathlib, sys, time, torch
+            kept = [torch.zeros(100000) for _ in range(20)]
+            pathlib.Path(sys.argv[1]).touch()
+            while not pathlib.Path(sys.argv[2]).exists(): time.sleep(0.01)
+            kept += [torch.zeros(100000) for _ in range(5)]
+        """))
+        run, begun, go_on = self.folder / "run", self.folder / "begun", self.folder / "go on"
+        run.mkdir()
+        recorded = subprocess.Popen([harness.MEMPROF, "snapshot", "--quiet", "-o", run / "z.mp", "--", PYTHON,
+                                     self.folder / "slow.py", begun, go_on], stdin=subprocess.DEVNULL)
+        while not begun.exists():
+            self.assertIsNone(recorded.poll())
+            time.sleep(0.01)
+        children = pathlib.Path(f"/proc/{recorded.pid}/task/{recorded.pid}/children").read_text().split()
+        taken = [self.folder / "run/a.mp", self.folder / "run/b.mp"]
+        for path in taken:
+            for child in children:
+                if harness.memprof("snapshot", "--pid", child, "-o", path).returncode == 0:
+                    break
+            else:
+                self.fail("no child can be asked")
+        both = harness.memprof("report", "--json", *taken)  # neither is the end: the later one counts
+        self.assertEqual([both.returncode, len(json.loads(both.stdout)["processes"])], [0, 1])
+        self.assertIn(f"{taken[0]} was taken while its process ran", both.stderr)
+        go_on.touch()
+        self.assertEqual(recorded.wait(timeout=harness.TIMEOUT), 0)
+        result = harness.memprof("report", "--json", run)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        (process,) = json.loads(result.stdout)["processes"]
+        self.assertEqual((pathlib.Path(process["path"]).name, process["peak_bytes"]),
+                         ("z.mp", harness.answer("peak", run / "z.mp")["peak_bytes"]))
+        self.assertEqual(result.stderr.count("is left out: a later recording of that is there"), 2)
 
     @unittest.skipUnless(shutil.which("mpirun") and (harness.BUILD / "libmemprof-mpi.so").exists(),
                          "no mpirun (Debian: openmpi-bin), or built without MPI")

@@ -77,7 +77,7 @@ enum mp_status mp_recording_end_cycle(struct mp_recording *recording, struct mp_
     }
     mp_recording_bound_free(recording); /* a child has no other threads: it folds by itself */
     recording->how = (struct mp_exit){.time_ns = recording->state.time_ns};
-    snprintf(recording->how_text, sizeof recording->how_text, "still running when its cycle of the schedule ended");
+    snprintf(recording->how_text, sizeof recording->how_text, MP_STILL_RUNNING " when its cycle of the schedule ended");
     mp_recording_summarise(recording, &job->summary);
     job->summary.path = recording->path;
     job->summary.duration_ns = recording->state.time_ns;

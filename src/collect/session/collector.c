@@ -285,7 +285,7 @@ static void end_all(struct mp_collector *collector)
         size_t last = collector->processes.count - 1;
         bool is_command = (pid_t)collector->processes.at[last].pid == collector->command;
         mp_collector_end_process(collector, last, is_command ? how : (struct mp_exit){.known = false},
-                                 is_command ? text : "still running when the command ended");
+                                 is_command ? text : MP_STILL_RUNNING " when the command ended");
     }
     struct mp_finished finished;
     while (mp_finisher_take(&collector->finisher, true, &finished))

@@ -71,15 +71,17 @@ void mp_job_coverage_json(struct mp_json *json, const struct mp_job_view *job)
 
 void mp_job_coverage_text(struct mp_text *text, const struct mp_job_view *job)
 {
+    const size_t count = job->model->job.processes.count;
+    const char *noun = count == 1 ? "recording" : "recordings";
     char number[MP_UNIT_TEXT], events[MP_UNIT_TEXT];
-    mp_format_count(number, job->model->job.processes.count);
+    mp_format_count(number, count);
     mp_format_count(events, job->events);
     if (job->problems.count || mp_model_incomplete(job->model))
-        mp_text_put(text, MP_BOLD, "INCOMPLETE: %s recordings, %s events\n", number, events);
+        mp_text_put(text, MP_BOLD, "INCOMPLETE: %s %s, %s events\n", number, noun, events);
     else if (job->limited)
-        mp_text_put(text, MP_BOLD, "PARTIAL: %s recordings, %s events; some recordings had limits\n", number, events);
+        mp_text_put(text, MP_BOLD, "PARTIAL: %s %s, %s events; some had limits\n", number, noun, events);
     else
-        mp_text_put(text, MP_DIM, "complete: %s recordings, %s events, none dropped\n", number, events);
+        mp_text_put(text, MP_DIM, "complete: %s %s, %s events, none dropped\n", number, noun, events);
     for (size_t i = 0; i < job->problems.count; i++) {
         mp_buffer_append_text(text->out, "  note: ");
         mp_text_clean(text->out, job->problems.at[i]);
