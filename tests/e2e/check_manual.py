@@ -26,7 +26,6 @@ NOT_RUN = {
     "memprof recover run.mp": "needs a run that was cut: tests/faults",
     "memprof snapshot -o 'run.%r.mp' -- python3 -m torch.distributed.run": "tests/e2e/check_launchers.py runs torchrun's",
     "memprof top": "needs a program that runs: tests/e2e/check_top.py",
-    "watch ": "likewise, and does not end",
     "srun ": "needs Slurm",
     "nsys ": "needs Nsight Systems",
     "pip install": "tests/tools/check_wheel.py installs the wheel",
