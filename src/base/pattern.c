@@ -42,6 +42,7 @@ static void add_piece(struct measure *measure)
 static void repeat(struct measure *measure, uint64_t times)
 {
     uint64_t *last = &measure->last[measure->depth];
+    if (!*last) *last = 1; /* an empty group */
     *last = times > COST_MAX || *last * times > COST_MAX ? COST_MAX + 1 : *last * times;
 }
 
