@@ -1,5 +1,6 @@
 #include "base/member.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -46,11 +47,39 @@ struct mp_member mp_member_copy(const struct mp_member *from)
     return copy;
 }
 
+/* Roles of memprof's own, and what several of them are called. */
+static const struct {
+    const char *role, *several;
+} helpers[] = {
+    {MP_ROLE_LOADER_WORKER, "loader workers"},
+    {MP_ROLE_POOL_WORKER, "pool workers"},
+    {MP_ROLE_WORKER, "workers"},
+    {MP_ROLE_FORK_SERVER, "fork servers"},
+    {MP_ROLE_TRACKER, "resource trackers"},
+    {MP_ROLE_FORKED, "forked children"},
+};
+#define HELPERS (sizeof helpers / sizeof *helpers)
+
+static size_t helper_of(const char *role)
+{
+    size_t i = 0;
+    while (i < HELPERS && strcmp(role, helpers[i].role) != 0)
+        i++;
+    return i;
+}
+
 bool mp_member_is_helper(const struct mp_member *member)
 {
-    static const char *const roles[] = {MP_ROLE_LOADER_WORKER, MP_ROLE_POOL_WORKER, MP_ROLE_WORKER,
-                                        MP_ROLE_FORK_SERVER,   MP_ROLE_TRACKER,     MP_ROLE_FORKED};
-    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (!strcmp(member->role, roles[i])) return true;
-    return false;
+    return helper_of(member->role) < HELPERS;
+}
+
+const char *mp_member_counted(char to[MP_MEMBER_COUNTED], uint64_t count, const char *role)
+{
+    size_t helper = helper_of(role);
+    const char *one = helper < HELPERS ? role : "process";
+    const char *name = count == 1 ? one : helper < HELPERS ? helpers[helper].several : "processes";
+    bool named = *role && helper == HELPERS;
+    snprintf(to, MP_MEMBER_COUNTED, "%llu %s%s%s", (unsigned long long)count, name, named ? " of role " : "",
+             named ? role : "");
+    return to;
 }

@@ -50,6 +50,11 @@ uint64_t mp_member_number(const struct mp_member *member, enum mp_member_number 
 /* Keeps a text of unknown origin: what is no printable character becomes "?", and the end of a long one is cut off. */
 void mp_member_text(char to[MP_MEMBER_TEXT], const char *text, size_t length);
 
+/* "1 loader worker", "8 loader workers", "2 forked children", "3 processes of role trainer"; `role` "": "2 processes".
+ */
+#define MP_MEMBER_COUNTED (MP_MEMBER_TEXT + 48)
+const char *mp_member_counted(char to[MP_MEMBER_COUNTED], uint64_t count, const char *role);
+
 /* A copy of one that somebody else may have written over. */
 struct mp_member mp_member_copy(const struct mp_member *from);
 

@@ -49,13 +49,13 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_STACKS] = {"stacks", '\0', "WHICH", "native,python, native, python or none (native,python)",
                        MP_OPTS_RECORDED},
     [MP_OPT_FREE_STACKS] = {"free-stacks", '\0', NULL, "also record where blocks are freed", MP_OPTS_RECORDED},
-    [MP_OPT_HOLDERS] = {"holders", '\0', NULL,
-                        "look for what holds tensors after 8, 16, 32, ... steps and where a leak is suspected, too, not "
-                        "at the end alone",
-                        MP_OPTS_RECORDED},
+    [MP_OPT_HOLDERS] =
+        {"holders", '\0', NULL,
+         "look for what holds tensors after 8, 16, 32, ... steps and where a leak is suspected, too, not "
+         "at the end alone",
+         MP_OPTS_RECORDED},
     [MP_OPT_BUDGET] = {"budget", '\0', "TIME",
-                       "what a look for what holds tensors may take of the program, up to 2s (200ms)",
-                       MP_OPTS_RARE},
+                       "what a look for what holds tensors may take of the program, up to 2s (200ms)", MP_OPTS_RARE},
     [MP_OPT_DEPTH] = {"depth", '\0', "N", "keep N frames of a stack, three quarters of them inner ones (256)",
                       MP_OPTS_RECORDED},
     [MP_OPT_CAPTURE] = {"capture", '\0', "WHAT",
@@ -84,7 +84,9 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                           MP_OPTS_LONG_RUNS},
     [MP_OPT_ON_FULL] = {"on-full", '\0', "HOW", "wait or drop where the program is faster than the collector (wait)",
                         MP_OPTS_RARE},
-    [MP_OPT_FOLLOW] = {"follow", '\0', "WHETHER", "yes or no: record child processes and exec'ed programs too (yes)",
+    [MP_OPT_FOLLOW] = {"follow", '\0', "WHETHER",
+                       "record child processes and exec'ed programs too: yes, no, all, or the SIZE that one must have "
+                       "held to have a file: 1MiB (yes)",
                        MP_OPTS_RECORDED},
     [MP_OPT_STEP_RANGE] = {"step-range", '\0', "REGEX",
                            "regions and NVTX ranges whose names match are steps (ProfilerStep#N and step...)",
@@ -95,10 +97,11 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_NO_SHIM] = {"no-shim", '\0', NULL,
                         "leave PyTorch alone: no module names, record_function regions, steps of optimizers, roles",
                         MP_OPTS_RARE},
-    [MP_OPT_TORCH_HISTORY] = {"torch-history", '\0', NULL,
-                              "read PyTorch's own history on CUDA (requested sizes, streams, pools) on any version; else "
-                              "on 2.6 alone, where that was really run",
-                              MP_OPTS_RARE},
+    [MP_OPT_TORCH_HISTORY] =
+        {"torch-history", '\0', NULL,
+         "read PyTorch's own history on CUDA (requested sizes, streams, pools) on any version; else "
+         "on 2.6 alone, where that was really run",
+         MP_OPTS_RARE},
     [MP_OPT_NO_TORCH_HISTORY] = {"no-torch-history", '\0', NULL,
                                  "leave PyTorch's own history off: no requested sizes, streams, pools on CUDA",
                                  MP_OPTS_RARE},

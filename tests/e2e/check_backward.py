@@ -104,7 +104,7 @@ def has_native_path(stack, oracle, number):
 class Backward(harness.TestCase):
     def record(self, *networks, options=()):
         snapshot, answer, rows = self.folder / "run.mp", self.folder / "oracle.json", self.folder / "rows.jsonl"
-        result = harness.memprof("snapshot", "--force", "-o", snapshot, *options, "--", PYTHON, ORACLE, answer,
+        result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", snapshot, *options, "--", PYTHON, ORACLE, answer,
                                  *networks, env=dict(os.environ, OMP_NUM_THREADS="1"))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertTrue(harness.answer("info", snapshot)["coverage"]["complete"])
@@ -190,7 +190,7 @@ class Backward(harness.TestCase):
     def test_a_forked_child_knows_its_own_nodes(self):
         script = self.folder / "forking.py"
         script.write_text(FORKING)
-        result = harness.memprof("snapshot", "-o", self.folder / "run.mp", "--", PYTHON, script)
+        result = harness.memprof("snapshot", "--follow", "all", "-o", self.folder / "run.mp", "--", PYTHON, script)
         self.assertEqual(result.returncode, 0, result.stderr)
         child, = self.folder.glob("run.*.mp")
         result = harness.memprof("export", "--format", "jsonl", "-o", self.folder / "rows.jsonl", child)
@@ -215,7 +215,7 @@ class StandIn(harness.TestCase):
 
     def stacks(self, *command, options=()):
         snapshot, rows = self.folder / "run.mp", self.folder / "rows.jsonl"
-        result = harness.memprof("snapshot", "--force", "-o", snapshot, *options, "--", *command)
+        result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", snapshot, *options, "--", *command)
         self.assertEqual(result.returncode, 0, result.stderr)
         result = harness.memprof("export", "--format", "jsonl", "--force", "-o", rows, snapshot)
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -64,7 +64,7 @@ class Modules(harness.TestCase):
 
     def record(self, python, how, options=(), environment=None):
         path, record = self.folder / "run.mp", self.folder / "record.json"
-        result = harness.memprof("snapshot", "--force", "-o", path, *options, "--", python, PROGRAM, record, how,
+        result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", path, *options, "--", python, PROGRAM, record, how,
                                   env=environment)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.said = result.stderr

@@ -24,7 +24,7 @@ class Torch(harness.TestCase):
             environment["LD_PRELOAD"] = counter
         else:
             command = ("env", f"--unset=NOTHING", "sh", "-c", f'LD_PRELOAD="{counter}:$LD_PRELOAD" exec "$@"', "sh", *command)
-        result = harness.memprof("snapshot", "-o", snapshot, *options, "--", *command, env=environment)
+        result = harness.memprof("snapshot", "--follow", "all", "-o", snapshot, *options, "--", *command, env=environment)
         self.assertEqual(result.returncode, 0, result.stderr)
         return snapshot, json.loads(counts.read_text()), result
 
@@ -208,7 +208,7 @@ class Torch(harness.TestCase):
                 self.assertIn("scheduled", str(coverage["notes"]))
         for schedule, words in (("wait=20,active=1", "never came to an active step; 20 began"),
                                 ("active=1,unit=nosuch", "never came to an active region; 0 began")):
-            result = harness.memprof("snapshot", "--schedule", schedule, "-o", self.folder / "none.mp", "--", PYTHON,
+            result = harness.memprof("snapshot", "--follow", "all", "--schedule", schedule, "-o", self.folder / "none.mp", "--", PYTHON,
                                      script)
             self.assertEqual(result.returncode, 0)
             self.assertIn(words, str(result.stderr))
@@ -243,7 +243,7 @@ class Torch(harness.TestCase):
             with self.subTest(code=code):
                 snapshot = self.folder / "end.mp"
                 program = f"import os, torch\nx = torch.zeros(12345)\n{code}"
-                result = harness.memprof("snapshot", "--force", "-o", snapshot, "--", PYTHON, "-c", program)
+                result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", snapshot, "--", PYTHON, "-c", program)
                 self.assertEqual(result.returncode, status, result.stderr)
                 info = harness.answer("info", snapshot)
                 self.assertEqual(info["process"]["exit"], text)
@@ -253,7 +253,7 @@ class Torch(harness.TestCase):
         snapshot = self.folder / "run.mp"
         program = (f"import os, torch\nx = torch.zeros(1000)\n"
                    f"os.execv({PYTHON!r}, [{PYTHON!r}, '-c', 'import torch; y = torch.zeros(3000)'])")
-        result = harness.memprof("snapshot", "-o", snapshot, "--", PYTHON, "-c", program)
+        result = harness.memprof("snapshot", "--follow", "all", "-o", snapshot, "--", PYTHON, "-c", program)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(self.track(snapshot, "cpu/torch")["peak_bytes"], 4000)
         self.assertEqual(harness.answer("info", snapshot)["process"]["exit"], "replaced by exec")

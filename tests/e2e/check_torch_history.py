@@ -36,7 +36,7 @@ class History(harness.TestCase):
     def recorded(self, version, *arguments, options=(), asked=ASKED, **more):
         """The program's answer, the recording's blocks on each device in order, its coverage."""
         path = self.folder / "run.mp"
-        done = harness.memprof("snapshot", "--quiet", "--force", "-o", path, *asked, *options, "--", sys.executable,
+        done = harness.memprof("snapshot", "--follow", "all", "--quiet", "--force", "-o", path, *asked, *options, "--", sys.executable,
                                PROGRAM, *arguments, env=self.environment(version, **more), cwd=self.folder)
         self.assertEqual(done.returncode, 137 if "killed" in arguments else 0, done.stderr)
         self.snapshot = path
@@ -131,7 +131,7 @@ class History(harness.TestCase):
         probes = []
         for batch in (4, 6, 9, 13):
             path = self.folder / f"{batch}.mp"
-            harness.memprof("snapshot", "--quiet", "-o", path, "--", sys.executable, program, batch,
+            harness.memprof("snapshot", "--follow", "all", "--quiet", "-o", path, "--", sys.executable, program, batch,
                             env=self.environment("2.6.0"))
             probes.append(f"{batch}={path}")
         answer = harness.answer("size", "--capacity", "80GiB", *probes, "--predict", "32,64")
@@ -243,7 +243,7 @@ class History(harness.TestCase):
     def test_cycles(self):
         """A file for each: blocks that live when it begins are told of in its base."""
         done = harness.memprof(
-            "snapshot", "--quiet", *ASKED, "-o", self.folder / "run.%c.mp", "--schedule", "wait=1,active=2,repeat=3", "--",
+            "snapshot", "--follow", "all", "--quiet", *ASKED, "-o", self.folder / "run.%c.mp", "--schedule", "wait=1,active=2,repeat=3", "--",
             sys.executable, PROGRAM, 12, 60, env=self.environment("2.6.0"))
         answer = json.loads(done.stdout)
         truth = {row[0]: row for row in answer["truth"][0][:10]}

@@ -21,7 +21,7 @@ class Hostile(harness.TestCase):
     def record(self, *arguments, status=0):
         """What the program said, and the recording's coverage."""
         path = self.folder / "x.mp"
-        result = harness.memprof("snapshot", "--force", "-o", path, "--", HOSTILE, *arguments, timeout=WATCHDOG)
+        result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", path, "--", HOSTILE, *arguments, timeout=WATCHDOG)
         self.assertEqual(result.returncode, status, result.stderr)
         return result, harness.answer("info", path, status=(0, 4))["coverage"]
 
@@ -103,7 +103,7 @@ class Hostile(harness.TestCase):
         return {name: int(kib) for name, kib in re.findall(r"(\w+):\s+(\d+) kB", text)}
 
     def run_without_events(self, *arguments):
-        result = harness.memprof("snapshot", "--force", "-o", self.folder / "x.mp", "--", HOSTILE, *arguments)
+        result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", self.folder / "x.mp", "--", HOSTILE, *arguments)
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 
@@ -125,7 +125,7 @@ class Hostile(harness.TestCase):
         ways = set()
         for limit in range(12000, 34000, 2000):
             path = self.folder / "x.mp"
-            result = harness.memprof("snapshot", "--force", "-o", path, "--", "sh", "-c",
+            result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", path, "--", "sh", "-c",
                                      f"ulimit -v {limit}; exec {HOSTILE} asks-for-errors")
             self.assertEqual((result.returncode, result.stdout), (0, "calls 9000 begun 9000\n"), result.stderr)
             if "Cannot allocate memory" in result.stderr:
@@ -147,21 +147,21 @@ class Hostile(harness.TestCase):
             result, coverage = self.record("sandbox", reason)
             self.assertIn("refused", " ".join(coverage["notes"]))
             self.assertGreater(coverage["dropped"], 0)
-            result = harness.memprof("snapshot", "--force", "-o", self.folder / "x.mp", "--", HOSTILE,
+            result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", self.folder / "x.mp", "--", HOSTILE,
                                      "sandbox-before", reason)
             self.assertNotEqual(result.returncode, 2)
             self.assertIn("a sandbox", result.stderr)
 
     def test_where_attaching_is_impossible(self):
         for limit, said in (("-n 5", "Too many open files"), ("-v 16000", "Cannot allocate memory")):
-            result = harness.memprof("snapshot", "--force", "-o", self.folder / "x.mp", "--", "sh", "-c",
+            result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", self.folder / "x.mp", "--", "sh", "-c",
                                      f"ulimit {limit}; exec {HOSTILE} asks-for-errors")
             self.assertIn(said, result.stderr)
             self.assertNotIn("made no allocation", result.stderr)
 
     def test_the_clock_is_the_kernels(self):
         path = self.folder / "x.mp"
-        result = harness.memprof("snapshot", "--force", "-o", path, "--", harness.BUILD / "tests/faults/wrong_clock")
+        result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", path, "--", harness.BUILD / "tests/faults/wrong_clock")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertLess(harness.answer("info", path)["process"]["duration_ns"], 600e9)
 
@@ -176,7 +176,7 @@ class Hostile(harness.TestCase):
             if built.returncode or subprocess.run([self.folder / "fine"], capture_output=True).returncode:
                 continue
             for options in ({}, {"ASAN_OPTIONS": "detect_leaks=0"}):
-                result = harness.memprof("snapshot", "--force", "-o", self.folder / "x.mp", "--", self.folder / "fine",
+                result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", self.folder / "x.mp", "--", self.folder / "fine",
                                          env=os.environ | options)
                 self.assertEqual(result.returncode, 0, f"{sanitizer}: {result.stderr}")
                 self.assertEqual(harness.answer("info", self.folder / "x.mp")["coverage"]["events"], 2)

@@ -228,10 +228,10 @@ static void naming(const char *text, size_t size)
     const struct mp_naming names = {.pattern = pattern, .host = second(text, size), .start_unix_s = 1};
     if (snprintf(pattern, sizeof pattern, "/folder/%s", text) >= (int)sizeof pattern) return;
     struct mp_environment environment = {text, size};
-    struct mp_member member;
-    mp_membership_of_environment(&environment, &environment, 1, &member);
+    struct mp_named process = {.pid = 1, .program = text};
+    mp_membership_of_environment(&environment, &environment, 1, &process.member);
     for (unsigned number = 0; number < 3; number++)
-        free(mp_naming_path(&names, 1, &member, number));
+        free(mp_naming_path(&names, &process, number));
     (void)mp_naming_separates_processes(pattern);
 }
 

@@ -166,7 +166,7 @@ del box
 class Recorded(harness.TestCase):
     def record(self, *command, options=()):
         path = self.folder / "run.mp"
-        result = harness.memprof("snapshot", "--force", *options, "-o", path, "--", PYTHON, *command)
+        result = harness.memprof("snapshot", "--follow", "all", "--force", *options, "-o", path, "--", PYTHON, *command)
         self.assertEqual(result.returncode, 0, result.stderr)
         return path, result.stdout
 
@@ -220,7 +220,7 @@ class Recorded(harness.TestCase):
             program.write_text(WORKERS)
             path = self.folder / method / "run.mp"
             path.parent.mkdir()
-            result = harness.memprof("snapshot", "--holders", "--budget", "2s", "-o", path, "--", PYTHON, program, method)
+            result = harness.memprof("snapshot", "--follow", "all", "--holders", "--budget", "2s", "-o", path, "--", PYTHON, program, method)
             self.assertEqual((result.returncode, result.stdout), (0, "66000.0\n"), result.stderr)
             found = [(holder["path"], holder["blocks"]) for file in path.parent.glob("*.mp")
                      for holder in self.holders_of(file)[0] if holder["bytes"] == 4000 * holder["blocks"]]
@@ -233,7 +233,7 @@ class Recorded(harness.TestCase):
         program.write_text(text)
         folder = self.folder / name
         folder.mkdir()
-        result = harness.memprof("snapshot", *options, "-o", folder / "run.mp", "--", PYTHON, program, *arguments)
+        result = harness.memprof("snapshot", "--follow", "all", *options, "-o", folder / "run.mp", "--", PYTHON, program, *arguments)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertTrue(harness.answer("holders", folder / "run.mp")["looked"])
         return sum(harness.answer("holders", file)["looked"] for file in folder.glob("*.mp") if file.name != "run.mp")
@@ -302,7 +302,7 @@ class Recorded(harness.TestCase):
     def test_leaks_that_are_freed_at_the_end(self):
         for what, (begin, within, kind) in HELD.items():
             with self.subTest(what=what):
-                result = harness.memprof("snapshot", "--force", "--holders", "-o", self.folder / f"{what}.mp", "--",
+                result = harness.memprof("snapshot", "--follow", "all", "--force", "--holders", "-o", self.folder / f"{what}.mp", "--",
                                          PYTHON, LEAKS, what, "--steps", "70")
                 self.assertEqual(result.returncode, 0, result.stderr)
                 path = next(iter(sorted(self.folder.glob(f"{what}*.mp"))))

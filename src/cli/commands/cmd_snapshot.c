@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -17,6 +18,7 @@
 #include "cli/snapshot_messages.h"
 #include "cli/snapshot_record.h"
 #include "collect/session/launch.h"
+#include "collect/session/membership.h"
 #include "collect/session/naming.h"
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
@@ -105,10 +107,25 @@ static bool parse_on_full(const char *text, struct mp_record_config *config)
     return config->wait_when_full || !strcmp(text, "drop");
 }
 
-static bool parse_follow(const char *text, struct mp_record_config *config)
+#define FILE_FROM_BYTES (UINT64_C(1) << 20) /* of a process that the command started: less is not worth a file */
+
+/* Sets from how many bytes on a process that the command started has a file. */
+static bool parse_follow(const char *text, struct mp_record_config *config, uint64_t *from_bytes)
 {
-    config->follow = !strcmp(text, "yes");
-    return config->follow || !strcmp(text, "no");
+    config->follow = strcmp(text, "no") != 0;
+    *from_bytes = FILE_FROM_BYTES;
+    if (!strcmp(text, "all")) *from_bytes = 0;
+    return !strcmp(text, "yes") || !strcmp(text, "no") || !strcmp(text, "all") ||
+           (*text >= '0' && *text <= '9' && mp_parse_bytes(text, from_bytes));
+}
+
+static int read_follow(const struct mp_invocation *invocation, struct mp_collector_options *options)
+{
+    const char *value = invocation->value[MP_OPT_FOLLOW];
+    options->file_from_bytes = FILE_FROM_BYTES;
+    if (!value || parse_follow(value, &options->record, &options->file_from_bytes)) return MP_EXIT_DONE;
+    mp_message("--follow %s: yes, no, all or an amount of memory, as 64MiB, is wanted", value);
+    return MP_EXIT_USAGE;
 }
 
 /* Checked here, so that a run of hours does not end without steps. */
@@ -142,7 +159,6 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
         {MP_OPT_MAX_EVENTS, parse_max_events, "a number of events from 1 to 4294967295"},
         {MP_OPT_SAMPLE, parse_sample, "an amount of memory below 4 GiB, as 512KiB,"},
         {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
-        {MP_OPT_FOLLOW, parse_follow, "yes or no"},
         {MP_OPT_STEP_RANGE, parse_step_range, "an extended regular expression of at most 255 bytes"},
         {MP_OPT_STEP_AT, parse_step_at, "a function's name of at most 127 bytes"},
     };
@@ -209,6 +225,8 @@ static int read_snapshots(const struct mp_invocation *invocation, struct mp_coll
     return MP_EXIT_USAGE;
 }
 
+#define IN_FOLDER "%n.mp" /* each process's file by what it is */
+
 /* ---- the output ----------------------------------------------------------------------------------------------- */
 
 /* The name with each % doubled, freed by the caller; NULL. */
@@ -223,8 +241,15 @@ static char *escaped(const char *name)
     return result;
 }
 
+/* A name that ends with a slash, or is that of a folder that there is. */
+static bool names_folder(const char *given)
+{
+    struct stat facts;
+    return given[strlen(given) - 1] == '/' || (!stat(given, &facts) && S_ISDIR(facts.st_mode));
+}
+
 /* The naming pattern as an absolute path, freed by the caller; NULL after a message. */
-static char *output_pattern(const struct mp_invocation *invocation, const struct mp_snapshot_way *way)
+static char *output_pattern(const struct mp_invocation *invocation, const struct mp_snapshot_way *way, bool *in_folder)
 {
     const char *given = invocation->value[MP_OPT_OUTPUT];
     char folder[PATH_MAX];
@@ -232,13 +257,15 @@ static char *output_pattern(const struct mp_invocation *invocation, const struct
         mp_message("-o needs the name of a file: a recording cannot go to stdout");
         return NULL;
     }
-    if (given && *given == '/') return mp_text_copy(given);
+    *in_folder = given && names_folder(given);
+    const char *end = !*in_folder ? "" : given[strlen(given) - 1] == '/' ? IN_FOLDER : "/" IN_FOLDER;
+    if (given && *given == '/') return mp_text_make("%s%s", given, end);
     if (!getcwd(folder, sizeof folder)) {
         mp_message("cannot tell the current folder: %s", strerror(errno));
         return NULL;
     }
     if (!folder[1]) folder[0] = '\0'; /* the next part begins with a slash */
-    if (given) return mp_text_make("%s/%s", folder, given);
+    if (given) return mp_text_make("%s/%s%s", folder, given, end);
     char *command = way ? mp_text_copy(way->name) : escaped(basename(invocation->operands[0]));
     char *pattern = mp_text_make("%s/%s.%%p.mp", folder, command);
     free(command);
@@ -259,24 +286,52 @@ static void report(void *context)
                       : mp_snapshot_report(t->result, t->options, t->quiet, t->verbose);
 }
 
+/* Whether another run has left recordings in the folder. A rank of a job that records itself meets those of others. */
+static bool has_recordings(const char *folder)
+{
+    struct mp_member self;
+    mp_membership_read((uint32_t)getpid(), &self);
+    DIR *names = mp_member_knows(&self, MP_MEMBER_RANK) ? NULL : opendir(folder);
+    bool found = false;
+    for (const struct dirent *entry; !found && names && (entry = readdir(names));) {
+        size_t length = strlen(entry->d_name);
+        found = length > 3 && !strcmp(entry->d_name + length - 3, ".mp");
+    }
+    if (names) closedir(names);
+    return found;
+}
+
+/* Makes the folder, if it is not there. */
+static int check_folder(const struct mp_invocation *invocation, const char *folder)
+{
+    if (mkdir(folder, 0777) && errno != EEXIST) {
+        mp_message("cannot make the folder %s: %s; the command was not started", folder, strerror(errno));
+        return MP_EXIT_COULD_NOT;
+    }
+    if (mp_given(invocation, MP_OPT_FORCE) || !has_recordings(folder)) return MP_EXIT_DONE;
+    mp_message("%s already has recordings, which would be mixed with those of this run; choose another folder or add "
+               "--force. The command was not started",
+               folder);
+    return MP_EXIT_COULD_NOT;
+}
+
 /* Checks for errors that are known before the command starts, so that it is not started. */
-static int check_output(const struct mp_invocation *invocation, const char *pattern)
+static int check_output(const struct mp_invocation *invocation, const char *pattern, bool in_folder)
 {
     char *copy = mp_text_copy(pattern);
     const char *folder = dirname(copy);
-    int status = MP_EXIT_DONE;
+    int status = in_folder ? check_folder(invocation, folder) : MP_EXIT_DONE;
     struct stat facts;
-    if (stat(folder, &facts) || !S_ISDIR(facts.st_mode)) {
+    if (status) {
+        /* said */
+    } else if (stat(folder, &facts) || !S_ISDIR(facts.st_mode)) {
         mp_message("there is no folder %s to write to; the command was not started", folder);
         status = MP_EXIT_COULD_NOT;
     } else if (access(folder, W_OK)) {
         mp_message("cannot write in %s: %s; the command was not started", folder, strerror(errno));
         status = MP_EXIT_COULD_NOT;
     } else if (!strchr(strrchr(pattern, '/'), '%') && stat(pattern, &facts) == 0) {
-        if (S_ISDIR(facts.st_mode)) {
-            mp_message("%s is a folder; the command was not started", pattern);
-            status = MP_EXIT_COULD_NOT;
-        } else if (!mp_given(invocation, MP_OPT_FORCE)) {
+        if (!mp_given(invocation, MP_OPT_FORCE)) {
             mp_message("%s is already there; choose another name or add --force. The command was not started", pattern);
             status = MP_EXIT_COULD_NOT;
         }
@@ -297,16 +352,22 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
                                            .metrics = invocation->value[MP_OPT_METRICS],
                                            .snapshot_calls = {&quiet, mp_snapshot_say_oom, mp_snapshot_say}};
     int status = read_options(invocation, &options.record);
+    if (!status) status = read_follow(invocation, &options);
     if (!status) status = read_snapshots(invocation, &options);
     if (!status) status = read_schedule(invocation, &options.schedule);
     if (status) return status;
-    if (way) way->prepare(way->context, &options.record);
-    char *pattern = output_pattern(invocation, way);
-    status = pattern ? check_output(invocation, pattern) : MP_EXIT_COULD_NOT;
+    if (way) {
+        way->prepare(way->context, &options.record);
+        options.file_from_bytes = 0;
+    }
+    char *pattern = output_pattern(invocation, way, &options.in_folder);
+    char *folder = pattern ? mp_text_make("%.*s", (int)(strrchr(pattern, '/') + 1 - pattern), pattern) : NULL;
+    status = pattern ? check_output(invocation, pattern, options.in_folder) : MP_EXIT_COULD_NOT;
     if (!status) {
         struct mp_collector_result result = {0};
         struct mp_error error;
         options.output = pattern;
+        options.folder = folder;
         mp_memory_on_lack(NULL); /* the collector must not end while there is something to record */
         if (mp_launch_stack(&error) || mp_collector_run(&options, &result, &error)) {
             int message_status = mp_message_error(&error);
@@ -321,6 +382,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
         mp_collector_result_free(&result);
     }
     free(pattern);
+    free(folder);
     mp_schedule_free(&options.schedule);
     return status;
 }
@@ -344,9 +406,15 @@ const struct mp_command mp_command_snapshot = {
     .about =
         "Runs the command as it is, records every allocation with its stack, and writes one snapshot file for each "
         "process that allocates. Exits with the command's own status.\n\nIn the file's name %p is the process, %r "
-        "the rank (torchrun, Slurm, Open MPI, PMI), %h the host, %t the time and %c the cycle of --schedule, from 0: "
-        "with it each cycle is a whole file of its own. Without %p or %r the first process with events gets "
-        "the name as given, others get their number before the extension.\n\nWith --pid, a "
+        "the rank (torchrun, Slurm, Open MPI, PMI), %n a name of what the process is (rank3, loader-worker-4711), %h "
+        "the "
+        "host, %t the time and %c the cycle of --schedule, from 0: with it each cycle is a whole file of its own. "
+        "Without %p, %r or %n the first process with events gets the name as given, others get their number before the "
+        "extension. A folder (-o run/) is made where it is not there, and each process has a file of its name (%n) in "
+        "it.\n\nA process that another one has started, that used no device, held less than 1 MiB at its peak and "
+        "ended "
+        "well leaves no file: the last lines and a note in the other one's file count it. --follow all keeps them, "
+        "--follow 64MiB keeps those from 64 MiB on.\n\nWith --pid, a "
         "whole file of now of a program that another memprof records; the program is not stopped.\n\n--metrics tells "
         "what "
         "is live while the command runs: in a file, written anew every five seconds and removed at the end, for "

@@ -65,6 +65,17 @@ static uint64_t value_of(const struct mp_recording *recording, const struct mp_l
     return MP_BYTES_UNKNOWN;
 }
 
+/* pid; rank, role and job where they are known. */
+static void put_process_labels(struct mp_buffer *out, const struct mp_recording *recording)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    struct mp_member member = mp_member_copy(&spool->member);
+    mp_buffer_printf(out, "pid=\"%u\"", spool->pid);
+    if (mp_member_knows(&member, MP_MEMBER_RANK)) mp_buffer_printf(out, ",rank=\"%u\"", member.number[MP_MEMBER_RANK]);
+    if (*member.role) put_label(out, "role", member.role);
+    if (*member.job) put_label(out, "job_name", member.job);
+}
+
 static void put_value(struct mp_buffer *out, const struct family *family, const struct mp_recording *recording,
                       size_t track)
 {
@@ -72,7 +83,8 @@ static void put_value(struct mp_buffer *out, const struct family *family, const 
     const struct mp_ledger_track *at = family->per_track ? &recording->state.ledger.tracks.at[track] : NULL;
     uint64_t value = value_of(recording, at, family->of);
     if (value == MP_BYTES_UNKNOWN) return;
-    mp_buffer_printf(out, "%s%s{pid=\"%u\"", family->name, family->suffix, recording->spool.header->pid);
+    mp_buffer_printf(out, "%s%s{", family->name, family->suffix);
+    put_process_labels(out, recording);
     if (at) {
         mp_tables_track_id(&recording->tables, recording->spool.header, track, id);
         put_label(out, "track", id);
@@ -233,7 +245,8 @@ static void put_held(struct mp_buffer *out, const struct mp_recording *recording
         const struct sum *sum = &sums->at.at[i];
         if (by == BY_CATEGORY && !has_labels(sums, sum->track)) continue;
         mp_tables_track_id(&recording->tables, recording->spool.header, sum->track, id);
-        mp_buffer_printf(out, "%s{pid=\"%u\"", held_families[by].name, recording->spool.header->pid);
+        mp_buffer_printf(out, "%s{", held_families[by].name);
+        put_process_labels(out, recording);
         put_label(out, "track", id);
         held_families[by].put_labels(out, recording, sum->key);
         mp_buffer_printf(out, "} %llu\n", (unsigned long long)sum->bytes);

@@ -1,6 +1,7 @@
 #include "collect/recording/recording_parts.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,12 +166,23 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->steps = recording->state.ledger.steps;
     summary->sample_bytes = recording->config.sample_bytes;
     summary->scheduled = recording->schedule != NULL;
+    summary->pid = recording->spool.header->pid;
+    summary->member = mp_member_copy(&recording->spool.header->member);
+    summary->how = recording->how;
+    memcpy(summary->how_text, recording->how_text, sizeof summary->how_text);
+    mp_program_name(recording->spool.header->command, sizeof recording->spool.header->command, summary->program);
+    summary->ooms = recording->last_oom_ns || recording->refusals.count || recording->oom_passed_over;
     for (size_t i = 0; i < recording->state.ledger.tracks.count; i++) {
         const struct mp_ledger_track *track = &recording->state.ledger.tracks.at[i];
         size_t length;
         uint32_t name = mp_tables_spool_string(&recording->tables, tracks[i].name);
         const char *pool = mp_intern_get(&recording->tables.strings, name, &length);
         bool holds = mp_track_holds_memory(tracks[i].layer, pool);
+        bool on_device = tracks[i].device_type != MP_DEVICE_CPU && track->peak_bytes;
+        summary->used_device |= on_device;
+        if (track->peak_bytes > summary->all_peak_bytes) summary->all_peak_bytes = track->peak_bytes;
+        if (on_device && holds && track->peak_bytes > summary->device_peak_bytes)
+            summary->device_peak_bytes = track->peak_bytes;
         if (*summary->track_id && (holds == best_holds ? track->peak_bytes <= summary->track.peak_bytes : best_holds))
             continue;
         best_holds = holds;
@@ -181,6 +193,13 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->track.peak_step = mp_recording_public_step(recording, summary->track.peak_step);
     for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
         summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
+}
+
+bool mp_recording_ended_well(const struct mp_recording_summary *summary)
+{
+    const struct mp_exit *how = &summary->how;
+    if (!how->known) return false;
+    return how->by_signal ? how->status == SIGTERM && mp_member_is_helper(&summary->member) : !how->status;
 }
 
 /* Counts events after the last window at the end. */
@@ -207,6 +226,12 @@ void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const 
     mp_spool_file_wake(&recording->spool);
 }
 
+void mp_recording_forgo_symbols(struct mp_recording *recording)
+{
+    if (recording->symbols) mp_symbols_close(recording->symbols);
+    recording->symbols = NULL;
+}
+
 void mp_recording_finish(struct mp_recording *recording, struct mp_recording_summary *summary)
 {
     *summary = (struct mp_recording_summary){0};
@@ -220,7 +245,11 @@ void mp_recording_finish(struct mp_recording *recording, struct mp_recording_sum
         summary->duration_ns = recording->how.time_ns;
     }
     struct stat facts;
-    if (recording->path && stat(recording->path, &facts) == 0) summary->file_bytes = (uint64_t)facts.st_size;
+    if (recording->path && stat(recording->path, &facts) == 0) {
+        summary->file_bytes = (uint64_t)facts.st_size;
+        summary->device = facts.st_dev;
+        summary->inode = facts.st_ino;
+    }
     mp_recording_summarise(recording, summary);
     summary->memory = memory;
     summary->path = recording->path;

@@ -10,6 +10,7 @@
 #include "collect/history/history.h"
 #include "collect/recording/drain.h"
 #include "collect/recording/lives.h"
+#include "collect/recording/program_name.h"
 #include "collect/recording/recording_bound.h"
 #include "collect/recording/recording_cycle.h"
 #include "collect/recording/recording_memory.h"
@@ -45,7 +46,7 @@ struct mp_refusal {
 };
 
 struct mp_recording {
-    struct mp_spool_file spool; /* owned; the header identifies the process, its texts become the file's */
+    struct mp_spool_file spool;     /* owned; the header identifies the process, its texts become the file's */
     struct mp_record_config config; /* from the spool's configuration */
     struct mp_drain drain;
     struct mp_tables tables;
@@ -60,16 +61,17 @@ struct mp_recording {
     enum mp_status failed;    /* the file could not be written any further; see failure */
     struct mp_error failure;
 
-    MP_VEC(struct mp_event) pending; /* taken, not yet written */
-    MP_VEC(uint64_t) pending_live;   /* live bytes per track before the first of them */
-    MP_VEC(struct mp_label) labels;  /* likewise */
-    MP_VEC(struct mp_aside) asides;  /* for its end: one of a kind */
+    MP_VEC(struct mp_event) pending;        /* taken, not yet written */
+    MP_VEC(uint64_t) pending_live;          /* live bytes per track before the first of them */
+    MP_VEC(struct mp_label) labels;         /* likewise */
+    MP_VEC(struct mp_aside) asides;         /* for its end: one of a kind */
     MP_VEC(struct mp_block_holder) holders; /* likewise */
     struct mp_history history;
     MP_VEC(struct mp_snapshot_request) requests;
-    MP_VEC(struct mp_event) unkept_steps; /* steps that began while the window was closed, to be written when it
-                                           * opens */
-    MP_VEC(struct mp_refusal) refusals;   /* by the driver, and undecided whether the program survives them */
+    MP_VEC(struct mp_event)
+    unkept_steps;                       /* steps that began while the window was closed, to be written when it
+                                         * opens */
+    MP_VEC(struct mp_refusal) refusals; /* by the driver, and undecided whether the program survives them */
     unsigned ooms_looked_at;
     uint64_t last_oom_ns;        /* of the refusals */
     bool oom_passed_over;        /* no snapshot was made of the very last one, */
@@ -110,12 +112,28 @@ struct mp_recording_summary {
     uint32_t sample_bytes;                                   /* bytes and peak are estimated from a sample; 0: they are
                                                               * exact */
     bool scheduled;                                          /* only parts were to be kept */
-    bool has_totals;                                         /* of devices: the file has unattributed memory */
-    struct mp_ledger_track track;                            /* the track with the highest peak, and its id */
+    uint32_t pid;
+    struct mp_member member;
+    struct mp_exit how;            /* its text is a string of the file's */
+    char how_text[96];             /* the same */
+    char program[MP_PROGRAM_NAME]; /* what the command line runs: "train.py"; "": not known */
+    uint64_t all_peak_bytes;       /* the highest of a track, whatever the track is of */
+    uint64_t device_peak_bytes;    /* likewise, of devices alone */
+    bool used_device;              /* a track of a device had bytes */
+    bool ooms;                     /* memory ran out */
+    uint32_t leaks;                /* places that keep growing, where that was looked at (collect/session/leaving.h) */
+    bool left_out;          /* the file was removed: the process was started by another one and held next to nothing */
+    uint64_t device, inode; /* of the file */
+    bool has_totals;        /* of devices: the file has unattributed memory */
+    struct mp_ledger_track track; /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;
 };
+
+/* Whether the process is known to have ended as it should: with 0, or, where it works for another one, by that one's
+ * SIGTERM, as multiprocessing ends its workers. */
+bool mp_recording_ended_well(const struct mp_recording_summary *summary);
 
 /* Called before the first round. The schedule is the caller's and must outlive the recording. */
 void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule);
@@ -135,6 +153,9 @@ void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const 
 /* After mp_recording_end, on any thread: writes symbols, coverage and the end, and closes the file. May take seconds.
  * Unless summary->failed, the spool is then no longer needed. */
 void mp_recording_finish(struct mp_recording *recording, struct mp_recording_summary *summary);
+
+/* Before that: native frames stay without names, which takes no time. */
+void mp_recording_forgo_symbols(struct mp_recording *recording);
 
 /* Adds a sentence to the file's notes. */
 void mp_recording_note(struct mp_recording *recording, const char *text);

@@ -15,12 +15,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/signal_name.h"
 #include "collect/session/launch.h"
+#include "collect/session/membership.h"
+#include "collect/session/process_end.h"
 #include "collect/session/session_folder.h"
 #include "wire/config.h"
 
 #define ACCEPTED_AT_ONCE 16
+#define ANCESTORS_MAX    16
 
 static void keep_note(const struct mp_recording *recording, struct mp_collector_result *result)
 {
@@ -50,6 +52,18 @@ static void take_finished(struct mp_collector *collector, struct mp_finished *fi
         free(finished->summary.path);
 }
 
+/* The recording of the nearest process above that is recorded, and has a file; 0. */
+static uint64_t owner_of(const struct mp_collector *collector, const struct mp_collected *process)
+{
+    const struct mp_member *member = &process->recording->spool.header->member;
+    uint32_t pid = mp_member_knows(member, MP_MEMBER_PARENT) ? member->number[MP_MEMBER_PARENT] : 0;
+    for (int level = 0; pid && level < ANCESTORS_MAX; level++, pid = mp_membership_parent(pid))
+        for (size_t i = 0; i < collector->processes.count; i++)
+            if (collector->processes.at[i].pid == pid && collector->processes.at[i].recording->path)
+                return collector->processes.at[i].recording->id;
+    return 0;
+}
+
 void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text)
 {
     struct mp_collected process = collector->processes.at[index];
@@ -60,7 +74,10 @@ void mp_collector_end_process(struct mp_collector *collector, size_t index, stru
     mp_recording_end(process.recording, how, text);
     mp_looks_serve(&collector->looks, &collector->snapshots, process.recording, true);
     mp_snapshots_serve(&collector->snapshots, process.recording);
-    if (mp_finisher_add(&collector->finisher, process.recording, &finished)) take_finished(collector, &finished);
+    bool may_leave = (pid_t)process.pid != collector->command &&
+                     mp_leaving_may(process.recording, collector->options->file_from_bytes);
+    uint64_t owner = may_leave ? owner_of(collector, &process) : 0;
+    if (mp_finisher_add(&collector->finisher, process.recording, owner, &finished)) take_finished(collector, &finished);
 }
 
 /* ---- setting up ----------------------------------------------------------------------------------------------- */
@@ -209,6 +226,19 @@ static void pass_on_signals(struct mp_collector *collector)
         collector->command_ended = true;
 }
 
+/* A process that is not our child. */
+static void end_child(struct mp_collector *collector, size_t index, const char *otherwise)
+{
+    const struct mp_collected *process = &collector->processes.at[index];
+    struct mp_exit how = {.known = false};
+    int wait_status;
+    char text[64];
+    snprintf(text, sizeof text, "%s", otherwise);
+    if (mp_process_end(process->pidfd, process->pid, &wait_status))
+        how = mp_process_end_describe(wait_status, text, sizeof text);
+    mp_collector_end_process(collector, index, how, text);
+}
+
 static void watch(struct mp_collector *collector)
 {
     size_t fixed = 3, count = fixed;
@@ -225,7 +255,7 @@ static void watch(struct mp_collector *collector)
     poll(set, count, MP_ROUND_MS);
     mp_doorbell_hear(&collector->doorbell);
     for (size_t i = count; i-- > fixed;)
-        if (set[i].revents) mp_collector_end_process(collector, i - fixed, (struct mp_exit){.known = false}, "ended");
+        if (set[i].revents) end_child(collector, i - fixed, "ended");
     for (int i = 0; set[0].revents && i < ACCEPTED_AT_ONCE; i++)
         if (!mp_collector_accept(collector)) break;
     struct mp_finished finished;
@@ -265,28 +295,16 @@ static void serve(struct mp_collector *collector, struct mp_collected *process)
     reap_cycles(collector, process->recording, false);
 }
 
-static struct mp_exit describe_end(int wait_status, char *text, size_t room)
-{
-    struct mp_exit how = {.known = true, .by_signal = WIFSIGNALED(wait_status)};
-    how.status = (uint32_t)(how.by_signal ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
-    const char *name = how.by_signal ? mp_signal_name(how.status) : NULL;
-    if (!how.by_signal)
-        snprintf(text, room, "exit %u", how.status);
-    else
-        snprintf(text, room, "killed by %s%s", name ? "SIG" : "a signal", name ? name : "");
-    return how;
-}
-
 static void end_all(struct mp_collector *collector)
 {
     char text[64];
-    struct mp_exit how = describe_end(collector->wait_status, text, sizeof text);
-    while (collector->processes.count) {
-        size_t last = collector->processes.count - 1;
-        bool is_command = (pid_t)collector->processes.at[last].pid == collector->command;
-        mp_collector_end_process(collector, last, is_command ? how : (struct mp_exit){.known = false},
-                                 is_command ? text : MP_STILL_RUNNING " when the command ended");
-    }
+    struct mp_exit how = mp_process_end_describe(collector->wait_status, text, sizeof text);
+    /* The command last, as what its children left out is noted in its file. */
+    for (size_t i = collector->processes.count; i-- > 0;)
+        if ((pid_t)collector->processes.at[i].pid != collector->command)
+            end_child(collector, i, MP_STILL_RUNNING " when the command ended");
+    while (collector->processes.count)
+        mp_collector_end_process(collector, collector->processes.count - 1, how, text);
     struct mp_finished finished;
     while (mp_finisher_take(&collector->finisher, true, &finished))
         take_finished(collector, &finished);

@@ -12,9 +12,13 @@
 #include "wire/config.h"
 
 struct mp_collector_options {
-    char *const *command; /* NULL-terminated */
-    const char *output;   /* a naming pattern (collect/session/naming.h), absolute */
-    bool force;           /* an existing file may be replaced */
+    char *const *command;     /* NULL-terminated */
+    const char *output;       /* a naming pattern (collect/session/naming.h), absolute */
+    bool in_folder;           /* the user named a folder: each process has a file in it, named by what the process is */
+    const char *folder;       /* that folder, absolute, with a slash at its end */
+    bool force;               /* an existing file may be replaced */
+    uint64_t file_from_bytes; /* a process that another one has started leaves no file where it held less at its peak;
+                               * 0: each leaves one */
     bool symbols;
     bool keep_command; /* the processes' command lines are stored in their files, secrets masked */
     struct mp_record_config record;

@@ -33,10 +33,13 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
     struct mp_collector *collector = context;
     struct mp_naming naming = collector->naming;
     bool force = collector->options->force;
+    const struct mp_spool_header *facts = recording->spool.header;
+    char program[MP_PROGRAM_NAME];
+    mp_program_name(facts->command, sizeof facts->command, program);
+    const struct mp_named process = {facts->pid, mp_member_copy(&facts->member), program};
     naming.cycle = recording->cycles.number;
     for (unsigned number = recording->cycles.name_number;; number++) {
-        const struct mp_spool_header *process = recording->spool.header;
-        char *candidate = mp_naming_path(&naming, process->pid, &process->member, number);
+        char *candidate = mp_naming_path(&naming, &process, number);
         if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
         if (!is_taken(collector, candidate)) {
             snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", candidate);
@@ -53,8 +56,8 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
                 recording->cycles.name_number = number;
                 return MP_OK;
             }
-            struct stat facts;
-            if (force || lstat(candidate, &facts)) {
+            struct stat there;
+            if (force || lstat(candidate, &there)) {
                 free(candidate);
                 return status;
             }

@@ -10,9 +10,10 @@ static void *work(void *context)
     pthread_mutex_lock(&finisher->lock);
     while (finisher->done < finisher->queue.count) {
         struct mp_recording *recording = finisher->queue.at[finisher->done].recording;
+        uint64_t owner = finisher->queue.at[finisher->done].owner;
         struct mp_recording_summary summary;
         pthread_mutex_unlock(&finisher->lock);
-        mp_recording_finish(recording, &summary);
+        mp_leaving_finish(&finisher->leaving, recording, owner, &summary);
         pthread_mutex_lock(&finisher->lock);
         finisher->queue.at[finisher->done++].summary = summary;
         pthread_cond_broadcast(&finisher->changed);
@@ -45,9 +46,10 @@ static bool start_worker(struct mp_finisher *finisher)
     return finisher->started;
 }
 
-bool mp_finisher_add(struct mp_finisher *finisher, struct mp_recording *recording, struct mp_finished *finished)
+bool mp_finisher_add(struct mp_finisher *finisher, struct mp_recording *recording, uint64_t owner,
+                     struct mp_finished *finished)
 {
-    struct mp_finished entry = {.recording = recording};
+    struct mp_finished entry = {.recording = recording, .owner = owner};
     pthread_mutex_lock(&finisher->lock);
     bool queued = mp_vec_push(&finisher->queue, entry);
     if (queued && !start_worker(finisher)) {
@@ -57,7 +59,10 @@ bool mp_finisher_add(struct mp_finisher *finisher, struct mp_recording *recordin
     pthread_mutex_unlock(&finisher->lock);
     if (queued) return false;
     finished->recording = recording;
-    mp_recording_finish(recording, &finished->summary);
+    finished->owner = owner;
+    struct mp_leaving unshared = {.rows = {0}}; /* the thread may be at work: what is left out is not passed on */
+    mp_leaving_finish(&unshared, recording, 0, &finished->summary);
+    mp_leaving_free(&unshared);
     return true;
 }
 
@@ -81,6 +86,7 @@ void mp_finisher_close(struct mp_finisher *finisher)
 {
     join_worker(finisher);
     mp_vec_free(&finisher->queue);
+    mp_leaving_free(&finisher->leaving);
     pthread_cond_destroy(&finisher->changed);
     pthread_mutex_destroy(&finisher->lock);
 }

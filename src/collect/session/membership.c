@@ -197,12 +197,12 @@ static struct mp_environment read_file(uint32_t pid, const char *name, uint64_t 
 
 static void free_file(struct mp_environment *file)
 {
-    free((void *)file->data);
+    free((void *)(uintptr_t)file->data); /* as read_file() made it */
     *file = (struct mp_environment){0};
 }
 
 /* 0: unknown. The name in the second field may contain anything. */
-static uint32_t parent_of(uint32_t pid)
+uint32_t mp_membership_parent(uint32_t pid)
 {
     struct mp_environment stat = read_file(pid, "stat", 4096);
     const char *behind = stat.size ? memrchr(stat.data, ')', stat.size) : NULL;
@@ -251,10 +251,10 @@ static void read_role(uint32_t pid, uint32_t parent, struct mp_member *member)
 
 void mp_membership_read(uint32_t pid, struct mp_member *member)
 {
-    struct mp_environment own = read_file(pid, "environ", ENVIRONMENT_MAX), outer[PARENTS_MAX];
+    struct mp_environment own = read_file(pid, "environ", ENVIRONMENT_MAX), outer[PARENTS_MAX] = {{NULL, 0}};
     size_t count = 0;
-    uint32_t parent = parent_of(pid);
-    for (uint32_t at = parent; at && count < PARENTS_MAX; at = parent_of(at)) {
+    uint32_t parent = mp_membership_parent(pid);
+    for (uint32_t at = parent; at && count < PARENTS_MAX; at = mp_membership_parent(at)) {
         outer[count] = read_file(at, "environ", ENVIRONMENT_MAX);
         if (!outer[count].size) {
             free_file(&outer[count]);

@@ -14,6 +14,9 @@
  * only stacks show come later (collect/recording/recording_role.h). */
 void mp_membership_read(uint32_t pid, struct mp_member *member);
 
+/* The process that started it; 0: not known, or nobody's. */
+uint32_t mp_membership_parent(uint32_t pid);
+
 /* The same of an environment alone, as in /proc/PID/environ. `outer` are those of the process's parents, nearest first,
  * which say what launcher is the nearest. */
 struct mp_environment {

@@ -25,7 +25,7 @@ static bool names_one_of(const char *pattern, const char *letters)
 
 bool mp_naming_separates_processes(const char *pattern)
 {
-    return names_one_of(pattern, "pr");
+    return names_one_of(pattern, "prn");
 }
 
 bool mp_naming_separates_cycles(const char *pattern)
@@ -33,18 +33,51 @@ bool mp_naming_separates_cycles(const char *pattern)
     return names_one_of(pattern, "c");
 }
 
-static void expand(struct mp_buffer *to, const struct mp_naming *naming, char what, uint32_t pid,
-                   const struct mp_member *member)
+/* Letters that no shell and no file system takes for anything else. */
+static void put_plain(struct mp_buffer *to, const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        char letter = text[i];
+        bool plain = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+                     (letter >= '0' && letter <= '9') || letter == '_' || (letter == '.' && i);
+        mp_buffer_append(to, plain ? &letter : "-", 1);
+    }
+}
+
+static void put_name(struct mp_buffer *to, const struct mp_named *process)
+{
+    const struct mp_member *member = &process->member;
+    bool helps = mp_member_is_helper(member), ranked = mp_member_knows(member, MP_MEMBER_RANK);
+    int width = 1;
+    for (uint32_t most = member->number[MP_MEMBER_WORLD_SIZE];
+         mp_member_knows(member, MP_MEMBER_WORLD_SIZE) && most > 10; most = (most + 9) / 10)
+        width++;
+    if (ranked) mp_buffer_printf(to, "rank%0*u", width, member->number[MP_MEMBER_RANK]);
+    if (ranked && !helps) return;
+    const char *name = helps ? member->role : *process->program ? process->program : "process";
+    size_t length = strlen(name);
+    if (!helps && length > 3 && !strcmp(name + length - 3, ".py")) length -= 3;
+    if (ranked) mp_buffer_append_text(to, "-");
+    put_plain(to, name, length);
+    mp_buffer_printf(to, "-%u", process->pid);
+}
+
+static void expand(struct mp_buffer *to, const struct mp_naming *naming, char what, const struct mp_named *process)
 {
     char text[64];
     time_t start = (time_t)naming->start_unix_s;
     struct tm local;
     switch (what) {
     case 'p':
-        mp_buffer_printf(to, "%u", (unsigned)pid);
+        mp_buffer_printf(to, "%u", process->pid);
+        break;
+    case 'n':
+        put_name(to, process);
         break;
     case 'r':
-        mp_buffer_printf(to, "%u", mp_member_knows(member, MP_MEMBER_RANK) ? member->number[MP_MEMBER_RANK] : pid);
+        mp_buffer_printf(to, "%u",
+                         mp_member_knows(&process->member, MP_MEMBER_RANK) ? process->member.number[MP_MEMBER_RANK]
+                                                                           : process->pid);
         break;
     case 'h':
         mp_buffer_append_text(to, naming->host);
@@ -61,13 +94,13 @@ static void expand(struct mp_buffer *to, const struct mp_naming *naming, char wh
     }
 }
 
-char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, const struct mp_member *member, unsigned number)
+char *mp_naming_path(const struct mp_naming *naming, const struct mp_named *process, unsigned number)
 {
     struct mp_buffer path = {0};
     const char *file = file_part(naming->pattern);
     for (const char *at = naming->pattern; *at; at++) {
         if (*at == '%' && at >= file && at[1])
-            expand(&path, naming, *++at, pid, member);
+            expand(&path, naming, *++at, process);
         else
             mp_buffer_append(&path, at, 1);
     }
@@ -81,7 +114,7 @@ char *mp_naming_path(const struct mp_naming *naming, uint32_t pid, const struct 
     /* With %p or %r in the pattern, the pid adds nothing: only a number is added. */
     bool apart = mp_naming_separates_processes(naming->pattern);
     char between[32] = "";
-    if (!apart) snprintf(between, sizeof between, ".%u", (unsigned)pid);
+    if (!apart) snprintf(between, sizeof between, ".%u", process->pid);
     if (number > 1 || apart)
         snprintf(between + strlen(between), sizeof between - strlen(between), ".%u", apart ? number + 1 : number);
     size_t stem = dot && dot != (slash ? slash + 1 : name) ? (size_t)(dot - name) : strlen(name);

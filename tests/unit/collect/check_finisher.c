@@ -7,7 +7,7 @@
 
 #include "unit/suite.h"
 
-enum { RECORDINGS = 300 };
+enum { RECORDINGS = 300, OWNER = 7 };
 
 /* Stands in for the finisher's work: only the address of a recording is looked at. */
 static char recordings[RECORDINGS];
@@ -24,12 +24,20 @@ static unsigned number_of(const struct mp_recording *recording)
     return (unsigned)((const char *)recording - recordings);
 }
 
-void mp_recording_finish(struct mp_recording *recording, struct mp_recording_summary *summary)
+void mp_leaving_finish(struct mp_leaving *leaving, struct mp_recording *recording, uint64_t owner,
+                       struct mp_recording_summary *summary)
 {
+    ck_assert_ptr_nonnull(leaving);
+    ck_assert_uint_eq(owner, OWNER);
     unsigned number = number_of(recording);
     *summary = (struct mp_recording_summary){.events = 1000 + number};
     atomic_fetch_add(&finished_of[number], 1);
     usleep(number % 7 * 100);
+}
+
+void mp_leaving_free(struct mp_leaving *leaving)
+{
+    mp_vec_free(&leaving->rows);
 }
 
 /* The next one that was handed over. */
@@ -51,7 +59,7 @@ START_TEST(each_comes_back_once_and_in_order)
     ck_assert(!mp_finisher_take(&finisher, false, &finished));
     ck_assert(!mp_finisher_take(&finisher, true, &finished)); /* there is nothing to wait for */
     for (unsigned number = 0; number < RECORDINGS; number++) {
-        ck_assert(!mp_finisher_add(&finisher, recording_of(number), &finished));
+        ck_assert(!mp_finisher_add(&finisher, recording_of(number), OWNER, &finished));
         if (rand() % 10 == 0) usleep(1000); /* the worker comes to an end, and is started again */
         while (rand() % 3 == 0 && mp_finisher_take(&finisher, false, &finished))
             check(&finished, &next);

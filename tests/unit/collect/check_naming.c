@@ -8,12 +8,12 @@
 
 #define START 1700000000u
 
-static const struct mp_member nobody;
+static const struct mp_named nobody = {.pid = 4711, .program = ""};
 
 static void check(const char *pattern, unsigned number, const char *wanted)
 {
     struct mp_naming naming = {.pattern = pattern, .host = "node-7", .start_unix_s = START};
-    char *path = mp_naming_path(&naming, 4711, &nobody, number);
+    char *path = mp_naming_path(&naming, &nobody, number);
     ck_assert_str_eq(path, wanted);
     free(path);
 }
@@ -35,7 +35,7 @@ END_TEST
 START_TEST(each_cycle_has_a_name)
 {
     struct mp_naming naming = {.pattern = "/%c/run.%c.mp", .host = "h", .cycle = 12};
-    char *first = mp_naming_path(&naming, 4711, &nobody, 0), *second = mp_naming_path(&naming, 4711, &nobody, 1);
+    char *first = mp_naming_path(&naming, &nobody, 0), *second = mp_naming_path(&naming, &nobody, 1);
     ck_assert_str_eq(first, "/%c/run.12.mp");
     ck_assert_str_eq(second, "/%c/run.12.4711.mp");
     free(first);
@@ -89,10 +89,10 @@ END_TEST
 START_TEST(a_rank_or_else_the_pid)
 {
     struct mp_naming naming = {.pattern = "/%r.mp", .host = "h"};
-    struct mp_member ranked = {0}, unknown = {0};
-    mp_member_set(&ranked, MP_MEMBER_RANK, 12);
-    mp_member_set(&unknown, MP_MEMBER_LOCAL_RANK, 3);
-    char *path = mp_naming_path(&naming, 4711, &ranked, 0), *other = mp_naming_path(&naming, 4711, &unknown, 0);
+    struct mp_named ranked = nobody, unknown = nobody;
+    mp_member_set(&ranked.member, MP_MEMBER_RANK, 12);
+    mp_member_set(&unknown.member, MP_MEMBER_LOCAL_RANK, 3);
+    char *path = mp_naming_path(&naming, &ranked, 0), *other = mp_naming_path(&naming, &unknown, 0);
     ck_assert_str_eq(path, "/12.mp");
     ck_assert_str_eq(other, "/4711.mp");
     free(path);
@@ -100,5 +100,37 @@ START_TEST(a_rank_or_else_the_pid)
 }
 END_TEST
 
+START_TEST(names_in_a_folder)
+{
+    const struct {
+        int rank, size;
+        const char *role, *program, *wanted;
+    } cases[] = {
+        {3, 4, "", "train.py", "/f/rank3.mp"},
+        {3, 10, "", "train.py", "/f/rank3.mp"},
+        {3, 11, "", "train.py", "/f/rank03.mp"},
+        {3, 100, "", "train.py", "/f/rank03.mp"},
+        {3, 101, "trainer", "train.py", "/f/rank003.mp"},
+        {12, -1, "", "", "/f/rank12.mp"},
+        {1, 2, "loader worker", "train.py", "/f/rank1-loader-worker-4711.mp"},
+        {-1, -1, "loader worker", "train.py", "/f/loader-worker-4711.mp"},
+        {-1, -1, "", "train.py", "/f/train-4711.mp"},
+        {-1, -1, "", "", "/f/process-4711.mp"},
+        {-1, -1, "", "../a b\303\251%p", "/f/-.-a-b---p-4711.mp"},
+    };
+    struct mp_naming naming = {.pattern = "/f/%n.mp", .host = "h"};
+    ck_assert(mp_naming_separates_processes("/f/%n.mp"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mp_named process = {.pid = 4711, .program = cases[i].program};
+        if (cases[i].rank >= 0) mp_member_set(&process.member, MP_MEMBER_RANK, (uint32_t)cases[i].rank);
+        if (cases[i].size >= 0) mp_member_set(&process.member, MP_MEMBER_WORLD_SIZE, (uint32_t)cases[i].size);
+        mp_member_text(process.member.role, cases[i].role, strlen(cases[i].role));
+        char *path = mp_naming_path(&naming, &process, 0);
+        ck_assert_str_eq(path, cases[i].wanted);
+        free(path);
+    }
+}
+END_TEST
+
 MP_SUITE("naming", what_a_pattern_becomes, each_cycle_has_a_name, folders_are_taken_as_they_are, later_files_differ,
-         extensions, names_tell_processes_apart, a_rank_or_else_the_pid)
+         extensions, names_tell_processes_apart, a_rank_or_else_the_pid, names_in_a_folder)

@@ -1,0 +1,523 @@
+#include "cli/snapshot_messages.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "analysis/device/device_use.h"
+#include "base/buffer.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include "base/units.h"
+#include "base/vec.h"
+#include "cli/messages.h"
+#include "model/model.h"
+#include "model/track.h"
+
+/* The lines printed on stderr when the command has ended. */
+
+#define READ_AGAIN_MAX (UINT64_C(64) << 20) /* bytes of a file that is quickly read */
+
+/* "; unattributed 0.6 GiB" where the device's total is known: the same number as in every report. */
+static void put_unattributed(const struct mp_recording_summary *summary, char *text, size_t room)
+{
+    struct mp_model *model;
+    struct mp_error ignored;
+    struct mp_device_uses uses = {0};
+    char number[MP_UNIT_TEXT];
+    *text = '\0';
+    if (!summary->has_totals || summary->file_bytes > READ_AGAIN_MAX || mp_model_load(summary->path, &model, &ignored))
+        return;
+    if (mp_device_uses_find(model, &uses) && mp_device_unattributed(&uses) != MP_BYTES_UNKNOWN)
+        snprintf(text, room, "; unattributed %s", mp_format_bytes(number, mp_device_unattributed(&uses)));
+    mp_device_uses_free(&uses);
+    mp_model_free(model);
+}
+
+/* The cost of recording the process (collect/recording/recording_memory.h). */
+static void print_memory(const struct mp_recording_memory *memory)
+{
+    char shared[MP_UNIT_TEXT], own[MP_UNIT_TEXT], live[MP_UNIT_TEXT], names[MP_UNIT_TEXT], rest[MP_UNIT_TEXT];
+    mp_message(
+        "it took %s shared with the program and %s of memprof's own: live blocks %s, names and threads %s, events "
+        "and file %s",
+        mp_format_bytes(shared, memory->spool), mp_format_bytes(own, mp_recording_memory_sum(memory)),
+        mp_format_bytes(live, memory->ledger), mp_format_bytes(names, memory->tables),
+        mp_format_bytes(rest, memory->events + memory->file));
+}
+
+/* Advice comes last. */
+static void print_summary(const struct mp_recording_summary *summary, bool with_memory)
+{
+    char events[MP_UNIT_TEXT], duration[MP_UNIT_TEXT], size[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], moment[MP_UNIT_TEXT],
+        outstanding[MP_UNIT_TEXT], step[48] = "", device[MP_ID_TEXT], rest[64];
+    put_unattributed(summary, rest, sizeof rest);
+    const struct mp_ledger_track *track = &summary->track;
+    char shown[MP_SHOWN_ROOM];
+    const char *path = mp_shown_path(shown, summary->path);
+    char kept[MP_UNIT_TEXT + 32] = "";
+    if (summary->kept < summary->events)
+        snprintf(kept, sizeof kept, ", the newest %s kept", mp_format_count(size, summary->kept));
+    mp_message("%s  %s events in %s%s, %s", path, mp_format_count(events, summary->events),
+               mp_format_duration(duration, summary->duration_ns), kept, mp_format_bytes(size, summary->file_bytes));
+    snprintf(device, sizeof device, "%s", summary->track_id);
+    if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
+    if (*device) /* otherwise it has only steps, regions and marks */
+        mp_message("%s  %speak %s at %s%s, %s outstanding at the end", device,
+                   summary->scheduled ? "in the whole run: " : "", mp_format_bytes(peak, track->peak_bytes),
+                   mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
+    if (with_memory) print_memory(&summary->memory);
+    if (summary->dropped)
+        mp_message("%s events were dropped%s.   Next: memprof report %s", mp_format_count(events, summary->dropped),
+                   summary->full == summary->dropped ? ": the program was faster than the collector"
+                                                     : ", and the report says why",
+                   path);
+    else if (summary->lacks_names)
+        mp_message("all events, 0 dropped; but some have no stack or no name, and the report says why.   Next: memprof "
+                   "report %s",
+                   path);
+    else
+        mp_message("%s; 0 dropped%s.   Next: memprof report %s",
+                   summary->sample_bytes ? "a sample of the blocks, of which the bytes are estimated"
+                   : summary->scheduled  ? "whole, of what was scheduled"
+                   : *kept               ? "whole, of what was to be kept"
+                                         : "complete",
+                   rest, path);
+}
+
+/* For a process beside the biggest. */
+static void print_briefly(const struct mp_recording_summary *summary)
+{
+    char events[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
+    const char *path = mp_shown_path(shown, summary->path);
+    if (*summary->track_id)
+        mp_message("%s  %s events, %s peak %s", path, mp_format_count(events, summary->events), summary->track_id,
+                   mp_format_bytes(peak, summary->track.peak_bytes));
+    else
+        mp_message("%s  %s events", path, mp_format_count(events, summary->events));
+}
+
+#define PRINTED_MAX 8 /* whole recordings listed one by one; a command may start thousands of processes */
+
+static void print_nothing(const struct mp_collector_result *result, const struct mp_collector_options *options)
+{
+    const struct mp_schedule *schedule = &options->schedule;
+    if (schedule->in_cycles)
+        mp_message("nothing was recorded and no file written: the schedule never came to an active %s; %llu began%s",
+                   schedule->by_region ? "region" : "step", (unsigned long long)result->units_seen,
+                   result->units_seen || schedule->by_region
+                       ? ""
+                       : ". It counts steps that are marked: libmemprof.step() in the loop, or --step-at FUNCTION");
+    else if (mp_schedule_is_set(schedule))
+        mp_message("nothing was recorded and no file written: no allocation was seen in the time that --delay and "
+                   "--duration leave");
+    else if (options->record.paused && !*result->note)
+        mp_message("nothing was recorded and no file written: --paused waits until the program says start "
+                   "(libmemprof.start(), memprof_start()); that was never said, or nothing was allocated after it");
+    else if (*result->note)
+        mp_message("nothing was recorded and no file written: %s", result->note);
+    else
+        mp_message(
+            "nothing was recorded and no file written: the command made no allocation that memprof can see (calls of "
+            "the CUDA driver, PyTorch tensors, or blocks announced through memprof.h), or where it did, memprof could "
+            "not be reached (a process of another user or in another root, a sandbox, an environment without "
+            "LD_PRELOAD, "
+            "a static program)");
+}
+
+/* Prints how steps could have been seen, where no process had any. */
+static void print_no_steps(const struct mp_collector_result *result, const struct mp_record_config *record)
+{
+    for (size_t i = 0; i < result->recordings.count; i++)
+        if (result->recordings.at[i].steps) return;
+    if (*record->step_at)
+        mp_message("--step-at %s: no function of that name was seen to allocate, so no step was", record->step_at);
+    else if (*record->step_range)
+        mp_message("--step-range %s: no region's name matches it, so no step was seen", record->step_range);
+}
+
+/* ---- a tree of processes ---------------------------------------------------------------------------------------- */
+
+static bool is_rank(const struct mp_recording_summary *summary)
+{
+    return mp_member_knows(&summary->member, MP_MEMBER_RANK) && !mp_member_is_helper(&summary->member);
+}
+
+/* Whether the first is more likely the process that the user thinks of: the one that held most on a device; else one
+ * that works for no other, a rank with more, the one with the name as given, the one with more events. */
+static bool is_before(const struct mp_recording_summary *a, const struct mp_recording_summary *b, const char *output)
+{
+    if (a->left_out != b->left_out) return b->left_out;
+    if (a->device_peak_bytes != b->device_peak_bytes) return a->device_peak_bytes > b->device_peak_bytes;
+    bool a_helps = mp_member_is_helper(&a->member), b_helps = mp_member_is_helper(&b->member);
+    if (a_helps != b_helps) return b_helps;
+    if (is_rank(a) && is_rank(b)) {
+        if (a->track.peak_bytes != b->track.peak_bytes) return a->track.peak_bytes > b->track.peak_bytes;
+        return a->member.number[MP_MEMBER_RANK] < b->member.number[MP_MEMBER_RANK];
+    }
+    bool a_named = a->path && !strcmp(a->path, output), b_named = b->path && !strcmp(b->path, output);
+    return a_named != b_named ? a_named : a->events > b->events;
+}
+
+/* Processes of one kind: the text says which and how many. */
+struct kind {
+    char key[MP_MEMBER_TEXT + MP_PROGRAM_NAME + 8];
+    const struct mp_recording_summary *first;
+    uint64_t count, peak_bytes;
+};
+
+struct kinds {
+    MP_VEC(struct kind) at;
+};
+
+#define RANKS "rank"
+
+/* What processes that are told together have in common: ranks, a role, a program. */
+static void kind_key(const struct mp_recording_summary *summary, const char *more, char *key, size_t room)
+{
+    const char *role = summary->member.role;
+    if (is_rank(summary) && !*role)
+        snprintf(key, room, "%s\n%s", RANKS, more);
+    else
+        snprintf(key, room, "%s\n%s\n%s", role, *role ? "" : summary->program, more);
+}
+
+static void add_kind(struct kinds *kinds, const struct mp_recording_summary *summary, const char *more)
+{
+    struct kind fresh = {.first = summary};
+    size_t i = 0;
+    kind_key(summary, more, fresh.key, sizeof fresh.key);
+    while (i < kinds->at.count && strcmp(kinds->at.at[i].key, fresh.key) != 0)
+        i++;
+    if (i == kinds->at.count) mp_vec_add(&kinds->at, fresh);
+    struct kind *kind = &kinds->at.at[i];
+    kind->count++;
+    if (summary->track.peak_bytes > kind->peak_bytes) kind->peak_bytes = summary->track.peak_bytes;
+}
+
+/* "8 loader workers", "3 more ranks", "2 processes (serve.py)". */
+static void put_kind(struct mp_buffer *text, const struct kind *kind, bool beside_rank)
+{
+    char counted[MP_MEMBER_COUNTED];
+    const struct mp_recording_summary *first = kind->first;
+    if (is_rank(first) && !*first->member.role) {
+        mp_buffer_printf(text, "%llu %srank%s", (unsigned long long)kind->count, beside_rank ? "more " : "",
+                         kind->count == 1 ? "" : "s");
+        return;
+    }
+    mp_buffer_append_text(text, mp_member_counted(counted, kind->count, first->member.role));
+    if (!*first->member.role && *first->program) mp_buffer_printf(text, " (%s)", first->program);
+}
+
+/* "rank 2 of 4 (train.py)", "main (train.py)", "loader worker 4711". */
+static void put_process(struct mp_buffer *text, const struct mp_recording_summary *summary, bool is_main)
+{
+    const struct mp_member *member = &summary->member;
+    bool named = true;
+    if (is_rank(summary)) {
+        mp_buffer_printf(text, "rank %u", member->number[MP_MEMBER_RANK]);
+        if (mp_member_knows(member, MP_MEMBER_WORLD_SIZE))
+            mp_buffer_printf(text, " of %u", member->number[MP_MEMBER_WORLD_SIZE]);
+    } else if (*member->role) {
+        mp_buffer_printf(text, "%s %u", member->role, summary->pid);
+        if (mp_member_knows(member, MP_MEMBER_RANK))
+            mp_buffer_printf(text, " of rank %u", member->number[MP_MEMBER_RANK]);
+        named = false;
+    } else if (is_main) {
+        mp_buffer_append_text(text, "main");
+    } else {
+        mp_buffer_printf(text, "process %u", summary->pid);
+    }
+    if (named && *summary->program) mp_buffer_printf(text, " (%s)", summary->program);
+}
+
+#define KINDS_PRINTED 4
+
+static void put_kinds(struct mp_buffer *text, const struct kinds *kinds, bool beside_rank)
+{
+    char peak[MP_UNIT_TEXT];
+    uint64_t others = 0;
+    for (size_t i = 0; i < kinds->at.count; i++) {
+        const struct kind *kind = &kinds->at.at[i];
+        if (i >= KINDS_PRINTED) {
+            others += kind->count;
+            continue;
+        }
+        if (text->size) mp_buffer_append_text(text, "; ");
+        put_kind(text, kind, beside_rank);
+        mp_buffer_printf(text, kind->count == 1 ? ", %s" : ", %s each at most",
+                         mp_format_bytes(peak, kind->peak_bytes));
+    }
+    if (others) mp_buffer_printf(text, "; %llu of other kinds", (unsigned long long)others);
+}
+
+/* As mp_shown_path(), but that a star needs no quotes: it is to be expanded. */
+static const char *shown_star(char room[MP_SHOWN_ROOM], const struct mp_buffer *star)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:@/*";
+    const char *shown = mp_shown_path(room, (const char *)star->data);
+    size_t length = strlen(shown);
+    if (length < 3 || *shown != '\'' || strspn(shown + 1, plain) != length - 2) return shown;
+    room[shown - room + (ptrdiff_t)length - 1] = '\0';
+    return shown + 1;
+}
+
+/* Where the files are: the folder, the one file, or the name with a star for what differs. */
+static void put_files(struct mp_buffer *text, const struct mp_collector_options *options,
+                      const struct mp_recording_summary *main, size_t files)
+{
+    char shown[MP_SHOWN_ROOM];
+    struct mp_buffer star = {0};
+    if (options->in_folder) {
+        mp_buffer_append_text(text, mp_shown_path(shown, options->folder));
+        return;
+    }
+    const char *slash = strrchr(options->output, '/'), *dot = strrchr(slash, '.');
+    bool pattern = strchr(slash, '%') != NULL;
+    if (files == 1 || !pattern)
+        mp_buffer_append_text(text, mp_shown_path(shown, files == 1 ? main->path : options->output));
+    if (files == 1) return;
+    size_t stem = dot && dot > slash + 1 ? (size_t)(dot - options->output) : strlen(options->output);
+    for (size_t i = 0; pattern && options->output[i]; i++) {
+        bool part = options->output + i > slash && options->output[i] == '%' && options->output[i + 1];
+        mp_buffer_append(&star, part ? "*" : options->output + i, 1);
+        i += part;
+    }
+    if (!pattern) mp_buffer_printf(&star, "%.*s.*%s", (int)stem, options->output, options->output + stem);
+    mp_buffer_append(&star, "", 1);
+    if (star.size < MP_SHOWN_ROOM) mp_buffer_printf(text, "%s%s", pattern ? "" : ", ", shown_star(shown, &star));
+    mp_buffer_free(&star);
+}
+
+/* Why a process must be told of by itself; "": it need not. */
+static void put_remarks(struct mp_buffer *text, const struct mp_recording_summary *summary)
+{
+    char number[MP_UNIT_TEXT];
+    const char *between = "";
+    if (summary->how.known && !mp_recording_ended_well(summary))
+        mp_buffer_append_text(text, summary->how_text), between = ", ";
+    if (summary->ooms) mp_buffer_printf(text, "%smemory ran out", between), between = ", ";
+    if (summary->dropped)
+        mp_buffer_printf(text, "%s%s events were dropped", between, mp_format_count(number, summary->dropped)),
+            between = ", ";
+    if (summary->leaks)
+        mp_buffer_printf(text, "%s%u place%s growing", between, summary->leaks,
+                         summary->leaks == 1 ? " keeps" : "s keep");
+    mp_buffer_append(text, "", 1);
+}
+
+struct tree {
+    const struct mp_collector_result *result;
+    const struct mp_collector_options *options;
+    const struct mp_recording_summary *main;
+    uint64_t events, dropped, duration_ns, file_bytes, left_events, left_peak;
+    size_t files, processes, not_whole, lacking;
+    bool sampled, scheduled, bounded;
+};
+
+static size_t count_processes(const struct mp_collector_result *result)
+{
+    struct mp_map pids = {0};
+    for (size_t i = 0; i < result->recordings.count; i++) {
+        uint64_t *place = mp_map_insert(&pids, (uint64_t)result->recordings.at[i].pid + 1, NULL);
+        if (place) *place = 1;
+    }
+    size_t count = pids.count;
+    mp_map_free(&pids);
+    return count;
+}
+
+static void sum_up(struct tree *tree)
+{
+    for (size_t i = 0; i < tree->result->recordings.count; i++) {
+        const struct mp_recording_summary *summary = &tree->result->recordings.at[i];
+        if (!tree->main || is_before(summary, tree->main, tree->options->output)) tree->main = summary;
+        tree->events += summary->events;
+        tree->dropped += summary->dropped;
+        if (summary->duration_ns > tree->duration_ns) tree->duration_ns = summary->duration_ns;
+        if (!summary->left_out) {
+            tree->files++;
+            tree->file_bytes += summary->file_bytes;
+        }
+        tree->not_whole += summary->failed || summary->dropped;
+        tree->lacking += summary->lacks_names;
+        tree->sampled |= summary->sample_bytes != 0;
+        tree->scheduled |= summary->scheduled;
+        tree->bounded |= summary->kept < summary->events;
+    }
+    tree->processes = count_processes(tree->result);
+}
+
+static void print_head(const struct tree *tree)
+{
+    char events[MP_UNIT_TEXT], duration[MP_UNIT_TEXT], size[MP_UNIT_TEXT];
+    struct mp_buffer text = {0};
+    put_files(&text, tree->options, tree->main, tree->files);
+    mp_message("%.*s  %zu processes, %s events in %s, %s", (int)text.size, (const char *)text.data, tree->processes,
+               mp_format_count(events, tree->events), mp_format_duration(duration, tree->duration_ns),
+               mp_format_bytes(size, tree->file_bytes));
+    mp_buffer_free(&text);
+}
+
+static void print_main(const struct tree *tree)
+{
+    const struct mp_recording_summary *main = tree->main;
+    const struct mp_ledger_track *track = &main->track;
+    char peak[MP_UNIT_TEXT], moment[MP_UNIT_TEXT], outstanding[MP_UNIT_TEXT], step[48] = "";
+    struct mp_buffer text = {0}, others = {0};
+    struct kinds kinds = {0};
+    put_process(&text, main, true);
+    if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
+    if (*main->track_id)
+        mp_buffer_printf(&text, "  %s %speak %s at %s%s, %s outstanding at the end", main->track_id,
+                         main->scheduled ? "in the whole run: " : "", mp_format_bytes(peak, track->peak_bytes),
+                         mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
+    mp_message("%.*s", (int)text.size, (const char *)text.data);
+    for (size_t i = 0; i < tree->result->recordings.count; i++) {
+        const struct mp_recording_summary *summary = &tree->result->recordings.at[i];
+        if (summary != main && !summary->left_out) add_kind(&kinds, summary, "");
+    }
+    put_kinds(&others, &kinds, is_rank(main));
+    if (others.size) mp_message("beside it  %.*s", (int)others.size, (const char *)others.data);
+    mp_vec_free(&kinds.at);
+    mp_buffer_free(&others);
+    mp_buffer_free(&text);
+}
+
+static void print_left_out(const struct tree *tree)
+{
+    char from[MP_UNIT_TEXT];
+    struct mp_buffer text = {0};
+    struct kinds kinds = {0};
+    for (size_t i = 0; i < tree->result->recordings.count; i++)
+        if (tree->result->recordings.at[i].left_out) add_kind(&kinds, &tree->result->recordings.at[i], "");
+    put_kinds(&text, &kinds, false);
+    if (text.size)
+        mp_message("no file of %.*s (below %s, and no device; --follow all keeps them)", (int)text.size,
+                   (const char *)text.data, mp_format_bytes(from, tree->options->file_from_bytes));
+    mp_vec_free(&kinds.at);
+    mp_buffer_free(&text);
+}
+
+/* Nothing that went wrong is folded away: a line each, or one for those of a kind that ended in the same way. */
+static void print_remarkable(const struct tree *tree)
+{
+    struct kinds kinds = {0};
+    char shown[MP_SHOWN_ROOM];
+    for (size_t i = 0; i < tree->result->recordings.count; i++) {
+        const struct mp_recording_summary *summary = &tree->result->recordings.at[i];
+        struct mp_buffer remarks = {0};
+        if (summary->failed || summary->left_out) continue;
+        put_remarks(&remarks, summary);
+        if (*(const char *)remarks.data && (summary != tree->main || !summary->dropped))
+            add_kind(&kinds, summary, (const char *)remarks.data);
+        mp_buffer_free(&remarks);
+    }
+    for (size_t i = 0; i < kinds.at.count && i < PRINTED_MAX; i++) {
+        const struct kind *kind = &kinds.at.at[i];
+        struct mp_buffer text = {0}, remarks = {0};
+        if (kind->count == 1)
+            put_process(&text, kind->first, kind->first == tree->main);
+        else
+            put_kind(&text, kind, false);
+        put_remarks(&remarks, kind->first);
+        mp_message("%.*s: %s.   See: memprof %s %s%s", (int)text.size, (const char *)text.data,
+                   (const char *)remarks.data, kind->first->leaks ? "leaks" : "report",
+                   mp_shown_path(shown, kind->first->path), kind->count == 1 ? "" : ", the first of them");
+        mp_buffer_free(&remarks);
+        mp_buffer_free(&text);
+    }
+    if (kinds.at.count > PRINTED_MAX)
+        mp_message("and %zu more that ended badly, leak or lack events; --verbose names them",
+                   kinds.at.count - PRINTED_MAX);
+    mp_vec_free(&kinds.at);
+}
+
+static void print_end(const struct tree *tree)
+{
+    char dropped[MP_UNIT_TEXT], rest[64], next[MP_SHOWN_ROOM];
+    bool folder = tree->options->in_folder && tree->files > 1;
+    mp_shown_path(next, folder ? tree->options->folder : tree->main->path);
+    put_unattributed(tree->main, rest, sizeof rest);
+    if (tree->not_whole)
+        mp_message("%zu of %zu recordings are not whole, %s events were dropped%s.   Next: memprof report %s",
+                   tree->not_whole, tree->result->recordings.count, mp_format_count(dropped, tree->dropped), rest,
+                   next);
+    else if (tree->lacking)
+        mp_message(
+            "all events, 0 dropped; but in %zu of %zu recordings some have no stack or no name%s.   Next: memprof "
+            "report %s",
+            tree->lacking, tree->result->recordings.count, rest, next);
+    else
+        mp_message("%s; 0 dropped%s.   Next: memprof report %s",
+                   tree->sampled     ? "a sample of the blocks, of which the bytes are estimated"
+                   : tree->scheduled ? "whole, of what was scheduled"
+                   : tree->bounded   ? "whole, of what was to be kept"
+                                     : "complete",
+                   rest, next);
+}
+
+static void print_tree(const struct mp_collector_result *result, const struct mp_collector_options *options,
+                       bool verbose)
+{
+    struct tree tree = {.result = result, .options = options};
+    sum_up(&tree);
+    print_head(&tree);
+    print_main(&tree);
+    print_left_out(&tree);
+    print_remarkable(&tree);
+    for (size_t i = 0; verbose && i < result->recordings.count; i++)
+        print_briefly(&result->recordings.at[i]);
+    if (verbose) print_memory(&tree.main->memory);
+    print_end(&tree);
+}
+
+/* Several files of one process: of cycles, or of programs that followed each other. */
+static void print_one_process(const struct mp_collector_result *result, bool verbose)
+{
+    size_t outcome = 0, biggest = 0;
+    for (size_t i = 1; i < result->recordings.count; i++)
+        if (result->recordings.at[i].events > result->recordings.at[biggest].events) biggest = i;
+    for (size_t i = 0; i < result->recordings.count; i++) {
+        const struct mp_recording_summary *summary = &result->recordings.at[i];
+        bool is_whole = !summary->failed && !summary->dropped;
+        if (summary->failed || (!verbose && is_whole && i != biggest && outcome++ >= PRINTED_MAX)) continue;
+        if (i == biggest || summary->dropped)
+            print_summary(summary, verbose);
+        else
+            print_briefly(summary);
+    }
+    if (outcome > PRINTED_MAX)
+        mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", outcome - PRINTED_MAX,
+                   result->recordings.count);
+}
+
+bool mp_snapshot_report(const struct mp_collector_result *result, const struct mp_collector_options *options,
+                        bool quiet, bool verbose)
+{
+    bool whole = true;
+    char shown[MP_SHOWN_ROOM];
+    for (size_t i = 0; i < result->recordings.count; i++) {
+        const struct mp_recording_summary *summary = &result->recordings.at[i];
+        whole &= !summary->failed && !summary->dropped;
+        if (summary->failed)
+            mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
+                       "memprof recover",
+                       summary->path ? mp_shown_path(shown, summary->path) : "snapshot", summary->failure.text);
+    }
+    if (!quiet && count_processes(result) > 1)
+        print_tree(result, options, verbose);
+    else if (!quiet)
+        print_one_process(result, verbose);
+    if (result->refused) {
+        whole = false;
+        mp_message("%s%s", result->refusal.text,
+                   result->refused > 1 ? "; others could not be recorded either" : "; it ran on unrecorded");
+    } else if (!result->recordings.count) {
+        whole = false;
+        print_nothing(result, options);
+    }
+    bool by_steps = options->schedule.in_cycles && !result->units_seen;
+    if ((result->recordings.count || by_steps) && !quiet) print_no_steps(result, &options->record);
+    return whole;
+}
