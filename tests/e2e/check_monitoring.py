@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""examples/monitoring in the real Prometheus: its file is read, a program that is recorded is scraped, and each question of
+the Grafana dashboard has an answer, the truth where the program says it."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+
+import harness
+
+PYTHON = harness.python_with_torch()
+EXAMPLES = harness.SOURCE / "examples" / "monitoring"
+PROGRAM = """
+import sys, torch, libmemprof as mp
+parameter = torch.nn.Parameter(torch.ones(1_000_000))
+mp.step(); mp.step(); mp.step()
+print("ready", mp.stats(), flush=True)
+sys.stdin.readline()
+"""
+# What a program on the CPU without an optimizer does not have.
+WITHOUT = {"memprof_reserved_bytes", "memprof_category_live_bytes"}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def questions():
+    dashboard = json.loads((EXAMPLES / "grafana-dashboard.json").read_text())
+    return [target["expr"].replace("$track", ".*") for panel in dashboard["panels"] for target in panel["targets"]]
+
+
+class Monitoring(harness.TestCase):
+    def test_dashboard(self):
+        """As far as it can be looked at without Grafana."""
+        dashboard = json.loads((EXAMPLES / "grafana-dashboard.json").read_text())
+        ids = [panel["id"] for panel in dashboard["panels"]]
+        self.assertEqual(len(set(ids)), len(ids))
+        places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]}
+        self.assertEqual(len(places), len(ids))
+        told = harness.SOURCE.joinpath("src/collect/metrics/metrics_text.c").read_text()
+        for question in questions():
+            for name in re.findall(r"memprof_\w+", question):
+                self.assertIn(f'"{name.removesuffix("_total")}"', told)
+
+    def test_in_prometheus(self):
+        prometheus, promtool = shutil.which("prometheus"), shutil.which("promtool")
+        if not prometheus or not promtool:
+            self.skipTest("Prometheus is not installed (Debian: prometheus)")
+        if not PYTHON:
+            self.skipTest("no Python with torch")
+        checked = subprocess.run([promtool, "check", "config", EXAMPLES / "prometheus.yml"], capture_output=True, text=True)
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+        port, own = free_port(), free_port()
+        (self.folder / "prometheus.yml").write_text(
+            (EXAMPLES / "prometheus.yml").read_text().replace("9464", str(port)).replace("5s", "1s"))
+        environment = {**harness.os.environ, "RANK": "3", "WORLD_SIZE": "8", "ROLE_NAME": "trainer", "SLURM_JOB_ID": "812"}
+        run = subprocess.Popen([harness.MEMPROF, "snapshot", "--metrics", str(port), "-o", self.folder / "run.mp", "--",
+                                PYTHON, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, env=environment, cwd=self.folder)
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
+        self.assertIn("ready", run.stdout.readline())
+        server = subprocess.Popen([prometheus, f"--config.file={self.folder / 'prometheus.yml'}",
+                                   f"--storage.tsdb.path={self.folder / 'data'}", f"--web.listen-address=127.0.0.1:{own}"],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        base = f"http://127.0.0.1:{own}/api/v1/"
+
+        def ask(question):
+            with urllib.request.urlopen(base + "query?" + urllib.parse.urlencode({"query": question}), timeout=30) as answer:
+                told = json.load(answer)
+            self.assertEqual(told["status"], "success", question)
+            return told["data"]["result"]
+        deadline = time.monotonic() + harness.TIMEOUT
+        while True:  # deriv() and rate() want two scrapes
+            try:
+                if int(ask("sum(count_over_time(memprof_steps_total[1h]))")[0]["value"][1]) >= 3:
+                    break
+            except (OSError, IndexError):
+                pass
+            self.assertLess(time.monotonic(), deadline, "nothing was scraped")
+            time.sleep(0.2)
+        (live,) = ask('memprof_live_bytes{track="cpu/torch"}')
+        self.assertEqual(live["value"][1], "4000000")
+        self.assertEqual({key: live["metric"][key] for key in ("rank", "role", "job_name", "job")},
+                         {"rank": "3", "role": "trainer", "job_name": "812", "job": "memprof"})
+        self.assertEqual(ask("memprof_steps_total")[0]["value"][1], "3")
+        for question in questions():
+            found = ask(question)
+            if not set(re.findall(r"memprof_\w+", question)) & WITHOUT:
+                self.assertTrue(found, question)
+        with urllib.request.urlopen(base + "targets", timeout=30) as answer:
+            (target,) = json.load(answer)["data"]["activeTargets"]
+        self.assertEqual((target["health"], target["lastError"]), ("up", ""))
+
+
+if __name__ == "__main__":
+    harness.main()
