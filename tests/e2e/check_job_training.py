@@ -67,7 +67,7 @@ class Training(harness.TestCase):
         (self.folder / "train.py").write_text(TRAIN)
         run = self.folder / "run"
         run.mkdir()
-        result = harness.memprof("snapshot", "-o", run / "train.mp", "--no-symbols", "--", PYTHON,
+        result = harness.memprof("snapshot", "--follow", "all", "-o", run / "train.mp", "--no-symbols", "--", PYTHON,
                                  self.folder / "launch.py", 4, self.folder / "train.py", leaking, workers, items)
         self.assertEqual(result.returncode, 0, result.stderr)
         return run
