@@ -43,7 +43,7 @@ struct mp_record_config {
 
     char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). Part of the text where it is not
                                           * empty; the recorder has no use for it and does not parse it */
-    char plan[MP_PLAN_ROOM]; /* for `memprof plan`: device|total|context|values|devices|rank|world; likewise */
+    char plan[MP_PLAN_ROOM];       /* for `memprof plan`: device|total|context|values|devices|rank|world; likewise */
     char step_at[MP_STEP_AT_ROOM]; /* the function whose calls are steps; part of the text where it is not empty */
 };
 
@@ -76,8 +76,8 @@ struct mp_greeting_answer {
     int64_t clock_shift_ns; /* to be added to the process's clock, which differs in a time namespace */
 };
 
-/* A process that cannot be recorded leaves a folder named after the socket, this suffix and the number of its errno:
- * that needs no descriptor. */
+/* A process that cannot be recorded leaves a folder named after the socket, this suffix, the number of its errno,
+ * a dot and its pid in ten digits: that needs no descriptor. */
 #define MP_REFUSED_SUFFIX ".refused."
 
 /* The doorbell: one page for all processes of a session. A recorder increments it and wakes the collector, which sleeps

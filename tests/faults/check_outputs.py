@@ -203,7 +203,8 @@ class Recordings(harness.TestCase):
         folder.mkdir()
         link.symlink_to(recording)
         for command in ("snapshot", "plan"):
-            for path in (recording, source, folder, link, self.folder / "nosuch" / "x.mp"):
+            # A folder that is there is where snapshot puts a file for each process.
+            for path in (recording, source, link, self.folder / "nosuch" / "x.mp", *([folder] if command == "plan" else [])):
                 with self.subTest(command=command, path=path.name):
                     result = harness.memprof(command, "-o", path, "--", "touch", started)
                     self.assertEqual(result.returncode, 1, result.stderr)

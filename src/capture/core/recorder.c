@@ -21,7 +21,7 @@ static void settle(struct mp_thread *thread)
 struct mp_thread *mp_hook_enter(void)
 {
     if (!mp_session_recording()) {
-        if (mp_session_tries_again()) atomic_fetch_add(&mp_session.page->dropped_unattached, 1);
+        mp_session_count_unattached();
         return NULL;
     }
     int saved = errno;

@@ -24,8 +24,10 @@ static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path];
 static uint32_t generations; /* in this image's memory: survives a fork, unlike the page */
 
 #define ANSWER_TIMEOUT_S 2 /* in all */
-#define AGAIN_FIRST_NS   MP_NS_PER_MS
-#define AGAIN_DOUBLINGS  10
+/* A moment's lack passes soon; one that lasts is asked of ever more rarely, as each attempt takes descriptors that the
+ * program may want at that moment: 4 ms, 16 ms, up to 16 s. */
+#define AGAIN_FIRST_NS (4 * MP_NS_PER_MS)
+#define AGAIN_TIMES    6
 
 /* Whether to repeat a failed system call: every signal interrupts a socket with a timeout, even signals whose handlers
  * restart calls, and a program's timers may never rest. */
@@ -52,7 +54,15 @@ static bool take_descriptors(struct msghdr *message, int descriptors[2])
     return false;
 }
 
-#define REFUSAL_PATH (sizeof socket_path + sizeof MP_REFUSED_SUFFIX + 4)
+#define REFUSAL_PATH (sizeof socket_path + sizeof MP_REFUSED_SUFFIX + 16)
+
+static size_t put_number(char *to, uint32_t number, uint32_t highest_digit)
+{
+    size_t length = 0;
+    for (uint32_t digit = highest_digit; digit; digit /= 10)
+        to[length++] = (char)('0' + number / digit % 10);
+    return length;
+}
 
 static void name_refusal(int reason, char path[REFUSAL_PATH])
 {
@@ -60,13 +70,14 @@ static void name_refusal(int reason, char path[REFUSAL_PATH])
     memcpy(path, socket_path, length);
     memcpy(path + length, MP_REFUSED_SUFFIX, sizeof MP_REFUSED_SUFFIX - 1);
     length += sizeof MP_REFUSED_SUFFIX - 1;
-    for (int digit = 100; digit; digit /= 10)
-        path[length++] = (char)('0' + reason / digit % 10);
+    length += put_number(path + length, (uint32_t)reason, 100);
+    path[length++] = '.';
+    length += put_number(path + length, (uint32_t)mp_getpid(), 1000000000);
     path[length] = '\0';
 }
 
 /* Reports to the collector that this process cannot be recorded, and why. Where even that is refused, nobody learns
- * it. False: it was reported before. */
+ * it. */
 static bool leave_refusal(int reason)
 {
     char path[REFUSAL_PATH];
@@ -81,6 +92,11 @@ static void withdraw_refusal(int reason)
     mp_rmdir(path);
 }
 
+static bool is_passing(int reason)
+{
+    return reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == ENOBUFS;
+}
+
 /* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded; errno says
  * why, or is 0 where the collector does not want this process. */
 static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[2], struct mp_greeting_answer *answer)
@@ -92,7 +108,7 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
         moved = mp_syscall(SYS_sendto, connection, &greeting, sizeof greeting, MSG_NOSIGNAL);
     while (moved < 0 && again(give_up));
     if (moved != sizeof greeting) {
-        errno = 0;
+        if (moved >= 0 || !is_passing(errno)) errno = 0;
         return false;
     }
 
@@ -160,8 +176,8 @@ static void *map_doorbell(int descriptor)
     return at;
 }
 
-/* 0, or why not; -1 where there is nothing to say of it. */
-static int attach(void)
+/* 0, or why not; -1 where there is nothing to say of it. *asked: the collector has answered, and made its part. */
+static int attach(bool *asked)
 {
     uint64_t give_up = mp_clock_monotonic_ns() + ANSWER_TIMEOUT_S * MP_NS_PER_SECOND;
     int connection = connect_to_collector(give_up);
@@ -170,6 +186,7 @@ static int attach(void)
     struct mp_greeting_answer answer = {0};
     bool answered = exchange_greeting(connection, give_up, descriptors, &answer);
     int reason = errno ? errno : -1;
+    *asked = answered;
     mp_close(connection);
     if (descriptors[0] < 0) return reason;
     void *doorbell = answered ? map_doorbell(descriptors[1]) : NULL;
@@ -188,33 +205,38 @@ static int attach(void)
     return 0;
 }
 
-static bool is_passing(int reason)
-{
-    return reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == ENOBUFS;
-}
-
 /* Reports the first failure at once, as the program may end before there is another attempt. */
-static void give_up_or_wait(struct mp_session_page *page, int reason)
+static void give_up_or_wait(struct mp_session_page *page, int reason, bool for_good)
 {
     bool is_reported = reason <= 0 || page->attempts || !leave_refusal(reason);
-    if (!is_passing(reason)) {
+    if (for_good) {
         atomic_store(&mp_session.pending, false);
         return;
     }
     if (!is_reported) page->refused_for = reason;
-    uint32_t doublings = page->attempts < AGAIN_DOUBLINGS ? page->attempts : AGAIN_DOUBLINGS;
+    uint32_t times = page->attempts < AGAIN_TIMES ? page->attempts : AGAIN_TIMES;
     page->attempts++;
-    atomic_store(&page->attach_after, mp_clock_monotonic_ns() + (AGAIN_FIRST_NS << doublings));
+    atomic_store(&page->attach_after, mp_clock_monotonic_ns() + (AGAIN_FIRST_NS << 2 * times));
 }
 
 static void begin_recording(struct mp_session_page *page)
 {
     if (page->refused_for) withdraw_refusal(page->refused_for);
     atomic_fetch_add(&mp_session.header->dropped_inside, atomic_exchange(&page->dropped_early, 0));
-    atomic_fetch_add(&mp_session.header->dropped_unattached, atomic_exchange(&page->dropped_unattached, 0));
     atomic_store(&page->generation, ++generations);
-    atomic_store_explicit(&page->recording, 1, memory_order_release);
+    atomic_store(&page->recording, 1);
+    atomic_fetch_add(&mp_session.header->dropped_unattached, atomic_exchange(&page->dropped_unattached, 0));
     atomic_store(&mp_session.pending, false);
+}
+
+/* A thread that did not see the recording begin counts for itself. */
+void mp_session_count_unattached(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    if (!page || !atomic_load(&page->attach_after)) return;
+    atomic_fetch_add(&page->dropped_unattached, 1);
+    if (atomic_load(&page->recording))
+        atomic_fetch_add(&mp_session.header->dropped_unattached, atomic_exchange(&page->dropped_unattached, 0));
 }
 
 static bool must_wait(const struct mp_session_page *page)
@@ -223,17 +245,19 @@ static bool must_wait(const struct mp_session_page *page)
     return after && mp_clock_monotonic_ns() < after;
 }
 
+/* What lacks once the collector has answered is not tried again: each time would make a recording there. */
 static void attach_now(struct mp_session_page *page)
 {
     if (!atomic_load(&mp_session.pending) || must_wait(page)) return;
-    int reason = mp_tables_reset() && mp_stack_reset() ? attach() : ENOMEM;
+    bool asked = false;
+    int reason = mp_tables_reset() && mp_stack_reset() ? attach(&asked) : ENOMEM;
     if (!reason) {
         begin_recording(page);
         return;
     }
     mp_tables_end();
     mp_stack_end();
-    give_up_or_wait(page, reason);
+    give_up_or_wait(page, reason, asked || !is_passing(reason));
 }
 
 /* A thread must neither end in here nor leave by a jump: no handler runs on it meanwhile, and the calls below are

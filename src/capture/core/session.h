@@ -3,7 +3,7 @@
  *
  * A process starts `pending` where the environment names a session. It attaches at its first event, so that programs
  * without events cost nothing. Where the system has no descriptor or memory left for it, it stays pending and tries
- * again, ever more rarely (1 ms to 1 s). A forked child is pending again; a child made by a raw clone() reads a wiped
+ * again, ever more rarely (4 ms to 16 s). A forked child is pending again; a child made by a raw clone() reads a wiped
  * page and stays silent for ever. All of this may be called in hooks, from any thread.
  */
 #ifndef MP_CAPTURE_SESSION_H
@@ -65,6 +65,9 @@ static inline bool mp_session_tries_again(void)
     struct mp_session_page *page = mp_session.page;
     return page && atomic_load(&mp_session.pending) && atomic_load(&page->attach_after);
 }
+
+/* Counts a call that came before the system gave what recording needs. */
+void mp_session_count_unattached(void);
 
 /* Notifies the collector of new work (at most one system call until it has reacted). */
 void mp_session_ring_doorbell(void);

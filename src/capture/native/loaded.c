@@ -53,9 +53,12 @@ bool mp_read_memory(void *to, uintptr_t from, size_t bytes)
 
 bool mp_read_is_safe(void)
 {
-    static _Atomic bool asked;
+    static _Atomic bool answered;
     char byte = 0, copy;
-    if (!atomic_exchange_explicit(&asked, true, memory_order_relaxed)) mp_read_memory(&copy, (uintptr_t)&byte, 1);
+    if (!atomic_load_explicit(&answered, memory_order_acquire)) {
+        mp_read_memory(&copy, (uintptr_t)&byte, 1);
+        atomic_store_explicit(&answered, true, memory_order_release);
+    }
     return !atomic_load_explicit(&by_hand, memory_order_relaxed);
 }
 

@@ -138,6 +138,15 @@ bool mp_module_frames(uintptr_t address, uintptr_t *header)
     return is_there;
 }
 
+bool mp_module_range(uintptr_t address, uint64_t *start, uint64_t *end)
+{
+    struct dl_find_object found;
+    if (!find_object || find_object((void *)address, &found)) return false;
+    *start = (uint64_t)found.dlfo_map_start;
+    *end = (uint64_t)found.dlfo_map_end;
+    return true;
+}
+
 bool mp_module_of(uintptr_t address, struct mp_module_facts *facts)
 {
     memset(facts, 0, sizeof *facts);

@@ -26,5 +26,7 @@ void mp_module_path(const struct mp_module_facts *facts, char *to, size_t room);
 /* The .eh_frame_hdr of the file that contains the address, of which nothing is read. False: it lies in none. `header`
  * is 0 where the file has none. */
 bool mp_module_frames(uintptr_t address, uintptr_t *header);
+/* The range of the file that contains the address, of which nothing is read either. False: not known so cheaply. */
+bool mp_module_range(uintptr_t address, uint64_t *start, uint64_t *end);
 
 #endif

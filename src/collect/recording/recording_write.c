@@ -242,9 +242,10 @@ static void note_losses(struct mp_recording *recording)
     note_count(recording, atomic_load(&spool->dropped_no_memory),
                "event was dropped: the system gave the recorder no memory for its thread",
                "events were dropped: the system gave the recorder no memory for their threads");
-    note_count(recording, atomic_load(&spool->dropped_unattached),
-               "event was dropped: the program had no descriptor or no memory left then for the recorder to begin",
-               "events were dropped: the program had no descriptor or no memory left then for the recorder to begin");
+    note_count(
+        recording, atomic_load(&spool->dropped_unattached),
+        "call was not recorded: the program had no descriptor or no memory left then for the recorder to begin",
+        "calls were not recorded: the program had no descriptor or no memory left then for the recorder to begin");
     note_count(recording, mp_recording_ring_full(spool),
                "event was dropped: the program was faster than the collector, and the ring of its thread was full",
                "events were dropped: the program was faster than the collector, and the rings of its threads were "

@@ -1,7 +1,9 @@
 #include "collect/session/collector_parts.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -140,17 +142,23 @@ static enum mp_status set_up(struct mp_collector *collector, struct mp_error *er
 /* Notes processes that could not connect, or could not be recorded. */
 static void take_refusals(struct mp_collector *collector)
 {
-    enum { ERRNO_MAX = 200 };
     struct mp_collector_result *result = collector->result;
-    char path[sizeof collector->socket_path + sizeof MP_REFUSED_SUFFIX + 4];
-    for (int reason = 0; reason < ERRNO_MAX && *collector->socket_path; reason++) {
-        snprintf(path, sizeof path, "%s" MP_REFUSED_SUFFIX "%03d", collector->socket_path, reason);
-        if (rmdir(path)) continue;
+    DIR *folder = *collector->socket_folder ? opendir(collector->socket_folder) : NULL;
+    const char *name = strrchr(collector->socket_path, '/');
+    for (struct dirent *entry; folder && name && (entry = readdir(folder));) {
+        int reason;
+        uint32_t pid;
+        char expected[sizeof entry->d_name];
+        const char *number = strstr(entry->d_name, MP_REFUSED_SUFFIX);
+        if (!number || sscanf(number + strlen(MP_REFUSED_SUFFIX), "%3d.%10" SCNu32, &reason, &pid) != 2) continue;
+        snprintf(expected, sizeof expected, "%s" MP_REFUSED_SUFFIX "%03d.%010" PRIu32, name + 1, reason, pid);
+        if (strcmp(entry->d_name, expected) || unlinkat(dirfd(folder), expected, AT_REMOVEDIR)) continue;
         if (!result->refused++)
             mp_fail(&result->refusal, MP_IO,
                     "a process could not be recorded, as the system refused what the recorder needs there (%s)",
                     strerror(reason));
     }
+    if (folder) closedir(folder);
 }
 
 static void tear_down(struct mp_collector *collector)

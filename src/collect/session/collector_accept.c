@@ -254,6 +254,8 @@ static void answer_question(struct mp_collector *collector, int connection, cons
         status = mp_fail(&error, MP_NOT_FOUND, "process %u has allocated nothing that is recorded", question->pid);
     else if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode) || facts.st_size)
         status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
+    else if (of_all && fcntl(file, F_GET_SEALS) < 0) /* another file may make the writer wait */
+        status = mp_fail(&error, MP_INVALID, "a file in memory is wanted for the answer");
     else if (of_all)
         status = write_overview(collector, file, &error);
     int copy = status || of_all ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);

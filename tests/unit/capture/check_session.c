@@ -119,7 +119,7 @@ static int refusal(void)
     int found = -1;
     for (int number = 0; number < 1000; number++) {
         char name[160];
-        snprintf(name, sizeof name, "%s" MP_REFUSED_SUFFIX "%03d", path, number);
+        snprintf(name, sizeof name, "%s" MP_REFUSED_SUFFIX "%03d.%010d", path, number, (int)getpid());
         if (rmdir(name)) continue;
         ck_assert_int_eq(found, -1);
         found = number;
