@@ -196,15 +196,13 @@ class Recordings(harness.TestCase):
         return harness.memprof("snapshot", *options, "--", *command, **more)
 
     def test_what_a_command_runs_beside(self):
-        recording, source, folder, started = (self.folder / name for name in ("old.mp", "train.py", "dir", "started"))
+        recording, source, started = (self.folder / name for name in ("old.mp", "train.py", "started"))
         link = self.folder / "link"
         shutil.copy(RECORDING, recording)
         source.write_text(SOURCE_TEXT)
-        folder.mkdir()
         link.symlink_to(recording)
         for command in ("snapshot", "plan"):
-            # A folder that is there is where snapshot puts a file for each process.
-            for path in (recording, source, link, self.folder / "nosuch" / "x.mp", *([folder] if command == "plan" else [])):
+            for path in (recording, source, link, self.folder / "nosuch" / "x.mp"):
                 with self.subTest(command=command, path=path.name):
                     result = harness.memprof(command, "-o", path, "--", "touch", started)
                     self.assertEqual(result.returncode, 1, result.stderr)
