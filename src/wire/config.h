@@ -49,7 +49,7 @@ struct mp_record_config {
 
 /* The minor versions of CPython 3 whose frames the recorder knows (capture/python/layout.c). */
 #define MP_PYTHON_MINOR_FIRST 9
-#define MP_PYTHON_MINOR_LAST  14
+#define MP_PYTHON_MINOR_LAST  15
 
 #define MP_HOLDERS_MS      200
 #define MP_HOLDERS_MS_MOST 2000
