@@ -82,13 +82,13 @@ class Doctor(harness.TestCase):
     def test_pythons_that_are_none_or_unknown(self):
         self.script("python3", "#!/bin/sh\nkill -SEGV $$\n")
         self.script("python3.7", "#!/bin/sh\nprintf '7\\n3.7.1\\n0\\n/old/python\\n\\n\\n'\n")
-        self.script("python3.15", f"#!/bin/sh\nprintf '15\\n3.15.0\\n1\\n/new/python\\n\\n\\n'\n")
+        self.script("python3.16", f"#!/bin/sh\nprintf '16\\n3.16.0\\n1\\n/new/python\\n\\n\\n'\n")
         self.script("python3.13", "#!/bin/sh\nprintf '13\\n3.13.9'\n")  # ends early
         self.script("python3.12", f"#!/bin/sh\nprintf '12\\n3.12.0\\n0\\n/known/python\\n{self.folder}/torch\\n2.9\\n'\n")
         checks = self.examine(PATH=f"{self.folder}:/bin")
         pythons = {check["found"]: check for check in checks if check["name"] == "python"}
         self.assertEqual(pythons["3.7.1, /old/python"]["state"], "limited")
-        self.assertEqual(pythons["3.15.0 free-threaded, /new/python"]["state"], "limited")
+        self.assertEqual(pythons["3.16.0 free-threaded, /new/python"]["state"], "limited")
         self.assertEqual(pythons["3.12.0, /known/python"]["state"], "ok")
         self.assertEqual(pythons["3.13.9, "]["state"], "ok")
         self.assertNotIn(str(self.folder / "python3"), " ".join(pythons))
