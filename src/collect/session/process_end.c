@@ -1,5 +1,6 @@
 #include "collect/session/process_end.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,10 +27,21 @@ static bool from_kernel(int pidfd, int *wait_status)
     return true;
 }
 
-/* Of a process that has ended and was not waited for yet: the last but one field of its stat. */
+/* Whether the kernel shows us what it shows a debugger alone. The link of a process that has ended leads nowhere, which
+ * it says only to those who may look: others are refused first. */
+static bool is_open_to_us(uint32_t pid)
+{
+    char path[64], ignored[2];
+    snprintf(path, sizeof path, "/proc/%u/exe", (unsigned)pid);
+    return readlink(path, ignored, sizeof ignored) >= 0 || errno == ENOENT;
+}
+
+/* Of a process that has ended and was not waited for yet: the last field of its stat, which is 0 for whoever may not
+ * look. The link comes first: it is missing for everybody once the parent has taken note, and then the stat is, too. */
 static bool from_proc(uint32_t pid, int *wait_status)
 {
     char path[64], text[2048];
+    bool shown = is_open_to_us(pid);
     snprintf(path, sizeof path, "/proc/%u/stat", (unsigned)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
@@ -37,7 +49,8 @@ static bool from_proc(uint32_t pid, int *wait_status)
     if (length <= 0) return false;
     text[length] = '\0';
     const char *state = strrchr(text, ')'), *last = strrchr(text, ' ');
-    return state && last && !strncmp(state, ") Z ", 4) && sscanf(last, "%d", wait_status) == 1;
+    return state && last && !strncmp(state, ") Z ", 4) && sscanf(last, "%d", wait_status) == 1 &&
+           (*wait_status || shown);
 }
 
 bool mp_process_end(int pidfd, uint32_t pid, int *wait_status)

@@ -1,0 +1,63 @@
+/* Ends of processes that nobody has waited for, held against the kernel's word to their parent. */
+#include "collect/session/process_end.h"
+
+#include <linux/capability.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "unit/suite.h"
+
+#define NOBODY 65534
+
+/* A child that has ended, of which nobody has taken note. */
+static pid_t ended(uid_t user, int signal)
+{
+    pid_t pid = fork();
+    if (!pid) {
+        if (user && setuid(user)) _exit(99);
+        if (signal) raise(signal);
+        _exit(0);
+    }
+    siginfo_t ignored;
+    ck_assert_int_eq(waitid(P_PID, (id_t)pid, &ignored, WEXITED | WNOWAIT), 0);
+    return pid;
+}
+
+/* Whether the end is known; then it is the true one. */
+static bool is_known(uid_t user, int signal)
+{
+    pid_t pid = ended(user, signal);
+    int said = -1, status;
+    bool known = mp_process_end(-1, (uint32_t)pid, &said);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    if (known) ck_assert_int_eq(said, status);
+    ck_assert_int_eq(WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), signal);
+    return known;
+}
+
+START_TEST(ends_are_read)
+{
+    ck_assert(is_known(0, 0));
+    ck_assert(is_known(0, SIGSEGV));
+    ck_assert(is_known(0, SIGKILL));
+}
+END_TEST
+
+/* The kernel says 0 to whoever may not debug the process, however that has ended. */
+START_TEST(ends_that_are_hidden_are_unknown)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct sets[2];
+    if (geteuid()) return; /* only root can become another user */
+    ck_assert_int_eq(syscall(SYS_capget, &header, sets), 0);
+    sets[0].permitted = sets[0].effective &= ~((1u << CAP_SYS_PTRACE) | (1u << CAP_SYS_ADMIN));
+    ck_assert_int_eq(syscall(SYS_capset, &header, sets), 0);
+    ck_assert(is_known(0, SIGSEGV));
+    ck_assert(!is_known(NOBODY, SIGSEGV));
+    ck_assert(!is_known(NOBODY, 0));
+}
+END_TEST
+
+MP_SUITE("process end", ends_are_read, ends_that_are_hidden_are_unknown)
