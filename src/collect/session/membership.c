@@ -219,6 +219,11 @@ static bool has(const struct mp_environment *command, const char *text)
     return command->size && memmem(command->data, command->size, text, strlen(text));
 }
 
+static bool same(const struct mp_environment *a, const struct mp_environment *b)
+{
+    return a->size && a->size == b->size && !memcmp(a->data, b->data, a->size);
+}
+
 /* By how multiprocessing starts its programs: it says so on their command lines. */
 static const char *role_of_command(const struct mp_environment *own, const struct mp_environment *parents)
 {
@@ -226,8 +231,7 @@ static const char *role_of_command(const struct mp_environment *own, const struc
     if (has(own, "from multiprocessing.resource_tracker import main")) return MP_ROLE_TRACKER;
     if (has(own, fork_server)) return has(parents, fork_server) ? MP_ROLE_WORKER : MP_ROLE_FORK_SERVER;
     if (has(own, "from multiprocessing.spawn import spawn_main")) return MP_ROLE_WORKER;
-    bool same = own->size && own->size == parents->size && !memcmp(own->data, parents->data, own->size);
-    return same ? MP_ROLE_FORKED : NULL;
+    return NULL;
 }
 
 /* The name that newer PyTorch gives the thread. */
@@ -239,11 +243,13 @@ static bool is_named_loader(uint32_t pid)
     return is;
 }
 
-static void read_role(uint32_t pid, uint32_t parent, struct mp_member *member)
+/* A launcher may run its own command once more, as a rank: then the environment is another one. */
+static void read_role(uint32_t pid, uint32_t parent, bool same_environment, struct mp_member *member)
 {
     struct mp_environment own = read_file(pid, "cmdline", ENVIRONMENT_MAX), parents = {0};
     if (parent) parents = read_file(parent, "cmdline", ENVIRONMENT_MAX);
     const char *role = is_named_loader(pid) ? MP_ROLE_LOADER_WORKER : role_of_command(&own, &parents);
+    if (!role && same_environment && same(&own, &parents)) role = MP_ROLE_FORKED;
     if (role) mp_member_text(member->role, role, strlen(role));
     free_file(&own);
     free_file(&parents);
@@ -263,9 +269,10 @@ void mp_membership_read(uint32_t pid, struct mp_member *member)
         count++;
     }
     mp_membership_of_environment(&own, outer, count, member);
+    bool same_environment = count && same(&own, &outer[0]);
     while (count)
         free_file(&outer[--count]);
     free_file(&own);
     if (parent) mp_member_set(member, MP_MEMBER_PARENT, parent);
-    read_role(pid, parent, member);
+    read_role(pid, parent, same_environment, member);
 }
