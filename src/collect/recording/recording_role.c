@@ -11,8 +11,9 @@ static const struct {
     {"_process_worker", "/concurrent/futures/process.py", MP_ROLE_POOL_WORKER},
     {"_worker_loop", "/torch/utils/data/_utils/worker.py", MP_ROLE_LOADER_WORKER},
 };
-#define WORKERS     (sizeof workers / sizeof *workers)
-#define FRAMES_MOST (UINT64_C(1) << 16) /* those of the beginning: a worker's own come first */
+#define WORKERS    (sizeof workers / sizeof *workers)
+#define NODES_MOST (UINT64_C(1) << 16) /* those of the beginning: a worker's own come first */
+#define DEPTH_MOST 4096
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -37,16 +38,33 @@ static size_t row_of(const struct mp_tables *tables, const struct mp_wire_frame 
     return row < WORKERS && ends_with(text_of(tables, frame->file), workers[row].file) ? row : WORKERS;
 }
 
+/* Whether multiprocessing has begun the process further out in the stack. A thread of a ThreadPool runs the same
+ * functions in any process. */
+static bool is_in_worker(const struct mp_tables *tables, const struct mp_wire_node *nodes, uint32_t node,
+                         const struct mp_wire_frame *frames)
+{
+    for (unsigned depth = 0; node && node < tables->seen[MP_TABLE_NODES] && depth < DEPTH_MOST; depth++) {
+        uint32_t frame = nodes[node].frame;
+        if (frame < tables->seen[MP_TABLE_FRAMES] && row_of(tables, &frames[frame]) == 0) return true;
+        node = nodes[node].parent;
+    }
+    return false;
+}
+
 void mp_recording_find_role(struct mp_recording *recording)
 {
     const struct mp_tables *tables = &recording->tables;
     struct mp_member *member = &recording->spool.header->member;
     const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
+    const struct mp_wire_node *nodes = mp_spool_entries(recording->spool.header, MP_TABLE_NODES);
     size_t best = WORKERS;
     /* The last one in the table above: a pool's worker has the frame of every worker, too. */
-    for (uint64_t i = 0; i < tables->seen[MP_TABLE_FRAMES] && i < FRAMES_MOST; i++) {
-        size_t row = row_of(tables, &frames[i]);
-        if (row < WORKERS && (best == WORKERS || row > best)) best = row;
+    for (uint64_t i = 1; i < tables->seen[MP_TABLE_NODES] && i < NODES_MOST; i++) {
+        uint32_t frame = nodes[i].frame;
+        if (frame >= tables->seen[MP_TABLE_FRAMES]) continue;
+        size_t row = row_of(tables, &frames[frame]);
+        if (row == WORKERS || (best < WORKERS && row <= best)) continue;
+        if (!row || is_in_worker(tables, nodes, nodes[i].parent, frames)) best = row;
     }
     if (best < WORKERS) mp_member_text(member->role, workers[best].role, strlen(workers[best].role));
 }
