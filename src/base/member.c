@@ -47,6 +47,14 @@ struct mp_member mp_member_copy(const struct mp_member *from)
     return copy;
 }
 
+bool mp_member_same_rank(const struct mp_member *a, const struct mp_member *b)
+{
+    if (!mp_member_knows(a, MP_MEMBER_RANK)) return false;
+    for (enum mp_member_number i = 0; i < MP_MEMBER_PARENT; i++)
+        if (mp_member_number(a, i) != mp_member_number(b, i)) return false;
+    return !strncmp(a->job, b->job, sizeof a->job);
+}
+
 /* Roles of memprof's own, and what several of them are called. */
 static const struct {
     const char *role, *several;

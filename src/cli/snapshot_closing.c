@@ -138,11 +138,6 @@ static void print_no_steps(const struct mp_collector_result *result, const struc
 
 /* ---- a tree of processes ---------------------------------------------------------------------------------------- */
 
-static bool is_rank(const struct mp_recording_summary *summary)
-{
-    return mp_member_knows(&summary->member, MP_MEMBER_RANK) && !mp_member_is_helper(&summary->member);
-}
-
 /* Whether the first is more likely the process that the user thinks of: the one that held most on a device; else one
  * that works for no other, a rank with more, the one with the name as given, the one with more events. */
 static bool is_before(const struct mp_recording_summary *a, const struct mp_recording_summary *b, const char *output)
@@ -151,7 +146,7 @@ static bool is_before(const struct mp_recording_summary *a, const struct mp_reco
     if (a->device_peak_bytes != b->device_peak_bytes) return a->device_peak_bytes > b->device_peak_bytes;
     bool a_helps = mp_member_is_helper(&a->member), b_helps = mp_member_is_helper(&b->member);
     if (a_helps != b_helps) return b_helps;
-    if (is_rank(a) && is_rank(b)) {
+    if (mp_recording_is_rank(a) && mp_recording_is_rank(b)) {
         if (a->track.peak_bytes != b->track.peak_bytes) return a->track.peak_bytes > b->track.peak_bytes;
         return a->member.number[MP_MEMBER_RANK] < b->member.number[MP_MEMBER_RANK];
     }
@@ -176,7 +171,7 @@ struct kinds {
 static void kind_key(const struct mp_recording_summary *summary, const char *more, char *key, size_t room)
 {
     const char *role = summary->member.role;
-    if (is_rank(summary) && !*role)
+    if (mp_recording_is_rank(summary) && !*role)
         snprintf(key, room, "%s\n%s", RANKS, more);
     else
         snprintf(key, room, "%s\n%s\n%s", role, *role ? "" : summary->program, more);
@@ -200,7 +195,7 @@ static void put_kind(struct mp_buffer *text, const struct kind *kind, bool besid
 {
     char counted[MP_MEMBER_COUNTED];
     const struct mp_recording_summary *first = kind->first;
-    if (is_rank(first) && !*first->member.role) {
+    if (mp_recording_is_rank(first) && !*first->member.role) {
         mp_buffer_printf(text, "%llu %srank%s", (unsigned long long)kind->count, beside_rank ? "more " : "",
                          kind->count == 1 ? "" : "s");
         return;
@@ -214,7 +209,7 @@ static void put_process(struct mp_buffer *text, const struct mp_recording_summar
 {
     const struct mp_member *member = &summary->member;
     bool named = true;
-    if (is_rank(summary)) {
+    if (mp_recording_is_rank(summary)) {
         mp_buffer_printf(text, "rank %u", member->number[MP_MEMBER_RANK]);
         if (mp_member_knows(member, MP_MEMBER_WORLD_SIZE))
             mp_buffer_printf(text, " of %u", member->number[MP_MEMBER_WORLD_SIZE]);
@@ -377,7 +372,7 @@ static void print_main(const struct tree *tree)
         const struct mp_recording_summary *summary = &tree->result->recordings.at[i];
         if (summary != main && !summary->left_out) add_kind(&kinds, summary, "");
     }
-    put_kinds(&others, &kinds, is_rank(main));
+    put_kinds(&others, &kinds, mp_recording_is_rank(main));
     if (others.size) mp_message("beside it  %.*s", (int)others.size, (const char *)others.data);
     mp_vec_free(&kinds.at);
     mp_buffer_free(&others);

@@ -156,6 +156,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
 void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_summary *summary)
 {
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
+    uint64_t held_bytes = 0;
     bool best_holds = false;
     mp_recording_memory(recording, &summary->memory);
     summary->events = recording->events - recording->events_before;
@@ -168,6 +169,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->scheduled = recording->schedule != NULL;
     summary->pid = recording->spool.header->pid;
     summary->member = mp_member_copy(&recording->spool.header->member);
+    summary->under_rank = recording->under_rank;
     summary->how = recording->how;
     memcpy(summary->how_text, recording->how_text, sizeof summary->how_text);
     mp_program_name(recording->spool.header->command, sizeof recording->spool.header->command, summary->program);
@@ -180,6 +182,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
         bool holds = mp_track_holds_memory(tracks[i].layer, pool);
         bool on_device = tracks[i].device_type != MP_DEVICE_CPU && track->peak_bytes;
         summary->used_device |= on_device;
+        if (holds) held_bytes += track->peak_bytes;
         if (track->peak_bytes > summary->all_peak_bytes) summary->all_peak_bytes = track->peak_bytes;
         if (on_device && holds && track->peak_bytes > summary->device_peak_bytes)
             summary->device_peak_bytes = track->peak_bytes;
@@ -190,9 +193,16 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
         mp_format_track_id(summary->track_id, sizeof summary->track_id, tracks[i].device_type, tracks[i].device_index,
                            tracks[i].layer, pool, length);
     }
+    if (held_bytes > summary->all_peak_bytes) summary->all_peak_bytes = held_bytes;
     summary->track.peak_step = mp_recording_public_step(recording, summary->track.peak_step);
     for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
         summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
+}
+
+bool mp_recording_is_rank(const struct mp_recording_summary *summary)
+{
+    return mp_member_knows(&summary->member, MP_MEMBER_RANK) && !mp_member_is_helper(&summary->member) &&
+           !summary->under_rank;
 }
 
 bool mp_recording_ended_well(const struct mp_recording_summary *summary)

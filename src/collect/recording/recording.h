@@ -97,6 +97,7 @@ struct mp_recording {
     struct mp_schedule_state schedule_state;
     struct mp_schedule_position position_before; /* before the record being taken */
     bool ended;                                  /* the process has ended */
+    bool under_rank;                             /* as in the summary; the collector sets it at the end */
     struct mp_exit how;                          /* how, also in words; for a previous file: its end */
     char how_text[96];
 };
@@ -117,8 +118,9 @@ struct mp_recording_summary {
     struct mp_exit how;            /* its text is a string of the file's */
     char how_text[96];             /* the same */
     char program[MP_PROGRAM_NAME]; /* what the command line runs: "train.py"; "": not known */
-    uint64_t all_peak_bytes;       /* the highest of a track, whatever the track is of */
-    uint64_t device_peak_bytes;    /* likewise, of devices alone */
+    bool under_rank;               /* a program that a rank has started, with the rank's environment */
+    uint64_t all_peak_bytes;       /* no more was held at once: the peaks of all tracks together */
+    uint64_t device_peak_bytes;    /* the highest of a device's track */
     bool used_device;              /* a track of a device had bytes */
     bool ooms;                     /* memory ran out */
     uint32_t leaks;                /* places that keep growing, where that was looked at (collect/session/leaving.h) */
@@ -130,6 +132,9 @@ struct mp_recording_summary {
     enum mp_status failed;
     struct mp_error failure;
 };
+
+/* Whether the process is a rank itself, and none that works for one. */
+bool mp_recording_is_rank(const struct mp_recording_summary *summary);
 
 /* Whether the process is known to have ended as it should: with 0, or, where it works for another one, by that one's
  * SIGTERM, as multiprocessing ends its workers. */

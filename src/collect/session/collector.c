@@ -54,16 +54,16 @@ static void take_finished(struct mp_collector *collector, struct mp_finished *fi
         free(finished->summary.path);
 }
 
-/* The recording of the nearest process above that is recorded, and has a file; 0. */
-static uint64_t owner_of(const struct mp_collector *collector, const struct mp_collected *process)
+/* The recording of the nearest process above that is recorded, and has a file; NULL. */
+static const struct mp_recording *owner_of(const struct mp_collector *collector, const struct mp_collected *process)
 {
     const struct mp_member *member = &process->recording->spool.header->member;
     uint32_t pid = mp_member_knows(member, MP_MEMBER_PARENT) ? member->number[MP_MEMBER_PARENT] : 0;
     for (int level = 0; pid && level < ANCESTORS_MAX; level++, pid = mp_membership_parent(pid))
         for (size_t i = 0; i < collector->processes.count; i++)
             if (collector->processes.at[i].pid == pid && collector->processes.at[i].recording->path)
-                return collector->processes.at[i].recording->id;
-    return 0;
+                return collector->processes.at[i].recording;
+    return NULL;
 }
 
 void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text)
@@ -76,10 +76,13 @@ void mp_collector_end_process(struct mp_collector *collector, size_t index, stru
     mp_recording_end(process.recording, how, text);
     mp_looks_serve(&collector->looks, &collector->snapshots, process.recording, true);
     mp_snapshots_serve(&collector->snapshots, process.recording);
-    bool may_leave = (pid_t)process.pid != collector->command &&
+    const struct mp_recording *owner = owner_of(collector, &process);
+    process.recording->under_rank =
+        owner && mp_member_same_rank(&process.recording->spool.header->member, &owner->spool.header->member);
+    bool may_leave = owner && (pid_t)process.pid != collector->command &&
                      mp_leaving_may(process.recording, collector->options->file_from_bytes);
-    uint64_t owner = may_leave ? owner_of(collector, &process) : 0;
-    if (mp_finisher_add(&collector->finisher, process.recording, owner, &finished)) take_finished(collector, &finished);
+    if (mp_finisher_add(&collector->finisher, process.recording, may_leave ? owner->id : 0, &finished))
+        take_finished(collector, &finished);
 }
 
 /* ---- setting up ----------------------------------------------------------------------------------------------- */

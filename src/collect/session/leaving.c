@@ -20,22 +20,18 @@ bool mp_leaving_may(struct mp_recording *recording, uint64_t below_bytes)
     const struct mp_spool_header *spool = recording->spool.header;
     struct mp_recording_summary summary = {0};
     mp_recording_summarise(recording, &summary);
-    bool is_rank = mp_member_knows(&summary.member, MP_MEMBER_RANK) && !mp_member_is_helper(&summary.member);
+    bool is_rank = mp_recording_is_rank(&summary);
     bool ended_well = mp_recording_ended_well(&summary);
     return below_bytes && ended_well && !is_rank && !recording->failed && !summary.dropped && !summary.ooms &&
            !summary.used_device && summary.all_peak_bytes < below_bytes && !recording->cycles.apart &&
            !(atomic_load(&spool->sources) & MP_SOURCE_C_API);
 }
 
-static void note(struct mp_leaving *leaving, struct mp_recording *recording)
+static void note(const struct mp_leaving *leaving, struct mp_recording *recording)
 {
-    size_t left = 0;
     for (size_t i = 0; i < leaving->rows.count; i++) {
         const struct mp_left_out *row = &leaving->rows.at[i];
-        if (row->owner != recording->id) {
-            leaving->rows.at[left++] = *row;
-            continue;
-        }
+        if (row->owner != recording->id || !row->processes) continue;
         char text[320], counted[MP_MEMBER_COUNTED], peak[MP_UNIT_TEXT], events[MP_UNIT_TEXT];
         snprintf(text, sizeof text,
                  "%s that this process started left no file: %s events, at most %s at once (--follow all keeps such "
@@ -44,67 +40,110 @@ static void note(struct mp_leaving *leaving, struct mp_recording *recording)
                  mp_format_bytes(peak, row->peak_bytes));
         mp_recording_note(recording, text);
     }
-    leaving->rows.count = left;
 }
+
+/* What was found of a file. */
+struct judgement {
+    struct mp_recording_summary *summary;
+    bool whole;
+};
 
 static void look_for_leaks(void *context)
 {
-    struct mp_recording_summary *summary = context;
+    struct judgement *judgement = context;
     struct mp_model *model;
     struct mp_error ignored;
     struct mp_leaks leaks;
     struct mp_leaks_query query = {.track = MP_TRACK_NONE};
-    if (mp_model_load(summary->path, &model, &ignored)) return;
+    if (mp_model_load(judgement->summary->path, &model, &ignored)) return;
     query.window = mp_window_all(model);
     if (!mp_leaks_find(model, &query, &leaks, &ignored)) {
-        summary->leaks = leaks.leaks;
+        judgement->summary->leaks = leaks.leaks;
+        judgement->whole = true;
         mp_leaks_free(&leaks);
     }
     mp_model_free(model);
 }
 
-static void judge(struct mp_recording_summary *summary)
+/* Whether leaks were looked for. Where memory is short, or the file large, nothing is known of them. */
+static bool judge(struct mp_recording_summary *summary)
 {
-    if (summary->path && !summary->failed && summary->file_bytes <= JUDGED_MAX)
-        (void)mp_memory_try(look_for_leaks, summary); /* where memory is short, nothing is known of leaks */
+    struct judgement judgement = {.summary = summary};
+    if (!summary->path || summary->failed || summary->file_bytes > JUDGED_MAX) return false;
+    return mp_memory_try(look_for_leaks, &judgement) && judgement.whole;
+}
+
+/* The row of the owner's processes of that role; NULL: there is none, and no room for one. */
+static struct mp_left_out *row_of(struct mp_leaving *leaving, uint64_t owner, const char role[MP_MEMBER_TEXT])
+{
+    struct mp_left_out row = {.owner = owner};
+    for (size_t i = 0; i < leaving->rows.count; i++)
+        if (leaving->rows.at[i].owner == owner && !strcmp(leaving->rows.at[i].role, role)) return &leaving->rows.at[i];
+    memcpy(row.role, role, sizeof row.role);
+    return mp_vec_push(&leaving->rows, row) ? &leaving->rows.at[leaving->rows.count - 1] : NULL;
+}
+
+static void add(struct mp_left_out *to, uint64_t processes, uint64_t events, uint64_t peak_bytes)
+{
+    to->processes += processes;
+    to->events += events;
+    if (peak_bytes > to->peak_bytes) to->peak_bytes = peak_bytes;
+}
+
+static void forget(struct mp_leaving *leaving, uint64_t owner)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < leaving->rows.count; i++)
+        if (leaving->rows.at[i].owner != owner) leaving->rows.at[left++] = leaving->rows.at[i];
+    leaving->rows.count = left;
 }
 
 /* Those that the process had started in its turn now belong to the one that had started it. */
 static void pass_on(struct mp_leaving *leaving, uint64_t from, uint64_t to)
 {
-    for (size_t i = 0; i < leaving->rows.count; i++)
-        if (leaving->rows.at[i].owner == from) leaving->rows.at[i].owner = to;
+    for (size_t i = 0, count = leaving->rows.count; i < count; i++) {
+        const struct mp_left_out row = leaving->rows.at[i];
+        if (row.owner != from) continue;
+        struct mp_left_out *into = row_of(leaving, to, row.role);
+        if (into)
+            add(into, row.processes, row.events, row.peak_bytes);
+        else
+            leaving->rows.at[i].owner = to;
+    }
 }
 
 /* Removes the file, if it is still the one that was made, and remembers the process. */
 static void leave_out(struct mp_leaving *leaving, uint64_t owner, const struct mp_recording *recording,
                       struct mp_recording_summary *summary)
 {
-    struct mp_left_out row = {.owner = owner}, *found = NULL;
     struct stat facts;
     if (lstat(summary->path, &facts) || facts.st_dev != summary->device || facts.st_ino != summary->inode) return;
-    memcpy(row.role, summary->member.role, sizeof row.role);
-    for (size_t i = 0; i < leaving->rows.count && !found; i++)
-        if (leaving->rows.at[i].owner == owner && !strcmp(leaving->rows.at[i].role, row.role))
-            found = &leaving->rows.at[i];
-    if (!found && !mp_vec_push(&leaving->rows, row)) return; /* what cannot be noted is not left out */
-    if (!found) found = &leaving->rows.at[leaving->rows.count - 1];
-    if (unlink(summary->path)) return;
-    found->processes++;
-    found->events += summary->events;
-    if (summary->all_peak_bytes > found->peak_bytes) found->peak_bytes = summary->all_peak_bytes;
+    struct mp_left_out *row = row_of(leaving, owner, summary->member.role);
+    if (!row || unlink(summary->path)) return; /* what cannot be noted is not left out */
+    add(row, 1, summary->events, summary->all_peak_bytes);
     pass_on(leaving, recording->id, owner);
     summary->left_out = true;
+}
+
+/* No leak can be in so few events, and the file is most likely to go. */
+static void forgo_symbols(struct mp_recording *recording)
+{
+    if (recording->symbols)
+        mp_recording_note(recording, "this file was to be left out and could not be; the names of its native functions "
+                                     "were not read (--follow all reads them)");
+    mp_recording_forgo_symbols(recording);
 }
 
 void mp_leaving_finish(struct mp_leaving *leaving, struct mp_recording *recording, uint64_t owner,
                        struct mp_recording_summary *summary)
 {
+    uint64_t id = recording->id;
     note(leaving, recording);
-    if (owner && recording->events < MP_LEAK_STEPS) mp_recording_forgo_symbols(recording); /* no leak can be in it */
+    if (owner && recording->events < MP_LEAK_STEPS) forgo_symbols(recording);
     mp_recording_finish(recording, summary);
-    judge(summary);
-    if (owner && summary->path && !summary->failed && !summary->leaks) leave_out(leaving, owner, recording, summary);
+    bool judged = judge(summary);
+    if (owner && judged && !summary->leaks) leave_out(leaving, owner, recording, summary);
+    forget(leaving, id);
 }
 
 void mp_leaving_free(struct mp_leaving *leaving)

@@ -28,7 +28,7 @@ bool mp_leaving_may(struct mp_recording *recording, uint64_t below_bytes);
 
 /* Finishes a recording whose end was taken (mp_recording_finish), and looks for leaks in a file of up to 4 MiB
  * (summary->leaks). Notes in it what its process's children left out. `owner`: the id of the recording whose process
- * started this one, if the file may be left out, which it is unless a leak is in it; 0: it stays. */
+ * started this one, if the file may be left out, which it is if it was looked at and has no leak; 0: it stays. */
 void mp_leaving_finish(struct mp_leaving *leaving, struct mp_recording *recording, uint64_t owner,
                        struct mp_recording_summary *summary);
 void mp_leaving_free(struct mp_leaving *leaving);
