@@ -6,6 +6,7 @@ import json
 import os
 import re
 import textwrap
+from unittest import mock
 
 import harness
 
@@ -169,6 +170,33 @@ class Closing(harness.TestCase):
         again = harness.memprof("snapshot", "-o", "job", "--", "true", cwd=self.folder)
         self.assertEqual((again.returncode, "already has recordings" in again.stderr), (1, True))
         self.assertEqual(len(self.files()), 4)
+
+    def test_programs_that_a_rank_starts_are_no_ranks(self):
+        program = self.script(textwrap.dedent("""
+            import os, subprocess, sys, torch
+            kept = torch.ones(1 << 20)
+            for _ in range(2): subprocess.run([sys.executable, "-c", "import torch; few = torch.ones(16)"], check=True)
+        """))
+        with mock.patch.dict(os.environ, RANK="0", WORLD_SIZE="4"):
+            self.run_in(program, output="job/")
+        self.assertEqual(self.files(), ["job/rank0.mp"])
+        self.assertRegex(self.said, r"no file of 2 processes \(.*\), 64 B each at most")
+
+    def test_a_command_that_runs_itself_as_a_rank(self):
+        self.run_in(self.script(textwrap.dedent("""
+            import os, subprocess, sys, torch
+            kept = torch.ones(1 << 20)
+            if "RANK" not in os.environ:
+                subprocess.run([sys.executable, *sys.argv], env={**os.environ, "RANK": "1", "WORLD_SIZE": "2"}, check=True)
+        """)), output="job/")
+        self.assertEqual(len(self.files()), 2)
+        self.assertIn("job/rank1.mp", self.files())
+
+    def test_threads_of_a_pool_are_no_pool_workers(self):
+        program = self.script("import torch\nfrom multiprocessing.pool import ThreadPool\n"
+                              "kept = ThreadPool(2).map(torch.ones, [100, 200])\n")
+        self.run_in(program)
+        self.assertIsNone(harness.answer("info", self.folder / "run.mp")["process"]["role"])
 
     def test_folders_that_cannot_be(self):
         (self.folder / "file").write_text("")
