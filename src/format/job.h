@@ -26,6 +26,12 @@ struct mp_job_process {
     uint8_t helper;  /* 1: it works for the rank that started it, and is not the rank itself */
 };
 
+/* The end of what began at `start`; a file may name times whose sum is beyond all numbers. */
+static inline uint64_t mp_job_time_after(uint64_t start, uint64_t duration)
+{
+    return start + duration < start ? UINT64_MAX : start + duration;
+}
+
 /* A track of a process. */
 struct mp_job_track {
     uint64_t events;

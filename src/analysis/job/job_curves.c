@@ -10,7 +10,7 @@
 static unsigned shift_for(uint64_t first, uint64_t last)
 {
     unsigned shift = 0;
-    while ((last >> shift) - (first >> shift) >= MP_JOB_POINTS)
+    while (shift < 63 && last > first && (last >> shift) - (first >> shift) >= MP_JOB_POINTS)
         shift++;
     return shift;
 }
@@ -44,7 +44,7 @@ static void put_point(const struct clock *clock, const struct curve *curve)
 static void follow(const struct clock *clock, const struct mp_model *model, struct curve *curve, uint16_t track,
                    uint32_t event)
 {
-    uint64_t at = (clock->start_ns + model->events.time_ns[event]) >> clock->shift;
+    uint64_t at = mp_job_time_after(clock->start_ns, model->events.time_ns[event]) >> clock->shift;
     struct mp_level next = curve->level;
     if (!mp_level_apply(&next, model, track, event)) return;
     if (at > curve->at) {
@@ -63,7 +63,7 @@ void mp_job_curves_by_time(struct mp_job *job, uint32_t process, const struct mp
     struct clock clock = {.job = job, .process = process, .start_ns = model->start.realtime_ns};
     struct curve *curves = mp_alloc_zeroed(tracks + 1, sizeof *curves);
     char id[MP_TRACK_ID_MAX];
-    clock.shift = shift_for(clock.start_ns, clock.start_ns + model->duration_ns);
+    clock.shift = shift_for(clock.start_ns, mp_job_time_after(clock.start_ns, model->duration_ns));
     for (size_t i = 0; i < tracks; i++) {
         if (!wanted[i]) continue;
         curves[i].level = mp_level_start(model, (uint16_t)i);

@@ -81,7 +81,8 @@ struct stack {
     MP_VEC(struct mp_job_point) points;
 };
 
-static void gather(struct stack *stack)
+/* False where there is no curve to follow. */
+static bool gather(struct stack *stack)
 {
     const struct mp_model *model = stack->view->model;
     for (size_t i = 0; i < stack->count; i++) {
@@ -96,15 +97,17 @@ static void gather(struct stack *stack)
             mp_vec_add(&stack->points, point);
         }
     }
+    if (!stack->points.count) return false;
     for (size_t i = 0; i < stack->points.count; i++)
         stack->points.at[i].at >>= stack->shift - stack->points.at[i].shift;
     for (size_t i = 0; i < stack->count; i++) {
         const struct mp_job_process *process = &model->job.processes.at[stack->placed[i].process];
-        uint64_t end = (process->start_unix_ns + process->duration_ns) >> stack->shift;
-        struct mp_job_point over = {.at = end + 1, .track = (uint32_t)i, .shift = ENDS};
+        uint64_t end = mp_job_time_after(process->start_unix_ns, process->duration_ns) >> stack->shift;
+        struct mp_job_point over = {.at = mp_job_time_after(end, 1), .track = (uint32_t)i, .shift = ENDS};
         mp_vec_add(&stack->points, over);
     }
-    if (stack->points.count) qsort(stack->points.at, stack->points.count, sizeof *stack->points.at, by_time);
+    qsort(stack->points.at, stack->points.count, sizeof *stack->points.at, by_time);
+    return true;
 }
 
 static void set(struct followed *own, uint64_t bytes, uint64_t *total)
@@ -162,7 +165,7 @@ static void add_device(struct mp_job_view *view, const struct placed *placed, si
         if (track->layer == stack.layer) device.separate += track->peak_bytes;
         if (track->device_bytes != MP_BYTES_UNKNOWN) device.total_bytes = track->device_bytes;
     }
-    gather(&stack);
+    if (!gather(&stack)) return;
     device.unit_ns = (uint64_t)1 << stack.shift;
     follow(&stack, &device);
     mp_vec_free(&stack.points);

@@ -94,7 +94,8 @@ static void find_absent(struct mp_job_view *view)
 
 static bool overlap(const struct mp_job_process *a, const struct mp_job_process *b)
 {
-    return a->start_unix_ns < b->start_unix_ns + b->duration_ns && b->start_unix_ns < a->start_unix_ns + a->duration_ns;
+    return a->start_unix_ns < mp_job_time_after(b->start_unix_ns, b->duration_ns) &&
+           b->start_unix_ns < mp_job_time_after(a->start_unix_ns, a->duration_ns);
 }
 
 /* One recording twice, or two processes that both were the same rank at one time. */

@@ -344,6 +344,7 @@ static struct mp_job_process describe(struct mp_job *job, const char *path, cons
                                    .local_rank = member.local_rank,
                                    .world_size = member.world_size,
                                    .node = member.node,
+                                   .verdict = MP_VERDICT_UNKNOWN, /* until its leaks are looked for */
                                    .limited = mp_model_limited(model),
                                    .helper = member.helper};
 }

@@ -363,7 +363,7 @@ static void sum_processes(struct mp_job_view *view)
         view->leaking += process->verdict == MP_VERDICT_LEAK;
         unknown += process->verdict == MP_VERDICT_UNKNOWN;
         view->limited |= process->limited;
-        uint64_t from = process->start_unix_ns, to = from + process->duration_ns;
+        uint64_t from = process->start_unix_ns, to = mp_job_time_after(from, process->duration_ns);
         if (from && (!view->from_unix_ns || from < view->from_unix_ns)) view->from_unix_ns = from;
         if (to > view->to_unix_ns) view->to_unix_ns = to;
     }
