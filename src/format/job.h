@@ -26,6 +26,11 @@ struct mp_job_process {
     uint8_t helper;  /* 1: it works for the rank that started it, and is not the rank itself */
 };
 
+/* Bounds of what a row may say: numbers of words that are listed above this layer, and tracks of a process. */
+#define MP_JOB_VERDICTS 3
+#define MP_JOB_CLASSES  10
+#define MP_JOB_TRACKS   64
+
 /* The end of what began at `start`; a file may name times whose sum is beyond all numbers. */
 static inline uint64_t mp_job_time_after(uint64_t start, uint64_t duration)
 {
@@ -94,7 +99,8 @@ struct mp_job_point {
     uint8_t curve; /* enum mp_job_curve */
 };
 
-/* A file that gave nothing to the job, and why. */
+/* A file that gave nothing to the job, and why; or a job of which only a part was there: then the text is in
+ * parentheses. */
 struct mp_job_trouble {
     uint32_t path, text;
 };

@@ -432,6 +432,7 @@ void mp_builder_free(struct mp_builder *b)
     mp_vec_free(&b->requests);
     mp_map_free(&b->devices);
     mp_map_free(&b->resized);
+    mp_map_free(&b->job_tracks);
     mp_map_free(&b->far_numbers);
     free(b);
 }

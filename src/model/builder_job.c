@@ -85,24 +85,39 @@ bool mp_builder_add_job(struct mp_builder *b, const struct mp_chunk *chunk)
     return adders[chunk->kind - MP_CHUNK_JOB_PROCESSES](b, chunk);
 }
 
-bool mp_builder_knows_job(const struct mp_builder *b, const struct mp_chunk *chunk)
+/* A process has few tracks, and each once: points are found by the track's id. */
+static bool take_track(struct mp_builder *b, const struct mp_job_track *row, size_t processes)
+{
+    bool fresh;
+    if (row->process >= processes || row->layer >= MP_LAYERS || row->size_basis > MP_BASIS_EXACT) return false;
+    uint64_t process = (uint64_t)row->process + 1;
+    mp_map_at(&b->job_tracks, process << 32 | mp_builder_string(b, row->id), &fresh);
+    return fresh && ++*mp_map_at(&b->job_tracks, process, NULL) <= MP_JOB_TRACKS;
+}
+
+static bool knows_site(const struct mp_job_site *row, size_t processes, size_t stacks)
+{
+    return row->stack < stacks && row->least_process < processes && row->most_process < processes && row->processes &&
+           row->processes <= processes && row->sense < MP_JOB_SENSES && row->least <= row->most &&
+           row->most <= row->bytes;
+}
+
+bool mp_builder_knows_job(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     size_t processes = b->model->job.processes.count, stacks = b->model->stacks.count ? b->model->stacks.count : 1;
     for (size_t i = 0; i < chunk->count; i++) {
         bool known = true;
-        if (chunk->kind == MP_CHUNK_JOB_TRACKS) known = chunk->job_tracks[i].process < processes;
+        if (chunk->kind == MP_CHUNK_JOB_PROCESSES) known = chunk->job_processes[i].verdict < MP_JOB_VERDICTS;
+        if (chunk->kind == MP_CHUNK_JOB_TRACKS) known = take_track(b, &chunk->job_tracks[i], processes);
         if (chunk->kind == MP_CHUNK_JOB_HOLDINGS)
             known = chunk->job_holdings[i].process < processes && chunk->job_holdings[i].stack < stacks;
         if (chunk->kind == MP_CHUNK_JOB_FINDINGS)
-            known = chunk->job_findings[i].process < processes && chunk->job_findings[i].stack < stacks;
+            known = chunk->job_findings[i].process < processes && chunk->job_findings[i].stack < stacks &&
+                    chunk->job_findings[i].class < MP_JOB_CLASSES;
         if (chunk->kind == MP_CHUNK_JOB_POINTS)
             known = chunk->job_points[i].process < processes && chunk->job_points[i].shift < 64 &&
                     chunk->job_points[i].curve <= MP_JOB_BY_TIME;
-        if (chunk->kind == MP_CHUNK_JOB_SITES) {
-            const struct mp_job_site *row = &chunk->job_sites[i];
-            known = row->stack < stacks && row->least_process < processes && row->most_process < processes &&
-                    row->processes && row->processes <= processes && row->sense < MP_JOB_SENSES;
-        }
+        if (chunk->kind == MP_CHUNK_JOB_SITES) known = knows_site(&chunk->job_sites[i], processes, stacks);
         if (!known) return false;
     }
     return true;

@@ -28,6 +28,7 @@ struct mp_builder {
     MP_VEC(struct mp_builder_level) levels;  /* per track */
     MP_VEC(struct mp_base_block) base_parts; /* of a base that comes in several chunks, until it is whole */
     struct mp_map devices;                   /* string id of the name to index */
+    struct mp_map job_tracks;                /* process + 1 and string id of the track; with 0 their number */
     struct mp_map resized;                   /* block index + 1 to its present size, for blocks that were resized */
     MP_VEC(struct mp_builder_label) labels;
     MP_VEC(struct mp_block_holder) holders;
@@ -72,6 +73,6 @@ uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id);
 
 /* Rows of a job, of kinds MP_CHUNK_JOB_PROCESSES on; whether all that they name is there. */
 bool mp_builder_add_job(struct mp_builder *builder, const struct mp_chunk *chunk);
-bool mp_builder_knows_job(const struct mp_builder *builder, const struct mp_chunk *chunk);
+bool mp_builder_knows_job(struct mp_builder *builder, const struct mp_chunk *chunk);
 
 #endif

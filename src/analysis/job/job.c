@@ -226,7 +226,7 @@ static void add_of_processes(struct translation *t)
     }
 }
 
-void mp_job_add_job(struct mp_job *job, const struct mp_model *model)
+void mp_job_add_job(struct mp_job *job, const char *path, const struct mp_model *model)
 {
     struct translation t = {.job = job, .model = model, .first = (uint32_t)job->rows.processes.count};
     t.texts = mp_alloc((model->strings.count + 1) * sizeof *t.texts);
@@ -248,6 +248,12 @@ void mp_job_add_job(struct mp_job *job, const struct mp_model *model)
         row.text = text_of(&t, row.text);
         mp_vec_add(&job->rows.troubles, row);
     }
+    uint32_t missing = mp_job_missing(job, model);
+    if (missing) {
+        char *text = mp_text_make("(%s)", mp_intern_get(&job->texts, missing, NULL));
+        mp_job_add_trouble(job, path, text);
+        free(text);
+    }
     free(t.texts);
     free(t.stacks);
 }
@@ -256,7 +262,7 @@ enum mp_status mp_job_add(struct mp_job *job, const char *path, const struct mp_
 {
     enum mp_status status = MP_OK;
     if (mp_model_is_job(model))
-        mp_job_add_job(job, model);
+        mp_job_add_job(job, path, model);
     else
         mp_job_add_recording(job, path, model, &status, error);
     return status;

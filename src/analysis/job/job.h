@@ -13,7 +13,7 @@
 /* Bounds of what is kept of one process. */
 #define MP_JOB_POINTS   128 /* of each curve */
 #define MP_JOB_HOLDINGS 16
-#define MP_JOB_TRACKS   64 /* those with the highest peaks */
+/* and MP_JOB_TRACKS (format/job.h), those with the highest peaks */
 
 struct mp_job;
 

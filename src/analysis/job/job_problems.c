@@ -4,9 +4,11 @@
 
 #include "analysis/job/job_view.h"
 #include "base/buffer.h"
+#include "base/intern.h"
 #include "base/memory.h"
 
-#define NAMED 3 /* recordings with a problem that are named; of others the number is given */
+#define RANGES 8 /* of ranks that are absent */
+#define NAMED  3 /* recordings with a problem that are named; of others the number is given */
 
 /* A list that stays readable: "a.mp (the file is cut), b.mp (...) and 4 more". */
 struct list {
@@ -46,9 +48,16 @@ static void find_lacking(struct mp_job_view *view)
     struct list list = {.count = 0};
     for (size_t i = 0; i < model->job.troubles.count; i++) {
         const struct mp_job_trouble *trouble = &model->job.troubles.at[i];
-        put_in(&list, "%.0s%s", mp_model_text(model, trouble->path), mp_model_text(model, trouble->text));
+        if (*mp_model_text(model, trouble->text) != '(')
+            put_in(&list, "%.0s%s", mp_model_text(model, trouble->path), mp_model_text(model, trouble->text));
     }
     add_sentence(view, &list, "file could not be used", "files could not be used");
+    for (size_t i = 0; i < model->job.troubles.count; i++) {
+        const struct mp_job_trouble *trouble = &model->job.troubles.at[i];
+        if (*mp_model_text(model, trouble->text) == '(')
+            put_in(&list, "%s %s", mp_model_text(model, trouble->path), mp_model_text(model, trouble->text));
+    }
+    add_sentence(view, &list, "merged job is not whole", "merged jobs are not whole");
     for (size_t i = 0; i < model->job.processes.count; i++) {
         const struct mp_job_process *process = &model->job.processes.at[i];
         if (process->missing)
@@ -64,7 +73,7 @@ static void find_absent(struct mp_job_view *view)
     uint32_t size = 0, next = 0;
     bool differ = false, any = false;
     struct mp_buffer absent = {0};
-    uint64_t count = 0;
+    uint64_t count = 0, ranges = 0, named = 0;
     for (size_t i = 0; i < job->processes.count; i++) {
         uint32_t world = job->processes.at[i].world_size;
         if (job->processes.at[i].rank == MP_NONE || world == MP_NONE) continue;
@@ -78,10 +87,14 @@ static void find_absent(struct mp_job_view *view)
         any |= process != NULL;
         if (rank > next && (any || size)) {
             count += rank - next;
-            mp_buffer_printf(&absent, rank - next > 1 ? "%s%u-%u" : "%s%u", absent.size ? ", " : "", next, rank - 1);
+            if (ranges++ < RANGES) named = count;
+            if (ranges <= RANGES)
+                mp_buffer_printf(&absent, rank - next > 1 ? "%s%u-%u" : "%s%u", absent.size ? ", " : "", next,
+                                 rank - 1);
         }
         if (process && rank >= next) next = rank + 1;
     }
+    if (count > named) mp_buffer_printf(&absent, " and %llu more", (unsigned long long)(count - named));
     if (count && any)
         mp_vec_add(&view->problems,
                    mp_text_make("%llu rank%s no recording: %.*s", (unsigned long long)count,
@@ -92,10 +105,61 @@ static void find_absent(struct mp_job_view *view)
     mp_buffer_free(&absent);
 }
 
-static bool overlap(const struct mp_job_process *a, const struct mp_job_process *b)
+static int by_number(uint64_t left, uint64_t right)
 {
-    return a->start_unix_ns < mp_job_time_after(b->start_unix_ns, b->duration_ns) &&
-           b->start_unix_ns < mp_job_time_after(a->start_unix_ns, a->duration_ns);
+    return left < right ? -1 : left > right;
+}
+
+static bool same_process(const struct mp_job_process *a, const struct mp_job_process *b)
+{
+    return a->pid != MP_NONE && a->pid == b->pid && a->host == b->host && a->start_unix_ns == b->start_unix_ns;
+}
+
+static int by_identity(const void *left, const void *right, void *context)
+{
+    uint32_t first = *(const uint32_t *)left, second = *(const uint32_t *)right;
+    const struct mp_job_process *rows = context, *a = &rows[first], *b = &rows[second];
+    int order = by_number(a->host, b->host);
+    if (!order) order = by_number(a->pid, b->pid);
+    if (!order) order = by_number(a->start_unix_ns, b->start_unix_ns);
+    return order ? order : by_number(first, second);
+}
+
+static int by_rank_and_time(const void *left, const void *right, void *context)
+{
+    uint32_t first = *(const uint32_t *)left, second = *(const uint32_t *)right;
+    const struct mp_job_process *rows = context, *a = &rows[first], *b = &rows[second];
+    int order = is_rank(b) - is_rank(a);
+    if (!order) order = by_number(a->rank, b->rank);
+    if (!order) order = by_number(a->start_unix_ns, b->start_unix_ns);
+    return order ? order : by_number(first, second);
+}
+
+/* By process: the one that it is another recording of; MP_NONE. */
+static void find_copies(const struct mp_model_job *job, uint32_t *order, uint32_t *other)
+{
+    const struct mp_job_process *rows = job->processes.at;
+    qsort_r(order, job->processes.count, sizeof *order, by_identity, job->processes.at);
+    for (size_t i = 1; i < job->processes.count; i++)
+        if (same_process(&rows[order[i - 1]], &rows[order[i]])) other[order[i]] = order[i - 1];
+}
+
+/* By process: one that was the same rank when it began. */
+static void find_same_ranks(const struct mp_model_job *job, uint32_t *order, uint32_t *other)
+{
+    const struct mp_job_process *rows = job->processes.at;
+    qsort_r(order, job->processes.count, sizeof *order, by_rank_and_time, job->processes.at);
+    uint32_t last = MP_NONE; /* of that rank the one that ends last */
+    uint64_t end = 0;
+    for (size_t i = 0; i < job->processes.count && is_rank(&rows[order[i]]); i++) {
+        const struct mp_job_process *row = &rows[order[i]];
+        uint64_t own = mp_job_time_after(row->start_unix_ns, row->duration_ns);
+        bool known = last != MP_NONE && rows[last].rank == row->rank;
+        if (known && row->start_unix_ns < end && own > rows[last].start_unix_ns) other[order[i]] = last;
+        if (known && own <= end) continue;
+        last = order[i];
+        end = own;
+    }
 }
 
 /* One recording twice, or two processes that both were the same rank at one time. */
@@ -103,19 +167,29 @@ static void find_doubles(struct mp_job_view *view)
 {
     const struct mp_model *model = view->model;
     const struct mp_model_job *job = &model->job;
+    size_t count = job->processes.count;
     struct list list = {.count = 0};
-    for (size_t i = 1; i < job->processes.count; i++) {
-        const struct mp_job_process *a = &job->processes.at[i - 1], *b = &job->processes.at[i];
+    if (!count) return;
+    uint32_t *order = mp_alloc(count * sizeof *order), *other = mp_alloc(count * sizeof *other);
+    for (uint32_t i = 0; i < count; i++) {
+        order[i] = i;
+        other[i] = MP_NONE;
+    }
+    find_copies(job, order, other);
+    find_same_ranks(job, order, other);
+    for (size_t i = 0; i < count; i++) {
+        if (other[i] == MP_NONE) continue;
+        const struct mp_job_process *a = &job->processes.at[other[i]], *b = &job->processes.at[i];
         char rank[32];
-        bool same = a->pid == b->pid && a->host == b->host && a->start_unix_ns == b->start_unix_ns && a->pid != MP_NONE;
-        bool twice = is_rank(a) && is_rank(b) && a->rank == b->rank && (same || overlap(a, b));
         snprintf(rank, sizeof rank, "rank %u", b->rank);
-        if (twice)
+        if (is_rank(a) && is_rank(b) && a->rank == b->rank)
             put_in(&list, "%s (%s)", rank, mp_model_text(model, b->path));
-        else if (same)
+        else
             put_in(&list, "%s (of the same process as %s)", mp_model_text(model, b->path),
                    mp_model_text(model, a->path));
     }
+    free(order);
+    free(other);
     add_sentence(view, &list, "recording is there twice", "recordings are there twice");
 }
 
@@ -125,27 +199,29 @@ static void find_strangers(struct mp_job_view *view)
     const struct mp_model *model = view->model;
     size_t most = 0, ranks = 0;
     uint32_t usual = 0;
+    struct mp_intern names = {0};
+    uint32_t *program = mp_alloc_zeroed(view->groups.count + 1, sizeof *program); /* by group: its number */
     size_t *counts = mp_alloc_zeroed(view->groups.count + 1, sizeof *counts);
+    for (size_t i = 0; i < view->groups.count; i++)
+        program[i] = mp_intern_add_text(&names, view->groups.at[i].program);
     for (size_t i = 0; i < model->job.processes.count; i++) {
         if (!is_rank(&model->job.processes.at[i])) continue;
-        for (uint32_t k = 0; k < view->groups.count; k++)
-            if (!strcmp(view->groups.at[k].program, view->groups.at[view->group[i]].program)) {
-                ranks++;
-                if (++counts[k] > most) most = counts[usual = k];
-                break;
-            }
+        uint32_t own = program[view->group[i]];
+        ranks++;
+        if (++counts[own] > most) most = counts[usual = own];
     }
     struct list list = {.count = 0};
     for (size_t i = 0; ranks > most && i < model->job.processes.count; i++) {
         const struct mp_job_process *process = &model->job.processes.at[i];
-        const char *program = view->groups.at[view->group[i]].program;
         char name[32];
         snprintf(name, sizeof name, "rank %u", process->rank);
-        if (is_rank(process) && strcmp(program, view->groups.at[usual].program))
-            put_in(&list, "%s (%s)", name, program);
+        if (is_rank(process) && program[view->group[i]] != usual)
+            put_in(&list, "%s (%s)", name, view->groups.at[view->group[i]].program);
     }
     add_sentence(view, &list, "rank ran another program than the rest", "ranks ran another program than the rest");
     free(counts);
+    free(program);
+    mp_intern_free(&names);
 }
 
 void mp_job_find_problems(struct mp_job_view *view)

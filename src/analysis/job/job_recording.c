@@ -14,7 +14,11 @@
 #include "model/stack.h"
 #include "model/track.h"
 
+_Static_assert((int)MP_JOB_VERDICTS == (int)MP_VERDICT_UNKNOWN + 1, "rows of jobs know every verdict");
+_Static_assert((int)MP_JOB_CLASSES == (int)MP_LEAK_CLASSES, "rows of jobs know every class");
+
 #define COMMAND_MAX 4096 /* bytes of a command that are kept */
+#define LEFT_OUT    2    /* in `wanted`, while tracks are chosen */
 
 /* What one process holds at a site. */
 struct held {
@@ -168,13 +172,23 @@ static bool holds_memory(const struct mp_model *model, size_t track)
     return mp_track_holds_memory(facts->layer, mp_model_text(model, facts->name));
 }
 
+/* A row is known by its track's id. Of two tracks with one id, which no recorder makes, one is kept. */
+static bool is_named(const struct taker *t, size_t track)
+{
+    char id[MP_TRACK_ID_MAX], other[MP_TRACK_ID_MAX];
+    mp_track_id(t->model, (uint16_t)track, id);
+    for (size_t i = 0; i < t->model->tracks.count; i++)
+        if (t->wanted[i] == 1 && !strcmp(mp_track_id(t->model, (uint16_t)i, other), id)) return true;
+    return false;
+}
+
 /* Those with the highest peaks, and the chosen one. */
 static void choose_tracks(struct taker *t)
 {
     const struct mp_model *model = t->model;
     t->wanted = mp_alloc_zeroed(model->tracks.count + 1, 1);
     if (t->chosen != MP_TRACK_NONE) t->wanted[t->chosen] = 1;
-    for (size_t taken = 1; taken < MP_JOB_TRACKS; taken++) {
+    for (size_t taken = 1; taken < MP_JOB_TRACKS;) {
         size_t best = model->tracks.count;
         for (size_t i = 0; i < model->tracks.count; i++) {
             const struct mp_model_track_sum *sum = &model->sums.at[i];
@@ -182,8 +196,12 @@ static void choose_tracks(struct taker *t)
             if (best == model->tracks.count || sum->peak_bytes > model->sums.at[best].peak_bytes) best = i;
         }
         if (best == model->tracks.count) break;
-        t->wanted[best] = 1;
+        bool named = is_named(t, best);
+        t->wanted[best] = named ? LEFT_OUT : 1;
+        taken += !named;
     }
+    for (size_t i = 0; i < model->tracks.count; i++)
+        t->wanted[i] &= 1;
 }
 
 static uint32_t step_at(const struct mp_step_report *steps, uint64_t ns)
@@ -304,8 +322,7 @@ static void miss(struct mp_buffer *text, const char *format, const char *number)
     mp_buffer_printf(text, format, number);
 }
 
-/* What the recording lacks, in the words of its own reports; 0: nothing. */
-static uint32_t missing_of(struct mp_job *job, const struct mp_model *model)
+uint32_t mp_job_missing(struct mp_job *job, const struct mp_model *model)
 {
     char number[MP_UNIT_TEXT];
     const struct mp_damage *damage = &model->damage;
@@ -337,7 +354,7 @@ static struct mp_job_process describe(struct mp_job *job, const char *path, cons
                                    .role = mp_job_text(job, member.role),
                                    .job = mp_job_text(job, member.job),
                                    .exit = mp_job_text(job, mp_model_text(model, model->how.text)),
-                                   .missing = missing_of(job, model),
+                                   .missing = mp_job_missing(job, model),
                                    .pid = model->start.pid ? model->start.pid : MP_NONE,
                                    .parent = member.parent,
                                    .rank = member.rank,

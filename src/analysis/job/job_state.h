@@ -42,6 +42,8 @@ int mp_job_compare(const struct mp_job *job, uint32_t left, uint32_t right);
 
 void mp_job_add_recording(struct mp_job *job, const char *path, const struct mp_model *model, enum mp_status *status,
                           struct mp_error *error);
-void mp_job_add_job(struct mp_job *job, const struct mp_model *model);
+void mp_job_add_job(struct mp_job *job, const char *path, const struct mp_model *model);
+/* What a file lacks, in the words of its own reports, as a text of the job; 0: nothing. */
+uint32_t mp_job_missing(struct mp_job *job, const struct mp_model *model);
 
 #endif

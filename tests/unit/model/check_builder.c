@@ -346,27 +346,26 @@ END_TEST
 START_TEST(the_default_is_the_uppermost_of_the_highest_device)
 {
     enum { GPU0 = 0, GPU1 = 1, HOST = 2, PLAIN = 0, ADDRESSES = 4 };
-    static const struct mp_string_entry strings[] = {{"", 0}, {"cuda:0", 6}, {"cuda:1", 6}, {"cpu", 3}, {"addresses", 9}};
+    static const struct mp_string_entry strings[] = {
+        {"", 0}, {"cuda:0", 6}, {"cuda:1", 6}, {"cpu", 3}, {"addresses", 9}};
     static const struct mp_device devices[] = {
         {1, 0, 0, MP_BYTES_UNKNOWN}, {2, 0, 0, MP_BYTES_UNKNOWN}, {3, 0, 0, MP_BYTES_UNKNOWN}};
-    static const struct mp_track tracks[] = {{GPU0, MP_LAYER_DRIVER, MP_BASIS_EXACT, PLAIN},
-                                             {GPU0, MP_LAYER_TORCH, MP_BASIS_BLOCK, PLAIN},
-                                             {GPU1, MP_LAYER_TORCH, MP_BASIS_BLOCK, PLAIN},
-                                             {GPU1, MP_LAYER_DRIVER, MP_BASIS_EXACT, PLAIN},
-                                             {HOST, MP_LAYER_DRIVER, MP_BASIS_EXACT, PLAIN},
-                                             {HOST, MP_LAYER_TORCH, MP_BASIS_BLOCK, PLAIN},
-                                             {GPU0, MP_LAYER_DRIVER, MP_BASIS_EXACT, ADDRESSES}};
+    static const struct mp_track tracks[] = {
+        {GPU0, MP_LAYER_DRIVER, MP_BASIS_EXACT, PLAIN},    {GPU0, MP_LAYER_TORCH, MP_BASIS_BLOCK, PLAIN},
+        {GPU1, MP_LAYER_TORCH, MP_BASIS_BLOCK, PLAIN},     {GPU1, MP_LAYER_DRIVER, MP_BASIS_EXACT, PLAIN},
+        {HOST, MP_LAYER_DRIVER, MP_BASIS_EXACT, PLAIN},    {HOST, MP_LAYER_TORCH, MP_BASIS_BLOCK, PLAIN},
+        {GPU0, MP_LAYER_DRIVER, MP_BASIS_EXACT, ADDRESSES}};
     static const struct {
         uint64_t peaks[7]; /* by track; one without a peak has no events */
         uint16_t track;
     } cases[] = {
-        {{80, 60, 50, 70, 0, 0, 0}, 1},  /* the driver's peak decides the device, its layer is not shown */
-        {{70, 60, 50, 80, 0, 0, 0}, 2},  /* the other device */
-        {{80, 0, 50, 70, 0, 0, 0}, 0},   /* the driver alone has events there */
-        {{0, 0, 50, 0, 900, 0, 0}, 2},   /* pinned memory of the host is beside the point */
-        {{0, 0, 50, 0, 900, 90, 0}, 5},  /* tensors of the host are not */
-        {{0, 0, 0, 0, 900, 0, 0}, 4},    /* there is nothing else */
-        {{0, 0, 50, 0, 0, 0, 9000}, 2},  /* addresses are no memory */
+        {{80, 60, 50, 70, 0, 0, 0}, 1}, /* the driver's peak decides the device, its layer is not shown */
+        {{70, 60, 50, 80, 0, 0, 0}, 2}, /* the other device */
+        {{80, 0, 50, 70, 0, 0, 0}, 0},  /* the driver alone has events there */
+        {{0, 0, 50, 0, 900, 0, 0}, 2},  /* pinned memory of the host is beside the point */
+        {{0, 0, 50, 0, 900, 90, 0}, 5}, /* tensors of the host are not */
+        {{0, 0, 0, 0, 900, 0, 0}, 4},   /* there is nothing else */
+        {{0, 0, 50, 0, 0, 0, 9000}, 2}, /* addresses are no memory */
     };
     struct mp_recording_start start = {0};
     struct mp_builder *builder;
@@ -391,6 +390,56 @@ START_TEST(the_default_is_the_uppermost_of_the_highest_device)
 }
 END_TEST
 
+static bool takes(const struct mp_chunk *chunk)
+{
+    const struct mp_recording_start start = {0};
+    struct mp_builder *builder;
+    struct mp_error error;
+    const struct mp_job_process process = {.verdict = MP_JOB_VERDICTS - 1};
+    const struct mp_chunk first = {.kind = MP_CHUNK_JOB_PROCESSES, .count = 1, .job_processes = &process};
+    mp_builder_new(&start, &builder);
+    ck_assert(!mp_builder_add(builder, &first, &error));
+    bool taken = !mp_builder_add(builder, chunk, &error);
+    mp_builder_free(builder);
+    return taken;
+}
+
+START_TEST(rows_of_jobs_that_no_job_has_are_refused)
+{
+    const struct {
+        struct mp_job_site row;
+        bool good;
+    } sites[] = {{{.bytes = 9, .most = 9, .least = 9, .processes = 1}, true},
+                 {{.bytes = 9, .most = 10, .least = 9, .processes = 1}, false},
+                 {{.bytes = 9, .most = 8, .least = 9, .processes = 1}, false}};
+    for (size_t i = 0; i < sizeof sites / sizeof *sites; i++)
+        ck_assert(takes(&(struct mp_chunk){.kind = MP_CHUNK_JOB_SITES, .count = 1, .job_sites = &sites[i].row}) ==
+                  sites[i].good);
+    struct mp_job_process process = {.verdict = MP_JOB_VERDICTS};
+    const struct mp_chunk processes = {.kind = MP_CHUNK_JOB_PROCESSES, .count = 1, .job_processes = &process};
+    ck_assert(!takes(&processes));
+    process.verdict--;
+    ck_assert(takes(&processes));
+    struct mp_job_finding finding = {.class = MP_JOB_CLASSES};
+    const struct mp_chunk findings = {.kind = MP_CHUNK_JOB_FINDINGS, .count = 1, .job_findings = &finding};
+    ck_assert(!takes(&findings));
+    finding.class = MP_JOB_CLASSES - 1;
+    ck_assert(takes(&findings));
+    struct mp_job_track twice[2] = {{.layer = MP_LAYERS - 1, .size_basis = MP_BASIS_EXACT}};
+    struct mp_chunk tracks = {.kind = MP_CHUNK_JOB_TRACKS, .count = 1, .job_tracks = twice};
+    ck_assert(takes(&tracks));
+    tracks.count = 2;
+    ck_assert(!takes(&tracks));
+    tracks.count = 1;
+    twice[0].layer = MP_LAYERS;
+    ck_assert(!takes(&tracks));
+    twice[0].layer = 0;
+    twice[0].size_basis = MP_BASIS_EXACT + 1;
+    ck_assert(!takes(&tracks));
+}
+END_TEST
+
 MP_SUITE("builder", a_base_brings_labels, sums_equal_brute_force, tracks_have_names_and_a_default,
          base_after_a_gap_repairs, a_base_counts_by_its_blocks, nonsense_is_refused_or_harmless,
-         repeated_strings_keep_their_ids, the_default_is_the_uppermost_of_the_highest_device)
+         repeated_strings_keep_their_ids, rows_of_jobs_that_no_job_has_are_refused,
+         the_default_is_the_uppermost_of_the_highest_device)
