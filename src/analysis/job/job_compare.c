@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 uint64_t mp_job_most_of(const struct mp_job_view *job, enum mp_job_sense sense)
 {
     uint64_t most = 0;
@@ -13,16 +15,32 @@ uint64_t mp_job_most_of(const struct mp_job_view *job, enum mp_job_sense sense)
     return most;
 }
 
-/* The sites of the first group's kind of track; processes of other groups that have them, too, are in the sums. */
+/* The processes that have memory of a kind. */
+static size_t count_processes(const struct mp_model_job *rows, uint32_t kind)
+{
+    unsigned char *seen = mp_alloc_zeroed(rows->processes.count + 1, 1);
+    size_t count = 0;
+    for (size_t i = 0; i < rows->tracks.count; i++) {
+        const struct mp_job_track *track = &rows->tracks.at[i];
+        if (!track->memory || track->kind != kind || seen[track->process]) continue;
+        seen[track->process] = 1;
+        count++;
+    }
+    free(seen);
+    return count ? count : 1;
+}
+
+/* The sites of the first group's kind of track, of all processes that have memory of that kind. */
 static void sum_sites(const struct mp_job_view *job, enum mp_job_sense sense, struct mp_profile *profile)
 {
     const struct mp_model_job *rows = &job->model->job;
+    size_t processes = job->groups.count ? count_processes(rows, job->groups.at[0].kind) : 1;
     for (size_t i = 0; job->groups.count && i < rows->sites.count; i++) {
         const struct mp_job_site *site = &rows->sites.at[i];
         if (site->sense != sense || site->kind != job->groups.at[0].kind) continue;
         struct mp_profile_sample sample = {.stack = site->stack, .region = MP_NONE};
         sample.values[MP_PROFILE_PEAK] =
-            (struct mp_profile_value){site->bytes / job->groups.at[0].count, site->blocks ? site->blocks : 1};
+            (struct mp_profile_value){site->bytes / processes, site->blocks ? site->blocks : 1};
         mp_vec_add(&profile->samples, sample);
     }
 }

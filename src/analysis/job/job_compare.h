@@ -1,4 +1,5 @@
-/* Two jobs, site by site: what a process of the first group holds there on average, before and after. Pure; the result
+/* Two jobs, site by site: what a process that has memory of the first group's kind holds there on average, before
+ * and after. Pure; the result
  * is the caller's. */
 #ifndef MP_ANALYSIS_JOB_COMPARE_H
 #define MP_ANALYSIS_JOB_COMPARE_H

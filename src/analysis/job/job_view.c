@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/job/job.h"
 #include "analysis/leaks/leaks.h"
 #include "base/memory.h"
 #include "model/stack.h"
@@ -37,25 +38,38 @@ static void choose(struct mp_job_view *view)
 
 /* ---- groups ----------------------------------------------------------------------------------------------------- */
 
+static char *short_name(const char *word, size_t length)
+{
+    char *path = mp_text_copy_part(word, length), *name = mp_text_copy(mp_path_short(path));
+    free(path);
+    return name;
+}
+
+static const char *after(const char *word)
+{
+    word += strcspn(word, " ");
+    return word + strspn(word, " ");
+}
+
 /* "train.py" of "python3 -u train.py --lr 3", "package.main" of "python -m package.main", else the program's name. */
 static char *program_of(const char *command)
 {
-    const char *word = command, *module = NULL;
-    size_t first = strcspn(command, " ");
-    while (*word) {
+    char *program = short_name(command, strcspn(command, " "));
+    const char *word = after(command);
+    if (strncmp(program, "python", 6) && strncmp(program, "pypy", 4)) return program;
+    while (*word == '-') {
         size_t length = strcspn(word, " ");
-        if (length > 3 && !strncmp(word + length - 3, ".py", 3)) {
-            char *path = mp_text_copy_part(word, length), *name = mp_text_copy(mp_path_short(path));
-            free(path);
-            return name;
-        }
-        if (!module && length == 2 && !strncmp(word, "-m", 2) && word[length]) module = word + length + 1;
-        word += length + strspn(word + length, " ");
+        bool module = length > 1 && word[1] != '-' && word[length - 1] == 'm' && !memchr(word, 'X', length) &&
+                      !memchr(word, 'W', length);
+        bool pair = length == 2 && strchr("XW", word[1]);
+        if (length == 2 && word[1] == 'c') return program;
+        word = after(word);
+        if (module) break;
+        if (pair) word = after(word);
     }
-    if (module) return mp_text_copy_part(module, strcspn(module, " "));
-    char *path = mp_text_copy_part(command, first), *name = mp_text_copy(mp_path_short(path));
-    free(path);
-    return name;
+    if (!*word) return program;
+    free(program);
+    return short_name(word, strcspn(word, " "));
 }
 
 struct named {
@@ -217,6 +231,18 @@ static size_t first_holding(const struct mp_model_job *job, uint32_t process)
     return low;
 }
 
+/* Whether a process surely has nothing at a site: what it holds most of is known, and of the rest that it is less. */
+static bool lacks(const struct mp_model_job *job, uint32_t process, const struct mp_job_site *site)
+{
+    uint64_t smallest = UINT64_MAX;
+    size_t first = first_holding(job, process), at = first;
+    for (; at < job->holdings.count && job->holdings.at[at].process == process; at++) {
+        if (job->holdings.at[at].stack == site->stack) return false;
+        if (job->holdings.at[at].bytes < smallest) smallest = job->holdings.at[at].bytes;
+    }
+    return at - first < MP_JOB_HOLDINGS || site->least > smallest;
+}
+
 static void find_reasons(const struct mp_job_view *view, struct mp_job_outlier *outlier)
 {
     const struct mp_model_job *job = &view->model->job;
@@ -232,6 +258,8 @@ static void find_reasons(const struct mp_job_view *view, struct mp_job_outlier *
     for (size_t i = 0; !outlier->more && i < job->sites.count; i++) {
         const struct mp_job_site *site = &job->sites.at[i];
         if (site->sense != MP_JOB_PEAK || site->kind != group->kind || !rest) continue;
+        if (site->processes == rest && lacks(job, outlier->process, site))
+            add_reason(outlier, (struct mp_job_reason){site->stack, 0, site->bytes / rest});
         bool has_less = site->least_process == outlier->process && site->processes == group->count;
         if (has_less && site->bytes - site->least > site->least * rest)
             add_reason(outlier, (struct mp_job_reason){site->stack, site->least, (site->bytes - site->least) / rest});
@@ -257,6 +285,9 @@ static void judge(struct mp_job_view *view, uint32_t at)
         uint64_t peak = mp_job_peak_of(view, group->processes[i]);
         uint64_t distance = peak > usual ? peak - usual : usual - peak;
         if (distance <= far) continue;
+        /* That a recording which is not whole has less says nothing of its process. */
+        uint32_t low = peak < usual ? group->processes[i] : pair ? group->processes[1] : MP_NONE;
+        if (low != MP_NONE && view->model->job.processes.at[low].missing) continue;
         struct mp_job_outlier outlier = {
             .process = group->processes[i], .group = at, .more = peak > usual, .distance = distance};
         mp_vec_add(&view->outliers, outlier);

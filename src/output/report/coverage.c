@@ -22,7 +22,9 @@ void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model)
     const struct mp_damage *damage = &model->damage;
     char number[MP_UNIT_TEXT];
     struct mp_buffer facts = {0};
-    if (damage->cut)
+    if (damage->cut && mp_model_is_job(model))
+        append_fact(&facts, "the file is cut: rows of the job are missing%s", "");
+    else if (damage->cut)
         append_fact(&facts, "the file is cut: it holds the first %s", mp_format_duration(number, extent(model)));
     if (damage->lost_bytes)
         append_fact(&facts, "%s of the file cannot be read", mp_format_bytes(number, damage->lost_bytes));
