@@ -18,6 +18,14 @@ static const struct mp_job_process *process_at(const struct mp_job_view *job, ui
     return &job->model->job.processes.at[process];
 }
 
+static void put_steps_of(struct mp_text *text, const struct mp_job_view *job, const struct mp_job_process *process)
+{
+    char number[MP_UNIT_TEXT];
+    mp_text_put(text, MP_PLAIN, ", %s steps (", mp_format_count(number, process->steps));
+    mp_text_clean(text->out, mp_model_text(job->model, process->step_source));
+    mp_text_put(text, MP_PLAIN, ")");
+}
+
 /* "run/   4 ranks of train.py, 8 loader workers   node7, 38.2 s, 212 steps (torch)   complete" */
 static void put_header(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view)
 {
@@ -50,9 +58,7 @@ static void put_header(struct mp_text *text, const struct mp_job_view *job, cons
     }
     mp_text_put(text, MP_PLAIN, "%s", mp_format_duration(number, job->to_unix_ns - job->from_unix_ns));
     const struct mp_job_process *first = job->highest == MP_NONE ? NULL : process_at(job, job->highest);
-    if (first && first->steps)
-        mp_text_put(text, MP_PLAIN, ", %s steps (%s)", mp_format_count(number, first->steps),
-                    mp_model_text(job->model, first->step_source));
+    if (first && first->steps) put_steps_of(text, job, first);
     mp_text_put(text, MP_PLAIN, "   %s\n",
                 job->problems.count || mp_model_incomplete(job->model) ? "INCOMPLETE"
                 : job->limited                                         ? "partial"
@@ -180,7 +186,8 @@ static void put_verdict(struct mp_text *text, const struct mp_job_view *job)
     if (*reason) {
         mp_text_put(text, MP_PLAIN, "; ");
         put_name(text, MP_PLAIN, job, example);
-        mp_text_put(text, MP_PLAIN, ": %s", reason);
+        mp_text_put(text, MP_PLAIN, ": ");
+        mp_text_clean(text->out, reason);
     }
     mp_text_put(text, MP_PLAIN, "\n");
 }
@@ -192,7 +199,8 @@ static void put_leaks(struct mp_text *text, const struct mp_job_view *job, const
         put_verdict(text, job);
         return;
     }
-    mp_text_put(text, MP_BOLD, "\nLEAKS  in %u of %zu processes\n", job->leaking, job->model->job.processes.count);
+    mp_text_put(text, MP_BOLD, "\nLEAKS  in %u of %zu process%s\n", job->leaking, job->model->job.processes.count,
+                job->model->job.processes.count == 1 ? "" : "es");
     mp_job_findings_text(text, job, view->limit, false);
 }
 
@@ -347,8 +355,10 @@ void mp_job_peak_text(struct mp_text *text, const struct mp_job_view *job, const
     mp_job_processes_text(text, job, view->limit);
     put_outliers(text, job, view->limit);
     mp_text_put(text, MP_BOLD, "\nSITES");
-    mp_text_put(text, MP_PLAIN, "  on %s, of all processes, each at its own peak: %s together\n",
-                mp_model_text(job->model, job->groups.at[0].kind), mp_format_bytes(number, job->groups.at[0].sum));
+    mp_text_put(text, MP_PLAIN, "  on ");
+    mp_text_clean(text->out, mp_model_text(job->model, job->groups.at[0].kind));
+    mp_text_put(text, MP_PLAIN, ", of all processes, each at its own peak: %s together\n",
+                mp_format_bytes(number, mp_job_sites_sum(job, MP_JOB_PEAK)));
     mp_job_sites_text(text, job, MP_JOB_PEAK, view->limit, view->full_stacks ? MP_JOB_FULL_STACKS : MP_JOB_STACKS);
     put_devices(text, job, view->limit);
 }
@@ -381,21 +391,27 @@ static void put_answer(struct mp_text *text, const struct mp_job_view *job)
 {
     char number[MP_UNIT_TEXT];
     const struct mp_model *model = job->model;
+    size_t count = model->job.processes.count;
     if (!job->leaks.count) {
         put_verdict(text, job);
         return;
     }
-    const struct mp_job_finding *worst = &model->job.findings.at[job->leaks.at[0]];
-    const struct mp_job_finding *slowest = &model->job.findings.at[job->leaks.at[job->leaks.count - 1]];
-    const struct mp_job_process *process = process_at(job, worst->process);
+    uint32_t worst = model->job.findings.at[job->leaks.at[0]].process, slowest = worst;
+    for (size_t i = 1; i < job->leaks.count; i++) {
+        uint32_t own = model->job.findings.at[job->leaks.at[i]].process;
+        if (process_at(job, own)->growth > process_at(job, worst)->growth) worst = own;
+        if (process_at(job, own)->growth <= process_at(job, slowest)->growth) slowest = own;
+    }
+    const struct mp_job_process *process = process_at(job, worst);
     mp_text_put(text, MP_BOLD, "leak: ");
-    put_name(text, MP_BOLD, job, worst->process);
+    put_name(text, MP_BOLD, job, worst);
     mp_text_put(text, MP_BOLD, " keeps growing, +%s a step", mp_format_bytes(number, process->growth));
-    mp_text_put(text, MP_PLAIN, "; %u of %zu processes, %s steps (%s)", job->leaking, model->job.processes.count,
-                mp_format_count(number, process->steps), mp_model_text(model, process->step_source));
-    if (job->leaks.count > 1) {
-        mp_text_put(text, MP_PLAIN, "; the slowest: +%s a step in ", mp_format_bytes(number, slowest->bytes_per_step));
-        put_name(text, MP_PLAIN, job, slowest->process);
+    mp_text_put(text, MP_PLAIN, "; %u of %zu process%s", job->leaking, count, count == 1 ? "" : "es");
+    put_steps_of(text, job, process);
+    if (slowest != worst) {
+        mp_text_put(text, MP_PLAIN, "; the slowest: +%s a step in ",
+                    mp_format_bytes(number, process_at(job, slowest)->growth));
+        put_name(text, MP_PLAIN, job, slowest);
     }
     mp_text_put(text, MP_PLAIN, "\n");
 }
@@ -485,8 +501,8 @@ void mp_job_steps_text(struct mp_text *text, const struct mp_job_view *job, cons
     }
     struct mp_buffer name = {0};
     mp_job_group_name(&name, job, &job->groups.at[0], job->groups.at[0].count);
-    mp_text_put(text, MP_PLAIN, "peaks of each step in %.*s, on %s", (int)name.size, (const char *)name.data,
-                mp_model_text(job->model, job->groups.at[0].kind));
+    mp_text_put(text, MP_PLAIN, "peaks of each step in %.*s, on ", (int)name.size, (const char *)name.data);
+    mp_text_clean(text->out, mp_model_text(job->model, job->groups.at[0].kind));
     mp_buffer_free(&name);
     if (job->step_shift) mp_text_put(text, MP_PLAIN, ", %llu steps at a time", 1ULL << job->step_shift);
     mp_text_put(text, MP_PLAIN, "\n");

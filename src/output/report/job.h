@@ -35,6 +35,8 @@ void mp_job_processes_text(struct mp_text *text, const struct mp_job_view *job, 
 enum mp_job_stacks { MP_JOB_LINES, MP_JOB_STACKS, MP_JOB_FULL_STACKS };
 void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum mp_job_sense sense, size_t limit,
                        enum mp_job_stacks stacks);
+/* What the sites of one sense hold that mp_job_sites_text() shows, with those that its limit leaves out. */
+uint64_t mp_job_sites_sum(const struct mp_job_view *job, enum mp_job_sense sense);
 void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_job_view *job, enum mp_job_sense sense,
                        size_t limit);
 /* The leaks, the fastest first. */

@@ -86,7 +86,7 @@ static void put_jobs(struct mp_text *text, const struct mp_job_comparison *compa
         mp_text_clean(&path, comparison->paths[i]);
         mp_table_cell(&table, MP_BOLD, "%.*s", (int)path.size, (const char *)path.data);
         mp_buffer_free(&path);
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, job->groups.at[0].count));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, job->model->job.processes.count));
         mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, mp_job_most_of(job, MP_JOB_PEAK)));
         mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, job->groups.at[0].sum / job->groups.at[0].count));
         mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, mp_job_most_of(job, MP_JOB_END)));
@@ -106,7 +106,9 @@ void mp_job_compare_text(struct mp_text *text, const struct mp_job_comparison *c
     uint64_t after = mp_job_most_of(side_of(comparison, MP_AFTER), MP_JOB_PEAK);
     mp_text_put(text, MP_BOLD, "%s", mp_format_signed_bytes(number, (int64_t)(after - before)));
     if (before) mp_text_put(text, MP_BOLD, " (%+.1f %%)", 100.0 * ((double)after - (double)before) / (double)before);
-    mp_text_put(text, MP_PLAIN, " at the highest peak of a process, on %s\n\n", kind_of(side_of(comparison, MP_AFTER)));
+    mp_text_put(text, MP_PLAIN, " at the highest peak of a process, on ");
+    mp_text_clean(text->out, kind_of(side_of(comparison, MP_AFTER)));
+    mp_text_put(text, MP_PLAIN, "\n\n");
     put_jobs(text, comparison);
     if (!rows) {
         mp_text_put(text, MP_PLAIN, "\nno site differs\n");

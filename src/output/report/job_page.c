@@ -39,7 +39,8 @@ static void put_leaks(struct mp_document *document, const struct mp_job_view *jo
     static const char *const heads[] = {"Process", "A step", "Since step", "By now", "Site"};
     char number[MP_UNIT_TEXT];
     if (!job->leaks.count) return;
-    mp_document_heading(document, "Leaks in %u of %zu processes", job->leaking, job->model->job.processes.count);
+    mp_document_heading(document, "Leaks in %u of %zu process%s", job->leaking, job->model->job.processes.count,
+                        job->model->job.processes.count == 1 ? "" : "es");
     mp_document_table(document, "lrrrl", heads);
     for (size_t i = 0; i < job->leaks.count; i++) {
         const struct mp_job_finding *finding = &job->model->job.findings.at[job->leaks.at[i]];

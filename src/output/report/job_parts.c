@@ -27,7 +27,9 @@ void mp_job_name(struct mp_buffer *out, const struct mp_job_view *job, uint32_t 
 
 static bool are_ranks(const struct mp_job_view *job, const struct mp_job_group *group)
 {
-    return !group->helper && job->model->job.processes.at[group->processes[0]].rank != MP_NONE;
+    for (size_t i = 0; i < group->count; i++)
+        if (job->model->job.processes.at[group->processes[i]].rank == MP_NONE) return false;
+    return !group->helper;
 }
 
 void mp_job_group_name(struct mp_buffer *out, const struct mp_job_view *job, const struct mp_job_group *group,
@@ -182,7 +184,8 @@ static void group_line(struct mp_text *text, const struct mp_job_view *job, cons
     }
     mp_text_put(text, MP_PLAIN, "%s%s", mp_format_bytes(number, mp_job_peak_of(job, group->processes[0])),
                 group->count == 1 ? "" : " each at most");
-    mp_text_put(text, MP_PLAIN, " on %s", mp_model_text(job->model, group->kind));
+    mp_text_put(text, MP_PLAIN, " on ");
+    mp_text_clean(text->out, mp_model_text(job->model, group->kind));
     if (group->leaking)
         mp_text_put(text, MP_BOLD, "; %u with a leak, +%s a step together", group->leaking,
                     mp_format_bytes(number, group->growth));
@@ -246,6 +249,14 @@ static const struct mp_job_site **choose_sites(const struct mp_job_view *job, en
     }
     qsort(sites, *count, sizeof *sites, by_bytes);
     return sites;
+}
+
+uint64_t mp_job_sites_sum(const struct mp_job_view *job, enum mp_job_sense sense)
+{
+    size_t count;
+    uint64_t bytes;
+    free(choose_sites(job, sense, true, &count, &bytes));
+    return bytes;
 }
 
 /* "rank 2" in a cell. */

@@ -242,6 +242,11 @@ class Ranks(Jobs):
             self.assertEqual(result.stderr, f"memprof: {said}\n")
             self.assertEqual(answer("report", self.folder, status=4)["coverage"]["notes"], [said])
 
+    def test_many_absent_ranks_stay_readable(self):
+        self.ranks(22, world=22, absent=range(1, 22, 2))
+        result = memprof("report", self.folder)
+        self.assertEqual(result.stderr, "memprof: 11 ranks have no recording: 1, 3, 5, 7, 9, 11, 13, 15 and 3 more\n")
+
     def test_two_recordings_of_one_rank(self):
         self.ranks(3)
         make_rank(self.folder / "again.mp", 1, world=3, steps=12)
@@ -391,6 +396,36 @@ class BadInput(Jobs):
         result = memprof("report", self.folder)
         self.assertEqual(result.returncode, 4)
         self.assertIn("1 recording is there twice", result.stderr)
+
+    def test_a_copy_far_from_its_recording_is_noticed(self):
+        paths = self.ranks(4)
+        shutil.copy(paths[0], self.folder / "z.mp")
+        result = memprof("report", self.folder)
+        self.assertEqual(result.returncode, 4)
+        self.assertIn("1 recording is there twice", result.stderr)
+        self.assertIn("z.mp (of the same process as", result.stderr)
+
+    def test_a_cut_recording_does_not_need_less(self):
+        paths = self.ranks(5, sites=400)
+        data = paths[2].read_bytes()
+        paths[2].write_bytes(data[:len(data) * 2 // 3])
+        told = answer("peak", *paths, status=4)
+        names = [process["path"] for process in told["processes"] if process["missing"]]
+        self.assertEqual(names, [str(paths[2])])
+        for found in told["out_of_line"]:
+            process = told["processes"][found["process"]]
+            self.assertFalse(process["missing"] and found["peak_bytes"] < found["usual_bytes"], found)
+
+    def test_a_cut_job_stays_incomplete_when_merged_again(self):
+        part, whole = self.folder / "part.job", self.folder / "whole.job"
+        data = self.merge(*self.ranks(3), to=part)
+        part.write_bytes(data[:len(data) - 60])
+        self.merge(part, to=whole, status=4)
+        result = memprof("report", whole)
+        self.assertEqual(result.returncode, 4)
+        self.assertIn(f"1 merged job is not whole: {part} (the file is cut", result.stderr)
+        self.assertFalse(answer("report", whole, status=4)["coverage"]["complete"])
+        self.assertNotIn("the first 0 ns", memprof("report", part).stderr)
 
     def test_an_existing_file_stays(self):
         paths = self.ranks(2)
