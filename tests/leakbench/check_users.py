@@ -61,10 +61,33 @@ class Users(harness.TestCase):
         self.judge("adversarial")
         self.judge("adversarial", "--mended")
 
-    def test_what_is_kept_within_a_request(self):
+    def test_what_is_kept_until_the_next_request(self):
         self.judge("diffusion")
         self.judge("diffusion", "--mended")
-        self.judge("generation")
+
+    def test_a_request_s_results_are_no_certain_leak(self):
+        """By memory alone a request's results are what a server keeps in a local by mistake: both are a leak that is
+        probable, wherever the model is, with a sentence that gives both readings; and `leaks --fail` fails."""
+        for what in ("answers", "generation"):
+            for place in ("local", "global", "attribute"):
+                with self.subTest(what=what, model=place):
+                    self.judge(what, "--model", place)
+                    recording = self.folder / "run.mp"
+                    finding, = harness.answer("leaks", recording)["findings"]
+                    self.assertEqual(finding["confidence"], "probable")
+                    done = harness.memprof("leaks", "--fail", recording)
+                    self.assertEqual(done.returncode, 3, done.stderr)
+                    self.assertIn("; or one request's results, which go when it ends", done.stdout)
+                    self.assertEqual("more place" in done.stdout, what == "generation")  # keys and values
+        self.judge("answers", "--mended")
+
+    def test_nothing_is_left_out_beside_a_smaller_leak(self):
+        for place in ("local", "global"):
+            with self.subTest(model=place):
+                recording, truth = self.record("answers", "--model", place, "--beside")
+                findings = harness.answer("leaks", recording)["findings"]
+                self.assertEqual([(finding["bytes_per_step"], finding["confidence"]) for finding in findings],
+                                 [(truth["kept"], "probable"), (16, "certain")])
 
     def test_a_cache_is_no_cycle(self):
         self.judge("cleared_seldom")

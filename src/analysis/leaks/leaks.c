@@ -265,10 +265,9 @@ struct judge {
     struct mp_leak_places places;
     uint32_t teardown; /* the event from which on the program is only ending */
     bool growth_known, growth_is_general;
+    bool one_loop;    /* nobody marked the steps, and they do not train: all of them may be one request */
     size_t few;       /* places that grew too few times */
     size_t paused;    /* places that grew, but not recently */
-    size_t caches;    /* blocks made anew, larger, in a loop that may be one request */
-    size_t returned;  /* places that grew in such a loop, and were freed while the program went on */
     size_t histories; /* places that fill an optimizer's history */
     struct mp_leaks *leaks;
 };
@@ -383,6 +382,41 @@ static uint64_t steps_to_full(const struct mp_model *model, uint16_t track, doub
     return highest >= total ? 0 : (uint64_t)((double)(total - highest) / bytes_per_step);
 }
 
+static bool steps_are_given(const struct mp_steps *steps)
+{
+    return steps->source && strcmp(steps->source, "inferred") != 0;
+}
+
+/* Whether backward or an optimizer ran. Without them an unmarked loop may be one request of many rounds, in which a
+ * cache of keys and values rightly grows. */
+static bool trains(const struct mp_model *model)
+{
+    for (size_t i = 0; i < model->frames.count; i++)
+        if (model->frames.at[i].raw.language == MP_BACKWARD) return true;
+    for (size_t i = 0; i < model->lines.count; i++) {
+        const char *file = mp_model_text(model, model->lines.at[i].file);
+        if (strstr(file, "torch/optim/") || strstr(file, "torch/autograd/__init__.py")) return true;
+    }
+    return false;
+}
+
+/* Whether the loop may be one request, whose results rightly grow and go when it ends: nobody marked it, it does not
+ * train, and most of what stayed to the last boundary was free when the program, at its end, looked for what holds it.
+ * What a function of a server keeps by mistake goes in the same way. */
+static bool may_be_request(const struct judge *judge, const struct mp_leak_place *place)
+{
+    const struct mp_model *model = judge->model;
+    uint64_t stayed = 0, freed = 0;
+    if (!judge->one_loop || !model->looks.count) return false;
+    uint32_t end = mp_model_events_before(model, model->looks.at[model->looks.count - 1].time_ns, true);
+    for (size_t i = place->first; i < place->first + place->count; i++) {
+        if (judge->places.lives[i].death < judge->places.last) continue;
+        stayed++;
+        freed += model->blocks.free_event[judge->places.blocks[i]] < end;
+    }
+    return freed * 2 > stayed;
+}
+
 static bool take_finding(struct judge *judge, const struct mp_leak_place *place, const struct growth *growth)
 {
     const struct mp_leak_evidence *evidence = &growth->evidence;
@@ -404,6 +438,8 @@ static bool take_finding(struct judge *judge, const struct mp_leak_place *place,
     if (evidence->growth == MP_GROWTH_LEAK) {
         if (!mp_leak_classify(judge->model, &judge->places, place, evidence, &finding.class)) return false;
         finding.eta_oom_steps = steps_to_full(judge->model, place->track, finding.bytes_per_step);
+        finding.maybe_request = mp_leak_is_leak(&finding) && may_be_request(judge, place);
+        finding.certain = finding.certain && !finding.maybe_request;
     }
     struct mp_suppression *suppression = mp_suppressions_find(judge->query->suppressions, judge->model, place->stack);
     if (!suppression) {
@@ -429,49 +465,6 @@ static void everything_grows(struct judge *judge, bool *yes)
     judge->growth_is_general = *yes;
 }
 
-static bool steps_are_given(const struct mp_steps *steps)
-{
-    return steps->source && strcmp(steps->source, "inferred") != 0;
-}
-
-/* Whether backward or an optimizer ran. Without them an unmarked loop may be one request of many rounds, in which a
- * cache of keys and values rightly grows. */
-static bool trains(const struct mp_model *model)
-{
-    for (size_t i = 0; i < model->frames.count; i++)
-        if (model->frames.at[i].raw.language == MP_BACKWARD) return true;
-    for (size_t i = 0; i < model->lines.count; i++) {
-        const char *file = mp_model_text(model, model->lines.at[i].file);
-        if (strstr(file, "torch/optim/") || strstr(file, "torch/autograd/__init__.py")) return true;
-    }
-    return false;
-}
-
-/* Whether most of what stayed to the last boundary was free when the program, at its end, looked for what holds it,
- * while most of what was there before the first step lasted: a call ended, not the program. */
-static bool was_returned(const struct judge *judge, const struct mp_leak_place *place)
-{
-    const struct mp_model *model = judge->model;
-    const struct mp_step *steps = judge->steps->at + judge->places.first_step;
-    uint64_t stayed = 0, freed = 0, before = 0, lasting = 0;
-    if (!model->looks.count) return false;
-    uint32_t end = mp_model_events_before(model, model->looks.at[model->looks.count - 1].time_ns, true);
-    for (size_t i = place->first; i < place->first + place->count; i++) {
-        if (judge->places.lives[i].death < judge->places.last) continue;
-        stayed++;
-        freed += model->blocks.free_event[judge->places.blocks[i]] < end;
-    }
-    for (size_t i = 0; i < model->blocks.count && freed * 2 > stayed; i++) {
-        uint32_t born = model->blocks.alloc_event[i], died = model->blocks.free_event[i];
-        if (model->blocks.track[i] != place->track || (born != MP_NONE && born >= steps[0].first) ||
-            died < steps[judge->places.last].first || model->blocks.bytes[i] == MP_BYTES_UNKNOWN)
-            continue;
-        before += model->blocks.bytes[i];
-        lasting += died >= end ? model->blocks.bytes[i] : 0;
-    }
-    return lasting * 2 > before;
-}
-
 static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct growth *growth)
 {
     bool yes, general;
@@ -479,9 +472,9 @@ static bool judge_regrown(struct judge *judge, const struct mp_leak_place *place
     if (!yes) return true;
     everything_grows(judge, &general);
     if (general) growth->evidence.growth = MP_GROWTH_NONE;
-    if (!general && !steps_are_given(judge->steps) && !trains(judge->model)) {
+    if (!general && judge->one_loop) {
         growth->evidence.growth = MP_GROWTH_NONE;
-        judge->caches++;
+        judge->leaks->caches++;
     }
     return true;
 }
@@ -534,11 +527,6 @@ static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
     const struct mp_leak_evidence *evidence = &growth.evidence;
     const struct mp_leak_life *lives = judge->places.lives + place->first;
     mp_leak_judge(lives, place->count, judge->places.last, &growth.evidence);
-    if (evidence->growth == MP_GROWTH_LEAK && !steps_are_given(judge->steps) && !trains(judge->model) &&
-        was_returned(judge, place)) {
-        judge->returned++;
-        return true;
-    }
     if (evidence->growth == MP_GROWTH_LEAK) judge_with_replaced(judge, place, &growth.evidence);
     if (evidence->growth != MP_GROWTH_NONE) mp_leak_slope_find(lives, place->count, judge->places.last, &growth.slope);
     if (evidence->growth == MP_GROWTH_LEAK && growth.slope.births < MP_LEAK_BIRTHS)
@@ -659,16 +647,11 @@ static void give_verdict(const struct judge *judge)
                  judge->paused, judge->paused == 1 ? "" : "s");
     else if (leaks->unsure_growth.bytes)
         tell_unsure_growth(leaks);
-    else if (judge->caches)
+    else if (judge->leaks->caches)
         snprintf(leaks->reason, sizeof leaks->reason,
                  "%zu place%s a thing anew, larger, in every round, as a cache does within one request; a recording of "
                  "several requests tells",
-                 judge->caches, judge->caches == 1 ? " makes" : "s make");
-    else if (judge->returned)
-        snprintf(leaks->reason, sizeof leaks->reason,
-                 "%zu place%s grew as long as the loop ran and went when it ended, as results do within one request; a "
-                 "recording of several requests tells",
-                 judge->returned, judge->returned == 1 ? "" : "s");
+                 judge->leaks->caches, judge->leaks->caches == 1 ? " makes" : "s make");
     else if (judge->histories)
         snprintf(
             leaks->reason, sizeof leaks->reason,
@@ -690,6 +673,7 @@ static enum mp_status find_growing(struct judge *judge, struct mp_error *error)
     if (status != MP_OK) return status;
     bool done = true;
     if (judge->places.enough) judge->teardown = find_teardown(judge);
+    judge->one_loop = judge->places.enough && !steps_are_given(judge->steps) && !trains(judge->model);
     bool guess = judge->steps->guessed && judge->places.last + 1 < MP_LEAK_GUESSED_STEPS;
     for (size_t i = 0; done && !guess && i < judge->places.at.count; i++)
         done = judge_place(judge, &judge->places.at.at[i]);

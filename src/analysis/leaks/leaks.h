@@ -45,7 +45,8 @@ enum mp_leak_class {
 struct mp_leak_finding {
     enum mp_leak_class class;
     bool certain;
-    bool regrown; /* one block that is made anew, larger, in every step */
+    bool regrown;       /* one block that is made anew, larger, in every step */
+    bool maybe_request; /* or results of one request of many rounds, which went when it ended */
     uint16_t track;
     uint32_t stack;         /* of the heaviest site of the place (leak_places.h); 0: none */
     uint64_t bytes, blocks; /* of it, at the last boundary */
@@ -67,6 +68,7 @@ struct mp_leaks {
     char reason[240];                        /* of verdict unknown: a clause */
     MP_VEC(struct mp_leak_finding) findings; /* leaks first, of them those with blocks; each kind by bytes per step */
     uint32_t leaks;                          /* the number of leaks among them */
+    size_t caches; /* places that make a block anew, larger, in a loop that may be one request; not among them */
     struct mp_leak_finding unsure_growth; /* of class hidden, but for so short a time that it may end; bytes 0: none */
     uint64_t suppressed_bytes, suppressed_findings;
     size_t places; /* that were looked at */

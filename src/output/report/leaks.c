@@ -135,6 +135,11 @@ uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding)
     return (left + unit / 2) / unit * unit;
 }
 
+const char *mp_leak_other_reading(const struct mp_leak_finding *finding)
+{
+    return finding->maybe_request ? "; or one request's results, which go when it ends" : "";
+}
+
 static void put_rate(struct mp_text *text, const struct mp_leak_finding *finding)
 {
     char number[MP_UNIT_TEXT];
@@ -147,6 +152,7 @@ static void put_rate(struct mp_text *text, const struct mp_leak_finding *finding
         mp_text_put(text, MP_PLAIN, "; %s %s%s a step", number, finding->class == MP_LEAK_HANDLE ? "handle" : "block",
                     strcmp(number, "1") == 0 ? "" : "s");
     }
+    mp_text_put(text, MP_PLAIN, "%s", mp_leak_other_reading(finding));
     uint64_t left = mp_leak_steps_left(finding);
     if (left != UINT64_MAX)
         mp_text_put(text, MP_PLAIN, "; out of memory in about %s step%s", mp_format_count(number, left),
@@ -236,6 +242,11 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
     mp_text_put(text, MP_PLAIN, "%s steps (%s), ", mp_format_count(number, leaks->step_count), leaks->step_source);
     mp_text_count(text, leaks->places, "place");
     mp_text_put(text, MP_PLAIN, leaks->leaks ? " looked at\n" : ", no place keeps growing\n");
+    if (leaks->caches)
+        mp_text_put(text, MP_PLAIN,
+                    "%zu more place%s a thing anew, larger, in every round, as a cache does within one "
+                    "request\n",
+                    leaks->caches, leaks->caches == 1 ? " makes" : "s make");
 }
 
 /* Advice for each class, and each kind of holder, among the leaks shown, given once. */

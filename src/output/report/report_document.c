@@ -106,8 +106,8 @@ static void put_findings(struct mp_document *document, const struct mp_model *mo
         mp_document_cell(document, "%u", finding->first_step);
         mp_document_cell(document, "%s", mp_format_bytes(number, finding->bytes));
         mp_document_cell(document, "%s", mp_format_count(number, finding->blocks));
-        mp_document_cell(document, "%s, %s", mp_leak_class_name(finding->class),
-                         finding->certain ? "certain" : "probable");
+        mp_document_cell(document, "%s, %s%s", mp_leak_class_name(finding->class),
+                         finding->certain ? "certain" : "probable", mp_leak_other_reading(finding));
         if (holders.looked) put_holder(document, &holders, finding);
         mp_document_site(document, model, &(const struct mp_site){.stack = finding->stack, .track = finding->track});
     }

@@ -82,6 +82,8 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
 /* How many more steps fit into the device, in words: two digits, since the rate is no more exact. UINT64_MAX: unknown,
  * or so far away (above a million steps) that it does not matter. */
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
+/* What else the finding may be, as a clause to follow its confidence; "" where it is a leak for sure. */
+const char *mp_leak_other_reading(const struct mp_leak_finding *finding);
 /* The leaks alone, as a table: the places that keep growing. */
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks);
