@@ -8,14 +8,16 @@
 #include "base/map.h"
 #include "base/memory.h"
 
-#define PAIR      1024
 #define LINES_MAX 500 /* of a function; longer ones are matched by order alone, as far as both have lines */
+#define PAIR      1024
+#define SAME_PAIR (1u << 20) /* above LINES_MAX others; LINES_MAX of it are still below 2^32 */
 
 /* A line that allocates, directly or in its callees. */
 struct line {
     uint32_t function; /* number */
     uint32_t line;
-    uint64_t calls; /* a bit for each function that it calls, by name */
+    /* Two bits for each function that it calls, by name: one in each, so that few sets of calls look the same. */
+    uint64_t calls[2];
 };
 
 struct side {
@@ -56,25 +58,29 @@ static void list_lines(struct side *side, struct mp_intern *functions)
         uint8_t language = 0, below = 0;
         const struct mp_model_line *called = line_of(model, model->stacks.at[node].frame, &below);
         if (called && below == MP_PYTHON) {
-            struct line line = {number_function(functions, model, called), called->line, 0};
+            struct line line = {number_function(functions, model, called), called->line, {0}};
             mp_vec_add(&side->lines, line);
         }
         uint32_t parent = model->stacks.at[node].parent;
         const struct mp_model_line *caller = parent ? line_of(model, model->stacks.at[parent].frame, &language) : NULL;
         if (!called || !caller || language != MP_PYTHON) continue;
         const char *name = mp_model_text(model, called->function);
-        uint64_t bit = UINT64_C(1) << mp_hash_bytes(name, strlen(name)) % 64;
-        struct line line = {number_function(functions, model, caller), caller->line, bit};
+        uint64_t hash = mp_hash_bytes(name, strlen(name));
+        struct line line = {number_function(functions, model, caller),
+                            caller->line,
+                            {UINT64_C(1) << hash % 64, UINT64_C(1) << hash / 64 % 64}};
         mp_vec_add(&side->lines, line);
     }
     size_t kept = 0;
     if (side->lines.count) qsort(side->lines.at, side->lines.count, sizeof *side->lines.at, by_line);
     for (size_t i = 0; i < side->lines.count; i++) {
         struct line *last = kept ? &side->lines.at[kept - 1] : NULL;
-        if (last && !by_line(last, &side->lines.at[i]))
-            last->calls |= side->lines.at[i].calls;
-        else
+        if (last && !by_line(last, &side->lines.at[i])) {
+            last->calls[0] |= side->lines.at[i].calls[0];
+            last->calls[1] |= side->lines.at[i].calls[1];
+        } else {
             side->lines.at[kept++] = side->lines.at[i];
+        }
     }
     side->lines.count = kept;
 }
@@ -86,15 +92,19 @@ struct match {
     uint32_t *with;
 };
 
-/* The worth of a pair of lines: mainly that there is one, then that it did not move. A line that was edited, or whose
- * calls Python took another way, still has half of its calls. */
+/* The worth of a pair of lines: one that makes the same calls outweighs any number of others, then counts how much they
+ * are alike, then that a line did not move. Of a line that was edited, or whose calls Python took another way, half of
+ * the calls that either one makes are made by both. Two that call nothing show nothing. */
 static uint32_t worth(const struct match *match, size_t i, size_t k)
 {
-    uint64_t before = match->before[i].calls, after = match->after[k].calls;
-    uint32_t common = (uint32_t)__builtin_popcountll(before & after),
-             all = (uint32_t)__builtin_popcountll(before | after);
+    const uint64_t *before = match->before[i].calls, *after = match->after[k].calls;
+    uint32_t common = 0, all = 0;
+    for (size_t n = 0; n < 2; n++) {
+        common += (uint32_t)__builtin_popcountll(before[n] & after[n]);
+        all += (uint32_t)__builtin_popcountll(before[n] | after[n]);
+    }
     if (common * 2 < all) return 0;
-    uint32_t alike = before == after ? PAIR : PAIR / 2 * common / all;
+    uint32_t alike = !all ? PAIR : common == all ? SAME_PAIR : PAIR / 2 * common / all;
     return alike + (match->before[i].line == match->after[k].line);
 }
 

@@ -205,6 +205,22 @@ class Compare(unittest.TestCase):
                                  {f"{kind}_{line}": size + line for line in range(lines)
                                   for kind, size in (("more", 50), ("new", 70))})
 
+    def test_a_line_that_moved_beside_lines_that_were_edited(self):
+        """One is unchanged and moved past others, of which any number are alike by half: it is the same line."""
+        for others in (1, 2, 3, 8, 40):
+            same = (999, "ops.py:3 same")
+            part = [[(1000 * (line + 1) + call, f"ops.py:{100 + 9 * line + call} part_{line}_{call}")
+                     for call in range(3)] for line in range(others)]
+            before = [(*same, "use.py:10 main")] + \
+                [(*call, f"use.py:{20 + line} main") for line in range(others) for call in part[line][:2]]
+            after = [(*call, f"use.py:{20 + line} main") for line in range(others) for call in part[line]] + \
+                [(*same, f"use.py:{90 + others} main")]
+            with self.subTest(others=others):
+                snapshot(self.folder / "before.pickle", before)
+                snapshot(self.folder / "after.pickle", after)
+                sites = self.json("compare", "before.pickle", "after.pickle")["sites"]
+                self.assertNotIn("same", [site["stack"][0]["function"] for site in sites])
+
     @unittest.skipIf(subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode,
                      "no PyTorch")
     def test_an_edited_program(self):
