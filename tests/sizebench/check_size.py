@@ -196,6 +196,22 @@ class Programs(harness.TestCase):
                     self.assertLessEqual(needs[batch]["low_bytes"], truth)
                     self.assertLessEqual(truth, needs[batch]["high_bytes"])
 
+    def test_between_two_probes_that_did_not_do_the_same(self):
+        for kind in ("siamese", "padded"):
+            with self.subTest(kind=kind):
+                paths = {batch: self.folder / f"{kind}{batch}.mp" for batch in (4, 16)}
+                for batch, path in paths.items():
+                    harness.memprof("snapshot", "-o", path, "--", PYTHON, MODELS, kind, "--batch", batch)
+                answer = json.loads(size("--capacity", "1GiB", "--json", *(f"{batch}={path}" for batch, path in
+                                                                           paths.items()), "--predict",
+                                         "7,8,12,15").stdout)
+                self.assertEqual(sum("third" in note for note in answer["notes"]), 1, answer["notes"])
+                needs = {need["batch"]: need for need in answer["predictions"]}
+                for batch in (7, 8, 12, 15):
+                    truth = self.count(MODELS, kind, "--batch", batch)
+                    self.assertLessEqual(needs[batch]["low_bytes"], truth)
+                    self.assertLessEqual(truth, needs[batch]["high_bytes"])
+
     def test_failed_and_cut_recordings(self):
         paths = {}
         for batch in (4, 8):

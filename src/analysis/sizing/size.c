@@ -462,12 +462,12 @@ static void add_notes(struct sizing *sizing)
     if (mp_size_reserves(&sizing->fit.plan) && !sizing->predictor.reserves)
         note(answer, "the recordings do not say what PyTorch reserved, so only allocated memory is predicted: it "
                      "needs more");
-    if (sizing->fit.points.count == 2 && sizing->fit.plan.unchecked_blocks)
-        note(answer, "two probes leave nothing to check the answer with; a third one would");
     if (sizing->predictor.unlike && sizing->predictor.unsolved > 0)
         note(answer,
-             "the two probes did not do the same: beyond them the bounds reach from what does not grow to squares "
-             "of the size; a third probe narrows them");
+             "the two probes did not do the same: between them the bounds reach to the way of either, beyond them from "
+             "what does not grow to squares of the size; a third probe narrows them");
+    else if (sizing->fit.points.count == 2 && sizing->fit.plan.unchecked_blocks)
+        note(answer, "two probes leave nothing to check the answer with; a third one would");
 }
 
 static void answer_all(struct sizing *sizing)

@@ -280,12 +280,39 @@ static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct
     high = whole_bytes(ceil((double)high * (1 + predictor->reserved_error.above) + by_chance));
     /* It holds at least what it hands out. Beyond the probes that is all that is sure: which cached segment serves a
      * request of another size, only that run decides. */
-    if (low > need->low && !beyond) need->low = low;
+    if (low > need->low && !beyond && !(predictor->unlike && predictor->unsolved > 0)) need->low = low;
     need->high = max_of(high, need->high);
     if (predictor->outside_most == MP_BYTES_UNKNOWN) return;
     need->device = need->reserved + predictor->outside_most;
     need->low += predictor->outside_least;
     need->high += predictor->outside_most;
+}
+
+static double share_of(struct mp_size_point at, struct mp_size_point of)
+{
+    double share = (double)at.first / (double)of.first;
+    return of.second ? share * (double)at.second / (double)of.second : share;
+}
+
+static bool is_point(struct mp_size_point one, struct mp_size_point other)
+{
+    return one.first == other.first && one.second == other.second;
+}
+
+/* Between two probes that did not do the same, nobody knows which one's way a size takes, nor how much of what looks
+ * determined is so by chance: it may need as much as either, or in proportion to it. */
+static void widen_inside(const struct mp_size_predictor *predictor, struct mp_size_point at, struct mp_size_need *need)
+{
+    double by_chance, said = (double)need->allocated, least = said, most = said;
+    for (size_t i = 0; i < 2; i++) {
+        struct mp_size_point probe = predictor->fit->points.at[i];
+        if (is_point(at, probe)) return; /* it was seen */
+        double seen = mp_size_fit_at(predictor->fit, probe, &by_chance).likely, even = seen * share_of(at, probe);
+        least = fmin(least, fmin(seen, even));
+        most = fmax(most, fmax(seen, even));
+    }
+    need->low = min_of(need->low, whole_bytes(least));
+    need->high = max_of(need->high, whole_bytes(ceil(most)));
 }
 
 /* Of two probes nobody knows whether what they do not determine goes on at all, and where they did not do the same,
@@ -294,7 +321,11 @@ static void widen(const struct mp_size_predictor *predictor, struct mp_size_poin
 {
     const struct mp_size_point *first = &predictor->fit->points.at[0], *last = &predictor->fit->points.at[1];
     double by_chance, unsolved = predictor->unsolved;
-    if (!(unsolved > 0) || !is_beyond(predictor, at)) return;
+    if (!(unsolved > 0)) return;
+    if (!is_beyond(predictor, at)) {
+        if (predictor->unlike) widen_inside(predictor, at, need);
+        return;
+    }
     double times = fmax((double)at.first / (double)last->first, 1), before = (double)first->first / (double)last->first;
     if (last->second) {
         times *= fmax((double)at.second / (double)last->second, 1);
@@ -374,6 +405,11 @@ static struct mp_size_largest bound_largest(const struct mp_size_predictor *pred
 {
     struct mp_size_largest largest = {.second = second};
     uint64_t above = 1;
+    for (size_t i = 0; i < predictor->fit->points.count; i++) { /* bounds between probes may be wider than at them */
+        struct mp_size_point probe = predictor->fit->points.at[i];
+        if (probe.second == second && probe.first > above && allocated_fits(predictor, probe.first, second))
+            above = probe.first;
+    }
     while (above <= FIRST_MAX && allocated_fits(predictor, above, second)) {
         largest.first = above;
         above *= 2;
