@@ -372,8 +372,8 @@ def cleared_seldom(steps, mended):
     return steps, None
 
 
-WHAT = {function.__name__: function for function in (trainer, deep_q, served, adversarial, diffusion, generation, answers,
-                                                     notebook, search_and_train, cleared_seldom)}
+WHAT = {function.__name__: function for function in (trainer, deep_q, served, adversarial, diffusion, generation,
+                                                     answers, notebook, search_and_train, cleared_seldom)}
 NO_LEAK = {"diffusion", "search_and_train"}  # in either form
 
 if __name__ == "__main__":
