@@ -65,6 +65,12 @@ def autoencoder():
     return model, lambda: (lambda x: (x, x))(rand(16, 1, 64, 64)), F.mse_loss
 
 
+def lone():
+    """Batches of one sample."""
+    model = nn.Sequential(nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Conv2d(16, 8, 3))
+    return model, lambda: (rand(1, 8, 128, 128), rand(1, 8, 122, 122)), F.mse_loss
+
+
 class Residual(nn.Module):
     def __init__(self):
         super().__init__()
@@ -435,6 +441,7 @@ MODELS = {
     "transformer": language, "lstm": lambda: language(3000, "lstm"), "gru": lambda: language(2000, "gru", 128, 1),
     "large_vocabulary": lambda: language(20000, "transformer", 32, 1), "accumulating": mlp, "mixed": wide,
     "accumulating_language": lambda: language(3000), "clipped": deep, "momentum": wide, "scheduled": cnn,
+    "bfloat16": wide, "lone": lone,
 }
 
 
@@ -459,30 +466,29 @@ class Quantized(torch.optim.Optimizer):
             parameter.add_(parameter.grad, alpha=-1e-4)
 
 
-def divided_among_ranks(parameters):
+def divided_among_ranks(parameters, kind, **options):
     """The other rank is a process of its own that does the same, and is not counted."""
     import torch.distributed as distributed
     from torch.distributed.optim import ZeroRedundancyOptimizer
     distributed.init_process_group("gloo", init_method="file://" + RENDEZVOUS, rank=RANK, world_size=2)
-    return ZeroRedundancyOptimizer(parameters, optimizer_class=torch.optim.AdamW)
+    return ZeroRedundancyOptimizer(parameters, optimizer_class=kind, **options)
 
 
 def make_optimizer(name, parameters, habits, changes):
     if "quantized" in changes:
         return Quantized(parameters)
-    if "zero" in changes:
-        return divided_among_ranks(parameters)
+    kind, options = torch.optim.AdamW, {"foreach": "foreach" in habits and "one_by_one" not in changes}
     if name in ("momentum", "scheduled"):
-        return torch.optim.SGD(parameters, 0.01, momentum=0.9, foreach="foreach" in habits and "one_by_one" not in changes)
-    if "fused" in changes:
-        return torch.optim.AdamW(parameters, fused=True)
-    return torch.optim.AdamW(parameters, foreach="foreach" in habits and "one_by_one" not in changes)
+        kind, options = torch.optim.SGD, {**options, "lr": 0.01, "momentum": 0.9}
+    elif "fused" in changes:
+        options = {"fused": True}
+    return divided_among_ranks(parameters, kind, **options) if "zero" in changes else kind(parameters, **options)
 
 
 def forward(name, model, loss_of, batch):
     with torch.autocast(DEVICE, torch.bfloat16, enabled=name.startswith("mixed")):
         output = model(batch[0])
-        return output, loss_of(output.float() if name.startswith("mixed") else output, batch[1])
+        return output, loss_of(output.float() if name.startswith(("mixed", "bfloat16")) else output, batch[1])
 
 
 def checkpoint_modules(model, changes):
@@ -496,16 +502,20 @@ def checkpoint_modules(model, changes):
             module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
 
 
+def of_type(name, batch):
+    return (batch[0].bfloat16(), batch[1]) if name == "bfloat16" else batch
+
+
 def train(name, habits, changes):
     global length
     steps = 12 if "varies" in habits else 4
     model, data, loss_of = MODELS[name]()
-    model = model.to(DEVICE)
+    model = model.to(DEVICE, torch.bfloat16 if name == "bfloat16" else None)
     checkpoint_modules(model, changes)
     optimizer = make_optimizer(name, model.parameters(), habits, changes)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2) if name == "scheduled" else None
     parts = 3 if name.startswith("accumulating") else 1
-    batches = [data() for _ in range(2)]
+    batches = [of_type(name, data()) for _ in range(2)]
 
     def step_of(batch):
         """A function: what it holds is gone with it."""
@@ -523,7 +533,7 @@ def train(name, habits, changes):
         for part in range(parts):
             if "varies" in habits:
                 length = (0.4, 1.0, 0.7, 1.3, 0.55, 0.85)[(step * 5 + part) % 6]
-                batches[(step + part) % 2] = data()
+                batches[(step + part) % 2] = of_type(name, data())
             batch = batches[(step + part) % 2]
             if "halves" in changes:
                 for half in zip(*(part.chunk(2) for part in batch)):

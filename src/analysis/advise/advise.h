@@ -1,6 +1,6 @@
 /*
  * Changes to a program that would lower its peak, each proved by a replay of what the recording has with the change
- * made to it, and which of them together fit a capacity. Pure; the result is the caller's.
+ * made to it, or estimated and not proved, and which of them together fit a capacity. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_ADVISE_H
 #define MP_ANALYSIS_ADVISE_H

@@ -53,6 +53,8 @@ struct mp_change {
     size_t blocks;              /* that would live less long */
     uint64_t bytes;             /* the most of theirs that lived at a time */
     unsigned ranks;             /* that divide state; 0 */
+    const char *optimizer;      /* "Adam" or "AdamW", whose state it is about; NULL */
+    bool steps;                 /* an optimizer's step follows what is done in parts */
     double share;               /* of forward that is done again; 0; MP_SHARE_UNKNOWN */
     size_t place;               /* among the others, before they were sorted */
 };

@@ -707,20 +707,13 @@ static void keep_rng(const struct maker *m, const struct call *call)
     if (m->c->keeps_rng) mp_vec_add(&m->change->edits.extras, state);
 }
 
-static const struct mp_torch_step **find_births(const struct mp_checkpoints *c)
-{
-    const struct mp_torch_step **births = mp_alloc_zeroed(c->model->blocks.count + 1, sizeof *births);
-    for (size_t i = 0; i < c->history->steps.count; i++) {
-        const struct mp_torch_step *step = &c->history->steps.at[i];
-        if (step->action == MP_TORCH_ALLOC && step->block < c->model->blocks.count) births[step->block] = step;
-    }
-    return births;
-}
-
 void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, size_t modules, struct mp_change *change)
 {
     const struct kind *kind = &checkpoints->kinds.at[number];
-    struct maker m = {.c = checkpoints, .kind = kind, .births = find_births(checkpoints), .change = change};
+    struct maker m = {.c = checkpoints,
+                      .kind = kind,
+                      .births = mp_births_find(checkpoints->model, checkpoints->history),
+                      .change = change};
     *change = (struct mp_change){.kind = MP_CHANGE_CHECKPOINT,
                                  .what = MP_CHANGE_CHECKPOINTING,
                                  .module = mp_text_copy(mp_intern_get(&checkpoints->texts, kind->pattern, NULL)),

@@ -197,3 +197,13 @@ uint64_t mp_edited_peak(const struct mp_model *model, const struct mp_torch_hist
     }
     return peak;
 }
+
+const struct mp_torch_step **mp_births_find(const struct mp_model *model, const struct mp_torch_history *history)
+{
+    const struct mp_torch_step **births = mp_alloc_zeroed(model->blocks.count + 1, sizeof *births);
+    for (size_t i = 0; i < history->steps.count; i++) {
+        const struct mp_torch_step *step = &history->steps.at[i];
+        if (step->action == MP_TORCH_ALLOC && step->block < model->blocks.count) births[step->block] = step;
+    }
+    return births;
+}

@@ -32,6 +32,8 @@ void mp_edits_join(struct mp_edits *edits, const struct mp_edits *more);
 void mp_edits_sort(struct mp_edits *edits);
 void mp_edits_free(struct mp_edits *edits);
 
+/* By block: the step that allocates it, or NULL. The caller's. */
+const struct mp_torch_step **mp_births_find(const struct mp_model *model, const struct mp_torch_history *history);
 /* `edited` starts empty, and holds what belongs to `history`, which outlives it. */
 void mp_edits_apply(const struct mp_model *model, const struct mp_torch_history *history, const struct mp_edits *edits,
                     struct mp_torch_history *edited);

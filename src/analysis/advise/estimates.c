@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/advise/module_calls.h"
 #include "analysis/categories/categories.h"
 #include "analysis/categories/phases.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "model/track.h"
 
 #define LEAST_QUANTIZED (4096 * 4) /* bytes: libraries leave smaller state as it is */
 #define QUANTIZED_PART  4          /* 8 bits in place of 32 */
@@ -20,6 +22,7 @@ struct estimator {
     struct mp_categories *categories;
     unsigned char *category; /* by block */
     const struct mp_torch_step **births;
+    MP_VEC(uint64_t) sizes; /* of parameters, the largest first */
     unsigned ranks;
 };
 
@@ -42,15 +45,6 @@ static void find_categories(struct estimator *e)
         uint32_t moment = lived ? peak + 1 : freed == MP_NONE ? end : freed;
         unsigned category = mp_category_of(e->categories, block, moment);
         e->category[block] = (unsigned char)(category < MP_CATEGORIES ? category : MP_CATEGORY_NONE);
-    }
-}
-
-static void find_births(struct estimator *e)
-{
-    e->births = mp_alloc_zeroed(e->model->blocks.count + 1, sizeof *e->births);
-    for (size_t i = 0; i < e->history->steps.count; i++) {
-        const struct mp_torch_step *step = &e->history->steps.at[i];
-        if (step->action == MP_TORCH_ALLOC && step->block < e->model->blocks.count) e->births[step->block] = step;
     }
 }
 
@@ -87,24 +81,7 @@ static void propose(struct estimator *e, struct mp_change *change)
     }
 }
 
-/* ---- optimizer state of 8 bits */
-
-static void find_quantized(struct estimator *e)
-{
-    struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_EIGHT_BIT, .estimated = true};
-    for (uint32_t block = 0; block < e->model->blocks.count; block++) {
-        uint64_t bytes = e->model->blocks.bytes[block];
-        if (!is_ours(e, block)) continue;
-        bool passes = e->category[block] == MP_CATEGORY_TEMPORARY &&
-                      mp_phase_of_block(&e->phases, e->model, block) == MP_PHASE_OPTIMIZER;
-        if (passes && change.edits.ends.count) resize(e, &change, block, 0, 0); /* its kernels need none */
-        if (e->category[block] != MP_CATEGORY_OPTIMIZER_STATE || bytes < LEAST_QUANTIZED) continue;
-        resize(e, &change, block, bytes / QUANTIZED_PART + bytes / SCALE_PART, born(e, block));
-    }
-    propose(e, &change);
-}
-
-/* ---- state that ranks divide */
+/* ---- sizes of parameters */
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -112,25 +89,105 @@ static int by_bytes(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+static void find_sizes(struct estimator *e)
+{
+    for (uint32_t block = 0; block < e->model->blocks.count; block++)
+        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_PARAMETERS)
+            mp_vec_add(&e->sizes, e->model->blocks.bytes[block]);
+    if (e->sizes.count) qsort(e->sizes.at, e->sizes.count, sizeof *e->sizes.at, by_bytes);
+}
+
+static bool is_parameters_size(const struct estimator *e, uint32_t block)
+{
+    uint64_t bytes = e->model->blocks.bytes[block];
+    size_t at = MP_COUNT_BEFORE(e->sizes.count, i, e->sizes.at[i] > bytes);
+    return at < e->sizes.count && e->sizes.at[at] == bytes;
+}
+
+/* ---- optimizer state of 8 bits */
+
+/* Values of which width no recording says. They have 16 bits where a network was converted to such, or where kernels
+ * for such run without autocast, which leaves parameters and their state as they are. */
+static bool may_be_half(const struct estimator *e)
+{
+    const struct mp_model *model = e->model;
+    bool half = false, casts = false, converted = false;
+    for (size_t i = 0; i < model->lines.count; i++) {
+        const char *name = mp_model_text(model, model->lines.at[i].function), *last = strrchr(name, '.');
+        const char *file = mp_model_text(model, model->lines.at[i].file);
+        last = last ? last + 1 : name;
+        casts |= strstr(name, "autocast::cached_cast") != NULL;
+        half |=
+            strstr(name, "BFloat16") || strstr(name, "bfloat16") || strstr(name, "bf16") || strstr(name, "c10::Half");
+        if (!strstr(file, "torch/nn/modules/module.py")) continue;
+        converted |=
+            !strcmp(last, "half") || !strcmp(last, "bfloat16") || strstr(name, ".half.") || strstr(name, ".bfloat16.");
+    }
+    bool on_host = !strncmp(mp_track_device(model, e->history->track), "cpu", 3);
+    for (uint32_t block = 0; on_host && block < model->blocks.count; block++) {
+        if (!is_ours(e, block) || e->category[block] != MP_CATEGORY_PARAMETERS) continue;
+        for (uint32_t stack = model->blocks.stack[block]; stack; stack = model->stacks.at[stack].parent) {
+            uint32_t frame = model->stacks.at[stack].frame; /* to the device where it is anyway: for its type alone */
+            converted |= frame != MP_FRAME_CUT && mp_frame_is(model, frame, "convert", "torch/nn/modules/module.py");
+        }
+    }
+    return converted || (half && !casts);
+}
+
+/* By the innermost file or class of that name; NULL: another one, or not known. */
+static const char *adam_of(const struct mp_model *model, uint32_t stack)
+{
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
+        if (!model->frames.at[frame].line_count) continue;
+        const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
+        const char *name = mp_model_text(model, line->function);
+        if (mp_frame_is(model, frame, NULL, "optim/adamw.py") || !strncmp(name, "AdamW.", 6)) return "AdamW";
+        if (mp_frame_is(model, frame, NULL, "optim/adam.py") || !strncmp(name, "Adam.", 5)) return "Adam";
+    }
+    return NULL;
+}
+
+/* State of Adam alone, of its parameter's width: other optimizers have no form of 8 bits that is known to hold as much.
+ */
+static void find_quantized(struct estimator *e)
+{
+    const struct mp_model_blocks *blocks = &e->model->blocks;
+    struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_EIGHT_BIT, .estimated = true};
+    bool half = may_be_half(e);
+    for (uint32_t block = 0; !half && block < blocks->count; block++) {
+        uint64_t bytes = blocks->bytes[block];
+        if (!is_ours(e, block) || e->category[block] != MP_CATEGORY_OPTIMIZER_STATE || bytes < LEAST_QUANTIZED)
+            continue;
+        const char *adam = is_parameters_size(e, block) ? adam_of(e->model, blocks->stack[block]) : NULL;
+        if (!adam) continue;
+        change.optimizer = adam;
+        resize(e, &change, block, bytes / QUANTIZED_PART + bytes / SCALE_PART, born(e, block));
+    }
+    for (uint32_t block = 0; change.optimizer && block < blocks->count; block++)
+        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_TEMPORARY &&
+            mp_phase_of_block(&e->phases, e->model, block) == MP_PHASE_OPTIMIZER &&
+            adam_of(e->model, blocks->stack[block]))
+            resize(e, &change, block, 0, 0); /* its kernels need none */
+    propose(e, &change);
+}
+
+/* ---- state that ranks divide */
+
 /* The share of the rank that has most, where whole parameters are given to ranks: the largest first, each to the rank
  * that has least. */
 static double largest_share(const struct estimator *e)
 {
-    MP_VEC(uint64_t) sizes = {0};
     uint64_t *held = mp_alloc_zeroed(e->ranks, sizeof *held), all = 0, most = 0;
-    for (uint32_t block = 0; block < e->model->blocks.count; block++)
-        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_PARAMETERS)
-            mp_vec_add(&sizes, e->model->blocks.bytes[block]);
-    if (sizes.count) qsort(sizes.at, sizes.count, sizeof *sizes.at, by_bytes);
-    for (size_t i = 0; i < sizes.count; i++) {
+    for (size_t i = 0; i < e->sizes.count; i++) {
         unsigned least = 0;
         for (unsigned rank = 1; rank < e->ranks; rank++)
             if (held[rank] < held[least]) least = rank;
-        held[least] += sizes.at[i];
-        all += sizes.at[i];
+        held[least] += e->sizes.at[i];
+        all += e->sizes.at[i];
         if (held[least] > most) most = held[least];
     }
-    mp_vec_free(&sizes);
     free(held);
     return all ? (double)most / (double)all : 1;
 }
@@ -165,24 +222,21 @@ static bool is_of_pass(unsigned phase)
     return phase == MP_PHASE_FORWARD || mp_phase_is_backward(phase);
 }
 
-/* Sizes of parameters, whose copies, and temporaries of whose gradients, do not grow with a batch. */
-static bool is_parameters_size(const struct estimator *e, const uint64_t *sizes, size_t count, uint32_t block)
+static bool has_optimizer(const struct estimator *e)
 {
-    uint64_t bytes = e->model->blocks.bytes[block];
-    size_t at = MP_COUNT_BEFORE(count, i, sizes[i] > bytes);
-    return at < count && sizes[at] == bytes;
+    for (size_t i = 0; i < e->phases.turns.count; i++)
+        if (e->phases.turns.at[i].phase == MP_PHASE_OPTIMIZER) return true;
+    return false;
 }
 
+/* Copies of parameters, and temporaries of their gradients, do not grow with a batch: what has a parameter's size
+ * stays. How many samples a batch has no recording says. */
 static void find_halved(struct estimator *e)
 {
     const struct mp_model *model = e->model;
     struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_MICRO_BATCH, .estimated = true};
-    MP_VEC(uint64_t) sizes = {0};
-    for (uint32_t block = 0; block < model->blocks.count; block++)
-        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_PARAMETERS)
-            mp_vec_add(&sizes, model->blocks.bytes[block]);
-    if (sizes.count) qsort(sizes.at, sizes.count, sizeof *sizes.at, by_bytes);
-    for (uint32_t block = 0; sizes.count && block < model->blocks.count; block++) {
+    change.steps = has_optimizer(e);
+    for (uint32_t block = 0; e->sizes.count && block < model->blocks.count; block++) {
         uint32_t made = model->blocks.alloc_event[block], freed = model->blocks.free_event[block];
         if (!is_ours(e, block) || made == MP_NONE) continue;
         unsigned phase = mp_phase_of_block(&e->phases, model, block), category = e->category[block];
@@ -194,11 +248,10 @@ static void find_halved(struct estimator *e)
             resize(e, &change, block, model->blocks.bytes[block], forward);
             mp_vec_add(&change.edits.extras, again);
         } else if ((category == MP_CATEGORY_ACTIVATIONS || category == MP_CATEGORY_TEMPORARY) && is_of_pass(phase) &&
-                   freed != MP_NONE && !is_parameters_size(e, sizes.at, sizes.count, block)) {
+                   freed != MP_NONE && !is_parameters_size(e, block)) {
             resize(e, &change, block, model->blocks.bytes[block] / 2, made);
         }
     }
-    mp_vec_free(&sizes);
     propose(e, &change);
 }
 
@@ -211,7 +264,8 @@ enum mp_status mp_estimates_propose(const struct mp_model *model, const struct m
     if (!status && e.phases.any) status = mp_categories_make(model, NULL, &e.categories, error);
     if (!status && e.phases.any) {
         find_categories(&e);
-        find_births(&e);
+        e.births = mp_births_find(model, history);
+        find_sizes(&e);
         find_quantized(&e);
         find_sharded(&e);
         find_halved(&e);
@@ -220,5 +274,6 @@ enum mp_status mp_estimates_propose(const struct mp_model *model, const struct m
     mp_phases_free(&e.phases);
     free(e.category);
     free(e.births);
+    mp_vec_free(&e.sizes);
     return status;
 }

@@ -98,14 +98,14 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_advise;
 const struct mp_command mp_command_advise = {
     .name = "advise",
-    .summary = "changes that would save memory, each replayed on the recording, or estimated",
+    .summary = "changes that would save memory, by a replay of the recording, or estimated and not proved",
     .usage = "FILE",
     .about =
         "Tries changes to the program on what the recording has, and lists those that lower the peak: settings of "
         "PyTorch's "
         "caching allocator, searched by replaying all that was asked of it under each, as the line of "
         "PYTORCH_CUDA_ALLOC_CONF to set; blocks that live longer than they are needed; and modules whose activations "
-        "could be made again in backward. Estimated from sizes, and marked ~, are optimizer state of 8 bits, "
+        "could be made again in backward. Estimated from sizes, marked ~, and not proved, are Adam's state of 8 bits, "
         "micro-batches "
         "of half the size, and with --ranks state that ranks divide. Each has the bytes that it saves, what the peak "
         "would then be, what it costs "

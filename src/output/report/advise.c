@@ -82,11 +82,11 @@ static const struct {
                          ""},
     [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that takes one parameter after the other", "foreach=False",
                               "more kernels, which are smaller"},
-    [MP_CHANGE_EIGHT_BIT] = {"optimizer state of 8 bits in place of 32", "bitsandbytes.optim.AdamW8bit(...)",
+    [MP_CHANGE_EIGHT_BIT] = {"optimizer state of 8 bits in place of 32", "",
                              "other numerics; counts on state of 32 bits, as of parameters in float32"},
     [MP_CHANGE_MICRO_BATCH] = {"two micro-batches of half the size in each step",
-                               "for half in batch.chunk(2): (loss(half) / 2).backward(), then optimizer.step()",
-                               "smaller kernels; batch norm sees half a batch"},
+                               "for half in batch.chunk(2): (loss(half) / 2).backward()",
+                               "counts on a batch of two or more; smaller kernels; batch norm sees half a batch"},
 };
 
 static void put_checkpoint(const struct mp_change *change, struct words *words)
@@ -109,6 +109,15 @@ static void put_sharded(const struct mp_change *change, struct words *words)
     mp_buffer_printf(&words->code,
                      "torch.distributed.optim.ZeroRedundancyOptimizer(parameters, optimizer_class=...) in each rank");
     mp_buffer_printf(&words->cost, "each rank sends what it updated to all others");
+}
+
+/* In newer PyTorch, AdamW's state is made by Adam's code. */
+static void put_eight_bit(const struct mp_change *change, struct words *words)
+{
+    if (!strcmp(change->optimizer, "AdamW"))
+        mp_buffer_append_text(&words->code, "bitsandbytes.optim.AdamW8bit(...)");
+    else
+        mp_buffer_append_text(&words->code, "bitsandbytes.optim.Adam8bit(...), AdamW8bit(...) where it is AdamW");
 }
 
 static bool is_of_library(const char *file)
@@ -147,6 +156,8 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
     default:
         mp_buffer_append_text(&words->text, said[change->what].text);
         mp_buffer_append_text(&words->code, said[change->what].code);
+        if (change->what == MP_CHANGE_EIGHT_BIT) put_eight_bit(change, words);
+        if (change->steps) mp_buffer_append_text(&words->code, ", then optimizer.step()");
         put_line(model, change->stack, &words->code);
         mp_buffer_append_text(&words->cost, said[change->what].cost);
     }
@@ -262,7 +273,7 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
                                      : "; the recording has no allocations that could be replayed\n");
         return;
     }
-    mp_text_put(text, MP_PLAIN, "; what would lower it (replayed unless marked ~):\n\n");
+    mp_text_put(text, MP_PLAIN, "; what would lower it (proved by a replay unless marked ~):\n\n");
 }
 
 static void put_row(struct mp_table *table, const struct mp_model *model, const struct mp_advise *advise, size_t number)
@@ -380,7 +391,7 @@ void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, con
         mp_json_number(json, "saved_bytes", saving_of(change));
         mp_json_text(json, "evidence",
                      change->exact       ? "replay of the recording with the change made"
-                     : change->estimated ? "arithmetic on sizes and categories, replayed"
+                     : change->estimated ? "arithmetic on sizes and categories, placed by a replay; not proved"
                                          : "replay of the recording with the change made, estimated in part");
         mp_json_text(json, "kind", mp_change_kind_name(change->kind));
         put_part(json, "code", &words.code);
