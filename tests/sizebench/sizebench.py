@@ -7,7 +7,8 @@ they really took (tests/e2e/oracle). Beside it, the same from a line and from a 
 
 What was recorded and counted is kept in the cache, as long as the programs stay as they are. --short takes a few kinds
 and sizes and fails where an answer is wrong; it is a test. --more takes only what follows the table of kinds: quadratic
-terms from two and three probes, a caller that was edited between probes, programs that take more or less from run to run.
+terms from two and three probes, a caller that was edited between probes, programs that take more or less from run to run;
+it fails where an answer is wrong or refused, or an interval does not have what was counted.
 """
 
 import argparse
@@ -306,12 +307,14 @@ def sum_up(name, rows):
     return together
 
 
-def more_rows(runs, workers):
-    rows = [*workers.map(lambda kind: measure_lengths(runs, kind, 2), LENGTH_KINDS)]
-    rows += workers.map(lambda kind: measure_lengths(runs, kind, 3), LENGTH_KINDS)
-    rows += workers.map(lambda kind: measure_from_two(runs, kind), SQUARE_KINDS)
-    rows += workers.map(lambda kind: measure_edited(runs, kind), EDITED_KINDS)
-    rows += workers.map(lambda kind: measure_chance(runs, kind), kinds("CHANCE"))
+def more_rows(runs, workers, wanted):
+    def of(names):
+        return [name for name in names if not wanted or name in wanted]
+    rows = [*workers.map(lambda kind: measure_lengths(runs, kind, 2), of(LENGTH_KINDS))]
+    rows += workers.map(lambda kind: measure_lengths(runs, kind, 3), of(LENGTH_KINDS))
+    rows += workers.map(lambda kind: measure_from_two(runs, kind), of(SQUARE_KINDS))
+    rows += workers.map(lambda kind: measure_edited(runs, kind), of(EDITED_KINDS))
+    rows += workers.map(lambda kind: measure_chance(runs, kind), of(kinds("CHANCE")))
     return rows
 
 
@@ -337,12 +340,21 @@ def main():
         two = list(workers.map(lambda kind: measure_two(runs, kind),
                                [kind for kind in TWO_KINDS if not options.short and not options.more and
                                 (not options.kinds or kind in options.kinds)]))
-        more = more_rows(runs, workers) if not options.short and not options.kinds else []
+        more = more_rows(runs, workers, options.kinds) if options.more or not (options.short or options.kinds) else []
     sums = [sum_up("all that it was tuned on", rows["TUNING"]), sum_up("all others", rows["TEST"])]
     table = [row.judge() for row in rows["TUNING"] + rows["TEST"] + two + more + ([] if options.more else sums)]
     print(json.dumps(table, indent=1)) if options.json else show(table)
     if options.short:
         check(rows["TUNING"] + rows["TEST"])
+    if options.more:
+        check_more(more)
+
+
+def check_more(rows):
+    """No answer is wrong, and each interval has what was counted."""
+    bad = [row.judge() for row in rows if row.wrong or row.refused or not all(row.covered)]
+    if bad or not rows:
+        sys.exit(f"sizebench: {bad or 'no such kind'}")
 
 
 def check(rows):
