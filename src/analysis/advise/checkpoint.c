@@ -5,6 +5,7 @@
 
 #include "analysis/advise/module_calls.h"
 #include "analysis/advise/operators.h"
+#include "analysis/advise/remade.h"
 #include "analysis/categories/phases.h"
 #include "base/intern.h"
 #include "base/map.h"
@@ -29,10 +30,6 @@
 #define IN_SEQUENTIAL ((uint64_t)1 << 63)
 #define RNG_BYTES     5056 /* the state of the CPU's random numbers, which each call keeps */
 
-struct act {
-    uint32_t event, block, module;
-    uint8_t phase;
-};
 struct call {
     uint32_t module;     /* number of its kind */
     size_t first, count; /* acts */
@@ -58,7 +55,7 @@ struct mp_checkpoints {
     size_t root; /* bytes of a path */
     struct mp_phases phases;
     struct mp_intern texts; /* patterns and paths */
-    MP_VEC(struct act) acts;
+    MP_VEC(struct mp_act) acts;
     MP_VEC(uint32_t) paths;   /* string ids of modules that allocate in forward */
     MP_VEC(uint32_t) others;  /* likewise, in backward: some only work in place before */
     struct mp_map called;     /* texts + 1 of modules that are */
@@ -77,8 +74,8 @@ static void find_acts(struct mp_checkpoints *c)
         uint32_t block = model->events.subject[event];
         if (model->events.type[event] != MP_EVENT_ALLOC || model->blocks.track[block] != c->history->track) continue;
         if (model->blocks.bytes[block] == MP_BYTES_UNKNOWN) continue;
-        const struct act act = {event, block, mp_model_module(model, block),
-                                (uint8_t)mp_phase_of_block(&c->phases, model, block)};
+        const struct mp_act act = {event, block, mp_model_module(model, block),
+                                   (uint8_t)mp_phase_of_block(&c->phases, model, block)};
         mp_vec_add(&c->acts, act);
     }
 }
@@ -97,10 +94,10 @@ static void fill_first(struct mp_checkpoints *c)
     while (next < c->acts.count && c->acts.at[next].phase != MP_PHASE_FORWARD)
         next++;
     for (size_t i = first; i < known; i++) {
-        struct act *act = &c->acts.at[i];
+        struct mp_act *act = &c->acts.at[i];
         if (act->phase != MP_PHASE_FORWARD) return;
         if (next >= c->acts.count || c->acts.at[next].phase != MP_PHASE_FORWARD) return;
-        const struct act *like = &c->acts.at[next];
+        const struct mp_act *like = &c->acts.at[next];
         if (i > first) act->module = act[-1].module; /* made once, as workspaces of libraries are */
         if (c->model->blocks.bytes[act->block] != c->model->blocks.bytes[like->block] ||
             !mp_same_lines(c->model, c->model->blocks.stack[act->block], c->model->blocks.stack[like->block]))
@@ -172,7 +169,7 @@ static void find_called(struct mp_checkpoints *c)
     struct mp_map seen = {0}, others = {0};
     struct mp_buffer chain = {0};
     for (size_t i = 0; i < c->acts.count; i++) {
-        const struct act *act = &c->acts.at[i];
+        const struct mp_act *act = &c->acts.at[i];
         bool added = false;
         if (act->module && act->phase == MP_PHASE_BACKWARD) mp_map_at(&others, act->module, &added);
         if (added) mp_vec_add(&c->others, act->module);
@@ -241,7 +238,7 @@ static struct mp_map find_modules(struct mp_checkpoints *c, struct kind *kind)
     return found;
 }
 
-static uint32_t module_of(const struct mp_map *modules, const struct act *act)
+static uint32_t module_of(const struct mp_map *modules, const struct mp_act *act)
 {
     const uint64_t *found = act->module ? mp_map_find(modules, act->module) : NULL;
     return found ? (uint32_t)*found : 0;
@@ -286,7 +283,7 @@ static void find_casts(struct mp_checkpoints *c)
 
 /* By act of a call: whether it is a parameter's copy. A module has one of each: what else it casts is its input, which
  * comes behind. */
-static unsigned char *casts_of(const struct mp_checkpoints *c, const struct act *acts, size_t count)
+static unsigned char *casts_of(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count)
 {
     unsigned char *casts = mp_alloc_zeroed(count + 1, 1);
     struct mp_map seen = {0};
@@ -304,13 +301,13 @@ static unsigned char *casts_of(const struct mp_checkpoints *c, const struct act 
 
 /* ---- calls */
 
-static bool same_place(const struct mp_checkpoints *c, const struct act *a, const struct act *b)
+static bool same_place(const struct mp_checkpoints *c, const struct mp_act *a, const struct mp_act *b)
 {
     return a->module == b->module && c->model->blocks.stack[a->block] == c->model->blocks.stack[b->block];
 }
 
 /* Of a run of acts, the length of what it repeats: that of all of it where it is one call. */
-static size_t period_of(const struct mp_checkpoints *c, const struct act *acts, size_t count)
+static size_t period_of(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count)
 {
     size_t *border = mp_alloc_zeroed(count + 1, sizeof *border);
     for (size_t i = 1, length = 0; i < count; i++) {
@@ -398,29 +395,6 @@ static const struct mp_operator_of *operator_of(const struct mp_checkpoints *c, 
     return &c->operators.of_stack[c->model->blocks.stack[block]];
 }
 
-/* Whether two acts, one behind the other, are of one call of an operator. */
-static bool same_operator(const struct mp_checkpoints *c, const struct act *a, const struct act *b)
-{
-    const struct mp_operator_of *x = operator_of(c, a->block), *y = operator_of(c, b->block);
-    return x->call && x->call == y->call && c->model->blocks.stack[a->block] != c->model->blocks.stack[b->block];
-}
-
-/* How many acts of a call come before the last tensor is saved; `node`: that of backward that reads it. */
-static size_t remade_until(const struct mp_checkpoints *c, const struct call *call, unsigned node)
-{
-    const struct act *acts = &c->acts.at[call->first];
-    for (size_t end = call->count, first; end; end = first) {
-        unsigned number = operator_of(c, acts[end - 1].block)->number;
-        enum mp_operator_saves saves = mp_operator_saves(number);
-        for (first = end - 1; first && same_operator(c, &acts[first - 1], &acts[first]);)
-            first--;
-        if (saves == MP_SAVES_NOTHING) continue;
-        if (!mp_operators_match(number, node)) break;
-        return saves == MP_SAVES_INPUTS ? first : end;
-    }
-    return call->count;
-}
-
 /* `backs`: what backward allocates in the call's module, from its first on. */
 static void find_remade(const struct mp_checkpoints *c, struct call *call, const struct back *backs, size_t count)
 {
@@ -434,7 +408,7 @@ static void find_remade(const struct mp_checkpoints *c, struct call *call, const
         call->again = backs[i].event;
         break;
     }
-    call->remade = remade_until(c, call, node);
+    call->remade = mp_remade_until(c->model, &c->operators, &c->acts.at[call->first], call->count, node);
 }
 
 /* A module's calls have their backwards in the opposite order, one behind the other. The next begins in the module
@@ -528,7 +502,8 @@ static size_t called_from(const struct mp_checkpoints *c, const char *path, size
 
 /* Which part of a call makes a block: a statement of the module, of a Sequential the module that it calls. `known`: by
  * module and stack, what was found for the kind. */
-static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struct mp_map *known, const struct act *act)
+static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struct mp_map *known,
+                        const struct mp_act *act)
 {
     uint32_t stack = c->model->blocks.stack[act->block];
     bool added;
@@ -543,7 +518,8 @@ static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struc
 }
 
 /* Of some acts: which are made by a stack that makes several. */
-static void find_repeated(const struct mp_checkpoints *c, const struct act *acts, size_t count, unsigned char *repeated)
+static void find_repeated(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count,
+                          unsigned char *repeated)
 {
     struct mp_map first = {0};
     for (size_t i = 0; i < count; i++) {
@@ -562,7 +538,7 @@ static void find_repeated(const struct mp_checkpoints *c, const struct act *acts
 static void find_ends(struct mp_checkpoints *c, const struct kind *kind, struct mp_map *known, const struct call *call,
                       uint32_t *ends)
 {
-    const struct act *acts = &c->acts.at[call->first];
+    const struct mp_act *acts = &c->acts.at[call->first];
     unsigned char *repeated = mp_alloc_zeroed(call->count, 1);
     size_t waiting = SIZE_MAX; /* the result of the part before */
     for (size_t i = 0, next; i < call->count; i = next) {
