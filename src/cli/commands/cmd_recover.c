@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/job.h"
 #include "collect/recover/recover.h"
 #include "format/new_file.h"
 
@@ -74,6 +75,10 @@ static int run(const struct mp_invocation *invocation)
     if (stat(output, &facts) == 0 && (S_ISDIR(facts.st_mode) || !mp_given(invocation, MP_OPT_FORCE))) {
         mp_message("%s is already there; choose another name%s", output,
                    S_ISDIR(facts.st_mode) ? ": it is a folder" : " or add --force");
+        return MP_EXIT_COULD_NOT;
+    }
+    if (mp_job_is_file(input)) {
+        mp_message("%s is a job, which cannot be recovered: merge its recordings again", input);
         return MP_EXIT_COULD_NOT;
     }
     struct output to = {.path = output, .force = mp_given(invocation, MP_OPT_FORCE)};

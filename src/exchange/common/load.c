@@ -119,12 +119,14 @@ enum mp_status mp_exchange_load_any(const char *path, struct mp_model **model, s
 
 enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error)
 {
+    struct stat facts;
     enum mp_status status = mp_exchange_load_any(path, model, error);
     if (status || !mp_model_is_job(*model)) return status;
-    status =
-        mp_fail(error, MP_UNSUPPORTED, "%s is a job of %zu recordings: name one of them, as %s", path,
-                (*model)->job.processes.count,
-                (*model)->job.processes.count ? mp_model_text(*model, (*model)->job.processes.at[0].path) : "run.mp");
+    const struct mp_model_job *job = &(*model)->job;
+    const char *first = job->processes.count ? mp_model_text(*model, job->processes.at[0].path) : "";
+    bool is_there = *first && !stat(first, &facts); /* jobs are moved, and read in other folders */
+    status = mp_fail(error, MP_UNSUPPORTED, "%s is a job of %zu recordings: name one of %s%s", path,
+                     job->processes.count, is_there ? "them, as " : "its recordings", is_there ? first : "");
     mp_model_free(*model);
     *model = NULL;
     return status;
