@@ -47,11 +47,36 @@ static int is_recording_name(const struct dirent *entry)
     return *entry->d_name != '.' && mp_path_ends(entry->d_name, ".mp");
 }
 
+/* As the bytes are, in every locale: MPI's ranks may have different ones. */
+static int by_name(const struct dirent **left, const struct dirent **right)
+{
+    return strcmp((*left)->d_name, (*right)->d_name);
+}
+
+/* Takes the jobs out, unless there is nothing else: they count the recordings beside them. */
+static void leave_out_jobs(struct mp_job_paths *paths, size_t first)
+{
+    size_t kept = first, jobs = 0;
+    bool *is_job = mp_alloc_zeroed(paths->count + 1, sizeof *is_job);
+    for (size_t i = first; i < paths->count; i++)
+        jobs += is_job[i] = mp_job_is_file(paths->at[i]);
+    if (jobs < paths->count - first) {
+        for (size_t i = first; i < paths->count; i++) {
+            if (is_job[i])
+                free(paths->at[i]);
+            else
+                paths->at[kept++] = paths->at[i];
+        }
+        paths->count = kept;
+    }
+    free(is_job);
+}
+
 static int add_folder(const char *folder, struct mp_job_paths *paths)
 {
     struct dirent **entries;
-    int found = scandir(folder, &entries, is_recording_name, alphasort), used = 0;
-    size_t length = strlen(folder);
+    int found = scandir(folder, &entries, is_recording_name, by_name), used = 0;
+    size_t length = strlen(folder), first = paths->count;
     while (length > 1 && folder[length - 1] == '/')
         length--;
     for (int i = 0; i < found; i++) {
@@ -65,7 +90,10 @@ static int add_folder(const char *folder, struct mp_job_paths *paths)
         free(entries[i]);
     }
     if (found >= 0) free(entries);
-    if (used) return MP_EXIT_DONE;
+    if (used) {
+        leave_out_jobs(paths, first);
+        return MP_EXIT_DONE;
+    }
     mp_message(found < 0 ? "cannot read the folder %s"
                          : "%s is a folder without recordings: none of its files ends in .mp",
                folder);
@@ -109,9 +137,10 @@ static void drop_doubles(struct mp_job_paths *paths)
 }
 
 struct recorded_process {
+    char *host;
     uint32_t pid;
-    uint64_t start_ns;
-    struct timespec written;
+    uint64_t start_ns, duration_ns;
+    bool snapshot, ended;
     size_t at;
 };
 
@@ -120,13 +149,55 @@ static int by_process(const void *left, const void *right)
     const struct recorded_process *a = left, *b = right;
     if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns ? -1 : 1;
     if (a->pid != b->pid) return a->pid < b->pid ? -1 : 1;
-    if (a->written.tv_sec != b->written.tv_sec) return a->written.tv_sec < b->written.tv_sec ? -1 : 1;
-    if (a->written.tv_nsec != b->written.tv_nsec) return a->written.tv_nsec < b->written.tv_nsec ? -1 : 1;
-    return a->at < b->at ? -1 : a->at > b->at;
+    return strcmp(a->host, b->host);
 }
 
-/* Reads only the beginning of each file. The moment at which a process's recording started, to the nanosecond, and its
- * number tell it from all others. */
+/* Reads all of the file: a cut one has no index, and its duration is that of its last event. */
+static void find_end(const char *path, struct recorded_process *process)
+{
+    static const char snapshot[] = MP_SNAPSHOT_RUNNING;
+    struct mp_reader *reader;
+    struct mp_chunk chunk;
+    struct mp_error error;
+    uint32_t texts = 0, wanted = UINT32_MAX;
+    if (mp_reader_open(path, &reader, &error)) return;
+    while (!mp_reader_next(reader, &chunk, &error)) {
+        if (chunk.kind == MP_CHUNK_STRINGS) {
+            for (size_t i = 0; i < chunk.count; i++, texts++)
+                if (chunk.strings[i].length == sizeof snapshot - 1 &&
+                    !memcmp(chunk.strings[i].text, snapshot, sizeof snapshot - 1))
+                    wanted = texts;
+        } else if (chunk.kind == MP_CHUNK_EVENTS_KIND && chunk.events.count) {
+            process->duration_ns = chunk.events.time_ns[chunk.events.count - 1];
+        } else if (chunk.kind == MP_CHUNK_EXIT) {
+            process->snapshot = chunk.how->text == wanted;
+            process->ended = !process->snapshot;
+            process->duration_ns = chunk.how->time_ns;
+        }
+    }
+    mp_reader_close(reader);
+}
+
+/* Whether `other` holds all that the snapshot holds. Times of files say nothing: a copy has new ones. */
+static bool holds_snapshot(const struct recorded_process *other, const struct recorded_process *snapshot,
+                           const struct mp_job_paths *paths)
+{
+    if (other->ended || other->duration_ns != snapshot->duration_ns)
+        return other->ended || other->duration_ns > snapshot->duration_ns;
+    return !other->snapshot || strcmp(paths->at[other->at], paths->at[snapshot->at]) > 0;
+}
+
+static void find_later_of(struct recorded_process *same, size_t count, struct mp_job_paths *paths)
+{
+    for (size_t i = 0; i < count && count > 1; i++)
+        find_end(paths->at[same[i].at], &same[i]);
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; same[i].snapshot && j < count && !paths->has_later[same[i].at]; j++)
+            paths->has_later[same[i].at] = j != i && holds_snapshot(&same[j], &same[i], paths);
+}
+
+/* Reads only the beginning of each file, and more where several are of one process. The moment at which a process's
+ * recording started, to the nanosecond, its number and its host tell it from all others. */
 static void find_later(struct mp_job_paths *paths)
 {
     struct recorded_process *known = mp_alloc((paths->count + 1) * sizeof *known);
@@ -139,13 +210,19 @@ static void find_later(struct mp_job_paths *paths)
             continue;
         const struct mp_recording_start *start = mp_reader_start(reader);
         if (start->realtime_ns && start->pid)
-            known[count++] = (struct recorded_process){start->pid, start->realtime_ns, facts.st_mtim, i};
+            known[count++] = (struct recorded_process){
+                .host = mp_text_copy(start->host), .pid = start->pid, .start_ns = start->realtime_ns, .at = i};
         mp_reader_close(reader);
     }
     qsort(known, count, sizeof *known, by_process);
     paths->has_later = mp_alloc_zeroed(paths->count + 1, sizeof *paths->has_later);
-    for (size_t i = 0; i + 1 < count; i++)
-        paths->has_later[known[i].at] = known[i].pid == known[i + 1].pid && known[i].start_ns == known[i + 1].start_ns;
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i + 1; end < count && !by_process(&known[i], &known[end]);)
+            end++;
+        find_later_of(known + i, end - i, paths);
+    }
+    for (size_t i = 0; i < count; i++)
+        free(known[i].host);
     free(known);
 }
 
@@ -183,14 +260,14 @@ void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_jo
     for (size_t i = first; i < paths->count; i += of) {
         struct mp_model *model;
         struct mp_error error;
+        if (paths->has_later[i]) {
+            mp_message("%s was taken while its process ran, and is left out: a later recording of that is there",
+                       paths->at[i]);
+            continue;
+        }
         enum mp_status status = mp_exchange_load_any(paths->at[i], &model, &error);
         if (!status) {
-            const char *how = mp_model_text(model, model->how.text);
-            if (paths->has_later[i] && !strncmp(how, MP_STILL_RUNNING, strlen(MP_STILL_RUNNING)))
-                mp_message("%s was taken while its process ran, and is left out: a later recording of that is there",
-                           paths->at[i]);
-            else
-                status = mp_job_add(job, paths->at[i], model, &error);
+            status = mp_job_add(job, paths->at[i], model, &error);
             mp_model_free(model);
         }
         if (status) mp_job_add_trouble(job, paths->at[i], error.text);

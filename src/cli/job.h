@@ -26,18 +26,19 @@ bool mp_job_asked(const struct mp_invocation *invocation);
 bool mp_job_is_file(const char *path);
 bool mp_job_is_folder(const char *path);
 
-/* The recordings that the operands name, those of folders in order of their names; of files that are named twice, one.
+/* The recordings that the operands name, those of folders in order of their names and
+ * without jobs beside them; of files that are named twice, one.
  * Freed by mp_job_paths_free(). Returns an exit status, after a message where it is not 0. */
 struct mp_job_paths {
     char **at;
     size_t count, room;
-    bool *has_later; /* for each: another one of them is of the same process, and newer */
+    bool *has_later; /* for each: a snapshot of a process of which another one of them holds more */
 };
 int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *paths);
 void mp_job_paths_free(struct mp_job_paths *paths);
-/* Adds each `of`-th of them from `first` on, one in memory at a time. What cannot be read is a trouble of the job. What
- * was taken of a process while it ran (a snapshot of now, or when memory ran out) is left out where a later recording of
- * that process is among them, and a message says so. */
+/* Adds each `of`-th of them from `first` on, one in memory at a time. What cannot be read is a trouble of the job. A
+ * snapshot that was taken of a process while it ran (now, or when memory ran out) is left out where a later recording
+ * of that process is among them, and a message says so. */
 void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, size_t first, size_t of,
                       struct mp_job *job);
 

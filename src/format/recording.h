@@ -307,5 +307,7 @@ struct mp_exit {
 /* How that text begins where the process had not ended: a snapshot, a cycle of a schedule, a child that outlived the
  * command. */
 #define MP_STILL_RUNNING "still running"
+/* The whole text of a snapshot: it begins what a later recording of the process holds, too. */
+#define MP_SNAPSHOT_RUNNING MP_STILL_RUNNING " when the snapshot was taken"
 
 #endif

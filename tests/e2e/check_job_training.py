@@ -138,8 +138,12 @@ class Training(harness.TestCase):
         both = harness.memprof("report", "--json", *taken)  # neither is the end: the later one counts
         self.assertEqual([both.returncode, len(json.loads(both.stdout)["processes"])], [0, 1])
         self.assertIn(f"{taken[0]} was taken while its process ran", both.stderr)
+        os.utime(taken[0])  # nor does a copy, or a newer time, change which one is later
+        both = harness.memprof("report", "--json", *reversed(taken))
+        self.assertIn(f"{taken[0]} was taken while its process ran", both.stderr)
         go_on.touch()
         self.assertEqual(recorded.wait(timeout=harness.TIMEOUT), 0)
+        os.utime(taken[1])
         result = harness.memprof("report", "--json", run)
         self.assertEqual(result.returncode, 0, result.stderr)
         (process,) = json.loads(result.stdout)["processes"]

@@ -1,10 +1,24 @@
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/units.h"
 #include "cli/job.h"
 #include "cli/mpi/tree.h"
 #include "cli/output_recording.h"
+
+/* A job may take more recordings in; a recording would be lost. */
+static int check_output(const char *output, const struct mp_job_paths *paths)
+{
+    struct stat there, input;
+    if (stat(output, &there) || mp_job_is_file(output)) return MP_EXIT_DONE;
+    for (size_t i = 0; i < paths->count; i++) {
+        if (stat(paths->at[i], &input) || input.st_dev != there.st_dev || input.st_ino != there.st_ino) continue;
+        mp_message("%s is one of the recordings, which the job would replace: choose another name", output);
+        return MP_EXIT_COULD_NOT;
+    }
+    return MP_EXIT_DONE;
+}
 
 /* *model: NULL in all MPI ranks but the first. */
 static int merge(const struct mp_invocation *invocation, const struct mp_mpi_ranks *ranks, int rank, int size,
@@ -15,6 +29,11 @@ static int merge(const struct mp_invocation *invocation, const struct mp_mpi_ran
     *model = NULL;
     int status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
     if (status) return status; /* the same in each rank */
+    status = check_output(invocation->value[MP_OPT_OUTPUT], &paths);
+    if (status) {
+        mp_job_paths_free(&paths);
+        return status;
+    }
     struct mp_job *job = mp_job_new();
     mp_job_add_paths(invocation, &paths, (size_t)rank, (size_t)size, job);
     if (ranks) status = mp_mpi_join(ranks, rank, size, &job);

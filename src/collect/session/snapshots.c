@@ -29,7 +29,7 @@ static enum mp_status write_now(struct mp_recording *recording, int fd, struct m
     if (!status && recording->state.ledger.paused) status = mp_ledger_resume(&recording->state.ledger, error);
     if (!status) status = mp_recording_write_base(recording, error);
     recording->how = (struct mp_exit){.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns())};
-    snprintf(recording->how_text, sizeof recording->how_text, MP_STILL_RUNNING " when the snapshot was taken");
+    snprintf(recording->how_text, sizeof recording->how_text, MP_SNAPSHOT_RUNNING);
     return status ? status : mp_recording_write_end(recording, error);
 }
 

@@ -441,6 +441,25 @@ class BadInput(Jobs):
         self.assertEqual(paths[0].read_bytes(), before)
         self.assertEqual(memprof("merge", *paths).returncode, 2)
 
+    def test_a_recording_is_not_replaced_by_its_job(self):
+        paths = self.ranks(2)
+        before = paths[0].read_bytes()
+        for inputs in (paths, (self.folder,)):
+            result = memprof("merge", *inputs, "-o", paths[0], "--force")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("is one of the recordings", result.stderr)
+            self.assertEqual(paths[0].read_bytes(), before)
+
+    def test_a_job_beside_its_recordings_does_not_count_again(self):
+        self.ranks(3)
+        job = self.folder / "job.mp"
+        once = self.merge(self.folder, to=job)
+        self.assertEqual(self.merge(self.folder, to=job), once)
+        self.assertEqual(len(answer("report", self.folder)["processes"]), 3)
+        for path in self.folder.glob("r*.mp"):
+            path.unlink()
+        self.assertEqual(len(answer("report", self.folder)["processes"]), 3)  # nothing else is there
+
     def test_a_damaged_job_is_read_around(self):
         job = self.folder / "job.mp"
         self.merge(*self.ranks(4), to=job)
