@@ -24,19 +24,15 @@ static int check_output(const char *output, const struct mp_job_paths *paths)
 static int merge(const struct mp_invocation *invocation, const struct mp_mpi_ranks *ranks, int rank, int size,
                  struct mp_model **model)
 {
-    struct mp_job_paths paths;
+    struct mp_job_paths paths = {0};
     struct mp_error error;
     *model = NULL;
-    int status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
-    if (status) return status; /* the same in each rank */
-    status = check_output(invocation->value[MP_OPT_OUTPUT], &paths);
-    if (status) {
-        mp_job_paths_free(&paths);
-        return status;
-    }
+    int status = rank ? MP_EXIT_DONE : mp_output_recording_check(invocation); /* the others write nothing */
+    if (!status) status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
+    if (!status && !rank) status = check_output(invocation->value[MP_OPT_OUTPUT], &paths);
     struct mp_job *job = mp_job_new();
-    mp_job_add_paths(invocation, &paths, (size_t)rank, (size_t)size, job);
-    if (ranks) status = mp_mpi_join(ranks, rank, size, &job);
+    if (!status) mp_job_add_paths(invocation, &paths, (size_t)rank, (size_t)size, job);
+    if (ranks) status = mp_mpi_join(ranks, rank, size, status, &job);
     if (job && !status && mp_job_finish(job, model, &error))
         status = mp_message_error(&error);
     else if (status)
@@ -65,11 +61,10 @@ static int write_job(const struct mp_invocation *invocation, struct mp_model *mo
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_model *model;
-    int rank, size, status = mp_output_recording_check(invocation);
-    if (status) return status; /* as in all ranks */
+    int rank, size;
     const struct mp_mpi_ranks *ranks = mp_mpi_find(&rank, &size);
     if (!size) return MP_EXIT_COULD_NOT;
-    status = merge(invocation, ranks, rank, size, &model);
+    int status = merge(invocation, ranks, rank, size, &model);
     if (model) {
         status = mp_job_holds_any(model) ? write_job(invocation, model) : MP_EXIT_COULD_NOT;
         mp_model_free(model);

@@ -15,10 +15,10 @@
 /* What the launchers of Open MPI, MPICH and Slurm's PMI set. */
 static bool launched(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv(names[i])) return true;
-    return false;
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (getenv(sizes[i])) return strcmp(getenv(sizes[i]), "1") != 0;
+    return getenv("PMIX_RANK");
 }
 
 static void *open_library(void)
@@ -77,6 +77,7 @@ static int send_job(const struct mp_mpi_ranks *ranks, int to, struct mp_job *job
     }
     void *bytes = fstat(fd, &facts) ? MAP_FAILED : mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     bool sent = bytes != MAP_FAILED && ranks->send(to, bytes, (size_t)facts.st_size);
+    if (bytes == MAP_FAILED) ranks->send(to, "", 0);
     if (bytes != MAP_FAILED) munmap(bytes, (size_t)facts.st_size);
     close(fd);
     if (sent) return MP_EXIT_DONE;
@@ -117,14 +118,17 @@ static int receive_job(const struct mp_mpi_ranks *ranks, int from, struct mp_job
     return status ? mp_message_error(&error) : MP_EXIT_DONE;
 }
 
-int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, struct mp_job **job)
+int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, int status, struct mp_job **job)
 {
-    int status = MP_EXIT_DONE;
     for (int step = 1; step < size; step *= 2) {
         if (rank % (2 * step) == step) {
-            int sent = send_job(ranks, rank - step, *job);
+            if (status) {
+                ranks->send(rank - step, "", 0); /* without a part, no job is written */
+                return status;
+            }
+            status = send_job(ranks, rank - step, *job);
             *job = NULL;
-            return status ? status : sent;
+            return status;
         }
         if (rank + step >= size) continue;
         int received = receive_job(ranks, rank + step, *job);

@@ -10,8 +10,8 @@
  * 0. */
 const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size);
 
-/* Joins the jobs of all ranks into that of rank 0; the others' are given up, and *job is NULL. Returns an exit
- * status. */
-int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, struct mp_job **job);
+/* Joins the jobs of all ranks into that of rank 0, which fails where `status` of any is not 0: all ranks must come
+ * here, as they wait for each other; the others' are given up, and *job is NULL. Returns an exit status. */
+int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, int status, struct mp_job **job);
 
 #endif

@@ -306,6 +306,21 @@ class Mpi(Jobs):
             self.assertFalse((self.folder / "x.job").exists())
 
 
+    def test_one_rank_that_finds_nothing_ends_all_and_no_job_is_written(self):
+        paths, out = self.ranks(3), self.folder / "x.job"
+        (self.folder / "empty").mkdir()
+        script = ('[ "$OMPI_COMM_WORLD_RANK" = "$1" ] && exec "$2" merge "$4" -o "$3"\n'
+                  'memprof=$2 out=$3; shift 4; exec "$memprof" merge "$@" -o "$out"')
+        for bad in range(4):
+            how = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_plm": "isolated", "TMPDIR": str(self.folder)}
+            words = ["sh", "-c", script, "sh", bad, harness.MEMPROF, out, self.folder / "empty", *paths]
+            result = subprocess.run(["mpirun", "-n", "4", *map(str, words)], env=how, text=True, capture_output=True,
+                                    stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertFalse(out.exists(), bad)
+
+
 class Page(Jobs):
     def test_the_page_of_a_job_holds_its_report_and_curves(self):
         paths = self.ranks(4, leaking=(2,))
