@@ -107,6 +107,13 @@ class Closing(harness.TestCase):
                 for name in self.files()[:-1]:
                     self.assertIn(int(name.split(".")[1]), ended)
 
+    def test_a_name_with_the_process_in_it_asks_for_all(self):
+        for output, options, count in (("%p.mp", (), 3), ("%%p-%p.mp", (), 3), ("%%p.mp", (), 1),
+                                       ("%p.mp", ("--follow", "yes"), 1)):
+            with self.subTest(output=output, options=options):
+                self.serve("small = held(0.01)", "small = held(0.02)", output=output, options=options)
+                self.assertEqual(len(self.files()), count, self.said)
+
     def test_what_ended_badly_is_kept_and_named(self):
         """A small one, too: what a program that died or failed had held is of interest however little it was."""
         bad = {"os.kill(os.getpid(), signal.SIGSEGV)": "killed by SIGSEGV", "os.abort()": "killed by SIGABRT", "os._exit(3)": "exit 3",

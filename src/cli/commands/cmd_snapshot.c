@@ -119,10 +119,19 @@ static bool parse_follow(const char *text, struct mp_record_config *config, uint
            (*text >= '0' && *text <= '9' && mp_parse_bytes(text, from_bytes));
 }
 
+/* Whether a pattern of names asks for a file of each process by its number. */
+static bool names_processes(const char *pattern)
+{
+    const char *sign = pattern ? strchr(pattern, '%') : NULL;
+    while (sign && sign[1] && sign[1] != 'p')
+        sign = strchr(sign + 2, '%');
+    return sign && sign[1] == 'p';
+}
+
 static int read_follow(const struct mp_invocation *invocation, struct mp_collector_options *options)
 {
     const char *value = invocation->value[MP_OPT_FOLLOW];
-    options->file_from_bytes = FILE_FROM_BYTES;
+    options->file_from_bytes = names_processes(invocation->value[MP_OPT_OUTPUT]) ? 0 : FILE_FROM_BYTES;
     if (!value || parse_follow(value, &options->record, &options->file_from_bytes)) return MP_EXIT_DONE;
     mp_message("--follow %s: yes, no, all or an amount of memory, as 64MiB, is wanted", value);
     return MP_EXIT_USAGE;
@@ -413,7 +422,7 @@ const struct mp_command mp_command_snapshot = {
         "extension. A folder (-o run/) is made where it is not there, and each process has a file of its name (%n) in "
         "it.\n\nA process that another one has started, that used no device, held less than 1 MiB at its peak and "
         "is known to have ended well leaves no file: the last lines and a note in the other one's file count it. "
-        "--follow all keeps them, "
+        "--follow all keeps them, as does %p in the name; "
         "--follow 64MiB keeps those from 64 MiB on.\n\nWith --pid, a "
         "whole file of now of a program that another memprof records; the program is not stopped.\n\n--metrics tells "
         "what "
