@@ -99,7 +99,7 @@ class StandIn(harness.TestCase):
         self.assertIn("255", " ".join(harness.answer("info", self.path)["coverage"]["notes"]))
 
     def test_a_child_made_inside_a_range(self):
-        result = self.record("child")
+        result = self.record("child", options=("--follow", "all"))
         threads = told(result.stdout)
         other, = (path for path in self.folder.glob("run.*.mp"))
         files = {name: Recorded(path) for path in (self.path, other) for name in Recorded(path).threads}
