@@ -143,8 +143,10 @@ class Plan(unittest.TestCase):
             running = subprocess.Popen([harness.MEMPROF, "plan", "--size", "batch=8", "--", sys.executable,
                                         self.folder / "program.py", "8", begun], env=dict(os.environ, TMPDIR=str(left)),
                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                       # As from a terminal; whoever runs the tests in the background ignores it.
-                                       preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                                       # As from a terminal; whoever runs the tests in the background, or under nohup,
+                                       # ignores them.
+                                       preexec_fn=lambda: [signal.signal(of, signal.SIG_DFL)
+                                                           for of in (signal.SIGINT, signal.SIGHUP)])
             while not begun.exists():
                 self.assertIsNone(running.poll())
                 time.sleep(0.02)
