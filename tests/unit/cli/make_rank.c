@@ -18,22 +18,11 @@
 #include "base/vec.h"
 #include "format/writer.h"
 
+#include "must.h"
+
 #define MS UINT64_C(1000000)
 
 static struct mp_writer *writer;
-
-static void must(enum mp_status status, const struct mp_error *error)
-{
-    if (!status) return;
-    fprintf(stderr, "make_rank: %s\n", error->text);
-    exit(1);
-}
-
-#define MUST(call)                                                                                                     \
-    do {                                                                                                               \
-        struct mp_error error = {0};                                                                                   \
-        must(call, &error);                                                                                            \
-    } while (0)
 
 /* Node N + 1 is the stack of site N, inside the one of site (N - 1) / 4: a tree. */
 static void write_tables(uint32_t sites)

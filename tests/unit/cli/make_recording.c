@@ -22,23 +22,12 @@
 #include "base/vec.h"
 #include "format/writer.h"
 
+#include "must.h"
+
 #define MIB UINT64_C(1048576)
 #define MS  UINT64_C(1000000)
 
 static struct mp_writer *writer;
-
-static void must(enum mp_status status, const struct mp_error *error)
-{
-    if (!status) return;
-    fprintf(stderr, "make_recording: %s\n", error->text);
-    exit(1);
-}
-
-#define MUST(call)                                                                                                     \
-    do {                                                                                                               \
-        struct mp_error error = {0};                                                                                   \
-        must(call, &error);                                                                                            \
-    } while (0)
 
 /* String ids, in the order of `texts`. */
 enum {
@@ -347,7 +336,8 @@ static void training(size_t steps)
 /* At the first look half of the blocks that leak were there; the second saw not all. */
 static void put_holders(void)
 {
-    static const char *const held_texts[] = {"trainer.history[*].grad_fn → AddmmBackward0._saved_mat1", "history[0]['loss']",
+    static const char *const held_texts[] = {"trainer.history[*].grad_fn → AddmmBackward0._saved_mat1",
+                                             "history[0]['loss']",
                                              "the look was out of time (200 ms): 5000 of some 9000 objects"};
     struct mp_string strings[sizeof held_texts / sizeof *held_texts];
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
@@ -357,7 +347,8 @@ static void put_holders(void)
     uint64_t looks[] = {now_ns / 2, now_ns};
     for (size_t look = 0; look < 2; look++) {
         for (size_t block = 0, kept = 0; block < born.count; block++) {
-            if (born.at[block].stack != S_LEAK_ALLOC || born.at[block].time_ns > looks[look] || kept++ % 4 == 3) continue;
+            if (born.at[block].stack != S_LEAK_ALLOC || born.at[block].time_ns > looks[look] || kept++ % 4 == 3)
+                continue;
             bool in_graph = kept % 3 != 0;
             struct mp_block_holder row = {.time_ns = looks[look],
                                           .block = block,

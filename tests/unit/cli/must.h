@@ -1,0 +1,24 @@
+/* For programs that make recordings: a call that fails ends them, with its sentence. */
+#ifndef MP_TEST_MUST_H
+#define MP_TEST_MUST_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+static void must(enum mp_status status, const struct mp_error *error)
+{
+    if (!status) return;
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, error->text);
+    exit(1);
+}
+
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        struct mp_error error = {0};                                                                                   \
+        must(call, &error);                                                                                            \
+    } while (0)
+
+#endif
