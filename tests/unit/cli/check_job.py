@@ -192,6 +192,8 @@ class Reading(Jobs):
             self.assertIn(f"is a job of 2 recordings: name one of them, as {paths[0]}", result.stderr)
         paths[0].unlink()
         self.assertIn("is a job of 2 recordings: name one of its recordings\n", memprof("frag", job).stderr)
+        anonymous = memprof("anonymize", job, "-o", self.folder / "anonymous.mp")
+        self.assertEqual((anonymous.returncode, (self.folder / "anonymous.mp").exists()), (1, False))
         result = memprof("recover", job, "-o", self.folder / "whole.mp")
         self.assertEqual(result.returncode, 1)
         self.assertIn("is a job, which cannot be recovered", result.stderr)
