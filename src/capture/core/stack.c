@@ -61,55 +61,50 @@ void mp_stack_code_unloaded(void)
     mp_native_walk_forget();
 }
 
-/* The modules of the last frames, under the table lock: to read what the loader says of one takes some 15 system
- * calls. */
+/* The modules of the last frames, under the table lock: to read what the loader says of one takes some 15 system calls.
+ * A change that was left in the middle leaves no id. */
 static struct known_module {
     uint64_t start, end, generation, session, bias;
-    uint32_t id;
+    _Atomic uint32_t id;
 } known_modules[64];
 
-static struct known_module *place_of_module(uint64_t start)
-{
-    return &known_modules[(start >> 12) * UINT64_C(0x9e3779b97f4a7c15) >> 58];
-}
-
-static uint32_t read_module(uintptr_t address, struct known_module *known)
+static uint32_t read_module(uintptr_t address, struct mp_module_facts *facts)
 {
     static char path[PATH_MAX]; /* under the table lock */
-    struct mp_module_facts facts;
-    if (!mp_module_of(address, &facts)) return 0;
+    if (!mp_module_of(address, facts)) return 0;
     struct mp_wire_module module;
     memset(&module, 0, sizeof module);
-    module.start = facts.start;
-    module.end = facts.end;
-    module.bias = facts.bias;
-    module.file = facts.file;
-    mp_module_path(&facts, path, sizeof path);
+    module.start = facts->start;
+    module.end = facts->end;
+    module.bias = facts->bias;
+    module.file = facts->file;
+    mp_module_path(facts, path, sizeof path);
     module.path = mp_table_string_locked(path, strlen(path));
-    uint32_t id = mp_table_module_locked(&module);
-    if (id) *known = (struct known_module){.start = facts.start, .end = facts.end, .bias = facts.bias, .id = id};
-    return id;
+    return mp_table_module_locked(&module);
 }
 
 static uint32_t module_id(uintptr_t address, uint64_t *bias)
 {
-    uint64_t start = 0, end = 0, generation = atomic_load(&code_generation);
-    uint64_t session = atomic_load(&mp_session.page->generation);
-    bool has_range = mp_module_range(address, &start, &end);
-    struct known_module read = {.id = 0}, *known = has_range ? place_of_module(start) : NULL;
+    uint64_t generation = atomic_load(&code_generation), session = atomic_load(&mp_session.page->generation);
+    struct mp_module_place place;
     *bias = 0;
-    if (known && known->id && known->start == start && known->end == end && known->generation == generation &&
-        known->session == session) {
-        *bias = known->bias;
-        return known->id;
+    if (!mp_module_place(address, &place)) return 0;
+    struct known_module *known = &known_modules[(place.start >> 12) * UINT64_C(0x9e3779b97f4a7c15) >> 58];
+    if (!atomic_load(&known->id) || known->start != place.start || known->end != place.end ||
+        known->generation != generation || known->session != session) {
+        struct mp_module_facts facts;
+        uint32_t id = read_module(address, &facts);
+        if (!id) return 0;
+        atomic_store(&known->id, 0);
+        known->start = place.start;
+        known->end = place.end;
+        known->generation = generation;
+        known->session = session;
+        known->bias = facts.bias;
+        atomic_store(&known->id, id);
     }
-    uint32_t id = read_module(address, &read);
-    if (id) *bias = read.bias;
-    if (!id || !known) return id;
-    read.generation = generation;
-    read.session = session;
-    *known = read;
-    return id;
+    *bias = known->bias;
+    return atomic_load(&known->id);
 }
 
 static uint32_t native_frame(uintptr_t address)

@@ -427,9 +427,9 @@ struct description {
 
 static bool find_description(struct memory *memory, uintptr_t address, struct description *found)
 {
-    uintptr_t header;
-    if (!mp_module_frames(address, &header)) return false;
-    uintptr_t at = search(memory, header, address);
+    struct mp_module_place place;
+    if (!mp_module_place(address, &place)) return false;
+    uintptr_t at = search(memory, place.eh_frame_header, address);
     if (!at) return false;
     struct cursor cursor = open_entry(memory, at);
     uintptr_t back = cursor.at;

@@ -128,22 +128,17 @@ static int visit(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-bool mp_module_frames(uintptr_t address, uintptr_t *header)
+bool mp_module_place(uintptr_t address, struct mp_module_place *place)
 {
     struct dl_find_object found;
     struct mp_module_facts facts = {0};
     struct search search = {.address = address, .facts = &facts};
-    bool is_there = find_object ? !find_object((void *)address, &found) : dl_iterate_phdr(visit, &search) == 1;
-    *header = !is_there ? 0 : find_object ? (uintptr_t)found.dlfo_eh_frame : search.eh_frame_header;
-    return is_there;
-}
-
-bool mp_module_range(uintptr_t address, uint64_t *start, uint64_t *end)
-{
-    struct dl_find_object found;
-    if (!find_object || find_object((void *)address, &found)) return false;
-    *start = (uint64_t)found.dlfo_map_start;
-    *end = (uint64_t)found.dlfo_map_end;
+    if (find_object ? find_object((void *)address, &found) : !dl_iterate_phdr(visit, &search)) return false;
+    if (find_object)
+        *place = (struct mp_module_place){(uint64_t)found.dlfo_map_start, (uint64_t)found.dlfo_map_end,
+                                          (uintptr_t)found.dlfo_eh_frame};
+    else
+        *place = (struct mp_module_place){facts.start, facts.end, search.eh_frame_header};
     return true;
 }
 

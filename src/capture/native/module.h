@@ -23,10 +23,12 @@ void mp_module_start(void);
 bool mp_module_of(uintptr_t address, struct mp_module_facts *facts);
 /* Copies the path, cut to `room` bytes with the 0 at its end. */
 void mp_module_path(const struct mp_module_facts *facts, char *to, size_t room);
-/* The .eh_frame_hdr of the file that contains the address, of which nothing is read. False: it lies in none. `header`
- * is 0 where the file has none. */
-bool mp_module_frames(uintptr_t address, uintptr_t *header);
-/* The range of the file that contains the address, of which nothing is read either. False: not known so cheaply. */
-bool mp_module_range(uintptr_t address, uint64_t *start, uint64_t *end);
+/* Where the file that contains an address lies. */
+struct mp_module_place {
+    uint64_t start, end;
+    uintptr_t eh_frame_header; /* 0: it has none */
+};
+/* Reads nothing of the file. False: the address lies in none. */
+bool mp_module_place(uintptr_t address, struct mp_module_place *place);
 
 #endif

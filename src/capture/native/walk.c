@@ -225,8 +225,8 @@ static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *k
     uintptr_t bp = registers->bp, base = bp + 2 * WORD;
     if (!leads_on(registers->sp, bp) || !may_read(known, registers->sp, base)) return 0;
     uintptr_t callers = load(bp), address = load(bp + WORD);
-    uintptr_t header;
-    bool in_library = address && mp_module_frames(address - 1, &header);
+    struct mp_module_place place;
+    bool in_library = address && mp_module_place(address - 1, &place);
     if (in_library ? !mp_read_is_safe() : address && !leads_on(base, callers)) return 0;
     registers->bp = callers;
     return base;

@@ -13,12 +13,21 @@
     .chain = MP_PYTHON_CHAIN_OBJECTS, .thread_top = 24, .thread_id = 176, .frame_previous = 24, .frame_code = 32,      \
     .code_file = 104, .code_name = 112, .code_first_line = 40, .code_lines = 120, .code_flags = 36, .code_locals = 28, \
     .code_bytes = 48
-#define FRAME_SHIM  .chain = MP_PYTHON_CHAIN_SHIMS, .frame_previous = 8, .frame_code = 0, .frame_position = 56
-#define THREAD_SHIM .thread_top = 72, .thread_id = 152
-#define CODE_TEXT   .code_file = 112, .code_name = 120, .code_qualname = 128, .code_lines = 136
+#define FRAME_SHIM     .chain = MP_PYTHON_CHAIN_SHIMS, .frame_previous = 8, .frame_code = 0, .frame_position = 56
+#define THREAD_SHIM    .thread_top = 72, .thread_id = 152
+#define THREAD_SHIM_15 .thread_top = 72, .thread_base = 80, .thread_id = 176
+#define CODE_TEXT      .code_file = 112, .code_name = 120, .code_qualname = 128, .code_lines = 136
 #define CODE_TEXT_FREE_THREADED                                                                                        \
     .code_file = 128, .code_name = 136, .code_qualname = 144, .code_lines = 152, .code_first_line = 84,                \
     .code_flags = 64, .code_locals = 88, .code_version = 108
+#define SINCE_14                                                                                                       \
+    FRAME_SHIM, .frame_owner = 74, .frame_locals = 80, CODE_TEXT, .code_first_line = 68, .code_flags = 48,             \
+                .code_locals = 72, .code_bytecode = 208, .code_first_traceable = 192, .code_version = 92, OBJECT,      \
+                STRING_SHORT
+#define SINCE_14_FREE_THREADED                                                                                         \
+    FRAME_SHIM, .frame_owner = 78, .frame_locals = 80, .frame_bytecode_index = 72, CODE_TEXT_FREE_THREADED,            \
+                .code_bytecode = 232, .code_first_traceable = 208, .code_bytecode_copies = 224, .string_shift = 6,     \
+                OBJECT_FREE_THREADED
 
 static const struct mp_python_layout layouts[] = {
     {.minor = 9, FRAME_OBJECT, .frame_position = 104, .frame_generator = 96, .frame_locals = 360, OBJECT, STRING_LONG},
@@ -83,62 +92,10 @@ static const struct mp_python_layout layouts[] = {
      .code_bytecode = 216,
      .code_first_traceable = 200,
      OBJECT_FREE_THREADED},
-    {.minor = 14,
-     FRAME_SHIM,
-     THREAD_SHIM,
-     .frame_owner = 74,
-     .frame_locals = 80,
-     CODE_TEXT,
-     .code_first_line = 68,
-     .code_flags = 48,
-     .code_locals = 72,
-     .code_bytecode = 208,
-     .code_first_traceable = 192,
-     .code_version = 92,
-     OBJECT,
-     STRING_SHORT},
-    {.minor = 14,
-     FRAME_SHIM,
-     THREAD_SHIM,
-     .frame_owner = 78,
-     .frame_locals = 80,
-     .frame_bytecode_index = 72,
-     CODE_TEXT_FREE_THREADED,
-     .code_bytecode = 232,
-     .code_first_traceable = 208,
-     .code_bytecode_copies = 224,
-     .string_shift = 6,
-     OBJECT_FREE_THREADED},
-    {.minor = 15,
-     FRAME_SHIM,
-     .thread_top = 72,
-     .thread_base = 80,
-     .thread_id = 176,
-     .frame_owner = 74,
-     .frame_locals = 80,
-     CODE_TEXT,
-     .code_first_line = 68,
-     .code_flags = 48,
-     .code_locals = 72,
-     .code_bytecode = 208,
-     .code_first_traceable = 192,
-     .code_version = 92,
-     OBJECT,
-     STRING_SHORT},
-    {.minor = 15,
-     FRAME_SHIM,
-     .thread_top = 72,
-     .thread_base = 80,
-     .thread_id = 176,
-     .frame_owner = 78,
-     .frame_locals = 80,
-     .frame_bytecode_index = 72,
-     CODE_TEXT_FREE_THREADED,
-     .code_bytecode = 232,
-     .code_first_traceable = 208,
-     .code_bytecode_copies = 224,
-     .string_shift = 6,
-     OBJECT_FREE_THREADED},
+    {.minor = 14, THREAD_SHIM, SINCE_14},
+    {.minor = 14, THREAD_SHIM, SINCE_14_FREE_THREADED},
+    {.minor = 15, THREAD_SHIM_15, SINCE_14},
+    {.minor = 15, THREAD_SHIM_15, SINCE_14_FREE_THREADED},
 };
 
 const struct mp_python_layout *mp_python_layout_find(unsigned minor, bool free_threaded)
