@@ -163,7 +163,7 @@ class Closing(harness.TestCase):
         self.assertNotIn("no file", self.said)
 
     def test_ranks_in_a_folder(self):
-        launch = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "4", "--redirects", "1", "--tee", "1",
+        launch = (*harness.torchrun(), "--nproc_per_node", "4", "--redirects", "1", "--tee", "1",
                   self.script(RANKS))
         self.run_in(*launch, output="job/")
         self.assertEqual(self.files(), [f"job/rank{rank}.mp" for rank in range(4)])

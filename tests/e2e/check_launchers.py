@@ -130,7 +130,7 @@ class Launchers(harness.TestCase):
     def test_torchrun(self):
         worker = self.script("rank.py", RANK)
         # Redirected: PyTorch 1.13 fails under Python 3.11 to read that nothing is to be.
-        files, _ = self.record("run.%r.mp", "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+        files, _ = self.record("run.%r.mp", *harness.torchrun(), "--nproc_per_node", "2",
                                "--redirects", "1", "--tee", "1", worker)
         ranks = {name: info for name, info in files.items() if name in ("run.0.mp", "run.1.mp")}
         self.assertEqual(len(ranks), 2, files.keys())

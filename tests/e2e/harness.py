@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import signal
 import struct
 import subprocess
@@ -29,6 +30,15 @@ TIMEOUT = 240
 
 def program(name):
     return str(BUILD / "tests" / "e2e" / "programs" / name)
+
+
+def torchrun():
+    """The words that begin a torchrun of one node. Its --standalone takes one and the same port wherever it runs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return ("-m", "torch.distributed.run", "--nnodes", "1", "--rdzv_backend", "c10d", "--rdzv_id", str(port),
+            "--rdzv_endpoint", f"localhost:{port}")
 
 
 def python_with_torch():
