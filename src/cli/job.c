@@ -310,8 +310,13 @@ bool mp_job_holds_any(const struct mp_model *model)
 {
     const struct mp_model_job *rows = &model->job;
     if (rows->processes.count) return true;
-    for (size_t i = 0; i < rows->troubles.count && i < MORE_TO_SAY; i++)
-        mp_message("%s", mp_model_text(model, rows->troubles.at[i].text));
+    for (size_t i = 0; i < rows->troubles.count && i < MORE_TO_SAY; i++) {
+        const char *text = mp_model_text(model, rows->troubles.at[i].text);
+        if (*text == '(') /* of a job that was merged, as docs/FORMAT.md says: the text does not name it */
+            mp_message("%s holds no process %s", mp_model_text(model, rows->troubles.at[i].path), text);
+        else
+            mp_message("%s", text);
+    }
     if (!rows->troubles.count) mp_message("there is no process in the job");
     return false;
 }
