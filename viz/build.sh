@@ -1,15 +1,17 @@
 #!/bin/sh
-# build.sh SOURCE OUTPUT: bundles viz/ into one HTML template. $ESBUILD names esbuild.
+# build.sh SOURCE OUTPUT TEMPLATE SCRIPT STYLE: bundles a page of viz/ into one HTML file. $ESBUILD names esbuild.
 set -eu
 
 source=$1
 output=$2
+template=$3
 
 if [ -z "${ESBUILD:-}" ]; then
-    if [ -f "$source/dist/page.html" ]; then
+    shipped=$source/dist/${output##*/}
+    if [ -f "$shipped" ]; then
         echo "$0: no esbuild: the page stays as shipped, changes in viz/ are not in it" >&2
         mkdir -p "$(dirname "$output")"
-        [ "$source/dist/page.html" -ef "$output" ] || cp "$source/dist/page.html" "$output"
+        [ "$shipped" -ef "$output" ] || cp "$shipped" "$output"
         touch "$output"
         exit 0
     fi
@@ -33,8 +35,8 @@ hash_of()
     sha256sum <"$work/$1" | cut -c1-64 | tr a-f A-F | basenc --base16 -d | base64
 }
 
-bundle src/main.js .js
-bundle style.css .css
+bundle "$4" .js
+bundle "$5" .css
 
 mkdir -p "$(dirname "$output")"
 SCRIPT_HASH=$(hash_of .js) STYLE_HASH=$(hash_of .css) SCRIPT="$work/.js" STYLE="$work/.css" awk '
@@ -58,5 +60,5 @@ BEGIN {
         rest = substr(rest, RSTART + RLENGTH)
     }
     print made rest
-}' "$source/page.html.in" >"$work/page.html"
+}' "$source/$template" >"$work/page.html"
 mv "$work/page.html" "$output"

@@ -379,6 +379,11 @@ bool mp_job_report_problems(const char *path, const struct mp_job_view *job)
 int mp_job_close(struct mp_job_query *query, int status)
 {
     if (!status) status = mp_output_buffer(query->invocation, &query->out);
+    return mp_job_end(query, status);
+}
+
+int mp_job_end(struct mp_job_query *query, int status)
+{
     if (!status && mp_job_report_problems(query->view.path, &query->job)) status = MP_EXIT_INCOMPLETE;
     mp_job_view_free(&query->job);
     mp_model_free(query->model);

@@ -51,6 +51,8 @@ int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *que
 /* Writes query->text or query->json where `status` is 0, says on stderr what is wrong with the job, and frees the
  * query. */
 int mp_job_close(struct mp_job_query *query, int status);
+/* The same for an answer that was written already. */
+int mp_job_end(struct mp_job_query *query, int status);
 /* Says on stderr what is wrong with a job; false where nothing is. */
 bool mp_job_report_problems(const char *path, const struct mp_job_view *job);
 

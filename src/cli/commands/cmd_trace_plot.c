@@ -1,7 +1,7 @@
 #include "cli/job.h"
 #include "cli/query.h"
+#include "output/page/job_page.h"
 #include "output/page/page.h"
-#include "output/report/job_page.h"
 
 struct page {
     const struct mp_query *query;
@@ -22,14 +22,18 @@ static enum mp_status write_page(void *context, FILE *out, struct mp_error *erro
     return mp_page_write(query->model, &options, out, error);
 }
 
+static enum mp_status write_job_page(void *context, FILE *out, struct mp_error *error)
+{
+    const struct mp_job_query *query = context;
+    return mp_job_page_write(&query->job, mp_path_short(query->view.path), NULL, out, error);
+}
+
 static int plot_job(const struct mp_invocation *invocation)
 {
     struct mp_job_query query;
     int status = mp_job_open(invocation, &query);
     if (status) return status;
-    query.view.limit = 0;
-    mp_job_page(&query.out, &query.job, &query.view);
-    return mp_job_close(&query, MP_EXIT_DONE);
+    return mp_job_end(&query, mp_output_write(invocation, write_job_page, &query));
 }
 
 static int run(const struct mp_invocation *invocation, const char *command, const char *view)
@@ -64,9 +68,9 @@ const struct mp_command mp_command_trace_plot = {
         "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
         "first; all are in it. A page holds every block of up to 100 million events; --from and --to choose a part "
         "of the recording, --filter the blocks, and the page says what is not in it. Colours are what blocks are for, "
-        "where that is known, by --rules FILE, too. The page of a job (several files, a folder, or what merge wrote) "
-        "has its processes and "
-        "leaks as tables, a bar for each process.",
+        "where that is known, by --rules FILE, too. The page of a job (several files, a folder, or what merge wrote) has "
+        "a bar for each process, their curves on one scale, aligned by step, or as a heat map, the sites of all, and what "
+        "differs between two of them.",
     .example = "memprof trace_plot run.mp -o trace.html",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES},
     .operands_min = 1,

@@ -14,6 +14,7 @@
 #include "model/model.h"
 #include "model/track.h"
 #include "output/page/page_data.h"
+#include "output/page/page_file.h"
 #include "output/page/page_template.h"
 #include "output/report/holders.h"
 #include "output/report/html.h"
@@ -181,50 +182,20 @@ static void put_lanes(struct mp_json *json, const struct mp_page_lanes *lanes)
 
 static void put_data(struct mp_json *json, const struct mp_page_data *data)
 {
-    size_t bytes = 0;
     mp_json_number(json, "time_unit_ns", data->time_unit_ns);
     mp_json_number(json, "address_shift", data->address_shift);
     mp_json_array(json, "kinds");
     for (unsigned i = 0; i < MP_KINDS; i++)
         mp_json_text(json, NULL, mp_kind_name(i));
     mp_json_end_array(json);
-    mp_json_array(json, "columns");
-    for (size_t i = 0; i < data->columns.count; i++) {
-        const struct mp_page_column *column = &data->columns.at[i];
-        mp_json_array(json, NULL);
-        mp_json_text(json, NULL, column->name);
-        mp_json_number(json, NULL, column->count);
-        mp_json_number(json, NULL, column->packed.raw_size);
-        mp_json_number(json, NULL, column->packed.size);
-        mp_json_end_array(json);
-        bytes += column->packed.size;
-    }
-    mp_json_end_array(json);
-    mp_json_number(json, "bytes", bytes);
-    mp_json_number(json, "scripts", mp_packed_scripts(bytes));
+    mp_page_put_columns(json, &data->columns);
 }
 
-/* `<`, `>` and `&` stand only inside JSON's strings, but `</script` and `<!--` mean something to HTML. */
-static void append_for_script(struct mp_buffer *to, const struct mp_buffer *json)
-{
-    size_t from = 0;
-    for (size_t i = 0; i < json->size; i++) {
-        unsigned char byte = json->data[i];
-        if (byte != '<' && byte != '>' && byte != '&') continue;
-        mp_buffer_append(to, json->data + from, i - from);
-        mp_buffer_printf(to, "\\u%04x", byte);
-        from = i + 1;
-    }
-    if (json->size) mp_buffer_append(to, json->data + from, json->size - from);
-}
-
-/* Appends the object. No byte of it, whatever the recording's names hold, can end the element around it. */
 static void page_header(const struct mp_model *model, const struct mp_page_options *options,
                         const struct mp_page_data *data, struct mp_buffer *to)
 {
-    struct mp_buffer text = {0};
     struct mp_json json;
-    mp_json_start(&json, &text);
+    mp_json_start(&json, to);
     json.flat = true;
     mp_json_object(&json, NULL);
     mp_json_text(&json, "schema", "memprof.page/1");
@@ -250,13 +221,7 @@ static void page_header(const struct mp_model *model, const struct mp_page_optio
     mp_page_categories_json(&json, &data->categories);
     put_data(&json, data);
     mp_json_end_object(&json);
-    append_for_script(to, &text);
-    mp_buffer_free(&text);
 }
-
-/* The places of the title and the recording in the template. */
-static const char title_mark[] = "<!--memprof:title-->";
-static const char data_mark[] = "<!--memprof:data-->";
 
 /* "run.mp: python3 train.py, cuda:0/torch, peak 61.4 GiB": the title in a browser's tab and history. */
 static void append_title(struct mp_buffer *to, const struct mp_model *model, const struct mp_page_options *options,
@@ -275,47 +240,18 @@ static void append_title(struct mp_buffer *to, const struct mp_model *model, con
     mp_buffer_printf(to, ", peak %s", mp_format_bytes(peak, data->tracks.at[track].peak_bytes));
 }
 
-static void write_data(const struct mp_page_data *data, FILE *out)
-{
-    struct mp_packed *packed = mp_alloc_zeroed(data->columns.count + 1, sizeof *packed);
-    for (size_t i = 0; i < data->columns.count; i++)
-        packed[i] = data->columns.at[i].packed;
-    mp_packed_write(packed, data->columns.count, out);
-    free(packed);
-}
-
-static enum mp_status write_page(const struct mp_model *model, const struct mp_page_options *options,
-                                 const struct mp_page_data *data, FILE *out, struct mp_error *error)
-{
-    const char *template = (const char *)mp_page_template;
-    const char *title_at = strstr(template, title_mark);
-    const char *data_at = title_at ? strstr(title_at, data_mark) : NULL;
-    if (!data_at) return mp_fail(error, MP_UNSUPPORTED, "this memprof was built without its page");
-    const char *after_title = title_at + sizeof title_mark - 1;
-
-    struct mp_buffer text = {0};
-    mp_buffer_append(&text, template, (size_t)(title_at - template));
-    append_title(&text, model, options, data);
-    mp_buffer_append(&text, after_title, (size_t)(data_at - after_title));
-    mp_buffer_append_text(&text, "<script type=\"application/json\" id=\"header\">");
-    page_header(model, options, data, &text);
-    mp_buffer_append_text(&text, "</script>\n");
-    fwrite(text.data, 1, text.size, out);
-    mp_buffer_free(&text);
-
-    write_data(data, out);
-    fputs(data_at + sizeof data_mark - 1, out);
-    if (fflush(out) || ferror(out)) return mp_fail_errno(error, "cannot write the page");
-    return MP_OK;
-}
-
 enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_options *options, FILE *out,
                              struct mp_error *error)
 {
     struct mp_page_data data;
     enum mp_status status = mp_page_data_make(model, options->cut, options->rules, &data, error);
     if (status) return status;
-    status = write_page(model, options, &data, out, error);
+    struct mp_buffer title = {0}, header = {0};
+    append_title(&title, model, options, &data);
+    page_header(model, options, &data, &header);
+    status = mp_page_file_write(mp_page_template, &title, &header, &data.columns, out, error);
+    mp_buffer_free(&title);
+    mp_buffer_free(&header);
     mp_page_data_free(&data);
     return status;
 }

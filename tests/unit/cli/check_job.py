@@ -2,6 +2,7 @@
 """Jobs: many recordings as one. What the merged file says is held against the answers of the single recordings, summed up
 here in the simplest way; and whatever the order and the tree in which they are merged, the file is the same."""
 
+import base64
 import collections
 import json
 import os
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
 import harness
@@ -323,25 +325,90 @@ class Mpi(Jobs):
             self.assertFalse(out.exists(), bad)
 
 
+def page_of(path):
+    """What viz/FORMAT.md says of a job's page, read by that: the header, the JSON and the curves of each kind."""
+    html = path.read_text()
+    header = json.loads(re.search(r'<script type="application/json" id="header">(.*?)</script>', html, re.S)[1])
+    packed = base64.b64decode("".join(re.findall(r'<script type="text/plain" id="d\d+">(.*?)</script>', html, re.S)))
+    columns, at = {}, 0
+    for name, entries, size, length in header["columns"]:
+        columns[name] = zlib.decompress(packed[at:at + length], wbits=-15)
+        assert len(columns[name]) == size
+        at += length
+    facts = json.loads(columns["job.facts"])
+    return html, facts, {along: curves_of(facts["by_" + along], columns["job." + along]) for along in ("step", "clock")}
+
+
+def curves_of(rows, data):
+    numbers, value, shift = [], 0, 0
+    for byte in data:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            numbers.append(value)
+            value = shift = 0
+    numbers = iter(numbers)
+    signed = lambda number: -(number + 1) // 2 if number % 2 else number // 2
+    curves = []
+    for process, track, shift, count in rows:
+        at = most = 0
+        points = []
+        for _ in range(count):
+            at += next(numbers)
+            most += signed(next(numbers))
+            points.append((at << shift, most, most - signed(next(numbers))))
+        curves.append((process, track, points))
+    assert next(numbers, None) is None
+    return curves
+
+
 class Page(Jobs):
-    def test_the_page_of_a_job_holds_its_report_and_curves(self):
+    def test_the_page_of_a_job_holds_its_processes_and_curves(self):
         paths = self.ranks(4, leaking=(2,))
         hostile = self.folder / "<script>x.mp"
         make_rank(hostile, 9)
         page = self.folder / "job.html"
         result = memprof("trace_plot", *paths, hostile, "-o", page)
         self.assertEqual(result.returncode, 0, result.stderr)
-        html = page.read_text()
-        told = {name: json.loads(text) for name, text in
-                re.findall(r'<script type="application/json" id="(\w+)">(.*?)</script>', html, re.S)}
-        self.assertEqual(told["report"], answer("report", *paths, hostile))
+        html, facts, curves = page_of(page)
         self.assertNotIn("<script>x", html)
-        for curve in told["curves"]:
-            process = told["report"]["processes"][curve["process"]]
-            self.assertEqual(max(most for _, most, _ in curve["points"]), process["peak_bytes"])
-        self.assertEqual(sorted((curve["process"], curve["by"]) for curve in told["curves"]),
-                         [(process, by) for process in range(5) for by in ("step", "time")])
-        self.assertEqual(html.count("+256 KiB"), 2)  # the process, and its leak
+        told = answer("report", *paths, hostile)
+        for key, name in (("path", "path"), ("peak", "peak_bytes"), ("end", "outstanding_bytes"), ("peak_step", "step"),
+                          ("growth", "bytes_per_step"), ("verdict", "verdict")):
+            self.assertEqual(facts["processes"][key], [process[name] for process in told["processes"]])
+        for along in ("step", "clock"):
+            self.assertEqual([process for process, _, _ in curves[along]], list(range(5)))
+            for process, track, points in curves[along]:
+                self.assertEqual(track, "cuda:0/torch")
+                self.assertEqual(max(most for _, most, _ in points), told["processes"][process]["peak_bytes"])
+                self.assertTrue(all(last <= most for _, most, last in points))
+                self.assertEqual(points[-1][2], told["processes"][process]["outstanding_bytes"])
+        (leak,) = facts["leaks"]
+        self.assertEqual((told["processes"][leak[0]]["path"], leak[2]), (str(paths[2]), LEAK))
+        self.assertIn("f2", facts["stacks"][leak[1]][0])
+
+    def test_a_merged_job_has_the_page_of_its_recordings(self):
+        paths, job = self.ranks(3, leaking=(1,)), self.folder / "a.job"
+        self.merge(*paths, to=job)
+        self.assertEqual(memprof("trace_plot", job, "-o", self.folder / "1.html").returncode, 0)
+        self.assertEqual(memprof("trace_plot", *paths, "-o", self.folder / "2.html").returncode, 0)
+        self.assertEqual(page_of(self.folder / "1.html")[1:], page_of(self.folder / "2.html")[1:])
+
+    def test_ten_times_the_sites_are_no_larger_a_page(self):
+        """Of sites it shows the heaviest, and says what the others hold."""
+        sizes = []
+        for sites in (400, 4000):
+            for rank in range(2):
+                make_rank(self.folder / f"r{rank}.mp", rank, sites=sites)
+            page = self.folder / "job.html"
+            self.assertEqual(memprof("trace_plot", self.folder, "-o", page, "--force").returncode, 0)
+            _, facts, _ = page_of(page)
+            every = answer("peak", self.folder, "-n", 0)["sites"]
+            self.assertEqual((facts["site_count"], len(facts["sites"])), (len(every), 300))
+            self.assertEqual([site[2] for site in facts["sites"]], [site["bytes"] for site in every[:300]])
+            self.assertEqual(facts["other_sites_bytes"], sum(site["bytes"] for site in every[300:]))
+            sizes.append(page.stat().st_size)
+        self.assertLess(sizes[1], 1.2 * sizes[0])
 
 
 class Comparing(Jobs):

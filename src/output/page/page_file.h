@@ -1,0 +1,20 @@
+/*
+ * A page as a file: a template that viz/ built, its title, one JSON object, and columns. No byte of what goes in,
+ * whatever names it holds, can end the element around it.
+ */
+#ifndef MP_OUTPUT_PAGE_FILE_H
+#define MP_OUTPUT_PAGE_FILE_H
+
+#include <stdio.h>
+
+#include "base/json.h"
+#include "output/page/page_columns.h"
+
+/* Members "columns", "bytes" and "scripts" of the header: by them the page finds its columns (viz/FORMAT.md). */
+void mp_page_put_columns(struct mp_json *json, const struct mp_page_columns *columns);
+/* `title`: HTML that is safe (mp_html_text()). `header`: the JSON object. */
+enum mp_status mp_page_file_write(const unsigned char *template, const struct mp_buffer *title,
+                                  const struct mp_buffer *header, const struct mp_page_columns *columns, FILE *out,
+                                  struct mp_error *error);
+
+#endif

@@ -1,0 +1,143 @@
+// A job as the page holds it: processes, groups, sites, and curves, which are unpacked when they are first drawn.
+
+import { readNumbers, unzigzag } from "../src/data/varint.js";
+
+/** Curves that are drawn along the same thing: of the processes' chosen tracks, and beside them of all tracks. */
+export class Curves {
+  /** @param {number[][]} rows [process, track, shift, points] @param {Uint8Array} bytes @param {number} count of points */
+  constructor(rows, bytes, count, facts, byStep) {
+    const values = readNumbers(bytes, 3 * count);
+    this.byStep = byStep;
+    this.all = [];
+    this.of = new Array(facts.processes.name.length).fill(null);
+    let from = 0;
+    for (const [process, track, shift, points] of rows) {
+      const curve = { process, track, unit: 2 ** shift, at: new Float64Array(points), most: new Float64Array(points),
+        last: new Float64Array(points) };
+      let [at, most] = [0, 0];
+      for (let i = 0; i < points; i++, from += 3) {
+        curve.at[i] = at += values[from];
+        curve.most[i] = most += unzigzag(values[from + 1]);
+        curve.last[i] = most - unzigzag(values[from + 2]);
+      }
+      this.all.push(curve);
+      if (track === facts.processes.track[process]) this.of[process] = curve;
+    }
+  }
+
+  /** What lies along a curve's point: the first step in it, or nanoseconds since the job began. */
+  static start(curve, i) {
+    return curve.at[i] * curve.unit;
+  }
+
+  end(processes) {
+    let end = 1;
+    for (const process of processes) {
+      const curve = this.of[process];
+      if (curve) end = Math.max(end, (curve.at[curve.at.length - 1] + 1) * curve.unit);
+    }
+    return end;
+  }
+}
+
+export class Job {
+  /** @param {Unpacker} unpacker */
+  static async open(unpacker) {
+    const { facts } = await unpacker.group("job", ["facts"]);
+    return new Job(unpacker, JSON.parse(new TextDecoder().decode(facts.bytes)));
+  }
+
+  constructor(unpacker, facts) {
+    this.unpacker = unpacker;
+    this.facts = facts;
+    this.processes = facts.processes;
+    this.count = facts.processes.name.length;
+    this.odd = new Map(facts.outliers.map((one) => [one.process, one]));
+    this.held = new Map();
+    for (let i = 0; i < facts.holdings.length; i += 4) {
+      const [process, stack, bytes, blocks] = facts.holdings.slice(i, i + 4);
+      if (!this.held.has(process)) this.held.set(process, []);
+      this.held.get(process).push({ stack, bytes, blocks });
+    }
+    this.leaks = new Map();
+    for (const [process, stack, growth, step, bytes, blocks, certain] of facts.leaks) {
+      if (!this.leaks.has(process)) this.leaks.set(process, []);
+      this.leaks.get(process).push({ process, stack, growth, step, bytes, blocks, certain });
+    }
+    this.curves = {};
+  }
+
+  /** @param {"step"|"clock"} along */
+  async curvesAlong(along) {
+    this.curves[along] ??= this.unpacker.group("job", [along]).then((columns) =>
+      new Curves(this.facts["by_" + along], columns[along].bytes, columns[along].count, this.facts, along === "step"));
+    return this.curves[along];
+  }
+
+  hasSteps() {
+    return this.facts.by_step.length > 0;
+  }
+
+  median(process) {
+    return this.facts.groups[this.processes.group[process]]?.median ?? 0;
+  }
+
+  /** The process of its group whose peak is nearest to the median: the usual one. */
+  usual(process) {
+    const { group, peak } = this.processes;
+    let best = -1;
+    for (let i = 0; i < this.count; i++) {
+      if (i === process || group[i] !== group[process]) continue;
+      if (best < 0 || Math.abs(peak[i] - this.median(i)) < Math.abs(peak[best] - this.median(i))) best = i;
+    }
+    return best;
+  }
+
+  label(stack) {
+    return this.facts.stacks[stack][0] || "no stack";
+  }
+
+  /** Innermost first. */
+  frames(stack) {
+    return this.facts.stacks[stack].slice(1).map((frame) => {
+      const [name, file, line, language] = this.facts.frames[frame];
+      return { name: name ?? "?", place: file ? file + (line ? ":" + line : "") : "", python: language === 1 };
+    });
+  }
+
+  /** What two processes held most of at their peaks, by the size of the difference. A process names 16 sites: what one
+   * does not name is at most what it names least (`atMost`), and nothing where it names fewer. */
+  difference(a, b) {
+    const least = (list) => list.length < 16 ? 0 : list[list.length - 1].bytes;
+    const [first, second] = [this.held.get(a) ?? [], this.held.get(b) ?? []];
+    const rows = new Map();
+    for (const one of first) rows.set(one.stack, { stack: one.stack, a: one.bytes, b: least(second), atMost: least(second) ? "b" : "" });
+    for (const one of second) {
+      const row = rows.get(one.stack);
+      if (row) Object.assign(row, { b: one.bytes, atMost: "" });
+      else rows.set(one.stack, { stack: one.stack, a: least(first), b: one.bytes, atMost: least(first) ? "a" : "" });
+    }
+    return [...rows.values()].sort((x, y) => Math.abs(y.a - y.b) - Math.abs(x.a - x.b));
+  }
+
+  /** Processes in one of the orders. @param {number|null} group */
+  ordered(order, group) {
+    const { peak, end, growth } = this.processes;
+    const all = Array.from({ length: this.count }, (_, i) => i)
+      .filter((i) => group === null || this.processes.group[i] === group);
+    const key = { peak, end, growth }[order];
+    if (key) all.sort((a, b) => key[b] - key[a] || a - b);
+    return all;
+  }
+
+  /** Those whose name, host, file or pid has the words in it; a number alone is a rank, where there are ranks. */
+  find(words) {
+    const wanted = words.trim().toLowerCase();
+    const { name, host, path, pid, rank } = this.processes;
+    if (!wanted) return [];
+    const ranks = /^\d+$/.test(wanted) ? rank.flatMap((one, i) => String(one) === wanted ? [i] : []) : [];
+    if (ranks.length) return ranks;
+    return name.flatMap((_, i) =>
+      [name[i], host[i], path[i], String(pid[i])].some((text) => text.toLowerCase().includes(wanted)) ? [i] : []);
+  }
+}
