@@ -7,6 +7,7 @@ the JavaScript heap with all buffers, the worker's included.
 For `tools/bench viz`. Each page is opened in a fresh browser, as a user would, and everything is done several times: as
 the machine may be busy with other things, the least is given."""
 
+import contextlib
 import json
 import pathlib
 import shutil
@@ -79,7 +80,8 @@ def part(values, share):
     return values[int(len(values) * share)]
 
 
-def measure(page):
+@contextlib.contextmanager
+def browser():
     profile = tempfile.mkdtemp()
     options = webdriver.ChromeOptions()
     options.binary_location = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
@@ -89,19 +91,32 @@ def measure(page):
     try:
         driver.set_script_timeout(120)
         driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
-        firsts, longest = [], []
-        for _ in range(TIMES):
-            driver.get("about:blank")
-            driver.get(pathlib.Path(page).resolve().as_uri())
-            deadline = time.monotonic() + 120
-            while not driver.execute_script(FIRST):
-                if time.monotonic() > deadline:
-                    said = driver.execute_script("return document.body.innerText.slice(0, 300)")
-                    return {"page": page, "error": said}
-                time.sleep(0.01)
-            firsts.append(driver.execute_script(FIRST))
-            time.sleep(0.3)
-            longest.append(driver.execute_async_script(LONGEST))
+        yield driver
+    finally:
+        driver.quit()
+        shutil.rmtree(profile, ignore_errors=True)
+
+
+def opened(driver, page, fragment=""):
+    """Opens it TIMES times: the times to the first picture, and of the longest task; fails where it does not open."""
+    firsts, longest = [], []
+    for _ in range(TIMES):
+        driver.get("about:blank")
+        driver.get(pathlib.Path(page).resolve().as_uri() + fragment)
+        deadline = time.monotonic() + 120
+        while not driver.execute_script(FIRST):
+            if time.monotonic() > deadline:
+                sys.exit(f"{page} does not open: " + driver.execute_script("return document.body.innerText.slice(0, 300)"))
+            time.sleep(0.01)
+        firsts.append(driver.execute_script(FIRST))
+        time.sleep(0.3)
+        longest.append(driver.execute_async_script(LONGEST))
+    return firsts, longest
+
+
+def measure(page):
+    with browser() as driver:
+        firsts, longest = opened(driver, page)
         opening = thread_ms(driver)
         driver.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
         usage = driver.execute_cdp_cmd("Runtime.getHeapUsage", {})
@@ -114,9 +129,6 @@ def measure(page):
         hovers = [sorted(driver.execute_async_script(HOVER)) for _ in range(TIMES)]
         track = driver.execute_script("const { track, timeline } = window.memprof.page; "
                                       "return [track.info.events, track.info.blocks, timeline.inView]")
-    finally:
-        driver.quit()
-        shutil.rmtree(profile, ignore_errors=True)
     return {"page": page, "events": track[0], "blocks": track[1], "drawn_blocks": track[2],
             "bytes": pathlib.Path(page).stat().st_size, "first_ms": min(firsts), "longest_ms": min(longest),
             "open_cpu_ms": opening, "redraw_cpu_ms": zooming / sum(map(len, zooms)),

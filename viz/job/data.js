@@ -53,12 +53,9 @@ export class Job {
     this.processes = facts.processes;
     this.count = facts.processes.name.length;
     this.odd = new Map(facts.outliers.map((one) => [one.process, one]));
-    this.held = new Map();
-    for (let i = 0; i < facts.holdings.length; i += 4) {
-      const [process, stack, bytes, blocks] = facts.holdings.slice(i, i + 4);
-      if (!this.held.has(process)) this.held.set(process, []);
-      this.held.get(process).push({ stack, bytes, blocks });
-    }
+    this.heldFrom = new Uint32Array(this.count + 1); // rows of holdings are in order of their processes
+    for (let i = 0; i < facts.holdings.length; i += 4) this.heldFrom[facts.holdings[i] + 1] += 4;
+    for (let i = 0; i < this.count; i++) this.heldFrom[i + 1] += this.heldFrom[i];
     this.leaks = new Map();
     for (const [process, stack, growth, step, bytes, blocks, certain] of facts.leaks) {
       if (!this.leaks.has(process)) this.leaks.set(process, []);
@@ -93,6 +90,16 @@ export class Job {
     return best;
   }
 
+  /** What a process held most of at its peak, the most first. */
+  held(process) {
+    const out = [];
+    for (let i = this.heldFrom[process]; i < this.heldFrom[process + 1]; i += 4) {
+      const [, stack, bytes, blocks] = this.facts.holdings.slice(i, i + 4);
+      out.push({ stack, bytes, blocks });
+    }
+    return out;
+  }
+
   label(stack) {
     return this.facts.stacks[stack][0] || "no stack";
   }
@@ -109,7 +116,7 @@ export class Job {
    * does not name is at most what it names least (`atMost`), and nothing where it names fewer. */
   difference(a, b) {
     const least = (list) => list.length < 16 ? 0 : list[list.length - 1].bytes;
-    const [first, second] = [this.held.get(a) ?? [], this.held.get(b) ?? []];
+    const [first, second] = [this.held(a), this.held(b)];
     const rows = new Map();
     for (const one of first) rows.set(one.stack, { stack: one.stack, a: one.bytes, b: least(second), atMost: least(second) ? "b" : "" });
     for (const one of second) {

@@ -83,7 +83,7 @@ export class Panel {
 
   one(i) {
     const { job } = this;
-    const held = job.held.get(i) ?? [];
+    const held = job.held(i);
     const leaks = job.leaks.get(i) ?? [];
     const whole = job.processes.peak[i];
     return [
@@ -122,12 +122,14 @@ export class Panel {
 
   /** Choosing what it is compared with, without a pointer. */
   chooser(i) {
-    const usual = this.job.usual(i);
     if (this.job.count < 2) return "";
     const { name } = this.job.processes;
-    const select = element("select", { "aria-label": "Compare with", onchange: () => this.page.compare(Number(select.value)) },
-      option(-1, "compare with …"), ...(usual >= 0 ? [option(usual, `${name[usual]} (usual)`)] : []),
-      ...name.slice(0, 500).flatMap((words, k) => k === i || k === usual ? [] : [option(k, words)]));
+    const { highest, outliers } = this.job.facts;
+    const usual = this.job.usual(i);
+    const first = new Map([[usual, " (usual)"], [highest, " (highest peak)"], ...outliers.slice(0, 20).map((one) => [one.process, " (out of line)"])]);
+    for (let k = Math.max(i - 20, 0); k < name.length && k < i + 60; k++) if (!first.has(k)) first.set(k, "");
+    const select = element("select", { "aria-label": "Compare with", title: "Shift + click compares any other", onchange: () => this.page.compare(Number(select.value)) },
+      option(-1, "compare with …"), ...[...first].flatMap(([k, words]) => k === i || k === null || k < 0 ? [] : [option(k, name[k] + words)]));
     select.value = String(this.state.other);
     return select;
   }

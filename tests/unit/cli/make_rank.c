@@ -1,12 +1,13 @@
 /*
  * Writes the recording of one made-up rank, which differs from those of other numbers in a known way.
  *
- *   make_rank FILE RANK SITES STEPS [LEAK [WORLD [ROLE [PROGRAM]]]]
+ *   make_rank FILE RANK SITES STEPS [LEAK [WORLD [ROLE [PROGRAM [BLOCKS]]]]]
  *
  * SITES places allocate a block each and keep it, but for one in seven, another one for each rank; one in five takes
  * more, the higher the rank. Then come STEPS steps with a block that is freed again; with LEAK, each step keeps so many
- * bytes besides; with WORLD, the recording knows its rank, of so many, and its ROLE, if that is not "". Every process
- * has a pid of its own, 1000 + RANK, and begins 1 ms after the one before.
+ * bytes besides; with WORLD, the recording knows its rank, of so many, and its ROLE, if that is not "". BLOCKS: how
+ * many blocks there are in a step beside these, of sizes that change, each freed again. Every process has a pid of its
+ * own, 1000 + RANK, and begins 1 ms after the one before.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -93,6 +94,7 @@ int main(int argc, char **argv)
     if (argc < 5) return 2;
     uint32_t rank = (uint32_t)atoi(argv[2]), sites = (uint32_t)atoi(argv[3]), steps = (uint32_t)atoi(argv[4]);
     uint64_t leak = argc > 5 ? strtoull(argv[5], NULL, 10) : 0;
+    uint32_t churn = argc > 9 ? (uint32_t)atoi(argv[9]) : 0;
     const char *command[] = {"python3", argc > 8 ? argv[8] : "train.py", NULL};
     struct mp_member member = {0};
     if (argc > 6 && atoi(argv[6])) {
@@ -124,6 +126,13 @@ int main(int argc, char **argv)
         put(&blocks,
             (struct mp_event){
                 .type = MP_EVENT_FREE, .address = 0x700000000000 + number * 4096, .bytes = bytes, .block = number});
+        for (uint32_t k = 0; k < churn; k++) {
+            uint64_t size = 512 * (1 + mp_hash_mix(((uint64_t)rank << 40) + ((uint64_t)i << 20) + k) % 4096);
+            number = allocate(&blocks, (3 + k) % sites, size);
+            put(&blocks,
+                (struct mp_event){
+                    .type = MP_EVENT_FREE, .address = 0x700000000000 + number * 4096, .bytes = size, .block = number});
+        }
         blocks.now += MS;
     }
     flush(&blocks);
