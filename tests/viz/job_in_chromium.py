@@ -202,6 +202,18 @@ class Page(BrowserTest):
         self.assertIn("1 recording is not whole", self.text("#notes"))
         self.assertIn("INCOMPLETE", self.text("#tiles"))
 
+    def test_a_rank_leads_to_its_own_page(self):
+        folder = self.folder / "50% #1"
+        folder.mkdir()
+        for rank in range(2):
+            make_rank(folder / f"javascript:x {rank}.mp", rank, world=2)
+        page = folder / "job.html"
+        subprocess.run([BUILD / "memprof", "trace_plot", folder, "--pages", "-o", page], check=True, stdin=subprocess.DEVNULL)
+        self.open(page, "#process=1")
+        self.js("document.getElementById('own-page').click()")
+        self.wait("return document.documentElement.dataset.ready === 'true' && Boolean(window.memprof.page.track)")
+        self.assertEqual(self.text("#name"), "javascript:x 1.mp")
+
     def test_hostile_names_stay_text(self):
         folder = self.folder / "<img src=x onerror=alert(1)>"
         folder.mkdir()

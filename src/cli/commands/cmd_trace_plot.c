@@ -1,4 +1,5 @@
 #include "cli/job.h"
+#include "cli/job_pages.h"
 #include "cli/query.h"
 #include "output/page/job_page.h"
 #include "output/page/page.h"
@@ -22,18 +23,29 @@ static enum mp_status write_page(void *context, FILE *out, struct mp_error *erro
     return mp_page_write(query->model, &options, out, error);
 }
 
+struct job_page {
+    const struct mp_job_query *query;
+    char **links;
+};
+
 static enum mp_status write_job_page(void *context, FILE *out, struct mp_error *error)
 {
-    const struct mp_job_query *query = context;
-    return mp_job_page_write(&query->job, mp_path_short(query->view.path), NULL, out, error);
+    const struct job_page *page = context;
+    return mp_job_page_write(&page->query->job, mp_path_short(page->query->view.path), page->links, out, error);
 }
 
 static int plot_job(const struct mp_invocation *invocation)
 {
     struct mp_job_query query;
-    int status = mp_job_open(invocation, &query);
+    struct job_page page = {.query = &query};
+    int status = mp_job_open(invocation, &query), pages = MP_EXIT_DONE;
     if (status) return status;
-    return mp_job_end(&query, mp_output_write(invocation, write_job_page, &query));
+    if (mp_given(invocation, MP_OPT_PAGES)) pages = mp_job_pages_write(invocation, &query.job, &page.links);
+    if (pages == MP_EXIT_COULD_NOT) status = pages;
+    if (!status) status = mp_output_write(invocation, write_job_page, &page);
+    mp_job_pages_free(page.links, &query.job);
+    status = mp_job_end(&query, status);
+    return status ? status : pages;
 }
 
 static int run(const struct mp_invocation *invocation, const char *command, const char *view)
@@ -42,6 +54,10 @@ static int run(const struct mp_invocation *invocation, const char *command, cons
     struct page page = {&query, view};
     if (!mp_given(invocation, MP_OPT_OUTPUT)) {
         mp_message("%s needs -o FILE, as in memprof %s %s -o page.html", command, command, invocation->operands[0]);
+        return MP_EXIT_USAGE;
+    }
+    if (mp_given(invocation, MP_OPT_PAGES) && !mp_job_asked(invocation)) {
+        mp_message("--pages is for a job of several recordings, and %s is one", invocation->operands[0]);
         return MP_EXIT_USAGE;
     }
     if (!view && mp_job_asked(invocation)) return plot_job(invocation);
@@ -68,11 +84,13 @@ const struct mp_command mp_command_trace_plot = {
         "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
         "first; all are in it. A page holds every block of up to 100 million events; --from and --to choose a part "
         "of the recording, --filter the blocks, and the page says what is not in it. Colours are what blocks are for, "
-        "where that is known, by --rules FILE, too. The page of a job (several files, a folder, or what merge wrote) has "
-        "a bar for each process, their curves on one scale, aligned by step, or as a heat map, the sites of all, and what "
-        "differs between two of them.",
+        "where that is known, by --rules FILE, too. The page of a job (several files, a folder, or what merge wrote) "
+        "has "
+        "a bar for each process, their curves on one scale, aligned by step, or as a heat map, the sites of all, and "
+        "what "
+        "differs between two of them; with --pages a click also leads to a page of each recording.",
     .example = "memprof trace_plot run.mp -o trace.html",
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES},
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PAGES, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES},
     .operands_min = 1,
     .operands_max = 1000000,
     .run = run_trace,
