@@ -20,7 +20,7 @@ def start(torch, after_import=lambda name, then: None):
     then)` calls then(module) once it is imported."""
     import libmemprof
     from libmemprof_torch import (compiled, guarded, history, holders, holders_filled,
-                                  holders_names, holders_told, loaders, modules,
+                                  holders_graphs, holders_names, holders_told, loaders, modules,
                                   optimizers, pools, regions, roles)
 
     api = libmemprof._api
@@ -39,8 +39,8 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
     _begin(api, "holder_due", "what holds tensors", lambda: holders_told.start(api, torch))
     _begin(api, "shim", "Dynamo",
-           lambda: _hide_from_dynamo(torch, (compiled, guarded, history, holders, holders_filled, holders_names,
-                                             holders_told, loaders, modules, optimizers, pools, regions, roles)))
+           lambda: _hide_from_dynamo(torch, (compiled, guarded, history, holders, holders_filled, holders_graphs,
+                                             holders_names, holders_told, loaders, modules, optimizers, pools, regions, roles)))
 
 
 parts = {}

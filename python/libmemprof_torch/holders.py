@@ -15,7 +15,7 @@ import sys
 import time
 import types
 
-from libmemprof_torch import holders_filled, holders_names as naming
+from libmemprof_torch import holders_filled, holders_graphs as graphs, holders_names as naming
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
 BUDGET_NS = 200_000_000
@@ -115,7 +115,7 @@ class Look:
     def _forget(self):
         self._marker = self._found = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
         self._kinds = {}
-        self._tensors = self._names = self._left = self._frames = self._reader = self._made = None
+        self._tensors = self._names = self._left = self._frames = self._reader = self._made = self._hooked = None
         self.blocks = {}
 
     def _run(self):
@@ -124,6 +124,7 @@ class Look:
         self._later = []  # (object, place of the parent) that waits for a later tier
         self._frames = naming.Frames()
         self._made = None  # (what _made_since() said), where it was asked for
+        self._hooked = None  # nodes by the addresses of their hooks, where those were asked for
         self._marker = []  # the youngest object there is: what Python lists behind it was made later
         begun = self._spent()
         self._objects = gc.get_objects()
@@ -132,7 +133,7 @@ class Look:
         self._kinds = {}
         self._find_tensors()
         self._names = naming.Names(self)
-        self._reader = naming.SavedReader(self._torch, self._saved, self.miss)
+        self._reader = graphs.SavedReader(self._torch, self._saved, self.miss)
         self._may_read_graph = not self._frames.in_backward
         if not self._may_read_graph:
             self.miss("a backward pass is running, so graphs were not looked at")
@@ -227,7 +228,7 @@ class Look:
                 kind = "type"
             elif cls is types.FrameType:
                 kind = "frame"
-            elif naming.is_node_type(self._torch, cls, mro):
+            elif graphs.is_node_type(self._torch, cls, mro):
                 kind = "node"
             elif self._torch._C.StorageBase in mro:
                 kind = "storage"
@@ -436,7 +437,7 @@ class Look:
             is_leaf = base.is_leaf.__get__(tensor)
             if is_leaf or base.retains_grad.__get__(tensor):
                 self._push(base.grad.__get__(tensor), at, Edge("attribute", "grad"))
-            if not is_leaf and self._may_read_graph and naming.has_settled_graph(base, tensor):
+            if not is_leaf and self._may_read_graph and graphs.has_settled_graph(base, tensor):
                 self._push(base.grad_fn.__get__(tensor), at, Edge("graph", "grad_fn"))
         except (RuntimeError, AttributeError):
             pass
@@ -450,14 +451,12 @@ class Look:
             else:
                 self._push(saved, at, edge)  # what a hook of the program packed
         try:
-            following = naming.next_functions(self._torch, node)
+            following = graphs.next_functions(self._torch, node)
         except (RuntimeError, AttributeError):
             return
         for function, _ in following:
             self._push(function, at, Edge("graph", ""))
-            variable = naming.accumulated(function)
-            if variable is not None:
-                self._push(variable, self._seen.get(id(function), at), Edge("graph", "variable"))
+        self._push(graphs.accumulated(node), at, Edge("graph", "variable"))
 
     # ---- up from what was not reached
 
@@ -551,12 +550,30 @@ class Look:
         """`whole`: all that leads to its tensor is known."""
         group = climb.group
         top = next((each for each in group if id(each) not in climb.held), None)
+        node = self._node_with_hooks(top) if whole and naming.is_of_hooks(top) else None
+        if node is not None:
+            self._connect(self._seen[id(node)], top, climb.below)
+            return
         if top is not None or not whole:
             top = group[0] if top is None else top
             what = ("native" if whole else "lost") + ("" if top is group[0] else " object")
             self._top(top, Edge(what, naming.native_text(top), None, False))
         else:
             self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))
+
+    def _node_with_hooks(self, hooks):
+        """Of those that were visited, in half of the time that is left; None: none that was asked."""
+        if self._hooked is None:
+            self._hooked = {}
+            until = (self._spent() + self._until) // 2
+            for node in [each for each in self._order if self.kind_of(type(each)) == "node"] if self._may_read_hooks() else ():
+                if self._spent() >= until:
+                    break
+                self._hooked.update((id(each), node) for each in graphs.hooks_of(self._torch, node))
+        return self._hooked.get(id(hooks))
+
+    def _may_read_hooks(self):
+        return self._may_read_graph and graphs.may_stop_calls()
 
     def _top(self, found, edge):
         at = len(self._order)

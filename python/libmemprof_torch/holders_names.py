@@ -182,128 +182,6 @@ def last_errors():
             yield name, sys.__dict__[name]
 
 
-# ---- graphs of autograd
-
-def is_node_type(torch, cls, mro):
-    if torch._C._FunctionBase in mro:
-        return True
-    members = dict_of_type(cls)
-    return "next_functions" in members and "_register_hook_dict" in members
-
-
-def next_functions(torch, node):
-    return _member(torch, node, "next_functions").__get__(node)
-
-
-def _member(torch, node, name):
-    cls = type(node)
-    if torch._C._FunctionBase in mro_of(cls):
-        cls = torch._C._FunctionBase
-    return dict_of_type(cls)[name]
-
-
-def has_settled_graph(base, tensor):
-    """Asking a view for its node makes a new one where its base was changed: a change of the program's own."""
-    if not base._is_view(tensor):
-        return True
-    below = base._base.__get__(tensor)
-    return base._version.__get__(below) == 0
-
-
-def accumulated(function):
-    """The parameter whose gradient a node adds up."""
-    if function is None or type_name(type(function)) != "AccumulateGrad":
-        return None
-    return dict_of_type(type(function))["variable"].__get__(function)
-
-
-class SavedHooks:
-    """Whether the program has ever packed what graphs save with hooks of its own: to unpack would call them. Newer
-    torch tells of each; where it does not, nothing is unpacked from then on."""
-
-    def __init__(self, torch):
-        self.used = False
-        self.kind = getattr(torch._C._autograd, "SavedTensor", None)
-        self.tells = hasattr(self.kind, "unpack_hook") and hasattr(self.kind, "data")
-        if not self.tells:
-            self._watch(torch._C._autograd, "_push_saved_tensors_default_hooks")
-            self._watch(torch._C._autograd, "_register_saved_tensors_default_hooks")
-            if self.kind is not None:
-                self._watch(self.kind, "register_hooks")
-
-    def _watch(self, owner, name):
-        original = getattr(owner, name, None)
-        if original is None:
-            self.used = self.used or owner is self.kind
-            return
-
-        def watched(*arguments, **named):
-            self.used = True
-            return original(*arguments, **named)
-        setattr(owner, name, watched)
-
-
-PATIENCE, AGAIN = 4, 256
-
-
-class SavedReader:
-    """Reads what nodes have saved. To ask for what was freed, or changed since, costs PyTorch some 0.5 ms for its error:
-    where that was so a few times in a row for one name, only now and then is it asked for."""
-
-    def __init__(self, torch, hooks, miss):
-        self._base, self._hooks, self._miss = torch._C._FunctionBase, hooks, miss
-        self._names = {}  # by type of node: (class that has them, [(name, the name of what is packed)])
-        self._failed = {}  # by type of node and name: how often in a row
-
-    def saved_by(self, node):
-        """(edge, tensor) of each tensor that a node keeps in C++."""
-        kind = type(node)
-        if kind not in self._names:
-            self._names[kind] = self._names_of(kind)
-        members, names = self._names[kind]
-        for name, raw in names:
-            failed = self._failed.get((kind, name), 0)
-            if failed >= PATIENCE and failed % AGAIN:
-                self._failed[kind, name] = failed + 1
-                continue
-            text = f"{type_name(kind)}.{name}"
-            try:
-                if self._hooks is None or self._hooks.tells and raw is not None:
-                    packed = _packed(members[raw].__get__(node)) if raw is not None and self._hooks else None
-                    if packed:
-                        for each in packed:
-                            yield Edge("saved", text), each
-                        continue
-                elif self._hooks.used:
-                    self._miss("the program packs what graphs save with hooks of its own, so that was not looked at")
-                    return
-                saved = members[name].__get__(node)
-                self._failed[kind, name] = 0
-            except RuntimeError:
-                self._failed[kind, name] = failed + 1
-                continue
-            if type(saved) is tuple:
-                for place, tensor in enumerate(saved):
-                    yield Edge("saved", f"{text}[{place}]"), tensor
-            else:
-                yield Edge("saved", text), saved
-
-    def _names_of(self, kind):
-        is_custom = self._base in mro_of(kind)
-        members = dict_of_type(self._base if is_custom else kind)
-        if is_custom:
-            return members, [("saved_tensors", "_raw_saved_tensors" if "_raw_saved_tensors" in members else None)]
-        # What is no tensor has nothing packed.
-        return members, [(name, "_raw" + name) for name in members if name.startswith("_saved_") and
-                         "_raw" + name in members]
-
-
-def _packed(saved):
-    """What hooks of the program made of it; None where they did not."""
-    saved = [each for each in (saved if type(saved) is tuple else (saved,)) if each is not None]
-    return [each.data for each in saved] if any(each.unpack_hook is not None for each in saved) else None
-
-
 # ---- objects
 
 def dict_of(found):
@@ -346,10 +224,14 @@ def array_type(mro):
     return next((cls for cls in mro if type_name(cls) == "ndarray" and module_of_type(cls) == "numpy"), None)
 
 
+def is_of_hooks(top):
+    """Hooks of autograd, by the numbers of their handles."""
+    return top is not None and collections.OrderedDict in mro_of(type(top)) and set(map(type, dict.keys(top))) == {int}
+
+
 def native_text(top):
-    """Of an object that no other refers to. Since torch 2 a node tells the collector of its hooks only where nothing else
-    has the node."""
-    if collections.OrderedDict in mro_of(type(top)) and set(map(type, dict.keys(top))) == {int}:
+    """Of an object that no other refers to."""
+    if is_of_hooks(top):
         return "hooks of autograd"
     return type_name(type(top))
 
@@ -367,18 +249,19 @@ def key_text(key):
 
 class Token:
     """One step of a path. `key`: of an entry of a container, which is `*` where several entries are meant; `names`: the
-    key says what the entry is, so that few of them are shown apart; `classes`: of the owner of an attribute."""
+    key says what the entry is, so that few of them are shown apart; `classes`: of the owner of an attribute; `unit`: the
+    patterns of the steps that it stands for many of."""
 
-    __slots__ = ("text", "tag", "key", "file", "line", "certain", "names", "classes")
+    __slots__ = ("text", "tag", "key", "file", "line", "certain", "names", "classes", "unit")
 
-    def __init__(self, text, tag="", key=None, file=None, line=0, certain=True, names=False, classes=()):
+    def __init__(self, text, tag="", key=None, file=None, line=0, certain=True, names=False, classes=(), unit=None):
         self.text, self.tag, self.key, self.file, self.line, self.certain = text, tag, key, file, line, certain
-        self.names, self.classes = names, classes
+        self.names, self.classes, self.unit = names, classes, unit
 
     def pattern(self, apart):
         if self.key is None:
             return self.text, self.tag
-        return self.key if apart and self.names else "[]", self.tag
+        return self.text + (self.key if apart and self.names else "[]"), self.tag
 
 
 class Holder:
@@ -410,7 +293,7 @@ class Names:
             if block.edge is not None:
                 tokens = [*tokens, _token_of(block.edge)]
             patterns.setdefault(tuple(token.pattern(False) for token in tokens), []).append((tokens, block.address))
-        found = [_holder(part) for members in patterns.values() for part in _apart(members)]
+        found = [_holder(part) for members in _numbered(patterns) for part in _apart(members)]
         found.sort(key=lambda each: (-len(each.addresses), each.path))
         return found
 
@@ -473,15 +356,35 @@ class Names:
 MISSING = object()
 
 
+UNIT_MOST = 4  # steps
+LINKS = {"attribute", "list", "dict", "namespace"}
+
+
 def _shortened(tokens):
-    """A list that is linked by hand: head.next … next."""
-    if len(tokens) >= 3 and tokens[-1].key is None and tokens[-1].text[:1] == "." and tokens[-1].tag == "attribute":
-        period = tokens[-1].text
-        if tokens[-2].text == period and tokens[-3].text == period:
-            return [*tokens[:-3], Token(f"{period}…{period[1:]}", "attribute")]
-        if tokens[-2].text == f"{period}…{period[1:]}":
-            return tokens[:-1]
+    """A list or a tree that is linked by hand: head.next … next, root.children[*] … children[*]."""
+    for size in range(1, UNIT_MOST + 1):
+        unit, before = tokens[-size:], tokens[-size - 1:-size]
+        if not before or not _may_repeat(unit):
+            continue
+        patterns = _patterns(unit)
+        if before[0].unit == patterns:
+            return tokens[:-size]
+        if len(tokens) >= 3 * size and patterns == _patterns(tokens[-2 * size:-size]) == _patterns(tokens[-3 * size:-2 * size]):
+            text = "".join(token.text if token.key is None else "[*]" for token in unit[:-1]) + unit[-1].text
+            many = Token(f"{text}{'' if unit[-1].key is None else '[*]'}…{text[1:]}", unit[-1].tag,
+                         None if unit[-1].key is None else "*", unit=patterns)
+            return [*tokens[:-3 * size], many]
     return tokens
+
+
+def _may_repeat(unit):
+    """From an attribute on."""
+    return unit[0].text[:1] == "." and unit[0].key is None and all(
+        token.tag in LINKS and token.unit is None and (token.key is None or not token.names) for token in unit)
+
+
+def _patterns(tokens):
+    return [token.pattern(False) for token in tokens]
 
 
 # What no name of the program leads to.
@@ -522,6 +425,36 @@ def _apart(members):
     return parts.values() if 1 < len(parts) <= APART_MOST else [members]
 
 
+NUMBER = re.compile(r"\d+")
+NUMBERED_LEAST = 4
+
+
+def _without_numbers(text, tag):
+    """The last name of a step: mask_7, activation_0, main().part2."""
+    before, period, name = text.rpartition(".")
+    if tag not in ("attribute", "local", "thread") or " " in text or "…" in text:
+        return text
+    return before + period + NUMBER.sub("*", name)
+
+
+def _numbered(patterns):
+    """The members of each pattern; those of names that a program makes by number, mask_0, mask_1, ..., together."""
+    alike = {}
+    for pattern, members in patterns.items():
+        alike.setdefault(tuple((_without_numbers(*step), step[1]) for step in pattern), []).append((pattern, members))
+    for steps, parts in alike.items():
+        if len(parts) < NUMBERED_LEAST:
+            yield from (members for _, members in parts)
+            continue
+        tokens, address = parts[0][1][0]
+        tokens = list(tokens)
+        for place, (text, _) in enumerate(steps):
+            if any(pattern[place] != parts[0][0][place] for pattern, _ in parts):
+                old = tokens[place]
+                tokens[place] = Token(text, old.tag, None, old.file, old.line, old.certain)
+        yield [(tokens, address), *[member for _, members in parts for member in members][1:]]
+
+
 def _holder(members):
     """Of blocks whose paths differ in the entries of containers alone."""
     first, address = members[0]
@@ -530,7 +463,7 @@ def _holder(members):
         text = token.text
         if token.key is not None:
             same = all(tokens[place].key == token.key for tokens, _ in members[1:])
-            text = f"[{token.key}]" if same else "[*]"
+            text += f"[{token.key}]" if same else "[*]"
         texts.append(text)
         if token.file is not None:
             file, line = token.file, token.line
@@ -557,7 +490,7 @@ def _container_of(tokens, members):
         before = [token for token in tokens[:place] if token.text]
         may_have = before and tokens[0].certain and len(before[-1].text) <= NAME_MOST
         named = NAME.search(before[-1].text) if may_have else None
-        if not named:
+        if not named or tokens[place].unit:
             return None
         if named[1]:
             return "local", named[3], named[1]
@@ -597,7 +530,16 @@ def _has_unnamed_parts(cls):
         module_of_type(cls) in ("builtins", "contextvars") or cls in (map, filter, zip, enumerate, reversed)
 
 
+# They show what another has, and have no step of their own.
+SEEN_THROUGH = (types.MappingProxyType, type({}.keys()), type({}.values()), type({}.items()))
+QUEUE_HAS_LIST = sys.version_info < (3, 13)  # a SimpleQueue; a ring of its own since then
+
+
 def _unknown_step(parent, child):
+    if type(parent) in SEEN_THROUGH:
+        return [Token("", "namespace")]
+    if type_name(type(parent)) == "SimpleQueue" and module_of_type(type(parent)) == "_queue" and not QUEUE_HAS_LIST:
+        return [Token("", "list", "*")]
     if not _has_unnamed_parts(type(parent)):
         return [Token(f" → {type_name(type(child))}", "attribute")]
     if type(child) in (list, tuple, dict) or _has_unnamed_parts(type(child)):

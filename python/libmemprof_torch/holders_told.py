@@ -12,7 +12,7 @@ import signal
 import threading
 import weakref
 
-from libmemprof_torch import TROUBLE, complain, holders, holders_names, is_of_signal
+from libmemprof_torch import TROUBLE, complain, holders, holders_graphs, holders_names, is_of_signal
 
 KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "hook", "cache", "traceback", "graph",
          "thread", "native", "unknown")  # enum mp_holder_kind (src/base/words.h)
@@ -78,7 +78,7 @@ class _Ask:
 class Looks:
     def __init__(self, api, torch):
         self._api, self._torch = api, torch
-        self._saved = holders_names.SavedHooks(torch)
+        self._saved = holders_graphs.SavedHooks(torch)
         self._mode = getattr(torch._C, "_get_torch_function_mode", lambda: None)  # 1.13: it is not to be turned off
         self._looking = self._off = self._ended = False
         self._wakes, self.woken_by = False, lambda: None

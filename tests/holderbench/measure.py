@@ -48,7 +48,7 @@ def chain_to_module(start):
 
 def main():
     import torch
-    from libmemprof_torch import holders, holders_names
+    from libmemprof_torch import holders, holders_graphs
 
     objects, nodes = int(sys.argv[2]), int(sys.argv[3])
     here = sys.modules["__main__"]
@@ -63,7 +63,7 @@ def main():
         here.losses.append(value.sum())
     value = None
     gc.collect()
-    saved = holders_names.SavedHooks(torch)
+    saved = holders_graphs.SavedHooks(torch)
     rows = []
     for budget, wanted in ((200_000_000, None), (60_000_000_000, None)):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

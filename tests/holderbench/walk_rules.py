@@ -2,9 +2,11 @@
 """What a look must not do to the program, and that the paths it gives are Python that gives the tensor. A script of its
 own: `__main__` is what it looks at. Run by check_holders.py."""
 import collections
+import functools
 import gc
 import os
 import random
+import re
 import sys
 import weakref
 
@@ -15,9 +17,9 @@ import torch  # noqa: E402
 
 import asserted  # noqa: E402
 from asserted import held  # noqa: E402
-from libmemprof_torch import holders, holders_names  # noqa: E402
+from libmemprof_torch import holders, holders_graphs, holders_names  # noqa: E402
 
-saved = holders_names.SavedHooks(torch)
+saved = holders_graphs.SavedHooks(torch)
 called = []
 root = None  # what the tests hold things by
 
@@ -73,16 +75,107 @@ def test_it_calls_no_code_of_the_program():
     held(found[0].path == "root[*]", found[0].path)
 
 
+class Packs:
+    def __init__(self, called):
+        self.called = called
+
+    def pack(self, value):
+        return {"packed": value}
+
+    def unpack(self, value):
+        self.called.append("unpack")
+        return value["packed"]
+
+
+def closing(calls):
+    """What is saved comes back from a cell of the hook."""
+    kept = []
+
+    def unpack(value):
+        calls.append("closure")
+        return kept[value]
+    return lambda value: kept.append(value) or len(kept) - 1, unpack
+
+
 def test_hooks_of_what_graphs_save_are_not_called():
     global root
-    weight = torch.ones(30, requires_grad=True)
-    unpacked = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda value: value, lambda value: unpacked.append(1) or value):
+    weight, calls = torch.ones(30, requires_grad=True), []
+    packs = Packs(calls)
+    for path, pack, unpack in (
+            ("['packed']", packs.pack, packs.unpack),
+            ("[1]", lambda value: (1, value), lambda value, calls=calls: calls.append("lambda") or value[1]),
+            ("[0]", lambda value: [value], functools.partial(lambda calls, value: calls.append(1) or value[0], calls)),
+            (" → unpack().kept[0]", *closing(calls))):
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+            value = torch.randn(30)
+            root = [(weight * value).sum()]
+        address = value.data_ptr()
+        del value, pack, unpack
+        found, looked = look()
+        held(calls == [], calls)
+        held(sys.getprofile() is None)
+        held(looked.complete, looked.notes)
+        paths = [each.path for each in found if address in each.addresses]
+        held(saved.tells or paths == ["root[0].grad_fn → MulBackward0._saved_other" + path], paths)
+        root[0].backward()  # whose hooks work as before
+        held(calls, "the hook was lost")
+        calls.clear()
+    root = None
+
+
+def test_hooks_that_cannot_be_stopped_are_left_alone():
+    global root
+    weight, store = torch.ones(30, requires_grad=True), {}
+    with torch.autograd.graph.saved_tensors_hooks(lambda value: store.setdefault(len(store), value) is None, store.pop):
         root = [(weight * torch.randn(30)).sum()]
+    before = len(store)
     _, looked = look()
-    held(not unpacked)
+    held(len(store) == before)
+    held(saved.tells or not looked.complete)
+    saved.used = saved.blind = False
+    with torch.autograd.graph.saved_tensors_hooks(lambda value: value, lambda value: value):
+        root = [(weight * torch.randn(30)).sum()]
+    seen = []
+    sys.setprofile(lambda *event: seen.append(1))
+    try:
+        _, looked = look()
+        held(sys.getprofile() is not None, "the program's profiler is gone")
+    finally:
+        sys.setprofile(None)
     held(saved.tells or not looked.complete)
     saved.used = False
+    root = None
+
+
+def test_hooks_of_nodes_are_read_and_stay_as_they_are():
+    def hooked(calls):
+        kept = [torch.zeros(50)]
+        loss = (torch.ones(3, requires_grad=True) * 2).sum()
+        loss.grad_fn.register_hook(lambda *gradients: calls.append(len(kept)))
+        return loss, kept[0].data_ptr(), weakref.ref(kept[0])
+
+    global root
+    calls = []
+    root, address, kept = hooked(calls)
+    found, looked = look([address])
+    paths = [re.sub(r"hooks\[\d+\]", "hooks[]", each.path) for each in found]
+    held(paths == ["root.grad_fn → SumBackward0.hooks[].kept[0]"], paths)
+    held(found[0].kind == "hook" and looked.complete and calls == [])
+    root.backward()
+    held(calls == [1], calls)
+    root = found = looked = None
+    held(kept() is None, "a hook lives longer")
+
+
+def test_a_handler_of_a_signal_runs_where_calls_are_stopped():
+    handled = []
+
+    def other():
+        handled.append(1)
+    _, found = holders_graphs._stopped(lambda code: False, other.__call__)
+    held(handled == [1] and found is None)
+    _, found = holders_graphs._stopped(lambda code: code is other.__code__, other.__call__)
+    held(handled == [1] and found[0] is other.__code__)
 
 
 def test_nothing_lives_longer_and_the_collector_is_as_it_was():

@@ -142,7 +142,7 @@ del layer
 #--- main-gradients-of-parameters
 # holder: model
 # through: main_grad
-# kind: attribute
+# kind: attribute | list
 model = torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.Linear(10, 10), torch.nn.Linear(10, 4))
 for parameter in model.parameters():
     parameter.main_grad = accuse(torch.zeros(parameter.shape))
@@ -283,7 +283,7 @@ traced = trace()
 
 #--- constant-in-a-script-graph
 # holder: native code | traced
-# kind: native
+# kind: native | closure
 import warnings
 warnings.simplefilter("ignore")
 

@@ -1,0 +1,242 @@
+"""What nodes of autograd keep: tensors saved in C++, what hooks of the program packed in their place, hooks, the parameter
+whose gradient is added up. No hook is called for that: where torch does not tell what was packed (before 2.14), a call of a
+function of Python is stopped before its first instruction, and says by its arguments what it was called for.
+"""
+
+import functools
+import sys
+import types
+import weakref
+
+from libmemprof_torch.holders_names import Edge, dict_of_type, function_name, is_dict, mro_of, type_name
+
+
+def is_node_type(torch, cls, mro):
+    if torch._C._FunctionBase in mro:
+        return True
+    members = dict_of_type(cls)
+    return "next_functions" in members and "_register_hook_dict" in members
+
+
+def next_functions(torch, node):
+    return _member(torch, node, "next_functions").__get__(node)
+
+
+def _member(torch, node, name):
+    cls = type(node)
+    if torch._C._FunctionBase in mro_of(cls):
+        cls = torch._C._FunctionBase
+    return dict_of_type(cls)[name]
+
+
+def has_settled_graph(base, tensor):
+    """Asking a view for its node makes a new one where its base was changed: a change of the program's own."""
+    if not base._is_view(tensor):
+        return True
+    below = base._base.__get__(tensor)
+    return base._version.__get__(below) == 0
+
+
+def accumulated(function):
+    """The parameter whose gradient a node adds up."""
+    if type_name(type(function)) != "AccumulateGrad":
+        return None
+    return dict_of_type(type(function))["variable"].__get__(function)
+
+
+# ---- calls that do not begin
+
+class _Stopped(RuntimeError):
+    """What a call ends with that was not to begin."""
+
+
+class _Stop:
+    """Python asks a function of profiling before it runs a frame: this one ends that of a function which `is_stopped` by
+    its code; another, as the program's handler of a signal, runs. `found`: the code, and the values of its arguments and
+    of what it closes over, by name; None: none was called."""
+
+    __slots__ = ("found", "_is_stopped")
+
+    def __init__(self, is_stopped):
+        self.found, self._is_stopped = None, is_stopped
+
+    def __call__(self, frame, event, argument):
+        if event == "call" and self._is_stopped(frame.f_code):
+            code, values = frame.f_code, frame.f_locals
+            names = (*code.co_varnames[:code.co_argcount], *code.co_freevars)
+            self.found = code, {name: values[name] for name in names if name in values}
+            raise _Stopped
+
+
+def may_stop_calls():
+    """Not beside a profiler of the program's own, which has the one place for that."""
+    return sys.getprofile() is None
+
+
+def _stopped(is_stopped, read, *arguments):
+    """(what read() gives, None), or (None, what _Stop found)."""
+    stop, read_value = _Stop(is_stopped), None
+    try:
+        sys.setprofile(stop)
+        read_value = read(*arguments)
+    except RuntimeError:
+        if stop.found is None:
+            raise
+    finally:
+        sys.setprofile(None)
+    return read_value, stop.found
+
+
+def _code_of(function):
+    """(what runs first of a call, how many arguments come before those of the call); (None, 0): it is not Python's, and so
+    cannot be stopped."""
+    bound = 0
+    while type(function) in (types.MethodType, functools.partial):
+        of_method = type(function) is types.MethodType
+        bound += 1 if of_method else len(function.args)
+        function = function.__func__ if of_method else function.func
+    return (function.__code__, bound) if type(function) is types.FunctionType else (None, 0)
+
+
+# ---- what nodes have saved
+
+class SavedHooks:
+    """Whether the program has ever packed what graphs save with hooks of its own: to unpack would call them. Newer torch
+    tells of each. `used`: some may be there; `blind`: and of such as no call can be stopped of."""
+
+    def __init__(self, torch):
+        self.used = self.blind = False
+        self._codes = {}  # by address, of the hooks: (weak reference, which of its arguments is what was packed)
+        self.kind = getattr(torch._C._autograd, "SavedTensor", None)
+        self.tells = hasattr(self.kind, "unpack_hook") and hasattr(self.kind, "data")
+        if not self.tells:
+            self._watch(torch._C._autograd, "_push_saved_tensors_default_hooks")
+            self._watch(torch._C._autograd, "_register_saved_tensors_default_hooks")
+            if self.kind is not None:
+                self._watch(self.kind, "register_hooks")
+
+    def _watch(self, owner, name):
+        original = getattr(owner, name, None)
+        if original is None:
+            self.used = self.blind = self.used or owner is self.kind
+            return
+
+        def watched(*arguments, **named):
+            self.used = True
+            unpack = named["unpack_hook"] if "unpack_hook" in named else arguments[-1] if arguments else None
+            code, bound = _code_of(unpack)
+            if code is None or bound >= code.co_argcount:
+                self.blind = True
+            else:
+                self._codes[id(code)] = weakref.ref(code), bound
+            return original(*arguments, **named)
+        setattr(owner, name, watched)
+
+    def is_hook(self, code):
+        known = self._codes.get(id(code))
+        return known is not None and known[0]() is code
+
+    def packed_of(self, code):
+        """The name of the argument that is what was packed."""
+        return code.co_varnames[self._codes[id(code)][1]]
+
+
+PATIENCE, AGAIN = 4, 256
+
+
+class SavedReader:
+    """Reads what nodes have saved. To ask for what was freed, or changed since, costs PyTorch some 0.5 ms for its error:
+    where that was so a few times in a row for one name, only now and then is it asked for."""
+
+    def __init__(self, torch, hooks, miss):
+        self._base, self._hooks, self._miss = torch._C._FunctionBase, hooks, miss
+        self._names = {}  # by type of node: (class that has them, [(name, the name of what is packed)])
+        self._failed = {}  # by type of node and name: how often in a row
+
+    def saved_by(self, node):
+        """(edge, tensor) of each tensor that a node keeps in C++, (edge, object) of what was packed in its place."""
+        kind = type(node)
+        if kind not in self._names:
+            self._names[kind] = self._names_of(kind)
+        members, names = self._names[kind]
+        for name, raw in names:
+            failed = self._failed.get((kind, name), 0)
+            if failed >= PATIENCE and failed % AGAIN:
+                self._failed[kind, name] = failed + 1
+                continue
+            text = f"{type_name(kind)}.{name}"
+            try:
+                found = self._read(node, members, name, raw, text)
+                self._failed[kind, name] = 0
+            except RuntimeError:
+                self._failed[kind, name] = failed + 1
+                continue
+            if found is None:
+                return
+            yield from found
+
+    def _read(self, node, members, name, raw, text):
+        """Pairs; None: nothing of this node can be read."""
+        hooks = self._hooks
+        if hooks is None or hooks.tells and raw is not None:
+            packed = _packed(members[raw].__get__(node)) if hooks and raw is not None else None
+            return [(Edge("saved", text), each) for each in packed] if packed else _pairs(members[name].__get__(node), text)
+        if not hooks.used:
+            return _pairs(members[name].__get__(node), text)
+        if hooks.blind or not may_stop_calls():
+            self._miss("the program packs what graphs save with hooks of its own, so that was not looked at")
+            return None
+        saved, stopped = _stopped(hooks.is_hook, members[name].__get__, node)
+        if stopped is None:
+            return _pairs(saved, text)
+        several = members[raw].__get__(node) if raw is not None else ()
+        if type(several) is tuple and len(several) > 1:
+            self._miss("of several tensors that a node packs with hooks of the program, only the first was looked at")
+        code, values = stopped
+        packed, function = hooks.packed_of(code), function_name(code)
+        return [(Edge("saved", text if name == packed else f"{text} → {function}().{name}"), value)
+                for name, value in values.items()]
+
+    def _names_of(self, kind):
+        is_custom = self._base in mro_of(kind)
+        members = dict_of_type(self._base if is_custom else kind)
+        if is_custom:
+            return members, [("saved_tensors", "_raw_saved_tensors" if "_raw_saved_tensors" in members else None)]
+        # What is no tensor has nothing packed.
+        return members, [(name, "_raw" + name) for name in members if name.startswith("_saved_") and
+                         "_raw" + name in members]
+
+
+def _pairs(saved, text):
+    if type(saved) is tuple:
+        return [(Edge("saved", f"{text}[{place}]"), tensor) for place, tensor in enumerate(saved)]
+    return [(Edge("saved", text), saved)]
+
+
+def _packed(saved):
+    """What hooks of the program made of it; None where they did not."""
+    saved = [each for each in (saved if type(saved) is tuple else (saved,)) if each is not None]
+    return [each.data for each in saved] if any(each.unpack_hook is not None for each in saved) else None
+
+
+# ---- hooks of nodes
+
+# Each hands the hooks that there are to _register_hook(), a function of Python, before it does anything.
+REGISTER = ("register_hook", "register_prehook")
+
+
+def _is_register(code):
+    return code.co_name == "_register_hook" and "/torch/autograd/" in code.co_filename
+
+
+def hooks_of(torch, node):
+    """Dictionaries of the node's hooks. Since torch 2 the collector hears of them only where nothing else has the node."""
+    found = []
+    for name in REGISTER:
+        try:
+            register = _member(torch, node, name)
+            _, stopped = _stopped(_is_register, register.__get__(node), None)
+        except (KeyError, RuntimeError, TypeError, AttributeError):
+            continue
+        found.extend(value for value in (stopped[1].values() if stopped else ()) if is_dict(value))
+    return found
