@@ -67,6 +67,7 @@ struct mp_categories {
     uint16_t *by_user, *by_rule; /* by stack: the first rule that fits, + 1; the user's and a built-in one */
     struct mp_phases phases;
     struct mp_guesses guesses;
+    uint32_t first_call;   /* the turn of it where the program does nothing but infer; else MP_NONE */
     unsigned char *feeds;  /* by stack: enum feeding */
     struct mp_intern keys; /* of usual roles: number N + 1 */
     MP_VEC(struct usual) usual;
@@ -379,6 +380,27 @@ static bool is_of_inference(const struct mp_categories *categories, uint32_t blo
            mp_phase_of_block(&categories->phases, categories->model, block) == MP_PHASE_FORWARD;
 }
 
+static uint32_t find_first_call(const struct mp_categories *categories)
+{
+    const struct mp_phases *phases = &categories->phases;
+    for (uint32_t i = 0; i < phases->turns.count; i++)
+        if (phases->turns.at[i].phase == MP_PHASE_FORWARD)
+            return phases->turns.at[i].backward == MP_NONE && categories->guesses.inference[i] ? i : MP_NONE;
+    return MP_NONE;
+}
+
+/* Made between two calls, from what the first one answered as a rule: tokens, scores, results. */
+static bool is_between_calls(const struct mp_categories *categories, uint32_t block)
+{
+    const struct mp_model *model = categories->model;
+    uint32_t born = model->blocks.alloc_event[block];
+    if (categories->first_call == MP_NONE || born == MP_NONE) return false;
+    if (model->tracks.at[model->blocks.track[block]].layer == MP_LAYER_DRIVER) return false;
+    uint32_t turn = mp_phase_turn_of(&categories->phases, born);
+    return turn != MP_NONE && turn > categories->first_call &&
+           mp_phase_of_block(&categories->phases, model, block) == MP_PHASE_OUTSIDE;
+}
+
 /* By facts that are no guess. */
 static enum mp_category known_category(const struct mp_categories *categories, uint32_t block, uint32_t moment)
 {
@@ -391,7 +413,8 @@ static enum mp_category known_category(const struct mp_categories *categories, u
     if (!category && passes && is_of_inference(categories, block)) return of_inference(categories, block);
     if (!category) category = life;
     bool labelled = categories->model->labels.count; /* then a block without a label is none of these */
-    return category || labelled ? category : by_rule(categories, block, false);
+    if (!category && !labelled) category = by_rule(categories, block, false);
+    return !category && is_between_calls(categories, block) ? of_inference(categories, block) : category;
 }
 
 static unsigned known_at_end(const void *context, uint32_t block)
@@ -442,7 +465,9 @@ enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_
     bool done = !status && made->by_rule;
     if (done) count_labels(made);
     if (done) find_feeds(made);
+    made->first_call = MP_NONE; /* which a guess is needed for */
     if (done) mp_guesses_find(model, &made->phases, known_at_end, made, &made->guesses);
+    if (done) made->first_call = find_first_call(made);
     if (done && rules && rules->rules.count) made->by_user = match_stacks(model, rules, true);
     if (done) {
         *categories = made;
