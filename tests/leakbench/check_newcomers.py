@@ -20,7 +20,8 @@ SEVERAL = {"momentum_contrast", "adapters", "inner_loops"}
 
 
 def lines_of(what):
-    return {number for number, line in enumerate(PROGRAM.read_text().splitlines(), 1) if line.endswith(f"# LEAK {what}")}
+    lines = PROGRAM.read_text().splitlines()
+    return {number for number, line in enumerate(lines, 1) if line.endswith(f"# LEAK {what}")}
 
 
 def own_lines(stack):
@@ -32,7 +33,8 @@ class Newcomers(harness.TestCase):
     def record(self, *arguments):
         recording = self.folder / f"run{len(list(self.folder.iterdir()))}.mp"
         for _ in range(5):  # nothing may be dropped, as happens where the machine is busy
-            done = harness.memprof("snapshot", "--force", "-o", recording, "--", PYTHON, PROGRAM, *arguments, env=ONE_THREAD)
+            done = harness.memprof("snapshot", "--force", "-o", recording, "--", PYTHON, PROGRAM, *arguments,
+                                   env=ONE_THREAD)
             self.assertEqual(done.returncode, 0, done.stderr)
             if "were dropped" not in done.stderr:
                 break

@@ -13,6 +13,7 @@ import time
 import xml.etree.ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import edited
 import harness
 
 PYTHON = harness.python_with_torch()
@@ -21,18 +22,6 @@ TRAIN = harness.SOURCE / "examples" / "train.py"
 COUNTER = harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so"
 DATA = os.environ.get("MEMPROF_TEST_DATA")
 MIB = 1 << 20
-EDITED = """import sys, torch
-from torch import nn
-def main(rows, steps=3):
-    model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
-    optimizer = torch.optim.Adam(model.parameters())
-    for _ in range(steps):
-        loss = model(torch.randn(rows * 16, 32)).pow(2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-main(int(sys.argv[1]))
-"""
 # As promised to other programs; more keys may stand beside.
 KEYS = {"schema", "capacity_bytes", "margin_bytes", "max_batch", "limit", "probes", "predictions", "binding_sites",
         "opaque_bytes", "coverage"}
@@ -150,22 +139,29 @@ class Programs(harness.TestCase):
 
     def test_an_edited_caller(self):
         """Lines move between two probes, and what runs below them differs by size."""
-        for name, edit in (("a remark on top", ("import", "# a remark\nimport", 1)),
-                           ("an assertion in the loop", ("        loss", "        assert steps\n        loss", 1)),
-                           ("a call that moved", ("main(int", "if sys:\n    main(int", 1))):
-            with self.subTest(edit=name):
-                paths = {}
-                for batch in (4, 8, 12):
-                    folder = self.folder / name.replace(" ", "-") / str(batch % 8)
-                    folder.mkdir(parents=True, exist_ok=True)
-                    script = folder / "train.py"
-                    script.write_text(EDITED.replace(*edit) if batch == 8 else EDITED)
-                    paths[batch] = folder / f"{batch}.mp"
-                    harness.memprof("snapshot", "-o", paths[batch], "--", PYTHON, script, batch)
-                answer = json.loads(size("--capacity", "1GiB", "--json", *(f"{batch}={path}" for batch, path in
-                                                                           paths.items()), "--predict", "40").stdout)
-                need = next(need for need in answer["predictions"] if need["batch"] == 40)
-                self.assertEqual(need["allocated_bytes"], self.count(script.with_name("train.py"), 40))
+        def write(folder, files):
+            folder.mkdir()
+            for name, text in files.items():
+                (folder / name).write_text(text)
+            return folder / next(iter(files))
+
+        def record(program, batch):
+            path = program.with_name(f"{batch}.mp")
+            harness.memprof("snapshot", "-o", path, "--", PYTHON, program, batch)
+            return path
+
+        for number, (files, edits) in enumerate(edited.PROGRAMS):
+            program = write(self.folder / str(number), files)
+            paths = {batch: record(program, batch) for batch in (4, 12)}
+            truth = self.count(program, 40)
+            for name, (changed, edit) in edits.items():
+                with self.subTest(program=program.name, edit=name):
+                    other = write(self.folder / f"{number} {name}", files | {changed: edit(files[changed])})
+                    paths[8] = record(other, 8)
+                    answer = json.loads(size("--capacity", "1GiB", "--json", "--predict", "40",
+                                             *(f"{batch}={path}" for batch, path in paths.items())).stdout)
+                    need = next(need for need in answer["predictions"] if need["batch"] == 40)
+                    self.assertEqual(need["allocated_bytes"], truth)
 
     def test_two_probes_are_not_called_exact(self):
         paths = {}

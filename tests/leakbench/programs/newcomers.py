@@ -327,8 +327,8 @@ def inner_loops(steps, mended):
 
 
 WHAT = {function.__name__: function for function in (
-    momentum_contrast, averaged_diffusion, episodes, sparse_graphs, beams, adapters, distilled, folds, evolution, trials,
-    batching, inner_loops)}
+    momentum_contrast, averaged_diffusion, episodes, sparse_graphs, beams, adapters, distilled, folds, evolution,
+    trials, batching, inner_loops)}
 NO_LEAK = {"folds", "trials"}  # in either form
 
 if __name__ == "__main__":
