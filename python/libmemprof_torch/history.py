@@ -3,8 +3,9 @@ from which pool. The collector joins them to what it has seen.
 
 It begins when the program has initialized CUDA, where the program records no history of its own, and it is hidden from
 the program: torch answers as if it were off, and one that the program begins takes its place. PyTorch's ring is read,
-and emptied, after regions and steps, so that it takes no more than a part of the time (SHARE), and when the program
-ends or asks memprof for a snapshot. What the ring has forgotten by then is known only of blocks that still live.
+and emptied, after regions and steps, so that it takes no more than a part of the time (SHARE; where it was asked for, a
+larger one as long as the ring would run over), and when the program ends or asks memprof for a snapshot. What the ring has
+forgotten by then is known only of blocks that still live.
 """
 
 import array
@@ -16,17 +17,17 @@ import time
 import libmemprof
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
-SHARE = 200  # one part in so many of the time
+SHARE, ASKED_SHARE = 200, 10  # one part in so many of the time
 LOSS_SHARE, LOSS_NS = 20, 500_000_000  # of readings after a pool's end: a part of the time, and so much at once
 READ_NS = 20_000_000  # what one reading should take: PyTorch keeps the GIL meanwhile
-ENTRIES_FIRST, ENTRIES_LEAST, ENTRIES_MOST = 8192, 1024, 32768  # in PyTorch's ring
+ENTRIES_LEAST, ENTRIES_MOST = 1024, 32768  # in PyTorch's ring; up to 2.6 an allocation and its free are three
 WITHOUT = ["free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot"]
 ALLOC, SEGMENT, PART, END = 1, 2, 3, 4  # enum mp_reading_kind (src/wire/record.h)
 MEMBERS, SETTINGS = 0, 3  # enum mp_aside_kind (src/base/words.h)
 KEEP_BACK, LET_BE, ADD = 1, 2, 3  # enum mp_torch_annotations (src/capture/torch/torch_history.h)
 SMALL, EXPANDABLE, WHOLE = 1, 2, 1
 PROVEN = ("2.6",)  # where class History of tests/gpu/check_gpu.py has passed; on others where it was asked for
-WHERE_PROVEN = 1  # the recorder's answer (include/memprof.h)
+ASKED, WHERE_PROVEN = 0, 1  # the recorder's answers (include/memprof.h)
 STATES = {"inactive": 0, "active_allocated": 1, "active_pending_free": 2, "active_awaiting_free": 2}
 NUMBERS = 6  # in a row
 MASK = UNKNOWN = (1 << 64) - 1
@@ -53,11 +54,12 @@ class History:
         self._pid = 0  # in which it runs
         self._lock = threading.RLock()
         self._reading = self._off = False
+        self._asked = False  # by --torch-history
         self._on = False  # PyTorch records for us,
         self._theirs = self._told = False  # for the program, which was said
         self._own = 0  # the thread in which we turn it on or off
         self._originals, self._settings = {}, {}
-        self._entries, self._next_ns = ENTRIES_FIRST, 0
+        self._entries, self._next_ns, self._emptied_ns = ENTRIES_MOST, 0, 0
         self._due = False  # a pool ended: its segments say whose their blocks are, as long as they are there
         self._spent_ns, self._begun_ns = 0, 0  # on such readings
         self._told_settings = None
@@ -74,6 +76,7 @@ class History:
                               f"{self._torch.__version__} that was never run on CUDA, only with {', '.join(PROVEN)}; "
                               f"--torch-history reads it".encode())
         elif wanted >= 0:
+            self._asked = wanted == ASKED
             self._start()
 
     def _is_proven(self):
@@ -113,6 +116,7 @@ class History:
             return
         self._on = True
         self._call_record("all", max_entries=self._entries, **self._named)
+        self._emptied_ns = time.perf_counter_ns()
 
     def _is_theirs(self):
         if not self._theirs and not self._originals[IS_ON]():
@@ -266,14 +270,14 @@ class History:
         moment, offset = _clocks()
         if not self._on:
             self._turn_on()
-        # Each look at the segments would be an entry of the program's own history. Where the program uses a MemPool, only
-        # that pool's would be told.
-        if not self._on or self._uses_pool():
+        # Each look at the segments would be an entry of the program's own history.
+        if not self._on:
             self._next_ns = begun + READ_NS
             return
-        snapshot = self._snapshot()
+        snapshot = self._whole_snapshot()
         early, self._due = self._due, False
         self._tell_settings(snapshot.get("allocator_settings"))
+        runs_over_ns = self._runs_over_in(snapshot, begun)
         self._fit(snapshot, time.thread_time_ns() - begun_own)
         self._empty()
         rows = array.array("Q")
@@ -286,11 +290,26 @@ class History:
             self._stop()
         now = time.perf_counter_ns()
         self._spent_ns += now - begun if early else 0
-        self._next_ns = now + SHARE * (now - begun)
+        pause = SHARE * (now - begun)
+        if self._asked:
+            pause = min(pause, max(ASKED_SHARE * (now - begun), runs_over_ns // 2))
+        self._next_ns = now + pause
 
-    def _uses_pool(self):
+    def _runs_over_in(self, snapshot, now):
+        """As it fills since it was emptied, or sooner: what it has forgotten is not counted."""
+        fullest = max(map(len, snapshot["device_traces"]), default=0)
+        return (now - self._emptied_ns) * self._entries // max(fullest, 1)
+
+    def _whole_snapshot(self):
+        """Where this thread uses a MemPool, PyTorch 2.6 would tell of that pool's segments alone."""
         context = getattr(self._C, "_MemPoolContext", None)
-        return context is not None and context.active_pool() is not None
+        if context is None or context.active_pool() is None:
+            return self._snapshot()
+        outside = context(None)  # as long as it lives
+        try:
+            return self._snapshot()
+        finally:
+            del outside
 
     def _tell_settings(self, settings):
         """Those of the allocator, without those of its history, which are ours."""
@@ -306,11 +325,13 @@ class History:
 
     def _fit(self, snapshot, took):
         """The ring gets as much room as can be read in READ_NS of a processor: on a busy machine reading takes no more of
-        that, and a smaller ring would only forget more."""
+        that, and a smaller ring would only forget more. A short reading is no reason for less room either: the first ones
+        are several times slower."""
         things = sum(len(trace) for trace in snapshot["device_traces"]) + len(snapshot.get("external_annotations", ()))
         things += sum(len(segment["blocks"]) for segment in snapshot["segments"])
         if things >= ENTRIES_LEAST:
-            self._entries = max(ENTRIES_LEAST, min(ENTRIES_MOST, READ_NS * things // max(took, 1)))
+            room = max(ENTRIES_LEAST, min(ENTRIES_MOST, READ_NS * things // max(took, 1)))
+            self._entries = room if took > READ_NS else max(room, self._entries)
 
 
 def _setting(key, value):

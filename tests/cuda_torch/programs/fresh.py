@@ -732,7 +732,7 @@ def resumed():
 
     def train(model, optimizer, steps):
         for step in range(steps):
-            tokens = torch.randint(0, 3000, (5 + step, 5), device="cuda")
+            tokens = torch.randint(0, 3000, (5 + step, 19), device="cuda")
             out = model["head"](model["body"](model["tokens"](tokens))[0])
             nn.functional.cross_entropy(out.flatten(0, 1), tokens.flatten()).backward()
             optimizer.step()

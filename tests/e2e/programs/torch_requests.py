@@ -3,7 +3,8 @@
     torch_requests.py STEPS PER_STEP [WHAT]
 
 WHAT is what the program does with PyTorch's history itself (own, late, dump, looks, asks, threads: each step in a
-thread of its own, and the history in another), or how it goes on: fork, now (writes a snapshot to now.mp), killed."""
+thread of its own, and the history in another), short (its ring is made shorter), or how it goes on: fork, now (writes a
+snapshot to now.mp), killed."""
 import json
 import os
 import random
@@ -23,6 +24,11 @@ kept, seen = [], {}
 if what == "own":
     memory._record_memory_history("all", context="all", max_entries=100_000)
 kept += [_C.malloc(r.randrange(1, 3 << 20), device=d % 2) for d in range(20)]
+if what == "short":
+    history = sys.modules["libmemprof_torch"].parts["history"]
+    history.read()
+    history._entries = 8192
+    history._empty()
 
 
 def run_step(step):

@@ -678,7 +678,7 @@ class History(ShimCase):
     MORE = {"skip_actions": ["free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot"],
             "clear_history": True, "global_record_annotations": True}
 
-    def on(self, entries=8192, **more):
+    def on(self, entries=32768, **more):
         return "all", {"context": None, "stacks": "python", "max_entries": entries, **(more or self.MORE)}
 
     def test_it_begins_with_cuda(self):
@@ -715,12 +715,13 @@ class History(ShimCase):
     def test_after_a_region_a_part_in_two_hundred(self):
         self.start()
         self.taken()
-        shim.parts["history"]._entries, self.clock.tick = 5000, 1000
+        history = shim.parts["history"]
+        history._asked, history._entries, self.clock.tick = False, 5000, 1000
         with unittest.mock.patch.object(part["history"], "ENTRIES_LEAST", 1):
             self.ask()
-        self.assertEqual(shim.parts["history"]._entries, 20_000_000 * 10 // 11_000)
-        due = shim.parts["history"]._next_ns
-        self.assertEqual(due - self.clock.now, 200 * 13_000)  # it looked at the clocks thirteen times after it began
+        self.assertEqual(history._entries, 20_000_000 * 10 // 11_000)
+        due = history._next_ns
+        self.assertEqual(due - self.clock.now, 200 * 14_000)  # it looked at the clocks fourteen times after it began
         self.taken()
         region = self.torch.autograd.profiler.record_function
         self.clock.tick = 0
@@ -729,6 +730,43 @@ class History(ShimCase):
             with region("any"):
                 pass
             self.assertEqual(self.taken()[0].count("snapshot"), reads)
+
+    def test_where_it_was_asked_for_before_the_ring_runs_over_for_a_tenth_of_the_time(self):
+        self.start()
+        history, took = shim.parts["history"], 14_000
+        history._entries, self.clock.tick = 100, 1000
+        for filled_in, pause in ((10**9, 200 * took), (100_000, 100_000 * 100 // 5 // 2), (1000, 10 * took)):
+            history._emptied_ns = self.clock.now + 1000 - filled_in  # with five entries of a hundred
+            history.read()
+            self.assertEqual(history._next_ns - self.clock.now, pause)
+        history._asked, history._emptied_ns = False, self.clock.now
+        history.read()
+        self.assertEqual(history._next_ns - self.clock.now, 200 * took)
+
+    def test_whole_segments_within_a_pool(self):
+        pools, seen, plain = [None], [], self.snapshot
+        self.snapshot = lambda: seen.append(pools[-1]) or plain()
+        self.start()
+
+        class Context:
+            """PyTorch's own: as long as it lives, its pool is the one that this thread uses."""
+            active_pool = staticmethod(lambda: pools[-1])
+
+            def __init__(self, pool):
+                pools.append(pool)
+
+            def __del__(self):
+                pools.pop()
+
+        self.torch._C._MemPoolContext = Context
+        for pool in (None, "the program's"):
+            pools.append(pool)
+            self.taken()
+            seen.clear()
+            shim.parts["history"].read()
+            self.assertEqual(self.taken()[1], [1, 2, self.rows()])
+            self.torch._C._cuda_memorySnapshot(None)  # the program's own look, before which there is one of ours
+            self.assertEqual((seen, pools[-1]), ([None, None, pool], pool))
 
     def test_ends_of_pools_are_followed_by_readings_for_a_part_of_the_time(self):
         self.start()
@@ -756,7 +794,8 @@ class History(ShimCase):
         self.start()
         history, things = shim.parts["history"], {"device_traces": [[None] * 1500], "segments": [{"blocks": [None] * 400}],
                                                   "external_annotations": [None] * 100}
-        for took, entries in ((20_000_000, 2000), (40_000_000, 1024), (10_000_000, 4000), (1000, 32768), (0, 32768)):
+        for took, entries in ((40_000_000, 1024), (10_000_000, 4000), (20_000_000, 4000), (20_000_001, 1999), (1000, 32768),
+                              (10_000_000, 32768), (0, 32768)):
             history._fit(things, took)
             self.assertEqual(history._entries, entries)
         for things, entries in ((1024, 1024), (1023, 1024)):
@@ -863,7 +902,7 @@ class History(ShimCase):
         self.start(parameters=())
         snapshot = shim.parts["history"]._originals["_cuda_memorySnapshot"]
         shim.parts["history"]._originals["_cuda_memorySnapshot"] = lambda: snapshot()  # which takes no argument
-        plain = ("all", {"context": None, "stacks": "python", "max_entries": 8192})
+        plain = ("all", {"context": None, "stacks": "python", "max_entries": 32768})
         self.assertEqual(self.taken()[0], ["snapshot", plain])
         shim.parts["history"].read()  # what it has is emptied by turning it off
         asked, _ = self.taken()
