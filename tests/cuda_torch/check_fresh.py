@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Programs (programs/fresh.py), the first twelve and those from raw_blocks to beams written without a look at memprof, on
-PyTorch's real CUDA allocator: every allocation with what was asked for and on which stream, totals, out-of-memories, and the segments at
-the end, by PyTorch's own word."""
+"""Programs on PyTorch's real CUDA allocator (programs/fresh.py, the first twelve and those from raw_blocks to beams written
+without a look at memprof; programs/documented.py, all of them so): every allocation with what was asked for and on which
+stream, totals, out-of-memories, and the segments at the end, by PyTorch's own word."""
 import os
 import sys
 
@@ -48,11 +48,24 @@ PROGRAMS = {
     "actor_and_critic": {"SOFTGPU_DEVICES": 2, CONF: "expandable_segments:True"},
     "resumed": {},
 }
+DOCUMENTED = {
+    "fused_step": {},
+    "plugged_pool": {},
+    "per_sample": {},
+    "prefetched": {"SOFTGPU_EVENT_MS": 5},
+    "moved_limits": {"SOFTGPU_MEMORY": GIB, CONF: "expandable_segments:True"},
+    "replicas": {"SOFTGPU_DEVICES": 2},
+}
+PROGRAMS.update(DOCUMENTED)
+
+
+def file_of(name):
+    return "documented" if name in DOCUMENTED else "fresh"
 
 
 class Fresh(bed.TestCase):
     def compare(self, name):
-        run = self.execute("fresh", name, **PROGRAMS[name])
+        run = self.execute(file_of(name), name, **PROGRAMS[name])
         self.assertIsNone(run.truth["failure"])
         self.assert_totals(run)
         for device in range(len(run.truth["devices"])):

@@ -16,13 +16,17 @@ CONF = "PYTORCH_CUDA_ALLOC_CONF"
 PROGRAMS = {
     **{name: (program, arguments, variables)
        for name, (program, arguments, variables) in check_allocations.PROGRAMS.items() if "expandable" not in name},
-    **{name: ("fresh", (name,), variables) for name, variables in check_fresh.PROGRAMS.items()
+    **{name: (check_fresh.file_of(name), (name,), variables) for name, variables in check_fresh.PROGRAMS.items()
        if "SOFTGPU_DEVICES" not in variables},
 }
 SETTINGS = ("expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4",
             "garbage_collection_threshold:0.6")
-# Their threads take turns as they come, so that no two runs are the same: a replay is held against its own run.
-RACING = ("producers",)
+# No two runs are the same: a replay is held against its own run. Threads of the one take turns as they come; the other asks
+# for less where memory ran out: 77 allocations and 9 times out of memory as it is, 116 and 16 with max_split_size_mb:32.
+RACING = ("producers", "moved_limits")
+# Autograd's thread lets go while the main one goes on: with roundup_power2_divisions:4 PyTorch itself reserves 46.1 MB in
+# four runs of "per_sample" and 48.2 MB in the fifth. A replay is to give what one of some real runs has.
+VARYING, RUNS = ("per_sample",), 8
 # Where streams take their time, how long a freed block stays pending depends on the clock: PyTorch itself reserves 153 MB in
 # one run of "paged" and 176 MB in the next. A replay has blocks back at once, as PyTorch has them in a run without delays.
 EVENTS = "SOFTGPU_EVENT_MS"
@@ -45,6 +49,9 @@ class Replay(bed.TestCase):
             replay = harness.answer("frag", path, "--track", "cuda:0/torch", "--replay", settings)["replay"]
             found[settings] = replay["reserved_peak_bytes"]
             real[settings] = self.reserved(name, settings)[1] if settings or EVENTS in PROGRAMS[name][2] else reserved
+            for _ in range(RUNS if settings and name in VARYING else 0):
+                if found[settings] != real[settings]:
+                    real[settings] = self.reserved(name, settings)[1]
         self.assertEqual(found, real)
 
     def own(self, name):
@@ -60,7 +67,7 @@ class Replay(bed.TestCase):
 
 OWN = {
     **{name: run for name, run in check_allocations.PROGRAMS.items() if CONF in run[2]},
-    **{name: ("fresh", (name,), variables) for name, variables in check_fresh.PROGRAMS.items()
+    **{name: (check_fresh.file_of(name), (name,), variables) for name, variables in check_fresh.PROGRAMS.items()
        if CONF in variables or "SOFTGPU_DEVICES" in variables},
 }
 ALL = os.environ.get("MEMPROF_CUDA_TORCH") == "all"
