@@ -94,6 +94,9 @@ class Calls(harness.TestCase):
                 self.assertLessEqual(alone - recorded, 1 if version > LOOPS_KNOWN_UNTIL else 0)
 
     def test_where_python_does_not_tell(self):
+        self.assertIn("calls of a coroutine or a generator cannot be told apart", harness.memprof(
+            "snapshot", "--no-shim", "--step-at", "work", "-o", self.folder / "said.mp", "--", sys.executable,
+            PROGRAMS / "calls_of_any_python.py", "coroutines", "60").stderr)
         for program, version in pythons():
             for what in IN_DOUBT_WITHOUT if version > LOOPS_KNOWN_UNTIL else ():
                 with self.subTest(program=program, what=what):

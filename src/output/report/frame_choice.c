@@ -6,17 +6,29 @@
 #include "base/memory.h"
 #include "output/report/sites.h"
 
-/* What follows "operator": "()", "<<", "new", "bool". */
-static size_t operator_length(const char *after)
-{
-    if (!strncmp(after, "()", 2)) return 2;
-    size_t signs = strspn(after, "<>=!+-*/%^&|~[],");
-    return signs ? signs : *after == ' ' ? 1 + strcspn(after + 1, "(<:") : 0;
-}
-
 static bool is_word(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static size_t word_length(const char *at)
+{
+    size_t length = 0;
+    while (is_word(at[length]))
+        length++;
+    return length;
+}
+
+/* What follows "operator": "()", "<<", "new", "bool", "\"\" _mb". */
+static size_t operator_length(const char *after)
+{
+    if (!strncmp(after, "()", 2)) return 2;
+    if (!strncmp(after, "\"\"", 2)) {
+        size_t spaces = 2 + strspn(after + 2, " ");
+        return spaces + word_length(after + spaces);
+    }
+    size_t signs = strspn(after, "<>=!+-*/%^&|~[],");
+    return signs ? signs : *after == ' ' ? 1 + strcspn(after + 1, "(<:") : 0;
 }
 
 /* The length of what is copied as it is at the front of a name's rest; 0: look at the character. */
@@ -28,23 +40,45 @@ static size_t whole_length(const char *at, bool within_word)
     return strlen(sign) + operator_length(at + strlen(sign));
 }
 
+/* The length of "(*" or "(Class::*" in front of the name of a function that answers a pointer to one; else 0. */
+static size_t pointer_length(const char *at)
+{
+    size_t length = *at == '(';
+    while (length && (is_word(at[length]) || at[length] == ':'))
+        length++;
+    return length && (at[length] == '*' || at[length] == '&') ? length + 1 : 0;
+}
+
+static bool is_text(const struct mp_buffer *buffer, const char *text)
+{
+    return buffer->size == strlen(text) && !memcmp(buffer->data, text, buffer->size);
+}
+
 void mp_function_name(struct mp_buffer *out, const char *function)
 {
+    static const char within[] = " const::"; /* of a function in a method */
     struct mp_buffer name = {0};
     int depth = 0;
     char before = 0;
     for (const char *at = function; *at; before = *at++) {
         size_t whole = depth ? 0 : whole_length(at, is_word(before));
+        size_t pointer = depth || name.size ? 0 : pointer_length(at);
         if (whole) {
             mp_buffer_append(&name, at, whole);
             at += whole - 1;
+        } else if (pointer) {
+            at += pointer - 1;
         } else if (strchr("<([", *at)) {
             depth++;
         } else if (strchr(">)]", *at)) {
             depth -= depth > 0;
         } else if (!depth && *at == ' ') {
-            if (before == ')') break;        /* behind the parameters */
-            if (at[1] != '<') name.size = 0; /* it was what the function returns */
+            if (before == ')' && !strncmp(at, within, strlen(within)))
+                at += strlen(within) - strlen("::") - 1;
+            else if (before == ')' && name.size && !is_text(&name, "decltype"))
+                break; /* behind the parameters */
+            else if (at[1] != '<')
+                name.size = 0; /* it was what the function returns */
         } else if (!depth) {
             mp_buffer_append(&name, at, 1);
         }

@@ -231,6 +231,15 @@ START_TEST(functions_are_named_without_their_types)
         {"autograd::engine::evaluate_function: AddmmBackward0", "autograd::engine::evaluate_function: AddmmBackward0"},
         {"<alloc::vec::Vec<T> as Clone>::clone()", "<alloc::vec::Vec<T> as Clone>::clone()"},
         {"operators::apply(int)", "operators::apply"},
+        {"decltype ({parm#1}((float)())) Image<float, 3ul>::map<main::{lambda(float)#1}>(main::{lambda(float)#1})",
+         "Image::map"},
+        {"decltype(auto) widest<long>(std::vector<long>&)", "widest"},
+        {"unsigned long long operator\"\" _mb<'1'>()", "operator\"\" _mb"},
+        {"units::operator\"\"_kb(unsigned long long)", "units::operator\"\"_kb"},
+        {"double (*scene::pick<double>(double))(double)", "scene::pick"},
+        {"int (Shape::*method<int>(int))(int) const", "method"},
+        {"Leaf::twice() const::{lambda()#1}::operator()() const::{lambda(int)#2}::operator()(int) const",
+         "Leaf::twice::{lambda#1}::operator()::{lambda#2}::operator()"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         expect_line((struct mp_stack_line){.function = names[i][0], .language = MP_NATIVE}, names[i][1]);

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""What a site is called: functions of C++ as people call them, whatever their types, with debugging information and
+without; lines of notebooks' cells as people count them."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import harness
+
+PROGRAMS = harness.SOURCE / "tests" / "e2e" / "programs"
+PYTHON = harness.python_with_torch()
+
+
+class Names(harness.TestCase):
+    def record(self, *command):
+        recording = self.folder / "run.mp"
+        done = harness.memprof("snapshot", "--force", "-o", recording, "--", *command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        truth = [line.split(" ", 1) for line in done.stdout.splitlines()]
+        self.assertGreater(len(truth), 1)
+        return recording, {int(size): name for size, name in truth}
+
+    def texts(self, recording):
+        """The lines of each site of `peak`, by the bytes of its one block."""
+        sites = harness.answer("peak", recording, "-n", "0")["sites"]
+        said = harness.memprof("peak", recording, "-n", "0").stdout.split("\n\n")[1].splitlines()[1:]
+        found = []
+        for line in said:
+            line, begins = re.subn(r"^ *[\d.]+ %  +[\d.]+ \w+ +\d+ +", "", line)
+            if begins:
+                found.append([])
+            found[-1].append(line.strip())
+        self.assertEqual(len(found), len(sites))
+        return {site["bytes"] // site["blocks"]: lines for site, lines in zip(sites, found)}
+
+    def of_cpp(self, source, *options):
+        program = self.folder / "program"
+        subprocess.run(["g++", "-std=c++20", "-O1", "-fno-inline", "-pthread", "-I", harness.SOURCE / "include", *options, "-o",
+                        program, PROGRAMS / source, "-ldl"], check=True)
+        recording, truth = self.record(program)
+        found = self.texts(recording)
+        self.assertEqual(found.keys(), truth.keys())
+        for size, name in truth.items():
+            # The first is made(), which they share.
+            yield name, re.sub(r"  +\S+$", "", found[size][1])
+
+    @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")
+    def test_of_cpp(self):
+        for source in ("names_of_templates.cpp", "names_of_closures.cpp"):
+            for name, said in self.of_cpp(source):
+                with self.subTest(source=source, name=name):
+                    self.assertEqual(said, name)
+
+    @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")
+    def test_of_cpp_with_debugging_information(self):
+        """Which names some functions by their last part alone."""
+        for source in ("names_of_templates.cpp", "names_of_closures.cpp"):
+            for name, said in self.of_cpp(source, "-g"):
+                with self.subTest(source=source, name=name):
+                    self.assertTrue(name == said or name.endswith(f"::{said}"), said)
+
+    @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+    def test_of_cells(self):
+        for what in ("functions", "classes", "expressions"):
+            for names in ("kernel", "input"):
+                recording, truth = self.record(PYTHON, PROGRAMS / "cells.py", what, names)
+                found = self.texts(recording)
+                for size, place in truth.items():
+                    with self.subTest(what=what, names=names, size=size):
+                        self.assertRegex(found[size][0], rf"  {re.escape(place)}( |$)")
+
+
+if __name__ == "__main__":
+    harness.main()
