@@ -129,14 +129,16 @@ static void print_nothing(const struct mp_collector_result *result, const struct
 static void print_no_steps(const struct mp_collector_result *result, const struct mp_record_config *record)
 {
     if (*record->step_at && !record->shim)
-        mp_message("--step-at with --no-shim: from Python 3.12 on calls of a coroutine or a generator cannot be told apart, "
-                   "and steps are too few; without --no-shim they are right");
+        mp_message(
+            "--step-at with --no-shim: from Python 3.12 on calls of a coroutine or a generator cannot be told apart, "
+            "and steps are too few; without --no-shim they are right");
     for (size_t i = 0; i < result->recordings.count; i++)
         if (result->recordings.at[i].steps) return;
     if (*record->step_at)
-        mp_message("--step-at %s: no Python function of that name was seen to allocate, so steps are those that memprof "
-                   "finds itself; C and C++ mark theirs by memprof_step() or NVTX ranges (--step-range)",
-                   record->step_at);
+        mp_message(
+            "--step-at %s: no Python function of that name was seen to allocate, so steps are those that memprof "
+            "finds itself; C and C++ mark theirs by memprof_step() or NVTX ranges (--step-range)",
+            record->step_at);
     else if (*record->step_range)
         mp_message("--step-range %s: no region's name matches it, so no step was seen", record->step_range);
 }

@@ -10,11 +10,12 @@
 #include "base/memory.h"
 #include "model/track.h"
 
-#define PARTS          32                   /* of the steps, or fewer where there are few readings: */
-#define PARTS_LEAST    8                    /* of which all must rise */
-#define TREND_PARTS    16                   /* fewer show none */
-#define PARTS_BRIEF    5                    /* where there are no more readings than parts, which is no proof */
-#define SAMPLES_A_PART 3                    /* fewer readings are chance */
+#define PARTS          32 /* of the steps, or fewer where there are few readings: */
+#define PARTS_LEAST    8  /* of which all must rise */
+#define TREND_PARTS    16 /* fewer show none */
+#define PARTS_BRIEF    5  /* where there are no more readings than parts, which is no proof */
+#define FEW_LEAST      3  /* readings, of which each is looked at: two show nothing but a difference */
+#define SAMPLES_A_PART 3  /* fewer readings are chance */
 #define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a process is read so often that one that grows has a reading */
 #define GROWN_MIN      (16u << 20)          /* bytes: less is what heaps and interpreters do */
 #define SHARE_MIN      0.05                 /* of what it was at first */
@@ -43,6 +44,10 @@ struct parts {
     struct part at[PARTS];
     uint32_t count, warm_up;
     bool brief; /* too few readings for a proof */
+    /* Fewer than PARTS_BRIEF, one by one: when, and what was not recorded of the process then. */
+    double few_when[PARTS_BRIEF];
+    uint64_t few[PARTS_BRIEF];
+    uint32_t few_count;
 };
 
 struct sweep {
@@ -138,7 +143,11 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
         for (; next < model->samples.count && model->samples.at[next].time_ns <= model->events.time_ns[event]; next++) {
             const struct mp_sample *sample = &model->samples.at[next];
             if (!follow_share(&share, sample, &now) || !inside) continue;
-            note(part, &now, step + fraction_of(&steps[step], sample->time_ns), sweep->known);
+            double when = step + fraction_of(&steps[step], sample->time_ns);
+            note(part, &now, when, sweep->known);
+            if (parts->few_count == PARTS_BRIEF) continue;
+            parts->few_when[parts->few_count] = when;
+            parts->few[parts->few_count++] = now > sweep->known ? now - sweep->known : 0;
         }
         apply(sweep, event);
         if (inside) note(part, NULL, 0, sweep->known);
@@ -166,7 +175,7 @@ static uint32_t count_parts(const struct mp_model *model, const struct mp_step *
     *brief = parts < PARTS_LEAST;
     if (*brief) parts = readings < PARTS_LEAST ? readings : PARTS_LEAST;
     if (last < parts) parts = last;
-    return parts < (*brief ? PARTS_BRIEF : PARTS_LEAST) ? 0 : parts;
+    return parts < (*brief ? FEW_LEAST : PARTS_LEAST) ? 0 : parts;
 }
 
 static int by_size(const void *left, const void *right)
@@ -197,8 +206,33 @@ static bool is_rising(const uint32_t *series, uint32_t count, uint32_t rises)
     return trend.z > SIGNIFICANT && rises * 4 >= (count - 1) * 3;
 }
 
+/* Fewer readings than parts could be made of: behind the first step each must be higher, by half of the mean pace at
+ * least. A buffer that is there at some readings, or one jump, is no such series. */
+static void judge_few(const struct parts *parts, struct mp_leak_finding *finding, bool *grows)
+{
+    const double *when = parts->few_when;
+    const uint64_t *rest = parts->few;
+    uint32_t count = parts->few_count;
+    *grows = false;
+    while (count && when[0] < 1)
+        when++, rest++, count--;
+    if (count < FEW_LEAST || rest[count - 1] < rest[0] + GROWN_MIN || when[count - 1] <= when[0]) return;
+    double grown = (double)(rest[count - 1] - rest[0]), pace = grown / (when[count - 1] - when[0]);
+    for (uint32_t i = 1; i < count; i++)
+        if ((double)rest[i] - (double)rest[i - 1] < pace / 2 * (when[i] - when[i - 1])) return;
+    *grows = grown >= SHARE_MIN * (double)rest[0];
+    finding->bytes = rest[count - 1] - rest[0];
+    finding->births = count - 1;
+    finding->first_step = (uint32_t)when[0] + 1;
+    finding->bytes_per_step = pace;
+}
+
 static void judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *grows)
 {
+    if (parts->brief && parts->few_count < PARTS_BRIEF) {
+        judge_few(parts, finding, grows);
+        return;
+    }
     uint32_t series[PARTS], count = 0, samples = 0, rises = 0;
     uint64_t rest[PARTS];
     double when[PARTS];

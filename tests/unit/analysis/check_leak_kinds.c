@@ -82,7 +82,8 @@ START_TEST(what_is_bounded_or_recorded_is_not_hidden)
 }
 END_TEST
 
-/* A program so brief that it is read eight times, first after nearly half of its steps, at uneven distances; 1 MiB a step.
+/* A program so brief that it is read eight times, first after nearly half of its steps, at uneven distances; 1 MiB a
+ * step.
  */
 static struct mp_leaks judge_brief(bool grows)
 {
@@ -113,6 +114,52 @@ START_TEST(brief_growth_is_not_called_clean)
     leaks = judge_brief(false);
     ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
     mp_leaks_free(&leaks);
+}
+END_TEST
+
+/* A program so brief that it is read three or four times. `rest`: what nobody records, in MiB. */
+static struct mp_leaks judge_few(size_t count, const unsigned char *read_in, const unsigned char *rest)
+{
+    struct world world;
+    size_t next = 0;
+    world_start(&world, 3, 60);
+    world.marked = true;
+    world.threads = 1;
+    uint32_t work = world_path(&world, "train.py:main:5", W_TORCH);
+    for (uint32_t step = 0; step < 60; step++) {
+        world_begin_step(&world);
+        world_release(&world, world_alloc(&world, work, MIB));
+        world_reserved(&world, W_TORCH, 10 * MIB);
+        if (next == count || step != read_in[next]) continue;
+        world_sample(&world, 200 * MIB + rest[next] * MIB);
+        next++;
+    }
+    return judge(&world);
+}
+
+START_TEST(growth_between_few_readings_is_not_called_clean)
+{
+    static const struct {
+        size_t count;
+        unsigned char read_in[4], rest[4];
+        bool grows;
+    } cases[] = {
+        {3, {10, 30, 50}, {20, 60, 100}, true},
+        {4, {5, 20, 40, 55}, {10, 40, 80, 110}, true},
+        {3, {20, 40, 50}, {40, 65, 100}, true},  /* unevenly, but on and on */
+        {3, {10, 30, 50}, {20, 20, 100}, false}, /* a jump, or what was there for a moment */
+        {3, {10, 30, 50}, {20, 100, 100}, false},
+        {4, {5, 20, 40, 55}, {0, 90, 95, 100}, false}, /* it fills up */
+        {4, {5, 20, 40, 55}, {0, 60, 0, 60}, false},
+        {3, {10, 30, 50}, {20, 25, 30}, false}, /* little */
+        {2, {10, 50}, {20, 100}, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mp_leaks leaks = judge_few(cases[i].count, cases[i].read_in, cases[i].rest);
+        ck_assert_msg(leaks.verdict == (cases[i].grows ? MP_VERDICT_UNKNOWN : MP_VERDICT_CLEAN), "case %zu", i);
+        if (cases[i].grows) ck_assert_ptr_nonnull(strstr(leaks.reason, "the process grew by"));
+        mp_leaks_free(&leaks);
+    }
 }
 END_TEST
 
@@ -180,4 +227,5 @@ START_TEST(handles_are_counted)
 END_TEST
 
 MP_SUITE("leak_kinds", hidden_growth_is_told, brief_growth_is_not_called_clean,
-         what_is_bounded_or_recorded_is_not_hidden, a_buffer_made_anew_and_larger_is_told, handles_are_counted)
+         growth_between_few_readings_is_not_called_clean, what_is_bounded_or_recorded_is_not_hidden,
+         a_buffer_made_anew_and_larger_is_told, handles_are_counted)
