@@ -153,6 +153,22 @@ kept = tensor(600 * MIB)
 
 
 class History(bed.TestCase):
+    def test_more_than_is_read(self):
+        """What a replay does not know is said: of 15 000 allocations in one go the ring has the last."""
+        run = self.execute("""
+import torch
+kept = []
+for number in range(15_000):
+    kept.append(torch.empty(1000 + number % 977 * 37, dtype=torch.uint8, device="cuda"))
+    if len(kept) > 500:
+        del kept[:250]
+""")
+        entries = len(run.truth["devices"][0]["trace"])
+        asked = harness.answer("frag", run.path, "--replay", "max_split_size_mb:32")["replay"]["asked"]
+        self.assertEqual(asked["allocations"], run.truth["devices"][0]["stats"]["allocation.all.allocated"])
+        self.assertTrue(10_000 < entries <= asked["told"] <= entries + 500 < 15_000, (entries, asked))
+        self.assertEqual(asked["told"], sum(block["requested_bytes"] is not None for block in run.blocks()))
+
     def test_the_program_s_snapshot_loses_nothing(self):
         run = self.execute(BEGIN + """
 kept = tensor(40)

@@ -40,6 +40,8 @@ class Size(bed.TestCase):
             with self.subTest(batch=batch, row=row, allocated=allocated, reserved=reserved):
                 self.assertLessEqual(row["low_bytes"], allocated + outside)
                 self.assertLessEqual(reserved + outside, row["high_bytes"])
+                if row["fits"] != "unsure":
+                    self.assertEqual(row["fits"], "yes" if reserved + outside <= CAPACITY else "no")
                 if batch <= 256 and what in EXACT:
                     self.assertEqual((row["allocated_bytes"], row["reserved_bytes"]), (allocated, reserved))
                 if batch == ANOTHER_WAY.get(what):  # else this would test nothing
@@ -81,6 +83,8 @@ class Probed(Size):
                 with self.subTest(option=option, row=row, allocated=allocated, reserved=reserved):
                     self.assertLessEqual(row["low_bytes"], allocated + outside)
                     self.assertLessEqual(reserved + outside, row["high_bytes"])
+                    if row["fits"] != "unsure":
+                        self.assertEqual(row["fits"], "yes" if reserved + outside <= CAPACITY else "no")
             row, without = (predictions[batch] for _, predictions in answers.values())
             if what in EXACT and batch <= 256:
                 self.assertEqual((row["allocated_bytes"], row["reserved_bytes"]), (allocated, reserved))

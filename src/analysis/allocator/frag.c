@@ -354,6 +354,7 @@ static enum mp_status replay_settings(const struct mp_model *model, const struct
     if (status) return status;
     uint64_t recorded = recorded_peak(model, frag);
     replay->recorded_reserved = recorded;
+    replay->asked = history->asked;
     replay->compare_reserved = recorded && recorded < same.reserved_peak ? recorded : same.reserved_peak;
     for (size_t i = 0; i < history->base.count; i++)
         replay->base_bytes += history->base.at[i].requested;

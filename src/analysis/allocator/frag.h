@@ -56,11 +56,12 @@ struct mp_frag_oom {
 struct mp_frag_replay {
     char *settings;
     bool recorded;
-    uint64_t capacity;          /* capacity of the replay; MP_BYTES_UNKNOWN: unlimited */
-    uint64_t base_bytes;        /* of blocks from before the trace, which a replay with other settings places anew */
-    uint64_t recorded_reserved; /* the highest recorded; 0: unknown */
-    uint64_t compare_reserved;  /* that one, or, if less, the highest of a replay with the recorded settings: a replay
-                                 * knows no pending frees */
+    uint64_t capacity;           /* capacity of the replay; MP_BYTES_UNKNOWN: unlimited */
+    uint64_t base_bytes;         /* of blocks from before the trace, which a replay with other settings places anew */
+    uint64_t recorded_reserved;  /* the highest recorded; 0: unknown */
+    uint64_t compare_reserved;   /* that one, or, if less, the highest of a replay with the recorded settings: a replay
+                                  * knows no pending frees */
+    struct mp_torch_asked asked; /* all 0 where the allocator's own trace is replayed */
     struct mp_torch_replay result;
 };
 

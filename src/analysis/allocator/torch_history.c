@@ -474,6 +474,18 @@ static void follow_marks(struct follower *f, uint32_t to, bool *gives_back)
     }
 }
 
+static void count_asked(struct follower *f, const struct mp_torch_step *step, uint64_t requested)
+{
+    struct mp_torch_asked *asked = &f->history->asked;
+    bool rounded = f->model->tracks.at[f->history->track].size_basis == MP_BASIS_BLOCK;
+    if (step->action != MP_TORCH_ALLOC) return;
+    asked->all++;
+    if (!rounded || (requested != MP_PLACE_UNKNOWN && !mp_placed_as_usual(&f->known, step->block)))
+        asked->told++;
+    else if (requested != MP_PLACE_UNKNOWN)
+        asked->as_site++;
+}
+
 /* Adds the request from PyTorch's own history, of the block or of its site's others; otherwise its pool is the one that
  * the program uses then. */
 static void add_request(struct follower *f, struct mp_torch_step *step)
@@ -481,6 +493,7 @@ static void add_request(struct follower *f, struct mp_torch_step *step)
     if (step->block == MP_NONE) return;
     uint64_t requested = mp_placed(f->known.requested, step->block), stream = mp_placed(f->known.stream, step->block);
     uint64_t pool = mp_placed(f->known.pool, step->block);
+    count_asked(f, step, requested);
     if (requested != MP_PLACE_UNKNOWN) step->bytes = requested;
     if (stream != MP_PLACE_UNKNOWN) step->stream = stream;
     if (pool != MP_PLACE_UNKNOWN)

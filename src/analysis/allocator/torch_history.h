@@ -31,6 +31,13 @@ struct mp_torch_base {
     bool pending; /* freed before the first step, and still used by a stream at the end */
 };
 
+/* Of how many allocations it is known what was asked for. */
+struct mp_torch_asked {
+    uint64_t all;
+    uint64_t told;    /* by PyTorch itself */
+    uint64_t as_site; /* by what was asked for at the same place, whose blocks are as large */
+};
+
 struct mp_torch_history {
     uint16_t track;
     bool traced;                       /* by the allocator itself; else steps are blocks alone, on one stream */
@@ -40,6 +47,7 @@ struct mp_torch_history {
     MP_VEC(struct mp_torch_segment) segments; /* at the beginning, by address; blocks are unused */
     MP_VEC(struct mp_torch_segment) mapped;   /* of expandable segments among those: the runs of mapped pages */
     MP_VEC(uint64_t) pools;                   /* PyTorch's numbers of them; the first is 0, the default pool */
+    struct mp_torch_asked asked;              /* of the steps that allocate */
     uint32_t made_up;                         /* blocks of steps that the model has not, numbered after its own */
     MP_VEC(double) limits;                    /* that the program set, shares of the device's memory */
     MP_VEC(const char *) changes;             /* of the settings, their texts: the model's */

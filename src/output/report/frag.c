@@ -113,6 +113,15 @@ static void replay_json(struct mp_json *json, const struct mp_frag_replay *repla
     } else {
         mp_json_null(json, "differences");
         mp_json_known(json, "capacity_bytes", replay->capacity);
+        if (replay->asked.all) {
+            mp_json_object(json, "asked");
+            mp_json_number(json, "allocations", replay->asked.all);
+            mp_json_number(json, "told", replay->asked.told);
+            mp_json_number(json, "as_site", replay->asked.as_site);
+            mp_json_end_object(json);
+        } else {
+            mp_json_null(json, "asked");
+        }
         mp_json_number(json, "as_recorded_reserved_bytes", replay->compare_reserved);
         mp_json_known(json, "recorded_reserved_bytes",
                       replay->recorded_reserved ? replay->recorded_reserved : MP_BYTES_UNKNOWN);
@@ -276,6 +285,24 @@ static void put_pins(struct mp_text *text, const struct mp_model *model, const s
     mp_table_finish(&table, text);
 }
 
+/* What a replay counts on beyond what PyTorch said. */
+static void put_asked(struct mp_text *text, const struct mp_torch_asked *asked)
+{
+    char all[MP_UNIT_TEXT], told[MP_UNIT_TEXT], as_site[MP_UNIT_TEXT];
+    bool any = asked->told || asked->as_site;
+    if (asked->told == asked->all) return;
+    if (any)
+        mp_text_put(text, MP_PLAIN, "  what was asked for is known of %s of %s allocations",
+                    mp_format_count(told, asked->told), mp_format_count(all, asked->all));
+    if (asked->as_site)
+        mp_text_put(text, MP_PLAIN, ", of %s more by others of their site", mp_format_count(as_site, asked->as_site));
+    if (!any)
+        mp_text_put(text, MP_PLAIN, "  what was asked for is not known: what was handed out was replayed");
+    else if (asked->told + asked->as_site < asked->all)
+        mp_text_put(text, MP_PLAIN, "; of the rest what was handed out was replayed");
+    mp_text_put(text, MP_PLAIN, "\n");
+}
+
 static void put_replay(struct mp_text *text, const struct mp_frag *frag)
 {
     const struct mp_frag_replay *replay = &frag->replay;
@@ -297,6 +324,7 @@ static void put_replay(struct mp_text *text, const struct mp_frag *frag)
         if (replay->base_bytes)
             mp_text_put(text, MP_PLAIN, "  the %s from before the trace were placed anew, close together\n",
                         mp_format_bytes(one, replay->base_bytes));
+        put_asked(text, &replay->asked);
         return;
     }
     if (result->differences)
