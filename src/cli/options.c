@@ -29,6 +29,10 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
          "role=parameter, label~NAME, layer=torch, kind=pinned, step=3..9"},
     [MP_OPT_RULES] = {"rules", '\0', "FILE",
                       "name categories by lines `NAME = REGEX` of FILE, before the built-in ones", MP_OPTS_RARE},
+    [MP_OPT_SKIP_FRAMES] = {"skip-frames", '\0', "REGEX",
+                            "pass over frames whose function, file or library matches, as those of an allocator or of "
+                            "a framework of your own",
+                            MP_OPTS_RARE},
     [MP_OPT_FULL_STACKS] = {"full-stacks", '\0', NULL, "show every frame of a stack"},
     [MP_OPT_QUICK] = {"quick", '\0', NULL, "leave out what blocks are for, and read no more than that takes",
                       MP_OPTS_RARE},

@@ -24,6 +24,7 @@ enum mp_option {
     MP_OPT_SORT,
     MP_OPT_FILTER,
     MP_OPT_RULES,
+    MP_OPT_SKIP_FRAMES,
     MP_OPT_FULL_STACKS,
     MP_OPT_QUICK,
     MP_OPT_COLOR,

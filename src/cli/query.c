@@ -10,6 +10,7 @@
 #include "collect/recover/left_behind.h"
 #include "exchange/common/load.h"
 #include "model/part.h"
+#include "model/skip.h"
 
 #define ROWS_OF_TEXT 10
 
@@ -126,6 +127,14 @@ enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_mod
     return status;
 }
 
+enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error)
+{
+    const char *regex = invocation->value[MP_OPT_SKIP_FRAMES];
+    enum mp_status status = regex ? mp_skip_matching(model, regex, error) : MP_OK;
+    if (!status) mp_skip_shared(model);
+    return status;
+}
+
 /* Checks of arguments that depend on the recording. */
 static int bind_options(struct mp_query *query)
 {
@@ -134,7 +143,8 @@ static int bind_options(struct mp_query *query)
     const char *track = invocation->value[MP_OPT_TRACK];
     query->track = track ? mp_track_find(query->model, track) : MP_TRACK_NONE;
     if (track && query->track == MP_TRACK_NONE) return unknown_track(query->model, track);
-    if (mp_window_make(query->model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &query->view.window,
+    if (mp_query_skip(invocation, query->model, &error) ||
+        mp_window_make(query->model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &query->view.window,
                        &error) ||
         mp_query_filter(query, query->model, &query->filter, &error))
         return mp_message_error(&error);

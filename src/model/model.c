@@ -24,6 +24,7 @@ void mp_model_free(struct mp_model *model)
     mp_vec_free(&model->noted);
     mp_vec_free(&model->resizes);
     mp_vec_free(&model->labels);
+    mp_vec_free(&model->skipped);
     mp_vec_free(&model->holders);
     mp_vec_free(&model->looks);
     mp_vec_free(&model->metadata);

@@ -21,6 +21,11 @@ bool mp_stack_is_user_file(const char *file)
     return *file != '<' && strncmp(file, "torch/", strlen("torch/"));
 }
 
+static bool is_skipped(const struct mp_model *model, uint32_t text)
+{
+    return text && text < model->skipped.count && model->skipped.at[text];
+}
+
 static void push_frame(const struct mp_model *model, const struct mp_model_frame *frame, bool backward,
                        struct mp_stack_lines *lines)
 {
@@ -33,6 +38,7 @@ static void push_frame(const struct mp_model *model, const struct mp_model_frame
         .language = frame->raw.language,
         .backward = backward,
     };
+    bool skipped = line.module && is_skipped(model, model->modules.at[module].path);
     if (!frame->line_count) {
         mp_vec_add(lines, line);
         return;
@@ -42,7 +48,8 @@ static void push_frame(const struct mp_model *model, const struct mp_model_frame
         line.function = text_or_null(model, from->function);
         line.file = text_or_null(model, from->file);
         line.line = from->line;
-        line.user = !native && line.file && mp_stack_is_user_file(line.file);
+        line.skipped = skipped || is_skipped(model, from->function) || is_skipped(model, from->file);
+        line.user = !native && !line.skipped && line.file && mp_stack_is_user_file(line.file);
         mp_vec_add(lines, line);
     }
 }
@@ -96,6 +103,7 @@ bool mp_stack_is_allocator(const struct mp_stack_line *line)
                                             "at::detail::empty",
                                             "at::TensorBase at::detail::_empty"};
     if (line->language != MP_NATIVE) return false;
+    if (line->skipped) return true;
     for (size_t i = 0; line->function && i < sizeof functions / sizeof *functions; i++)
         if (!strncmp(line->function, functions[i], strlen(functions[i]))) return true;
     if (!line->module) return false;
@@ -121,7 +129,7 @@ const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines
         if (line->user) return line;
         if (line->cut) continue;
         if (!any) any = line;
-        if (!python && line->language == MP_PYTHON) python = line;
+        if (!python && line->language == MP_PYTHON && !line->skipped) python = line;
         if (!backward && is_backward(line)) backward = line;
         if (!native && line->language == MP_NATIVE && line->function && !mp_stack_is_allocator(line)) native = line;
     }

@@ -17,6 +17,7 @@ struct mp_stack_line {
     bool backward;                        /* belongs to the path that made a node in forward, whose backward ran:
                                            * further out than a frame of MP_BACKWARD */
     bool user;                            /* Python code that belongs neither to a package nor to Python itself */
+    bool skipped;                         /* passed over (model/skip.h): shown in full stacks alone */
 };
 
 struct mp_stack_lines {
@@ -36,7 +37,7 @@ bool mp_stack_is_user_file(const char *file);
 /* The shared object of the innermost native line that is not an allocator's; NULL where none is known. */
 const char *mp_stack_library(const struct mp_stack_lines *lines);
 /* Whether a native line belongs to the machinery of allocation (c10's, libc's, operators that only make a tensor, the
- * recorder's own and its API). */
+ * recorder's own and its API), or is passed over. */
 bool mp_stack_is_allocator(const struct mp_stack_line *line);
 /* The last part of a path, or the last two where the last one is not enough ("nn/__init__.py"). */
 const char *mp_path_short(const char *path);

@@ -72,6 +72,7 @@ static int load(const struct mp_query *query, const char *path, struct mp_model 
     mp_progress_start(query->invocation, path);
     enum mp_status loaded = mp_exchange_load(path, model, &error);
     mp_progress_end();
+    if (!loaded) loaded = mp_query_skip(query->invocation, *model, &error);
     return loaded ? mp_message_error(&error) : MP_EXIT_DONE;
 }
 

@@ -110,7 +110,8 @@ const struct mp_command mp_command_report = {
     .about = "--format markdown is for pull requests and summaries of CI, html one page to keep; both leave out tracks "
              "and counters beside the one of the peak, and the last of many sites (-n).",
     .example = "memprof report run.mp",
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_FORMAT},
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,
+                MP_OPT_FORMAT},
     .operands_min = 1,
     .operands_max = 1000000,
     .run = run,

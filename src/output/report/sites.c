@@ -128,7 +128,7 @@ enum shown { SHOW_USER, SHOW_PYTHON, SHOW_NATIVE };
 
 static bool is_shown(const struct mp_stack_line *line, enum shown shown)
 {
-    if (line->cut) return false;
+    if (line->cut || line->skipped) return false;
     if (shown == SHOW_USER) return line->user;
     if (shown == SHOW_PYTHON) return line->language == MP_PYTHON;
     return !mp_line_is_start(line) && !mp_stack_is_allocator(line);
@@ -139,7 +139,7 @@ static enum shown choose_shown(const struct mp_stack_lines *lines)
     enum shown shown = SHOW_NATIVE;
     for (size_t i = 0; i < lines->count; i++) {
         if (lines->at[i].user) return SHOW_USER;
-        if (lines->at[i].language == MP_PYTHON && !lines->at[i].cut) shown = SHOW_PYTHON;
+        if (is_shown(&lines->at[i], SHOW_PYTHON)) shown = SHOW_PYTHON;
     }
     return shown;
 }
@@ -151,7 +151,8 @@ struct folded {
 
 static void fold(struct folded *folded, const struct mp_stack_line *line)
 {
-    bool meaningful = line->language == MP_PYTHON ? line->function && line->file : mp_line_is_meaningful(line);
+    bool meaningful =
+        line->language == MP_PYTHON ? line->function && line->file && !line->skipped : mp_line_is_meaningful(line);
     folded->count++;
     if (!folded->meaningful && meaningful) folded->meaningful = line;
 }
