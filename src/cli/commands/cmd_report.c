@@ -107,7 +107,7 @@ const struct mp_command mp_command_report = {
     .name = "report",
     .summary = "the whole story on one screen: peak, outstanding, steps, coverage",
     .usage = "FILE...",
-    .about = "--format markdown is for pull requests and summaries of CI, html one page to keep; both leave out tracks "
+    .about = "--format markdown is for pull requests and summaries of CI, html one page with the curve, to keep; both leave out tracks "
              "and counters beside the one of the peak, and the last of many sites (-n).",
     .example = "memprof report run.mp",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,

@@ -3,33 +3,13 @@
 
 #include "base/units.h"
 #include "output/report/html.h"
+#include "output/report/plot.h"
 #include "output/report/reports.h"
 
 /* One SVG picture, drawn here, with the report below it: the page needs neither a script nor a network. */
 
-#define WIDTH   960
-#define HEIGHT  440
-#define LEFT    90
-#define RIGHT   150
-#define TOP     20
-#define BOTTOM  50
 #define MARKS_Y 6
 #define LINE_Y  16
-
-struct plot {
-    const struct mp_size_answer *answer;
-    double most_x, most_y;
-};
-
-static double place_x(const struct plot *plot, double value)
-{
-    return LEFT + (WIDTH - LEFT - RIGHT) * value / plot->most_x;
-}
-
-static double place_y(const struct plot *plot, double bytes)
-{
-    return TOP + (HEIGHT - TOP - BOTTOM) * (1 - fmin(bytes / plot->most_y, 1.02));
-}
 
 /* The value that is compared with the limit. */
 static uint64_t bytes_of(const struct mp_size_need *need)
@@ -45,9 +25,9 @@ static uint64_t bytes_probed(const struct mp_size_answer *answer, const struct m
     return answer->binds[0] != 'a' && probed->reserved != MP_BYTES_UNKNOWN ? probed->reserved : probed->allocated;
 }
 
-static struct plot measure(const struct mp_size_answer *answer)
+static struct mp_plot measure(const struct mp_size_answer *answer)
 {
-    struct plot plot = {answer, 1, 1};
+    struct mp_plot plot = {.width = 960, .height = 440, .left = 90, .right = 150, .top = 20, .bottom = 50, .most_x = 1};
     uint64_t top = 0;
     for (size_t i = 0; i < answer->plot.count; i++) {
         if (answer->plot.at[i].high > top) top = answer->plot.at[i].high;
@@ -59,92 +39,75 @@ static struct plot measure(const struct mp_size_answer *answer)
     return plot;
 }
 
-/* 1, 2 or 5 times a power of ten, so that about five steps make `most`. */
-static double step_of(double most)
+static void put_batches(struct mp_buffer *out, const struct mp_plot *plot)
 {
-    double step = pow(10, floor(log10(most / 5)));
-    return most / step > 25 ? step * 5 : most / step > 12 ? step * 2 : step;
-}
-
-static void put_axes(struct mp_buffer *out, const struct plot *plot)
-{
-    char number[MP_UNIT_TEXT];
-    double unit = pow(1024, floor(log2(plot->most_y) / 10));
-    double step = step_of(plot->most_y / unit) * unit;
-    for (double bytes = 0; bytes <= plot->most_y; bytes += step) {
-        double y = place_y(plot, bytes);
-        mp_buffer_printf(out, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", LEFT, WIDTH - RIGHT,
-                         y, y);
-        mp_buffer_printf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - MARKS_Y, y + 4,
-                         mp_format_bytes(number, (uint64_t)bytes));
-    }
-    step = fmax(step_of(plot->most_x), 1);
+    double step = fmax(mp_plot_step(plot->most_x), 1);
     for (double value = 0; value <= plot->most_x; value += step)
-        mp_buffer_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", place_x(plot, value),
-                         HEIGHT - BOTTOM + 20, value);
-    mp_buffer_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">batch</text>\n", (LEFT + WIDTH - RIGHT) / 2,
-                     HEIGHT - 8);
+        mp_buffer_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", mp_plot_x(plot, value),
+                         plot->height - plot->bottom + 20, value);
+    mp_buffer_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">batch</text>\n",
+                     (plot->left + plot->width - plot->right) / 2, plot->height - 8);
 }
 
 /* A line across, with its name `lower` beside it. */
-static void put_level(struct mp_buffer *out, const struct plot *plot, const char *class, const char *name,
+static void put_level(struct mp_buffer *out, const struct mp_plot *plot, const char *class, const char *name,
                       uint64_t bytes, double lower)
 {
     char number[MP_UNIT_TEXT];
     if ((double)bytes > plot->most_y) return;
-    double y = place_y(plot, (double)bytes);
-    mp_buffer_printf(out, "<line class=\"%s\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", class, LEFT,
-                     WIDTH - RIGHT, y, y);
-    mp_buffer_printf(out, "<text class=\"name\" x=\"%d\" y=\"%.1f\">%s %s</text>\n", WIDTH - RIGHT + MARKS_Y, y + lower,
-                     name, mp_format_bytes(number, bytes));
+    double y = mp_plot_y(plot, (double)bytes);
+    mp_buffer_printf(out, "<line class=\"%s\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>", class, plot->left,
+                     plot->width - plot->right, y, y);
+    mp_buffer_printf(out, "<text class=\"name\" x=\"%d\" y=\"%.1f\">%s %s</text>\n",
+                     plot->width - plot->right + MARKS_Y, y + lower, name, mp_format_bytes(number, bytes));
 }
 
-static void put_curve(struct mp_buffer *out, const struct plot *plot)
+static void put_curve(struct mp_buffer *out, const struct mp_plot *plot, const struct mp_size_answer *answer)
 {
-    const struct mp_size_answer *answer = plot->answer;
     mp_buffer_append_text(out, "<path class=\"band\" d=\"M");
     for (size_t i = 0; i < answer->plot.count; i++)
-        mp_buffer_printf(out, "%.1f %.1f ", place_x(plot, (double)answer->plot.at[i].at.first),
-                         place_y(plot, (double)answer->plot.at[i].high));
+        mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].at.first),
+                         mp_plot_y(plot, (double)answer->plot.at[i].high));
     for (size_t i = answer->plot.count; i--;)
-        mp_buffer_printf(out, "%.1f %.1f ", place_x(plot, (double)answer->plot.at[i].at.first),
-                         place_y(plot, (double)answer->plot.at[i].low));
+        mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].at.first),
+                         mp_plot_y(plot, (double)answer->plot.at[i].low));
     mp_buffer_append_text(out, "Z\"/>\n<path class=\"likely\" d=\"M");
     for (size_t i = 0; i < answer->plot.count; i++)
-        mp_buffer_printf(out, "%.1f %.1f ", place_x(plot, (double)answer->plot.at[i].at.first),
-                         place_y(plot, (double)bytes_of(&answer->plot.at[i])));
+        mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].at.first),
+                         mp_plot_y(plot, (double)bytes_of(&answer->plot.at[i])));
     mp_buffer_append_text(out, "\"/>\n");
 }
 
 /* A dot whose tooltip explains it. */
-static void put_dot(struct mp_buffer *out, const struct plot *plot, const char *class, const char *what, uint64_t first,
-                    uint64_t bytes)
+static void put_dot(struct mp_buffer *out, const struct mp_plot *plot, const char *class, const char *what,
+                    uint64_t first, uint64_t bytes)
 {
     char number[MP_UNIT_TEXT];
     mp_buffer_printf(out,
                      "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\"><title>%s %llu: %s</title></circle>\n",
-                     class, place_x(plot, (double)first), place_y(plot, (double)bytes), what, (unsigned long long)first,
-                     mp_format_bytes(number, bytes));
+                     class, mp_plot_x(plot, (double)first), mp_plot_y(plot, (double)bytes), what,
+                     (unsigned long long)first, mp_format_bytes(number, bytes));
 }
 
-static void put_largest(struct mp_buffer *out, const struct plot *plot, const struct mp_size_largest *largest)
+static void put_largest(struct mp_buffer *out, const struct mp_plot *plot, const struct mp_size_largest *largest)
 {
     if (largest->endless || !largest->first) return;
-    double x = place_x(plot, (double)largest->first);
-    mp_buffer_printf(out, "<line class=\"largest\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", x, x, TOP,
-                     HEIGHT - BOTTOM);
+    double x = mp_plot_x(plot, (double)largest->first);
+    mp_buffer_printf(out, "<line class=\"largest\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", x, x, plot->top,
+                     plot->height - plot->bottom);
     mp_buffer_printf(out, "<text class=\"name\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%llu fits</text>\n", x,
-                     TOP - 6, (unsigned long long)largest->first);
+                     plot->top - 6, (unsigned long long)largest->first);
 }
 
 static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answer)
 {
-    struct plot plot = measure(answer);
+    struct mp_plot plot = measure(answer);
     const struct mp_size_largest *largest = &answer->largest.at[answer->largest.count - 1];
-    mp_buffer_printf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"Memory over batch\">\n", WIDTH, HEIGHT);
-    put_axes(out, &plot);
-    put_curve(out, &plot);
-    double apart = place_y(&plot, (double)answer->limit) - place_y(&plot, (double)answer->capacity);
+    mp_plot_start(out, &plot, "Memory over batch");
+    mp_plot_sizes(out, &plot);
+    put_batches(out, &plot);
+    put_curve(out, &plot, answer);
+    double apart = mp_plot_y(&plot, (double)answer->limit) - mp_plot_y(&plot, (double)answer->capacity);
     put_level(out, &plot, "capacity", "capacity", answer->capacity, apart < LINE_Y ? -4 : 4);
     if (answer->margin) put_level(out, &plot, "limit", "limit", answer->limit, apart < LINE_Y ? 14 : 4);
     put_largest(out, &plot, largest);
@@ -155,7 +118,7 @@ static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answ
         if (answer->probes.at[i].at.second == largest->second)
             put_dot(out, &plot, "probe", "recorded at", answer->probes.at[i].at.first,
                     bytes_probed(answer, &answer->probes.at[i]));
-    mp_buffer_append_text(out, "</svg>\n");
+    mp_plot_end(out);
 }
 
 void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two)

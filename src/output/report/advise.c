@@ -417,6 +417,27 @@ void mp_advise_best_text(struct mp_text *text, const struct mp_model *model, con
     }
 }
 
+void mp_advise_best_document(struct mp_document *document, const struct mp_model *model, const struct mp_advise *advise,
+                             size_t most)
+{
+    static const char *const heads[] = {"saves", "change", "it costs", "how"};
+    char number[MP_UNIT_TEXT];
+    if (!advise->changes.count) return;
+    mp_document_table(document, "rlll", heads);
+    for (size_t i = 0; i < advise->changes.count && i < most; i++) {
+        const struct mp_change *change = &advise->changes.at[i];
+        struct words words;
+        find_words(model, change, &words);
+        mp_document_cell(document, "%s%s%s", change->exact ? "" : "~", mp_format_bytes(number, saving_of(change)),
+                         change->saved ? "" : " of reserved memory");
+        const struct mp_buffer *parts[] = {&words.text, &words.cost, &words.code};
+        for (size_t k = 0; k < 3; k++)
+            mp_document_cell(document, "%.*s", (int)parts[k]->size, parts[k]->size ? (const char *)parts[k]->data : "");
+        free_words(&words);
+    }
+    mp_document_end_table(document);
+}
+
 void mp_advise_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view)
 {

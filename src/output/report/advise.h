@@ -5,16 +5,19 @@
 #define MP_OUTPUT_ADVISE_H
 
 #include "analysis/advise/advise.h"
+#include "output/report/document.h"
 #include "output/report/reports.h"
 
 void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view);
 /* The best so many of its changes as entries of `advice` in a report: as objects, and as lines numbered from `first`
- * on. */
+ * on, and as a table of a document. */
 void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise,
                          size_t most);
 void mp_advise_best_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                          size_t most, unsigned first);
+void mp_advise_best_document(struct mp_document *document, const struct mp_model *model, const struct mp_advise *advise,
+                             size_t most);
 void mp_advise_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view);
 

@@ -1,10 +1,16 @@
 #include "output/report/report_document.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "analysis/holders/holders.h"
 #include "base/units.h"
+#include "output/report/advise.h"
 #include "output/report/categories.h"
+#include "output/report/frame_choice.h"
+#include "output/report/plot.h"
+
+#define BEST_CHANGES 3
 
 static void put_head(struct mp_document *document, const struct mp_model *model, const struct mp_story *story)
 {
@@ -31,6 +37,15 @@ static void put_modules(struct mp_document *document, const struct mp_sites *sit
     mp_buffer_free(&text);
 }
 
+static void put_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
+                     uint32_t twin)
+{
+    struct mp_buffer text = {0};
+    mp_site_named_text(&text, model, site, twin);
+    mp_document_cell(document, "%.*s", (int)text.size, (const char *)text.data);
+    mp_buffer_free(&text);
+}
+
 static void put_sites(struct mp_document *document, const struct mp_model *model, const struct mp_sites *sites,
                       uint64_t whole, size_t limit)
 {
@@ -39,21 +54,23 @@ static void put_sites(struct mp_document *document, const struct mp_model *model
     size_t rows = limit && limit < sites->count ? limit : sites->count;
     if (!rows) return;
     bool modules = sites->modules.count;
+    uint32_t *twins = mp_site_twins(model, sites, rows);
     mp_document_table(document, modules ? "rrrll" : "rrrl", heads);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_site *site = &sites->at[i];
         mp_document_cell(document, "%s", mp_format_bytes(number, site->bytes));
         mp_document_share(document, site->bytes, whole);
         mp_document_cell(document, "%s", mp_format_count(number, site->blocks));
-        mp_document_site(document, model, site);
+        put_site(document, model, site, twins[i]);
         if (modules) put_modules(document, sites, site);
     }
+    free(twins);
     mp_document_end_table(document);
     if (rows < sites->count) mp_document_paragraph(document, "%zu more sites.", sites->count - rows);
 }
 
 static void put_peak(struct mp_document *document, const struct mp_model *model, const struct mp_peak *peak,
-                     size_t limit)
+                     const struct mp_view *view)
 {
     char number[MP_UNIT_TEXT], error[MP_PEAK_ERROR_TEXT], at[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX], step[32] = "",
                                                                                                  phase[32] = "";
@@ -64,6 +81,7 @@ static void put_peak(struct mp_document *document, const struct mp_model *model,
     mp_document_paragraph(document, "On %s, at %s%s%s; %llu blocks, %zu sites.", mp_track_id(model, peak->track, id),
                           mp_format_duration(at, peak->ns), step, phase, (unsigned long long)peak->blocks,
                           peak->sites.count);
+    if (document->form == MP_HTML) mp_curve_picture(document->out, model, peak, &view->window);
     if (mp_previous_matters(peak)) {
         struct mp_buffer sentence = {0};
         mp_previous_sentence(&sentence, model, peak);
@@ -72,7 +90,7 @@ static void put_peak(struct mp_document *document, const struct mp_model *model,
         mp_buffer_free(&sentence);
     }
     if (mp_categories_any(&peak->categories)) mp_categories_document(document, &peak->categories);
-    put_sites(document, model, &peak->sites, peak->bytes, limit);
+    put_sites(document, model, &peak->sites, peak->bytes, view->limit);
 }
 
 /* The first one: memprof holders lists all. */
@@ -160,16 +178,19 @@ static void put_frag(struct mp_document *document, const struct mp_frag *frag)
                               mp_format_bytes(reserved, frag->oom.requested), cause ? cause : "not known");
 }
 
-static void put_advice(struct mp_document *document, const struct mp_frag *frag)
+/* The best setting of the allocator, then the best changes of the program. */
+static void put_advice(struct mp_document *document, const struct mp_model *model, const struct mp_story *story)
 {
     char number[MP_UNIT_TEXT];
     struct mp_advice advice;
-    if (!mp_frag_advice(frag, &advice)) return;
+    bool setting = story->frag && mp_frag_advice(story->frag, &advice);
+    if (!setting && !(story->advise && story->advise->changes.count)) return;
     mp_document_heading(document, "Advice");
-    if (advice.saved == MP_BYTES_UNKNOWN)
+    if (setting && advice.saved == MP_BYTES_UNKNOWN)
         mp_document_paragraph(document, "%s.", advice.text);
-    else
+    else if (setting)
         mp_document_paragraph(document, "%s; saves %s.", advice.text, mp_format_bytes(number, advice.saved));
+    if (story->advise) mp_advise_best_document(document, model, story->advise, BEST_CHANGES);
 }
 
 void mp_report_document(struct mp_document *document, const struct mp_model *model, const struct mp_story *story,
@@ -177,12 +198,12 @@ void mp_report_document(struct mp_document *document, const struct mp_model *mod
 {
     put_head(document, model, story);
     if (story->peak)
-        put_peak(document, model, story->peak, view->limit);
+        put_peak(document, model, story->peak, view);
     else
         mp_document_paragraph(document, "No allocation was recorded.");
     if (story->peak) put_leaks(document, model, story->leaks, view->limit);
     if (story->steps) put_steps(document, model, story->steps);
     if (story->frag) put_frag(document, story->frag);
-    if (story->frag) put_advice(document, story->frag);
+    put_advice(document, model, story);
     mp_document_coverage(document, model);
 }

@@ -533,14 +533,20 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_end_array(json);
 }
 
+void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site, uint32_t twin)
+{
+    struct mp_buffer difference = {0};
+    mp_site_text(out, model, site);
+    if (twin != MP_NONE) mp_difference_text(&difference, model, site->stack, twin);
+    if (difference.size) mp_buffer_printf(out, ", in %.*s", (int)difference.size, (const char *)difference.data);
+    mp_buffer_free(&difference);
+}
+
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
                   const struct mp_site *site, uint32_t twin)
 {
-    struct mp_buffer out = {0}, difference = {0};
-    mp_site_text(&out, model, site);
-    if (twin != MP_NONE) mp_difference_text(&difference, model, site->stack, twin);
-    if (difference.size) mp_buffer_printf(&out, ", in %.*s", (int)difference.size, (const char *)difference.data);
-    mp_buffer_free(&difference);
+    struct mp_buffer out = {0};
+    mp_site_named_text(&out, model, site, twin);
     if (site->module_count) {
         mp_table_cell(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
         modules_cell(table, sites, site);

@@ -37,6 +37,9 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
 /* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
  * it. */
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site);
+/* The same, and where `twin` (MP_NONE: none) is a stack that reads alike, the call in which they differ: as
+ * mp_site_twins() says. */
+void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site, uint32_t twin);
 /* The text for an empty stack. */
 const char *mp_no_stack_text(const struct mp_site *site);
 /* The same for a stack, as a line of its own. */

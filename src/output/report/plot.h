@@ -1,0 +1,32 @@
+/*
+ * Pictures in pages without a script: an SVG plot of bytes over something, and the curve of a report. Texts that go
+ * into it are the project's own. A shortage of memory marks the buffer as failed. One thread at a time.
+ */
+#ifndef MP_OUTPUT_PLOT_H
+#define MP_OUTPUT_PLOT_H
+
+#include "analysis/sites/peak.h"
+#include "base/buffer.h"
+#include "model/window.h"
+
+/* Places are in the picture's own units, from its upper left corner; the margins hold the axes' texts. */
+struct mp_plot {
+    int width, height, left, right, top, bottom;
+    double from_x, most_x, most_y; /* at the edges of the plot; below, y is 0 */
+};
+
+double mp_plot_x(const struct mp_plot *plot, double value);
+/* What is above the upper edge stays just above it. */
+double mp_plot_y(const struct mp_plot *plot, double bytes);
+/* 1, 2 or 5 times a power of ten, so that about five steps make `most`. */
+double mp_plot_step(double most);
+/* The element's start, with what it shows, for readers that see no pictures; and lines across at round sizes. */
+void mp_plot_start(struct mp_buffer *out, const struct mp_plot *plot, const char *shows);
+void mp_plot_sizes(struct mp_buffer *out, const struct mp_plot *plot);
+void mp_plot_end(struct mp_buffer *out);
+
+/* The curve of the peak's track over the window: in each of its columns the most that was allocated there. */
+void mp_curve_picture(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak,
+                      const struct mp_window *window);
+
+#endif
