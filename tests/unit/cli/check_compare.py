@@ -379,7 +379,8 @@ class Compare(unittest.TestCase):
                 page.close()
                 self.assertEqual(page.open, [])
                 self.assertLessEqual(set(page.seen), {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p",
-                                                      "table", "thead", "tr", "th", "td"})
+                                                      "table", "thead", "tr", "th", "td",
+                                                      "svg", "line", "text", "path", "circle"})
                 self.assertTrue(page.rows)
         page = Page()
         page.feed(self.memprof("report", "leaking.mp", "--format", "html").stdout)
