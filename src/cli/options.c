@@ -48,7 +48,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_PID] = {"pid", '\0', "PID", "a running program that another memprof records, instead of FILE"},
     [MP_OPT_REPLAY] = {"replay", '\0', "SETTINGS", "replay under these settings of PyTorch's allocator, or `recorded`"},
     [MP_OPT_KIND] = {"kind", '\0', "LIST",
-                     "only changes of these kinds: allocator, checkpoint, lifetime, optimizer, shard"},
+                     "only changes of these kinds: allocator, checkpoint, lifetime, precision, optimizer, shard"},
     [MP_OPT_RANKS] = {"ranks", '\0', "N", "also what N ranks would save that divide state among them"},
     [MP_OPT_PAGES] = {"pages", '\0', NULL, "of a job: a page of each recording, too, in a folder beside FILE"},
     [MP_OPT_STACKS] = {"stacks", '\0', "WHICH", "native,python, native, python or none (native,python)",

@@ -16,7 +16,7 @@ PROGRAMS = harness.SOURCE / "tests" / "advise" / "programs.py"
 COUNTER = harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so"
 MADE = {"late_zero_grad": "zero_grad", "gradients_kept": "zero_grad", "held_variables": "del", "one_by_one": "one_by_one",
         "fused": "fused"}
-ESTIMATES = {"eight_bit_state": "quantized", "micro_batch": "halves", "zero_1": "zero"}
+ESTIMATES = {"eight_bit_state": "quantized", "micro_batch": "halves", "zero_1": "zero", "autocast": "autocast"}
 WITHIN = 0.02
 
 

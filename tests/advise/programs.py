@@ -3,7 +3,7 @@
 Habits of the program as it is: `late`, gradients are freed between forward and backward; `zeroed`, they are set to zero;
 `held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `validates`,
 it evaluates after each step; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`, `del`, `one_by_one`, `fused`,
-`quantized` (optimizer state of 8 bits), `halves` (two micro-batches of half the size), `zero` (the state divided among two
+`quantized` (optimizer state of 8 bits), `halves` (two micro-batches of half the size), `autocast` (forward in bfloat16), `zero` (the state divided among two
 ranks),
 `checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many of them).
 """
@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 SCALE = int(os.environ.get("BENCH_SCALE", "1"))  # of batches
 length = 1.0
+autocast = False
 RANK, RENDEZVOUS = 0, ""
 torch.manual_seed(0)
 if DEVICE == "cuda":
@@ -486,9 +487,9 @@ def make_optimizer(name, parameters, habits, changes):
 
 
 def forward(name, model, loss_of, batch):
-    with torch.autocast(DEVICE, torch.bfloat16, enabled=name.startswith("mixed")):
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=autocast or name.startswith("mixed")):
         output = model(batch[0])
-        return output, loss_of(output.float() if name.startswith(("mixed", "bfloat16")) else output, batch[1])
+        return output, loss_of(output.float() if autocast or name.startswith(("mixed", "bfloat16")) else output, batch[1])
 
 
 def checkpoint_modules(model, changes):
@@ -507,7 +508,8 @@ def of_type(name, batch):
 
 
 def train(name, habits, changes):
-    global length
+    global autocast, length
+    autocast = "autocast" in changes
     steps = 12 if "varies" in habits else 4
     model, data, loss_of = MODELS[name]()
     model = model.to(DEVICE, torch.bfloat16 if name == "bfloat16" else None)

@@ -37,8 +37,8 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 const char *mp_change_what_name(enum mp_change_what what)
 {
     static const char *const names[MP_CHANGE_WHATS] = {
-        "settings",   "late_zero_grad", "gradients_kept",  "held_variables", "fused",
-        "one_by_one", "checkpoint",     "eight_bit_state", "zero_1",         "micro_batch"};
+        "settings",   "late_zero_grad",  "gradients_kept", "held_variables", "fused",   "one_by_one",
+        "checkpoint", "eight_bit_state", "zero_1",         "micro_batch",    "autocast"};
     return names[what];
 }
 

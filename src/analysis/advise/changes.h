@@ -28,6 +28,7 @@ enum mp_change_what {
     MP_CHANGE_EIGHT_BIT,      /* optimizer state of 8 bits a value */
     MP_CHANGE_ZERO_1,         /* optimizer state that ranks divide */
     MP_CHANGE_MICRO_BATCH,    /* two micro-batches of half the size, one behind the other */
+    MP_CHANGE_AUTOCAST,       /* forward in bfloat16 */
     MP_CHANGE_WHATS
 };
 

@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/advise/estimator.h"
 #include "analysis/advise/module_calls.h"
-#include "analysis/categories/categories.h"
-#include "analysis/categories/phases.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "model/track.h"
@@ -14,32 +13,20 @@
 #define QUANTIZED_PART  4          /* 8 bits in place of 32 */
 #define SCALE_PART      256        /* and four bytes for so many values: a part of so many of their bytes */
 
-struct estimator {
-    const struct mp_model *model;
-    const struct mp_torch_history *history;
-    struct mp_changes *changes;
-    struct mp_phases phases;
-    struct mp_categories *categories;
-    unsigned char *category; /* by block */
-    const struct mp_torch_step **births;
-    MP_VEC(uint64_t) sizes; /* of parameters, the largest first */
-    unsigned ranks;
-};
-
-static bool is_ours(const struct estimator *e, uint32_t block)
+bool mp_estimator_has(const struct mp_estimator *e, uint32_t block)
 {
     return e->model->blocks.track[block] == e->history->track && e->model->blocks.bytes[block] != MP_BYTES_UNKNOWN;
 }
 
 /* At the peak where it lived then, else just before its end. */
-static void find_categories(struct estimator *e)
+static void find_categories(struct mp_estimator *e)
 {
     const struct mp_model_blocks *blocks = &e->model->blocks;
     uint32_t peak = e->model->sums.at[e->history->track].peak_event;
     uint32_t end = (uint32_t)e->model->events.count;
     e->category = mp_alloc_zeroed(blocks->count + 1, 1);
     for (uint32_t block = 0; block < blocks->count; block++) {
-        if (!is_ours(e, block)) continue;
+        if (!mp_estimator_has(e, block)) continue;
         uint32_t born = blocks->alloc_event[block], freed = blocks->free_event[block];
         bool lived = peak != MP_NONE && (born == MP_NONE || born <= peak) && (freed == MP_NONE || freed > peak);
         uint32_t moment = lived ? peak + 1 : freed == MP_NONE ? end : freed;
@@ -48,8 +35,8 @@ static void find_categories(struct estimator *e)
     }
 }
 
-/* A block of other bytes, that lives as long, in its place. */
-static void resize(const struct estimator *e, struct mp_change *change, uint32_t block, uint64_t bytes, uint32_t made)
+void mp_estimate_resize(const struct mp_estimator *e, struct mp_change *change, uint32_t block, uint64_t bytes,
+                        uint32_t made)
 {
     const struct mp_model_blocks *blocks = &e->model->blocks;
     const struct mp_torch_step *birth = e->births[block];
@@ -65,13 +52,13 @@ static void resize(const struct estimator *e, struct mp_change *change, uint32_t
     change->bytes += blocks->bytes[block];
 }
 
-static uint32_t born(const struct estimator *e, uint32_t block)
+uint32_t mp_estimate_born(const struct mp_estimator *e, uint32_t block)
 {
     uint32_t event = e->model->blocks.alloc_event[block];
     return event == MP_NONE ? 0 : event;
 }
 
-static void propose(struct estimator *e, struct mp_change *change)
+void mp_estimate_propose(struct mp_estimator *e, struct mp_change *change)
 {
     if (change->edits.ends.count) {
         mp_edits_sort(&change->edits);
@@ -89,15 +76,15 @@ static int by_bytes(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static void find_sizes(struct estimator *e)
+static void find_sizes(struct mp_estimator *e)
 {
     for (uint32_t block = 0; block < e->model->blocks.count; block++)
-        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_PARAMETERS)
+        if (mp_estimator_has(e, block) && e->category[block] == MP_CATEGORY_PARAMETERS)
             mp_vec_add(&e->sizes, e->model->blocks.bytes[block]);
     if (e->sizes.count) qsort(e->sizes.at, e->sizes.count, sizeof *e->sizes.at, by_bytes);
 }
 
-static bool is_parameters_size(const struct estimator *e, uint32_t block)
+bool mp_estimate_is_parameters_size(const struct mp_estimator *e, uint32_t block)
 {
     uint64_t bytes = e->model->blocks.bytes[block];
     size_t at = MP_COUNT_BEFORE(e->sizes.count, i, e->sizes.at[i] > bytes);
@@ -108,7 +95,7 @@ static bool is_parameters_size(const struct estimator *e, uint32_t block)
 
 /* Values of which width no recording says. They have 16 bits where a network was converted to such, or where kernels
  * for such run without autocast, which leaves parameters and their state as they are. */
-static bool may_be_half(const struct estimator *e)
+static bool may_be_half(const struct mp_estimator *e)
 {
     const struct mp_model *model = e->model;
     bool half = false, casts = false, converted = false;
@@ -125,13 +112,20 @@ static bool may_be_half(const struct estimator *e)
     }
     bool on_host = !strncmp(mp_track_device(model, e->history->track), "cpu", 3);
     for (uint32_t block = 0; on_host && block < model->blocks.count; block++) {
-        if (!is_ours(e, block) || e->category[block] != MP_CATEGORY_PARAMETERS) continue;
+        if (!mp_estimator_has(e, block) || e->category[block] != MP_CATEGORY_PARAMETERS) continue;
         for (uint32_t stack = model->blocks.stack[block]; stack; stack = model->stacks.at[stack].parent) {
             uint32_t frame = model->stacks.at[stack].frame; /* to the device where it is anyway: for its type alone */
             converted |= frame != MP_FRAME_CUT && mp_frame_is(model, frame, "convert", "torch/nn/modules/module.py");
         }
     }
     return converted || (half && !casts);
+}
+
+static bool is_cast(const struct mp_model *model)
+{
+    for (size_t i = 0; i < model->lines.count; i++)
+        if (strstr(mp_model_text(model, model->lines.at[i].function), "autocast::cached_cast")) return true;
+    return false;
 }
 
 /* By the innermost file or class of that name; NULL: another one, or not known. */
@@ -151,33 +145,33 @@ static const char *adam_of(const struct mp_model *model, uint32_t stack)
 
 /* State of Adam alone, of its parameter's width: other optimizers have no form of 8 bits that is known to hold as much.
  */
-static void find_quantized(struct estimator *e)
+static void find_quantized(struct mp_estimator *e)
 {
     const struct mp_model_blocks *blocks = &e->model->blocks;
     struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_EIGHT_BIT, .estimated = true};
     bool half = may_be_half(e);
     for (uint32_t block = 0; !half && block < blocks->count; block++) {
         uint64_t bytes = blocks->bytes[block];
-        if (!is_ours(e, block) || e->category[block] != MP_CATEGORY_OPTIMIZER_STATE || bytes < LEAST_QUANTIZED)
+        if (!mp_estimator_has(e, block) || e->category[block] != MP_CATEGORY_OPTIMIZER_STATE || bytes < LEAST_QUANTIZED)
             continue;
-        const char *adam = is_parameters_size(e, block) ? adam_of(e->model, blocks->stack[block]) : NULL;
+        const char *adam = mp_estimate_is_parameters_size(e, block) ? adam_of(e->model, blocks->stack[block]) : NULL;
         if (!adam) continue;
         change.optimizer = adam;
-        resize(e, &change, block, bytes / QUANTIZED_PART + bytes / SCALE_PART, born(e, block));
+        mp_estimate_resize(e, &change, block, bytes / QUANTIZED_PART + bytes / SCALE_PART, mp_estimate_born(e, block));
     }
     for (uint32_t block = 0; change.optimizer && block < blocks->count; block++)
-        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_TEMPORARY &&
+        if (mp_estimator_has(e, block) && e->category[block] == MP_CATEGORY_TEMPORARY &&
             mp_phase_of_block(&e->phases, e->model, block) == MP_PHASE_OPTIMIZER &&
             adam_of(e->model, blocks->stack[block]))
-            resize(e, &change, block, 0, 0); /* its kernels need none */
-    propose(e, &change);
+            mp_estimate_resize(e, &change, block, 0, 0); /* its kernels need none */
+    mp_estimate_propose(e, &change);
 }
 
 /* ---- state that ranks divide */
 
 /* The share of the rank that has most, where whole parameters are given to ranks: the largest first, each to the rank
  * that has least. */
-static double largest_share(const struct estimator *e)
+static double largest_share(const struct mp_estimator *e)
 {
     uint64_t *held = mp_alloc_zeroed(e->ranks, sizeof *held), all = 0, most = 0;
     for (size_t i = 0; i < e->sizes.count; i++) {
@@ -192,20 +186,21 @@ static double largest_share(const struct estimator *e)
     return all ? (double)most / (double)all : 1;
 }
 
-static void find_sharded(struct estimator *e)
+static void find_sharded(struct mp_estimator *e)
 {
     struct mp_change change = {.kind = MP_CHANGE_SHARD, .what = MP_CHANGE_ZERO_1, .estimated = true, .ranks = e->ranks};
     double share = e->ranks > 1 ? largest_share(e) : 1;
     for (uint32_t block = 0; share < 1 && block < e->model->blocks.count; block++)
-        if (is_ours(e, block) && e->category[block] == MP_CATEGORY_OPTIMIZER_STATE)
-            resize(e, &change, block, (uint64_t)((double)e->model->blocks.bytes[block] * share), born(e, block));
-    propose(e, &change);
+        if (mp_estimator_has(e, block) && e->category[block] == MP_CATEGORY_OPTIMIZER_STATE)
+            mp_estimate_resize(e, &change, block, (uint64_t)((double)e->model->blocks.bytes[block] * share),
+                               mp_estimate_born(e, block));
+    mp_estimate_propose(e, &change);
 }
 
 /* ---- micro-batches of half the size */
 
 /* Where the forward begins that the backward of an event follows; MP_NONE. */
-static uint32_t forward_of(const struct estimator *e, uint32_t event)
+static uint32_t forward_of(const struct mp_estimator *e, uint32_t event)
 {
     uint32_t turn = mp_phase_turn_of(&e->phases, event), first = MP_NONE;
     if (turn == MP_NONE || !mp_phase_is_backward(e->phases.turns.at[turn].phase)) return MP_NONE;
@@ -222,7 +217,7 @@ static bool is_of_pass(unsigned phase)
     return phase == MP_PHASE_FORWARD || mp_phase_is_backward(phase);
 }
 
-static bool has_optimizer(const struct estimator *e)
+static bool has_optimizer(const struct mp_estimator *e)
 {
     for (size_t i = 0; i < e->phases.turns.count; i++)
         if (e->phases.turns.at[i].phase == MP_PHASE_OPTIMIZER) return true;
@@ -231,34 +226,34 @@ static bool has_optimizer(const struct estimator *e)
 
 /* Copies of parameters, and temporaries of their gradients, do not grow with a batch: what has a parameter's size
  * stays. How many samples a batch has no recording says. */
-static void find_halved(struct estimator *e)
+static void find_halved(struct mp_estimator *e)
 {
     const struct mp_model *model = e->model;
     struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_MICRO_BATCH, .estimated = true};
     change.steps = has_optimizer(e);
     for (uint32_t block = 0; e->sizes.count && block < model->blocks.count; block++) {
         uint32_t made = model->blocks.alloc_event[block], freed = model->blocks.free_event[block];
-        if (!is_ours(e, block) || made == MP_NONE) continue;
+        if (!mp_estimator_has(e, block) || made == MP_NONE) continue;
         unsigned phase = mp_phase_of_block(&e->phases, model, block), category = e->category[block];
         if (category == MP_CATEGORY_GRADIENTS && mp_phase_is_backward(phase)) {
             uint32_t forward = forward_of(e, made);
             if (forward == MP_NONE) continue;
             const struct mp_edit_extra again = {
                 .bytes = model->blocks.bytes[block], .made = made, .freed = made + 2 < freed ? made + 2 : freed};
-            resize(e, &change, block, model->blocks.bytes[block], forward);
+            mp_estimate_resize(e, &change, block, model->blocks.bytes[block], forward);
             mp_vec_add(&change.edits.extras, again);
         } else if ((category == MP_CATEGORY_ACTIVATIONS || category == MP_CATEGORY_TEMPORARY) && is_of_pass(phase) &&
-                   freed != MP_NONE && !is_parameters_size(e, block)) {
-            resize(e, &change, block, model->blocks.bytes[block] / 2, made);
+                   freed != MP_NONE && !mp_estimate_is_parameters_size(e, block)) {
+            mp_estimate_resize(e, &change, block, model->blocks.bytes[block] / 2, made);
         }
     }
-    propose(e, &change);
+    mp_estimate_propose(e, &change);
 }
 
 enum mp_status mp_estimates_propose(const struct mp_model *model, const struct mp_torch_history *history,
                                     unsigned ranks, struct mp_changes *changes, struct mp_error *error)
 {
-    struct estimator e = {.model = model, .history = history, .changes = changes, .ranks = ranks};
+    struct mp_estimator e = {.model = model, .history = history, .changes = changes, .ranks = ranks};
     if (model->tracks.at[history->track].layer != MP_LAYER_TORCH || !history->steps.count) return MP_OK;
     enum mp_status status = mp_phases_find(model, &e.phases, error);
     if (!status && e.phases.any) status = mp_categories_make(model, NULL, &e.categories, error);
@@ -269,6 +264,7 @@ enum mp_status mp_estimates_propose(const struct mp_model *model, const struct m
         find_quantized(&e);
         find_sharded(&e);
         find_halved(&e);
+        if (!may_be_half(&e) && !is_cast(model)) mp_precision_find(&e);
     }
     mp_categories_free(e.categories);
     mp_phases_free(&e.phases);

@@ -134,7 +134,7 @@ static const char *const composite[] = {"linear",        "layer_norm",
                                         "pad",           "log_softmax_int",
                                         "max_pool2d",    "adaptive_avg_pool2d",
                                         "log_sigmoid",   "cosine_similarity",
-                                        "conv2d_padding"};
+                                        "conv2d_padding", "cross_entropy_loss"};
 
 static uint16_t find_operator(const char *name, size_t length)
 {
@@ -235,4 +235,25 @@ bool mp_operators_match(unsigned one, unsigned other)
 {
     return one && other && one <= OPERATORS && other <= OPERATORS &&
            !strcmp(table[one - 1].node, table[other - 1].node);
+}
+
+unsigned mp_operator_node(unsigned number)
+{
+    for (unsigned i = 0; number && number <= OPERATORS && i < number; i++)
+        if (!strcmp(table[i].node, table[number - 1].node)) return i + 1;
+    return 0;
+}
+
+bool mp_operator_is_sum(unsigned number)
+{
+    return number && number <= OPERATORS &&
+           (!strcmp(table[number - 1].name, "add_Tensor") || !strcmp(table[number - 1].name, "sub_Tensor"));
+}
+
+bool mp_operator_keeps_first(unsigned number)
+{
+    static const char *const names[] = {"relu", "sigmoid", "tanh", "_softmax", "_log_softmax", "exp", "sqrt", "rsqrt"};
+    for (size_t i = 0; number && number <= OPERATORS && i < sizeof names / sizeof *names; i++)
+        if (!strcmp(table[number - 1].name, names[i])) return true;
+    return false;
 }

@@ -30,4 +30,11 @@ enum mp_operator_saves mp_operator_saves(unsigned number);
 /* Whether two have a node of the same name in autograd's graph, as an operator's and that of its backward. */
 bool mp_operators_match(unsigned one, unsigned other);
 
+/* A number that operators and nodes of backward with the same node share; 0: none is known. */
+unsigned mp_operator_node(unsigned number);
+/* Whether it adds two tensors, one of which may be what came into the module. */
+bool mp_operator_is_sum(unsigned number);
+/* Whether backward reads the first tensor that it makes; of norms it reads others. */
+bool mp_operator_keeps_first(unsigned number);
+
 #endif

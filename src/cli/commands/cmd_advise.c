@@ -22,9 +22,9 @@ static int read_kinds(const char *list, unsigned *kinds)
             name[length] = '\0';
             kind = mp_change_kind_named(name);
         }
-        if (kind > MP_CHANGE_LIFETIME && kind != MP_CHANGE_OPTIMIZER && kind != MP_CHANGE_SHARD) {
-            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint, lifetime, optimizer "
-                       "and shard",
+        if (kind == MP_CHANGE_KINDS || kind == MP_CHANGE_OFFLOAD) {
+            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint, lifetime, precision, "
+                       "optimizer and shard",
                        (int)length, at);
             return MP_EXIT_USAGE;
         }
@@ -105,8 +105,8 @@ const struct mp_command mp_command_advise = {
         "PyTorch's "
         "caching allocator, searched by replaying all that was asked of it under each, as the line of "
         "PYTORCH_CUDA_ALLOC_CONF to set; blocks that live longer than they are needed; and modules whose activations "
-        "could be made again in backward. Estimated from sizes, marked ~, and not proved, are Adam's state of 8 bits, "
-        "micro-batches "
+        "could be made again in backward. Estimated from sizes, marked ~, and not proved, are forward in "
+        "bfloat16 by autocast, Adam's state of 8 bits, micro-batches "
         "of half the size, and with --ranks state that ranks divide. Each has the bytes that it saves, what the peak "
         "would then be, what it costs "
         "or breaks, and how to write it. With --capacity, changes are put together until it fits, with as little as "

@@ -87,6 +87,9 @@ static const struct {
     [MP_CHANGE_MICRO_BATCH] = {"two micro-batches of half the size in each step",
                                "for half in batch.chunk(2): (loss(half) / 2).backward()",
                                "counts on a batch of two or more; smaller kernels; batch norm sees half a batch"},
+    [MP_CHANGE_AUTOCAST] = {"forward in bfloat16 by autocast",
+                            "with torch.autocast(DEVICE, torch.bfloat16): around forward",
+                            "other numerics; counts on values of 32 bits, and on a device that computes with bfloat16"},
 };
 
 static void put_checkpoint(const struct mp_change *change, struct words *words)
