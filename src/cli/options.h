@@ -39,6 +39,8 @@ enum mp_option {
     MP_OPT_KIND,
     MP_OPT_RANKS,
     MP_OPT_PAGES,
+    MP_OPT_LINK,
+    MP_OPT_ADVISE,
     MP_OPT_STACKS,
     MP_OPT_FREE_STACKS,
     MP_OPT_HOLDERS,

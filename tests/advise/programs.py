@@ -4,9 +4,11 @@ Habits of the program as it is: `late`, gradients are freed between forward and 
 `held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `validates`,
 it evaluates after each step; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`, `del`, `one_by_one`, `fused`,
 `quantized` (optimizer state of 8 bits), `halves` (two micro-batches of half the size), `autocast` (forward in bfloat16), `zero` (the state divided among two
-ranks),
+ranks), `zero_2` (gradients, too), `fsdp` (FSDP 2 around each numbered module, on CUDA), `offload` (what is saved for backward
+waits outside of PyTorch's memory),
 `checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many of them).
 """
+import contextlib
 import functools
 import os
 import re
@@ -20,7 +22,8 @@ from torch.utils.checkpoint import checkpoint
 DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 SCALE = int(os.environ.get("BENCH_SCALE", "1"))  # of batches
 length = 1.0
-autocast = False
+autocast = offload = False
+NODES = []
 RANK, RENDEZVOUS = 0, ""
 torch.manual_seed(0)
 if DEVICE == "cuda":
@@ -475,6 +478,55 @@ def divided_among_ranks(parameters, kind, **options):
     return ZeroRedundancyOptimizer(parameters, optimizer_class=kind, **options)
 
 
+def divided_gradients(optimizer):
+    """Each gradient is summed as soon as it is made, and kept by the rank that owns its parameter."""
+    import torch.distributed as distributed
+    owners = optimizer._param_to_rank
+
+    def keep(parameter, *_):
+        distributed.all_reduce(parameter.grad)
+        if owners[parameter] != RANK:
+            parameter.grad = None
+
+    for parameter in owners:
+        node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
+        node.register_hook(functools.partial(keep, parameter))
+        NODES.append(node)
+
+
+def sharded(model):
+    """FSDP 2 around each module with a number, and around all."""
+    import torch.distributed as distributed
+    from torch.distributed.fsdp import fully_shard
+    torch.cuda.set_device(RANK)
+    distributed.init_process_group("nccl", init_method="file://" + RENDEZVOUS, rank=RANK, world_size=2)
+    for path, module in model.named_modules():
+        parts = path.split(".")
+        if parts[-1].isdigit() and not any(part.isdigit() for part in parts[:-1]) and list(module.parameters()):
+            fully_shard(module)
+    fully_shard(model)
+    return model
+
+
+def packed(tensor):
+    import numpy
+    return numpy.array(tensor.detach().numpy(), copy=True, order="C"), tensor.dtype
+
+
+def unpacked(kept):
+    tensor = torch.empty(kept[0].shape, dtype=kept[1])
+    tensor.numpy()[...] = kept[0]
+    return tensor
+
+
+def waiting_elsewhere():
+    if not offload:
+        return contextlib.nullcontext()
+    if DEVICE == "cuda":
+        return torch.autograd.graph.save_on_cpu(pin_memory=True)
+    return torch.autograd.graph.saved_tensors_hooks(packed, unpacked)
+
+
 def make_optimizer(name, parameters, habits, changes):
     if "quantized" in changes:
         return Quantized(parameters)
@@ -483,11 +535,11 @@ def make_optimizer(name, parameters, habits, changes):
         kind, options = torch.optim.SGD, {**options, "lr": 0.01, "momentum": 0.9}
     elif "fused" in changes:
         options = {"fused": True}
-    return divided_among_ranks(parameters, kind, **options) if "zero" in changes else kind(parameters, **options)
+    return divided_among_ranks(parameters, kind, **options) if {"zero", "zero_2"} & set(changes) else kind(parameters, **options)
 
 
 def forward(name, model, loss_of, batch):
-    with torch.autocast(DEVICE, torch.bfloat16, enabled=autocast or name.startswith("mixed")):
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=autocast or name.startswith("mixed")), waiting_elsewhere():
         output = model(batch[0])
         return output, loss_of(output.float() if autocast or name.startswith(("mixed", "bfloat16")) else output, batch[1])
 
@@ -508,13 +560,19 @@ def of_type(name, batch):
 
 
 def train(name, habits, changes):
-    global autocast, length
-    autocast = "autocast" in changes
+    global autocast, length, offload
+    autocast, offload = "autocast" in changes, "offload" in changes
     steps = 12 if "varies" in habits else 4
     model, data, loss_of = MODELS[name]()
+    if "fsdp" in changes:
+        torch.cuda.set_device(RANK)
     model = model.to(DEVICE, torch.bfloat16 if name == "bfloat16" else None)
+    if "fsdp" in changes:
+        model = sharded(model)
     checkpoint_modules(model, changes)
     optimizer = make_optimizer(name, model.parameters(), habits, changes)
+    if "zero_2" in changes:
+        divided_gradients(optimizer)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2) if name == "scheduled" else None
     parts = 3 if name.startswith("accumulating") else 1
     batches = [of_type(name, data()) for _ in range(2)]
@@ -562,11 +620,12 @@ def train(name, habits, changes):
 
 if __name__ == "__main__":
     changes_ = sys.argv[3].split(",") if len(sys.argv) > 3 else []
-    if "zero" in changes_:
-        RENDEZVOUS = os.path.abspath("rendezvous")
+    ranks_ = {"zero", "zero_2", "fsdp"} & set(changes_)
+    if ranks_:
+        RENDEZVOUS = os.path.abspath(f"rendezvous-{os.getpid()}")
         RANK = 0 if os.fork() else 1
     train(sys.argv[1], sys.argv[2].split(","), changes_)
-    if "zero" in changes_:
+    if ranks_:
         sys.stdout.flush()
         if RANK:
             os._exit(0)

@@ -37,8 +37,8 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 const char *mp_change_what_name(enum mp_change_what what)
 {
     static const char *const names[MP_CHANGE_WHATS] = {
-        "settings",   "late_zero_grad",  "gradients_kept", "held_variables", "fused",   "one_by_one",
-        "checkpoint", "eight_bit_state", "zero_1",         "micro_batch",    "autocast"};
+        "settings",        "late_zero_grad", "gradients_kept", "held_variables", "fused",  "one_by_one", "checkpoint",
+        "eight_bit_state", "zero_1",         "micro_batch",    "autocast",       "zero_2", "zero_3",     "save_on_cpu"};
     return names[what];
 }
 
@@ -436,7 +436,7 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     enum mp_status status = begin(&a);
     if (!status) add_settings(&a);
     if (!status) status = mp_lifetimes_propose(model, &a.history, &proposed, error);
-    if (!status) status = mp_estimates_propose(model, &a.history, query->ranks, &proposed, error);
+    if (!status) status = mp_estimates_propose(model, &a.history, query->ranks, query->link, &proposed, error);
     if (!status) status = prove(&a, &proposed);
     if (!status) status = add_checkpoints(&a);
     if (!status) sort_changes(advise);

@@ -12,6 +12,7 @@ struct mp_advise_query {
     uint16_t track;
     uint64_t capacity; /* that is to be fitted; 0: none */
     unsigned ranks;    /* that could divide state; 0 or 1: none */
+    uint64_t link;     /* bytes a second to the CPU's memory; 0: not known */
     unsigned kinds;    /* bits 1 << enum mp_change_kind of those that are wanted */
     mp_tune_progress *progress;
     void *context;

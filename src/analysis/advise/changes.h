@@ -29,6 +29,9 @@ enum mp_change_what {
     MP_CHANGE_ZERO_1,         /* optimizer state that ranks divide */
     MP_CHANGE_MICRO_BATCH,    /* two micro-batches of half the size, one behind the other */
     MP_CHANGE_AUTOCAST,       /* forward in bfloat16 */
+    MP_CHANGE_ZERO_2,         /* gradients, too */
+    MP_CHANGE_ZERO_3,         /* parameters, too */
+    MP_CHANGE_SAVE_ON_CPU,    /* what forward keeps for backward waits in the CPU's memory */
     MP_CHANGE_WHATS
 };
 
@@ -54,6 +57,7 @@ struct mp_change {
     size_t blocks;              /* that would live less long */
     uint64_t bytes;             /* the most of theirs that lived at a time */
     unsigned ranks;             /* that divide state; 0 */
+    uint64_t link;              /* bytes a second there; 0: not known */
     const char *optimizer;      /* "Adam" or "AdamW", whose state it is about; NULL */
     bool steps;                 /* an optimizer's step follows what is done in parts */
     double share;               /* of forward that is done again; 0; MP_SHARE_UNKNOWN */

@@ -167,36 +167,6 @@ static void find_quantized(struct mp_estimator *e)
     mp_estimate_propose(e, &change);
 }
 
-/* ---- state that ranks divide */
-
-/* The share of the rank that has most, where whole parameters are given to ranks: the largest first, each to the rank
- * that has least. */
-static double largest_share(const struct mp_estimator *e)
-{
-    uint64_t *held = mp_alloc_zeroed(e->ranks, sizeof *held), all = 0, most = 0;
-    for (size_t i = 0; i < e->sizes.count; i++) {
-        unsigned least = 0;
-        for (unsigned rank = 1; rank < e->ranks; rank++)
-            if (held[rank] < held[least]) least = rank;
-        held[least] += e->sizes.at[i];
-        all += e->sizes.at[i];
-        if (held[least] > most) most = held[least];
-    }
-    free(held);
-    return all ? (double)most / (double)all : 1;
-}
-
-static void find_sharded(struct mp_estimator *e)
-{
-    struct mp_change change = {.kind = MP_CHANGE_SHARD, .what = MP_CHANGE_ZERO_1, .estimated = true, .ranks = e->ranks};
-    double share = e->ranks > 1 ? largest_share(e) : 1;
-    for (uint32_t block = 0; share < 1 && block < e->model->blocks.count; block++)
-        if (mp_estimator_has(e, block) && e->category[block] == MP_CATEGORY_OPTIMIZER_STATE)
-            mp_estimate_resize(e, &change, block, (uint64_t)((double)e->model->blocks.bytes[block] * share),
-                               mp_estimate_born(e, block));
-    mp_estimate_propose(e, &change);
-}
-
 /* ---- micro-batches of half the size */
 
 /* Where the forward begins that the backward of an event follows; MP_NONE. */
@@ -251,9 +221,9 @@ static void find_halved(struct mp_estimator *e)
 }
 
 enum mp_status mp_estimates_propose(const struct mp_model *model, const struct mp_torch_history *history,
-                                    unsigned ranks, struct mp_changes *changes, struct mp_error *error)
+                                    unsigned ranks, uint64_t link, struct mp_changes *changes, struct mp_error *error)
 {
-    struct mp_estimator e = {.model = model, .history = history, .changes = changes, .ranks = ranks};
+    struct mp_estimator e = {.model = model, .history = history, .changes = changes, .ranks = ranks, .link = link};
     if (model->tracks.at[history->track].layer != MP_LAYER_TORCH || !history->steps.count) return MP_OK;
     enum mp_status status = mp_phases_find(model, &e.phases, error);
     if (!status && e.phases.any) status = mp_categories_make(model, NULL, &e.categories, error);
@@ -262,9 +232,10 @@ enum mp_status mp_estimates_propose(const struct mp_model *model, const struct m
         e.births = mp_births_find(model, history);
         find_sizes(&e);
         find_quantized(&e);
-        find_sharded(&e);
+        mp_sharding_find(&e);
         find_halved(&e);
         if (!may_be_half(&e) && !is_cast(model)) mp_precision_find(&e);
+        mp_offload_find(&e);
     }
     mp_categories_free(e.categories);
     mp_phases_free(&e.phases);

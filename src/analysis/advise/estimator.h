@@ -17,6 +17,7 @@ struct mp_estimator {
     const struct mp_torch_step **births;
     MP_VEC(uint64_t) sizes; /* of parameters, the largest first */
     unsigned ranks;
+    uint64_t link; /* bytes a second; 0: not known */
 };
 
 /* Whether it is a block of the track, of known size. */
@@ -31,5 +32,9 @@ void mp_estimate_propose(struct mp_estimator *e, struct mp_change *change);
 
 /* Forward in bfloat16 under autocast. */
 void mp_precision_find(struct mp_estimator *e);
+/* State, gradients and parameters that ranks divide. */
+void mp_sharding_find(struct mp_estimator *e);
+/* What waits for backward in the CPU's memory. */
+void mp_offload_find(struct mp_estimator *e);
 
 #endif

@@ -123,18 +123,30 @@ static const struct {
 #define UNKNOWN_NODE UINT16_MAX
 
 /* Operators that call others, which have the formulas. */
-static const char *const composite[] = {"linear",        "layer_norm",
-                                        "batch_norm",    "_batch_norm_impl_index",
-                                        "group_norm",    "conv1d",
-                                        "conv2d",        "conv3d",
-                                        "matmul",        "dropout",
-                                        "softmax_int",   "reshape",
-                                        "contiguous",    "flatten_using_ints",
-                                        "to_dtype",      "to_dtype_layout",
-                                        "pad",           "log_softmax_int",
-                                        "max_pool2d",    "adaptive_avg_pool2d",
-                                        "log_sigmoid",   "cosine_similarity",
-                                        "conv2d_padding", "cross_entropy_loss"};
+static const char *const composite[] = {"linear",
+                                        "layer_norm",
+                                        "batch_norm",
+                                        "_batch_norm_impl_index",
+                                        "group_norm",
+                                        "conv1d",
+                                        "conv2d",
+                                        "conv3d",
+                                        "matmul",
+                                        "dropout",
+                                        "softmax_int",
+                                        "reshape",
+                                        "contiguous",
+                                        "flatten_using_ints",
+                                        "to_dtype",
+                                        "to_dtype_layout",
+                                        "pad",
+                                        "log_softmax_int",
+                                        "max_pool2d",
+                                        "adaptive_avg_pool2d",
+                                        "log_sigmoid",
+                                        "cosine_similarity",
+                                        "conv2d_padding",
+                                        "cross_entropy_loss"};
 
 static uint16_t find_operator(const char *name, size_t length)
 {

@@ -1,9 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/advise/estimator.h"
-#include "analysis/advise/operators.h"
-#include "base/map.h"
+#include "analysis/advise/passes.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "model/track.h"
@@ -17,8 +15,7 @@
  * parameters are made from such.
  */
 #define OPERATOR  "at::_ops::"
-#define SCALAR    64
-#define LOOK_BACK 2000 /* allocations, for another operand, and ahead */
+#define LOOK_BACK 2000 /* allocations, for another operand */
 
 enum rule { RULE_FOLLOWS, RULE_HALF, RULE_FULL };
 
@@ -67,10 +64,6 @@ static const char *const fulls_on_gpu[] = {"layer_norm",
                                            "cumprod",
                                            "linalg_vector_norm"};
 
-struct act {
-    uint32_t event, block, module, stack;
-};
-
 struct back {
     uint32_t module, event;
 };
@@ -79,15 +72,12 @@ struct caster {
     struct mp_estimator *e;
     const struct mp_model *model;
     struct mp_change change;
-    struct mp_operators operators;
-    bool on_host, unsure; /* unsure: what CPUs do then depends on their kind, or fails */
-    MP_VEC(struct act) acts;
+    struct mp_passes passes;
+    bool on_host, unsure;      /* unsure: what CPUs do then depends on their kind, or fails */
     MP_VEC(struct back) backs; /* sorted */
-    uint32_t *made_by;         /* by block: the act */
     unsigned char *rules;      /* enum rule, by stack */
     unsigned char *half;       /* by block */
     struct mp_map types;       /* by module and operator: 1 full, 2 half */
-    struct mp_map parameters;  /* by module: the bytes of its parameters */
     struct mp_map operands;    /* by module: the bytes of the gradient that its backward gives on */
     struct mp_map cast;        /* by module: its operand was cast */
     struct mp_map results;     /* by module: the bytes of its half result */
@@ -136,19 +126,19 @@ static void find_rules(struct caster *c)
     free(frames);
 }
 
-static const struct mp_operator_of *operator_of(const struct caster *c, const struct act *act)
+static const struct mp_operator_of *operator_of(const struct caster *c, const struct mp_pass_act *act)
 {
-    return &c->operators.of_stack[act->stack];
+    return &c->passes.operators.of_stack[act->stack];
 }
 
-static unsigned phase_of(const struct caster *c, const struct act *act)
+static unsigned phase_of(const struct caster *c, const struct mp_pass_act *act)
 {
     return mp_phase_of_block(&c->e->phases, c->model, act->block);
 }
 
 static uint64_t bytes_of(const struct caster *c, uint32_t block)
 {
-    return c->e->births[block] ? c->e->births[block]->bytes : c->model->blocks.bytes[block];
+    return mp_pass_bytes(&c->passes, block);
 }
 
 static uint32_t freed(const struct caster *c, uint32_t block)
@@ -163,41 +153,19 @@ static int by_module(const void *a, const void *b)
     return (x->event > y->event) - (x->event < y->event);
 }
 
-/* The acts, and of each module what its backward gives on: that is as large as what its forward reads. */
-static void find_acts(struct caster *c)
+/* What each module's backward gives on: that is as large as what its forward reads. */
+static void find_operands(struct caster *c)
 {
-    const struct mp_model *model = c->model;
-    for (uint32_t event = 0; event < model->events.count; event++) {
-        uint32_t block = model->events.subject[event];
-        if (model->events.type[event] != MP_EVENT_ALLOC || !mp_estimator_has(c->e, block)) continue;
-        if (bytes_of(c, block) <= SCALAR) continue;
-        const struct act act = {event, block, mp_model_module(model, block), model->blocks.stack[block]};
-        unsigned phase = phase_of(c, &act);
-        if (phase != MP_PHASE_FORWARD && !mp_phase_is_backward(phase)) continue;
-        mp_vec_add(&c->acts, act);
-        c->made_by[block] = (uint32_t)c->acts.count - 1;
-        if (phase != MP_PHASE_BACKWARD || !act.module) continue;
-        const struct back back = {act.module, event};
+    for (size_t i = 0; i < c->passes.acts.count; i++) {
+        const struct mp_pass_act *act = &c->passes.acts.at[i];
+        if (!act->module || phase_of(c, act) != MP_PHASE_BACKWARD) continue;
+        const struct back back = {act->module, act->event};
         mp_vec_add(&c->backs, back);
-        if (c->rules[act.stack] != RULE_HALF || c->e->category[block] == MP_CATEGORY_GRADIENTS) continue;
-        uint64_t *bytes = mp_map_at(&c->operands, (uint64_t)act.module + 1, NULL);
-        if (!*bytes) *bytes = bytes_of(c, block);
+        if (c->rules[act->stack] != RULE_HALF || c->e->category[act->block] == MP_CATEGORY_GRADIENTS) continue;
+        uint64_t *bytes = mp_map_at(&c->operands, (uint64_t)act->module + 1, NULL);
+        if (!*bytes) *bytes = bytes_of(c, act->block);
     }
     if (c->backs.count) qsort(c->backs.at, c->backs.count, sizeof *c->backs.at, by_module);
-}
-
-static void find_parameters(struct caster *c)
-{
-    const struct mp_model *model = c->model;
-    for (size_t i = 0; i < model->labels.count; i++) {
-        const struct mp_model_label *label = &model->labels.at[i];
-        if (label->role != MP_ROLE_PARAMETER || !mp_estimator_has(c->e, label->block)) continue;
-        if (i && label[-1].block == label->block && label[-1].role == label->role) continue;
-        const char *name = mp_model_text(model, label->name), *last = strrchr(name, '.');
-        uint32_t module = last ? mp_intern_find(&model->strings, name, (size_t)(last - name)) : MP_INTERN_FAILED;
-        if (module == MP_INTERN_FAILED) continue;
-        *mp_map_at(&c->parameters, (uint64_t)module + 1, NULL) += bytes_of(c, label->block);
-    }
 }
 
 static uint64_t about(const struct mp_map *map, uint32_t module)
@@ -206,18 +174,7 @@ static uint64_t about(const struct mp_map *map, uint32_t module)
     return found ? *found : 0;
 }
 
-static void add_extra(struct caster *c, uint32_t like, uint64_t bytes, uint32_t made, uint32_t gone)
-{
-    const struct mp_torch_step *birth = c->e->births[like];
-    const struct mp_edit_extra extra = {.bytes = bytes,
-                                        .stream = birth ? birth->stream : 0,
-                                        .pool = birth ? birth->pool : 0,
-                                        .made = made,
-                                        .freed = gone};
-    if (bytes) mp_vec_add(&c->change.edits.extras, extra);
-}
-
-static void make_half(struct caster *c, const struct act *act)
+static void make_half(struct caster *c, const struct mp_pass_act *act)
 {
     c->half[act->block] = true;
     mp_estimate_resize(c->e, &c->change, act->block, bytes_of(c, act->block) / 2, act->event);
@@ -237,24 +194,17 @@ static bool lives(const struct caster *c, uint32_t block, uint32_t event)
     return freed(c, block) == MP_NONE || freed(c, block) > event;
 }
 
-/* Whether an operator reads two results, as far as that is known by its name. */
-static bool reads_two(const struct caster *c, const struct act *act)
-{
-    const struct mp_operator_of *of = operator_of(c, act);
-    return mp_operator_is_sum(of->number);
-}
-
 /* The other operand of a sum: what the module summed before, else what came into it. MP_NONE: the program's own. */
 static uint32_t other_of(const struct caster *c, size_t at, uint32_t one)
 {
-    const struct act *act = &c->acts.at[at];
+    const struct mp_pass_act *act = &c->passes.acts.at[at];
     uint64_t bytes = bytes_of(c, act->block);
     bool outside = false;
     for (size_t i = at, looked = 0; i-- && looked++ < LOOK_BACK;) {
-        const struct act *before = &c->acts.at[i];
+        const struct mp_pass_act *before = &c->passes.acts.at[i];
         if (phase_of(c, before) != MP_PHASE_FORWARD) break;
         outside = outside || !before->module || !is_within(c->model, before->module, act->module);
-        bool may = outside || (before->module == act->module && reads_two(c, before));
+        bool may = outside || (before->module == act->module && mp_pass_is_sum(&c->passes, i));
         if (may && before->block != one && bytes_of(c, before->block) == bytes && lives(c, before->block, act->event))
             return before->block;
     }
@@ -264,29 +214,19 @@ static uint32_t other_of(const struct caster *c, size_t at, uint32_t one)
 /* What an operator reads, of the bytes that its backward gives on: the last such result that lives. */
 static uint32_t operand_of(const struct caster *c, size_t at, uint32_t last)
 {
-    const struct act *act = &c->acts.at[at];
-    uint64_t bytes = about(&c->parameters, act->module) ? about(&c->operands, act->module) : 0;
+    const struct mp_pass_act *act = &c->passes.acts.at[at];
+    uint64_t bytes = mp_pass_parameters(&c->passes, act->module) ? about(&c->operands, act->module) : 0;
     if (!bytes || (last != MP_NONE && bytes_of(c, last) == bytes)) return last;
     for (size_t i = at, looked = 0; i-- && looked++ < LOOK_BACK;) {
-        const struct act *before = &c->acts.at[i];
+        const struct mp_pass_act *before = &c->passes.acts.at[i];
         if (phase_of(c, before) != MP_PHASE_FORWARD) break;
         if (bytes_of(c, before->block) == bytes && lives(c, before->block, act->event)) return before->block;
     }
     return MP_NONE;
 }
 
-/* When what was read, and is no longer kept for backward, goes: a sum's with the next sum, others' at once. */
-static uint32_t let_go(const struct caster *c, size_t at, uint32_t block, uint32_t after)
-{
-    if (!reads_two(c, &c->acts.at[c->made_by[block]])) return after;
-    for (size_t i = at; i < c->acts.count && i < at + LOOK_BACK && phase_of(c, &c->acts.at[i]) == MP_PHASE_FORWARD; i++)
-        if (reads_two(c, &c->acts.at[i]) && bytes_of(c, c->acts.at[i].block) == bytes_of(c, block))
-            return c->acts.at[i].event + 1;
-    return after;
-}
-
 /* A parameter's gradient, be it a temporary that is added to one. */
-static bool is_gradient(const struct caster *c, const struct act *act)
+static bool is_gradient(const struct caster *c, const struct mp_pass_act *act)
 {
     if (c->e->category[act->block] == MP_CATEGORY_GRADIENTS) return true;
     return c->rules[act->stack] == RULE_HALF && mp_estimate_is_parameters_size(c->e, act->block) &&
@@ -295,12 +235,12 @@ static bool is_gradient(const struct caster *c, const struct act *act)
 
 static bool is_result_kept(const struct caster *c, uint32_t block)
 {
-    return mp_operator_keeps_first(c->operators.of_stack[c->model->blocks.stack[block]].number);
+    return mp_operator_keeps_first(c->passes.operators.of_stack[c->model->blocks.stack[block]].number);
 }
 
-static void cast_parameters(struct caster *c, const struct act *act, uint32_t backward)
+static void cast_parameters(struct caster *c, const struct mp_pass_act *act, uint32_t backward)
 {
-    uint64_t bytes = about(&c->parameters, act->module);
+    uint64_t bytes = mp_pass_parameters(&c->passes, act->module);
     uint64_t *done = mp_map_at(&c->weights, (uint64_t)act->module + 1, NULL);
     if (!bytes || *done == (uint64_t)backward + 1) return;
     *done = (uint64_t)backward + 1;
@@ -311,23 +251,23 @@ static void cast_parameters(struct caster *c, const struct act *act, uint32_t ba
                                         (c->backs.at[i].module == act->module && c->backs.at[i].event < turn));
         if (at < c->backs.count && c->backs.at[at].module == act->module) over = c->backs.at[at].event + 1;
     }
-    add_extra(c, act->block, bytes / 2, act->event, over);
+    mp_pass_add(&c->passes, &c->change, act->block, bytes / 2, act->event, over);
 }
 
 /* Before PyTorch 2.1 (that stops early), a norm on the CPU fails where it reads 16 bits and has parameters of 32. */
-static bool is_norm(const struct caster *c, const struct act *act)
+static bool is_norm(const struct caster *c, const struct mp_pass_act *act)
 {
     return mp_operator_saves(operator_of(c, act)->number) == MP_SAVES_RESULTS &&
-           !mp_operator_keeps_first(operator_of(c, act)->number) && about(&c->parameters, act->module);
+           !mp_operator_keeps_first(operator_of(c, act)->number) && mp_pass_parameters(&c->passes, act->module);
 }
 
 /* An operator's allocations, from `at` on; `last`: the result before them. Returns its own. */
 static uint32_t pass_forward(struct caster *c, size_t at, size_t count, uint32_t last)
 {
-    const struct act *act = &c->acts.at[at];
+    const struct mp_pass_act *act = &c->passes.acts.at[at];
     uint32_t turn = mp_phase_turn_of(&c->e->phases, act->event);
     uint32_t backward = turn == MP_NONE ? MP_NONE : c->e->phases.turns.at[turn].backward;
-    uint32_t after = at + count < c->acts.count ? c->acts.at[at + count].event : act[count - 1].event + 1;
+    uint32_t after = mp_pass_after(&c->passes, at + count);
     enum rule rule = act->module ? c->rules[act->stack] : RULE_FULL;
     uint32_t operand = rule == RULE_HALF ? operand_of(c, at, last) : last;
     bool half = operand != MP_NONE && c->half[operand];
@@ -336,22 +276,25 @@ static uint32_t pass_forward(struct caster *c, size_t at, size_t count, uint32_t
     if (rule == RULE_HALF) {
         bool kept = operand != MP_NONE && freed(c, operand) != MP_NONE && freed(c, operand) >= start;
         if (operand != MP_NONE && !half) {
-            add_extra(c, operand, bytes_of(c, operand) / 2, act->event, kept ? freed(c, operand) : after);
+            mp_pass_add(&c->passes, &c->change, operand, bytes_of(c, operand) / 2, act->event,
+                        kept ? freed(c, operand) : after);
             *mp_map_at(&c->cast, (uint64_t)act->module + 1, NULL) = bytes_of(c, operand);
-            const struct mp_edit_end end = {.block = operand, .freed = let_go(c, at, operand, after)};
+            const struct mp_edit_end end = {.block = operand, .freed = mp_pass_let_go(&c->passes, at, operand, after)};
             if (kept && !is_result_kept(c, operand)) mp_vec_add(&c->change.edits.ends, end);
         }
         cast_parameters(c, act, backward);
         *mp_map_at(&c->results, (uint64_t)act->module + 1, NULL) = bytes_of(c, act->block);
     } else if (rule == RULE_FULL && half) {
         bool kept = mp_operator_saves(operator_of(c, act)->number) != MP_SAVES_RESULTS;
-        add_extra(c, operand, bytes_of(c, operand), act->event, kept ? freed(c, operand) : after);
-    } else if (rule == RULE_FOLLOWS && half && reads_two(c, act)) {
+        mp_pass_add(&c->passes, &c->change, operand, bytes_of(c, operand), act->event,
+                    kept ? freed(c, operand) : after);
+    } else if (rule == RULE_FOLLOWS && half && mp_pass_is_sum(&c->passes, at)) {
         uint32_t other = other_of(c, at, operand);
         half = other != MP_NONE && c->half[other];
-        if (!half && c->on_host) add_extra(c, act->block, bytes_of(c, act->block), act->event, after);
+        if (!half && c->on_host)
+            mp_pass_add(&c->passes, &c->change, act->block, bytes_of(c, act->block), act->event, after);
     }
-    if (c->on_host && half && !c->operators.stops_early && is_norm(c, act)) c->unsure = true;
+    if (c->on_host && half && !c->passes.operators.stops_early && is_norm(c, act)) c->unsure = true;
     bool halve = rule == RULE_HALF || (rule == RULE_FOLLOWS && half);
     for (size_t i = 0; halve && i < count; i++)
         if (rule == RULE_HALF || bytes_of(c, act[i].block) == bytes_of(c, act->block)) make_half(c, &act[i]);
@@ -365,16 +308,16 @@ static uint32_t pass_forward(struct caster *c, size_t at, size_t count, uint32_t
 /* `chain`: whether the gradient that comes in has half of its bytes; returns that of what goes on. */
 static bool pass_backward(struct caster *c, size_t at, size_t count, bool chain)
 {
-    uint32_t after = at + count < c->acts.count ? c->acts.at[at + count].event : c->acts.at[at + count - 1].event + 1;
-    const struct act *first = &c->acts.at[at];
+    uint32_t after = mp_pass_after(&c->passes, at + count);
+    const struct mp_pass_act *first = &c->passes.acts.at[at];
     if (c->rules[first->stack] == RULE_HALF && !chain)
-        add_extra(c, first->block, about(&c->results, first->module) / 2, first->event, after);
+        mp_pass_add(&c->passes, &c->change, first->block, about(&c->results, first->module) / 2, first->event, after);
     for (size_t i = at; i < at + count; i++) {
-        const struct act *act = &c->acts.at[i];
+        const struct mp_pass_act *act = &c->passes.acts.at[i];
         bool half = chain;
         if (is_gradient(c, act)) {
             if (c->rules[act->stack] == RULE_HALF)
-                add_extra(c, act->block, bytes_of(c, act->block) / 2, act->event, after);
+                mp_pass_add(&c->passes, &c->change, act->block, bytes_of(c, act->block) / 2, act->event, after);
             continue;
         }
         unsigned node = mp_operator_node(operator_of(c, act)->node);
@@ -386,7 +329,7 @@ static bool pass_backward(struct caster *c, size_t at, size_t count, bool chain)
         else if (type)
             half = *type == 2;
         if (c->rules[act->stack] == RULE_HALF && about(&c->cast, act->module) == bytes_of(c, act->block)) {
-            add_extra(c, act->block, bytes_of(c, act->block) / 2, act->event, after);
+            mp_pass_add(&c->passes, &c->change, act->block, bytes_of(c, act->block) / 2, act->event, after);
             half = false;
         }
         if (half) make_half(c, act);
@@ -395,21 +338,13 @@ static bool pass_backward(struct caster *c, size_t at, size_t count, bool chain)
     return chain;
 }
 
-static bool same_operator(const struct caster *c, const struct act *a, const struct act *b)
-{
-    const struct mp_operator_of *x = operator_of(c, a), *y = operator_of(c, b);
-    if (a->module != b->module || phase_of(c, a) != phase_of(c, b)) return false;
-    return a->stack == b->stack || (x->call && x->call == y->call) || (x->node && x->node == y->node);
-}
-
 static void pass(struct caster *c)
 {
     uint32_t last = MP_NONE;
     bool chain = false;
-    for (size_t at = 0, next; at < c->acts.count; at = next) {
-        for (next = at + 1; next < c->acts.count && same_operator(c, &c->acts.at[next - 1], &c->acts.at[next]);)
-            next++;
-        if (phase_of(c, &c->acts.at[at]) == MP_PHASE_FORWARD) {
+    for (size_t at = 0, next; at < c->passes.acts.count; at = next) {
+        next = mp_pass_next(&c->passes, at);
+        if (phase_of(c, &c->passes.acts.at[at]) == MP_PHASE_FORWARD) {
             last = pass_forward(c, at, next - at, last);
             chain = false;
         } else {
@@ -421,8 +356,8 @@ static void pass(struct caster *c)
 
 static bool has_operators(const struct caster *c)
 {
-    for (size_t i = 0; i < c->acts.count; i++)
-        if (c->rules[c->acts.at[i].stack] == RULE_HALF) return true;
+    for (size_t i = 0; i < c->passes.acts.count; i++)
+        if (c->rules[c->passes.acts.at[i].stack] == RULE_HALF) return true;
     return false;
 }
 
@@ -443,24 +378,20 @@ void mp_precision_find(struct mp_estimator *e)
                        .change = {.kind = MP_CHANGE_PRECISION, .what = MP_CHANGE_AUTOCAST, .estimated = true},
                        .on_host = !strncmp(device, "cpu", 3)};
     if (!e->model->blocks.module) return;
-    mp_operators_find(e->model, &c.operators);
-    c.made_by = mp_alloc_zeroed(e->model->blocks.count + 1, sizeof *c.made_by);
+    mp_passes_find(e, &c.passes);
     c.half = mp_alloc_zeroed(e->model->blocks.count + 1, 1);
     find_rules(&c);
-    find_acts(&c);
-    find_parameters(&c);
+    find_operands(&c);
     if (has_operators(&c) && !(c.on_host && convolves(&c))) pass(&c);
     if (c.unsure)
         mp_edits_free(&c.change.edits);
     else
         mp_estimate_propose(e, &c.change);
-    mp_operators_free(&c.operators);
-    mp_vec_free(&c.acts);
+    mp_passes_free(&c.passes);
     mp_vec_free(&c.backs);
-    free(c.made_by);
     free(c.rules);
     free(c.half);
-    struct mp_map *maps[] = {&c.types, &c.parameters, &c.operands, &c.cast, &c.results, &c.weights};
+    struct mp_map *maps[] = {&c.types, &c.operands, &c.cast, &c.results, &c.weights};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
         mp_map_free(maps[i]);
 }

@@ -1,5 +1,6 @@
 #include "output/report/advise.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +23,9 @@ static int read_kinds(const char *list, unsigned *kinds)
             name[length] = '\0';
             kind = mp_change_kind_named(name);
         }
-        if (kind == MP_CHANGE_KINDS || kind == MP_CHANGE_OFFLOAD) {
+        if (kind == MP_CHANGE_KINDS) {
             mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint, lifetime, precision, "
-                       "optimizer and shard",
+                       "optimizer, offload and shard",
                        (int)length, at);
             return MP_EXIT_USAGE;
         }
@@ -55,6 +56,20 @@ static int read_ranks(const char *text, unsigned *ranks)
     }
     *ranks = (unsigned)number;
     return MP_EXIT_DONE;
+}
+
+/* "25GB/s"; 0 where it is not given. */
+static int read_link(const char *text, uint64_t *link)
+{
+    char bytes[32];
+    *link = 0;
+    if (!text) return MP_EXIT_DONE;
+    size_t length = strlen(text);
+    if (length > 2 && !strcmp(text + length - 2, "/s")) length -= 2;
+    snprintf(bytes, sizeof bytes, "%.*s", (int)length, text);
+    if (length < sizeof bytes && mp_parse_bytes(bytes, link) && *link) return MP_EXIT_DONE;
+    mp_message("--link: \"%s\" is not what a second moves, as 25GB/s", text);
+    return MP_EXIT_USAGE;
 }
 
 static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
@@ -91,6 +106,7 @@ static int run(const struct mp_invocation *invocation)
     int status = read_kinds(invocation->value[MP_OPT_KIND], &ask.kinds);
     if (!status) status = read_capacity(invocation->value[MP_OPT_CAPACITY], &ask.capacity);
     if (!status) status = read_ranks(invocation->value[MP_OPT_RANKS], &ask.ranks);
+    if (!status) status = read_link(invocation->value[MP_OPT_LINK], &ask.link);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, find_advice(&query, &ask));
 }
@@ -107,12 +123,14 @@ const struct mp_command mp_command_advise = {
         "PYTORCH_CUDA_ALLOC_CONF to set; blocks that live longer than they are needed; and modules whose activations "
         "could be made again in backward. Estimated from sizes, marked ~, and not proved, are forward in "
         "bfloat16 by autocast, Adam's state of 8 bits, micro-batches "
-        "of half the size, and with --ranks state that ranks divide. Each has the bytes that it saves, what the peak "
+        "of half the size, what forward keeps moved to the CPU's memory, and with --ranks what ranks divide: state "
+        "(ZeRO-1), "
+        "gradients (ZeRO-2), parameters (ZeRO-3, FSDP). Each has the bytes that it saves, what the peak "
         "would then be, what it costs "
         "or breaks, and how to write it. With --capacity, changes are put together until it fits, with as little as "
         "possible done twice.",
     .example = "memprof advise run.mp --capacity 24GiB",
-    .options = {MP_REPORT_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND, MP_OPT_RANKS},
+    .options = {MP_REPORT_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND, MP_OPT_RANKS, MP_OPT_LINK},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

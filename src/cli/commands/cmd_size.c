@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/advise/advise.h"
 #include "analysis/device/device_use.h"
 #include "base/memory.h"
 #include "base/units.h"
@@ -239,7 +240,7 @@ static bool is_page(const struct mp_invocation *invocation)
     return ending && (!strcmp(ending, ".html") || !strcmp(ending, ".htm")) && !mp_given(invocation, MP_OPT_JSON);
 }
 
-static int write_answer(struct sizing *sizing, const struct mp_size_answer *answer)
+static int write_answer(struct sizing *sizing, const struct mp_size_answer *answer, const struct mp_advise *advise)
 {
     const struct mp_invocation *invocation = sizing->invocation;
     struct mp_buffer out = {0};
@@ -249,11 +250,11 @@ static int write_answer(struct sizing *sizing, const struct mp_size_answer *answ
     mp_json_start(&json, &out);
     int status = mp_query_color(invocation, &text.color);
     if (!status && mp_given(invocation, MP_OPT_JSON))
-        mp_size_json(&json, answer, sizing->question.two, &view);
+        mp_size_json(&json, answer, sizing->question.two, advise, &view);
     else if (!status && is_page(invocation))
         mp_size_page(&out, answer, sizing->question.two);
     else if (!status)
-        mp_size_text(&text, answer, sizing->question.two);
+        mp_size_text(&text, answer, sizing->question.two, advise);
     if (!status) status = mp_output_buffer(invocation, &out);
     mp_buffer_free(&out);
     return status;
@@ -267,7 +268,15 @@ static int find(struct sizing *sizing)
     if (status) return status;
     if (is_page(sizing->invocation)) sizing->question.plot_points = PLOT_POINTS;
     if (mp_size_find(&sizing->question, &answer, &error)) return mp_message_error(&error);
-    status = write_answer(sizing, &answer);
+    if (mp_given(sizing->invocation, MP_OPT_ADVISE)) {
+        struct mp_advise advise;
+        const struct mp_advise_query changes = {.track = answer.track, .kinds = ~(1u << MP_CHANGE_ALLOCATOR)};
+        status = mp_advise_find(answer.model, &changes, &advise, &error) ? mp_message_error(&error)
+                                                                         : write_answer(sizing, &answer, &advise);
+        if (!status) mp_advise_free(&advise);
+    } else {
+        status = write_answer(sizing, &answer, NULL);
+    }
     mp_size_answer_free(&answer);
     return status;
 }
@@ -300,10 +309,13 @@ const struct mp_command mp_command_size = {
         "another moment. What follows no rule is bounded: between \"at least\" and \"at most\" lies what is not known, "
         "and what reaches over the limit there is \"unsure\".\n\nA second variable, as a sequence length, is written "
         "behind an x: 4x512=a.mp 8x512=b.mp 4x1024=c.mp --predict 16x2048; in a command it is {length}.\n\nWith "
-        "-o FILE.html the answer is a page with a plot.",
+        "-o FILE.html the answer is a page with a plot.\n\n--advise adds the three best changes that `memprof advise` "
+        "finds "
+        "for the last probe; it is for text and JSON.",
     .example = "memprof size --capacity 24GiB --probe 4,8,12 -- python3 train.py --batch-size {batch}",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS, MP_OPT_TRACK, MP_OPT_CAPACITY,
-                MP_OPT_MARGIN, MP_OPT_PREDICT, MP_OPT_PROBE, MP_OPT_TORCH_HISTORY, MP_OPT_NO_TORCH_HISTORY},
+                MP_OPT_MARGIN, MP_OPT_PREDICT, MP_OPT_PROBE, MP_OPT_ADVISE, MP_OPT_TORCH_HISTORY,
+                MP_OPT_NO_TORCH_HISTORY},
     .operands_max = SIZE_MAX,
     .stops_at_operand = false,
     .run = run,

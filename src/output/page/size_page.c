@@ -125,7 +125,7 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
 {
     struct mp_buffer report = {0}, title = {0};
     struct mp_text text = {.out = &report};
-    mp_size_text(&text, answer, two);
+    mp_size_text(&text, answer, two, NULL);
     mp_buffer_append(&report, "", 1);
     mp_buffer_append_text(&title, "memprof size");
     const struct mp_model *model = answer->model;

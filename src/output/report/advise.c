@@ -108,10 +108,40 @@ static void put_checkpoint(const struct mp_change *change, struct words *words)
 
 static void put_sharded(const struct mp_change *change, struct words *words)
 {
-    mp_buffer_printf(&words->text, "optimizer state divided among %u ranks (ZeRO-1)", change->ranks);
-    mp_buffer_printf(&words->code,
-                     "torch.distributed.optim.ZeroRedundancyOptimizer(parameters, optimizer_class=...) in each rank");
-    mp_buffer_printf(&words->cost, "each rank sends what it updated to all others");
+    static const struct {
+        enum mp_change_what what;
+        const char *name, *code, *cost;
+    } stages[] = {{MP_CHANGE_ZERO_1, "optimizer state divided among %u ranks (ZeRO-1)",
+                   "torch.distributed.optim.ZeroRedundancyOptimizer(parameters, optimizer_class=...) in each rank",
+                   "each rank sends what it updated to all others"},
+                  {MP_CHANGE_ZERO_2, "optimizer state and gradients divided among %u ranks (ZeRO-2)",
+                   "as ZeRO-1, and each gradient goes to the rank that owns it: DeepSpeed's \"zero_optimization\": "
+                   "{\"stage\": 2}",
+                   "buckets in which a library collects gradients come on top"},
+                  {MP_CHANGE_ZERO_3, "parameters, gradients and optimizer state divided among %u ranks (ZeRO-3, FSDP)",
+                   "torch.distributed.fsdp.fully_shard(...) for each numbered module, then for the network",
+                   "gathers all parameters twice in each step"}};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        if (stages[i].what != change->what) continue;
+        const char *name = stages[i].name, *number = strstr(name, "%u");
+        mp_buffer_printf(&words->text, "%.*s%u%s", (int)(number - name), name, change->ranks, number + 2);
+        mp_buffer_append_text(&words->code, stages[i].code);
+        mp_buffer_append_text(&words->cost, stages[i].cost);
+    }
+}
+
+static void put_offload(const struct mp_change *change, struct words *words)
+{
+    char bytes[MP_UNIT_TEXT];
+    mp_buffer_append_text(&words->text, "what forward keeps for backward waits in the CPU's memory");
+    mp_buffer_append_text(&words->code, "with torch.autograd.graph.save_on_cpu(pin_memory=True): around forward");
+    mp_buffer_printf(&words->cost, "moves %s there and back in each step", mp_format_bytes(bytes, change->bytes));
+    if (change->link)
+        mp_buffer_printf(&words->cost, ": %.2g s by that link; counts on moving only what waits longer than that takes",
+                         2 * (double)change->bytes / (double)change->link);
+    else
+        mp_buffer_append_text(&words->cost,
+                              "; --link 25GB/s says how long that takes, and leaves out what it would delay");
 }
 
 /* In newer PyTorch, AdamW's state is made by Adam's code. */
@@ -154,7 +184,12 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         put_checkpoint(change, words);
         break;
     case MP_CHANGE_ZERO_1:
+    case MP_CHANGE_ZERO_2:
+    case MP_CHANGE_ZERO_3:
         put_sharded(change, words);
+        break;
+    case MP_CHANGE_SAVE_ON_CPU:
+        put_offload(change, words);
         break;
     default:
         mp_buffer_append_text(&words->text, said[change->what].text);

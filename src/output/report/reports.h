@@ -125,8 +125,10 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
                     const struct mp_view *view);
 
 /* `two`: the question had two variables. Only the view's limit counts. */
-void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_view *view);
-void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two);
+/* `advise`: of the last probe, the best of whose changes are told; NULL: not asked for. */
+void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise,
+                  const struct mp_view *view);
+void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise);
 /* The plot over the batch with the text below it, as a self-contained page. */
 void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two);
 

@@ -3,7 +3,10 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "output/report/advise.h"
 #include "output/report/reports.h"
+
+#define BEST_CHANGES 3
 
 #define SITES_OF_TEXT 3 /* of the sites that grow */
 
@@ -100,7 +103,8 @@ static void put_sites(struct mp_json *json, const struct mp_size_answer *answer,
     mp_json_end_array(json);
 }
 
-void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_view *view)
+void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise,
+                  const struct mp_view *view)
 {
     char id[MP_TRACK_ID_MAX];
     mp_json_object(json, NULL);
@@ -119,6 +123,9 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, boo
     mp_json_known(json, "outside_bytes", answer->outside_most);
     put_sites(json, answer, view);
     mp_json_number(json, "opaque_bytes", answer->opaque);
+    mp_json_array(json, "advice");
+    if (advise) mp_advise_best_json(json, answer->model, advise, BEST_CHANGES);
+    mp_json_end_array(json);
     mp_json_array(json, "notes");
     for (size_t i = 0; i < answer->notes.count; i++)
         mp_json_text(json, NULL, answer->notes.at[i]);
@@ -308,7 +315,18 @@ static void put_probed(struct mp_text *text, const struct mp_size_answer *answer
     mp_table_finish(&table, text);
 }
 
-void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+static void put_changes(struct mp_text *text, const struct mp_size_answer *answer, bool two,
+                        const struct mp_advise *advise)
+{
+    char point[64];
+    const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
+    mp_text_put(text, MP_PLAIN, "\nWhat would lower the peak of the probe at %s%s\n",
+                point_text(point, sizeof point, two, last->at),
+                advise->changes.count ? ":" : ": nothing that was tried");
+    mp_advise_best_text(text, answer->model, advise, BEST_CHANGES, 1);
+}
+
+void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise)
 {
     put_answer(text, answer, two);
     mp_text_put(text, MP_PLAIN, "\n");
@@ -319,6 +337,7 @@ void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, boo
     put_outside(text, answer);
     put_method(text, answer);
     put_probed(text, answer, two);
+    if (advise) put_changes(text, answer, two, advise);
     for (size_t i = 0; i < answer->notes.count; i++) {
         mp_text_put(text, MP_DIM, "note: ");
         mp_text_clean(text->out, answer->notes.at[i]);

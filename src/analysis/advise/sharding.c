@@ -1,0 +1,225 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/advise/passes.h"
+#include "base/memory.h"
+#include "model/module_path.h"
+
+/*
+ * State, gradients and parameters that ranks divide. ZeRO-1 and 2 give whole parameters to ranks; a gradient that
+ * another rank owns goes once it is sent. ZeRO-3, as FSDP 2 does it around each numbered module (`blocks.*`): a unit's
+ * parameters are gathered before its forward and before its backward, through a buffer that goes with the next unit's,
+ * and its gradients are divided behind its backward through such a buffer; what lies in no unit stays gathered from the
+ * beginning of forward to the end of backward.
+ */
+
+struct unit {
+
+    uint64_t bytes; /* of its parameters */
+};
+
+struct sharder {
+    struct mp_estimator *e;
+    struct mp_passes passes;
+    size_t root;
+    MP_VEC(struct unit) units; /* the first: what lies in no other */
+    struct mp_map of_path;     /* by module's string id + 1: the unit + 1 */
+    struct mp_map of_text;
+    struct mp_intern texts;
+    struct mp_change change;
+};
+
+/* ---- whole parameters: ZeRO-1 and 2 */
+
+/* The share of the rank that has most, where whole parameters are given to ranks: the largest first, each to the rank
+ * that has least. */
+static double largest_share(const struct mp_estimator *e)
+{
+    uint64_t *held = mp_alloc_zeroed(e->ranks, sizeof *held), all = 0, most = 0;
+    for (size_t i = 0; i < e->sizes.count; i++) {
+        unsigned least = 0;
+        for (unsigned rank = 1; rank < e->ranks; rank++)
+            if (held[rank] < held[least]) least = rank;
+        held[least] += e->sizes.at[i];
+        all += e->sizes.at[i];
+        if (held[least] > most) most = held[least];
+    }
+    free(held);
+    return all ? (double)most / (double)all : 1;
+}
+
+static uint64_t part_of(uint64_t bytes, double share)
+{
+    return (uint64_t)((double)bytes * share);
+}
+
+/* A gradient is whole when it is made. */
+static void divide_gradient(const struct mp_estimator *e, struct mp_change *change, uint32_t block, double share,
+                            uint32_t until)
+{
+    uint32_t made = mp_estimate_born(e, block), freed = e->model->blocks.free_event[block];
+    const struct mp_torch_step *birth = e->births[block];
+    if (until <= made) until = made + 1;
+    const struct mp_edit_extra whole = {.bytes = e->model->blocks.bytes[block],
+                                        .stream = birth ? birth->stream : 0,
+                                        .pool = birth ? birth->pool : 0,
+                                        .made = made,
+                                        .freed = until < freed ? until : freed};
+    mp_estimate_resize(e, change, block, until < freed ? part_of(e->model->blocks.bytes[block], share) : 0, until);
+    mp_vec_add(&change->edits.extras, whole);
+}
+
+static void divide_whole(struct mp_estimator *e, enum mp_change_what what, double share)
+{
+    struct mp_change change = {.kind = MP_CHANGE_SHARD, .what = what, .estimated = true, .ranks = e->ranks};
+    for (uint32_t block = 0; block < e->model->blocks.count; block++) {
+        if (!mp_estimator_has(e, block)) continue;
+        if (e->category[block] == MP_CATEGORY_OPTIMIZER_STATE)
+            mp_estimate_resize(e, &change, block, part_of(e->model->blocks.bytes[block], share),
+                               mp_estimate_born(e, block));
+        else if (what == MP_CHANGE_ZERO_2 && e->category[block] == MP_CATEGORY_GRADIENTS)
+            divide_gradient(e, &change, block, share, mp_estimate_born(e, block) + 2);
+    }
+    mp_estimate_propose(e, &change);
+}
+
+/* ---- units: ZeRO-3 */
+
+/* The bytes of a path up to its first number; 0: it has none. */
+static size_t unit_of_path(const char *path)
+{
+    for (const char *at = path; *at;) {
+        size_t part = strcspn(at, ".");
+        if (part && strspn(at, "0123456789") == part) return (size_t)(at - path) + part;
+        at += part + (at[part] == '.');
+    }
+    return 0;
+}
+
+static size_t unit_of(struct sharder *s, uint32_t module)
+{
+    bool added;
+    uint64_t *known = mp_map_at(&s->of_path, (uint64_t)module + 1, &added);
+    if (!added) return *known;
+    const char *path = module ? mp_module_path(s->e->model, s->root, module) : "";
+    size_t length = unit_of_path(path), unit = 0;
+    if (length) {
+        bool first;
+        uint64_t *found = mp_map_at(&s->of_text, (uint64_t)mp_intern_add(&s->texts, path, length) + 1, &first);
+        const struct unit more = {0};
+        if (first) *found = s->units.count;
+        if (first) mp_vec_add(&s->units, more);
+        unit = *found;
+    }
+    *mp_map_at(&s->of_path, (uint64_t)module + 1, NULL) = unit;
+    return unit;
+}
+
+static void find_units(struct sharder *s)
+{
+    const struct unit outside = {0};
+    mp_vec_add(&s->units, outside);
+    for (size_t i = 0; i < s->passes.parameters.room; i++) {
+        const struct mp_map_slot *slot = &s->passes.parameters.slots[i];
+        if (slot->key) s->units.at[unit_of(s, (uint32_t)(slot->key - 1))].bytes += slot->value;
+    }
+}
+
+/* Where the pass of a turn is over: with the first turn behind it that is neither. */
+static uint32_t end_of(const struct sharder *s, uint32_t backward)
+{
+    const struct mp_phases *phases = &s->e->phases;
+    size_t turn = backward;
+    while (turn < phases->turns.count && mp_phase_is_backward(phases->turns.at[turn].phase))
+        turn++;
+    return turn < phases->turns.count ? phases->turns.at[turn].first : (uint32_t)s->e->model->events.count;
+}
+
+static void add(struct sharder *s, uint32_t like, uint64_t bytes, uint32_t made, uint32_t gone)
+{
+    mp_pass_add(&s->passes, &s->change, like, bytes, made, gone);
+}
+
+/* A run of acts in one unit; `next`: the event at which the next unit's begins. */
+static void pass_unit(struct sharder *s, size_t at, size_t over, uint32_t next)
+{
+    const struct mp_pass_act *act = &s->passes.acts.at[at];
+    struct unit *unit = &s->units.at[unit_of(s, act->module)];
+    uint32_t after = mp_pass_after(&s->passes, over);
+    bool backward = mp_pass_phase(&s->passes, at) == MP_PHASE_BACKWARD;
+    add(s, act->block, unit->bytes, act->event, after);
+    if (!backward) add(s, act->block, unit->bytes, act->event, next);
+    if (backward) add(s, act->block, unit->bytes, after, next > after ? next : after + 1);
+}
+
+static void pass_units(struct sharder *s)
+{
+    const struct mp_passes *p = &s->passes;
+    uint32_t gathered = MP_NONE; /* the backward before which what lies in no unit was gathered */
+    for (size_t at = 0, over; at < p->acts.count; at = over) {
+        size_t unit = unit_of(s, p->acts.at[at].module);
+        unsigned phase = mp_pass_phase(p, at);
+        for (over = at + 1;
+             over < p->acts.count && unit_of(s, p->acts.at[over].module) == unit && mp_pass_phase(p, over) == phase;)
+            over++;
+        uint32_t turn = mp_phase_turn_of(&s->e->phases, p->acts.at[at].event);
+        uint32_t backward = turn == MP_NONE               ? MP_NONE
+                            : mp_phase_is_backward(phase) ? turn
+                                                          : s->e->phases.turns.at[turn].backward;
+        if (backward == MP_NONE) continue;
+        if (backward != gathered)
+            add(s, p->acts.at[at].block, s->units.at[0].bytes, p->acts.at[at].event, end_of(s, backward));
+        gathered = backward;
+        size_t next = over;
+        while (next < p->acts.count &&
+               (!unit_of(s, p->acts.at[next].module) || unit_of(s, p->acts.at[next].module) == unit) &&
+               mp_pass_phase(p, next) == phase)
+            next++;
+        if (unit) pass_unit(s, at, over, next < p->acts.count ? p->acts.at[next].event : mp_pass_after(p, over));
+    }
+}
+
+/* Parameters and state are divided for ever, a gradient once its unit's backward is over. */
+static void divide_all(struct sharder *s)
+{
+    const struct mp_estimator *e = s->e;
+    for (uint32_t block = 0; block < e->model->blocks.count; block++) {
+        if (!mp_estimator_has(e, block)) continue;
+        unsigned category = e->category[block];
+        uint64_t part = (e->model->blocks.bytes[block] + e->ranks - 1) / e->ranks;
+        if (category == MP_CATEGORY_OPTIMIZER_STATE || category == MP_CATEGORY_PARAMETERS)
+            mp_estimate_resize(e, &s->change, block, part, mp_estimate_born(e, block));
+        else if (category == MP_CATEGORY_GRADIENTS)
+            divide_gradient(e, &s->change, block, 1.0 / e->ranks, mp_estimate_born(e, block) + 2);
+    }
+}
+
+static void divide_units(struct mp_estimator *e)
+{
+    struct sharder s = {
+        .e = e,
+        .root = mp_module_root(e->model),
+        .change = {.kind = MP_CHANGE_SHARD, .what = MP_CHANGE_ZERO_3, .estimated = true, .ranks = e->ranks}};
+    if (!e->model->blocks.module) return;
+    mp_passes_find(e, &s.passes);
+    if (s.passes.parameters.count) {
+        find_units(&s);
+        divide_all(&s);
+        pass_units(&s);
+    }
+    mp_estimate_propose(e, &s.change);
+    mp_passes_free(&s.passes);
+    mp_vec_free(&s.units);
+    mp_map_free(&s.of_path);
+    mp_map_free(&s.of_text);
+    mp_intern_free(&s.texts);
+}
+
+void mp_sharding_find(struct mp_estimator *e)
+{
+    double share = e->ranks > 1 ? largest_share(e) : 1;
+    if (share >= 1) return;
+    divide_whole(e, MP_CHANGE_ZERO_1, share);
+    divide_whole(e, MP_CHANGE_ZERO_2, share);
+    divide_units(e);
+}
