@@ -8,6 +8,7 @@
 #include "analysis/job/job.h"
 #include "analysis/job/job_view.h"
 #include "cli/command.h"
+#include "cli/job_paths.h"
 #include "output/report/job.h"
 
 struct mp_job_query {
@@ -23,25 +24,6 @@ struct mp_job_query {
 
 /* Whether the operands are a job: more than one, a folder, or a job's file. */
 bool mp_job_asked(const struct mp_invocation *invocation);
-bool mp_job_is_file(const char *path);
-bool mp_job_is_folder(const char *path);
-
-/* The recordings that the operands name, those of folders in order of their names and
- * without jobs beside them; of files that are named twice, one.
- * Freed by mp_job_paths_free(). Returns an exit status, after a message where it is not 0. */
-struct mp_job_paths {
-    char **at;
-    size_t count, room;
-    bool *has_later; /* for each: a snapshot of a process of which another one of them holds more */
-};
-int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *paths);
-void mp_job_paths_free(struct mp_job_paths *paths);
-/* Adds each `of`-th of them from `first` on, one in memory at a time. What cannot be read is a trouble of the job. A
- * snapshot that was taken of a process while it ran (now, or when memory ran out) is left out where a later recording
- * of that process is among them, and a message says so. */
-void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, size_t first, size_t of,
-                      struct mp_job *job);
-
 /* The same for a job that `count` operands name, without the view. */
 int mp_job_load(const struct mp_invocation *invocation, char *const *operands, size_t count, struct mp_model **model);
 /* The options that all commands of jobs have; a message where one looks into a single recording. */

@@ -99,10 +99,16 @@ struct mp_job_point {
     uint8_t curve; /* enum mp_job_curve */
 };
 
-/* A file that gave nothing to the job, and why; or a job of which only a part was there: then the text is in
- * parentheses. */
+enum mp_job_trouble_kind {
+    MP_JOB_UNUSED,   /* could not be read: the text is the error's sentence, which names the file */
+    MP_JOB_PARTIAL,  /* a job of which only a part was there: the text is what it lacks */
+    MP_JOB_LEFT_OUT, /* counts by another of the files: the text is why. Nothing is missing by that. */
+};
+
+/* A file that gave nothing to the job, or less than it should. */
 struct mp_job_trouble {
     uint32_t path, text;
+    uint8_t kind; /* enum mp_job_trouble_kind */
 };
 
 #endif

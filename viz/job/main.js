@@ -65,7 +65,7 @@ class Page {
         `of ${processes(count)}`, facts.verdict === "leak"),
       tile("", facts.coverage, "", facts.coverage === "INCOMPLETE"));
     byId("notes").hidden = !facts.notes.length;
-    byId("notes").className = "warn";
+    byId("notes").className = facts.coverage === "complete" ? "" : "warn";
     byId("notes").replaceChildren(element("summary", {}, facts.notes.length === 1 ? facts.notes[0] : `${facts.notes.length} notes: ${facts.notes[0]}`),
       element("ul", {}, ...facts.notes.map((note) => element("li", {}, note))));
     byId("odd-key").hidden = !facts.outliers.length;

@@ -128,9 +128,9 @@ void mp_job_add_site(struct mp_job *job, const struct mp_job_site *site)
     }
 }
 
-void mp_job_add_trouble(struct mp_job *job, const char *path, const char *why)
+void mp_job_add_trouble(struct mp_job *job, enum mp_job_trouble_kind kind, const char *path, const char *why)
 {
-    struct mp_job_trouble row = {mp_job_text(job, path), mp_job_text(job, why)};
+    struct mp_job_trouble row = {mp_job_text(job, path), mp_job_text(job, why), (uint8_t)kind};
     mp_vec_add(&job->rows.troubles, row);
 }
 
@@ -250,9 +250,8 @@ void mp_job_add_job(struct mp_job *job, const char *path, const struct mp_model 
     }
     uint32_t missing = mp_job_missing(job, model);
     if (missing) {
-        char *text = mp_text_make("(%s)", mp_intern_get(&job->texts, missing, NULL));
-        mp_job_add_trouble(job, path, text);
-        free(text);
+        struct mp_job_trouble row = {mp_job_text(job, path), missing, MP_JOB_PARTIAL};
+        mp_vec_add(&job->rows.troubles, row);
     }
     free(t.texts);
     free(t.stacks);

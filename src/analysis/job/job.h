@@ -20,8 +20,8 @@ struct mp_job;
 struct mp_job *mp_job_new(void);
 /* Adds a recording, known to the user as `path`, or all that a job holds. Keeps nothing of the model. */
 enum mp_status mp_job_add(struct mp_job *job, const char *path, const struct mp_model *model, struct mp_error *error);
-/* Adds a file that could not be used, and why. */
-void mp_job_add_trouble(struct mp_job *job, const char *path, const char *why);
+/* Adds a file that gave nothing, or less than it should, and why (format/job.h). */
+void mp_job_add_trouble(struct mp_job *job, enum mp_job_trouble_kind kind, const char *path, const char *why);
 /* A model that mp_model_is_job(), which the caller frees. Frees the job, whatever the result. */
 enum mp_status mp_job_finish(struct mp_job *job, struct mp_model **model, struct mp_error *error);
 void mp_job_free(struct mp_job *job);

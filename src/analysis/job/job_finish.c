@@ -275,6 +275,7 @@ static int by_trouble(const void *left, const void *right)
     const struct mp_job_trouble *a = left, *b = right;
     FIRST(path);
     FIRST(text);
+    FIRST(kind);
     return 0;
 }
 

@@ -23,17 +23,22 @@ static void put_in(struct list *list, const char *format, const char *name, cons
     mp_buffer_printf(&list->text, format, name, why);
 }
 
-static void add_sentence(struct mp_job_view *view, struct list *list, const char *one, const char *many)
+static void add_sentence_to(struct mp_job_texts *to, struct list *list, const char *one, const char *many)
 {
     if (list->count) {
         char more[48] = "";
         if (list->count > NAMED) snprintf(more, sizeof more, " and %zu more", list->count - NAMED);
         char *sentence = mp_text_make("%zu %s: %.*s%s", list->count, list->count == 1 ? one : many,
                                       (int)list->text.size, (const char *)list->text.data, more);
-        mp_vec_add(&view->problems, sentence);
+        mp_vec_add(to, sentence);
     }
     mp_buffer_free(&list->text);
     *list = (struct list){.count = 0};
+}
+
+static void add_sentence(struct mp_job_view *view, struct list *list, const char *one, const char *many)
+{
+    add_sentence_to(&view->problems, list, one, many);
 }
 
 /* A rank itself, and no process that works for it. */
@@ -42,22 +47,27 @@ static bool is_rank(const struct mp_job_process *process)
     return process->rank != MP_NONE && !process->helper;
 }
 
+/* Troubles of one kind; an error's sentence names its file. */
+static void list_troubles(const struct mp_model *model, enum mp_job_trouble_kind kind, const char *format,
+                          struct list *list)
+{
+    for (size_t i = 0; i < model->job.troubles.count; i++) {
+        const struct mp_job_trouble *trouble = &model->job.troubles.at[i];
+        if (trouble->kind == kind)
+            put_in(list, format, mp_model_text(model, trouble->path), mp_model_text(model, trouble->text));
+    }
+}
+
 static void find_lacking(struct mp_job_view *view)
 {
     const struct mp_model *model = view->model;
     struct list list = {.count = 0};
-    for (size_t i = 0; i < model->job.troubles.count; i++) {
-        const struct mp_job_trouble *trouble = &model->job.troubles.at[i];
-        if (*mp_model_text(model, trouble->text) != '(')
-            put_in(&list, "%.0s%s", mp_model_text(model, trouble->path), mp_model_text(model, trouble->text));
-    }
+    list_troubles(model, MP_JOB_UNUSED, "%.0s%s", &list);
     add_sentence(view, &list, "file could not be used", "files could not be used");
-    for (size_t i = 0; i < model->job.troubles.count; i++) {
-        const struct mp_job_trouble *trouble = &model->job.troubles.at[i];
-        if (*mp_model_text(model, trouble->text) == '(')
-            put_in(&list, "%s %s", mp_model_text(model, trouble->path), mp_model_text(model, trouble->text));
-    }
+    list_troubles(model, MP_JOB_PARTIAL, "%s (%s)", &list);
     add_sentence(view, &list, "merged job is not whole", "merged jobs are not whole");
+    list_troubles(model, MP_JOB_LEFT_OUT, "%s (%s)", &list);
+    add_sentence_to(&view->notes, &list, "file was left out", "files were left out");
     for (size_t i = 0; i < model->job.processes.count; i++) {
         const struct mp_job_process *process = &model->job.processes.at[i];
         if (process->missing)

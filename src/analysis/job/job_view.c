@@ -423,6 +423,8 @@ void mp_job_view_free(struct mp_job_view *view)
     }
     for (size_t i = 0; i < view->problems.count; i++)
         free(view->problems.at[i]);
+    for (size_t i = 0; i < view->notes.count; i++)
+        free(view->notes.at[i]);
     free(view->chosen);
     free(view->group);
     mp_vec_free(&view->groups);
@@ -431,4 +433,5 @@ void mp_job_view_free(struct mp_job_view *view)
     mp_vec_free(&view->steps);
     mp_vec_free(&view->leaks);
     mp_vec_free(&view->problems);
+    mp_vec_free(&view->notes);
 }

@@ -51,6 +51,11 @@ struct mp_job_step {
     uint64_t most, least, sum;
 };
 
+struct mp_job_texts {
+    char **at;
+    size_t count, room;
+};
+
 struct mp_job_view {
     const struct mp_model *model;
     uint32_t *chosen;                       /* by process: its chosen track, an index into job.tracks; MP_NONE: none */
@@ -65,7 +70,8 @@ struct mp_job_view {
     uint32_t highest;       /* process; MP_NONE: none has memory */
     uint64_t events, dropped, end_bytes;
     uint64_t from_unix_ns, to_unix_ns;
-    MP_VEC(char *) problems; /* sentences */
+    struct mp_job_texts problems; /* sentences: what the job lacks */
+    struct mp_job_texts notes;    /* sentences that take nothing from the job */
     bool limited;
     uint8_t verdict; /* enum mp_verdict: leak where any has one, unknown where not all are clean */
 };

@@ -13,7 +13,7 @@ static int check_output(const char *output, const struct mp_job_paths *paths)
     struct stat there, input;
     if (stat(output, &there) || mp_job_is_file(output)) return MP_EXIT_DONE;
     for (size_t i = 0; i < paths->count; i++) {
-        if (stat(paths->at[i], &input) || input.st_dev != there.st_dev || input.st_ino != there.st_ino) continue;
+        if (stat(paths->at[i].path, &input) || input.st_dev != there.st_dev || input.st_ino != there.st_ino) continue;
         mp_message("%s is one of the recordings, which the job would replace: choose another name", output);
         return MP_EXIT_COULD_NOT;
     }
@@ -28,8 +28,9 @@ static int merge(const struct mp_invocation *invocation, const struct mp_mpi_ran
     struct mp_error error;
     *model = NULL;
     int status = rank ? MP_EXIT_DONE : mp_output_recording_check(invocation); /* the others write nothing */
-    if (!status) status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
+    if (!status && !rank) status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
     if (!status && !rank) status = check_output(invocation->value[MP_OPT_OUTPUT], &paths);
+    if (ranks) status = mp_mpi_tell_paths(ranks, rank, size, status, invocation, &paths);
     struct mp_job *job = mp_job_new();
     if (!status) mp_job_add_paths(invocation, &paths, (size_t)rank, (size_t)size, job);
     if (ranks) status = mp_mpi_join(ranks, rank, size, status, &job);

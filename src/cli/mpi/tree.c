@@ -21,6 +21,15 @@ static bool launched(void)
     return getenv("PMIX_RANK");
 }
 
+/* Of processes that cannot talk to each other one speaks. */
+static bool is_first(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i])) return !strcmp(getenv(names[i]), "0");
+    return true;
+}
+
 static void *open_library(void)
 {
     static const char *const folders[] = {"%s/" MP_MPI_LIBRARY, "%s/../lib/memprof/" MP_MPI_LIBRARY};
@@ -47,7 +56,8 @@ const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size)
     const struct mp_mpi_ranks *ranks = library ? dlsym(library, MP_MPI_SYMBOL) : NULL;
     if (ranks && ranks->begin(rank, size)) return ranks;
     *size = 0;
-    mp_message("this is mpirun, and memprof was built without MPI (configure --with-mpi): run merge without it");
+    if (is_first())
+        mp_message("this is mpirun, and memprof was built without MPI (configure --with-mpi): run merge without it");
     return NULL;
 }
 
@@ -103,7 +113,11 @@ static int receive_job(const struct mp_mpi_ranks *ranks, int from, struct mp_job
     size_t size = 0;
     struct mp_error error;
     struct mp_model *model;
-    bool whole = ranks->receive(from, &bytes, &size) && size;
+    bool whole = ranks->receive(from, &bytes, &size);
+    if (whole && !size) { /* it has said why */
+        free(bytes);
+        return MP_EXIT_COULD_NOT;
+    }
     int fd = whole ? memfd_create("job", MFD_CLOEXEC) : -1;
     whole = fd >= 0 && write_all(fd, bytes, size);
     free(bytes);
@@ -116,6 +130,65 @@ static int receive_job(const struct mp_mpi_ranks *ranks, int from, struct mp_job
     }
     if (fd >= 0) close(fd);
     return status ? mp_message_error(&error) : MP_EXIT_DONE;
+}
+
+static void put_operands(const struct mp_invocation *invocation, struct mp_buffer *out)
+{
+    for (size_t i = 0; i < invocation->operand_count; i++)
+        mp_buffer_append(out, invocation->operands[i], strlen(invocation->operands[i]) + 1);
+}
+
+/* The operands' size in eight bytes, the operands, and the paths; nothing where rank 0 failed. */
+static void pack_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, struct mp_buffer *out)
+{
+    struct mp_buffer operands = {0};
+    put_operands(invocation, &operands);
+    uint64_t size = operands.size;
+    mp_buffer_append(out, &size, sizeof size);
+    mp_buffer_append(out, operands.data, operands.size);
+    mp_buffer_free(&operands);
+    mp_job_paths_pack(paths, out);
+}
+
+static int take_paths(const struct mp_invocation *invocation, int rank, const void *bytes, size_t size,
+                      struct mp_job_paths *paths)
+{
+    struct mp_buffer own = {0};
+    uint64_t operands;
+    if (size < sizeof operands) return MP_EXIT_COULD_NOT; /* rank 0 has said why */
+    memcpy(&operands, bytes, sizeof operands);
+    const char *at = (const char *)bytes + sizeof operands;
+    put_operands(invocation, &own);
+    bool same = own.size == operands && operands <= size - sizeof operands && !memcmp(own.data, at, own.size);
+    mp_buffer_free(&own);
+    if (same && mp_job_paths_unpack(at + operands, size - sizeof operands - operands, paths)) return MP_EXIT_DONE;
+    mp_message("MPI rank %d was given other files than rank 0: start all ranks with the same ones", rank);
+    return MP_EXIT_COULD_NOT;
+}
+
+/* From rank 0 down the tree by which mp_mpi_join() comes up. */
+int mp_mpi_tell_paths(const struct mp_mpi_ranks *ranks, int rank, int size, int status,
+                      const struct mp_invocation *invocation, struct mp_job_paths *paths)
+{
+    struct mp_buffer told = {0};
+    void *bytes = NULL;
+    size_t length = 0;
+    int step = 1;
+    while (step < size && rank % (2 * step) != step)
+        step *= 2;
+    if (rank) {
+        if (!ranks->receive(rank - step, &bytes, &length)) length = 0;
+        status = take_paths(invocation, rank, bytes, length, paths);
+    } else if (!status) {
+        pack_paths(invocation, paths, &told);
+        bytes = told.data;
+        length = told.size;
+    }
+    while (step /= 2)
+        if (rank + step < size) ranks->send(rank + step, length ? bytes : "", length);
+    if (rank) free(bytes);
+    mp_buffer_free(&told);
+    return status;
 }
 
 int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, int status, struct mp_job **job)

@@ -193,6 +193,8 @@ static void put_notes(struct facts *f)
     mp_json_array(&f->json, "notes");
     for (size_t i = 0; i < f->job->problems.count; i++)
         mp_json_text(&f->json, NULL, f->job->problems.at[i]);
+    for (size_t i = 0; i < f->job->notes.count; i++)
+        mp_json_text(&f->json, NULL, f->job->notes.at[i]);
     mp_json_end_array(&f->json);
     mp_json_text(&f->json, "coverage",
                  f->job->problems.count || mp_model_incomplete(f->job->model) ? "INCOMPLETE"

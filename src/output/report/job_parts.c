@@ -67,8 +67,19 @@ void mp_job_coverage_json(struct mp_json *json, const struct mp_job_view *job)
     mp_json_array(json, "notes");
     for (size_t i = 0; i < job->problems.count; i++)
         mp_json_text(json, NULL, job->problems.at[i]);
+    for (size_t i = 0; i < job->notes.count; i++)
+        mp_json_text(json, NULL, job->notes.at[i]);
     mp_json_end_array(json);
     mp_json_end_object(json);
+}
+
+static void put_notes(struct mp_text *text, const struct mp_job_texts *notes)
+{
+    for (size_t i = 0; i < notes->count; i++) {
+        mp_buffer_append_text(text->out, "  note: ");
+        mp_text_clean(text->out, notes->at[i]);
+        mp_buffer_append_text(text->out, "\n");
+    }
 }
 
 void mp_job_coverage_text(struct mp_text *text, const struct mp_job_view *job)
@@ -84,11 +95,8 @@ void mp_job_coverage_text(struct mp_text *text, const struct mp_job_view *job)
         mp_text_put(text, MP_BOLD, "PARTIAL: %s %s, %s events; some had limits\n", number, noun, events);
     else
         mp_text_put(text, MP_DIM, "complete: %s %s, %s events, none dropped\n", number, noun, events);
-    for (size_t i = 0; i < job->problems.count; i++) {
-        mp_buffer_append_text(text->out, "  note: ");
-        mp_text_clean(text->out, job->problems.at[i]);
-        mp_buffer_append_text(text->out, "\n");
-    }
+    put_notes(text, &job->problems);
+    put_notes(text, &job->notes);
 }
 
 /* ---- processes -------------------------------------------------------------------------------------------------- */

@@ -302,28 +302,55 @@ class Mpi(Jobs):
             self.assertEqual(out.read_bytes(), serial, (ranks, result.stderr))
             self.assertEqual(result.stderr.count("recording is not whole"), 1, result.stderr)
 
-    def test_what_cannot_work_ends_all_ranks(self):
+    def test_what_is_left_out_is_said_once(self):
+        paths = self.ranks(5)
+        out = self.folder / "x.job"
+        result = self.run_mpi(4, "merge", *paths, paths[2], "-o", out)
+        self.assertEqual(result.stderr.count("memprof: "), 2, result.stderr)  # the job, and what it leaves out
+        self.assertIn(f"1 file was left out: {paths[2]} (named twice)", result.stderr)
+        self.assertEqual(out.read_bytes(), self.merge(*paths, paths[2], to=self.folder / "serial.job"))
+
+    def test_what_cannot_work_ends_all_ranks_and_is_said_once(self):
         (self.folder / "empty").mkdir()
         for words in (("merge", self.folder / "empty", "-o", self.folder / "x.job"),
                       ("merge", self.folder / "absent.mp", "-o", self.folder / "x.job")):
             result = self.run_mpi(3, *words)
             self.assertNotEqual(result.returncode, 0)
+            self.assertEqual(result.stderr.count("memprof: "), 1, result.stderr)
             self.assertFalse((self.folder / "x.job").exists())
 
+    def run_unlike(self, script, *words):
+        """Four ranks of a script that gets memprof and the words."""
+        how = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_plm": "isolated", "TMPDIR": str(self.folder)}
+        return subprocess.run(["mpirun", "-n", "4", "sh", "-c", script, "sh", *map(str, (harness.MEMPROF, *words))], env=how,
+                              text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT)
 
-    def test_one_rank_that_finds_nothing_ends_all_and_no_job_is_written(self):
+    def test_a_rank_with_other_files_ends_all_with_a_sentence(self):
         paths, out = self.ranks(3), self.folder / "x.job"
         (self.folder / "empty").mkdir()
-        script = ('[ "$OMPI_COMM_WORLD_RANK" = "$1" ] && exec "$2" merge "$4" -o "$3"\n'
-                  'memprof=$2 out=$3; shift 4; exec "$memprof" merge "$@" -o "$out"')
+        script = ('[ "$OMPI_COMM_WORLD_RANK" = "$2" ] && exec "$1" merge "$4" -o "$3"\n'
+                  'memprof=$1 out=$3; shift 4; exec "$memprof" merge "$@" -o "$out"')
         for bad in range(4):
-            how = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                   "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_plm": "isolated", "TMPDIR": str(self.folder)}
-            words = ["sh", "-c", script, "sh", bad, harness.MEMPROF, out, self.folder / "empty", *paths]
-            result = subprocess.run(["mpirun", "-n", "4", *map(str, words)], env=how, text=True, capture_output=True,
-                                    stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT)
+            result = self.run_unlike(script, bad, out, self.folder / "empty", *paths)
             self.assertNotEqual(result.returncode, 0)
+            said = f"MPI rank {bad} was given other files than rank 0" if bad else "is a folder without recordings"
+            self.assertIn(said, result.stderr)
             self.assertFalse(out.exists(), bad)
+
+    def test_a_rank_that_sees_less_names_what_it_lacks(self):
+        """Each rank in a folder of its own, as on nodes that do not share it: rank 2 lacks a file."""
+        paths, out = self.ranks(6), self.folder / "x.job"
+        for node in range(4):
+            (self.folder / f"node{node}").mkdir()
+            for path in paths:
+                if (node, path) != (2, paths[2]):
+                    shutil.copy(path, self.folder / f"node{node}")
+        script = f'cd {self.folder}/node$OMPI_COMM_WORLD_RANK && exec "$1" merge . -o "$2"'
+        result = self.run_unlike(script, out)
+        self.assertIn("r02.mp", result.stderr)
+        self.assertIn("1 file could not be used", result.stderr)
+        self.assertEqual(len(answer("report", out, status=4)["processes"]), 5)
 
 
 def page_of(path):
@@ -504,7 +531,15 @@ class BadInput(Jobs):
         os.link(paths[0], self.folder / "z.mp")
         result = memprof("report", self.folder, paths[1])
         self.assertIn("2 processes", result.stdout)
-        self.assertEqual(result.stderr.count("is named twice, and counts once"), 2)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("2 files were left out: ", result.stderr)
+        self.assertEqual(result.stderr.count("(named twice)"), 2)
+        coverage = answer("report", self.folder, paths[1])["coverage"]
+        self.assertEqual([coverage["complete"], len(coverage["notes"])], [True, 1])
+        self.assertIn("note: 2 files were left out: ", result.stdout)
+        job = self.folder / "all.job"
+        self.merge(self.folder, paths[1], to=job)
+        self.assertEqual(answer("report", job)["coverage"], coverage)
 
     def test_a_copy_of_a_recording_is_noticed(self):
         paths = self.ranks(2)

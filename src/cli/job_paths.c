@@ -1,0 +1,319 @@
+#include "cli/job_paths.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "base/setting.h"
+#include "cli/messages.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "exchange/common/load.h"
+#include "format/reader.h"
+
+/* Why a file does not count: an index travels to other processes. A job beside the recordings that it was made of is
+ * nothing to speak of. */
+static const char *const reasons[] = {NULL, "named twice", "",
+                                      "taken while its process ran: a later recording of that is there"};
+enum reason { COUNTS, TWICE, IS_JOB, HAS_LATER };
+
+bool mp_job_is_folder(const char *path)
+{
+    struct stat facts;
+    return !stat(path, &facts) && S_ISDIR(facts.st_mode);
+}
+
+/* ---- what a file is, by its beginning --------------------------------------------------------------------------- */
+
+struct recorded_process {
+    char *host;
+    uint32_t pid;
+    uint64_t start_ns, duration_ns;
+    bool snapshot, ended;
+    size_t at;
+};
+
+/* Reads the file's beginning, once: whether it is a job, and whose process it recorded (start_ns 0: none that is
+ * known). */
+static bool look(const char *path, struct recorded_process *process)
+{
+    struct stat facts;
+    struct mp_reader *reader;
+    struct mp_error error;
+    char value[4] = "";
+    if (stat(path, &facts) || !S_ISREG(facts.st_mode) || mp_reader_open(path, &reader, &error)) return false;
+    const struct mp_recording_start *start = mp_reader_start(reader);
+    mp_setting(value, sizeof value, start->configuration, MP_JOB_KEY);
+    if (process && start->realtime_ns && start->pid)
+        *process = (struct recorded_process){
+            .host = mp_text_copy(start->host), .pid = start->pid, .start_ns = start->realtime_ns};
+    mp_reader_close(reader);
+    return *value;
+}
+
+bool mp_job_is_file(const char *path)
+{
+    return look(path, NULL);
+}
+
+/* ---- which there are -------------------------------------------------------------------------------------------- */
+
+static int is_recording_name(const struct dirent *entry)
+{
+    return *entry->d_name != '.' && mp_path_ends(entry->d_name, ".mp");
+}
+
+/* As the bytes are, in every locale: MPI's ranks may have different ones. */
+static int by_name(const struct dirent **left, const struct dirent **right)
+{
+    return strcmp((*left)->d_name, (*right)->d_name);
+}
+
+/* `folder`: of which operand a path is, from 1; 0: an operand itself. */
+struct found {
+    MP_VEC(size_t) folder;
+    struct mp_job_paths *paths;
+};
+
+static void add_path(struct found *found, char *path, size_t folder)
+{
+    struct mp_job_path row = {.path = path};
+    mp_vec_add(found->paths, row);
+    mp_vec_add(&found->folder, folder);
+}
+
+static int add_folder(struct found *found, const char *folder, size_t number)
+{
+    struct dirent **entries;
+    int count = scandir(folder, &entries, is_recording_name, by_name), used = 0;
+    size_t length = strlen(folder);
+    while (length > 1 && folder[length - 1] == '/')
+        length--;
+    for (int i = 0; i < count; i++) {
+        char *path = mp_text_make("%.*s/%s", (int)length, folder, entries[i]->d_name);
+        if (mp_job_is_folder(path)) {
+            free(path);
+        } else {
+            add_path(found, path, number);
+            used++;
+        }
+        free(entries[i]);
+    }
+    if (count >= 0) free(entries);
+    if (used) return MP_EXIT_DONE;
+    mp_message(count < 0 ? "cannot read the folder %s"
+                         : "%s is a folder without recordings: none of its files ends in .mp",
+               folder);
+    return MP_EXIT_COULD_NOT;
+}
+
+/* ---- which of them count ---------------------------------------------------------------------------------------- */
+
+struct identified {
+    dev_t device;
+    ino_t inode;
+    size_t at;
+};
+
+static int by_identity(const void *left, const void *right)
+{
+    const struct identified *a = left, *b = right;
+    if (a->device != b->device) return a->device < b->device ? -1 : 1;
+    if (a->inode != b->inode) return a->inode < b->inode ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* Leaves the first name of each file. */
+static void leave_out_doubles(struct mp_job_paths *paths)
+{
+    struct identified *files = mp_alloc((paths->count + 1) * sizeof *files);
+    size_t known = 0;
+    for (size_t i = 0; i < paths->count; i++) {
+        struct stat facts;
+        if (!stat(paths->at[i].path, &facts)) files[known++] = (struct identified){facts.st_dev, facts.st_ino, i};
+    }
+    qsort(files, known, sizeof *files, by_identity);
+    for (size_t i = 1; i < known; i++)
+        if (files[i].device == files[i - 1].device && files[i].inode == files[i - 1].inode)
+            paths->at[files[i].at].left_out = reasons[TWICE];
+    free(files);
+}
+
+/* Leaves the jobs of a folder out, unless it has nothing else: they count the recordings beside them. */
+static void leave_out_jobs(const struct found *found, size_t folders)
+{
+    struct mp_job_paths *paths = found->paths;
+    bool *others = mp_alloc_zeroed(folders + 1, sizeof *others);
+    for (size_t i = 0; i < paths->count; i++)
+        if (!paths->at[i].is_job) others[found->folder.at[i]] = true;
+    for (size_t i = 0; i < paths->count; i++) {
+        size_t folder = found->folder.at[i];
+        if (folder && others[folder] && paths->at[i].is_job && !paths->at[i].left_out)
+            paths->at[i].left_out = reasons[IS_JOB];
+    }
+    free(others);
+}
+
+static int by_process(const void *left, const void *right)
+{
+    const struct recorded_process *a = left, *b = right;
+    if (a->start_ns != b->start_ns) return a->start_ns < b->start_ns ? -1 : 1;
+    if (a->pid != b->pid) return a->pid < b->pid ? -1 : 1;
+    return strcmp(a->host, b->host);
+}
+
+/* Reads all of the file: a cut one has no index, and its duration is that of its last event. */
+static void find_end(const char *path, struct recorded_process *process)
+{
+    static const char snapshot[] = MP_SNAPSHOT_RUNNING;
+    struct mp_reader *reader;
+    struct mp_chunk chunk;
+    struct mp_error error;
+    uint32_t texts = 0, wanted = UINT32_MAX;
+    if (mp_reader_open(path, &reader, &error)) return;
+    while (!mp_reader_next(reader, &chunk, &error)) {
+        if (chunk.kind == MP_CHUNK_STRINGS) {
+            for (size_t i = 0; i < chunk.count; i++, texts++)
+                if (chunk.strings[i].length == sizeof snapshot - 1 &&
+                    !memcmp(chunk.strings[i].text, snapshot, sizeof snapshot - 1))
+                    wanted = texts;
+        } else if (chunk.kind == MP_CHUNK_EVENTS_KIND && chunk.events.count) {
+            process->duration_ns = chunk.events.time_ns[chunk.events.count - 1];
+        } else if (chunk.kind == MP_CHUNK_EXIT) {
+            process->snapshot = chunk.how->text == wanted;
+            process->ended = !process->snapshot;
+            process->duration_ns = chunk.how->time_ns;
+        }
+    }
+    mp_reader_close(reader);
+}
+
+/* Whether `other` holds all that the snapshot holds. Times of files say nothing: a copy has new ones. */
+static bool holds_snapshot(const struct recorded_process *other, const struct recorded_process *snapshot,
+                           const struct mp_job_paths *paths)
+{
+    if (other->ended || other->duration_ns != snapshot->duration_ns)
+        return other->ended || other->duration_ns > snapshot->duration_ns;
+    return !other->snapshot || strcmp(paths->at[other->at].path, paths->at[snapshot->at].path) > 0;
+}
+
+static void find_later_of(struct recorded_process *same, size_t count, struct mp_job_paths *paths)
+{
+    for (size_t i = 0; i < count && count > 1; i++)
+        find_end(paths->at[same[i].at].path, &same[i]);
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; same[i].snapshot && j < count && !paths->at[same[i].at].left_out; j++)
+            if (j != i && holds_snapshot(&same[j], &same[i], paths))
+                paths->at[same[i].at].left_out = reasons[HAS_LATER];
+}
+
+/* Reads the beginning of each file, and more where several are of one process. The moment at which a process's
+ * recording started, to the nanosecond, its number and its host tell it from all others. */
+static void look_at_all(struct found *found, size_t folders)
+{
+    struct mp_job_paths *paths = found->paths;
+    struct recorded_process *known = mp_alloc((paths->count + 1) * sizeof *known);
+    size_t count = 0;
+    for (size_t i = 0; i < paths->count; i++) {
+        struct recorded_process process = {.start_ns = 0};
+        if (paths->at[i].left_out) continue;
+        paths->at[i].is_job = look(paths->at[i].path, &process);
+        process.at = i;
+        if (process.start_ns) known[count++] = process;
+    }
+    leave_out_jobs(found, folders);
+    qsort(known, count, sizeof *known, by_process);
+    for (size_t i = 0, end; i < count; i = end) {
+        for (end = i + 1; end < count && !by_process(&known[i], &known[end]);)
+            end++;
+        find_later_of(known + i, end - i, paths);
+    }
+    for (size_t i = 0; i < count; i++)
+        free(known[i].host);
+    free(known);
+}
+
+int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *paths)
+{
+    struct found found = {.paths = paths};
+    int status = MP_EXIT_DONE;
+    *paths = (struct mp_job_paths){0};
+    for (size_t i = 0; !status && i < count; i++) {
+        if (mp_job_is_folder(operands[i]))
+            status = add_folder(&found, operands[i], i + 1);
+        else
+            add_path(&found, mp_text_copy(operands[i]), 0);
+    }
+    if (status) {
+        mp_job_paths_free(paths);
+    } else {
+        leave_out_doubles(paths);
+        look_at_all(&found, count);
+    }
+    mp_vec_free(&found.folder);
+    return status;
+}
+
+void mp_job_paths_free(struct mp_job_paths *paths)
+{
+    for (size_t i = 0; i < paths->count; i++)
+        free(paths->at[i].path);
+    mp_vec_free(paths);
+}
+
+/* ---- for another process ---------------------------------------------------------------------------------------- */
+
+/* A byte with the reason and whether it is a job, and the path with its NUL. */
+void mp_job_paths_pack(const struct mp_job_paths *paths, struct mp_buffer *out)
+{
+    for (size_t i = 0; i < paths->count; i++) {
+        unsigned char facts = 0;
+        while (reasons[facts] != paths->at[i].left_out)
+            facts++;
+        facts = (unsigned char)(2 * facts + paths->at[i].is_job);
+        mp_buffer_append(out, &facts, 1);
+        mp_buffer_append(out, paths->at[i].path, strlen(paths->at[i].path) + 1);
+    }
+}
+
+bool mp_job_paths_unpack(const char *bytes, size_t size, struct mp_job_paths *paths)
+{
+    *paths = (struct mp_job_paths){0};
+    if (!size || bytes[size - 1]) return false;
+    for (size_t at = 0; at < size; at += 2 + strlen(bytes + at + 1)) {
+        unsigned char facts = (unsigned char)bytes[at];
+        struct mp_job_path row = {.path = mp_text_copy(at + 1 < size ? bytes + at + 1 : ""),
+                                  .left_out = reasons[facts / 2 % (sizeof reasons / sizeof *reasons)],
+                                  .is_job = facts % 2};
+        mp_vec_add(paths, row);
+        if (at + 1 == size) break;
+    }
+    return true;
+}
+
+/* ---- into a job ------------------------------------------------------------------------------------------------- */
+
+void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, size_t first, size_t of,
+                      struct mp_job *job)
+{
+    mp_progress_start_work(invocation, "reading recordings");
+    for (size_t i = first; i < paths->count; i += of) {
+        const struct mp_job_path *path = &paths->at[i];
+        struct mp_model *model;
+        struct mp_error error;
+        if (path->left_out) {
+            if (*path->left_out) mp_job_add_trouble(job, MP_JOB_LEFT_OUT, path->path, path->left_out);
+            continue;
+        }
+        enum mp_status status = mp_exchange_load_any(path->path, &model, &error);
+        if (!status) {
+            status = mp_job_add(job, path->path, model, &error);
+            mp_model_free(model);
+        }
+        if (status) mp_job_add_trouble(job, MP_JOB_UNUSED, path->path, error.text);
+        mp_progress_report(NULL, i + 1, paths->count);
+    }
+    mp_progress_end();
+}
