@@ -3,7 +3,8 @@
  * mutation at the door, so the input is what lies behind them, and a file is made of it: mode byte, then for each
  * chunk: kind, sequence step (1 byte each), lengths of meta and columns (2 bytes each, little-endian), meta, columns.
  * Mode 0 takes the rest of the input as a file as it is, mode 2 as one whose checksums are put right. make_seeds.py
- * makes such inputs from recordings. What is read is also loaded as a model, whole and by its index.
+ * makes such inputs from recordings. What is read is also loaded as a model, whole and by its index; a job is also
+ * reported, drawn, and joined with itself.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -14,10 +15,12 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "analysis/job/job.h"
 #include "base/buffer.h"
 #include "format/layout.h"
 #include "format/start.h"
 #include "model/part.h"
+#include "output/page/job_page.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -83,12 +86,52 @@ static void put_checksums_right(struct mp_buffer *file)
     mp_put_be32(end - 4, (uint32_t)crc32_z(0, end - MP_END_BYTES, MP_END_BYTES - 5));
 }
 
+static void answer_of_job(const struct mp_model *model)
+{
+    const struct mp_view view = {.path = "job.mp", .limit = 5, .outstanding = true};
+    struct mp_job_view job;
+    struct mp_buffer out = {0};
+    struct mp_text text = {.out = &out};
+    struct mp_json json;
+    struct mp_error error;
+    mp_job_view_make(model, &job);
+    mp_job_report_text(&text, &job, &view);
+    mp_job_steps_text(&text, &job, &view);
+    mp_job_info_text(&text, &job, &view);
+    mp_json_start(&json, &out);
+    mp_job_report_json(&json, &job, &view);
+    FILE *page = fopen("/dev/null", "w");
+    if (page) {
+        mp_job_page_write(&job, "job.mp", NULL, page, &error);
+        fclose(page);
+    }
+    mp_job_view_free(&job);
+    mp_buffer_free(&out);
+}
+
+static void use_job(const char *path, const struct mp_model *model)
+{
+    struct mp_model *joined;
+    struct mp_error error;
+    if (!mp_model_is_job(model)) return;
+    if (model->job.processes.count) answer_of_job(model);
+    struct mp_job *job = mp_job_new();
+    for (int i = 0; i < 2; i++)
+        if (mp_job_add(job, path, model, &error)) break;
+    if (mp_job_finish(job, &joined, &error)) return;
+    if (joined->job.processes.count) answer_of_job(joined);
+    mp_model_free(joined);
+}
+
 static void load_models(const char *path)
 {
     static const struct mp_part_query asks[] = {{.track = NULL}, {.from = "step:1", .to = "step:2"}, {.to = "50%"}};
     struct mp_model *model;
     struct mp_error error;
-    if (!mp_model_load(path, &model, &error)) mp_model_free(model);
+    if (!mp_model_load(path, &model, &error)) {
+        use_job(path, model);
+        mp_model_free(model);
+    }
     for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
         if (!mp_model_load_part(path, &asks[i], &model, &error)) mp_model_free(model);
 }
