@@ -112,6 +112,18 @@ class Mcp(harness.TestCase):
             with self.subTest(tool=tool, arguments=arguments):
                 self.assertEqual(self.call(tool, **arguments), (self.command(*line), False))
 
+    def test_a_job_in_the_folder_is_answered(self):
+        ranks = [self.runs / f"rank{rank}.mp" for rank in range(2)]
+        for rank, path in enumerate(ranks):
+            subprocess.run([harness.BUILD / "tests/unit/cli/make_rank", path, str(rank), "20", "60", "65536" if rank else "0", "2"],
+                           check=True)
+        self.command("merge", *ranks, "-o", "job.mp")
+        for tool in ("report", "peak", "leaks", "steps", "info"):
+            self.assertEqual(self.call(tool, file="job.mp"), (self.command(tool, "job.mp"), False))
+        text, failed = self.call("frag", file="job.mp")
+        self.assertTrue(failed)
+        self.assertIn("is a job of 2 recordings: name one of them", text)
+
     def test_two_probes_are_sized(self):
         text, failed = self.call("size", capacity="1GiB", probes=[{"batch": 4, "file": "train.mp"},
                                                                   {"batch": 8, "file": "deep/leaking.mp"}])
