@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import pickle
+import statistics
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
@@ -102,6 +103,19 @@ class Recordings(Told):
                 self.assert_nothing_is_told_to_grow(path)
             read.add(name)
         self.assertLessEqual(STEPS.keys(), read)
+
+    def test_peaks_have_categories(self):
+        """Most programs here began long before their recording: what is without a category, of the peak of the median."""
+        without = []
+        for path in sorted(pathlib.Path(DATA).glob("*")):
+            result = harness.memprof("peak", "--json", path)
+            peak = json.loads(result.stdout) if result.returncode in (0, 4) else {"peak_bytes": 0}
+            if peak["peak_bytes"]:
+                told = sum(row["bytes"] for row in peak["categories"] if row["category"] not in ("other", None))
+                without.append(1 - told / peak["peak_bytes"])
+        self.assertGreater(len(without), 12)
+        print(f"without a category: median {statistics.median(without):.1%}, at most {max(without):.1%}, of {len(without)}")
+        self.assertLessEqual(statistics.median(without), 0.15)
 
 
 if __name__ == "__main__":
