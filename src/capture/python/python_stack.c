@@ -204,14 +204,14 @@ bool mp_python_module_code(const void *code)
     return first_local_is_plain(runtime.layout, code) && mp_python_seek_module_code(code);
 }
 
-bool mp_python_call_soon(int (*call)(void *), bool may_call_python)
+bool mp_python_call_soon(int (*call)(void *), void *context, bool may_call_python)
 {
     enum { WAITS_WITHOUT_THE_GIL = 13 };
     int now = atomic_load_explicit(&state, memory_order_acquire);
     if ((now != SHAPED && now != READY) || !runtime.add_pending_call || !runtime.is_initialized()) return false;
     bool attached = runtime.attached_thread() && runtime.attached_thread() == runtime.own_thread();
     if (runtime.minor >= WAITS_WITHOUT_THE_GIL && attached && !may_call_python) return false;
-    return runtime.add_pending_call(call, NULL) == 0;
+    return runtime.add_pending_call(call, context) == 0;
 }
 
 bool mp_python_newest(const void **frame)

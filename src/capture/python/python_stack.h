@@ -79,10 +79,10 @@ bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_de
 #define MP_PYTHON_MODULE_CODES 4
 bool mp_python_module_code(const void *code);
 
-/* Has `call` run by the interpreter's main thread, with the GIL, when it next comes by. False: not now. Never takes the
+/* Has call(context) run by the interpreter's main thread, with the GIL, when it next comes by. False: not now. Never takes the
  * GIL: where that might happen (3.13 on: a thread that has it and must wait for a lock gives it up meanwhile), only
  * with `may_call_python`. */
-bool mp_python_call_soon(int (*call)(void *), bool may_call_python);
+bool mp_python_call_soon(int (*call)(void *), void *context, bool may_call_python);
 
 /* Whether a call of the function that the user named begins (calls.h). Right after mp_python_walk(). */
 enum mp_python_calls_answer mp_python_call(struct mp_python_calls *calls);

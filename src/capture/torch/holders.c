@@ -5,17 +5,13 @@
 #include "base/clock.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
-#include "capture/python/python_stack.h"
+#include "capture/torch/asker.h"
 
 #define FIRST_STEPS    8 /* what was kept in fewer is no leak yet */
 #define ASKED_EVERY_NS (100 * MP_NS_PER_MS)
 
-static int (*_Atomic asker)(void *);
-static void *_Atomic asker_context;
+static struct mp_asker asker;
 static _Atomic uint32_t steps, ooms;
-/* The main thread was asked, and has not come by: in the session of this generation (module_paths.c has it so, too). A
- * forked child may never come by for what its parent was asked. */
-static _Atomic uint32_t asking;
 
 _Atomic uint32_t mp_holders_taken;
 atomic_bool mp_holders_wanted;
@@ -63,8 +59,7 @@ void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int ce
 
 int mp_holders_ask(int (*ask)(void *), void *context)
 {
-    if (ask) atomic_store(&asker_context, context);
-    atomic_store(&asker, ask);
+    mp_asker_set(&asker, ask, context);
     bool at_steps = mp_session_recording() && mp_session.config.holders;
     return at_steps ? (int)mp_session.config.holders_ms : 0;
 }
@@ -90,23 +85,13 @@ unsigned mp_holders_due(void)
     return wanted ? mp_session.config.holders_ms : 0;
 }
 
-static int run_asker(void *unused)
-{
-    (void)unused;
-    atomic_store(&asking, 0);
-    int (*ask)(void *) = atomic_load(&asker);
-    return ask ? ask(atomic_load(&asker_context)) : 0;
-}
-
 void mp_holders_come_by(bool may_call_python)
 {
     static _Atomic uint64_t not_before; /* a look that Python cannot take now is not asked for at each event */
-    uint64_t now = atomic_load(&asker) ? mp_clock_monotonic_ns() : 0;
-    if (!now || now < atomic_load(&not_before)) return;
-    uint32_t generation = atomic_load(&mp_session.page->generation);
-    if (atomic_exchange(&asking, generation) == generation) return;
+    uint64_t now = atomic_load(&asker.ask) ? mp_clock_monotonic_ns() : 0;
+    if (!now || now < atomic_load(&not_before) || mp_asker_is_asked(&asker)) return;
     atomic_store(&not_before, now + ASKED_EVERY_NS);
-    if (!mp_python_call_soon(run_asker, may_call_python)) atomic_store(&asking, 0);
+    mp_asker_call_soon(&asker, may_call_python);
 }
 
 /* Of steps, of lacks of memory: 1, 2, 4, 8, ... of them cost as little as one in the end. */

@@ -10,7 +10,7 @@
 #include "capture/core/room.h"
 #include "capture/core/session.h"
 #include "capture/core/tables.h"
-#include "capture/python/python_stack.h"
+#include "capture/torch/asker.h"
 
 #define SLOTS      (UINT32_C(1) << 16)
 #define PROBES     64
@@ -36,9 +36,7 @@ struct texts {
 static struct slot *_Atomic slots; /* NULL: there are no names yet */
 static struct texts *texts;
 static _Atomic uint32_t naming = 1; /* from 1: counts names given, and changes of the function to ask */
-static int (*_Atomic asker)(void *);
-static void *_Atomic asker_context;
-static _Atomic uint32_t asking; /* the generation in which a call is on its way; 0: none */
+static struct mp_asker asker;
 
 /* Under the lock: maps the table before the first name. False: there is no memory. */
 static bool have_room(void)
@@ -149,37 +147,24 @@ void mp_module_name(const void *module, const char *path)
 
 void mp_module_ask(int (*ask)(void *), void *context)
 {
-    if (ask) atomic_store(&asker_context, context);
-    atomic_store(&asker, ask);
+    mp_asker_set(&asker, ask, context);
     atomic_fetch_add(&naming, 1);
-}
-
-static int run_asker(void *unused)
-{
-    (void)unused;
-    atomic_store(&asking, 0);
-    int (*ask)(void *) = atomic_load(&asker);
-    return ask ? ask(atomic_load(&asker_context)) : 0;
 }
 
 /* Once for each module, and again only when others have been named since: its address may belong to another one by
  * now. */
-static void ask_for(struct slot *slot, uintptr_t module, uint32_t generation, bool may_call_python)
+static void ask_for(struct slot *slot, uintptr_t module, bool may_call_python)
 {
-    if (!atomic_load_explicit(&asker, memory_order_acquire)) return;
-    uint32_t now = atomic_load_explicit(&naming, memory_order_relaxed), none = atomic_load(&asking);
-    if ((slot && atomic_load_explicit(&slot->asked, memory_order_relaxed) == now) || none == generation) return;
-    if (!atomic_compare_exchange_strong(&asking, &none, generation)) return;
-    if (!mp_python_call_soon(run_asker, may_call_python)) {
-        atomic_store(&asking, 0);
-        return;
-    }
+    if (!atomic_load_explicit(&asker.ask, memory_order_acquire)) return;
+    uint32_t now = atomic_load_explicit(&naming, memory_order_relaxed);
+    if (slot && atomic_load_explicit(&slot->asked, memory_order_relaxed) == now) return;
+    if (!mp_asker_call_soon(&asker, may_call_python)) return;
     if (!mp_lock_take(&mp_session.page->module_lock)) return;
     slot = take(module);
     if (slot)
         atomic_store(&slot->asked, now);
     else
-        atomic_store(&asker, NULL); /* no more names have room */
+        atomic_store(&asker.ask, NULL); /* no more names have room */
     mp_lock_release(&mp_session.page->module_lock);
 }
 
@@ -216,6 +201,6 @@ uint32_t mp_module_path_id(const void *module, bool may_call_python)
         if (known >> 32 == generation) return (uint32_t)known;
         if (text) return enter_text(slot, text, generation);
     }
-    ask_for(slot, address, generation, may_call_python);
+    ask_for(slot, address, may_call_python);
     return 0;
 }

@@ -108,7 +108,7 @@ EXPORT uint64_t harness_module(void)
 EXPORT int harness_call_soon(int (*call)(void *));
 EXPORT int harness_call_soon(int (*call)(void *))
 {
-    return mp_python_call_soon(call, false);
+    return mp_python_call_soon(call, NULL, false);
 }
 
 EXPORT const char *harness_note(void);
