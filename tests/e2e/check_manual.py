@@ -102,6 +102,10 @@ def missing(shown, printed):
     return lacking
 
 
+def said_of_holders(line):
+    return "held by " in line or re.match(r" *(graph|default|cache|hook|traceback|local): ", line)
+
+
 class Words(unittest.TestCase):
     """Of every command line: the command is there, and each option is one of its own."""
 
@@ -170,6 +174,8 @@ class Runs(unittest.TestCase):
                                         stderr=subprocess.STDOUT, timeout=harness.TIMEOUT)
                 self.assertIn(result.returncode, (0, 4), result.stdout)
                 printed = result.stdout.replace(self.environment["PYTHON"], "python3").replace(os.uname().nodename, "vm")
+                if "holder not found: the look was out of time" in printed:  # a busy machine, and it says so
+                    shown = [line for line in shown if not said_of_holders(line)]
                 self.assertEqual(missing(shown, printed), [], result.stdout)
                 count += 1
         return count

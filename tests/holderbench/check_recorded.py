@@ -197,6 +197,14 @@ class Recorded(harness.TestCase):
         for site in answer["sites"]:
             self.assertEqual(sum(holder["blocks"] for holder in site["holders"]), site["blocks"])
 
+    def test_a_look_without_time_is_why_a_holder_is_missing(self):
+        path, _ = self.record(LEAKS, "loss_kept", "--steps", "70", options=["--holders", "--budget", "1ms"])
+        for command in (["leaks", path], ["report", path], ["report", "--format", "markdown", path]):
+            result = harness.memprof(*command)
+            self.assertIn(result.returncode, (0, 1), result.stderr)
+            self.assertRegex(result.stdout, r"(?i)holder not found: .*out of time \(1 ms\).*; "
+                                   r"snapshot --holders --budget 2s gives looks more time", command)
+
     def holders_of(self, path):
         answer = harness.answer("holders", path)
         return [holder for site in answer["sites"] for holder in site["holders"]], answer["left_out"]
@@ -302,7 +310,7 @@ class Recorded(harness.TestCase):
     def test_leaks_that_are_freed_at_the_end(self):
         for what, (begin, within, kind) in HELD.items():
             with self.subTest(what=what):
-                result = harness.memprof("snapshot", "--follow", "all", "--force", "--holders", "-o", self.folder / f"{what}.mp", "--",
+                result = harness.memprof("snapshot", "--follow", "all", "--force", "--holders", "-o", self.folder / f"{what}.mp", "--budget", "2s", "--",
                                          PYTHON, LEAKS, what, "--steps", "70")
                 self.assertEqual(result.returncode, 0, result.stderr)
                 path = next(iter(sorted(self.folder.glob(f"{what}*.mp"))))

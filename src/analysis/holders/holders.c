@@ -205,6 +205,13 @@ static bool is_gradient(const struct mp_model *model, uint32_t block)
     return label && label->role == MP_ROLE_GRADIENT;
 }
 
+static bool is_any_missing(const struct mp_holders *holders, size_t first)
+{
+    for (size_t i = first; i < holders->holders.count; i++)
+        if (holders->holders.at[i].kind == MP_HOLDER_UNKNOWN && !holders->holders.at[i].certain) return true;
+    return false;
+}
+
 /* The blocks of one site's last look, sorted by path. */
 static void add_site(const struct mp_model *model, struct mp_holders *holders, const struct mp_placements *placements,
                      const struct held *held, size_t count)
@@ -227,6 +234,8 @@ static void add_site(const struct mp_model *model, struct mp_holders *holders, c
         site.blocks++;
         site.bytes += bytes;
     }
+    if (is_any_missing(holders, site.first) && held->look < model->looks.count && model->looks.at[held->look].note)
+        site.note = mp_model_text(model, model->looks.at[held->look].note);
     join_alike(holders, site.first);
     site.count = holders->holders.count - site.first;
     qsort(&holders->holders.at[site.first], site.count, sizeof *holders->holders.at, by_bytes);
@@ -307,6 +316,13 @@ const char *mp_holder_advice(const struct mp_holder *holder)
     default:
         return NULL;
     }
+}
+
+const char *mp_holders_remedy(const char *note)
+{
+    /* As python/libmemprof_torch says it; a look that had the most there is cannot have more. */
+    bool of_time = strstr(note, "out of time") || strstr(note, "in time");
+    return of_time && !strstr(note, "(2000 ms)") ? "snapshot --holders --budget 2s gives looks more time" : NULL;
 }
 
 void mp_holders_free(struct mp_holders *holders)

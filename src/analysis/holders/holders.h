@@ -27,6 +27,7 @@ struct mp_holders_site {
     uint16_t track;
     uint64_t blocks, bytes; /* that lived at its last look */
     size_t first, count;    /* in mp_holders.holders */
+    const char *note;       /* what that look left out, where no holder was found of some blocks; NULL: nothing */
 };
 
 struct mp_holders {
@@ -43,6 +44,8 @@ void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_hol
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
 /* Advice about a holder, as a sentence without a full stop; NULL where the path does not show what to do. */
 const char *mp_holder_advice(const struct mp_holder *holder);
+/* What lets a look see more than one that left `note` out, as a clause; NULL where nothing of ours does. */
+const char *mp_holders_remedy(const char *note);
 void mp_holders_free(struct mp_holders *holders);
 
 #endif

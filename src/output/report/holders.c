@@ -73,6 +73,21 @@ void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct 
     }
 }
 
+static void put_left_out(struct mp_buffer *to, const char *note)
+{
+    const char *remedy = mp_holders_remedy(note);
+    mp_text_clean(to, note);
+    if (remedy) mp_buffer_printf(to, "; %s", remedy);
+}
+
+bool mp_holders_why_missing(struct mp_buffer *sentence, const struct mp_holders_site *site)
+{
+    if (!site || !site->note) return false;
+    mp_buffer_printf(sentence, "holder not found: ");
+    put_left_out(sentence, site->note);
+    return true;
+}
+
 void mp_holders_site_advice(struct mp_text *text, const struct mp_holders *holders, const struct mp_holders_site *site,
                             struct mp_holders_advised *advised)
 {
@@ -170,7 +185,7 @@ void mp_holders_text(struct mp_text *text, const struct mp_model *model, const s
         if (is_shown(i, only, view)) mp_holders_site_advice(text, holders, &holders->sites.at[i], &advised);
     if (holders->note) {
         mp_text_put(text, MP_PLAIN, "left out: ");
-        mp_text_clean(text->out, holders->note);
+        put_left_out(text->out, holders->note);
         mp_text_put(text, MP_PLAIN, "\n");
     }
     if (!only && view->limit && view->limit < holders->sites.count)

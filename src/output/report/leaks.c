@@ -195,6 +195,17 @@ static void put_finding(struct mp_table *table, const struct mp_model *model, co
                              HOLDERS_SHOWN);
 }
 
+/* Why holders are missing, of the first of these places that lacks some. */
+static void put_missing(struct mp_text *text, const struct mp_leaks *leaks, const struct mp_holders *holders,
+                        size_t first, size_t end)
+{
+    bool said = false;
+    for (size_t i = first; i < end && !said; i++)
+        said = mp_holders_why_missing(text->out, mp_holders_of(holders, leaks->findings.at[i].track,
+                                                               leaks->findings.at[i].stack));
+    if (said) mp_text_put(text, MP_PLAIN, "\n");
+}
+
 static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t first,
                       size_t end, bool full_stacks)
 {
@@ -210,6 +221,7 @@ static void put_table(struct mp_text *text, const struct mp_model *model, const 
     for (size_t i = first; i < end; i++)
         put_finding(&table, model, &leaks->findings.at[i], &holders, full_stacks);
     mp_table_finish(&table, text);
+    put_missing(text, leaks, &holders, first, end);
     mp_holders_free(&holders);
 }
 

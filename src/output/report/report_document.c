@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "analysis/holders/holders.h"
 #include "base/units.h"
 #include "output/report/advise.h"
 #include "output/report/categories.h"
 #include "output/report/frame_choice.h"
+#include "output/report/holders.h"
 #include "output/report/plot.h"
 
 #define BEST_CHANGES 3
@@ -108,6 +108,18 @@ static void put_holder(struct mp_document *document, const struct mp_holders *ho
                      mp_format_count(number, holder->blocks), mp_format_count(of, site->blocks));
 }
 
+static void put_missing(struct mp_document *document, const struct mp_leaks *leaks, const struct mp_holders *holders)
+{
+    struct mp_buffer sentence = {0};
+    bool said = false;
+    for (size_t i = 0; i < leaks->findings.count && !said; i++)
+        if (mp_leak_is_leak(&leaks->findings.at[i]))
+            said = mp_holders_why_missing(
+                &sentence, mp_holders_of(holders, leaks->findings.at[i].track, leaks->findings.at[i].stack));
+    if (said) mp_document_paragraph(document, "%.*s.", (int)sentence.size, (const char *)sentence.data);
+    mp_buffer_free(&sentence);
+}
+
 static void put_findings(struct mp_document *document, const struct mp_model *model, const struct mp_leaks *leaks)
 {
     static const char *const heads[] = {"a step", "since step", "by now", "blocks", "class", "place"};
@@ -130,6 +142,7 @@ static void put_findings(struct mp_document *document, const struct mp_model *mo
         mp_document_site(document, model, &(const struct mp_site){.stack = finding->stack, .track = finding->track});
     }
     mp_document_end_table(document);
+    put_missing(document, leaks, &holders);
     mp_holders_free(&holders);
 }
 

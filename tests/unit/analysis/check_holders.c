@@ -129,6 +129,37 @@ START_TEST(what_no_path_leads_to)
 }
 END_TEST
 
+/* What the site's look left out, where it has a block whose holder was not found. */
+START_TEST(why_a_holder_is_missing)
+{
+    static const char note[] = "the look was out of time (200 ms): 5 of some 9 objects";
+    for (uint32_t found = BLOCKS - 1; found <= BLOCKS; found++) {
+        struct world world;
+        struct mp_holders holders;
+        struct mp_model *model = make(&world);
+        for (uint32_t i = 0; i < found; i++)
+            hold(model, i, "kept[0]", MP_HOLDER_LIST, true);
+        end_look(model, false);
+        model->looks.at[0].note = mp_intern_text(&model->strings, note);
+        mp_holders_find(model, false, &holders);
+        ck_assert_uint_eq(holders.sites.count, 1);
+        const char *said = holders.sites.at[0].note;
+        ck_assert_str_eq(holders.note, note);
+        if (found == BLOCKS)
+            ck_assert_ptr_null(said);
+        else
+            ck_assert_str_eq(said, note);
+        mp_holders_free(&holders);
+        mp_model_free(model);
+        world_free(&world);
+    }
+    ck_assert_ptr_nonnull(strstr(mp_holders_remedy(note), "--budget 2s"));
+    ck_assert_ptr_nonnull(mp_holders_remedy("3 of 5 holders were found and not named in time"));
+    ck_assert_ptr_null(mp_holders_remedy("the look was out of time (2000 ms): 5 of some 9 objects"));
+    ck_assert_ptr_null(mp_holders_remedy("a backward pass is running, so graphs were not looked at"));
+}
+END_TEST
+
 START_TEST(what_is_known_of_blocks_that_no_path_leads_to)
 {
     struct world world;
@@ -207,5 +238,5 @@ START_TEST(advice_only_where_the_path_shows_it)
 }
 END_TEST
 
-MP_SUITE("holders", entries_of_one_container_are_one_holder, other_kinds_and_doubts_stay_apart, what_no_path_leads_to,
-         what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone, advice_only_where_the_path_shows_it)
+MP_SUITE("holders", entries_of_one_container_are_one_holder, other_kinds_and_doubts_stay_apart,
+         what_no_path_leads_to, why_a_holder_is_missing, what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone, advice_only_where_the_path_shows_it)
