@@ -16,6 +16,7 @@ CODES_MOST = 20_000
 CLOCK_EVERY = 1024  # instructions between two looks at the clock
 STORED_BELOW = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}  # by how many values the container lies below the top
 STORED_MOST = 200  # instructions that make those values
+ENTRY = {"BINARY_SUBSCR", "BINARY_SLICE"}
 MOVED = ("SWAP", "ROT_", "COPY", "DUP_")
 JUMPS = {*dis.hasjrel, *dis.hasjabs}
 NAMED = object()
@@ -34,10 +35,10 @@ class Filled:
         self._out_of_time = out_of_time
         self._codes = list(_codes_of_program(frames))
 
-    def line_of(self, what, name, of):
+    def line_of(self, what, name, of, of_entries):
         """(file, line) of the only line; None. `of`: the function that a local is of, the module that a global is of, the
-        classes of an attribute's owner."""
-        found = set()
+        classes of an attribute's owner. `of_entries`: the container's entries are containers, and those are filled."""
+        found, deeper = set(), set()
         for code in self._codes_for(what, of):
             if name not in code.co_names and name not in code.co_varnames and name not in code.co_cellvars and \
                     name not in code.co_freevars:
@@ -45,10 +46,13 @@ class Filled:
             lines = None if self._out_of_time() else _lines_that_fill(code, name, _NAMED_BY[what], self._out_of_time)
             if lines is None:
                 return None
-            found.update((code.co_filename, line) for line in lines)
-            if len(found) > 1:
+            found.update((code.co_filename, line) for line in lines[0])
+            deeper.update((code.co_filename, line) for line in lines[1])
+            if len(deeper if of_entries else found) > 1:
                 return None
-        return found.pop() if found else None
+        if of_entries and deeper:  # what puts a new container there fills it no more
+            return deeper.pop()
+        return found.pop() if len(found) == 1 else None
 
     def _codes_for(self, what, of):
         if what == ATTRIBUTE:
@@ -106,11 +110,12 @@ def _codes_of_class(cls):
 
 
 def _lines_that_fill(code, name, named_by, out_of_time=lambda: False):
-    """Those that load, say, append of what has the name: `kept.append(value)`, `heappush(kept, value)`, or store into it:
-    `self.kept[key] = value`, `kept += [value]`. None: there was no time for all of it."""
+    """(those that load, say, append of what has the name: `kept.append(value)`, `heappush(kept, value)`, or store into it:
+    `self.kept[key] = value`, `kept += [value]`; those that do so to an entry of it: `kept[key].append(value)`). None: there
+    was no time for all of it."""
     starts = [(offset, line) for offset, line in dis.findlinestarts(code) if line]
     offsets = [offset for offset, _ in starts]
-    named, unclear, found, last, is_first, before = set(), set(), set(), None, False, []
+    named, unclear, found, deeper, last, is_first, before = set(), set(), set(), set(), None, False, []
     for number, each in enumerate(dis.get_instructions(code), 1):
         if number % CLOCK_EVERY == 0 and out_of_time():
             return None
@@ -128,6 +133,10 @@ def _lines_that_fill(code, name, named_by, out_of_time=lambda: False):
                 found.add(line)
         if last is NAMED and loaded in FILL:
             found.add(line)
+        if loaded in FILL and before and _is_entry(before[-1]):
+            container = _loaded_below(before, 0, True)
+            if container and container[0].startswith(named_by) and container[1] == name:
+                deeper.add(line)
         if each.opname in STORED_BELOW:
             container = _loaded_below(before, STORED_BELOW[each.opname])
             if container is None:
@@ -136,7 +145,11 @@ def _lines_that_fill(code, name, named_by, out_of_time=lambda: False):
                 found.add(line)
         last = NAMED if has_name and loaded == name else loaded
         before.append(each)
-    return found | named & unclear
+    return found | named & unclear, deeper
+
+
+def _is_entry(each):
+    return each.opname in ENTRY or each.opname == "BINARY_OP" and each.argrepr == "[]"
 
 
 def _is_in_place(before):
@@ -146,8 +159,9 @@ def _is_in_place(before):
                                  each.opname == "BINARY_OP" and each.argrepr in ("+=", "|="))
 
 
-def _loaded_below(instructions, depth):
-    """(operation, name) of what loaded the value below so many others; None where that is not to be seen in a row."""
+def _loaded_below(instructions, depth, of_entry=False):
+    """(operation, name) of what loaded the value below so many others; None where that is not to be seen in a row.
+    `of_entry`: where that is an entry, of the container."""
     wanted = depth
     for each in reversed(instructions[-STORED_MOST:]):
         names = each.argval if type(each.argval) is tuple else ()
@@ -158,6 +172,9 @@ def _loaded_below(instructions, depth):
             continue
         if not wanted and each.opname.startswith(("LOAD_", "STORE_FAST_LOAD_FAST")):
             return ("LOAD_FAST", names[1]) if names and each.opname.startswith("STORE") else (each.opname, each.argval)
+        if not wanted and of_entry and _is_entry(each):
+            wanted = 2 if each.opname == "BINARY_SLICE" else 1
+            continue
         if not wanted or each.opcode in JUMPS or each.opname.startswith((*MOVED, "STORE_FAST_")):
             return None
         wanted -= dis.stack_effect(each.opcode, each.arg)

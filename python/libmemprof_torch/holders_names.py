@@ -266,7 +266,7 @@ class Token:
 
 class Holder:
     """`path` holds `addresses`, of storages; sorted by how many. `container`: (by what it is named, its name, the function,
-    module or classes that it is of) of the one whose entries they are, as holders_filled.py asks for it; None: there is
+    module or classes that it is of, whether its entries are filled) of the one whose entries they are, as holders_filled.py asks for it; None: there is
     none."""
 
     __slots__ = ("path", "kind", "certain", "addresses", "file", "line", "container")
@@ -492,14 +492,16 @@ def _container_of(tokens, members):
         named = NAME.search(before[-1].text) if may_have else None
         if not named or tokens[place].unit:
             return None
+        behind = next((token for token in tokens[place + 1:] if token.text or token.key is not None), None)
+        of_entries = behind is not None and behind.key is not None and behind.tag in ("list", "dict") and not behind.text
         if named[1]:
-            return "local", named[3], named[1]
+            return "local", named[3], named[1], of_entries
         if before[-1].tag == "closure":
-            return "closure", named[3], None
+            return "closure", named[3], None, of_entries
         if before[-1].classes:
-            return "attribute", named[3], before[-1].classes
+            return "attribute", named[3], before[-1].classes, of_entries
         if len(before) == 1:
-            return "global", named[3], before[-1].text[:named.start(3)].rstrip(".") or "__main__"
+            return "global", named[3], before[-1].text[:named.start(3)].rstrip(".") or "__main__", of_entries
     return None
 
 

@@ -36,6 +36,9 @@ def fill(x):
         x)
     global g_or
     g_or |= {x: 1}  # GLOBAL g_or
+    if x not in g_lists: g_lists[x] = []  # GLOBAL g_lists
+    g_lists[x].append(y)  # DEEPER GLOBAL g_lists
+    g_deep[x, y][1:].extend(z)  # DEEPER GLOBAL g_deep
 class A:
     def __init__(self):
         self.items, self.kept, self.heap, self.q, self.never, self.agg, self.defd = [], {}, [], None, [], [], {}
@@ -46,6 +49,7 @@ class A:
         self.q.put(x)  # ATTRIBUTE q
         self.agg += [x]  # ATTRIBUTE agg
         self.defd.setdefault(x, []).append(y)  # ATTRIBUTE defd
+        self.by_key[x][y].append(z)  # DEEPER ATTRIBUTE by_key
         n = len(self.never)
         return self.never[0]
     async def later(self, x):
@@ -84,6 +88,9 @@ def two(x, y):
     first4[x] += 1  # LOCAL first4
     first5, first6 = [], []
     first5 += first6  # LOCAL first5
+    by_name = {}
+    by_name[x if y else 1].append(y)
+    by_name[first3[0]].add(y)  # DEEPER LOCAL by_name
     return first
 '''
 NOT_FILLED = {("ATTRIBUTE", "never"), ("GLOBAL", "read_only"), ("LOCAL", "loc_read")}
@@ -96,26 +103,33 @@ def codes_in(code):
             yield from codes_in(each)
 
 
-def lines_found(kind, name, out_of_time=lambda: False):
+def lines_found(kind, name, deeper=False):
     named_by, found = holders_filled._NAMED_BY[getattr(holders_filled, kind)], set()
     for code in codes_in(compile(CODE, "code", "exec")):
         if name in {*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars}:
-            found |= holders_filled._lines_that_fill(code, name, named_by, out_of_time)
+            found |= holders_filled._lines_that_fill(code, name, named_by)[deeper]
     return found
 
 
 def main():
-    wanted = {key: set() for key in NOT_FILLED}
+    wanted, of_entries = {key: set() for key in NOT_FILLED}, {}
     for number, line in enumerate(CODE.splitlines(), 1):
         for key in re.findall(r"# ([A-Z]+) (\w+)$", line):
             wanted.setdefault(key, set()).add(number)
+        for key in re.findall(r"# DEEPER ([A-Z]+) (\w+)$", line):
+            of_entries.setdefault(key, set()).add(number)
     held(len(wanted) > 30)
     for key in wanted:
         held(lines_found(*key) == wanted[key], (key, lines_found(*key), wanted[key]))
+    held(len(of_entries) == 4)
+    for key in of_entries:
+        held(lines_found(*key, True) == of_entries[key], (key, lines_found(*key, True), of_entries[key]))
+    for key in wanted.keys() - of_entries.keys():
+        held(lines_found(*key, True) == set(), key)
     long = compile("\n".join(["kept.append(1)"] * 10_000), "long", "exec")
     asked = []
     named_by = holders_filled._NAMED_BY[holders_filled.GLOBAL]
-    held(len(holders_filled._lines_that_fill(long, "kept", named_by)) == 10_000)
+    held(len(holders_filled._lines_that_fill(long, "kept", named_by)[0]) == 10_000)
     held(holders_filled._lines_that_fill(long, "kept", named_by, lambda: asked.append(1) or len(asked) == 3) is None)
     held(len(asked) == 3)
     print("read by Python", sys.version.split()[0])

@@ -359,12 +359,19 @@ def fill(tensor):
 def other(config):
     for each in looped: config.update(n=1)
 
-listed, looped = [], []
+def sort(tensor):
+    if number % 2 not in by_key: by_key[number % 2] = []
+    by_key[number % 2].append(tensor)  # FILLS by_key
+
+listed, looped, by_key = [], [], {}
 owner, aliased, heir = Filled(), Aliased(), Heir()
 for _ in range(3):
     for each in (owner, aliased, heir):
         each.keep(make())
     fill(make())
+    sort(make())
+    number += 1
+    sort(make())
     (lambda to: to.append(make()))(looped)
     (lambda to: to.setdefault(len(to), make()))(aliased.late)
 del each
@@ -385,7 +392,7 @@ def test_lines_are_those_that_fill_this_very_container():
         del sys.modules["__mp_main__"]
     lines = {line.split()[-1]: at for at, line in enumerate(FILLS.splitlines(), 1) if "# FILLS" in line}
     said = {each.path: (each.file, each.line) for each in found}
-    for container, path in (("owner.items", "owner.items[*]"), ("owner.items", "heir.items[*]"), ("listed", "listed[*]"),
+    for container, path in (("owner.items", "owner.items[*]"), ("owner.items", "heir.items[*]"), ("listed", "listed[*]"), ("by_key", "by_key[*][*]"),
                             ("owner.heap", "owner.heap[*][1]")):
         held(said.get(path) == (wrote, lines[container]), said)
     for path in ("aliased.items[*]", "aliased.late[*]", "looped[*]"):
