@@ -77,9 +77,13 @@ int mp_job_load(const struct mp_invocation *invocation, char *const *operands, s
         if (mp_job_finish(job, model, &error)) status = mp_message_error(&error);
     }
     mp_job_paths_free(&paths);
-    if (status || mp_job_holds_any(*model)) return status;
-    mp_model_free(*model);
-    return MP_EXIT_COULD_NOT;
+    if (status) return status;
+    if (!mp_job_holds_any(*model))
+        status = MP_EXIT_COULD_NOT;
+    else if (mp_query_skip(invocation, *model, &error))
+        status = mp_message_error(&error);
+    if (status) mp_model_free(*model);
+    return status;
 }
 
 int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_query *query)

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
+#include "cli/query.h"
 #include "exchange/common/load.h"
 #include "model/stack.h"
 #include "output/page/page.h"
@@ -53,7 +54,8 @@ static int write_page(const struct mp_invocation *invocation, const char *record
         mp_message_error(&error);
         return MP_EXIT_INCOMPLETE;
     }
-    int status = mp_output_open(invocation, path, &output);
+    int status = mp_query_skip(invocation, model, &error) ? mp_message_error(&error) : MP_EXIT_DONE;
+    if (!status) status = mp_output_open(invocation, path, &output);
     if (!status) {
         const struct mp_page_options options = {.track = -1, .title = mp_path_short(recording)};
         bool written = !mp_page_write(model, &options, output.file, &error);

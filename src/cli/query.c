@@ -130,9 +130,7 @@ enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_mod
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error)
 {
     const char *regex = invocation->value[MP_OPT_SKIP_FRAMES];
-    enum mp_status status = regex ? mp_skip_matching(model, regex, error) : MP_OK;
-    if (!status) mp_skip_shared(model);
-    return status;
+    return regex ? mp_skip_matching(model, regex, error) : MP_OK;
 }
 
 /* Checks of arguments that depend on the recording. */

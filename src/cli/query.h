@@ -35,7 +35,7 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
 int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
 /* Whether --format asks for a document, and which; MP_EXIT_USAGE, with a message, where its value makes no sense. */
 int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
-/* Passes over the frames that --skip-frames names, and those that all blocks share. */
+/* Passes over the frames that --skip-frames names. */
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error);
 /* --filter for a recording, which need not be the query's; NULL where none was given. The caller frees it. */
 enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_model *model, struct mp_filter **filter,

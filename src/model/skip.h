@@ -12,8 +12,4 @@
  * none; *error says why. */
 enum mp_status mp_skip_matching(struct mp_model *model, const char *regex, struct mp_error *error);
 
-/* Passes over what is innermost in every stack of blocks, where no frame is of Python: with a Slab::get() around
- * malloc(), each site would be "Slab::get". A stack keeps at least one frame besides those that start a program. */
-void mp_skip_shared(struct mp_model *model);
-
 #endif

@@ -39,6 +39,7 @@ static void push_frame(const struct mp_model *model, const struct mp_model_frame
         .backward = backward,
     };
     bool skipped = line.module && is_skipped(model, model->modules.at[module].path);
+    line.skipped = skipped;
     if (!frame->line_count) {
         mp_vec_add(lines, line);
         return;

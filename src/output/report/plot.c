@@ -7,8 +7,9 @@
 #include "base/memory.h"
 #include "base/units.h"
 
-#define MARKS_Y 6
-#define COLUMNS 480 /* of the curve, each two units wide */
+#define MARKS_Y   6
+#define MARKS_MAX 32
+#define COLUMNS   480 /* of the curve, each two units wide */
 
 double mp_plot_x(const struct mp_plot *plot, double value)
 {
@@ -53,10 +54,10 @@ void mp_plot_end(struct mp_buffer *out)
 }
 
 /* The most of each column. A level holds until the next event, so what lived when a column began counts in it. */
-static uint64_t *highest_by_column(const struct mp_model *model, uint16_t track, const struct mp_window *window)
+static uint64_t *highest_by_column(const struct mp_model *model, uint16_t track, const struct mp_window *window,
+                                   uint64_t span)
 {
     uint64_t *highest = mp_alloc_zeroed(COLUMNS, sizeof *highest);
-    uint64_t span = window->to_ns > window->from_ns ? window->to_ns - window->from_ns : 1;
     struct mp_level level = mp_level_start(model, track);
     uint32_t event = 0;
     for (; event < window->first && event < model->events.count; event++)
@@ -77,13 +78,26 @@ static uint64_t *highest_by_column(const struct mp_model *model, uint16_t track,
     return highest;
 }
 
+/* Marks at round times, all in the unit of the distance between two, with as many digits as that needs. */
 static void put_times(struct mp_buffer *out, const struct mp_plot *plot)
 {
-    char number[MP_UNIT_TEXT];
-    double step = mp_plot_step(plot->most_x - plot->from_x);
-    for (double ns = ceil(plot->from_x / step) * step; ns <= plot->most_x; ns += step)
-        mp_buffer_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", mp_plot_x(plot, ns),
-                         plot->height - plot->bottom + 20, ns > 0 ? mp_format_duration(number, (uint64_t)ns) : "0");
+    static const struct {
+        double ns;
+        const char *name;
+    } units[] = {{3600e9, "h"}, {60e9, "min"}, {1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}};
+    double span = plot->most_x - plot->from_x;
+    size_t i = 0;
+    while (units[i].ns > span && units[i].ns > 1)
+        i++;
+    double step = mp_plot_step(span / units[i].ns), first = ceil(plot->from_x / units[i].ns / step);
+    int digits = step < 1 ? (int)ceil(-log10(step) - 1e-9) : 0;
+    for (int k = 0; k < MARKS_MAX; k++) {
+        double value = (first + k) * step;
+        if (value * units[i].ns > plot->most_x) break;
+        mp_buffer_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.*f %s</text>\n",
+                         mp_plot_x(plot, value * units[i].ns), plot->height - plot->bottom + 20, digits, value,
+                         units[i].name);
+    }
 }
 
 static void put_curve(struct mp_buffer *out, const struct mp_plot *plot, const uint64_t *highest)
@@ -107,10 +121,11 @@ void mp_curve_picture(struct mp_buffer *out, const struct mp_model *model, const
                       const struct mp_window *window)
 {
     char number[MP_UNIT_TEXT];
-    if (!peak->bytes || window->to_ns <= window->from_ns) return;
+    uint64_t to_ns = window->to_ns < model->duration_ns ? window->to_ns : model->duration_ns;
+    if (!peak->bytes || to_ns <= window->from_ns) return;
     struct mp_plot plot = {.width = 960, .height = 240, .left = 90, .right = 20, .top = 28, .bottom = 34};
-    plot.from_x = (double)window->from_ns, plot.most_x = (double)window->to_ns, plot.most_y = (double)peak->bytes;
-    uint64_t *highest = highest_by_column(model, peak->track, window);
+    plot.from_x = (double)window->from_ns, plot.most_x = (double)to_ns, plot.most_y = (double)peak->bytes;
+    uint64_t *highest = highest_by_column(model, peak->track, window, to_ns - window->from_ns);
     mp_plot_start(out, &plot, "Allocated memory over time");
     mp_plot_sizes(out, &plot);
     put_times(out, &plot);

@@ -97,6 +97,9 @@ class Curve(harness.TestCase):
         self.assertGreater(len(rows), 1)
         self.assertEqual(len(rows), len(set(rows)), rows)
         half = harness.answer("peak", run)["peak_ns"] / 1e6
+        marks = re.findall(r'y="226" text-anchor="middle">([^<]*)<', page)
+        self.assertGreater(len(marks), 2)
+        self.assertEqual(len(marks), len(set(marks)), marks)
         self.check(run, "--from", f"{half - 25:.3f}ms", "--to", f"{half + 25:.3f}ms")
 
     @unittest.skipUnless(harness.DATA, "no recordings by others")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Frames that reports pass over: those that all blocks of a native program share, and those that --skip-frames names."""
+"""Frames that reports pass over: those that --skip-frames names, by function, file or library."""
 import pathlib
 import shutil
 import subprocess
@@ -63,16 +63,22 @@ class Skip(harness.TestCase):
         rows = harness.answer("peak", "--group", "function", *arguments, self.folder / "slab.mp")["sites"]
         return sorted(row["group"].split("(")[0] for row in rows)
 
-    def test_what_all_blocks_share(self):
-        self.record_cpp("")
-        self.assertEqual(self.groups(), ["load_table", "parse_header"])
-        full = harness.memprof("peak", "--full-stacks", self.folder / "slab.mp").stdout
-        self.assertEqual((full.count("Slab::get"), full.count("Arena::make")), (2, 2))
-
-    def test_what_only_some_share_stays(self):
+    def test_native(self):
         self.record_cpp(", direct()")
-        self.assertEqual(self.groups(), ["Arena::make", "direct"])
-        self.assertEqual(self.groups("--skip-frames", "^Arena::"), ["direct", "load_table", "parse_header"])
+        self.assertEqual(self.groups(), ["Slab::get"])
+        self.assertEqual(self.groups("--skip-frames", "^Slab::"), ["Arena::make", "direct"])
+        self.assertEqual(self.groups("--skip-frames", "^(Slab|Arena)::"), ["direct", "load_table", "parse_header"])
+        full = harness.memprof("peak", "--full-stacks", "--skip-frames", "Slab|Arena", self.folder / "slab.mp").stdout
+        self.assertEqual((full.count("Slab::get"), full.count("Arena::make")), (3, 2))
+
+    def test_a_library_without_symbols(self):
+        self.record_cpp("")
+        shutil.copy(self.folder / "slab", self.folder / "stripped")
+        subprocess.run(["strip", self.folder / "stripped"], check=True)
+        harness.memprof("snapshot", "--force", "-o", self.folder / "slab.mp", "--", self.folder / "stripped")
+        self.assertIn("stripped+0x", harness.memprof("peak", self.folder / "slab.mp").stdout)
+        self.assertNotIn("stripped+0x", harness.memprof("peak", "--skip-frames", "/stripped$",
+                                                        self.folder / "slab.mp").stdout)
 
     def test_one_program_of_one_stack_keeps_its_frames(self):
         self.record_cpp("")
@@ -95,6 +101,15 @@ class Skip(harness.TestCase):
         page = harness.memprof("trace_plot", "--skip-frames", "^my_framework", "-o", self.folder / "page.html",
                                self.folder / "slab.mp")
         self.assertEqual(page.returncode, 0, page.stderr)
+
+    def test_a_job(self):
+        self.record_cpp(", direct()")
+        job = self.folder / "job"
+        job.mkdir()
+        shutil.copy(self.folder / "slab.mp", job)
+        self.assertIn("Slab::get", harness.memprof("peak", job).stdout)
+        self.assertNotIn("Slab::get", harness.memprof("peak", "--skip-frames", "^Slab::", job).stdout)
+        self.assertEqual(harness.memprof("peak", "--skip-frames", "a(b", job).returncode, 2)
 
     def test_an_expression_that_is_none(self):
         harness.make_recording(self.folder / "made.mp", "made")
