@@ -26,10 +26,7 @@ static size_t user_of(const struct mp_passes *p, uint32_t event)
             high = at;
     }
     if (!low || mp_pass_phase(p, low - 1) != MP_PHASE_BACKWARD) return SIZE_MAX;
-    size_t first = low - 1;
-    while (first && mp_pass_next(p, first - 1) >= low)
-        first--;
-    return first;
+    return mp_pass_first(p, low - 1);
 }
 
 static bool is_too_short(const struct mp_passes *p, uint64_t bytes, uint32_t from, uint32_t to)

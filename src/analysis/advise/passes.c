@@ -37,12 +37,14 @@ static bool same_operator(const struct mp_passes *passes, size_t one, size_t oth
     return a->stack == b->stack || (x->call && x->call == y->call) || (x->node && x->node == y->node);
 }
 
+size_t mp_pass_first(const struct mp_passes *passes, size_t act)
+{
+    return passes->acts.at[act].first;
+}
+
 size_t mp_pass_next(const struct mp_passes *passes, size_t act)
 {
-    size_t next = act + 1;
-    while (next < passes->acts.count && same_operator(passes, next - 1, next))
-        next++;
-    return next;
+    return passes->acts.at[act].next;
 }
 
 uint32_t mp_pass_after(const struct mp_passes *passes, size_t next)
@@ -93,6 +95,19 @@ static void find_parameters(struct mp_passes *passes)
     }
 }
 
+/* All acts of a loop over one line look like one operator's: each is looked at once. */
+static void find_ends(struct mp_passes *passes)
+{
+    uint32_t count = (uint32_t)passes->acts.count;
+    for (uint32_t first = 0, next; first < count; first = next) {
+        next = first + 1;
+        while (next < count && same_operator(passes, next - 1, next))
+            next++;
+        for (uint32_t i = first; i < next; i++)
+            passes->acts.at[i].first = first, passes->acts.at[i].next = next;
+    }
+}
+
 void mp_passes_find(const struct mp_estimator *e, struct mp_passes *passes)
 {
     const struct mp_model *model = e->model;
@@ -106,10 +121,14 @@ void mp_passes_find(const struct mp_estimator *e, struct mp_passes *passes)
         unsigned phase = mp_phase_of_block(&e->phases, model, block);
         if (phase != MP_PHASE_FORWARD && !mp_phase_is_backward(phase)) continue;
         if (mp_pass_bytes(passes, block) <= SCALAR) continue;
-        const struct mp_pass_act act = {event, block, mp_model_module(model, block), model->blocks.stack[block]};
+        const struct mp_pass_act act = {.event = event,
+                                        .block = block,
+                                        .module = mp_model_module(model, block),
+                                        .stack = model->blocks.stack[block]};
         passes->made_by[block] = (uint32_t)passes->acts.count;
         mp_vec_add(&passes->acts, act);
     }
+    find_ends(passes);
 }
 
 void mp_passes_free(struct mp_passes *passes)

@@ -11,6 +11,7 @@
 
 struct mp_pass_act {
     uint32_t event, block, module, stack;
+    uint32_t first, next; /* the first act of its operator, and the first behind it */
 };
 
 struct mp_passes {
@@ -26,7 +27,8 @@ void mp_passes_free(struct mp_passes *passes);
 
 uint64_t mp_pass_bytes(const struct mp_passes *passes, uint32_t block);
 unsigned mp_pass_phase(const struct mp_passes *passes, size_t act);
-/* The first act behind those of the operator that the act begins. */
+/* The first act of an act's operator, and the first behind it. */
+size_t mp_pass_first(const struct mp_passes *passes, size_t act);
 size_t mp_pass_next(const struct mp_passes *passes, size_t act);
 /* The event of that act, or the one behind the last of all. */
 uint32_t mp_pass_after(const struct mp_passes *passes, size_t next);
