@@ -246,7 +246,7 @@ static const struct mp_table_layout tables[] = {
      .row = sizeof(struct mp_job_trouble),
      FIELDS(FIELD(mp_job_trouble, path, MP_CHUNK_STRINGS, VARINT),
             FIELD(mp_job_trouble, text, MP_CHUNK_STRINGS, VARINT),
-            FIELD(mp_job_trouble, kind, MP_FIELD_ANY, VARINT))},
+            OPTIONAL(mp_job_trouble, kind, MP_FIELD_ANY, VARINT))},
     {.kind = MP_CHUNK_COVERAGE,
      .name = "coverage",
      .row = sizeof(struct mp_coverage),

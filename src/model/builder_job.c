@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "model/builder_state.h"
 
 /* Rows name texts by the file's ids; these become the model's. */
@@ -72,8 +74,14 @@ static bool add_troubles(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     ADD_ALL(troubles, chunk->job_troubles)
     for (size_t i = first; i < b->model->job.troubles.count; i++) {
-        TEXT(&b->model->job.troubles.at[i], path);
-        TEXT(&b->model->job.troubles.at[i], text);
+        struct mp_job_trouble *row = &b->model->job.troubles.at[i];
+        TEXT(row, path);
+        TEXT(row, text);
+        /* Before there were kinds, what a job lacked was told by parentheses around it. */
+        const char *text = mp_model_text(b->model, row->text);
+        size_t length = text ? strlen(text) : 0;
+        if (row->kind == MP_JOB_UNUSED && length > 1 && text[0] == '(' && text[length - 1] == ')')
+            row->kind = MP_JOB_PARTIAL;
     }
     return true;
 }

@@ -53,8 +53,10 @@ static void list_troubles(const struct mp_model *model, enum mp_job_trouble_kind
 {
     for (size_t i = 0; i < model->job.troubles.count; i++) {
         const struct mp_job_trouble *trouble = &model->job.troubles.at[i];
-        if (trouble->kind == kind)
-            put_in(list, format, mp_model_text(model, trouble->path), mp_model_text(model, trouble->text));
+        if (trouble->kind != kind) continue;
+        const char *text = mp_model_text(model, trouble->text);
+        bool old = kind == MP_JOB_PARTIAL && *text == '('; /* has its parentheses */
+        put_in(list, old ? "%s %s" : format, mp_model_text(model, trouble->path), text);
     }
 }
 
