@@ -67,6 +67,12 @@ static int write_page(const struct mp_invocation *invocation, const char *record
     return status;
 }
 
+bool mp_job_pages_fit(const char *output)
+{
+    struct stat there;
+    return strcmp(output, "-") && (stat(output, &there) || S_ISREG(there.st_mode));
+}
+
 int mp_job_pages_write(const struct mp_invocation *invocation, const struct mp_job_view *job, char ***links)
 {
     const struct mp_model *model = job->model;

@@ -60,6 +60,11 @@ static int run(const struct mp_invocation *invocation, const char *command, cons
         mp_message("--pages is for a job of several recordings, and %s is one", invocation->operands[0]);
         return MP_EXIT_USAGE;
     }
+    if (mp_given(invocation, MP_OPT_PAGES) && !mp_job_pages_fit(invocation->value[MP_OPT_OUTPUT])) {
+        mp_message("--pages makes a folder beside the page, and %s is no file: name one, as in -o job.html",
+                   invocation->value[MP_OPT_OUTPUT]);
+        return MP_EXIT_USAGE;
+    }
     if (!view && mp_job_asked(invocation)) return plot_job(invocation);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_end(&query, mp_output_write(invocation, write_page, &page));

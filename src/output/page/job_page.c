@@ -322,7 +322,7 @@ static size_t curve_end(const struct mp_model_job *rows, size_t first)
 }
 
 /* Points as distances from the one before, for curves hardly change from step to step; by the clock, from when the job
- * began. */
+ * began, and so do those of a process whose own start is not known. */
 static void put_points(struct mp_buffer *to, const struct mp_job_point *points, size_t count, uint64_t from)
 {
     uint64_t at = points->curve == MP_JOB_BY_TIME && points->shift < 64 ? from >> points->shift : 0, most = 0;
@@ -347,7 +347,8 @@ static void put_curves(struct facts *f, const char *key, enum mp_job_curve curve
         mp_json_number(&f->json, NULL, point->shift);
         mp_json_number(&f->json, NULL, end - first);
         mp_json_end_array(&f->json);
-        put_points(row->raw, point, end - first, f->job->from_unix_ns);
+        bool known = f->rows->processes.at[point->process].start_unix_ns;
+        put_points(row->raw, point, end - first, known ? f->job->from_unix_ns : 0);
         row->count += end - first;
     }
     mp_json_end_array(&f->json);

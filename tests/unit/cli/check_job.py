@@ -25,8 +25,8 @@ from harness import answer, memprof
 LEAK = 262144
 
 
-def make_rank(path, rank, sites=60, steps=20, leak=0, world=0, role="", program="train.py"):
-    words = (path, rank, sites, steps, leak, world, role, program)
+def make_rank(path, rank, sites=60, steps=20, leak=0, world=0, role="", program="train.py", start=None):
+    words = (path, rank, sites, steps, leak, world, role, program, 0, *([] if start is None else [start]))
     subprocess.run([harness.BUILD / "tests/unit/cli/make_rank", *map(str, words)], check=True, stdin=subprocess.DEVNULL)
 
 
@@ -422,6 +422,17 @@ class Page(Jobs):
         self.assertEqual(memprof("trace_plot", *paths, "-o", self.folder / "2.html").returncode, 0)
         self.assertEqual(page_of(self.folder / "1.html")[1:], page_of(self.folder / "2.html")[1:])
 
+    def test_a_recording_without_a_start_begins_with_the_job(self):
+        paths = self.ranks(2)
+        make_rank(self.folder / "unknown.mp", 5, start=0)
+        page = self.folder / "job.html"
+        self.assertEqual(memprof("trace_plot", *paths, self.folder / "unknown.mp", "-o", page).returncode, 0)
+        curves = page_of(page)[2]["clock"]
+        self.assertEqual(len(curves), 3)
+        for process, _, points in curves:
+            self.assertGreater(len({at for at, _, _ in points}), 10, process)
+            self.assertLess(points[0][0], 10_000_000, process)
+
     def test_a_click_leads_to_a_page_of_each_recording(self):
         (self.folder / "a").mkdir()
         paths = [self.folder / "rank 0#.mp", self.folder / "a" / "rank 0#.mp", self.folder / "gone.mp", self.folder / "one.mp"]
@@ -443,6 +454,11 @@ class Page(Jobs):
             self.assertEqual(memprof("trace_plot", path, "-o", alone).returncode, 0)
             self.assertEqual(file.read_text(), alone.read_text())
         self.assertEqual(memprof("trace_plot", paths[0], "--pages", "-o", page).returncode, 2)
+        for output in ("-", "/dev/null", str(self.folder / "a")):
+            result = memprof("trace_plot", job, "--pages", "--force", "-o", output)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), output)
+            self.assertIn("is no file", result.stderr)
+            self.assertFalse(pathlib.Path(output + ".pages").exists())
         (self.folder / "stop.pages").write_text("")
         result = memprof("trace_plot", job, "--pages", "-o", self.folder / "stop.html")
         self.assertEqual((result.returncode, (self.folder / "stop.html").exists()), (1, False))

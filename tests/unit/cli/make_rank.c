@@ -102,7 +102,9 @@ int main(int argc, char **argv)
         mp_member_set(&member, MP_MEMBER_WORLD_SIZE, (uint32_t)atoi(argv[6]));
     }
     if (argc > 7) mp_member_text(member.role, argv[7], strlen(argv[7]));
-    const struct mp_recording_start start = {.realtime_ns = UINT64_C(1700000000000000000) + rank * MS,
+    uint64_t realtime = UINT64_C(1700000000000000000) + rank * MS;
+    if (argc > 10) realtime = strtoull(argv[10], NULL, 10);
+    const struct mp_recording_start start = {.realtime_ns = realtime,
                                              .monotonic_ns = 1,
                                              .pid = 1000 + rank + (*member.role ? 5000 : 0),
                                              .host = "node7",
