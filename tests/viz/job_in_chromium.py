@@ -172,6 +172,18 @@ class Page(BrowserTest):
         self.assertGreaterEqual(shown[0], 2)
         self.assertEqual(shown[1:], ["rank 7", "rank 7"])
 
+    def test_the_tooltip_passes_over_a_process_without_a_value(self):
+        self.open(fragment="#view=heat")
+        self.assertEqual(self.of_page("""
+            const many = new Array(5000).fill(0), { heat } = page;
+            heat.draw(many, page.curves, false);
+            const { columns } = heat.shown, { area } = heat;
+            const lines = Math.min(many.length, Math.floor(area.height * devicePixelRatio));
+            const line = Math.floor(lines / 2), first = Math.floor(many.length * line / lines);
+            many[first + 1] = 7;
+            heat.shown.values.fill(NaN, first * columns, (first + 1) * columns);
+            return heat.at(area.x + area.width - 3, area.y + area.height * (line + 0.5) / lines).process"""), 7)
+
     def test_find_order_groups_and_keys(self):
         self.open()
         self.press("/11" + Keys.ENTER)
@@ -225,6 +237,26 @@ class Page(BrowserTest):
         self.of_page("page.choose(1)")
         self.settle()
         self.assertIn("<script>alert(1)<!--1.mp", self.text("#block"))
+        # The command is for a shell, which must read the path as it is.
+        for path in ("-r0.mp", "a/$(touch PWNED) 'r0'.mp", "-$x.mp", "run/r0.mp"):
+            told = self.of_page("job.processes.page[1] = null; job.processes.path[1] = arguments[0]; page.panel.draw(page.curves);"
+                                "return document.querySelector('#block code.line').textContent", path)
+            words = subprocess.run(["sh", "-c", 'set -- ' + told + '; printf "%s\\n" "$@"'], capture_output=True, text=True,
+                                   cwd=self.folder, stdin=subprocess.DEVNULL).stdout.splitlines()
+            self.assertEqual(words, ["memprof", "trace_plot", "./" * path.startswith("-") + path, "-o", "trace.html"])
+        self.assertIn(" run/r0.mp ", told)
+        self.assertFalse((self.folder / "PWNED").exists())
+
+    def test_a_wrong_address_chooses_nothing(self):
+        for fragment, process, other in (("#process=0.5", -1, -1), ("#process=-3", -1, -1), ("#process=", -1, -1),
+                                         ("#process=1&with=1", 1, -1), ("#process=1&with=1e9", 1, -1),
+                                         ("#process=1&with=2", 1, 2)):
+            self.open(fragment=fragment)
+            self.assertEqual(self.of_page("return [page.state.process, page.state.other]"), [process, other], fragment)
+
+    def test_a_process_without_a_pid_is_not_found_by_null(self):
+        self.open()
+        self.assertEqual(self.of_page("job.processes.pid[0] = null; return job.find('null')"), [])
 
     def test_narrow_and_dark(self):
         self.open()

@@ -145,6 +145,6 @@ export class Job {
     const ranks = /^\d+$/.test(wanted) ? rank.flatMap((one, i) => String(one) === wanted ? [i] : []) : [];
     if (ranks.length) return ranks;
     return name.flatMap((_, i) =>
-      [name[i], host[i], path[i], String(pid[i])].some((text) => text.toLowerCase().includes(wanted)) ? [i] : []);
+      [name[i], host[i], path[i], String(pid[i] ?? "")].some((text) => text.toLowerCase().includes(wanted)) ? [i] : []);
   }
 }

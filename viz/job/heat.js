@@ -169,10 +169,10 @@ export class Heat {
     const line = Math.floor((y - area.y) / area.height * lines);
     const first = Math.floor(order.length * line / lines);
     const last = Math.max(Math.floor(order.length * (line + 1) / lines), first + 1);
-    let best = first;
+    let [best, most] = [first, NaN];
     for (let row = first; row < last; row++) {
-      const value = (k) => Math.abs(this.shown.values[k * columns + column]);
-      if (value(row) > value(best)) best = row;
+      const value = Math.abs(this.shown.values[row * columns + column]);
+      if (value === value && !(most >= value)) [best, most] = [row, value];
     }
     return { process: order[best], at: column / columns * end, bytes: this.bytes.values[best * columns + column] };
   }

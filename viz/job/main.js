@@ -28,7 +28,10 @@ class Page {
     this.job = job;
     this.timings = {};
     const address = new URLSearchParams(location.hash.slice(1));
-    const number = (key) => address.has(key) && Number(address.get(key)) < job.count ? Number(address.get(key)) : -1;
+    const number = (key) => {
+      const n = address.get(key) ? Number(address.get(key)) : -1;
+      return Number.isInteger(n) && n >= 0 && n < job.count ? n : -1;
+    };
     const chosen = (key, list, other) => list.some(([one]) => one === address.get(key)) ? address.get(key) : other;
     this.state = {
       process: number("process"), other: number("with"), order: chosen("order", ORDERS, "rank"), group: number("group"),
@@ -36,6 +39,7 @@ class Page {
       along: job.hasSteps() && address.get("along") !== "clock" ? "step" : "clock", differences: address.has("differences"),
     };
     if (this.state.group >= job.facts.groups.length) this.state.group = -1;
+    if (this.state.process < 0 || this.state.other === this.state.process) this.state.other = -1;
     this.bars = new Bars(byId("bars"), job, this.state);
     this.panel = new Panel(job, this.state, this);
     this.later = inNextFrame(() => this.draw());

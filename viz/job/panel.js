@@ -5,6 +5,12 @@ import { byId, copyText, element, option } from "../src/dom.js";
 import { formatBytes, formatCount, formatCounted, formatDuration, formatExact } from "../src/format.js";
 import { colour, fillUnder, prepare, trace } from "./canvas.js";
 
+/** A path as one word of a shell's command, and never taken for an option. */
+function shellWord(path) {
+  const word = path.startsWith("-") ? "./" + path : path;
+  return /^[A-Za-z0-9._/-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'";
+}
+
 const signed = (bytes) => bytes === 0 ? "0" : (bytes > 0 ? "+" : "−") + formatBytes(Math.abs(bytes));
 
 export class Panel {
@@ -105,7 +111,7 @@ export class Panel {
   ownPage(i) {
     const { page, path } = this.job.processes;
     if (page[i]) return [element("p", {}, element("a", { href: page[i], id: "own-page" }, "Every block of it: its own page"))];
-    const command = `memprof trace_plot ${path[i]} -o trace.html`;
+    const command = `memprof trace_plot ${shellWord(path[i])} -o trace.html`;
     return [element("details", {}, element("summary", { class: "soft" }, "Every block of it"),
       element("code", { class: "line" }, command),
       element("button", { type: "button", onclick: async (event) => {
