@@ -121,7 +121,9 @@ static void find_units(struct sharder *s)
     mp_vec_add(&s->units, outside);
     for (size_t i = 0; i < s->passes.parameters.room; i++) {
         const struct mp_map_slot *slot = &s->passes.parameters.slots[i];
-        if (slot->key) s->units.at[unit_of(s, (uint32_t)(slot->key - 1))].bytes += slot->value;
+        if (!slot->key) continue;
+        size_t unit = unit_of(s, (uint32_t)(slot->key - 1)); /* first: it may move the units */
+        s->units.at[unit].bytes += slot->value;
     }
 }
 
@@ -144,17 +146,44 @@ static void add(struct sharder *s, uint32_t like, uint64_t bytes, uint32_t made,
 static void pass_unit(struct sharder *s, size_t at, size_t over, uint32_t next)
 {
     const struct mp_pass_act *act = &s->passes.acts.at[at];
-    struct unit *unit = &s->units.at[unit_of(s, act->module)];
+    size_t unit = unit_of(s, act->module); /* first: it may move the units */
+    uint64_t bytes = s->units.at[unit].bytes;
     uint32_t after = mp_pass_after(&s->passes, over);
     bool backward = mp_pass_phase(&s->passes, at) == MP_PHASE_BACKWARD;
-    add(s, act->block, unit->bytes, act->event, after);
-    if (!backward) add(s, act->block, unit->bytes, act->event, next);
-    if (backward) add(s, act->block, unit->bytes, after, next > after ? next : after + 1);
+    add(s, act->block, bytes, act->event, after);
+    if (!backward) add(s, act->block, bytes, act->event, next);
+    if (backward) add(s, act->block, bytes, after, next > after ? next : after + 1);
+}
+
+/* From an act on, within its phase, else where that is over: the first act in a unit, and the first behind it in
+ * another unit. Found from the back, as each run of a module that a loop calls would look through all that follow. */
+struct ahead {
+    size_t first, other;
+};
+
+static struct ahead *look_ahead(struct sharder *s)
+{
+    const struct mp_passes *p = &s->passes;
+    size_t count = p->acts.count;
+    struct ahead *found = mp_alloc_zeroed(count + 1, sizeof *found);
+    found[count] = (struct ahead){count, count};
+    for (size_t at = count; at--;) {
+        size_t unit = unit_of(s, p->acts.at[at].module);
+        bool ends = at + 1 == count || mp_pass_phase(p, at + 1) != mp_pass_phase(p, at);
+        struct ahead next = ends ? (struct ahead){at + 1, at + 1} : found[at + 1];
+        found[at] = next;
+        if (!unit) continue;
+        bool same = next.first < count && mp_pass_phase(p, next.first) == mp_pass_phase(p, at) &&
+                    unit_of(s, p->acts.at[next.first].module) == unit;
+        found[at] = (struct ahead){at, same ? next.other : next.first};
+    }
+    return found;
 }
 
 static void pass_units(struct sharder *s)
 {
     const struct mp_passes *p = &s->passes;
+    struct ahead *ahead = look_ahead(s);
     uint32_t gathered = MP_NONE; /* the backward before which what lies in no unit was gathered */
     for (size_t at = 0, over; at < p->acts.count; at = over) {
         size_t unit = unit_of(s, p->acts.at[at].module);
@@ -170,13 +199,10 @@ static void pass_units(struct sharder *s)
         if (backward != gathered)
             add(s, p->acts.at[at].block, s->units.at[0].bytes, p->acts.at[at].event, end_of(s, backward));
         gathered = backward;
-        size_t next = over;
-        while (next < p->acts.count &&
-               (!unit_of(s, p->acts.at[next].module) || unit_of(s, p->acts.at[next].module) == unit) &&
-               mp_pass_phase(p, next) == phase)
-            next++;
+        size_t next = ahead[at].other;
         if (unit) pass_unit(s, at, over, next < p->acts.count ? p->acts.at[next].event : mp_pass_after(p, over));
     }
+    free(ahead);
 }
 
 /* Parameters and state are divided for ever, a gradient once its unit's backward is over. */
