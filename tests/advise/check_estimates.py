@@ -41,6 +41,13 @@ class Estimates(harness.TestCase):
             found = harness.answer("advise", bench.record(self.folder, name, ""), *PRECISION)
             self.assertEqual(found["changes"], [], name)
 
+    def test_autocast_of_a_product_with_a_parameter(self):
+        """It has 32 bits, and what follows, too: nothing is saved."""
+        before, after = (bench.measure(self.folder, "scaled", "", change) for change in ("", "autocast"))
+        self.assertGreater(after, 0.9 * before)
+        found = harness.answer("advise", bench.record(self.folder, "scaled", ""), *PRECISION)
+        self.assertLessEqual(sum(change["saved_bytes"] for change in found["changes"]), 0.02 * before, found["changes"])
+
     def test_temporaries_of_the_step_are_most_of_it(self):
         self.check("wide", ["quantized", "zero", "zero_2"])
 
@@ -65,6 +72,13 @@ class Estimates(harness.TestCase):
         saved = {change["pattern"]: change["saved_bytes"] for change in found["changes"]}
         self.assertEqual(set(saved), {"zero_1", "zero_2", "zero_3"})
         self.assertLess(saved["zero_1"], saved["zero_3"])
+
+    def test_ranks_divide_a_network_of_many_units(self):
+        """Half of parameters, gradients and state goes, but one of the hundred layers is gathered."""
+        found = harness.answer("advise", bench.record(self.folder, "stack", ""), "--kind", "shard", "--ranks", "2")
+        saved = {change["pattern"]: change["saved_bytes"] for change in found["changes"]}
+        layer, counters = 4 * (64 * 64 + 64), 4 * 200
+        self.assertEqual(saved["zero_3"], (4 * 100 * layer + counters) // 2 - layer)
 
     def test_size_tells_the_best_of_the_last_probe(self):
         """As `report` and `advise` have it of that recording alone; not where it is not asked for."""

@@ -419,6 +419,26 @@ def adversaries():
     return Adversaries(), lambda: (rand(128, 32), rand(128)), F.mse_loss
 
 
+def stack():
+    """More numbered modules than a few."""
+    return nn.Sequential(*[nn.Linear(64, 64) for _ in range(100)]), lambda: (rand(4, 64), rand(4, 64)), F.mse_loss
+
+
+class Scaled(nn.Module):
+    """A product with a parameter has 32 bits under autocast, and so has all behind it."""
+
+    def __init__(self, width=128):
+        super().__init__()
+        self.linear, self.gamma = nn.Linear(width, width), nn.Parameter(torch.full((width,), 0.5))
+
+    def forward(self, x):
+        return (self.linear(x) * self.gamma).sigmoid().sigmoid().sigmoid()
+
+
+def scaled():
+    return nn.Sequential(*[Scaled() for _ in range(6)]), lambda: (rand(1024, 128), rand(1024, 128)), F.mse_loss
+
+
 class Pairs(nn.Module):
     """What is largest in a block is not kept for backward, and made again with it: the sums of all pairs."""
 
@@ -445,7 +465,7 @@ MODELS = {
     "transformer": language, "lstm": lambda: language(3000, "lstm"), "gru": lambda: language(2000, "gru", 128, 1),
     "large_vocabulary": lambda: language(20000, "transformer", 32, 1), "accumulating": mlp, "mixed": wide,
     "accumulating_language": lambda: language(3000), "clipped": deep, "momentum": wide, "scheduled": cnn,
-    "bfloat16": wide, "lone": lone,
+    "bfloat16": wide, "lone": lone, "scaled": scaled, "stack": stack,
 }
 
 

@@ -262,6 +262,14 @@ bool mp_operator_is_sum(unsigned number)
            (!strcmp(table[number - 1].name, "add_Tensor") || !strcmp(table[number - 1].name, "sub_Tensor"));
 }
 
+bool mp_operator_is_binary(unsigned number)
+{
+    static const char *const names[] = {"mul_Tensor", "div_Tensor", "where_self", "pow_Tensor_Tensor", "addcmul"};
+    for (size_t i = 0; number && number <= OPERATORS && i < sizeof names / sizeof *names; i++)
+        if (!strcmp(table[number - 1].name, names[i])) return true;
+    return mp_operator_is_sum(number);
+}
+
 bool mp_operator_keeps_first(unsigned number)
 {
     static const char *const names[] = {"relu", "sigmoid", "tanh", "_softmax", "_log_softmax", "exp", "sqrt", "rsqrt"};

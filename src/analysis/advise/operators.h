@@ -34,6 +34,8 @@ bool mp_operators_match(unsigned one, unsigned other);
 unsigned mp_operator_node(unsigned number);
 /* Whether it adds two tensors, one of which may be what came into the module. */
 bool mp_operator_is_sum(unsigned number);
+/* Whether it computes one result of two or more tensors, value by value. */
+bool mp_operator_is_binary(unsigned number);
 /* Whether backward reads the first tensor that it makes; of norms it reads others. */
 bool mp_operator_keeps_first(unsigned number);
 

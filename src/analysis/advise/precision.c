@@ -9,17 +9,17 @@
 /*
  * Forward under autocast to bfloat16. By the operator that makes it, and by what PyTorch's lists say of that operator
  * on this kind of device, a block has half of its bytes, or all of them, or follows what the operator read: the result
- * before it, and of two that it adds the one that came into the module. An operator of the first list that reads 32
- * bits makes a copy of half the size, which backward keeps in place of what was read; parameters have copies until
- * backward has read them. In backward gradients of such operators have half of their bytes, too, and those of
- * parameters are made from such.
+ * before it, of two that it adds the one that came into the module, and of a parameter 32 bits. An operator of the
+ * first list that reads 32 bits makes a copy of half the size, which backward keeps in place of what was read;
+ * parameters have copies until backward has read them. In backward gradients of such operators have half of their
+ * bytes, too, and those of parameters are made from such.
  */
 #define OPERATOR  "at::_ops::"
 #define LOOK_BACK 2000 /* allocations, for another operand */
 
-enum rule { RULE_FOLLOWS, RULE_HALF, RULE_FULL };
+enum rule { RULE_FOLLOWS, RULE_HALF, RULE_FULL, RULE_SUMS }; /* sums: in full, from halves without a copy */
 
-/* From PyTorch's autocast_mode.cpp; a star stands for any end. */
+/* From PyTorch's autocast_mode.h and autocast_mode.cpp; a star stands for any end. */
 static const char *const halves[] = {"linear",
                                      "matmul",
                                      "addmm",
@@ -37,8 +37,22 @@ static const char *const halves[] = {"linear",
                                      "scaled_dot_product_attention",
                                      "_scaled_dot_product_*",
                                      "convolution_backward"};
-static const char *const halves_on_gpu[] = {"conv_transpose*", "einsum",    "mv",      "addmv",
-                                            "prelu",           "lstm_cell", "gru_cell"};
+static const char *const halves_on_gpu[] = {"conv_transpose*",
+                                            "cudnn_convolution*",
+                                            "prelu",
+                                            "addmv",
+                                            "addr",
+                                            "einsum",
+                                            "mv",
+                                            "linalg_vecdot",
+                                            "chain_matmul",
+                                            "linalg_multi_dot",
+                                            "_thnn_fused_lstm_cell",
+                                            "_thnn_fused_gru_cell",
+                                            "lstm_cell",
+                                            "gru_cell",
+                                            "rnn_tanh_cell",
+                                            "rnn_relu_cell"};
 static const char *const fulls[] = {"mse_loss",
                                     "nll_loss*",
                                     "cross_entropy_loss",
@@ -47,22 +61,96 @@ static const char *const fulls[] = {"mse_loss",
                                     "huber_loss",
                                     "binary_cross_entropy*",
                                     "kl_div",
-                                    "cosine_embedding_loss"};
-static const char *const fulls_on_gpu[] = {"layer_norm",
+                                    "cosine_embedding_loss",
+                                    "hinge_embedding_loss",
+                                    "poisson_nll_loss",
+                                    "margin_ranking_loss",
+                                    "multilabel_margin_loss*",
+                                    "soft_margin_loss",
+                                    "triplet_margin_loss",
+                                    "multi_margin_loss",
+                                    "ctc_loss*",
+                                    "cdist"};
+static const char *const fulls_on_gpu[] = {"acos",
+                                           "asin",
+                                           "cosh",
+                                           "erfinv",
+                                           "exp",
+                                           "expm1",
+                                           "log",
+                                           "log10",
+                                           "log2",
+                                           "log1p",
+                                           "reciprocal",
+                                           "rsqrt",
+                                           "sinh",
+                                           "tan",
+                                           "pow_*",
+                                           "softplus",
+                                           "layer_norm",
+                                           "native_layer_norm",
                                            "group_norm",
+                                           "frobenius_norm*",
+                                           "nuclear_norm*",
+                                           "cosine_similarity",
+                                           "dist",
+                                           "pdist",
+                                           "renorm",
+                                           "logsumexp*",
+                                           "upsample_*",
+                                           "_upsample_*",
                                            "softmax_*",
                                            "log_softmax_*",
-                                           "exp",
-                                           "log",
-                                           "pow_*",
-                                           "rsqrt",
-                                           "reciprocal",
-                                           "softplus",
-                                           "cosine_similarity",
-                                           "norm_*",
-                                           "cumsum",
-                                           "cumprod",
-                                           "linalg_vector_norm"};
+                                           "cumprod*",
+                                           "cumsum*",
+                                           "linalg_vector_norm",
+                                           "linalg_matrix_norm*",
+                                           "norm_*"};
+/* Also in full, but they read 16 bits as they are. */
+static const char *const sums_on_gpu[] = {"sum", "sum_*", "prod", "prod_*"};
+static const char *const fulls_on_host[] = {"avg_pool3d",
+                                            "max_pool3d",
+                                            "adaptive_avg_pool3d",
+                                            "adaptive_max_pool3d",
+                                            "fractional_max_pool*",
+                                            "max_unpool*",
+                                            "grid_sampler*",
+                                            "_grid_sampler_2d_cpu_fallback",
+                                            "polar",
+                                            "prod",
+                                            "prod_*",
+                                            "quantile*",
+                                            "nanquantile*",
+                                            "stft*",
+                                            "trace",
+                                            "view_as_complex",
+                                            "cholesky*",
+                                            "inverse",
+                                            "lu_solve",
+                                            "orgqr",
+                                            "ormqr",
+                                            "geqrf",
+                                            "_lu_with_info",
+                                            "qr",
+                                            "svd",
+                                            "triangular_solve",
+                                            "pinverse",
+                                            "reflection_pad1d",
+                                            "reflection_pad2d",
+                                            "replication_pad*",
+                                            "fft_*",
+                                            "linalg_cond*",
+                                            "linalg_matrix_rank*",
+                                            "linalg_solve",
+                                            "linalg_cholesky*",
+                                            "linalg_svd*",
+                                            "linalg_eig*",
+                                            "linalg_inv*",
+                                            "linalg_householder_product",
+                                            "linalg_tensor*",
+                                            "linalg_qr",
+                                            "linalg_lstsq",
+                                            "fake_quantize_per_tensor_affine"};
 
 struct back {
     uint32_t module, event;
@@ -100,7 +188,9 @@ static bool is_in(const char *const *list, size_t count, const char *name, size_
 static enum rule rule_of_name(bool on_host, const char *name, size_t length)
 {
     if (IS_IN(halves, name, length) || (!on_host && IS_IN(halves_on_gpu, name, length))) return RULE_HALF;
-    if (IS_IN(fulls, name, length) || (!on_host && IS_IN(fulls_on_gpu, name, length))) return RULE_FULL;
+    if (!on_host && IS_IN(sums_on_gpu, name, length)) return RULE_SUMS;
+    if (IS_IN(fulls, name, length)) return RULE_FULL;
+    if (on_host ? IS_IN(fulls_on_host, name, length) : IS_IN(fulls_on_gpu, name, length)) return RULE_FULL;
     return RULE_FOLLOWS;
 }
 
@@ -261,6 +351,13 @@ static bool is_norm(const struct caster *c, const struct mp_pass_act *act)
            !mp_operator_keeps_first(operator_of(c, act)->number) && mp_pass_parameters(&c->passes, act->module);
 }
 
+/* Of two tensors an operator gives the wider type, and parameters have 32 bits: where a module has some of its own and
+ * calls such an operator, it is taken to be one of them that is read. */
+static bool reads_parameter(const struct caster *c, const struct mp_pass_act *act)
+{
+    return mp_operator_is_binary(operator_of(c, act)->number) && mp_pass_parameters(&c->passes, act->module);
+}
+
 /* An operator's allocations, from `at` on; `last`: the result before them. Returns its own. */
 static uint32_t pass_forward(struct caster *c, size_t at, size_t count, uint32_t last)
 {
@@ -285,14 +382,17 @@ static uint32_t pass_forward(struct caster *c, size_t at, size_t count, uint32_t
         cast_parameters(c, act, backward);
         *mp_map_at(&c->results, (uint64_t)act->module + 1, NULL) = bytes_of(c, act->block);
     } else if (rule == RULE_FULL && half) {
-        bool kept = mp_operator_saves(operator_of(c, act)->number) != MP_SAVES_RESULTS;
+        enum mp_operator_saves saves = mp_operator_saves(operator_of(c, act)->number);
+        bool kept = saves != MP_SAVES_RESULTS && saves != MP_SAVES_NOTHING;
         mp_pass_add(&c->passes, &c->change, operand, bytes_of(c, operand), act->event,
                     kept ? freed(c, operand) : after);
     } else if (rule == RULE_FOLLOWS && half && mp_pass_is_sum(&c->passes, at)) {
         uint32_t other = other_of(c, at, operand);
-        half = other != MP_NONE && c->half[other];
+        half = other != MP_NONE && c->half[other] && !reads_parameter(c, act);
         if (!half && c->on_host)
             mp_pass_add(&c->passes, &c->change, act->block, bytes_of(c, act->block), act->event, after);
+    } else if (rule == RULE_FOLLOWS && half && reads_parameter(c, act)) {
+        half = false;
     }
     if (c->on_host && half && !c->passes.operators.stops_early && is_norm(c, act)) c->unsure = true;
     bool halve = rule == RULE_HALF || (rule == RULE_FOLLOWS && half);
