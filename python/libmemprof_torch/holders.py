@@ -566,14 +566,19 @@ class Look:
         if self._hooked is None:
             self._hooked = {}
             until = (self._spent() + self._until) // 2
-            for node in [each for each in self._order if self.kind_of(type(each)) == "node"] if self._may_read_hooks() else ():
+            for node in self._nodes_to_ask():
                 if self._spent() >= until:
                     break
                 self._hooked.update((id(each), node) for each in graphs.hooks_of(self._torch, node))
         return self._hooked.get(id(hooks))
 
-    def _may_read_hooks(self):
-        return self._may_read_graph and graphs.may_stop_calls()
+    def _nodes_to_ask(self):
+        if not self._may_read_graph:
+            return ()
+        if not graphs.may_read_hooks(self._torch):
+            self.miss("the program traces or profiles its Python, so hooks of autograd were not looked at")
+            return ()
+        return [each for each in self._order if self.kind_of(type(each)) == "node"]
 
     def _top(self, found, edge):
         at = len(self._order)

@@ -69,8 +69,17 @@ class _Stop:
 
 
 def may_stop_calls():
-    """Not beside a profiler of the program's own, which has the one place for that."""
-    return sys.getprofile() is None
+    """Not beside a profiler of the program's own, which has the one place for that, and not within a function of tracing
+    (sys.settrace), where Python asks none: a call of our own says so, before one of the program's would run."""
+    return sys.getprofile() is None and _stopped(_is_own, functools.partial(_own))[1] is not None
+
+
+def _own():
+    """Called as torch calls a hook, from C."""
+
+
+def _is_own(code):
+    return code is _own.__code__
 
 
 def _stopped(is_stopped, read, *arguments):
@@ -79,7 +88,7 @@ def _stopped(is_stopped, read, *arguments):
     try:
         sys.setprofile(stop)
         read_value = read(*arguments)
-    except RuntimeError:
+    except Exception:
         if stop.found is None:
             raise
     finally:
@@ -150,6 +159,7 @@ class SavedReader:
 
     def __init__(self, torch, hooks, miss):
         self._base, self._hooks, self._miss = torch._C._FunctionBase, hooks, miss
+        self._may_stop = None  # a look is wholly within a function of tracing or wholly not: known once asked
         self._names = {}  # by type of node: (class that has them, [(name, the name of what is packed)])
         self._failed = {}  # by type of node and name: how often in a row
 
@@ -168,7 +178,7 @@ class SavedReader:
             try:
                 found = self._read(node, members, name, raw, text)
                 self._failed[kind, name] = 0
-            except RuntimeError:
+            except Exception:  # what was freed, or what a hook of the program's in C raises
                 self._failed[kind, name] = failed + 1
                 continue
             if found is None:
@@ -183,7 +193,9 @@ class SavedReader:
             return [(Edge("saved", text), each) for each in packed] if packed else _pairs(members[name].__get__(node), text)
         if not hooks.used:
             return _pairs(members[name].__get__(node), text)
-        if hooks.blind or not may_stop_calls():
+        if self._may_stop is None:
+            self._may_stop = may_stop_calls()
+        if hooks.blind or not self._may_stop or sys.getprofile() is not None:
             self._miss("the program packs what graphs save with hooks of its own, so that was not looked at")
             return None
         saved, stopped = _stopped(hooks.is_hook, members[name].__get__, node)
@@ -221,22 +233,40 @@ def _packed(saved):
 
 # ---- hooks of nodes
 
-# Each hands the hooks that there are to _register_hook(), a function of Python, before it does anything.
+# Each hands the hooks that there are to Function._register_hook(), of Python, before it does anything.
 REGISTER = ("register_hook", "register_prehook")
 
 
-def _is_register(code):
-    return code.co_name == "_register_hook" and "/torch/autograd/" in code.co_filename
+def _code_of_register(torch):
+    """None: the program has put something else in its place, which might register what it is given."""
+    for each in mro_of(torch.autograd.Function):
+        function = dict_of_type(each).get("_register_hook")
+        if function is not None:
+            code, bound = _code_of(function.__func__ if type(function) is staticmethod else function)
+            is_torch = code is not None and code.co_name == "_register_hook" and "/torch/autograd/" in code.co_filename
+            return code if is_torch and not bound else None
+    return None
+
+
+def may_read_hooks(torch):
+    return _code_of_register(torch) is not None and may_stop_calls()
+
+
+def _nothing(*_):
+    """The hook that is never registered; None would end the program's backward pass if it were."""
 
 
 def hooks_of(torch, node):
-    """Dictionaries of the node's hooks. Since torch 2 the collector hears of them only where nothing else has the node."""
-    found = []
+    """Dictionaries of the node's hooks, where one may_read_hooks(). Since torch 2 the collector hears of them only where
+    nothing else has the node."""
+    found, code = [], _code_of_register(torch)
+    if code is None or sys.getprofile() is not None:
+        return found
     for name in REGISTER:
         try:
             register = _member(torch, node, name)
-            _, stopped = _stopped(_is_register, register.__get__(node), None)
-        except (KeyError, RuntimeError, TypeError, AttributeError):
+            _, stopped = _stopped(lambda called: called is code, register.__get__(node), _nothing)
+        except Exception:
             continue
         found.extend(value for value in (stopped[1].values() if stopped else ()) if is_dict(value))
     return found

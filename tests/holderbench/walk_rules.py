@@ -167,6 +167,108 @@ def test_hooks_of_nodes_are_read_and_stay_as_they_are():
     held(kept() is None, "a hook lives longer")
 
 
+def within_a_trace_function(work):
+    """What work() gives, where Python asks no function of profiling. As a handler of a signal may come there."""
+    given = []
+
+    def tracer(frame, event, _):
+        if event == "call" and frame.f_code is traced.__code__ and not given:
+            given.append(work())
+
+    def traced():
+        pass
+    sys.settrace(tracer)
+    try:
+        traced()
+    finally:
+        sys.settrace(None)
+    held(len(given) == 1, "the work raised, or was not reached")
+    return given[0]
+
+
+def test_within_a_trace_function_no_hook_is_called():
+    global root
+    weight, calls = torch.ones(30, requires_grad=True), []
+    packs = Packs(calls)
+    with torch.autograd.graph.saved_tensors_hooks(packs.pack, packs.unpack):
+        root = [(weight * torch.randn(30)).sum()]
+    saved.used, saved.blind = True, False
+    _, looked = within_a_trace_function(look)
+    held(calls == [], calls)
+    held(sys.getprofile() is None)
+    held(saved.tells or any("packs what graphs save" in note for note in looked.notes), looked.notes)
+    root[0].backward()
+    held(calls == ["unpack"], calls)
+    saved.used = False
+    root = None
+
+
+def test_within_a_trace_function_no_hook_is_added():
+    def hooked(calls):
+        kept = [torch.zeros(50)]
+        loss = (torch.ones(3, requires_grad=True) * 2).exp().sum()
+        loss.grad_fn.register_hook(lambda *gradients: calls.append(len(kept)))
+        return loss, kept[0].data_ptr()
+
+    global root
+    calls = []
+    root, address = hooked(calls)
+    held(not within_a_trace_function(lambda: holders_graphs.may_read_hooks(torch)))
+    found, looked = within_a_trace_function(lambda: look([address]))
+    held(sys.getprofile() is None)
+    note = "the program traces or profiles its Python, so hooks of autograd were not looked at"
+    by_collector = any(each.kind == "hook" for each in found)  # as before torch 2
+    held(looked.notes == ([] if by_collector else [note]), looked.notes)
+    held(within_a_trace_function(looked._nodes_to_ask) == () and note in looked.notes)
+    hooks = holders_graphs.hooks_of(torch, root.grad_fn)
+    held(list(map(len, hooks)) == [1], hooks)
+    root.backward()
+    held(calls == [1], calls)
+    root = found = looked = hooks = None
+
+
+def test_what_would_be_registered_does_nothing():
+    value = (torch.ones(3, requires_grad=True) * 2).exp()
+    within_a_trace_function(lambda: holders_graphs.hooks_of(torch, value.grad_fn))  # unasked whether it may
+    value.sum().backward()
+
+
+def test_a_register_function_of_the_program_is_not_called():
+    global root
+    calls, kept = [], [torch.zeros(50)]
+    root = (torch.ones(3, requires_grad=True) * 2).sum()
+    root.grad_fn.register_hook(lambda *gradients: calls.append(len(kept)))
+    original = torch.autograd.Function._register_hook
+
+    @functools.wraps(original)
+    def _register_hook(hooks, hook):
+        calls.append("register")
+        return original(hooks, hook)
+    for other in (_register_hook, functools.partial(_register_hook)):
+        torch.autograd.Function._register_hook = staticmethod(other)
+        try:
+            held(not holders_graphs.may_read_hooks(torch))
+            held(holders_graphs.hooks_of(torch, root.grad_fn) == [])
+            look([kept[0].data_ptr()])
+        finally:
+            del torch.autograd.Function._register_hook
+        held(calls == [], calls)
+    held(holders_graphs.may_read_hooks(torch))
+    root.backward()
+    held(calls == [1], calls)
+    root = None
+
+
+def test_what_a_read_raises_does_not_end_a_look():
+    class Raises:
+        def __get__(self, node):
+            raise KeyError("of a hook")
+    reader = holders_graphs.SavedReader(torch, None, held)
+    node = (torch.ones(3, requires_grad=True) * torch.ones(3)).grad_fn
+    reader._names[type(node)] = {"_saved_other": Raises()}, [("_saved_other", None)]
+    held(list(reader.saved_by(node)) == [])
+
+
 def test_a_handler_of_a_signal_runs_where_calls_are_stopped():
     handled = []
 
