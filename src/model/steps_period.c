@@ -15,7 +15,6 @@
 #define PERIODS_MAX  256
 #define COMPARISONS  20000000
 #define COMPARED_MAX 1000
-#define LOOK_MIN     16
 #define LINES_MAX    64 /* frames of the program, from the outermost */
 
 /* The allocations of one thread, in order. A site is a stack and the running module. */
@@ -177,23 +176,19 @@ static double alike(const struct calls *calls, uint32_t distance, size_t tries)
     return all ? (double)same / (double)all : 0;
 }
 
-/* Leaves those that may be it, the shortest first. A network of many layers has theirs, too; a longer one is more than
- * several of them if it explains what they leave. */
-static void find_good_periods(const struct crew *crew, struct periods *periods)
+static uint32_t find_period(const struct crew *crew)
 {
-    double found[PERIODS_MAX], best = 0, missed = 0;
-    size_t kept = 0;
-    find_periods(crew, periods);
-    for (size_t i = 0; i < periods->count; i++) {
-        found[i] = alike(crew->model, periods->at[i], periods->count);
+    const struct calls *calls = crew->model;
+    struct periods periods = {.count = 0};
+    double found[PERIODS_MAX], best = 0;
+    find_periods(crew, &periods);
+    for (size_t i = 0; i < periods.count; i++) {
+        found[i] = alike(calls, periods.at[i], periods.count);
         if (found[i] > best) best = found[i];
     }
-    for (size_t i = 0; i < periods->count; i++) {
-        if (best < ALIKE_MIN || found[i] < best - AS_GOOD || (kept && 1 - found[i] >= missed / 2)) continue;
-        periods->at[kept++] = periods->at[i];
-        missed = 1 - found[i];
-    }
-    periods->count = kept;
+    for (size_t i = 0; i < periods.count; i++)
+        if (best >= ALIKE_MIN && found[i] >= best - AS_GOOD) return periods.at[i];
+    return 0;
 }
 
 static uint32_t first_like(const struct calls *calls, uint32_t at)
@@ -204,20 +199,10 @@ static uint32_t first_like(const struct calls *calls, uint32_t at)
     return first;
 }
 
-/* Whether there is nothing but rounds, from the first call to the last. */
-static bool are_whole(const struct calls *calls, uint32_t period)
-{
-    uint32_t same = 0, pairs = (uint32_t)calls->sites.count - period;
-    while (same < pairs && calls->sites.at[same] == calls->sites.at[same + period])
-        same++;
-    return same == pairs && calls->sites.count % period == 0;
-}
-
-/* Where in a round it begins: with the first call, where all are rounds; else where least is live; of several such
- * places, at the one that came first in the program. */
+/* Where in a round it begins: where least is live; of several such places, at the one that came first in the
+ * program. */
 static uint32_t find_beginning(const struct calls *calls, uint32_t period)
 {
-    if (are_whole(calls, period)) return (uint32_t)calls->sites.count / period / 2 * period;
     uint32_t first = (uint32_t)(calls->sites.count - period) / 2, best = first, came = first_like(calls, first);
     for (uint32_t i = first; i < first + period; i++) {
         int32_t more = (int32_t)(calls->live.at[i] - calls->live.at[best]);
@@ -230,24 +215,10 @@ static uint32_t find_beginning(const struct calls *calls, uint32_t period)
     return best;
 }
 
-/* How many calls tell the beginning of a round from all other places in it: more than a few where it is made of layers
- * that are alike. */
-static uint32_t find_look(const struct calls *calls, uint32_t beginning, uint32_t period)
-{
-    uint32_t look = period < LOOK_MIN ? period : LOOK_MIN, most = period < COMPARED_MAX ? period : COMPARED_MAX;
-    for (uint32_t at = beginning + 1; at < beginning + period; at++) {
-        uint32_t same = 0;
-        while (same < most && at + same < calls->sites.count &&
-               calls->sites.at[at + same] == calls->sites.at[beginning + same])
-            same++;
-        if (same >= look) look = same < most ? same + 1 : most;
-    }
-    return look;
-}
-
 /* Whether the calls from `at` on look like those of a thread from `like` on. */
-static bool begins_at(const struct calls *calls, size_t at, const struct calls *of, uint32_t like, uint32_t look)
+static bool begins_at(const struct calls *calls, size_t at, const struct calls *of, uint32_t like, uint32_t period)
 {
+    uint32_t look = period < 16 ? period : 16;
     for (uint32_t k = 0; k < look; k++) {
         if (at + k >= calls->sites.count || like + k >= of->sites.count) return k > 0;
         if (calls->sites.at[at + k] != of->sites.at[like + k]) return false;
@@ -336,9 +307,8 @@ static void find_rounds(const struct calls *calls, const struct calls *of, uint3
                         struct counts *rounds)
 {
     bool any = false;
-    uint32_t look = find_look(of, beginning, period);
     for (size_t i = 0; i < calls->sites.count;) {
-        if (!begins_at(calls, i, of, beginning, look)) {
+        if (!begins_at(calls, i, of, beginning, period)) {
             i++;
             continue;
         }
@@ -346,7 +316,7 @@ static void find_rounds(const struct calls *calls, const struct calls *of, uint3
         if (first < i) mp_vec_add(rounds, calls->events.at[first]);
         mp_vec_add(rounds, calls->events.at[i]);
         any = true;
-        i += begins_at(calls, i + period, of, beginning, look) ? period : 1;
+        i += begins_at(calls, i + period, of, beginning, period) ? period : 1;
     }
 }
 
@@ -385,13 +355,10 @@ void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
     struct crew crew = {.allocs = 0};
     if (!has_python(model)) return;
     collect(model, &crew);
-    struct periods periods = {.count = 0};
-    if (crew.model) find_good_periods(&crew, &periods);
-    for (size_t i = 0; i < periods.count; i++) {
-        uint32_t beginning = find_beginning(crew.model, periods.at[i]);
-        if (!is_outside(model, &crew, beginning, periods.at[i])) continue;
-        begin_steps(model, &crew, beginning, periods.at[i], steps);
-        break;
+    uint32_t period = crew.model ? find_period(&crew) : 0;
+    if (period) {
+        uint32_t beginning = find_beginning(crew.model, period);
+        if (is_outside(model, &crew, beginning, period)) begin_steps(model, &crew, beginning, period, steps);
     }
     for (size_t i = 0; i < crew.threads.count; i++) {
         mp_vec_free(&crew.threads.at[i].events);
