@@ -121,7 +121,7 @@ class Programs(Recording):
 
     def test_options_that_came_to_nothing_are_told(self):
         for options, word in ((["--paused"], "--paused waits until the program says start"),
-                              (["--step-at", "nosuch", "--force"], "--step-at nosuch: no function of that name"),
+                              (["--step-at", "nosuch", "--force"], "--step-at nosuch: no Python function of that name"),
                               (["--step-range", "^nosuch", "--force"], "--step-range ^nosuch: no region's name")):
             result = self.snapshot(GUEST, "plain", 10, options=options)
             self.assertIn(word, result.stderr)
