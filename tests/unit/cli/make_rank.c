@@ -29,6 +29,7 @@ static struct mp_writer *writer;
 static void write_tables(uint32_t sites)
 {
     MP_VEC(struct mp_string) texts = {0};
+    MP_VEC(char *) made = {0};
     MP_VEC(struct mp_frame) frames = {0};
     MP_VEC(struct mp_stack_node) nodes = {0};
     const struct mp_string first[] = {{"", 0}, {"cuda:0", 6}, {"python3", 7}};
@@ -36,9 +37,9 @@ static void write_tables(uint32_t sites)
     struct mp_stack_node node = {0, 0};
     mp_vec_add(&nodes, node);
     for (uint32_t i = 0; i < sites; i++) {
-        struct mp_string function = {mp_text_make("f%u", i), 0}, file = {mp_text_make("/home/ada/m%u.py", i % 50), 0};
-        function.length = strlen(function.text);
-        file.length = strlen(file.text);
+        char *names[] = {mp_text_make("f%u", i), mp_text_make("/home/ada/m%u.py", i % 50)};
+        struct mp_string function = {names[0], strlen(names[0])}, file = {names[1], strlen(names[1])};
+        mp_vec_add_all(&made, names, 2);
         struct mp_frame frame = {.language = MP_PYTHON, .function = 3 + 2 * i, .file = 4 + 2 * i, .line = 1 + i % 1000};
         node = (struct mp_stack_node){i ? (i - 1) / 4 + 1 : 0, i};
         mp_vec_add(&texts, function);
@@ -55,6 +56,12 @@ static void write_tables(uint32_t sites)
     MUST(mp_writer_threads(writer, &thread, 1, &error));
     MUST(mp_writer_frames(writer, frames.at, frames.count, &error));
     MUST(mp_writer_stacks(writer, nodes.at, nodes.count, &error));
+    for (size_t i = 0; i < made.count; i++)
+        free(made.at[i]);
+    mp_vec_free(&made);
+    mp_vec_free(&texts);
+    mp_vec_free(&frames);
+    mp_vec_free(&nodes);
 }
 
 struct blocks {
@@ -143,5 +150,6 @@ int main(int argc, char **argv)
     MUST(mp_writer_coverage(writer, &coverage, &error));
     MUST(mp_writer_exit(writer, &how, &error));
     MUST(mp_writer_finish(writer, &error));
+    mp_vec_free(&blocks.waiting);
     return 0;
 }
