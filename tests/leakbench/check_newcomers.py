@@ -32,13 +32,8 @@ def own_lines(stack):
 class Newcomers(harness.TestCase):
     def record(self, *arguments):
         recording = self.folder / f"run{len(list(self.folder.iterdir()))}.mp"
-        for _ in range(5):  # nothing may be dropped, as happens where the machine is busy
-            done = harness.memprof("snapshot", "--force", "-o", recording, "--", PYTHON, PROGRAM, *arguments,
-                                   env=ONE_THREAD)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            if "were dropped" not in done.stderr:
-                break
-        return recording, json.loads(done.stdout.splitlines()[-1])
+        said = harness.record_whole(recording, (PYTHON, PROGRAM, *arguments))
+        return recording, json.loads(said.splitlines()[-1])
 
     def judge(self, what, *arguments):
         """The recording of the form that leaks, if one does."""

@@ -19,14 +19,7 @@ STEPS = os.environ.get("MEMPROF_LEAK_STEPS", "120")
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Programs(harness.TestCase):
     def record(self, program, *arguments, options=()):
-        """Runs it until nothing was dropped, as happens where the machine is busy; what it said."""
-        for _ in range(5):
-            result = harness.memprof("snapshot", "--force", *options, "-o", self.folder / "%p.mp", "--", PYTHON,
-                                     PROGRAMS / program, *arguments, env=dict(os.environ, OMP_NUM_THREADS="1"))
-            self.assertEqual(result.returncode, 0, result.stderr)
-            if "were dropped" not in result.stderr:
-                break
-        return result.stdout
+        return harness.record_whole(self.folder / "%p.mp", (PYTHON, PROGRAMS / program, *arguments), *options)
 
     def leaks(self, program, *arguments, options=()):
         """For each part of a program: its name, what it said, what `memprof leaks` says. None is missing."""

@@ -3,7 +3,6 @@
 verdict, the line that leaks first and at the rate that the program counts, and clean where it is mended."""
 
 import json
-import os
 import pathlib
 import sys
 
@@ -18,13 +17,8 @@ PROGRAM = harness.SOURCE / "tests" / "leakbench" / "programs" / "users.py"
 class Users(harness.TestCase):
     def record(self, *arguments):
         recording = self.folder / "run.mp"
-        for _ in range(5):  # nothing may be dropped, as happens where the machine is busy
-            done = harness.memprof("snapshot", "--force", "-o", recording, "--", PYTHON, PROGRAM, *arguments,
-                                   env=dict(os.environ, OMP_NUM_THREADS="1"))
-            self.assertEqual(done.returncode, 0, done.stderr)
-            if "were dropped" not in done.stderr:
-                break
-        return recording, json.loads(done.stdout.splitlines()[-1])
+        said = harness.record_whole(recording, (PYTHON, PROGRAM, *arguments))
+        return recording, json.loads(said.splitlines()[-1])
 
     def judge(self, what, *arguments):
         recording, truth = self.record(what, *arguments)

@@ -2,6 +2,16 @@
 
 import { Curves } from "./data.js";
 
+/** A canvas that fills a box; `label` is for those who cannot see it. */
+export function drawing(box, label) {
+  const canvas = document.createElement("canvas");
+  canvas.className = "drawn";
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", label);
+  box.append(canvas);
+  return canvas;
+}
+
 /** Sizes the canvas to its box and clears it. @returns {{context, width, height}} in CSS pixels */
 export function prepare(canvas, width = canvas.clientWidth, height = canvas.clientHeight) {
   const ratio = devicePixelRatio || 1;

@@ -4,7 +4,7 @@
 import { countTicks, timeTicks } from "../src/draw/axis.js";
 import { scaleColours, word } from "../src/draw/palette.js";
 import { formatBytes } from "../src/format.js";
-import { colour, prepare } from "./canvas.js";
+import { colour, drawing, prepare } from "./canvas.js";
 import { Curves } from "./data.js";
 
 const LEFT = 66;
@@ -15,11 +15,7 @@ const SHADES = 256;
 export class Heat {
   constructor(box, job, state) {
     Object.assign(this, { box, job, state });
-    this.canvas = document.createElement("canvas");
-    this.canvas.className = "drawn";
-    this.canvas.setAttribute("role", "img");
-    this.canvas.setAttribute("aria-label", "the course of all processes' memory as colours; the view Processes lists them");
-    box.append(this.canvas);
+    this.canvas = drawing(box, "the course of all processes' memory as colours; the view Processes lists them");
   }
 
   /** The values of each process in columns of one width; NaN where it has none. */

@@ -2,7 +2,7 @@
 
 import { axisTop } from "../src/draw/axis.js";
 import { formatBytes } from "../src/format.js";
-import { colour, fillUnder, prepare, trace } from "./canvas.js";
+import { colour, drawing, fillUnder, prepare, trace } from "./canvas.js";
 
 const LEAST_WIDTH = 66;
 const LEAST_HEIGHT = 46;
@@ -25,11 +25,7 @@ function arrange(count, width, height) {
 export class Multiples {
   constructor(box, job, state) {
     Object.assign(this, { box, job, state });
-    this.canvas = document.createElement("canvas");
-    this.canvas.className = "drawn";
-    this.canvas.setAttribute("role", "img");
-    this.canvas.setAttribute("aria-label", "the course of each process's memory; the view Processes lists them");
-    box.append(this.canvas);
+    this.canvas = drawing(box, "the course of each process's memory; the view Processes lists them");
     box.addEventListener("scroll", () => this.paint());
   }
 

@@ -82,12 +82,10 @@ START_TEST(what_is_bounded_or_recorded_is_not_hidden)
 }
 END_TEST
 
-/* A program so brief that it is read eight times, first after nearly half of its steps, at uneven distances; 1 MiB a
- * step.
- */
-static struct mp_leaks judge_brief(bool grows)
+/* A program so brief that its process is read only in a few of its 60 steps. `rest`: the bytes that nobody records, by
+ * reading. */
+static struct mp_leaks judge_read_in(size_t count, const unsigned char *read_in, const uint64_t *rest)
 {
-    static const unsigned char read_in[] = {26, 29, 33, 37, 44, 47, 54, 57};
     struct world world;
     size_t next = 0;
     world_start(&world, 3, 60);
@@ -98,10 +96,20 @@ static struct mp_leaks judge_brief(bool grows)
         world_begin_step(&world);
         world_release(&world, world_alloc(&world, work, MIB));
         world_reserved(&world, W_TORCH, 10 * MIB);
-        if (next == sizeof read_in || step != read_in[next]) continue;
-        world_sample(&world, 200 * MIB + (grows ? step * MIB : 0) + next++ * 1000);
+        if (next == count || step != read_in[next]) continue;
+        world_sample(&world, 200 * MIB + rest[next++]);
     }
     return judge(&world);
+}
+
+/* Read eight times, first after nearly half of its steps, at uneven distances; 1 MiB a step. */
+static struct mp_leaks judge_brief(bool grows)
+{
+    static const unsigned char read_in[] = {26, 29, 33, 37, 44, 47, 54, 57};
+    uint64_t rest[sizeof read_in];
+    for (size_t i = 0; i < sizeof read_in; i++)
+        rest[i] = (grows ? read_in[i] * MIB : 0) + i * 1000;
+    return judge_read_in(sizeof read_in, read_in, rest);
 }
 
 START_TEST(brief_growth_is_not_called_clean)
@@ -117,31 +125,11 @@ START_TEST(brief_growth_is_not_called_clean)
 }
 END_TEST
 
-/* A program so brief that it is read three or four times. `rest`: what nobody records, in MiB. */
-static struct mp_leaks judge_few(size_t count, const unsigned char *read_in, const unsigned char *rest)
-{
-    struct world world;
-    size_t next = 0;
-    world_start(&world, 3, 60);
-    world.marked = true;
-    world.threads = 1;
-    uint32_t work = world_path(&world, "train.py:main:5", W_TORCH);
-    for (uint32_t step = 0; step < 60; step++) {
-        world_begin_step(&world);
-        world_release(&world, world_alloc(&world, work, MIB));
-        world_reserved(&world, W_TORCH, 10 * MIB);
-        if (next == count || step != read_in[next]) continue;
-        world_sample(&world, 200 * MIB + rest[next] * MIB);
-        next++;
-    }
-    return judge(&world);
-}
-
 START_TEST(growth_between_few_readings_is_not_called_clean)
 {
     static const struct {
         size_t count;
-        unsigned char read_in[4], rest[4];
+        unsigned char read_in[4], rest[4]; /* MiB */
         bool grows;
     } cases[] = {
         {3, {10, 30, 50}, {20, 60, 100}, true},
@@ -155,7 +143,10 @@ START_TEST(growth_between_few_readings_is_not_called_clean)
         {2, {10, 50}, {20, 100}, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct mp_leaks leaks = judge_few(cases[i].count, cases[i].read_in, cases[i].rest);
+        uint64_t rest[4];
+        for (size_t k = 0; k < cases[i].count; k++)
+            rest[k] = cases[i].rest[k] * MIB;
+        struct mp_leaks leaks = judge_read_in(cases[i].count, cases[i].read_in, rest);
         ck_assert_msg(leaks.verdict == (cases[i].grows ? MP_VERDICT_UNKNOWN : MP_VERDICT_CLEAN), "case %zu", i);
         if (cases[i].grows) ck_assert_ptr_nonnull(strstr(leaks.reason, "the process grew by"));
         mp_leaks_free(&leaks);
