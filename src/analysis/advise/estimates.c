@@ -5,6 +5,7 @@
 
 #include "analysis/advise/estimator.h"
 #include "analysis/advise/module_calls.h"
+#include "analysis/advise/passes.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "model/track.h"
@@ -231,11 +232,14 @@ enum mp_status mp_estimates_propose(const struct mp_model *model, const struct m
         find_categories(&e);
         e.births = mp_births_find(model, history);
         find_sizes(&e);
+        struct mp_passes passes;
+        mp_passes_find(&e, &passes);
         find_quantized(&e);
-        mp_sharding_find(&e);
+        mp_sharding_find(&e, &passes);
         find_halved(&e);
-        if (!may_be_half(&e) && !is_cast(model)) mp_precision_find(&e);
-        mp_offload_find(&e);
+        if (!may_be_half(&e) && !is_cast(model)) mp_precision_find(&e, &passes);
+        mp_offload_find(&e, &passes);
+        mp_passes_free(&passes);
     }
     mp_categories_free(e.categories);
     mp_phases_free(&e.phases);

@@ -7,6 +7,8 @@
 #include "analysis/categories/categories.h"
 #include "analysis/categories/phases.h"
 
+struct mp_passes; /* analysis/advise/passes.h */
+
 struct mp_estimator {
     const struct mp_model *model;
     const struct mp_torch_history *history;
@@ -31,10 +33,10 @@ bool mp_estimate_is_parameters_size(const struct mp_estimator *e, uint32_t block
 void mp_estimate_propose(struct mp_estimator *e, struct mp_change *change);
 
 /* Forward in bfloat16 under autocast. */
-void mp_precision_find(struct mp_estimator *e);
+void mp_precision_find(struct mp_estimator *e, const struct mp_passes *passes);
 /* State, gradients and parameters that ranks divide. */
-void mp_sharding_find(struct mp_estimator *e);
+void mp_sharding_find(struct mp_estimator *e, const struct mp_passes *passes);
 /* What waits for backward in the CPU's memory. */
-void mp_offload_find(struct mp_estimator *e);
+void mp_offload_find(struct mp_estimator *e, const struct mp_passes *passes);
 
 #endif

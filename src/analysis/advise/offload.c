@@ -1,6 +1,5 @@
-#include <stdlib.h>
-
 #include "analysis/advise/passes.h"
+#include "base/search.h"
 
 /*
  * What forward keeps for backward waits in the CPU's memory: a block ends when forward lets go of it, and is made anew
@@ -17,16 +16,9 @@ static uint64_t time_of(const struct mp_passes *p, uint32_t event)
 /* The first act of the operator of backward that runs when an event comes; SIZE_MAX: none. */
 static size_t user_of(const struct mp_passes *p, uint32_t event)
 {
-    size_t low = 0, high = p->acts.count;
-    while (low < high) {
-        size_t at = low + (high - low) / 2;
-        if (p->acts.at[at].event < event)
-            low = at + 1;
-        else
-            high = at;
-    }
-    if (!low || mp_pass_phase(p, low - 1) != MP_PHASE_BACKWARD) return SIZE_MAX;
-    return mp_pass_first(p, low - 1);
+    size_t before = MP_COUNT_BEFORE(p->acts.count, i, p->acts.at[i].event < event);
+    if (!before || mp_pass_phase(p, before - 1) != MP_PHASE_BACKWARD) return SIZE_MAX;
+    return mp_pass_first(p, before - 1);
 }
 
 static bool is_too_short(const struct mp_passes *p, uint64_t bytes, uint32_t from, uint32_t to)
@@ -76,14 +68,11 @@ static void bring_parameters(const struct mp_passes *p, struct mp_change *change
     }
 }
 
-void mp_offload_find(struct mp_estimator *e)
+void mp_offload_find(struct mp_estimator *e, const struct mp_passes *passes)
 {
     struct mp_change change = {
         .kind = MP_CHANGE_OFFLOAD, .what = MP_CHANGE_SAVE_ON_CPU, .estimated = true, .link = e->link};
-    struct mp_passes passes;
-    mp_passes_find(e, &passes);
-    move_blocks(&passes, &change);
-    if (change.edits.ends.count) bring_parameters(&passes, &change);
+    move_blocks(passes, &change);
+    if (change.edits.ends.count) bring_parameters(passes, &change);
     mp_estimate_propose(e, &change);
-    mp_passes_free(&passes);
 }

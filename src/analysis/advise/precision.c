@@ -160,7 +160,7 @@ struct caster {
     struct mp_estimator *e;
     const struct mp_model *model;
     struct mp_change change;
-    struct mp_passes passes;
+    const struct mp_passes *passes;
     bool on_host, unsure;      /* unsure: what CPUs do then depends on their kind, or fails */
     MP_VEC(struct back) backs; /* sorted */
     unsigned char *rules;      /* enum rule, by stack */
@@ -218,7 +218,7 @@ static void find_rules(struct caster *c)
 
 static const struct mp_operator_of *operator_of(const struct caster *c, const struct mp_pass_act *act)
 {
-    return &c->passes.operators.of_stack[act->stack];
+    return &c->passes->operators.of_stack[act->stack];
 }
 
 static unsigned phase_of(const struct caster *c, const struct mp_pass_act *act)
@@ -228,7 +228,7 @@ static unsigned phase_of(const struct caster *c, const struct mp_pass_act *act)
 
 static uint64_t bytes_of(const struct caster *c, uint32_t block)
 {
-    return mp_pass_bytes(&c->passes, block);
+    return mp_pass_bytes(c->passes, block);
 }
 
 static uint32_t freed(const struct caster *c, uint32_t block)
@@ -246,8 +246,8 @@ static int by_module(const void *a, const void *b)
 /* What each module's backward gives on: that is as large as what its forward reads. */
 static void find_operands(struct caster *c)
 {
-    for (size_t i = 0; i < c->passes.acts.count; i++) {
-        const struct mp_pass_act *act = &c->passes.acts.at[i];
+    for (size_t i = 0; i < c->passes->acts.count; i++) {
+        const struct mp_pass_act *act = &c->passes->acts.at[i];
         if (!act->module || phase_of(c, act) != MP_PHASE_BACKWARD) continue;
         const struct back back = {act->module, act->event};
         mp_vec_add(&c->backs, back);
@@ -287,14 +287,14 @@ static bool lives(const struct caster *c, uint32_t block, uint32_t event)
 /* The other operand of a sum: what the module summed before, else what came into it. MP_NONE: the program's own. */
 static uint32_t other_of(const struct caster *c, size_t at, uint32_t one)
 {
-    const struct mp_pass_act *act = &c->passes.acts.at[at];
+    const struct mp_pass_act *act = &c->passes->acts.at[at];
     uint64_t bytes = bytes_of(c, act->block);
     bool outside = false;
     for (size_t i = at, looked = 0; i-- && looked++ < LOOK_BACK;) {
-        const struct mp_pass_act *before = &c->passes.acts.at[i];
+        const struct mp_pass_act *before = &c->passes->acts.at[i];
         if (phase_of(c, before) != MP_PHASE_FORWARD) break;
         outside = outside || !before->module || !is_within(c->model, before->module, act->module);
-        bool may = outside || (before->module == act->module && mp_pass_is_sum(&c->passes, i));
+        bool may = outside || (before->module == act->module && mp_pass_is_sum(c->passes, i));
         if (may && before->block != one && bytes_of(c, before->block) == bytes && lives(c, before->block, act->event))
             return before->block;
     }
@@ -304,11 +304,11 @@ static uint32_t other_of(const struct caster *c, size_t at, uint32_t one)
 /* What an operator reads, of the bytes that its backward gives on: the last such result that lives. */
 static uint32_t operand_of(const struct caster *c, size_t at, uint32_t last)
 {
-    const struct mp_pass_act *act = &c->passes.acts.at[at];
-    uint64_t bytes = mp_pass_parameters(&c->passes, act->module) ? about(&c->operands, act->module) : 0;
+    const struct mp_pass_act *act = &c->passes->acts.at[at];
+    uint64_t bytes = mp_pass_parameters(c->passes, act->module) ? about(&c->operands, act->module) : 0;
     if (!bytes || (last != MP_NONE && bytes_of(c, last) == bytes)) return last;
     for (size_t i = at, looked = 0; i-- && looked++ < LOOK_BACK;) {
-        const struct mp_pass_act *before = &c->passes.acts.at[i];
+        const struct mp_pass_act *before = &c->passes->acts.at[i];
         if (phase_of(c, before) != MP_PHASE_FORWARD) break;
         if (bytes_of(c, before->block) == bytes && lives(c, before->block, act->event)) return before->block;
     }
@@ -325,12 +325,12 @@ static bool is_gradient(const struct caster *c, const struct mp_pass_act *act)
 
 static bool is_result_kept(const struct caster *c, uint32_t block)
 {
-    return mp_operator_keeps_first(c->passes.operators.of_stack[c->model->blocks.stack[block]].number);
+    return mp_operator_keeps_first(c->passes->operators.of_stack[c->model->blocks.stack[block]].number);
 }
 
 static void cast_parameters(struct caster *c, const struct mp_pass_act *act, uint32_t backward)
 {
-    uint64_t bytes = mp_pass_parameters(&c->passes, act->module);
+    uint64_t bytes = mp_pass_parameters(c->passes, act->module);
     uint64_t *done = mp_map_at(&c->weights, (uint64_t)act->module + 1, NULL);
     if (!bytes || *done == (uint64_t)backward + 1) return;
     *done = (uint64_t)backward + 1;
@@ -341,30 +341,30 @@ static void cast_parameters(struct caster *c, const struct mp_pass_act *act, uin
                                         (c->backs.at[i].module == act->module && c->backs.at[i].event < turn));
         if (at < c->backs.count && c->backs.at[at].module == act->module) over = c->backs.at[at].event + 1;
     }
-    mp_pass_add(&c->passes, &c->change, act->block, bytes / 2, act->event, over);
+    mp_pass_add(c->passes, &c->change, act->block, bytes / 2, act->event, over);
 }
 
 /* Before PyTorch 2.1 (that stops early), a norm on the CPU fails where it reads 16 bits and has parameters of 32. */
 static bool is_norm(const struct caster *c, const struct mp_pass_act *act)
 {
     return mp_operator_saves(operator_of(c, act)->number) == MP_SAVES_RESULTS &&
-           !mp_operator_keeps_first(operator_of(c, act)->number) && mp_pass_parameters(&c->passes, act->module);
+           !mp_operator_keeps_first(operator_of(c, act)->number) && mp_pass_parameters(c->passes, act->module);
 }
 
 /* Of two tensors an operator gives the wider type, and parameters have 32 bits: where a module has some of its own and
  * calls such an operator, it is taken to be one of them that is read. */
 static bool reads_parameter(const struct caster *c, const struct mp_pass_act *act)
 {
-    return mp_operator_is_binary(operator_of(c, act)->number) && mp_pass_parameters(&c->passes, act->module);
+    return mp_operator_is_binary(operator_of(c, act)->number) && mp_pass_parameters(c->passes, act->module);
 }
 
 /* An operator's allocations, from `at` on; `last`: the result before them. Returns its own. */
 static uint32_t pass_forward(struct caster *c, size_t at, size_t count, uint32_t last)
 {
-    const struct mp_pass_act *act = &c->passes.acts.at[at];
+    const struct mp_pass_act *act = &c->passes->acts.at[at];
     uint32_t turn = mp_phase_turn_of(&c->e->phases, act->event);
     uint32_t backward = turn == MP_NONE ? MP_NONE : c->e->phases.turns.at[turn].backward;
-    uint32_t after = mp_pass_after(&c->passes, at + count);
+    uint32_t after = mp_pass_after(c->passes, at + count);
     enum rule rule = act->module ? c->rules[act->stack] : RULE_FULL;
     uint32_t operand = rule == RULE_HALF ? operand_of(c, at, last) : last;
     bool half = operand != MP_NONE && c->half[operand];
@@ -373,10 +373,10 @@ static uint32_t pass_forward(struct caster *c, size_t at, size_t count, uint32_t
     if (rule == RULE_HALF) {
         bool kept = operand != MP_NONE && freed(c, operand) != MP_NONE && freed(c, operand) >= start;
         if (operand != MP_NONE && !half) {
-            mp_pass_add(&c->passes, &c->change, operand, bytes_of(c, operand) / 2, act->event,
+            mp_pass_add(c->passes, &c->change, operand, bytes_of(c, operand) / 2, act->event,
                         kept ? freed(c, operand) : after);
             *mp_map_at(&c->cast, (uint64_t)act->module + 1, NULL) = bytes_of(c, operand);
-            const struct mp_edit_end end = {.block = operand, .freed = mp_pass_let_go(&c->passes, at, operand, after)};
+            const struct mp_edit_end end = {.block = operand, .freed = mp_pass_let_go(c->passes, at, operand, after)};
             if (kept && !is_result_kept(c, operand)) mp_vec_add(&c->change.edits.ends, end);
         }
         cast_parameters(c, act, backward);
@@ -384,17 +384,16 @@ static uint32_t pass_forward(struct caster *c, size_t at, size_t count, uint32_t
     } else if (rule == RULE_FULL && half) {
         enum mp_operator_saves saves = mp_operator_saves(operator_of(c, act)->number);
         bool kept = saves != MP_SAVES_RESULTS && saves != MP_SAVES_NOTHING;
-        mp_pass_add(&c->passes, &c->change, operand, bytes_of(c, operand), act->event,
-                    kept ? freed(c, operand) : after);
-    } else if (rule == RULE_FOLLOWS && half && mp_pass_is_sum(&c->passes, at)) {
+        mp_pass_add(c->passes, &c->change, operand, bytes_of(c, operand), act->event, kept ? freed(c, operand) : after);
+    } else if (rule == RULE_FOLLOWS && half && mp_pass_is_sum(c->passes, at)) {
         uint32_t other = other_of(c, at, operand);
         half = other != MP_NONE && c->half[other] && !reads_parameter(c, act);
         if (!half && c->on_host)
-            mp_pass_add(&c->passes, &c->change, act->block, bytes_of(c, act->block), act->event, after);
+            mp_pass_add(c->passes, &c->change, act->block, bytes_of(c, act->block), act->event, after);
     } else if (rule == RULE_FOLLOWS && half && reads_parameter(c, act)) {
         half = false;
     }
-    if (c->on_host && half && !c->passes.operators.stops_early && is_norm(c, act)) c->unsure = true;
+    if (c->on_host && half && !c->passes->operators.stops_early && is_norm(c, act)) c->unsure = true;
     bool halve = rule == RULE_HALF || (rule == RULE_FOLLOWS && half);
     for (size_t i = 0; halve && i < count; i++)
         if (rule == RULE_HALF || bytes_of(c, act[i].block) == bytes_of(c, act->block)) make_half(c, &act[i]);
@@ -408,16 +407,16 @@ static uint32_t pass_forward(struct caster *c, size_t at, size_t count, uint32_t
 /* `chain`: whether the gradient that comes in has half of its bytes; returns that of what goes on. */
 static bool pass_backward(struct caster *c, size_t at, size_t count, bool chain)
 {
-    uint32_t after = mp_pass_after(&c->passes, at + count);
-    const struct mp_pass_act *first = &c->passes.acts.at[at];
+    uint32_t after = mp_pass_after(c->passes, at + count);
+    const struct mp_pass_act *first = &c->passes->acts.at[at];
     if (c->rules[first->stack] == RULE_HALF && !chain)
-        mp_pass_add(&c->passes, &c->change, first->block, about(&c->results, first->module) / 2, first->event, after);
+        mp_pass_add(c->passes, &c->change, first->block, about(&c->results, first->module) / 2, first->event, after);
     for (size_t i = at; i < at + count; i++) {
-        const struct mp_pass_act *act = &c->passes.acts.at[i];
+        const struct mp_pass_act *act = &c->passes->acts.at[i];
         bool half = chain;
         if (is_gradient(c, act)) {
             if (c->rules[act->stack] == RULE_HALF)
-                mp_pass_add(&c->passes, &c->change, act->block, bytes_of(c, act->block) / 2, act->event, after);
+                mp_pass_add(c->passes, &c->change, act->block, bytes_of(c, act->block) / 2, act->event, after);
             continue;
         }
         unsigned node = mp_operator_node(operator_of(c, act)->node);
@@ -429,7 +428,7 @@ static bool pass_backward(struct caster *c, size_t at, size_t count, bool chain)
         else if (type)
             half = *type == 2;
         if (c->rules[act->stack] == RULE_HALF && about(&c->cast, act->module) == bytes_of(c, act->block)) {
-            mp_pass_add(&c->passes, &c->change, act->block, bytes_of(c, act->block) / 2, act->event, after);
+            mp_pass_add(c->passes, &c->change, act->block, bytes_of(c, act->block) / 2, act->event, after);
             half = false;
         }
         if (half) make_half(c, act);
@@ -442,9 +441,9 @@ static void pass(struct caster *c)
 {
     uint32_t last = MP_NONE;
     bool chain = false;
-    for (size_t at = 0, next; at < c->passes.acts.count; at = next) {
-        next = mp_pass_next(&c->passes, at);
-        if (phase_of(c, &c->passes.acts.at[at]) == MP_PHASE_FORWARD) {
+    for (size_t at = 0, next; at < c->passes->acts.count; at = next) {
+        next = mp_pass_next(c->passes, at);
+        if (phase_of(c, &c->passes->acts.at[at]) == MP_PHASE_FORWARD) {
             last = pass_forward(c, at, next - at, last);
             chain = false;
         } else {
@@ -456,8 +455,8 @@ static void pass(struct caster *c)
 
 static bool has_operators(const struct caster *c)
 {
-    for (size_t i = 0; i < c->passes.acts.count; i++)
-        if (c->rules[c->passes.acts.at[i].stack] == RULE_HALF) return true;
+    for (size_t i = 0; i < c->passes->acts.count; i++)
+        if (c->rules[c->passes->acts.at[i].stack] == RULE_HALF) return true;
     return false;
 }
 
@@ -470,15 +469,15 @@ static bool convolves(const struct caster *c)
     return does;
 }
 
-void mp_precision_find(struct mp_estimator *e)
+void mp_precision_find(struct mp_estimator *e, const struct mp_passes *passes)
 {
     const char *device = mp_track_device(e->model, e->history->track);
     struct caster c = {.e = e,
                        .model = e->model,
+                       .passes = passes,
                        .change = {.kind = MP_CHANGE_PRECISION, .what = MP_CHANGE_AUTOCAST, .estimated = true},
                        .on_host = !strncmp(device, "cpu", 3)};
     if (!e->model->blocks.module) return;
-    mp_passes_find(e, &c.passes);
     c.half = mp_alloc_zeroed(e->model->blocks.count + 1, 1);
     find_rules(&c);
     find_operands(&c);
@@ -487,7 +486,6 @@ void mp_precision_find(struct mp_estimator *e)
         mp_edits_free(&c.change.edits);
     else
         mp_estimate_propose(e, &c.change);
-    mp_passes_free(&c.passes);
     mp_vec_free(&c.backs);
     free(c.rules);
     free(c.half);

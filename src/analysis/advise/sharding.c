@@ -20,7 +20,7 @@ struct unit {
 
 struct sharder {
     struct mp_estimator *e;
-    struct mp_passes passes;
+    const struct mp_passes *passes;
     size_t root;
     MP_VEC(struct unit) units; /* the first: what lies in no other */
     struct mp_map of_path;     /* by module's string id + 1: the unit + 1 */
@@ -119,8 +119,8 @@ static void find_units(struct sharder *s)
 {
     const struct unit outside = {0};
     mp_vec_add(&s->units, outside);
-    for (size_t i = 0; i < s->passes.parameters.room; i++) {
-        const struct mp_map_slot *slot = &s->passes.parameters.slots[i];
+    for (size_t i = 0; i < s->passes->parameters.room; i++) {
+        const struct mp_map_slot *slot = &s->passes->parameters.slots[i];
         if (!slot->key) continue;
         size_t unit = unit_of(s, (uint32_t)(slot->key - 1)); /* first: it may move the units */
         s->units.at[unit].bytes += slot->value;
@@ -139,17 +139,17 @@ static uint32_t end_of(const struct sharder *s, uint32_t backward)
 
 static void add(struct sharder *s, uint32_t like, uint64_t bytes, uint32_t made, uint32_t gone)
 {
-    mp_pass_add(&s->passes, &s->change, like, bytes, made, gone);
+    mp_pass_add(s->passes, &s->change, like, bytes, made, gone);
 }
 
 /* A run of acts in one unit; `next`: the event at which the next unit's begins. */
 static void pass_unit(struct sharder *s, size_t at, size_t over, uint32_t next)
 {
-    const struct mp_pass_act *act = &s->passes.acts.at[at];
+    const struct mp_pass_act *act = &s->passes->acts.at[at];
     size_t unit = unit_of(s, act->module); /* first: it may move the units */
     uint64_t bytes = s->units.at[unit].bytes;
-    uint32_t after = mp_pass_after(&s->passes, over);
-    bool backward = mp_pass_phase(&s->passes, at) == MP_PHASE_BACKWARD;
+    uint32_t after = mp_pass_after(s->passes, over);
+    bool backward = mp_pass_phase(s->passes, at) == MP_PHASE_BACKWARD;
     add(s, act->block, bytes, act->event, after);
     if (!backward) add(s, act->block, bytes, act->event, next);
     if (backward) add(s, act->block, bytes, after, next > after ? next : after + 1);
@@ -163,7 +163,7 @@ struct ahead {
 
 static struct ahead *look_ahead(struct sharder *s)
 {
-    const struct mp_passes *p = &s->passes;
+    const struct mp_passes *p = s->passes;
     size_t count = p->acts.count;
     struct ahead *found = mp_alloc_zeroed(count + 1, sizeof *found);
     found[count] = (struct ahead){count, count};
@@ -182,7 +182,7 @@ static struct ahead *look_ahead(struct sharder *s)
 
 static void pass_units(struct sharder *s)
 {
-    const struct mp_passes *p = &s->passes;
+    const struct mp_passes *p = s->passes;
     struct ahead *ahead = look_ahead(s);
     uint32_t gathered = MP_NONE; /* the backward before which what lies in no unit was gathered */
     for (size_t at = 0, over; at < p->acts.count; at = over) {
@@ -220,32 +220,31 @@ static void divide_all(struct sharder *s)
     }
 }
 
-static void divide_units(struct mp_estimator *e)
+static void divide_units(struct mp_estimator *e, const struct mp_passes *passes)
 {
     struct sharder s = {
         .e = e,
+        .passes = passes,
         .root = mp_module_root(e->model),
         .change = {.kind = MP_CHANGE_SHARD, .what = MP_CHANGE_ZERO_3, .estimated = true, .ranks = e->ranks}};
     if (!e->model->blocks.module) return;
-    mp_passes_find(e, &s.passes);
-    if (s.passes.parameters.count) {
+    if (passes->parameters.count) {
         find_units(&s);
         divide_all(&s);
         pass_units(&s);
     }
     mp_estimate_propose(e, &s.change);
-    mp_passes_free(&s.passes);
     mp_vec_free(&s.units);
     mp_map_free(&s.of_path);
     mp_map_free(&s.of_text);
     mp_intern_free(&s.texts);
 }
 
-void mp_sharding_find(struct mp_estimator *e)
+void mp_sharding_find(struct mp_estimator *e, const struct mp_passes *passes)
 {
     double share = e->ranks > 1 ? largest_share(e) : 1;
     if (share >= 1) return;
     divide_whole(e, MP_CHANGE_ZERO_1, share);
     divide_whole(e, MP_CHANGE_ZERO_2, share);
-    divide_units(e);
+    divide_units(e, passes);
 }
