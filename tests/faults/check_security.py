@@ -20,9 +20,15 @@ import harness  # noqa: E402
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\n\x7f\u009b31m<script>alert(1)</script></script>&\"'`|*_\u202e\u2066\u200b\ufeff"
 HIDDEN = "\u202e\u2066\u200b\ufeff\u2028"
-GREETING = struct.pack("<II", 0x6d706869, 2)
+GREETING = struct.pack("<IIQ", 0x6d706869, 5, 0)  # src/wire/config.h
 OPENS = re.compile(r'(?:open|openat|creat)\((?:[A-Z_0-9]+, )?"((?:[^"\\]|\\.)*)"(?:, ([A-Z_|0-9]+))?')
 REMOVES = re.compile(r'(?:unlink|rename)[a-z0-9]*\((?:[A-Z_0-9]+, )?"((?:[^"\\]|\\.)*)"')
+
+
+def question(pid, command=4, version=2):
+    """src/collect/session/control.h; 4 asks for the figures of all processes"""
+    return struct.pack("<IIIII", 0x6d70636b, version, command, pid, 0)
+
 
 PROGRAM = """
 import sys
@@ -202,6 +208,38 @@ class WhileItRuns(harness.Churning):
         with os.fdopen(reader) as said:
             return said.read()
 
+    def connect(self):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(connection.close)
+        connection.connect(str(self.socket))
+        connection.settimeout(harness.TIMEOUT)  # not before: a full queue would be an error then
+        return connection
+
+    def ask(self, message, connection=None, files=()):
+        """How many bytes and descriptors the user gets."""
+        connection = connection or self.connect()
+        socket.send_fds(connection, [message], files)
+        data, descriptors, _, _ = socket.recv_fds(connection, 512, 4)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return len(data), len(descriptors)
+
+    def overview(self, connection=None):
+        with os.fdopen(os.memfd_create("answer", os.MFD_ALLOW_SEALING), "r+") as file:
+            self.assertEqual(self.ask(question(self.program), connection, [file.fileno()]), (256, 0))
+            return json.load(file)
+
+    def test_who_says_nothing_keeps_nobody_waiting(self):
+        self.start()
+        silent = [self.connect() for _ in range(150)]  # more than may wait, and than the queue of the socket holds
+        self.assertTrue(self.overview())
+        for connection in silent[:80]:
+            self.assertEqual(connection.recv(512), b"")  # left, oldest first
+        self.assertTrue(self.overview(silent[-1]))  # late, and answered
+        self.assertEqual(self.ask(b"nonsense", silent[-2]), (24, 0))
+        said = self.end()
+        self.assertNotIn("Sanitizer", said)
+
     def test_nobody_else_is_answered(self):
         if os.geteuid():
             self.skipTest("not root")
@@ -209,17 +247,19 @@ class WhileItRuns(harness.Churning):
         self.assertIn("refused", self.ask_as_somebody_else(self.socket, GREETING))
         self.socket.parent.chmod(0o777)
         self.socket.chmod(0o777)
-        for message in (GREETING, struct.pack("<IIII", 0x6d70636b, 1, 2, self.program)):
+        for message in (GREETING, question(self.program), question(self.program, 1)):
             said = self.ask_as_somebody_else(self.socket, message)
             self.assertTrue(said.startswith("refused") or said.endswith(" 0"), said)  # no descriptor comes
+        self.assertEqual(self.ask(GREETING), (24, 2))  # where they come from the user they are answered
+        self.assertTrue(self.overview())
         self.end()
         self.assertEqual(harness.memprof("info", self.folder / "run.mp").returncode, 0)
 
     def test_messages_of_any_kind_do_no_harm(self):
         self.start()
         for message in (b"", b"\0", b"x" * 255, b"x" * 256, b"x" * 100000, GREETING[:7], GREETING + b"\0",
-                        struct.pack("<IIII", 0x6d70636b, 1, 99, 0), struct.pack("<IIII", 0x6d70636b, 99, 1, 0),
-                        struct.pack("<IIII", 0x6d70636b, 1, 2, self.program)):
+                        GREETING, question(0, 99), question(0, 1, version=99), question(self.program, 2)[:16],
+                        question(self.program, 2), question(2**32 - 1, 5)):
             for files in (0, 1, 5):
                 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
                     connection.connect(str(self.socket))

@@ -68,10 +68,12 @@ static void say(struct mp_collector *collector, const struct sockaddr_un *addres
     for (size_t i = 0; i < count; i++)
         descriptors[i] = data[1] & 1 ? memfd_create("answer", MFD_CLOEXEC) : dup(connection);
     send_all(connection, data + 2, size - 2, descriptors, count);
-    if (!mp_collector_accept(collector)) abort();
+    mp_collector_accept(collector);
     for (size_t i = 0; i < count; i++)
         close(descriptors[i]);
     close(connection);
+    mp_collector_accept(collector); /* what could not be sent left a connection that says nothing, and is closed now */
+    if (collector->visitors.count) abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

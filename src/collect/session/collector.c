@@ -23,8 +23,7 @@
 #include "collect/session/session_folder.h"
 #include "wire/config.h"
 
-#define ACCEPTED_AT_ONCE 16
-#define ANCESTORS_MAX    16
+#define ANCESTORS_MAX 16
 
 static void keep_note(const struct mp_recording *recording, struct mp_collector_result *result)
 {
@@ -167,6 +166,9 @@ static void take_refusals(struct mp_collector *collector)
 static void tear_down(struct mp_collector *collector)
 {
     if (collector->listener >= 0) close(collector->listener);
+    for (size_t i = 0; i < collector->visitors.count; i++)
+        close(collector->visitors.at[i]);
+    mp_vec_free(&collector->visitors);
     if (*collector->socket_path) unlink(collector->socket_path);
     if (*collector->socket_folder) rmdir(collector->socket_folder);
     if (collector->signals >= 0) close(collector->signals);
@@ -252,8 +254,8 @@ static void end_child(struct mp_collector *collector, size_t index, const char *
 
 static void watch(struct mp_collector *collector)
 {
-    size_t fixed = 3, count = fixed;
-    struct pollfd *set = calloc(fixed + collector->processes.count, sizeof *set);
+    size_t fixed = 3, count = fixed, watched = fixed + collector->processes.count;
+    struct pollfd *set = calloc(watched + collector->visitors.count, sizeof *set);
     if (!set) {
         usleep(MP_ROUND_MS * 1000);
         return;
@@ -263,12 +265,13 @@ static void watch(struct mp_collector *collector)
     set[2] = (struct pollfd){.fd = collector->doorbell.heard, .events = POLLIN};
     for (size_t i = 0; i < collector->processes.count; i++)
         set[count++] = (struct pollfd){.fd = collector->processes.at[i].pidfd, .events = POLLIN};
+    for (size_t i = 0; i < collector->visitors.count; i++)
+        set[count++] = (struct pollfd){.fd = collector->visitors.at[i], .events = POLLIN};
     poll(set, count, MP_ROUND_MS);
     mp_doorbell_hear(&collector->doorbell);
-    for (size_t i = count; i-- > fixed;)
+    for (size_t i = watched; i-- > fixed;)
         if (set[i].revents) end_child(collector, i - fixed, "ended");
-    for (int i = 0; set[0].revents && i < ACCEPTED_AT_ONCE; i++)
-        if (!mp_collector_accept(collector)) break;
+    if (collector->visitors.count || set[0].revents) mp_collector_accept(collector);
     struct mp_finished finished;
     while (mp_finisher_take(&collector->finisher, false, &finished))
         take_finished(collector, &finished);

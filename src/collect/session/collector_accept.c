@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@
 #include "collect/session/membership.h"
 #include "collect/session/overview.h"
 #include "format/new_file.h"
+
+#define ACCEPTED_AT_ONCE 16 /* connections a round */
 
 /* ---- naming and creating snapshot files ----------------------------------------------------------------------- */
 
@@ -270,19 +273,45 @@ static void answer_question(struct mp_collector *collector, int connection, cons
     mp_control_answer(connection, status, process ? process->pid : 0, &error);
 }
 
-bool mp_collector_accept(struct mp_collector *collector)
+/* ---- connections ---------------------------------------------------------------------------------------------- */
+
+static void leave_visitor(struct mp_collector *collector, size_t index)
 {
+    close(collector->visitors.at[index]);
+    collector->visitors.count--;
+    memmove(&collector->visitors.at[index], &collector->visitors.at[index + 1],
+            (collector->visitors.count - index) * sizeof *collector->visitors.at);
+}
+
+/* Takes a connection from the queue. False: none was waiting, or there is no descriptor for it now. */
+static bool take_visitor(struct mp_collector *collector)
+{
+    int connection = accept4(collector->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct mp_error error;
-    int connection = accept4(collector->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (connection < 0) {
-        if (errno != EMFILE && errno != ENFILE) return false;
+    struct ucred who;
+    if (connection < 0 && (errno == EMFILE || errno == ENFILE)) {
+        if (collector->visitors.count) { /* who says nothing may not keep others out */
+            leave_visitor(collector, 0);
+            return true;
+        }
         mp_fail_errno(&error, "a process could not be recorded");
         refuse(collector, &error);
         usleep(MP_ROUND_MS * 1000); /* the connection stays in the queue: do not spin */
-        return false;
     }
-    struct timeval limit = {.tv_usec = 200000};
-    setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    if (connection < 0) return false;
+    if (!is_ours(connection, &who)) {
+        send_answer(connection, collector, NULL, 0);
+        close(connection);
+        return true;
+    }
+    if (collector->visitors.count == MP_VISITORS) leave_visitor(collector, 0);
+    if (!mp_vec_push(&collector->visitors, connection)) close(connection);
+    return true;
+}
+
+/* Answers a connection that said something, or was closed. */
+static void hear_visitor(struct mp_collector *collector, int connection)
+{
     struct ucred who;
     struct mp_control_question question;
     struct mp_greeting greeting;
@@ -296,6 +325,20 @@ bool mp_collector_accept(struct mp_collector *collector)
     else
         send_answer(connection, collector, NULL, 0);
     if (file >= 0) close(file);
-    close(connection);
-    return true;
+}
+
+void mp_collector_accept(struct mp_collector *collector)
+{
+    struct pollfd set[MP_VISITORS];
+    for (int i = 0; i < ACCEPTED_AT_ONCE; i++)
+        if (!take_visitor(collector)) break;
+    size_t count = collector->visitors.count;
+    for (size_t i = 0; i < count; i++)
+        set[i] = (struct pollfd){.fd = collector->visitors.at[i], .events = POLLIN};
+    if (poll(set, count, 0) <= 0) return;
+    for (size_t i = 0, left = 0; i < count; i++)
+        if (set[i].revents) {
+            hear_visitor(collector, set[i].fd);
+            leave_visitor(collector, i - left++);
+        }
 }

@@ -17,6 +17,7 @@
 #include "collect/session/session_folder.h"
 #include "collect/session/suspicion.h"
 
+#define MP_VISITORS 64 /* connections that have said nothing yet; one more, and the oldest is closed */
 #define MP_ROUND_MS 20 /* at least so often; a ring that is half full rings the doorbell */
 
 struct mp_collected {
@@ -34,6 +35,7 @@ struct mp_collector {
     char *output_folder;
     char socket_folder[MP_SESSION_FOLDER_ROOM], socket_path[MP_SESSION_FOLDER_ROOM + 16];
     int listener, signals;
+    MP_VEC(int) visitors; /* connections that have said nothing yet, oldest first */
     struct mp_doorbell doorbell;
     struct mp_finisher finisher;
     struct mp_snapshots snapshots;
@@ -49,8 +51,9 @@ struct mp_collector {
     MP_VEC(char *) paths; /* of every file made so far */
 };
 
-/* Handles one connection: a process to be recorded, or a question. False: none was waiting. */
-bool mp_collector_accept(struct mp_collector *collector);
+/* Takes connections that wait, and answers those that have said something: a process that is to be recorded, or a
+ * question. Waits for nobody. */
+void mp_collector_accept(struct mp_collector *collector);
 /* The process has ended, or been replaced. */
 void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text);
 
