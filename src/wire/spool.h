@@ -28,7 +28,7 @@
 #include "wire/record.h"
 
 #define MP_SPOOL_MAGIC   UINT64_C(0x316c6f6f70736d70) /* "mpspool1" */
-#define MP_SPOOL_VERSION 5
+#define MP_SPOOL_VERSION 6
 
 #define MP_SPOOL_RINGS_MAX    96
 #define MP_RING_BYTES         (UINT64_C(1) << 20)
@@ -133,13 +133,20 @@ struct mp_spool_answer {
     _Atomic uint32_t found;
 };
 
-/* The schedule's position at the last record that is no longer in the rings (collect/recording/schedule.h). */
+/* Where a schedule stands (collect/recording/schedule.h). */
 struct mp_schedule_position {
+    uint64_t steps; /* of the program begun so far */
     uint64_t units; /* begun so far */
     uint64_t end_ns;
     uint32_t unit_ring; /* the thread whose region is the unit, and the depth of that region */
     uint32_t unit_depth;
     bool begun, over;
+};
+
+/* Where it stood when so many records had been taken from the rings. */
+struct mp_schedule_mark {
+    _Atomic uint64_t taken;
+    struct mp_schedule_position position;
 };
 
 struct mp_spool_snapshot_answer {
@@ -180,7 +187,9 @@ struct mp_spool_header {
     struct mp_spool_answer answer;
     struct mp_spool_snapshot_answer snapshot_answer;
     char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, in the form of collect/recording/schedule.h; "": none */
-    struct mp_schedule_position schedule_position;
+    /* One is of the records that file and rings agree to have been taken, the other is older, or of a write that may
+     * not have come to its end. */
+    struct mp_schedule_mark schedule_marks[2];
     _Alignas(64) struct mp_spool_look look; /* hooks read it, and nothing else that changes lies beside it */
 
     /* recorder */

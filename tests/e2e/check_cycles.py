@@ -2,6 +2,7 @@
 """%c in a recording's name: each cycle of the schedule is a whole file of its own, which says of its steps what one file of
 the same run says."""
 
+import os
 import pathlib
 import signal
 import sys
@@ -152,6 +153,48 @@ class Cycles(harness.TestCase):
         pids = [{harness.answer("info", path)["process"]["pid"] for path in self.folder.glob(pattern)}
                 for pattern in ("run.?.mp", "run.?.*.mp")]
         self.assertEqual([len(found) for found in pids], [1, 1])
+
+
+class Killed(harness.TestCase):
+    """The collector is killed at each of its writes, and what is left is recovered: every step of the schedule is in a whole
+    file or in the recovered one, and no other."""
+
+    FAULT_POINT = harness.BUILD / "tests/faults/fault_point.so"
+    SCHEDULES = (("run.%c.mp", SCHEDULE, CYCLES), ("run.mp", SCHEDULE, CYCLES), ("run.mp", "wait=4,active=2,repeat=1", ((5, 6),)))
+
+    def record(self, name, schedule, number, where):
+        """The last file, where the collector came so far."""
+        for path in self.folder.iterdir():
+            path.unlink()
+        environment = os.environ | {"MEMPROF_FAULT_POINT": f"main:{number}:{where}:{int(signal.SIGKILL)}",
+                                    "LD_PRELOAD": str(self.FAULT_POINT)}
+        result = harness.memprof("snapshot", "-o", self.folder / name, "--schedule", schedule, "--", harness.program("cycles"),
+                                 env=environment)
+        if result.returncode == 0:
+            return None
+        self.assertEqual(result.returncode, -signal.SIGKILL, result.stderr)
+        return max(self.folder.glob("*.mp"), default=self.folder / name)
+
+    def steps(self, last):
+        """Of all files together; the last is recovered once its program has ended."""
+        whole, deadline = self.folder / "whole.mp", time.monotonic() + harness.TIMEOUT
+        while (result := harness.memprof("recover", last, "-o", whole)).returncode and "still running" in result.stderr:
+            self.assertLess(time.monotonic(), deadline, result.stderr)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        files = [path for path in self.folder.glob("*.mp") if path != last]
+        return [step for path in files for step in harness.answer("steps", path, status=(0, 4))["steps"]]
+
+    def test_at_each_write(self):
+        for name, schedule, cycles in self.SCHEDULES:
+            wanted = [step for cycle in cycles for step in cycle]
+            number = 0
+            while last := self.record(name, schedule, number := number + 1, "half" if number % 2 else "after"):
+                with self.subTest(name=name, schedule=schedule, write=number):
+                    found = {step["step"]: step["allocated_bytes"] for step in self.steps(last)}
+                    self.assertEqual({step: found.get(step) for step in wanted},
+                                     {step: 256 + 1024 * step + 77 for step in wanted})
+                    self.assertLessEqual(set(found), set(range(1, 21)))
+            self.assertGreater(number, 8)
 
 
 if __name__ == "__main__":

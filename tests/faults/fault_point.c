@@ -3,8 +3,9 @@
  *
  *     MEMPROF_FAULT_POINT=WHEN:N:WHERE:SIGNAL
  *
- * WHEN: `any` counts from the start, `end` from the moment at which the command has ended. WHERE: `before` the write,
- * `half` of it written, `after` it, before anybody is told. Only in a process called memprof, not in what it starts.
+ * WHEN: `any` counts from the start, `main` those of the collector alone and not of its children, `end` from the moment
+ * at which the command has ended. WHERE: `before` the write, `half` of it written, `after` it, before anybody is told.
+ * Only in a process called memprof, not in what it starts.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,11 +21,13 @@
 static char when[8], where[8];
 static int number, signal_number;
 static bool ended;
+static pid_t collector;
 
 __attribute__((constructor)) static void read_wish(void)
 {
     const char *wish = getenv("MEMPROF_FAULT_POINT");
     if (strcmp(program_invocation_short_name, "memprof") || !wish) return;
+    collector = getpid();
     if (sscanf(wish, "%7[^:]:%d:%7[^:]:%d", when, &number, where, &signal_number) != 4) abort();
     unsetenv("MEMPROF_FAULT_POINT");
 }
@@ -39,7 +42,8 @@ static bool is_recording(int fd)
 
 static bool is_here(int fd)
 {
-    return number && (ended || !strcmp(when, "any")) && is_recording(fd) && !--number;
+    bool counts = ended || !strcmp(when, "any") || (!strcmp(when, "main") && getpid() == collector);
+    return number && counts && is_recording(fd) && !--number;
 }
 
 ssize_t write(int fd, const void *bytes, size_t size)

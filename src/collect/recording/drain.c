@@ -131,6 +131,14 @@ size_t mp_drain_marks(const struct mp_drain *drain, struct mp_ring_mark *marks)
     return count;
 }
 
+uint64_t mp_drain_taken(const struct mp_drain *drain)
+{
+    uint64_t taken = 0;
+    for (uint32_t i = 0; i < MP_SPOOL_RINGS_MAX; i++)
+        taken += drain->next[i];
+    return taken;
+}
+
 void mp_drain_release(const struct mp_drain *drain, struct mp_spool_header *spool)
 {
     uint32_t rings = rings_of(spool);

@@ -32,6 +32,9 @@ bool mp_drain_is_pressing(const struct mp_spool_header *spool);
 /* How far each ring was taken; returns the number of marks, at most MP_SPOOL_RINGS_MAX. */
 size_t mp_drain_marks(const struct mp_drain *drain, struct mp_ring_mark *marks);
 
+/* How many records were taken from all rings. */
+uint64_t mp_drain_taken(const struct mp_drain *drain);
+
 /* The taken records are safe: frees their room, and the rings of ended threads for new ones. */
 void mp_drain_release(const struct mp_drain *drain, struct mp_spool_header *spool);
 

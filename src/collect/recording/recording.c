@@ -56,10 +56,19 @@ void mp_recording_schedule(struct mp_recording *recording, const struct mp_sched
 {
     struct mp_spool_header *spool = recording->spool.header;
     recording->schedule = schedule;
-    recording->schedule_state.position = spool->schedule_position;
     if (!mp_schedule_begins_open(schedule)) recording->window_open = false;
     recording->state.ledger.paused = !recording->window_open;
     if (!mp_schedule_format(schedule, spool->schedule, sizeof spool->schedule)) *spool->schedule = '\0';
+}
+
+const struct mp_schedule_position *mp_recording_resume(struct mp_recording *recording)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    uint64_t taken = mp_drain_taken(&recording->drain), first = atomic_load(&spool->schedule_marks[0].taken),
+             second = atomic_load(&spool->schedule_marks[1].taken);
+    bool is_second = second <= taken && (first > taken || second > first);
+    recording->schedule_state.position = spool->schedule_marks[is_second].position;
+    return &recording->schedule_state.position;
 }
 
 uint64_t mp_recording_time(const struct mp_recording *recording, uint64_t monotonic_ns)

@@ -90,12 +90,12 @@ struct mp_recording {
     uint32_t step_name;         /* string id of the requested function; 0: none */
     struct mp_lives lives;      /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;
-    uint64_t steps_before;              /* begun before the event being taken */
     uint64_t steps_unseen;              /* begun before the file's first window */
     bool window_open;                   /* events go to the file; otherwise only the state is followed */
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;
     struct mp_schedule_position position_before; /* before the record being taken */
+    unsigned schedule_mark;                      /* the one of the spool's two that was written last */
     bool ended;                                  /* the process has ended */
     bool under_rank;                             /* as in the summary; the collector sets it at the end */
     struct mp_exit how;                          /* how, also in words; for a previous file: its end */
@@ -142,6 +142,8 @@ bool mp_recording_ended_well(const struct mp_recording_summary *summary);
 
 /* Called before the first round. The schedule is the caller's and must outlive the recording. */
 void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule);
+/* For recovery: has the schedule go on where it stood after the records that the drain has taken. */
+const struct mp_schedule_position *mp_recording_resume(struct mp_recording *recording);
 
 /* Takes over the spool; NULL where that fails: then it is still the caller's. The settings are in the spool's
  * configuration: a paused recording opens its window with the first start event, or when the schedule says so. */

@@ -134,7 +134,7 @@ static enum mp_status open_window(struct mp_recording *recording, uint32_t ring,
                                   struct mp_error *error)
 {
     struct mp_schedule_position after = step_back(recording, ring);
-    if (!recording->writer) recording->steps_unseen = recording->steps_before;
+    if (!recording->writer) recording->steps_unseen = recording->position_before.steps;
     enum mp_status status = mp_recording_write_gap(recording, event->thread, error);
     if (!status) status = mp_recording_write(recording, true, error);
     step_on(recording, ring, after);
@@ -254,8 +254,8 @@ static enum mp_status ask_schedule(struct mp_recording *recording, uint32_t ring
     *wish = MP_SCHEDULE_NONE;
     *is_step = false;
     if (mp_state_is_boundary(event->type)) status = take_step(recording, event, is_step, error);
-    recording->steps_before = recording->state.ledger.steps - *is_step;
     recording->position_before = recording->schedule_state.position;
+    recording->schedule_state.position.steps = recording->state.ledger.steps;
     if (status || !recording->schedule || event->type >= MP_EVENT_TYPES) return status;
     const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
     /* A range that may end on another thread fits no thread's order. */

@@ -117,11 +117,31 @@ static enum mp_status write_pending(struct mp_recording *recording, struct mp_er
     return status;
 }
 
+/* Says which records a base knows of, where no events came before it that would. */
+static enum mp_status write_marks(struct mp_recording *recording, struct mp_error *error)
+{
+    if (!mp_recording_remember_live(recording)) return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+    return write_pending(recording, error);
+}
+
+/* Says where the schedule stands before the file says that the records until there are taken. Whoever recovers finds
+ * one of the two that fits, wherever a kill comes. */
+static void mark_schedule(struct mp_recording *recording)
+{
+    struct mp_schedule_mark *marks = recording->spool.header->schedule_marks;
+    uint64_t taken = mp_drain_taken(&recording->drain);
+    recording->schedule_mark ^= atomic_load(&marks[recording->schedule_mark].taken) != taken;
+    struct mp_schedule_mark *mark = &marks[recording->schedule_mark];
+    mark->position = recording->schedule_state.position;
+    atomic_store(&mark->taken, taken);
+}
+
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error)
 {
     recording->last_write_ns = mp_clock_monotonic_ns();
     enum mp_status status = mp_recording_write_meanwhile(recording, error);
     bool fresh = !recording->writer && (recording->pending.count || with_base);
+    mark_schedule(recording);
     if (!status && fresh) status = open_file(recording, error);
     if (!status && recording->writer) {
         status = mp_recording_read_tables(recording, error);
@@ -130,14 +150,15 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
         if (!status) status = write_samples(recording, error);
         if (!status) status = write_labels(recording, error);
         if (!status) status = write_holders(recording, error);
-        if (!status && recording->pending.count) status = write_pending(recording, error);
+        bool marked = recording->pending.count;
+        if (!status && marked) status = write_pending(recording, error);
         if (!status) status = mp_recording_write_requests(recording, error);
         with_base |=
             recording->events_since_base > BASE_FACTOR * recording->state.ledger.by_address.count + MP_CHUNK_EVENTS;
         if (!status && with_base) status = mp_recording_write_base(recording, error);
+        if (!status && with_base && !marked) status = write_marks(recording, error);
     }
     if (status) return status;
-    recording->spool.header->schedule_position = recording->schedule_state.position;
     mp_drain_release(&recording->drain, recording->spool.header);
     mp_spool_file_wake(&recording->spool);
     return mp_recording_bound(recording, error);

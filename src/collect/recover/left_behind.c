@@ -20,6 +20,20 @@ static bool only_begun(const char *path)
     return begun;
 }
 
+bool mp_left_without_events(const char *path)
+{
+    struct mp_reader *reader;
+    struct mp_chunk chunk = {.kind = 0};
+    struct mp_error ignored;
+    if (mp_reader_open(path, &reader, &ignored)) return false;
+    enum mp_status status = MP_OK;
+    while (!status && chunk.kind != MP_CHUNK_EVENTS_KIND && chunk.kind != MP_CHUNK_EXIT)
+        status = mp_reader_next(reader, &chunk, &ignored);
+    bool without = status == MP_NOT_FOUND && !mp_reader_damage(reader)->lost_chunks;
+    mp_reader_close(reader);
+    return without;
+}
+
 /* Whether the file is missing, or has nothing of use because the kill came early. */
 static bool holds_nothing(const char *path)
 {

@@ -7,6 +7,8 @@
 
 /* Opens the file; *reader is NULL, with MP_OK, where the kill came before anything of use was in it. */
 enum mp_status mp_left_recording(const char *path, struct mp_reader **reader, struct mp_error *error);
+/* Whether the kill came before the file had any event: all that is in it, its spool has, too. */
+bool mp_left_without_events(const char *path);
 /* Opens the spool that belongs to the file, or was to become it. MP_NOT_FOUND: there is none; MP_BUSY: its program
  * still uses it. */
 enum mp_status mp_left_spool(const struct mp_reader *reader, const char *path, struct mp_spool_file *spool,

@@ -13,7 +13,8 @@ static const char *what_happened(const struct mp_spool_header *spool)
                                              : "the collector was killed, and the program did not end in order";
 }
 
-static void restore_ring_threads(struct mp_recording *recording)
+/* Goes on where file and rings, or the rings alone, end. */
+static void restore_position(struct mp_recording *recording, bool has_file)
 {
     struct mp_tables *tables = &recording->tables;
     const struct mp_spool_header *spool = recording->spool.header;
@@ -24,6 +25,8 @@ static void restore_ring_threads(struct mp_recording *recording)
         uint64_t tail = atomic_load(&spool->rings[ring].tail);
         if (tail > recording->drain.next[ring]) recording->drain.next[ring] = tail;
     }
+    const struct mp_schedule_position *position = mp_recording_resume(recording);
+    if (!has_file) recording->state.ledger.steps = recording->state.steps.before = position->steps;
     for (size_t i = 0; i < tables->threads.count; i++)
         if (tables->threads.at[i].tid == MP_TID_LANE) mp_tables_known_lane(tables, (uint32_t)i);
 }
@@ -43,7 +46,11 @@ static enum mp_status recover_with_spool(struct mp_recovering *recovering, struc
         mp_recording_free(recording, false);
         return status;
     }
-    restore_ring_threads(recording);
+    restore_position(recording, recovering->reader);
+    if (!recovering->reader && mp_drain_taken(&recording->drain))
+        mp_recording_note(recording,
+                          "what was allocated before the first event here is not known: the collector was killed "
+                          "while it began this file");
     recording->state.ledger.paused = !recording->window_open;
     const char *text = what_happened(recording->spool.header);
     mp_recording_note(recording, "recovered from what a killed collector left");
@@ -111,6 +118,12 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     recovery->had_spool = !found;
     if (!found) {
         status = new_recording(&recovering, &spool, name, name_context, error);
+        /* A file that begins with a window is of no use before it has the window's base; the rings have all that is
+         * there. */
+        if (!status && recovering.reader && !recovering.recording->window_open && mp_left_without_events(path)) {
+            mp_reader_close(recovering.reader);
+            recovering.reader = NULL;
+        }
         if (!status) status = recover_with_spool(&recovering, error);
         mp_schedule_free(&recovering.schedule);
     } else if (found != MP_NOT_FOUND) {
