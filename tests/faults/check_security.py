@@ -240,6 +240,24 @@ class WhileItRuns(harness.Churning):
         said = self.end()
         self.assertNotIn("Sanitizer", said)
 
+    def test_many_questions_at_once_make_few_processes(self):
+        self.start()
+        children = pathlib.Path(f"/proc/{self.collector.pid}/task/{self.collector.pid}/children")
+        asked, most, said = [], 0, []
+        for _ in range(120):
+            asked.append(self.connect())
+            with os.fdopen(os.memfd_create("answer", os.MFD_ALLOW_SEALING)) as file:
+                socket.send_fds(asked[-1], [question(self.program, 2)], [file.fileno()])
+        for connection in asked:
+            most = max(most, len(children.read_text().split()))
+            said.append(struct.unpack("<IIII240s", connection.recv(512)))
+        self.assertLessEqual(most, 1 + 16)  # the program is one
+        refused = {text.rstrip(b"\0") for _, _, status, _, text in said if status}
+        self.assertLessEqual(len(refused), 1)
+        self.assertTrue(all(b"ask again" in text for text in refused), refused)
+        self.assertGreaterEqual(sum(not status for _, _, status, _, _ in said), 16)
+        self.end()
+
     def test_nobody_else_is_answered(self):
         if os.geteuid():
             self.skipTest("not root")

@@ -145,13 +145,29 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
     return status;
 }
 
+#define ANSWERS_AT_ONCE 16 /* each is a process with a copy of what the collector knows */
+
+static bool are_too_many(const struct mp_snapshots *snapshots)
+{
+    size_t answers = 0;
+    for (size_t i = 0; i < snapshots->jobs.count; i++)
+        answers += snapshots->jobs.at[i].connection >= 0;
+    return answers >= ANSWERS_AT_ONCE;
+}
+
 enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording,
                                       enum mp_snapshot_of of, int fd, int connection, struct mp_error *error)
 {
     struct mp_snapshot_job job = {.child = -1, .connection = connection, .of = of};
     struct mp_snapshot_outcome outcome = {0};
-    mp_recording_round(recording, false); /* the present state is that of the request, not of the last round */
-    enum mp_status status = prepare(recording, of, error);
+    enum mp_status status = MP_OK;
+    if (are_too_many(snapshots))
+        status =
+            mp_fail(error, MP_BUSY, "memprof answers %d questions about its programs already; ask again in a while",
+                    ANSWERS_AT_ONCE);
+    else
+        mp_recording_round(recording, false); /* the present state is that of the request, not of the last round */
+    if (!status) status = prepare(recording, of, error);
     if (!status) status = start(snapshots, recording, &job, &outcome, fd, error);
     close(fd);
     if (status) free_job(&job);
