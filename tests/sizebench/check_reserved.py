@@ -23,6 +23,7 @@ from check_torch_replay import snapshot_of
 
 MEMPROF = str(pathlib.Path(os.getcwd()) / "memprof")
 PROBES, ASKED = (4, 8, 12), (16, 33, 64, 131, 192)
+SCRATCH = 4  # runs of each with scratch memory
 MIB = 1 << 20
 START = 10**15
 
@@ -39,13 +40,18 @@ class Training:
         self.settings = r.choice([{}, {}, {"expandable_segments": True}, {"max_split_size": 64 * MIB}, {"roundup": 4}])
         self.accumulates, self.evaluates, self.steps = r.random() < 0.3, r.random() < 0.4, r.randrange(3, 6)
 
-    def run(self, batch):
-        """The allocator after the training, the site of each entry of its trace, and where steps begin."""
+    def run(self, batch, scratch=None):
+        """The allocator after the training, the site of each entry of its trace, and where steps begin. `scratch`: the seed
+        of a run in which every tenth of the operations takes memory for a moment, as none of the probes has."""
         allocator, sites, marks = naive_allocator.Allocator(1 << 42, 1 << 43, self.settings), {}, []
 
         def take(site, size, stream=0):
             handle = allocator.malloc(max(1, int(size)), stream)
             sites[len(allocator.trace) - 1] = site
+            r = random.Random(f"{scratch} {site} {size}")
+            if scratch is not None and site.startswith(("layer_", "backward")) and r.random() < 0.1:
+                most = max(min(4 * size, 160 * MIB), size // 4)  # PyTorch's reductions, by their source
+                allocator.free(allocator.malloc(int(most ** r.uniform(0.5, 1)) + 1, stream))
             return handle
 
         def forward(keep):
@@ -110,13 +116,15 @@ def measure(seed, folder):
     truth = {batch: training.run(batch)[0].peak_reserved for batch in ASKED}
     answer = ask(paths, 1 << 41, ASKED)
     row = {"seed": seed, "settings": training.settings, "errors": [], "covered": [], "wrong": 0, "asked": 0, "unsure": 0,
-           "ratios": [], "sure": [], "refused": answer if isinstance(answer, str) else None}
+           "ratios": [], "sure": [], "above": 0, "refused": answer if isinstance(answer, str) else None}
     if row["refused"]:
         return row
     for need in answer["predictions"]:
         if need["batch"] in truth:
             row["errors"].append(need["reserved_bytes"] / truth[need["batch"]] - 1)
             row["covered"].append(need["low_bytes"] <= truth[need["batch"]] <= need["high_bytes"])
+            for turn in range(SCRATCH):
+                row["above"] += training.run(need["batch"], f"{seed} {turn}")[0].peak_reserved > need["high_bytes"]
     for batch in ASKED[1:]:
         capacity = truth[batch]
         answer = ask(paths, capacity, (batch,))
@@ -143,17 +151,19 @@ def main():
     answered = [row for row in rows if not row["refused"]]
     errors = [abs(error) for row in answered for error in row["errors"]]
     covered = [inside for row in answered for inside in row["covered"]]
+    above = sum(row["above"] for row in answered)
     ratios = [ratio for row in answered for ratio in row["ratios"]]
     sure = [ratio for row in answered for ratio in row["sure"]]
     wrong, asked = sum(row["wrong"] for row in answered), sum(row["asked"] for row in answered)
     print(f"reserved: {len(answered)} of {len(rows)} programs answered, {len(errors)} predictions up to {max(ASKED)}: error "
           f"{100 * max(errors):.3f} % at most, {100 * statistics.median(errors):.3f} % median; intervals cover "
-          f"{100 * sum(covered) / len(covered):.1f} %")
+          f"{100 * sum(covered) / len(covered):.1f} %; of {SCRATCH * len(covered)} runs with scratch memory that no probe had, "
+          f"{above} reserved more than \"at most\"")
     print(f"largest batch: {asked} capacities, {wrong} of them wrong, {min(ratios):.3f} of the truth at least, "
           f"with room for scratch {statistics.median(sure):.3f} median; "
           f"{sum(row['unsure'] for row in answered)} unsure")
     asserted.held(not wrong and min(ratios) >= 1 and len(answered) == len(rows) and max(errors) <= 0.015 and
-                  sum(covered) >= 0.95 * len(covered), "see above")
+                  sum(covered) >= 0.95 * len(covered) and not above, "see above")
 
 
 if __name__ == "__main__":

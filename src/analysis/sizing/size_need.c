@@ -273,8 +273,8 @@ static void add_reserved(struct mp_size_predictor *predictor, bool exact, struct
         high = max_of(high, held_at(predictor, need->at, MP_SIZE_HIGH, MP_SIZE_NO_SCRATCH).reserved);
     }
     if (beyond && !predictor->as_probed) {
-        high = max_of(high, held_at(predictor, need->at, MP_SIZE_HIGH, MP_SIZE_SCRATCH_BY_EACH).reserved);
-        high = max_of(high, held_at(predictor, need->at, MP_SIZE_HIGH, MP_SIZE_SCRATCH_BY_LARGEST).reserved);
+        for (enum mp_size_scratch scratch = MP_SIZE_SCRATCH_BY_EACH; scratch < MP_SIZE_SCRATCH_END; scratch++)
+            high = max_of(high, held_at(predictor, need->at, MP_SIZE_HIGH, scratch).reserved);
     }
     low = whole_bytes((double)low * (1 - predictor->reserved_error.below));
     high = whole_bytes(ceil((double)high * (1 + predictor->reserved_error.above) + by_chance));

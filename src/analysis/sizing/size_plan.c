@@ -118,6 +118,7 @@ static void set_value(struct planning *planning, uint32_t block, uint32_t value)
     planning->plan->blocks++;
     planning->plan->opaque_blocks += kind == MP_SIZE_OPAQUE;
     planning->plan->unchecked_blocks += kind == MP_SIZE_UNCHECKED;
+    planning->plan->values.at[value].taking |= 1u << mp_size_plan_taking(planning->plan, block);
 }
 
 /* ---- places with as many live blocks in every probe ------------------------------------------------------------- */
@@ -337,6 +338,7 @@ void mp_size_plan_make(const struct mp_size_points *points, const struct mp_size
     size_t blocks = sources[planning.last].model->blocks.count;
     *plan = (struct mp_size_plan){.source = &sources[planning.last], .points = *points};
     plan->value_of = mp_alloc((blocks + 1) * sizeof *plan->value_of);
+    plan->taking = mp_size_scratch_find(plan->source->model);
     for (size_t i = 0; i < blocks; i++)
         plan->value_of[i] = MP_NONE;
     for (uint32_t place = 0; place < sites->places; place++)
@@ -349,4 +351,10 @@ void mp_size_plan_free(struct mp_size_plan *plan)
 {
     mp_vec_free(&plan->values);
     free(plan->value_of);
+    free(plan->taking);
+}
+
+enum mp_size_taking mp_size_plan_taking(const struct mp_size_plan *plan, uint32_t block)
+{
+    return plan->taking[plan->source->model->blocks.stack[block]];
 }

@@ -21,6 +21,7 @@
 #ifndef MP_ANALYSIS_SIZE_PLAN_H
 #define MP_ANALYSIS_SIZE_PLAN_H
 
+#include "analysis/sizing/size_scratch.h"
 #include "analysis/sizing/size_sites.h"
 #include "base/error.h"
 
@@ -30,6 +31,7 @@ struct mp_size_value {
     double seen[MP_SIZE_PROBES_MAX]; /* at each probe; the basis of an opaque one's bounds */
     unsigned growth;                 /* of an opaque one: mp_size_growth() */
     bool grows;                      /* it was not the same at all probes */
+    unsigned taking;                 /* 1 << each enum mp_size_taking of its blocks */
     /* Of a place that was solved as a whole: how many blocks lived at once; else 0. */
     double alive[MP_SIZE_PROBES_MAX];
 };
@@ -39,6 +41,7 @@ struct mp_size_plan {
     struct mp_size_points points;
     MP_VEC(struct mp_size_value) values; /* each once */
     uint32_t *value_of;                  /* per block of the source's model; MP_NONE: of another track */
+    unsigned char *taking;               /* per stack of it: enum mp_size_taking */
     uint64_t blocks, opaque_blocks, unchecked_blocks;
     bool depends; /* some size changes with the variables */
 };
@@ -47,5 +50,6 @@ struct mp_size_plan {
 void mp_size_plan_make(const struct mp_size_points *points, const struct mp_size_source *sources,
                        const struct mp_size_sites *sites, struct mp_size_plan *plan);
 void mp_size_plan_free(struct mp_size_plan *plan);
+enum mp_size_taking mp_size_plan_taking(const struct mp_size_plan *plan, uint32_t block);
 
 #endif

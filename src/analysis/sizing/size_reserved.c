@@ -12,16 +12,10 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 
-#define KEPT    3 /* of a run of equal steps; blocks may outlive their step by fewer */
-#define OUTSIDE UINT32_MAX
-
-/* Of a reduction over rows, as PyTorch divides it (ATen/native/cuda/Reduce.cuh): each of `ctas` blocks of threads
- * leaves 128 sums of four bytes for each output. With four rows a step there are at most a 64th as many blocks as rows,
- * so of bfloat16 summed in float four times the input; there are no more than fill the device (16 for each of 160
- * multiprocessors), but for one for each 1024 rows. */
-#define SCRATCH_TIMES  4
-#define SCRATCH_DEVICE ((uint64_t)160 << 20)
-#define SCRATCH_PART   4
+#define KEPT     3 /* of a run of equal steps; blocks may outlive their step by fewer */
+#define OUTSIDE  UINT32_MAX
+#define SLOWER   0.9
+#define CUT_MOST (MP_TORCH_OWN_SEGMENT - 512) /* is cut from a segment of twice that */
 
 /* A step of the plan's track. */
 struct step {
@@ -242,7 +236,7 @@ void mp_size_pool_free(struct mp_size_pool *pool)
 static void set_sizes(struct mp_size_pool *pool, struct mp_size_point at, enum mp_size_bound bound)
 {
     const struct mp_size_plan *plan = pool->plan;
-    pool->largest = 0;
+    pool->largest = MP_NONE;
     for (uint32_t i = 0; i < plan->values.count; i++) {
         struct mp_size_bounds bytes = mp_size_value_at(plan, i, at);
         double size = bound == MP_SIZE_LOW ? bytes.low : bound == MP_SIZE_HIGH ? bytes.high : bytes.likely;
@@ -250,7 +244,8 @@ static void set_sizes(struct mp_size_pool *pool, struct mp_size_point at, enum m
         pool->copies[i] = copies;
         pool->owed[i] = 0.5;
         pool->sizes[i] = copies > 0 && size > 0 ? (uint64_t)ceil(size / copies - 1e-6) : 0;
-        if (plan->values.at[i].grows && pool->sizes[i] > pool->largest) pool->largest = pool->sizes[i];
+        bool larger = pool->largest == MP_NONE || pool->sizes[i] > pool->sizes[pool->largest];
+        if (plan->values.at[i].grows && larger) pool->largest = i;
     }
 }
 
@@ -268,18 +263,44 @@ static void keep(struct mp_size_pool *pool, uint32_t block, uint32_t id)
     pool->ids[block] = at;
 }
 
-static uint64_t scratch_on(uint64_t bytes)
+static uint64_t max_of(uint64_t one, uint64_t other)
 {
-    uint64_t most = bytes < SCRATCH_DEVICE / SCRATCH_TIMES ? SCRATCH_TIMES * bytes : SCRATCH_DEVICE;
-    return most > bytes / SCRATCH_PART ? most : bytes / SCRATCH_PART;
+    return one > other ? one : other;
+}
+
+static uint64_t bytes_at(const struct mp_size_plan *plan, uint32_t value, struct mp_size_point at)
+{
+    return (uint64_t)fmin(fmax(mp_size_value_at(plan, value, at).high, 0), 1e18);
+}
+
+/* Only where more is reduced to as much: a value that grows as what it is made of is reduced in each sample by itself.
+ */
+static bool is_reduced(const struct mp_size_plan *plan, uint32_t value, double bytes, uint32_t from, double from_bytes)
+{
+    size_t last = plan->points.count - 1;
+    const struct mp_size_value *made = &plan->values.at[value], *of = &plan->values.at[from];
+    return bytes * of->seen[last] < SLOWER * from_bytes * made->seen[last];
 }
 
 uint64_t mp_size_scratch_most(const struct mp_size_plan *plan, struct mp_size_point at)
 {
-    double largest = 0;
+    uint64_t most = 0;
+    uint32_t largest = MP_NONE;
+    enum mp_size_taking taking = MP_SIZE_TAKES_SUMS;
     for (uint32_t i = 0; i < plan->values.count; i++)
-        if (plan->values.at[i].grows) largest = fmax(largest, mp_size_value_at(plan, i, at).high);
-    return scratch_on(largest < 9e18 ? (uint64_t)largest : (uint64_t)9e18);
+        if (plan->values.at[i].grows && (largest == MP_NONE || bytes_at(plan, i, at) > bytes_at(plan, largest, at)))
+            largest = i;
+    if (largest == MP_NONE) return 0;
+    uint64_t bytes = bytes_at(plan, largest, at);
+    for (uint32_t i = 0; i < plan->values.count; i++) {
+        unsigned kinds = plan->values.at[i].taking;
+        double own = (double)bytes_at(plan, i, at);
+        if (kinds & 1u << MP_SIZE_TAKES_KEYS && plan->values.at[i].grows)
+            most = max_of(most, mp_size_scratch_on(MP_SIZE_TAKES_KEYS, (uint64_t)own));
+        if (kinds & 1u << MP_SIZE_TAKES_RECORDS && is_reduced(plan, i, own, largest, (double)bytes))
+            taking = MP_SIZE_TAKES_RECORDS;
+    }
+    return max_of(most, mp_size_scratch_on(taking, bytes));
 }
 
 static uint32_t take(struct mp_torch_allocator *allocator, uint64_t bytes, uint64_t stream)
@@ -294,7 +315,12 @@ static void give(struct mp_torch_allocator *allocator, uint32_t id)
     if (mp_torch_free(allocator, id) != MP_TORCH_DONE) mp_memory_lacks(0);
 }
 
-/* scratch: bytes that the operation after it takes for a moment. */
+static void pass(struct mp_torch_allocator *allocator, uint64_t bytes, uint64_t stream)
+{
+    give(allocator, take(allocator, bytes, stream));
+}
+
+/* scratch: bytes that the operation after it takes for a moment, and a little beside, from other segments. */
 static void allocate(struct mp_size_pool *pool, struct mp_torch_allocator *allocator, uint32_t block, uint64_t scratch)
 {
     uint32_t value = pool->plan->value_of[block];
@@ -302,7 +328,8 @@ static void allocate(struct mp_size_pool *pool, struct mp_torch_allocator *alloc
     for (; pool->owed[value] >= 1; pool->owed[value] -= 1) {
         if (!pool->sizes[value]) continue;
         keep(pool, block, take(allocator, pool->sizes[value], pool->streams[block]));
-        if (scratch) give(allocator, take(allocator, scratch, pool->streams[block]));
+        if (scratch) pass(allocator, scratch, pool->streams[block]);
+        if (scratch > MP_TORCH_SMALL) pass(allocator, MP_TORCH_SMALL, pool->streams[block]);
     }
 }
 
@@ -318,11 +345,30 @@ static void release(struct mp_size_pool *pool, struct mp_torch_allocator *alloca
     pool->ids[block] = 0;
 }
 
+/* By chance, which is the same whenever it is asked: of every second value, or of every eighth; all of it, or a part.
+ */
+static uint64_t of_some(uint64_t bytes, uint32_t value, unsigned turn)
+{
+    uint64_t chance = mp_hash_mix(mp_hash_step(turn + 1, value));
+    if (chance % (turn % 2 ? 8 : 2)) return 0;
+    return turn % 4 < 2 ? bytes : (uint64_t)((double)bytes * (double)(chance >> 32) / 4294967296.0);
+}
+
 static uint64_t scratch_of(const struct mp_size_pool *pool, enum mp_size_scratch scratch, uint32_t block)
 {
-    uint32_t value = pool->plan->value_of[block];
-    if (scratch == MP_SIZE_NO_SCRATCH || !pool->plan->values.at[value].grows) return 0;
-    return scratch_on(scratch == MP_SIZE_SCRATCH_BY_EACH ? pool->sizes[value] : pool->largest);
+    const struct mp_size_plan *plan = pool->plan;
+    uint32_t value = plan->value_of[block];
+    enum mp_size_taking taking = mp_size_plan_taking(plan, block);
+    if (scratch == MP_SIZE_NO_SCRATCH || pool->largest == MP_NONE) return 0;
+    uint64_t own = pool->sizes[value], largest = pool->sizes[pool->largest];
+    bool reduced =
+        taking == MP_SIZE_TAKES_RECORDS && is_reduced(plan, value, (double)own, pool->largest, (double)largest);
+    if (!plan->values.at[value].grows && !reduced) return 0;
+    if (taking == MP_SIZE_TAKES_RECORDS && !reduced) taking = MP_SIZE_TAKES_SUMS;
+    bool of_all = scratch == MP_SIZE_SCRATCH_BY_LARGEST || scratch == MP_SIZE_SCRATCH_CUT || reduced;
+    uint64_t bytes = mp_size_scratch_on(taking, of_all && taking != MP_SIZE_TAKES_KEYS ? largest : own);
+    if (scratch == MP_SIZE_SCRATCH_CUT) return bytes < CUT_MOST ? bytes : CUT_MOST;
+    return scratch < MP_SIZE_SCRATCH_OF_SOME ? bytes : of_some(bytes, value, scratch - MP_SIZE_SCRATCH_OF_SOME);
 }
 
 static void play(struct mp_size_pool *pool, struct mp_torch_allocator *allocator, enum mp_size_scratch scratch)

@@ -30,13 +30,19 @@ void mp_size_sequence_free(struct mp_size_sequence *sequence);
 enum mp_size_bound { MP_SIZE_LOW, MP_SIZE_LIKELY, MP_SIZE_HIGH };
 
 /*
- * Scratch memory that no probe has had. PyTorch's operations choose their way by the sizes of what they work on: a sum
- * over many rows is divided among blocks of threads, which need memory in common, and the gradient of an embedding
- * sorts its indices above 3072 of them. Such memory comes and goes within an operation; what is cached afterwards, and
- * whose place it took, stays. So it is assumed of each operation whose memory grows, of a size by what it has made, or
- * by the largest of all.
+ * What is assumed of scratch memory that no probe has had (size_scratch.h): none; or of each operation that makes what
+ * grows, and of those that only reduce, by what it has made, or by the largest of all blocks; or no more than is cut
+ * from a segment of 20 MiB, since the allocator asks the driver for more where it is asked for less than 10 MiB; or of
+ * some operations alone, since the segment of one may be of no use to the others: in some turns of chance.
  */
-enum mp_size_scratch { MP_SIZE_NO_SCRATCH, MP_SIZE_SCRATCH_BY_EACH, MP_SIZE_SCRATCH_BY_LARGEST };
+enum mp_size_scratch {
+    MP_SIZE_NO_SCRATCH,
+    MP_SIZE_SCRATCH_BY_EACH,
+    MP_SIZE_SCRATCH_BY_LARGEST,
+    MP_SIZE_SCRATCH_CUT,
+    MP_SIZE_SCRATCH_OF_SOME, /* the first turn */
+    MP_SIZE_SCRATCH_END = MP_SIZE_SCRATCH_OF_SOME + 8
+};
 
 /* The most scratch memory of an operation on the largest of the plan's blocks that grow, at that point. */
 uint64_t mp_size_scratch_most(const struct mp_size_plan *plan, struct mp_size_point at);
@@ -53,7 +59,7 @@ struct mp_size_pool {
     uint64_t *streams;                 /* per block of the model: where it was asked for, 0 where that is not known */
     struct mp_torch_settings recorded; /* those that the recording tells */
     uint64_t *sizes;                   /* per value of the plan: those of one replay */
-    uint64_t largest;                  /* of the sizes that grow */
+    uint32_t largest;                  /* the value with the largest of the sizes that grow; MP_NONE: none grows */
     double *copies, *owed;             /* per value: blocks in place of one, and the part of one that is left over */
     uint32_t *ids;                     /* per block of the model: index of its first one in placed + 1; 0: none */
     MP_VEC(struct mp_size_placed) placed;

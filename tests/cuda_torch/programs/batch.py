@@ -42,6 +42,62 @@ class Ranked(nn.Module):
         return self.second(best * weights) + scores.std(0).mean()
 
 
+class Whitened(nn.Module):
+    """Looks at the spread and the extremes of each feature over all rows of the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(40, 160), nn.Linear(160, 12)
+
+    def forward(self, inputs):
+        out = self.first(inputs).flatten(0, 1)
+        out = (out - out.mean(0)) / (out.std(0) + 1e-5)
+        high, where = out.max(0)
+        return self.second(out.clamp(out.min(0).values, high)) + (where + out.argmin(0)).sum() * 0
+
+
+class Hardest(nn.Module):
+    """Keeps the quarter of all tokens that it is worst at, those above the median, and others in a random order."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(800, 64), nn.Linear(64, 64)
+
+    def forward(self, tokens):
+        out = self.tokens(tokens).flatten(0, 1)
+        losses = (self.head(out) - out).square().mean(1)
+        worst, order = losses.sort(descending=True)
+        others = losses[torch.randperm(len(losses), device="cuda")]
+        return worst[: len(worst) // 4] + (losses > losses.median()).float().mean() + others.std() + order[0] * 0
+
+
+class Pairwise(nn.Module):
+    """Two views of each sample, all of one against all of the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(48, 96), nn.ReLU(), nn.Linear(96, 32))
+
+    def forward(self, inputs):
+        one, other = (functional.normalize(self.body(inputs.roll(shift, 1).flatten(0, 1)), dim=1) for shift in (1, 5))
+        scores = one @ other.t() / 0.1
+        return scores.logsumexp(0) + scores.logsumexp(1) - scores.diagonal() + scores.min(0).values
+
+
+class Clouds(nn.Module):
+    """Points, each alike, the largest of each feature, and the nearest point of another cloud."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv1d(3, 48, 1), nn.BatchNorm1d(48), nn.ReLU(), nn.Conv1d(48, 64, 1))
+        self.second = nn.Linear(64, 3 * 100)
+
+    def forward(self, points):
+        found = self.second(self.first(points).max(2).values).view(-1, 100, 3)
+        apart = torch.cdist(found, points.transpose(1, 2))
+        return apart.min(1).values.mean(1) + apart.min(2).values.mean(1) + found.amax((0, 1)).sum()
+
+
 MODELS = {
     "conv": lambda: nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
                                   nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
@@ -55,6 +111,10 @@ MODELS = {
                                      nn.Linear(224, 20), nn.PReLU(20)),
     "recurrent": lambda: nn.GRU(24, 80, batch_first=True),
     "ranked": Ranked,
+    "whitened": Whitened,
+    "hardest": Hardest,
+    "pairwise": Pairwise,
+    "clouds": Clouds,
 }
 DATA = {
     "conv": lambda: torch.randn(batch, 3, 32, 32, device="cuda"),
@@ -63,6 +123,10 @@ DATA = {
     "grouped": lambda: torch.randn(batch, 8, 300, device="cuda"),
     "recurrent": lambda: torch.randn(batch, 30, 24, device="cuda"),
     "ranked": lambda: torch.randn(batch, 40, device="cuda"),
+    "whitened": lambda: torch.randn(batch, 24, 40, device="cuda"),
+    "hardest": lambda: torch.randint(0, 800, (batch, 48), device="cuda"),
+    "pairwise": lambda: torch.randn(batch, 5, 48, device="cuda"),
+    "clouds": lambda: torch.randn(batch, 3, 120, device="cuda"),
 }
 half = what.endswith("_half")
 what = what.removesuffix("_half")
