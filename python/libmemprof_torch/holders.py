@@ -88,6 +88,7 @@ class Look:
         self._torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
+        self._fix_storage = getattr(torch._C.StorageBase, "_fix_weakref", None)
         self._wanted = set(wanted) if wanted is not None else None
         self._saved = saved  # SavedHooks
         self._budget_ns, self._objects_most = budget_ns, objects_most
@@ -271,6 +272,8 @@ class Look:
         are under tensors that are made here and dropped again."""
         if self.kind_of(type(found)) == "storage":
             try:
+                if self._fix_storage is not None:  # C++ alone may keep it: PyTorch would end it below us, and warn
+                    self._fix_storage(found)
                 address = self._torch._C.StorageBase.data_ptr(found)
             except (RuntimeError, NotImplementedError):
                 address = 0
