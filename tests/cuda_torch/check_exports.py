@@ -27,6 +27,8 @@ INEXACT = {
     "plugged_pool": "the allocator that the program brings takes more of the driver than PyTorch asked it for, and what is "
                     "known of a segment that went is what the driver gave",
     "other_settings": "the program changes the allocator's settings while it runs; a snapshot has the last ones alone",
+    "trees": "torch.compile's graph trees put a pool back to what it was, block by block, not in the order of allocations",
+    "trainer": "as retries",
     "retries": "a limit by set_per_process_memory_fraction() is in no snapshot of PyTorch 2.6: the replay knows none",
 }
 

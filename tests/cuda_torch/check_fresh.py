@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs on PyTorch's real CUDA allocator (programs/fresh.py, the first twelve and those from raw_blocks to beams written
-without a look at memprof; programs/documented.py, all of them so): every allocation with what was asked for and on which
-stream, totals, out-of-memories, and the segments at the end, by PyTorch's own word."""
+without a look at memprof; programs/documented.py and programs/daily.py, all of them so): every allocation with what was
+asked for and on which stream, totals, out-of-memories, and the segments at the end, by PyTorch's own word."""
 import os
 import sys
 
@@ -56,17 +56,27 @@ DOCUMENTED = {
     "moved_limits": {"SOFTGPU_MEMORY": GIB, CONF: "expandable_segments:True"},
     "replicas": {"SOFTGPU_DEVICES": 2},
 }
+DAILY = {
+    "server": {},
+    "trainer": {"SOFTGPU_MEMORY": GIB, CONF: "garbage_collection_threshold:0.8"},
+    "sleeping": {CONF: "expandable_segments:True"},
+    "workers": {"SOFTGPU_DEVICES": 2, "SOFTGPU_MEMORY": GIB // 4},
+    "trees": {},
+    "notebook": {CONF: "roundup_power2_divisions:4"},
+}
 PROGRAMS.update(DOCUMENTED)
+PROGRAMS.update(DAILY)
 
 
 def file_of(name):
-    return "documented" if name in DOCUMENTED else "fresh"
+    return "documented" if name in DOCUMENTED else "daily" if name in DAILY else "fresh"
 
 
 class Fresh(bed.TestCase):
     def compare(self, name):
         run = self.execute(file_of(name), name, **PROGRAMS[name])
         self.assertIsNone(run.truth["failure"])
+        self.assertNotIn("_fix_weakref", run.said)  # PyTorch's warning of objects that a look at holders found
         self.assert_totals(run)
         for device in range(len(run.truth["devices"])):
             self.assert_requests(run, device)
