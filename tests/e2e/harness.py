@@ -111,9 +111,14 @@ def answer(*arguments, status=0):
 
 
 def first_child(pid):
-    """The first child of a process."""
-    with open(f"/proc/{pid}/task/{pid}/children") as children:
-        return int(children.read().split()[0])
+    """The first child of a process, which may be about to start it."""
+    deadline = time.monotonic() + 60
+    while True:
+        with open(f"/proc/{pid}/task/{pid}/children") as children:
+            found = children.read().split()
+        if found or state_of(pid) == "Z" or time.monotonic() > deadline:
+            return int(found[0])
+        time.sleep(0.001)
 
 
 def state_of(pid):
