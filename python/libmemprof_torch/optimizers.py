@@ -11,10 +11,22 @@ FIRST = 4  # parameters of an optimizer that are looked at
 # The loop's optimizer has stopped where others stepped so many times as often as they ever did between two of its steps;
 # soon, where it was the only one for SURE steps.
 PATIENCE, PATIENCE_LEAST, PATIENCE_SURE, SURE = 4, 16, 2, 8
+# One that was made since the loop's last stepped is the next task's, fold's or phase's, and follows upon it: after so many
+# steps of that, between which none was made. Where each of its steps has one made (the inner loop of a meta-learner), the
+# older one comes back.
+STEPS_BEFORE = 2
 
 
 def _nothing():
     pass
+
+
+class _Made:
+    __slots__ = ("reference", "born", "turn")
+
+    def __init__(self, optimizer, born):
+        self.reference, self.born = weakref.ref(optimizer), born
+        self.turn = None  # the turn of the loop's optimizers in which it stepped last
 
 
 class Optimizers:
@@ -23,10 +35,11 @@ class Optimizers:
         self._without_overrides = torch._C.DisableTorchFunction
         self._labels = labels
         self._names = names
-        self._main = None  # a weak reference
+        self._main, self._turn = None, 0  # the loop's, of type _Made; how many there have been
         self._steps = 0  # of the main one
         self._others, self._others_most = 0, 0  # steps of others since the last of the main one's; the most so far
-        self._all = []  # weak references
+        self._all, self._born = {}, 0  # by id; how many were made
+        self._born_before, self._makes = 0, False  # so many when the main one stepped last; some between its steps
         self._ended = 0  # steps, of any
         self._is_blind = False  # for compiled ones
 
@@ -56,21 +69,28 @@ class Optimizers:
     def known(self, optimizer):
         """One was made."""
         try:
-            others = [other for other in self._all if other() is not None and other() is not optimizer]
-            self._all = [*others, weakref.ref(optimizer)]
+            self._made_of(optimizer)
         except TROUBLE as trouble:
             if is_of_signal(trouble):
                 raise
 
+    def _made_of(self, optimizer):
+        made = self._all.get(id(optimizer))
+        if made is None or made.reference() is not optimizer:
+            self._all = {key: other for key, other in self._all.items() if other.reference() is not None}
+            self._born += 1
+            made = self._all[id(optimizer)] = _Made(optimizer, self._born)
+        return made
+
     def _versions(self):
-        """Of each optimizer: its reference's address, that, and how often its first parameters were changed."""
+        """Of each optimizer: how often its first parameters were changed."""
         found = {}
         with self._without_overrides():
-            for reference in self._all:
-                groups = getattr(reference(), "param_groups", None)  # which one in the making has not yet
+            for made in self._all.values():
+                groups = getattr(made.reference(), "param_groups", None)  # which one in the making has not yet
                 if groups:
                     changes = sum(parameter._version for parameter in groups[0]["params"][:FIRST])
-                    found[id(reference)] = (reference, changes)
+                    found[made] = changes
         return found
 
     def enter_compiled(self):
@@ -97,26 +117,36 @@ class Optimizers:
     def _leave_compiled(self, before):
         try:
             after = self._versions()
-            for key, was in before.items():
-                optimizer = was[0]()
-                if optimizer is None or after.get(key, was)[1] == was[1]:
+            for made, was in before.items():
+                optimizer = made.reference()
+                if optimizer is None or after.get(made, was) == was:
                     continue
                 self._end(optimizer, self._is_main(optimizer))
         except TROUBLE as trouble:
             self._meet(trouble)
 
+    def _follows(self, made):
+        return self._steps >= STEPS_BEFORE and not self._makes and made.born > self._born_before
+
     def _is_main(self, optimizer):
-        main = self._main and self._main()
-        if main is not None and main is not optimizer:
+        made, main = self._made_of(optimizer), self._main
+        if main is not None and main.reference() is None:
+            main = None
+        comes_back = made is not self._main and made.turn is not None and made.turn < self._turn and made.born < self._main.born
+        made.turn = self._turn
+        if main is not None and main is not made and not comes_back and not self._follows(made):
             self._others += 1
             least = PATIENCE_SURE if self._steps >= SURE else PATIENCE_LEAST
             if self._others <= max(least, PATIENCE * self._others_most):
                 return False
-            main = None
-        if main is None:
-            self._main = weakref.ref(optimizer)
+        if main is not made:
+            self._main, self._turn, self._makes = made, self._turn + 1, False
             self._steps = self._others = self._others_most = 0
+            made.turn = self._turn
+        elif self._born > self._born_before:
+            self._makes = True
+        self._born_before = self._born
         self._others_most = max(self._others_most, self._others)
         self._others = 0
         self._steps += 1
-        return True
+        return not comes_back  # whose turn it took has ended this step already

@@ -480,16 +480,19 @@ class Roles(ShimCase):
 
 class Steps(ShimCase):
     def steps_of(self, order):
-        """Which of these steps of optimizers were steps of the program."""
+        """Which of these steps of optimizers were steps of the program. Before a colon: those that are made first."""
         self.setUp()
         self.start()
-        made, told = {}, ""
+        first, _, order = order.rpartition(":")
+        made, told = {name: self.optimizer(*self.parameters(1)) for name in first}, ""
         for name in order:
             if name.islower():
                 made.pop(name.upper())  # its last reference
                 gc.collect()
                 continue
-            made.setdefault(name, self.optimizer(*self.parameters(1))).step()
+            if name not in made:
+                made[name] = self.optimizer(*self.parameters(1))
+            made[name].step()
             if ("torch_step",) in self.take():
                 told += name
         return told
@@ -497,15 +500,31 @@ class Steps(ShimCase):
     def test_one_optimizer_is_the_loops(self):
         for order, told in (
                 ("A" * 4, "A" * 4),
+                ("AB:" + "ABAB" * 5, "AA" * 5),
                 ("ABAB" * 5, "AA" * 5),
+                ("AB:" + "ABBBBB" * 10, "A" * 10),
                 ("ABBBBB" * 10, "A" * 10),
-                ("AAA" + "B" * 20, "AAA" + "B" * 4),  # 16 are waited for
-                ("A" * 7 + "B" * 20, "A" * 7 + "B" * 4),
-                ("A" * 8 + "B" * 5, "A" * 8 + "B" * 3),  # it was alone for long
-                ("ABBBBBB" * 3 + "B" * 30, "AAA" + "B" * 12),  # four times six, of which six are in the pattern
-                ("AAAaBBB", "AAABBB"),  # it is gone
-                ("A" * 8 + "BBABBABBBBB", "A" * 8 + "AA"),
-                ("A" + "B" * 17 + "A" * 17, "AB" + "A"),
+                ("AB:AAA" + "B" * 20, "AAA" + "B" * 4),  # 16 are waited for
+                ("AB:" + "A" * 7 + "B" * 20, "A" * 7 + "B" * 4),
+                ("AB:" + "A" * 8 + "B" * 5, "A" * 8 + "B" * 3),  # it was alone for long
+                ("AB:" + "ABBBBBB" * 3 + "B" * 30, "AAA" + "B" * 12),  # four times six, of which six are in the pattern
+                ("AB:AAAaBBB", "AAABBB"),  # it is gone
+                ("AB:" + "A" * 8 + "BBABBABBBBB", "A" * 8 + "AA"),
+                ("A" + "B" * 17 + "A" * 17, "AB" + "A" * 16),  # it comes back
+        ):
+            self.assertEqual(self.steps_of(order), told, order)
+
+    def test_one_that_was_made_since_follows(self):
+        """All are kept, as by schedulers that refer to them in a circle."""
+        for order, told in (
+                ("AAABBBCCC", "AAABBBCCC"),
+                ("A" * 20 + "BB" + "C" * 20, "A" * 20 + "BB" + "C" * 20),
+                ("AB:" + "AB" * 5 + "CD" * 5, "A" * 5 + "C" * 5),  # two networks a fold
+                ("AAA" + "AB" * 5, "AAA" + "AB" + "A" * 3),  # a second one joins: its first step stands for one of the other's
+                ("E:" + "AE" * 5 + "BE" * 5, "A" * 5 + "B" + "E" * 4),  # what all tasks share, too
+                ("O:" + "AAAO" + "BBBO" + "CCCO" + "DDDO", "AAA" + "BBB" + "OO"),  # meta-learning
+                ("O:" + "AAAO" + "aBBBO" + "bCCCO" + "cDDDO", "AAA" + "BBB" + "OO"),  # by the same variable
+                ("O:" + "AAAaO" + "BBBbO" + "CCCcO", "AAA" + "OOO"),  # in a function
         ):
             self.assertEqual(self.steps_of(order), told, order)
 
