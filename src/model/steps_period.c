@@ -15,6 +15,8 @@
 #define PERIODS_MAX  256
 #define COMPARISONS  20000000
 #define COMPARED_MAX 1000
+#define LOOK_MIN     16
+#define WINDOWS      16 /* of the length of a round, that are looked at */
 #define LINES_MAX    64 /* frames of the program, from the outermost */
 
 /* The allocations of one thread, in order. A site is a stack and the running module. */
@@ -32,16 +34,22 @@ struct counts {
  * please. */
 struct crew {
     MP_VEC(struct calls) threads;
-    struct counts counts;
-    struct mp_map numbers;     /* of sites */
-    const struct calls *model; /* the one that allocates most, in which the period is looked for */
-    uint32_t allocs;           /* of all threads, and of other code, too */
-    bool modules;              /* modules are known */
+    struct counts counts, plain; /* plain: by site, the one of that stack without a module */
+    struct mp_map numbers;       /* of sites */
+    const struct calls *model;   /* the one that allocates most, in which the period is looked for */
+    uint32_t allocs;             /* of all threads, and of other code, too */
+    bool modules;                /* modules are known */
 };
 
 struct periods {
     uint32_t at[PERIODS_MAX];
     size_t count;
+};
+
+/* Where rounds begin, as a call of the model's, and how many calls tell that from other places: with what is known of
+ * modules, and of stacks alone. */
+struct beginning {
+    uint32_t at, period, look, plain_look;
 };
 
 /* The function in which a stack's Python begins, as a number that only it has; 0: there is no Python. */
@@ -81,17 +89,31 @@ static uint64_t busiest_root(const struct mp_model *model, const uint64_t *roots
     return best;
 }
 
-static uint32_t site_of(const struct mp_model *model, uint32_t block, struct crew *crew)
+static uint32_t number_of(struct crew *crew, uint32_t stack, uint32_t module)
 {
-    uint32_t module = model->blocks.module ? model->blocks.module[block] : 0;
+    uint32_t plain = module ? number_of(crew, stack, 0) : (uint32_t)crew->counts.count;
     bool fresh;
-    uint64_t *number = mp_map_at(&crew->numbers, ((uint64_t)model->blocks.stack[block] << 32 | module) + 1, &fresh);
-    crew->modules |= module != 0;
+    uint64_t *number = mp_map_at(&crew->numbers, ((uint64_t)stack << 32 | module) + 1, &fresh);
     if (fresh) {
         *number = crew->counts.count;
         mp_vec_add(&crew->counts, 0);
+        mp_vec_add(&crew->plain, plain);
     }
     return (uint32_t)*number;
+}
+
+static uint32_t site_of(const struct mp_model *model, uint32_t block, struct crew *crew)
+{
+    uint32_t module = model->blocks.module ? model->blocks.module[block] : 0;
+    crew->modules |= module != 0;
+    return number_of(crew, model->blocks.stack[block], module);
+}
+
+/* Whether two calls are the same. The first ones were made before the names of modules were known. */
+static bool are_same(const struct crew *crew, uint32_t a, uint32_t b)
+{
+    uint32_t plain = crew->plain.at[a];
+    return a == b || (plain == crew->plain.at[b] && (plain == a || plain == b));
 }
 
 static void collect(const struct mp_model *model, struct crew *crew)
@@ -176,19 +198,23 @@ static double alike(const struct calls *calls, uint32_t distance, size_t tries)
     return all ? (double)same / (double)all : 0;
 }
 
-static uint32_t find_period(const struct crew *crew)
+/* Leaves those that may be it, the shortest first. A network of many layers has theirs, too; a longer one is more than
+ * several of them if it explains what they leave. */
+static void find_good_periods(const struct crew *crew, struct periods *periods)
 {
-    const struct calls *calls = crew->model;
-    struct periods periods = {.count = 0};
-    double found[PERIODS_MAX], best = 0;
-    find_periods(crew, &periods);
-    for (size_t i = 0; i < periods.count; i++) {
-        found[i] = alike(calls, periods.at[i], periods.count);
+    double found[PERIODS_MAX], best = 0, missed = 0;
+    size_t kept = 0;
+    find_periods(crew, periods);
+    for (size_t i = 0; i < periods->count; i++) {
+        found[i] = alike(crew->model, periods->at[i], periods->count);
         if (found[i] > best) best = found[i];
     }
-    for (size_t i = 0; i < periods.count; i++)
-        if (best >= ALIKE_MIN && found[i] >= best - AS_GOOD) return periods.at[i];
-    return 0;
+    for (size_t i = 0; i < periods->count; i++) {
+        if (best < ALIKE_MIN || found[i] < best - AS_GOOD || (kept && 1 - found[i] >= missed / 2)) continue;
+        periods->at[kept++] = periods->at[i];
+        missed = 1 - found[i];
+    }
+    periods->count = kept;
 }
 
 static uint32_t first_like(const struct calls *calls, uint32_t at)
@@ -199,11 +225,85 @@ static uint32_t first_like(const struct calls *calls, uint32_t at)
     return first;
 }
 
-/* Where in a round it begins: where least is live; of several such places, at the one that came first in the
- * program. */
-static uint32_t find_beginning(const struct calls *calls, uint32_t period)
+/* How many calls of a thread, from `at` on or backwards, are the same as those of the model's from `like` on. */
+static uint32_t run_from(const struct crew *crew, const struct calls *calls, uint32_t at, uint32_t like, uint32_t most)
 {
-    uint32_t first = (uint32_t)(calls->sites.count - period) / 2, best = first, came = first_like(calls, first);
+    uint32_t run = 0;
+    while (run < most && at + run < calls->sites.count && like + run < crew->model->sites.count &&
+           are_same(crew, calls->sites.at[at + run], crew->model->sites.at[like + run]))
+        run++;
+    return run;
+}
+
+static uint32_t run_before(const struct crew *crew, const struct calls *calls, uint32_t at, uint32_t like,
+                           uint32_t most)
+{
+    uint32_t run = 0;
+    while (run < most && run < at && run < like &&
+           are_same(crew, calls->sites.at[at - 1 - run], crew->model->sites.at[like - 1 - run]))
+        run++;
+    return run;
+}
+
+/* The only place in a round that is the same as a call; MP_NONE: none, or there are several. */
+static uint32_t find_only(const struct crew *crew, uint32_t site, uint32_t first, uint32_t period)
+{
+    uint32_t found = MP_NONE;
+    for (uint32_t like = first; like < first + period; like++) {
+        if (!are_same(crew, site, crew->model->sites.at[like])) continue;
+        if (found != MP_NONE) return MP_NONE;
+        found = like;
+    }
+    return found;
+}
+
+/* The place in a round where a thread's first call is, or that follows upon its last; MP_NONE: it is not in rounds
+ * there, or two places are as likely. More calls are looked at where one does not tell: of the first round fewer are as
+ * in others. */
+static uint32_t find_edge(const struct crew *crew, const struct calls *calls, bool last, uint32_t first,
+                          uint32_t period)
+{
+    uint32_t most = period < COMPARED_MAX ? period : COMPARED_MAX, best = MP_NONE, longest = 0;
+    if (!calls->sites.count) return MP_NONE;
+    best = find_only(crew, calls->sites.at[last ? calls->sites.count - 1 : 0], first, period);
+    if (best != MP_NONE) return last && best + 1 == first + period ? first : best + last;
+    for (uint32_t like = first; like < first + period; like++) {
+        uint32_t run = last ? run_before(crew, calls, (uint32_t)calls->sites.count, like, most)
+                            : run_from(crew, calls, 0, like, most);
+        if (run >= longest) best = run > longest ? like : MP_NONE;
+        if (run > longest) longest = run;
+    }
+    return longest < LOOK_MIN && longest < period ? MP_NONE : best;
+}
+
+/* Where most threads begin or end, as those of a pool do, or a program that does nothing else; MP_NONE: nowhere. */
+static uint32_t find_edge_of_most(const struct crew *crew, uint32_t first, uint32_t period)
+{
+    struct counts edges = {0};
+    uint32_t found = MP_NONE;
+    for (size_t i = 0; i < 2 * crew->threads.count; i++) {
+        uint32_t edge = find_edge(crew, &crew->threads.at[i / 2], i % 2, first, period);
+        if (edge != MP_NONE) mp_vec_add(&edges, edge);
+    }
+    for (size_t i = 0; i < edges.count && found == MP_NONE; i++) {
+        size_t same = 0;
+        for (size_t k = 0; k < edges.count; k++)
+            same += edges.at[k] == edges.at[i];
+        if (same > 1 && same * 2 > edges.count) found = edges.at[i];
+    }
+    mp_vec_free(&edges);
+    return found;
+}
+
+/* Where in a round it begins: where threads do; else where least is live; of several such places, at the one that came
+ * first in the program. */
+static uint32_t find_place(const struct crew *crew, uint32_t period)
+{
+    const struct calls *calls = crew->model;
+    uint32_t first = (uint32_t)(calls->sites.count - period) / 2, best = find_edge_of_most(crew, first, period);
+    if (best != MP_NONE) return best;
+    best = first;
+    uint32_t came = first_like(calls, first);
     for (uint32_t i = first; i < first + period; i++) {
         int32_t more = (int32_t)(calls->live.at[i] - calls->live.at[best]);
         if (more > 0) continue;
@@ -215,15 +315,37 @@ static uint32_t find_beginning(const struct calls *calls, uint32_t period)
     return best;
 }
 
-/* Whether the calls from `at` on look like those of a thread from `like` on. */
-static bool begins_at(const struct calls *calls, size_t at, const struct calls *of, uint32_t like, uint32_t period)
+/* More than a few calls are looked at where a round is made of layers that are alike. */
+static struct beginning find_beginning(const struct crew *crew, uint32_t period)
 {
-    uint32_t look = period < 16 ? period : 16;
-    for (uint32_t k = 0; k < look; k++) {
-        if (at + k >= calls->sites.count || like + k >= of->sites.count) return k > 0;
-        if (calls->sites.at[at + k] != of->sites.at[like + k]) return false;
+    const struct calls *calls = crew->model;
+    uint32_t look = period < LOOK_MIN ? period : LOOK_MIN, most = period < COMPARED_MAX ? period : COMPARED_MAX;
+    struct beginning start = {find_place(crew, period), period, look, look};
+    for (uint32_t at = start.at + 1; at < start.at + period; at++) {
+        uint32_t same = 0, plain = 0;
+        for (; plain < most && at + plain < calls->sites.count; plain++) {
+            uint32_t a = calls->sites.at[at + plain], b = calls->sites.at[start.at + plain];
+            if (crew->plain.at[a] != crew->plain.at[b]) break;
+            if (a == b && same == plain) same++;
+        }
+        if (same >= start.look) start.look = same < most ? same + 1 : most;
+        if (plain >= start.plain_look) start.plain_look = plain < most ? plain + 1 : most;
     }
-    return true;
+    return start;
+}
+
+/* Whether a round of a thread begins at `at`, or so much of it as there is. */
+static bool begins_at(const struct crew *crew, const struct calls *calls, size_t at, const struct beginning *start)
+{
+    if (at >= calls->sites.count) return false;
+    const uint32_t *there = calls->sites.at + at, *like = crew->model->sites.at + start->at;
+    size_t left = calls->sites.count - at, most = crew->model->sites.count - start->at, exact = 0;
+    if (most < left) left = most;
+    while (exact < start->look && exact < left && there[exact] == like[exact])
+        exact++;
+    if (exact == start->look || exact == left) return true;
+    uint32_t plain = run_from(crew, calls, (uint32_t)at, start->at, start->plain_look);
+    return plain == start->plain_look || plain == left;
 }
 
 /* The lines of a stack, outermost first. */
@@ -257,7 +379,7 @@ static bool has_parts(const struct calls *calls, uint32_t first, uint32_t last)
 
 /* Whether a round's allocations lie under lines outside of networks. Where the running module is known, it
  * distinguishes layers; otherwise the round must have parts, and no line of a forward() may be common to all of it. */
-static bool is_outside(const struct mp_model *model, const struct crew *crew, uint32_t first, uint32_t period)
+static bool is_outside_at(const struct mp_model *model, const struct crew *crew, uint32_t first, uint32_t period)
 {
     const struct calls *calls = crew->model;
     const struct mp_model_line *lines[LINES_MAX], *others[LINES_MAX];
@@ -283,6 +405,16 @@ static bool is_outside(const struct mp_model *model, const struct crew *crew, ui
     return shared > 0 && (apart || !in_network);
 }
 
+/* Whether most rounds do: one that begins where the network does has a line outside in common with a layer of it. */
+static bool is_outside(const struct mp_model *model, const struct crew *crew, uint32_t period)
+{
+    uint32_t rounds = (uint32_t)crew->model->sites.count / period, every = 1 + (rounds - 1) / WINDOWS, outside = 0,
+             all = 0;
+    for (uint32_t round = 0; round < rounds; round += every, all++)
+        outside += is_outside_at(model, crew, round * period, period);
+    return outside * 2 > all;
+}
+
 static bool has_python(const struct mp_model *model)
 {
     for (size_t i = 0; i < model->frames.count; i++)
@@ -291,11 +423,12 @@ static bool has_python(const struct mp_model *model)
 }
 
 /* First times take other ways, so the first round begins at the first place where half a round equals the next. */
-static size_t find_first(const struct calls *calls, size_t next, uint32_t period)
+static size_t find_first(const struct crew *crew, const struct calls *calls, size_t next, uint32_t period)
 {
     size_t alike = 0, first = next;
     for (size_t back = 1; back <= period && back <= next; back++) {
-        if (calls->sites.at[next - back] != calls->sites.at[next - back + period]) continue;
+        if (next - back + period >= calls->sites.count) continue;
+        if (!are_same(crew, calls->sites.at[next - back], calls->sites.at[next - back + period])) continue;
         first = next - back;
         alike++;
     }
@@ -303,20 +436,20 @@ static size_t find_first(const struct calls *calls, size_t next, uint32_t period
 }
 
 /* Adds the events at which a thread's rounds begin. */
-static void find_rounds(const struct calls *calls, const struct calls *of, uint32_t beginning, uint32_t period,
+static void find_rounds(const struct crew *crew, const struct calls *calls, const struct beginning *start,
                         struct counts *rounds)
 {
     bool any = false;
     for (size_t i = 0; i < calls->sites.count;) {
-        if (!begins_at(calls, i, of, beginning, period)) {
+        if (!begins_at(crew, calls, i, start)) {
             i++;
             continue;
         }
-        size_t first = any ? i : find_first(calls, i, period);
+        size_t first = any ? i : find_first(crew, calls, i, start->period);
         if (first < i) mp_vec_add(rounds, calls->events.at[first]);
         mp_vec_add(rounds, calls->events.at[i]);
         any = true;
-        i += begins_at(calls, i + period, of, beginning, period) ? period : 1;
+        i += begins_at(crew, calls, i + start->period, start) ? start->period : 1;
     }
 }
 
@@ -337,12 +470,12 @@ static bool are_general(const struct mp_model *model, const struct crew *crew, c
     return inside * 2ull >= crew->allocs;
 }
 
-static void begin_steps(const struct mp_model *model, const struct crew *crew, uint32_t beginning, uint32_t period,
+static void begin_steps(const struct mp_model *model, const struct crew *crew, const struct beginning *start,
                         struct mp_steps *steps)
 {
     struct counts rounds = {0};
     for (size_t i = 0; i < crew->threads.count; i++)
-        find_rounds(&crew->threads.at[i], crew->model, beginning, period, &rounds);
+        find_rounds(crew, &crew->threads.at[i], start, &rounds);
     if (rounds.count) qsort(rounds.at, rounds.count, sizeof *rounds.at, ascending);
     bool general = are_general(model, crew, &rounds);
     for (size_t i = 0; general && i < rounds.count; i++)
@@ -355,10 +488,13 @@ void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
     struct crew crew = {.allocs = 0};
     if (!has_python(model)) return;
     collect(model, &crew);
-    uint32_t period = crew.model ? find_period(&crew) : 0;
-    if (period) {
-        uint32_t beginning = find_beginning(crew.model, period);
-        if (is_outside(model, &crew, beginning, period)) begin_steps(model, &crew, beginning, period, steps);
+    struct periods periods = {.count = 0};
+    if (crew.model) find_good_periods(&crew, &periods);
+    for (size_t i = 0; i < periods.count; i++) {
+        if (!is_outside(model, &crew, periods.at[i])) continue;
+        struct beginning start = find_beginning(&crew, periods.at[i]);
+        begin_steps(model, &crew, &start, steps);
+        break;
     }
     for (size_t i = 0; i < crew.threads.count; i++) {
         mp_vec_free(&crew.threads.at[i].events);
@@ -367,5 +503,6 @@ void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
     }
     mp_vec_free(&crew.threads);
     mp_vec_free(&crew.counts);
+    mp_vec_free(&crew.plain);
     mp_map_free(&crew.numbers);
 }

@@ -85,6 +85,23 @@ class Made(Told):
                          {"count": 10, "source": "inferred"})
 
 
+    def test_rounds_of_a_network_of_many_layers(self):
+        """Ten, of which the layers are nearly all, and the output two of 902; what comes with its name in a real one."""
+        for keeps in (False, True):  # a result of each round
+            moves, number = [], 0
+            under = ["net.py:12 forward", "use.py:70 work", "use.py:90 <module>"]
+            for _ in range(10):
+                number += 1000
+                for at in range(900):
+                    moves += [(number + at, 1 << 14, [f"layer.py:{20 + at % 18} forward"] + under),
+                              (number + at, None, [])]
+                for at in (900, 901):
+                    moves.append((number + at, 512, ["linear.py:9 forward", "net.py:13 forward"] + under[1:]))
+                moves += [(number + at, None, []) for at in (900, 901)[keeps:]]
+            self.assertEqual(harness.answer("leaks", self.snapshot("layers", moves))["steps"],
+                             {"count": 10, "source": "inferred"})
+
+
 @harness.unittest.skipUnless(DATA and pathlib.Path(DATA).is_dir(), "$MEMPROF_TEST_DATA names no folder")
 class Recordings(Told):
     def test_none_leaks(self):

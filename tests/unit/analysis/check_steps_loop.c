@@ -248,6 +248,56 @@ START_TEST(threads_of_a_pool_make_rounds_of_one_line)
 }
 END_TEST
 
+/* Each thread's first calls come before the modules have names, and the least is live amid a call: what it answers is
+ * kept by whoever asked. Threads begin one after the other. */
+START_TEST(threads_begin_before_modules_have_names)
+{
+    static const struct paths paths = {{
+        ['a'] = POOL "a.py:a:3",
+        ['b'] = POOL "a.py:a:3 " MODULE "b.py:b:4",
+        ['c'] = POOL "a.py:a:3 " MODULE "c.py:c:5",
+        ['d'] = POOL "a.py:a:3 d.py:d:6",
+    }};
+    static const char round[] = "abcbcd";
+    enum { LENGTH = sizeof round - 1, ROUNDS = 240 };
+    for (unsigned threads = 2; threads <= 4; threads++)
+        for (unsigned named_from = 0; named_from <= 40 * threads; named_from += 13) {
+            struct world world;
+            struct mp_steps steps = {0};
+            uint32_t stack[LETTERS], done[4] = {0}, last[4] = {0}, rounds = 0;
+            world_start(&world, threads + named_from, 1);
+            for (unsigned letter = 0; letter < LETTERS; letter++)
+                if (paths.of[letter]) stack[letter] = world_path(&world, paths.of[letter], W_TORCH);
+            while (rounds < ROUNDS) {
+                unsigned begun = 1 + rounds * threads * 3 / 2 / ROUNDS, thread;
+                thread = world_random(&world, begun < threads ? begun : threads);
+                world.thread = thread;
+                unsigned at = done[thread]++ % LENGTH;
+                if (at == 4 && done[thread] > LENGTH) world_release(&world, last[thread]);
+                uint32_t block = world_alloc(&world, stack[(unsigned char)round[at]], 1000);
+                struct mp_event *event = &world.events.at[world.events.count - 1];
+                if (at && at < 5 && world.events.count > named_from) event->name = at;
+                if (at < 4) world_release(&world, block);
+                if (at == 4) last[thread] = block;
+                rounds += at + 1 == LENGTH;
+            }
+            for (unsigned thread = 0; thread < threads; thread++)
+                for (world.thread = thread; done[thread] % LENGTH; done[thread]++) {
+                    unsigned at = done[thread] % LENGTH;
+                    world_release(&world, world_alloc(&world, stack[(unsigned char)round[at]], 1000));
+                    if (at && at < 5) world.events.at[world.events.count - 2].name = at;
+                    rounds += at + 1 == LENGTH;
+                }
+            struct mp_model *model = world_build(&world);
+            ck_assert(mp_steps_find(model, &steps));
+            ck_assert_msg(steps.count == rounds, "%u threads, names from event %u on: %zu of %u", threads, named_from,
+                          steps.count, rounds);
+            mp_steps_free(&steps);
+            mp_model_free(model), world_free(&world);
+        }
+}
+END_TEST
+
 /* Rounds that are over before most of the work is done are no steps. */
 START_TEST(rounds_of_a_small_part_are_no_steps)
 {
@@ -340,4 +390,5 @@ END_TEST
 MP_SUITE("steps_loop", what_repeats_inside_a_step_is_no_step, lines_beyond_backward_do_not_run,
          evaluation_and_epochs_are_no_steps, accumulation_ends_with_the_optimizer, one_forward_has_no_steps,
          a_loop_of_one_line_is_guessed, other_threads_do_not_count, threads_of_a_pool_make_rounds_of_one_line,
-         rounds_of_a_small_part_are_no_steps, too_little_is_unknown, everybody_knows_the_same_steps)
+         threads_begin_before_modules_have_names, rounds_of_a_small_part_are_no_steps, too_little_is_unknown,
+         everybody_knows_the_same_steps)
