@@ -271,10 +271,20 @@ static bool find_without_function(const struct mp_model *model, struct mp_steps 
     if (steps->count || !model->tracks.count) return true;
     steps->source = "inferred";
     if (!mp_loop_find(model, steps, &loop)) return false;
-    if (loop.rounds) return true;
-    steps->guessed = true;
-    mp_period_find(model, steps);
+    if (loop.rounds && !loop.a_thread_each) return true;
+    struct mp_steps period = {.count = 0};
+    mp_period_find(model, &period);
+    if (period.count > steps->count) {
+        struct mp_steps of_loop = *steps;
+        steps->at = period.at;
+        steps->count = period.count;
+        steps->room = period.room;
+        steps->guessed = true;
+        period = of_loop;
+    }
+    mp_steps_free(&period);
     if (steps->count || loop.conclusive) return true;
+    steps->guessed = true;
     return infer(model, steps);
 }
 

@@ -29,6 +29,8 @@ struct line {
     double live;                 /* average number of blocks where it was reached, less those at the beginning */
     MP_VEC(struct round) rounds; /* a sample of them */
     uint32_t followed;           /* rounds passed while the sample was taken */
+    uint32_t threads;            /* a bit each, on which it was reached */
+    bool again;                  /* twice on one of them */
     bool open;                   /* the last of the sample has not ended */
 };
 
@@ -225,7 +227,10 @@ static bool follow(struct search *search, bool (*reach)(struct search *, struct 
 
 static bool count_line(struct search *search, struct line *line, uint32_t event, int64_t live)
 {
-    (void)search, (void)live;
+    (void)live;
+    uint32_t thread = UINT32_C(1) << search->model->events.thread[event] % THREADS;
+    line->again |= line->threads & thread;
+    line->threads |= thread;
     if (!line->count++) line->first = event;
     line->last = event;
     return true;
@@ -402,7 +407,13 @@ static bool find(const struct mp_model *model, bool backward, struct mp_steps *s
     *loop = (struct mp_loop){.conclusive = lines_are_conclusive(&search)};
     if (done && search.chosen) {
         const struct mp_model_line *at = search.chosen->at;
-        *loop = (struct mp_loop){at->function, at->file, at->line, search.chosen->count, true, backward};
+        *loop = (struct mp_loop){at->function,
+                                 at->file,
+                                 at->line,
+                                 search.chosen->count,
+                                 true,
+                                 backward,
+                                 .a_thread_each = !search.chosen->again};
         done = !steps || follow(&search, begin_step);
     }
     *again = search.nodes && !search.chosen && !backward;

@@ -35,6 +35,7 @@ struct mp_loop {
     uint32_t rounds;               /* 0: no such loop was found */
     bool conclusive;               /* whether that is an answer: there are lines of Python, and loops among them */
     bool backward;                 /* only backward lies between two rounds */
+    bool a_thread_each;            /* no thread came there twice: each is a round, or a pool's with rounds of one line */
 };
 
 /* Looks only at the model's events, blocks' stacks, stacks, frames, lines and strings. False where memory is short;

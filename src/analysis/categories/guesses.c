@@ -292,12 +292,19 @@ static void find_inference(struct finder *f)
     }
     all.enough = f->trains || (made >= SMALL_LEAST && !marks_backward(model));
     bool before = false; /* a turn of one block counts as the one before it */
+    size_t turns = 0, infer = 0;
     for (size_t i = 0; i < count; i++) {
         if (phases->turns.at[i].phase != MP_PHASE_FORWARD) continue;
         f->guesses->inference[i] = is_inference(phases, i, &keeping[i], &all, before);
         before = f->guesses->inference[i];
-        f->infers |= before;
+        infer += before;
+        turns++;
     }
+    f->infers = infer;
+    /* In a turn of a server other threads are amid a call, whose blocks live like a graph's. */
+    bool served = !f->trains && infer >= SMALL_LEAST && infer * 4 >= turns * 3;
+    for (size_t i = 0; served && i < count; i++)
+        f->guesses->inference[i] = phases->turns.at[i].phase == MP_PHASE_FORWARD;
     free(results);
     free(keeping);
 }
