@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Twelve programs in the styles of other frameworks and fields (programs/strangers.py), recorded as README says: the
+number of steps, the verdict, the line that leaks and what it keeps in all as the program counts it; and words that are
+right for a program without autograd."""
+
+import json
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+import harness
+
+PYTHON = harness.python_with_torch()
+PROGRAM = harness.SOURCE / "tests" / "leakbench" / "programs" / "strangers.py"
+
+
+@harness.unittest.skipUnless(PYTHON, "no Python here has torch")
+class Strangers(harness.TestCase):
+    def record(self, *arguments):
+        recording = self.folder / f"run{len(list(self.folder.iterdir()))}.mp"
+        said = harness.record_whole(recording, (PYTHON, PROGRAM, *arguments))
+        return recording, json.loads(said.splitlines()[-1])
+
+    def judge(self, what, *arguments, more_steps=0):
+        """What was recorded."""
+        recording, truth = self.record(what, *arguments)
+        leaks = harness.answer("leaks", recording)
+        self.assertEqual(leaks["verdict"], truth["verdict"], leaks["findings"])
+        self.assertIn(leaks["steps"]["count"], range(truth["steps"], truth["steps"] + more_steps + 1))
+        told = harness.memprof("report", recording).stdout
+        self.assertNotIn("GROWING", told)
+        if truth["verdict"] == "clean":
+            self.assertIn("LEAKS  clean", told)
+            self.assertEqual(leaks["findings"], [])
+            return recording
+        finding, = leaks["findings"]
+        kept = finding["bytes_per_step"] * leaks["steps"]["count"]
+        self.assertLess(abs(kept - truth["kept"]), truth["kept"] / 100)
+        guilty = {number for number, line in enumerate(PROGRAM.read_text().splitlines(), 1)
+                  if line.endswith(f"# LEAK {what}")}
+        self.assertTrue(guilty & {frame["line"] for frame in finding["stack"] if frame["file"] == str(PROGRAM)}, finding)
+        self.assertEqual(finding["class"], "retention")
+        return recording
+
+    def both(self, what, **named):
+        self.judge(what, "--mended", **named)
+        return self.judge(what, **named)
+
+    def assert_inference(self, recording):
+        categories = {row["category"]: row["bytes"] for row in harness.answer("peak", recording)["categories"]}
+        self.assertGreater(categories["kept over calls"], 0)
+        self.assertFalse({"activations", "temporary", "gradients"} & categories.keys(), categories)
+
+    def test_a_trainer_that_evaluates(self):
+        self.both("hugging")
+
+    def test_a_ring_that_fills_late(self):
+        self.both("actor_critic")
+
+    def test_pictures(self):
+        self.assert_inference(self.both("guidance"))
+
+    def test_a_bounded_cache(self):
+        self.assert_inference(self.both("least_recently_used"))
+
+    def test_coroutines(self):
+        self.assert_inference(self.both("awaited"))
+
+    def test_what_grows_for_a_while(self):
+        for what in ("curriculum", "averaged_late", "cached_rows"):
+            with self.subTest(what=what):
+                self.judge(what)
+
+    def test_copies_of_the_best(self):
+        self.both("stopped_early")
+
+    def test_rows_that_stream_in(self):
+        self.both("streamed")
+
+    def test_an_optimizer_a_task_inside_of_another(self):
+        """Whose first task is taken for the loop, until the outer one comes back."""
+        self.both("inner_optimizers", more_steps=3)
+
+    def test_no_network(self):
+        self.both("heat")
+
+
+if __name__ == "__main__":
+    harness.main()
