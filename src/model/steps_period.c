@@ -13,6 +13,8 @@
 #define SITES_MAX    16   /* the rarest sites, whose distances are tried */
 #define AGAIN_MAX    48   /* most occurrences of one of them in a round */
 #define PERIODS_MAX  256
+#define FIRST_TIMES  4 /* one part of so many is at the beginning */
+#define WITH_PYTHON  4 /* one part of so many, at least */
 #define COMPARISONS  20000000
 #define COMPARED_MAX 1000
 #define LOOK_MIN     16
@@ -72,21 +74,22 @@ static uint64_t *roots_of(const struct mp_model *model)
     return roots;
 }
 
-/* 0 where most is allocated without Python. */
+/* 0 where nearly all is allocated without Python. Backward may be, on threads of its own. */
 static uint64_t busiest_root(const struct mp_model *model, const uint64_t *roots)
 {
     struct mp_map allocs = {0};
-    uint64_t most = 0, best = 0;
+    uint64_t most = 0, best = 0, all = 0;
     for (uint32_t event = 0; event < model->events.count; event++) {
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
         uint64_t root = roots[model->blocks.stack[model->events.subject[event]]];
         uint64_t *count = mp_map_at(&allocs, root + 1, NULL);
-        if (++*count <= most) continue;
+        all++;
+        if (++*count <= most || !root) continue;
         most = *count;
         best = root;
     }
     mp_map_free(&allocs);
-    return best;
+    return most * WITH_PYTHON >= all ? best : 0;
 }
 
 static uint32_t number_of(struct crew *crew, uint32_t stack, uint32_t module)
@@ -189,32 +192,18 @@ static void find_periods(const struct crew *crew, struct periods *periods)
         add_periods_of(crew->model, rare[i], periods);
 }
 
-/* The share of the allocations that have an equal one at that distance; estimated from some where there are many. */
+/* The share of the allocations that have an equal one at that distance, of those that differ from the one before: where
+ * all are equal for long, as in an optimizer, any distance fits. First times take other ways, so the beginning is
+ * passed over. Estimated from some where there are many. */
 static double alike(const struct calls *calls, uint32_t distance, size_t tries)
 {
     size_t pairs = calls->sites.count - distance, every = 1 + pairs / (COMPARISONS / (tries + 1)), same = 0, all = 0;
-    for (size_t i = 0; i < pairs; i += every, all++)
+    for (size_t i = 1 + pairs / FIRST_TIMES; i < pairs; i += every) {
+        if (calls->sites.at[i] == calls->sites.at[i - 1]) continue;
         same += calls->sites.at[i] == calls->sites.at[i + distance];
-    return all ? (double)same / (double)all : 0;
-}
-
-/* Leaves those that may be it, the shortest first. A network of many layers has theirs, too; a longer one is more than
- * several of them if it explains what they leave. */
-static void find_good_periods(const struct crew *crew, struct periods *periods)
-{
-    double found[PERIODS_MAX], best = 0, missed = 0;
-    size_t kept = 0;
-    find_periods(crew, periods);
-    for (size_t i = 0; i < periods->count; i++) {
-        found[i] = alike(crew->model, periods->at[i], periods->count);
-        if (found[i] > best) best = found[i];
+        all++;
     }
-    for (size_t i = 0; i < periods->count; i++) {
-        if (best < ALIKE_MIN || found[i] < best - AS_GOOD || (kept && 1 - found[i] >= missed / 2)) continue;
-        periods->at[kept++] = periods->at[i];
-        missed = 1 - found[i];
-    }
-    periods->count = kept;
+    return all ? (double)same / (double)all : 1;
 }
 
 static uint32_t first_like(const struct calls *calls, uint32_t at)
@@ -368,51 +357,81 @@ static bool same_line(const struct mp_model_line *a, const struct mp_model_line 
     return a->line == b->line && a->function == b->function && a->file == b->file;
 }
 
-/* Whether a site comes more than once per round: then the round is more than a layer. */
-static bool has_parts(const struct calls *calls, uint32_t first, uint32_t last)
-{
-    for (uint32_t i = first; i < last; i++)
-        for (uint32_t k = i + 1; k < last && k < i + COMPARED_MAX; k++)
-            if (calls->sites.at[i] == calls->sites.at[k]) return true;
-    return false;
-}
+/* What was seen of a site when windows were looked at. */
+struct seen {
+    uint32_t window, at;
+};
 
 /* Whether a round's allocations lie under lines outside of networks. Where the running module is known, it
- * distinguishes layers; otherwise the round must have parts, and no line of a forward() may be common to all of it. */
-static bool is_outside_at(const struct mp_model *model, const struct crew *crew, uint32_t first, uint32_t period)
+ * distinguishes layers; otherwise the round must have parts (a site comes more than once in it), and no line of a
+ * forward() may be common to all of it. `*tells`: not all of them are one site's. */
+static bool is_outside_at(const struct mp_model *model, const struct crew *crew, uint32_t first, uint32_t period,
+                          uint32_t window, struct seen *seen, bool *tells)
 {
     const struct calls *calls = crew->model;
     const struct mp_model_line *lines[LINES_MAX], *others[LINES_MAX];
-    uint32_t last = first + period < calls->sites.count ? first + period : (uint32_t)calls->sites.count;
-    uint32_t block = model->events.subject[calls->events.at[first + (last - first) / 2]];
-    size_t count = lines_of(model, model->blocks.stack[block], lines), shared = 0;
-    if (!count || !mp_loop_is_outside(model, lines[0])) return false;
-    bool in_network = false, apart = crew->modules || has_parts(calls, first, last);
-    for (; shared < count; shared++) {
-        uint32_t with = 0;
-        for (uint32_t i = first; i < last; i++) {
-            block = model->events.subject[calls->events.at[i]];
-            size_t lines_there = lines_of(model, model->blocks.stack[block], others);
-            bool same = lines_there > shared;
-            for (size_t k = 0; same && k <= shared; k++)
-                same = same_line(lines[k], others[k]);
-            with += same;
-        }
-        if (with < last - first) break;
-        in_network |= !mp_loop_is_outside(model, lines[shared]);
-        if (!crew->modules && mp_loop_is_forward(model, lines[shared])) return false;
+    size_t shared = SIZE_MAX;
+    bool apart = crew->modules, in_network = false;
+    *tells = false;
+    for (uint32_t i = first; i < first + period && i < calls->sites.count; i++) {
+        struct seen *site = &seen[calls->sites.at[i]];
+        bool again = site->window == window;
+        apart |= again && i - site->at < COMPARED_MAX;
+        *site = (struct seen){window, i};
+        if (again) continue;
+        uint32_t stack = model->blocks.stack[model->events.subject[calls->events.at[i]]];
+        size_t count = lines_of(model, stack, i == first ? lines : others), same = 0;
+        while (i > first && same < count && same < shared && same_line(lines[same], others[same]))
+            same++;
+        shared = i == first ? count : same;
+        *tells |= i > first;
     }
-    return shared > 0 && (apart || !in_network);
+    for (size_t i = 0; i < shared; i++) {
+        if (!i && !mp_loop_is_outside(model, lines[i])) return false;
+        in_network |= !mp_loop_is_outside(model, lines[i]);
+        if (!crew->modules && mp_loop_is_forward(model, lines[i])) return false;
+    }
+    return shared && (apart || !in_network);
 }
 
 /* Whether most rounds do: one that begins where the network does has a line outside in common with a layer of it. */
-static bool is_outside(const struct mp_model *model, const struct crew *crew, uint32_t period)
+static bool is_outside(const struct mp_model *model, const struct crew *crew, uint32_t period, uint32_t *window,
+                       struct seen *seen)
 {
-    uint32_t rounds = (uint32_t)crew->model->sites.count / period, every = 1 + (rounds - 1) / WINDOWS, outside = 0,
-             all = 0;
-    for (uint32_t round = 0; round < rounds; round += every, all++)
-        outside += is_outside_at(model, crew, round * period, period);
-    return outside * 2 > all;
+    uint32_t rounds = (uint32_t)crew->model->sites.count / period, every = 1 + (rounds - 1) / WINDOWS;
+    uint32_t outside = 0, all = 0, mute = 0;
+    for (uint32_t round = 0; round < rounds; round += every) {
+        bool tells, is = is_outside_at(model, crew, round * period, period, ++*window, seen, &tells);
+        outside += tells && is;
+        mute += !tells && is;
+        all += tells;
+    }
+    return all ? outside * 2 > all : mute;
+}
+
+/* The shortest of those that explain most; 0: none. A network of many layers has some, too, which lie inside of it; a
+ * longer one is more than several of that if it explains what they leave. */
+static uint32_t find_period(const struct mp_model *model, const struct crew *crew)
+{
+    struct periods periods = {.count = 0};
+    double found[PERIODS_MAX], best = 0, inside = 1; /* the least that one inside leaves */
+    uint32_t window = 0, period = 0;
+    struct seen *seen = mp_alloc_zeroed(crew->counts.count + 1, sizeof *seen);
+    find_periods(crew, &periods);
+    for (size_t i = 0; i < periods.count; i++) {
+        double is = alike(crew->model, periods.at[i], periods.count);
+        found[i] = 0;
+        if (is < ALIKE_MIN || (inside < 1 && 1 - is >= inside / 2)) continue;
+        if (is_outside(model, crew, periods.at[i], &window, seen))
+            found[i] = is;
+        else
+            inside = 1 - is;
+        if (found[i] > best) best = found[i];
+    }
+    for (size_t i = 0; i < periods.count && best > 0 && !period; i++)
+        if (found[i] >= best - AS_GOOD) period = periods.at[i];
+    free(seen);
+    return period;
 }
 
 static bool has_python(const struct mp_model *model)
@@ -422,17 +441,19 @@ static bool has_python(const struct mp_model *model)
     return false;
 }
 
-/* First times take other ways, so the first round begins at the first place where half a round equals the next. */
-static size_t find_first(const struct crew *crew, const struct calls *calls, size_t next, uint32_t period)
+/* First times take other ways, so the first round begins at the first place where half a round equals the next; or with
+ * the thread's first call, where each round's is the same. */
+static size_t find_first(const struct crew *crew, const struct calls *calls, size_t next, const struct beginning *start)
 {
-    size_t alike = 0, first = next;
+    size_t alike = 0, first = next, period = start->period;
     for (size_t back = 1; back <= period && back <= next; back++) {
         if (next - back + period >= calls->sites.count) continue;
         if (!are_same(crew, calls->sites.at[next - back], calls->sites.at[next - back + period])) continue;
         first = next - back;
         alike++;
     }
-    return alike * 2 >= period ? first : next;
+    if (alike * 2 >= period) return first;
+    return next && find_only(crew, calls->sites.at[0], start->at, start->period) == start->at ? 0 : next;
 }
 
 /* Adds the events at which a thread's rounds begin. */
@@ -445,7 +466,7 @@ static void find_rounds(const struct crew *crew, const struct calls *calls, cons
             i++;
             continue;
         }
-        size_t first = any ? i : find_first(crew, calls, i, start->period);
+        size_t first = any ? i : find_first(crew, calls, i, start);
         if (first < i) mp_vec_add(rounds, calls->events.at[first]);
         mp_vec_add(rounds, calls->events.at[i]);
         any = true;
@@ -488,13 +509,10 @@ void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
     struct crew crew = {.allocs = 0};
     if (!has_python(model)) return;
     collect(model, &crew);
-    struct periods periods = {.count = 0};
-    if (crew.model) find_good_periods(&crew, &periods);
-    for (size_t i = 0; i < periods.count; i++) {
-        if (!is_outside(model, &crew, periods.at[i])) continue;
-        struct beginning start = find_beginning(&crew, periods.at[i]);
+    uint32_t period = crew.model ? find_period(model, &crew) : 0;
+    if (period) {
+        struct beginning start = find_beginning(&crew, period);
         begin_steps(model, &crew, &start, steps);
-        break;
     }
     for (size_t i = 0; i < crew.threads.count; i++) {
         mp_vec_free(&crew.threads.at[i].events);
