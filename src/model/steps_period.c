@@ -14,7 +14,6 @@
 #define AGAIN_MAX    48   /* most occurrences of one of them in a round */
 #define PERIODS_MAX  256
 #define FIRST_TIMES  4 /* one part of so many is at the beginning */
-#define WITH_PYTHON  4 /* one part of so many, at least */
 #define COMPARISONS  20000000
 #define COMPARED_MAX 1000
 #define LOOK_MIN     16
@@ -54,42 +53,57 @@ struct beginning {
     uint32_t at, period, look, plain_look;
 };
 
-/* The function in which a stack's Python begins, as a number that only it has; 0: there is no Python. */
+#define NOBODY UINT64_MAX
+
+static bool is_of_autograd(const struct mp_model *model, uint32_t node)
+{
+    uint32_t frame = model->stacks.at[node].frame;
+    const struct mp_model_frame *at = frame == MP_FRAME_CUT ? NULL : &model->frames.at[frame];
+    return at && at->line_count &&
+           !strncmp(mp_model_text(model, model->lines.at[at->first_line].function), "torch::autograd::", 17);
+}
+
+/* The function in which a stack's Python begins, as a number that only it has; 0: there is no Python; NOBODY: who
+ * called is not known, as on the threads of backward in a snapshot of PyTorch's. */
 static uint64_t root_of(const struct mp_model *model, uint32_t stack)
 {
     const struct mp_model_line *outermost = NULL;
+    bool backward = false;
     for (; stack; stack = model->stacks.at[stack].parent) {
         const struct mp_model_line *line = mp_loop_python_line(model, stack);
         if (line) outermost = line;
+        backward |= is_of_autograd(model, stack);
     }
-    return outermost ? ((uint64_t)outermost->function << 32 | outermost->file) + 1 : 0;
+    if (!outermost) return backward ? NOBODY : 0;
+    return ((uint64_t)outermost->function << 32 | outermost->file) + 1;
 }
 
 /* By stack. */
 static uint64_t *roots_of(const struct mp_model *model)
 {
     uint64_t *roots = mp_alloc_zeroed(model->stacks.count + 1, sizeof *roots);
+    roots[0] = NOBODY;
     for (uint32_t stack = 1; stack < model->stacks.count; stack++)
         roots[stack] = root_of(model, stack);
     return roots;
 }
 
-/* 0 where nearly all is allocated without Python. Backward may be, on threads of its own. */
+/* 0 where most is allocated without Python. */
 static uint64_t busiest_root(const struct mp_model *model, const uint64_t *roots)
 {
     struct mp_map allocs = {0};
-    uint64_t most = 0, best = 0, all = 0;
+    uint64_t most = 0, best = 0;
     for (uint32_t event = 0; event < model->events.count; event++) {
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
         uint64_t root = roots[model->blocks.stack[model->events.subject[event]]];
+        if (root == NOBODY) continue;
         uint64_t *count = mp_map_at(&allocs, root + 1, NULL);
-        all++;
-        if (++*count <= most || !root) continue;
+        if (++*count <= most) continue;
         most = *count;
         best = root;
     }
     mp_map_free(&allocs);
-    return most * WITH_PYTHON >= all ? best : 0;
+    return best;
 }
 
 static uint32_t number_of(struct crew *crew, uint32_t stack, uint32_t module)

@@ -102,6 +102,38 @@ class Made(Told):
                              {"count": 10, "source": "inferred"})
 
 
+    def test_rounds_whose_first_ones_differ(self):
+        """In one line of a script: a training of 50 layers, whose backward has no frames and whose first round makes the
+        optimizer's states; the same without any; calls that a first one by another line precedes, or that make more in the
+        first."""
+        def layers(line):
+            under = ["layers.py:30 forward", f"use.py:{line} train", "use.py:90 <module>"]
+            for layer in range(50):
+                for part in (9, 9, 10, 11, 11, 12, 11, 12):
+                    yield [f"linear.py:{part} forward", f"layer.py:{part} forward"] + under
+
+        for name in ("states", "none", "warmed", "workspace"):
+            moves, number = [], 0
+            for done in range(11 if name == "warmed" else 10):
+                line = 60 if name == "warmed" and not done else 61
+                script = [f"use.py:{line} train", "use.py:90 <module>"]
+                round_ = [["embed.py:3 forward"] + script]
+                round_ += [["workspace.py:1 make", "embed.py:3 forward"] + script] * (3 * (name == "workspace" and not done))
+                round_ += [*layers(line), ["head.py:4 forward"] + script, script]
+                if name in ("states", "none"):
+                    round_ += [[]] * 600
+                if name == "states":
+                    state = ["/torch/optim/adam.py:150 step", *script]
+                    round_ += [["/torch/optim/adam.py:120 init", *state], ["/torch/optim/adam.py:121 init", *state]] * \
+                        (200 * (not done)) + [["/torch/optim/adam.py:400 multi", *state]] * 300
+                for calls in round_:
+                    moves += [(number, 1 << 12, calls), (number, None, [])]
+                    number += 1
+            with self.subTest(name=name):
+                self.assertEqual(harness.answer("leaks", self.snapshot(name, moves))["steps"],
+                                 {"count": 10, "source": "inferred"})
+
+
 @harness.unittest.skipUnless(DATA and pathlib.Path(DATA).is_dir(), "$MEMPROF_TEST_DATA names no folder")
 class Recordings(Told):
     def test_none_leaks(self):
