@@ -181,19 +181,19 @@ def least_recently_used(steps, mended):
     cache, calls = collections.OrderedDict(), []
 
     def answer(question):
-        if question in cache:
-            return cache[question]
+        found = cache.get(question)
+        if found is not None:
+            return float(found[0, 0])
         with torch.inference_mode():
             found = model(torch.randn(4, WIDTH))  # LEAK least_recently_used
         calls.append(question)
         cache[question] = found
         while mended and len(cache) > 20:
             cache.popitem(last=False)
-        return found
+        return float(found[0, 0])  # a future keeps what it is given until somebody asks for it
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for done in pool.map(answer, random.choices(range(steps), k=3 * steps)):
-            float(done[0, 0])
+        sum(pool.map(answer, random.choices(range(steps), k=3 * steps)))
     return len(calls), size_of(cache.values())
 
 
@@ -334,7 +334,7 @@ def inner_optimizers(steps, mended):
     model, tasks = perceptron(1), []
     outer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(steps):
-        learner = copy.deepcopy(model)
+        learner = copy.deepcopy(model)  # LEAK inner_optimizers
         inner = torch.optim.SGD(learner.parameters(), lr=0.1)
         for _ in range(3):
             inner.zero_grad()
@@ -345,7 +345,7 @@ def inner_optimizers(steps, mended):
             mine.grad = mine.detach() - its.detach()
         outer.step()
         if not mended:
-            tasks.append(learner.requires_grad_(False).state_dict())  # of the copy above  # LEAK inner_optimizers
+            tasks.append(learner.requires_grad_(False).state_dict())
             for parameter in learner.parameters():
                 parameter.grad = None
     return steps, sum(size_of(task.values()) for task in tasks)
