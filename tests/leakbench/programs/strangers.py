@@ -14,6 +14,7 @@ import copy
 import dataclasses
 import json
 import random
+import threading
 
 import torch
 from torch import nn
@@ -178,19 +179,22 @@ def guidance(steps, mended):
 def least_recently_used(steps, mended):
     """Four threads of a pool; most questions come again. Its bound is 20 answers, or none."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()) for _ in range(3))).eval()
-    cache, calls = collections.OrderedDict(), []
+    cache, lock, calls = collections.OrderedDict(), threading.Lock(), []
 
     def answer(question):
-        found = cache.get(question)
-        if found is not None:
-            return float(found[0, 0])
+        """A number: a future keeps what it is given until somebody asks for it."""
+        with lock:
+            if question in cache:
+                return 0
+            cache[question] = None
         with torch.inference_mode():
             found = model(torch.randn(4, WIDTH))  # LEAK least_recently_used
         calls.append(question)
-        cache[question] = found
-        while mended and len(cache) > 20:
-            cache.popitem(last=False)
-        return float(found[0, 0])  # a future keeps what it is given until somebody asks for it
+        with lock:
+            cache[question] = found
+            while mended and len(cache) > 20:
+                cache.popitem(last=False)
+        return float(found[0, 0])
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         sum(pool.map(answer, random.choices(range(steps), k=3 * steps)))
