@@ -3,6 +3,7 @@
 not there; then the misses.
 
     all.py [--no-cuda] [NAME...]     of the trainings of programs.py that are named; without one, of all (hours on two cores)
+    all.py --sum FILE...             of what earlier runs printed, as of a few trainings each
 """
 import collections
 import os
@@ -23,34 +24,47 @@ def kind_of(change):
         "setting" if ":" in change else "lifetime"
 
 
-def rows(where, script, option, names):
-    variables = {"BENCH_NAMES": " ".join(names)} if names else {}
-    run = subprocess.run([sys.executable, HERE / script, option, *(names if where == "CPU" else ())], capture_output=True,
-                         text=True, env={**os.environ, **variables})
-    print(run.stdout, end="", flush=True)
-    if run.returncode:
-        print(f"{script}: status {run.returncode}\n{run.stderr[-2000:]}")
-    for line in run.stdout.splitlines():
+def rows_of(lines):
+    where = None
+    for line in lines:
+        where = line.split()[1] if line.startswith("== ") else where
         found = ROW.match(line)
         if found:
-            yield where, kind_of(found[3]), int(found[4]), int(found[5]), line
+            yield where, kind_of(found[3]), int(found[4]), int(found[5]), line.rstrip()
+
+
+def run(where, script, option, names):
+    """What a check prints, line by line, behind one that says where it ran."""
+    variables = {"BENCH_NAMES": " ".join(names)} if names else {}
+    process = subprocess.Popen([sys.executable, HERE / script, option, *(names if where == "CPU" else ())], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env={**os.environ, **variables})
+    for line in [f"== {where} {script}\n", *process.stdout]:
+        print(line, end="", flush=True)
+        yield line
+    if process.wait():
+        print(f"{script}: status {process.returncode}")
+
+
+def table(found):
+    counted = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for where, kind, said, real, _ in found:
+        for i, holds in enumerate((True, abs(said - real) <= 0.02 * real, abs(said - real) <= 0.1 * real, real <= 0)):
+            counted[where, kind][i] += holds
+    print(f"\n{'':5} {'kind':12} cases  within 2 %  within 10 %  promised and not there")
+    for (where, kind), (cases, two, ten, none) in sorted(counted.items()):
+        print(f"{where:5} {kind:12} {cases:5}  {two:10}  {ten:11}  {none}")
+    print("\nfurther away than 2 %, of estimates than 10 %:")
+    for _, kind, said, real, line in found:
+        if abs(said - real) > (0.1 if kind in ESTIMATES else 0.02) * real:
+            print(line)
 
 
 def main(names):
-    found = [row for where, script, option in CHECKS if where != "CUDA" or "--no-cuda" not in sys.argv
-             for row in rows(where, script, option, names)]
-    table = collections.defaultdict(lambda: [0, 0, 0, 0])
-    for where, kind, said, real, _ in found:
-        counts = table[where, kind]
-        for i, holds in enumerate((True, abs(said - real) <= 0.02 * real, abs(said - real) <= 0.1 * real, real <= 0)):
-            counts[i] += holds
-    print(f"\n{'':5} {'kind':12} cases  within 2 %  within 10 %  promised and not there")
-    for (where, kind), (cases, two, ten, none) in sorted(table.items()):
-        print(f"{where:5} {kind:12} {cases:5}  {two:10}  {ten:11}  {none}")
-    print("\nfurther away than 10 %:")
-    for *_, said, real, line in found:
-        if abs(said - real) > 0.1 * real:
-            print(line)
+    if "--sum" in sys.argv:
+        table(list(rows_of(line for name in names for line in open(name))))
+    else:
+        table([row for where, script, option in CHECKS if where != "CUDA" or "--no-cuda" not in sys.argv
+               for row in rows_of(run(where, script, option, names))])
 
 
 if __name__ == "__main__":

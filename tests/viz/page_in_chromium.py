@@ -117,7 +117,7 @@ class PageTest(BrowserTest):
     def test_names_cannot_break_out(self):
         """Markup in names of functions, files, regions, marks and the command stays text in every view."""
         self.open()
-        views = ("flame", "sites", "steps", "growth", "segments", "summary")
+        views = ("flame", "sites", "steps", "growth", "segments", "summary", "advice")
         looks = [f"v={view}&g={group}&c={colour}&f=all" for view in views for group, colour in
                  (("stack", "site"), ("function", "region"), ("file", "step"), ("region", "thread"))]
         elements = "return document.querySelectorAll('img, svg[onload], script:not([id]), iframe, b').length"

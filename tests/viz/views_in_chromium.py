@@ -428,7 +428,7 @@ class TrainingTest(ViewTest):
         self.view("")
         self.press("?")
         self.assertTrue(self.js("return document.getElementById('help').open"))
-        for key in ("1 … 6", "/", "Shift + drag", ". ,", "Esc"):
+        for key in ("1 … 7", "/", "Shift + drag", ". ,", "Esc"):
             self.assertIn(key, self.text("#help"))
         self.press(Keys.ESCAPE)
         self.assertFalse(self.js("return document.getElementById('help').open"))

@@ -9,7 +9,7 @@ import { ALONG } from "./draw/along.js";
 import { COLOURS } from "./draw/colour_by.js";
 
 // By id, as views/pane.js has them.
-const VIEWS = { flame: 1, sites: 1, steps: 1, growth: 1, segments: 1, summary: 1 };
+const VIEWS = { flame: 1, sites: 1, steps: 1, growth: 1, segments: 1, summary: 1, advice: 1 };
 
 /** What is one of a few words: its name in the state and in the address, the words, and the one that need not be
  * said. */
@@ -50,6 +50,8 @@ export function readAddress(hash, recording) {
   if (moment !== null) out.moment = moment - 1;
   const site = whole(values.get("s"));
   if (site !== null && site < recording.stacks.count) out.site = site;
+  const change = whole(values.get("ad"));
+  if (change !== null && recording.changes[change - 1]?.curve) out.change = change - 1;
   for (const [key, name, words] of WORDS) {
     const value = values.get(name);
     if (value !== null && Object.hasOwn(words, value)) out[key] = value;
@@ -80,6 +82,7 @@ export function writeAddress(state, recording) {
   if (state.pinned >= 0) parts.push("b=" + state.pinned);
   if (state.moment >= -1) parts.push("at=" + (state.moment + 1));
   if (state.site >= 0) parts.push("s=" + state.site);
+  if (state.change >= 0) parts.push("ad=" + (state.change + 1));
   const usual = usualFor(recording);
   for (const [key, name] of WORDS) if (state[key] !== usual[key]) parts.push(`${name}=${state[key]}`);
   if (state.inverted) parts.push("i");

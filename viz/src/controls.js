@@ -107,7 +107,7 @@ export class Controls {
   }
 
   clear() {
-    this.store.set({ pinned: -1, site: -1, hover: -1, window: null, moment: NO_MOMENT, of: "peak" });
+    this.store.set({ pinned: -1, site: -1, hover: -1, window: null, moment: NO_MOMENT, of: "peak", change: -1 });
   }
 
   /** Selects a window of time, which every view follows; its fullest moment where they were not at a window before. */
@@ -296,7 +296,7 @@ export class Controls {
       x: () => this.select(...this.timeline.sight()), e: () => this.nextAlong(), t: () => this.strips.toggle(), c: () => this.nextColour(),
       "/": () => byId("search").select(), n: () => this.search.next(1), N: () => this.search.next(-1),
     };
-    for (let i = 1; i <= 6; i++) actions[i] = () => this.pane.choose(i - 1);
+    for (let i = 1; i <= 7; i++) actions[i] = () => this.pane.choose(i - 1);
     const action = actions[event.key] ?? (event.shiftKey ? undefined : actions[event.key.toLowerCase()]);
     const scrolls = event.key.startsWith("Arrow") && event.target !== document.body && event.target !== this.over;
     if (!action || scrolls) return;

@@ -154,7 +154,7 @@ async function start() {
   }
   const store = new Store({
     track: header.track, start: 0, end: null, low: 0, high: null, hover: -1, pinned: -1, site: -1, dark: false, frame: 0,
-    window: null, moment: NO_MOMENT, found: null, lower: -1, ...DEFAULTS,
+    window: null, moment: NO_MOMENT, found: null, lower: -1, change: -1, ...DEFAULTS,
   });
   const theme = new Theme(store);
   const recording = await Recording.open(archive);

@@ -2,10 +2,11 @@ import { assert, test } from "./asserted.js";
 import { DEFAULTS, readAddress, usualFor, writeAddress } from "../src/address.js";
 import { framesShown } from "../src/data/flame.js";
 import { NOTE_COLUMNS, Notes } from "../src/data/notes.js";
+import { changeOf, readAdvice } from "../src/data/advice.js";
 import { readSamples } from "../src/data/samples.js";
 import { hashName, shortName, STACK_COLUMNS, Stacks, stackText } from "../src/data/stacks.js";
 import { formatBytes, formatCount, formatDuration, formatShare } from "../src/format.js";
-import { varints } from "./make.js";
+import { randomFrom, varints, zigzag } from "./make.js";
 
 const column = (values, count = values.length) => ({ bytes: varints(values), count });
 const raw = (bytes) => ({ bytes: Uint8Array.from(bytes), count: bytes.length });
@@ -84,6 +85,26 @@ test("samples are a line per counter, of the device that its name says", () => {
   ]);
 });
 
+test("changes have the curves that were written, each from nothing on", () => {
+  const random = randomFrom(11);
+  const curves = [1, 0, 40, 3].map((count) => Array.from({ length: count },
+    (_, i) => [3 * i + random(3), random(2 ** 31) * 512, random(2 ** 31) * 512]));
+  const differences = (k, code) => curves.flatMap((curve) => curve.map((point, i) => code(point[k] - (i ? curve[i - 1][k] : 0))));
+  const columns = { points: column(curves.map((curve) => curve.length)), event: column(differences(0, (value) => value)),
+    allocated: column(differences(1, zigzag)), reserved: column(differences(2, zigzag)) };
+  const changes = curves.map((_, i) => ({ text: "change " + i }));
+  const of = (curve, k) => curve && [...curve[k]];
+  const read = readAdvice({ changes, reserved_peak_bytes: 5 }, columns);
+  assert.deepEqual(read.map(({ text, curve }) => [text, of(curve, "event"), of(curve, "allocated"), of(curve, "reserved")]),
+    curves.map((curve, i) => ["change " + i, ...[0, 1, 2].map((k) => curve.length ? curve.map((point) => point[k]) : null)]));
+  const plain = readAdvice({ changes, reserved_peak_bytes: null }, { ...columns, reserved: column([]) });
+  assert.deepEqual(plain[2].curve, { ...read[2].curve, reserved: null });
+  const recording = { header: { advice: { track: 1 } }, changes: read };
+  assert.equal(changeOf(recording, { track: 1, change: 2 }), read[2]);
+  assert.equal(changeOf(recording, { track: 0, change: 2 }), undefined);
+  assert.equal(changeOf(recording, { track: 1, change: -1 }), undefined);
+});
+
 test("steps follow each other, regions nest per thread, an end closes what is inside", () => {
   const rows = [ // type, time, thread, name
     [6, 11, 0, 1], [6, 12, 0, 3], [6, 12, 1, 4], [7, 15, 0, 1], [7, 16, 1, 1], [8, 21, 0, 3],
@@ -114,10 +135,10 @@ test("steps follow each other, regions nest per thread, an end closes what is in
 test("an address reads back what it says, and ignores nonsense", () => {
   const recording = {
     timeUnit: 1000, from: 0, to: 5000, header: { tracks: [{ id: "cpu/torch" }, { id: "cuda:0/torch" }] }, stacks: { count: 9 },
-    categories: [""], timeless: false,
+    categories: [""], timeless: false, changes: [{ curve: {} }, { curve: {} }, { curve: null }],
   };
   const state = { track: 1, start: 100, end: 250, low: 10, high: 4096, pinned: 77, site: 3, window: [120, 200],
-    moment: -1, view: "flame", of: "born", colour: "life", group: "library", measure: "time", frames: "all", inverted: true,
+    moment: -1, view: "advice", change: 1, of: "born", colour: "life", group: "library", measure: "time", frames: "all", inverted: true,
     query: "a&b=c #<i>" };
   assert.deepEqual(readAddress(writeAddress(state, recording), recording), state);
   const whole = { track: 0, start: 0, end: 5000, low: 0, high: null, pinned: -1, site: -1, window: null, moment: -2, ...DEFAULTS };
@@ -128,7 +149,7 @@ test("an address reads back what it says, and ignores nonsense", () => {
   for (const colour of ["site", "category"]) {
     assert.equal({ ...usualFor(known), ...readAddress(writeAddress({ ...whole, colour }, known), known) }.colour, colour);
   }
-  assert.deepEqual(readAddress("#t=9-1&b=x&s=99&track=no&y=&v=toString&of=__proto__&w=1", recording), {});
+  assert.deepEqual(readAddress("#t=9-1&b=x&ad=3&s=99&track=no&y=&v=toString&of=__proto__&w=1", recording), {});
 });
 
 test("numbers as people read them", () => {

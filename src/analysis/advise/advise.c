@@ -55,13 +55,15 @@ static bool is_wanted(const struct adviser *a, enum mp_change_kind kind)
     return a->query->kinds & 1u << kind;
 }
 
-/* `capacity`: of the replay, MP_BYTES_UNKNOWN for an endless one. */
+/* `capacity`: of the replay, MP_BYTES_UNKNOWN for an endless one. `curve`: NULL, or starts empty. */
 static enum mp_status replay(struct adviser *a, const struct mp_edits *edits, const struct mp_torch_settings *settings,
-                             uint64_t capacity, struct outcome *outcome)
+                             uint64_t capacity, struct mp_curve *curve, struct outcome *outcome)
 {
     const struct mp_torch_history *history = &a->history;
     struct mp_torch_history edited = {0};
     struct mp_torch_replay result;
+    struct mp_curve_maker maker = {0};
+    mp_torch_watch *watch = curve ? mp_curve_watch : NULL;
     enum mp_status status = MP_OK;
     uint64_t total = a->advise->tuning.total == MP_BYTES_UNKNOWN ? (uint64_t)1 << 40 : a->advise->tuning.total;
     if (edits->ends.count || edits->extras.count) {
@@ -69,12 +71,15 @@ static enum mp_status replay(struct adviser *a, const struct mp_edits *edits, co
         history = &edited;
     }
     *outcome = (struct outcome){0};
+    if (curve) mp_curve_start(&maker, a->model, history, curve);
     if (a->advise->has_allocator) {
-        status = mp_torch_replay_below(a->model, history, settings, capacity, total, 0, &result, a->error);
+        status =
+            mp_torch_replay_watched(a->model, history, settings, capacity, total, watch, &maker, &result, a->error);
         if (!status) *outcome = (struct outcome){result.allocated_peak, result.reserved_peak, result.ooms};
     } else {
-        outcome->peak = mp_edited_peak(a->model, history);
+        outcome->peak = mp_edited_peak(a->model, history, watch, &maker);
     }
+    mp_curve_end(&maker);
     if (history == &edited) mp_edited_free(&edited);
     return status;
 }
@@ -130,6 +135,7 @@ static void free_change(struct mp_change *change)
     free(change->setting);
     free(change->module);
     mp_edits_free(&change->edits);
+    mp_vec_free(&change->curve);
 }
 
 /* Replays what others propose; what lowers nothing goes. */
@@ -139,7 +145,8 @@ static enum mp_status prove(struct adviser *a, struct mp_changes *proposed)
     for (size_t i = 0; i < proposed->count; i++) {
         struct mp_change *change = &proposed->at[i];
         struct outcome outcome;
-        if (!status) status = replay(a, &change->edits, &a->history.settings, a->advise->tuning.capacity, &outcome);
+        if (!status)
+            status = replay(a, &change->edits, &a->history.settings, a->advise->tuning.capacity, NULL, &outcome);
         if (!status) fill_savings(a->advise, &outcome, change);
         if (!status && is_wanted(a, change->kind) && is_worth(a->advise, change))
             mp_vec_add(&a->advise->changes, *change);
@@ -240,7 +247,7 @@ static enum mp_status replay_chosen(struct adviser *a, const struct mp_change *m
         join(&advise->changes.at[advise->fit.changes.at[i]], &edits, &settings);
     if (more) join(more, &edits, &settings);
     uint64_t room = less(advise->fit.capacity, advise->fit.beside);
-    enum mp_status status = replay(a, &edits, &settings, room, outcome);
+    enum mp_status status = replay(a, &edits, &settings, room, NULL, outcome);
     mp_edits_free(&edits);
     return status;
 }
@@ -336,7 +343,7 @@ static enum mp_status find_cheapest(struct adviser *a, struct outcome *now)
     for (size_t i = 0; !status && i < mp_checkpoints_kinds(a->checkpoints); i++)
         status = find_fewest(a, i, peak, &change, now);
     if (!status && change.module)
-        status = replay(a, &change.edits, &a->history.settings, advise->tuning.capacity, &alone);
+        status = replay(a, &change.edits, &a->history.settings, advise->tuning.capacity, NULL, &alone);
     if (status || !change.module) {
         free_change(&change);
         return status;
@@ -398,6 +405,19 @@ static void sort_changes(struct mp_advise *advise)
     free(places);
 }
 
+static enum mp_status draw_curves(struct adviser *a)
+{
+    enum mp_status status = MP_OK;
+    for (size_t i = 0; !status && i < a->advise->changes.count && i < a->query->curves; i++) {
+        struct mp_change *change = &a->advise->changes.at[i];
+        bool sets = change->what == MP_CHANGE_SETTINGS;
+        struct outcome outcome;
+        status = replay(a, &change->edits, sets ? &change->settings : &a->history.settings, a->advise->tuning.capacity,
+                        &change->curve, &outcome);
+    }
+    return status;
+}
+
 static enum mp_status begin(struct adviser *a)
 {
     struct mp_advise *advise = a->advise;
@@ -409,7 +429,8 @@ static enum mp_status begin(struct adviser *a)
     advise->replayed = a->history.steps.count;
     advise->has_allocator = advise->has_allocator && advise->replayed;
     if (!status && advise->replayed && !advise->has_allocator) {
-        uint64_t replayed = mp_edited_peak(model, &a->history); /* less where a folded recording's lies in its past */
+        uint64_t replayed =
+            mp_edited_peak(model, &a->history, NULL, NULL); /* less where a folded recording's lies in its past */
         if (replayed < advise->peak) advise->peak = replayed;
     }
     if (status || !advise->has_allocator) return status;
@@ -442,6 +463,7 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     if (!status) sort_changes(advise);
     if (!status) status = find_fit(&a);
     if (!status) sort_changes(advise);
+    if (!status) status = draw_curves(&a);
     mp_checkpoints_free(a.checkpoints);
     mp_torch_history_free(&a.history);
     if (status) mp_advise_free(advise);

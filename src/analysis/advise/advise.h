@@ -14,6 +14,7 @@ struct mp_advise_query {
     unsigned ranks;    /* that could divide state; 0 or 1: none */
     uint64_t link;     /* bytes a second to the CPU's memory; 0: not known */
     unsigned kinds;    /* bits 1 << enum mp_change_kind of those that are wanted */
+    size_t curves;     /* so many changes, the first ones, have theirs */
     mp_tune_progress *progress;
     void *context;
 };

@@ -2,6 +2,7 @@
 #ifndef MP_ANALYSIS_CHANGES_H
 #define MP_ANALYSIS_CHANGES_H
 
+#include "analysis/advise/curve.h"
 #include "analysis/advise/edits.h"
 
 /* Names of MP_CHANGE_KINDS are a promise. */
@@ -62,6 +63,7 @@ struct mp_change {
     bool steps;                 /* an optimizer's step follows what is done in parts */
     double share;               /* of forward that is done again; 0; MP_SHARE_UNKNOWN */
     size_t place;               /* among the others, before they were sorted */
+    struct mp_curve curve;      /* with the change; empty where none was asked for */
 };
 
 struct mp_changes {

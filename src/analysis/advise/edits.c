@@ -182,18 +182,21 @@ static uint64_t bytes_of(const struct mp_model *model, uint32_t block, uint64_t 
     return bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
 }
 
-uint64_t mp_edited_peak(const struct mp_model *model, const struct mp_torch_history *history)
+uint64_t mp_edited_peak(const struct mp_model *model, const struct mp_torch_history *history, mp_torch_watch *watch,
+                        void *context)
 {
     uint64_t level = 0, peak = 0;
     for (size_t i = 0; i < history->base.count; i++)
         level += bytes_of(model, history->base.at[i].block, history->base.at[i].requested);
     peak = level;
+    if (watch) watch(context, MP_TORCH_BEFORE_STEPS, level, level);
     for (size_t i = 0; i < history->steps.count; i++) {
         const struct mp_torch_step *step = &history->steps.at[i];
         if (step->action == MP_TORCH_ALLOC) level += bytes_of(model, step->block, step->bytes);
         if (step->action == MP_TORCH_FREE_COMPLETED && step->block != MP_NONE)
             level -= bytes_of(model, step->block, step->bytes);
         if (level > peak && level < UINT64_MAX / 2) peak = level;
+        if (watch && level < UINT64_MAX / 2) watch(context, i, level, level);
     }
     return peak;
 }

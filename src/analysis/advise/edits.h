@@ -38,7 +38,9 @@ const struct mp_torch_step **mp_births_find(const struct mp_model *model, const 
 void mp_edits_apply(const struct mp_model *model, const struct mp_torch_history *history, const struct mp_edits *edits,
                     struct mp_torch_history *edited);
 void mp_edited_free(struct mp_torch_history *edited);
-/* The most that was allocated at a time, by the sizes that blocks have in the model. */
-uint64_t mp_edited_peak(const struct mp_model *model, const struct mp_torch_history *history);
+/* The most that was allocated at a time, by the sizes that blocks have in the model. The watch, which may be NULL, is
+ * told that as much is reserved. */
+uint64_t mp_edited_peak(const struct mp_model *model, const struct mp_torch_history *history, mp_torch_watch *watch,
+                        void *context);
 
 #endif

@@ -24,6 +24,8 @@ struct mp_torch_player {
     MP_VEC(uint32_t) open;   /* by pool: how often the program uses it now, by its marks */
     MP_VEC(uint32_t) late;   /* blocks whose requested free the record completes during the call that comes */
     uint64_t most;           /* reserved bytes; beyond them the replay is given up. 0: endless */
+    mp_torch_watch *watch;   /* NULL: none */
+    void *context;           /* its */
     bool recorded;
     bool own_limit;             /* the replay has one, which the program's do not change */
     bool probing, probe_failed; /* a call is tried on a copy of the allocator; it did what the record does not have */
@@ -577,10 +579,17 @@ static bool is_too_much(struct mp_torch_player *p)
     return p->replay->given_up;
 }
 
+static void tell(struct mp_torch_player *p, size_t step)
+{
+    const struct mp_torch_stats *stats = mp_torch_stats(p->allocator);
+    if (p->watch) p->watch(p->context, step, stats->allocated, stats->reserved);
+}
+
 static void play(struct mp_torch_player *p, uint32_t until)
 {
     const struct mp_torch_history *history = p->history;
     size_t end = until < history->steps.count ? until : history->steps.count, emptied = 0;
+    tell(p, MP_TORCH_BEFORE_STEPS);
     for (p->step = 0; p->step < end && !p->failed && !is_too_much(p); p->step++) {
         const struct mp_torch_step *step = &history->steps.at[p->step];
         bool asks = step->action == MP_TORCH_ALLOC || step->action == MP_TORCH_OUT_OF_MEMORY;
@@ -589,12 +598,14 @@ static void play(struct mp_torch_player *p, uint32_t until)
             torch_check(p, mp_torch_empty_cache(p->allocator));
         if (step->action >= MP_TORCH_CALL) {
             play_call(p, step);
+            tell(p, p->step);
             continue;
         }
         if (asks) play_alloc(p, step);
         if (p->recorded && !asks) end_script(p);
         if (p->recorded) end_call(p);
         if (!asks) play_free(p, step);
+        tell(p, p->step);
     }
     if (!p->recorded || p->failed) return;
     end_script(p);
@@ -684,6 +695,16 @@ enum mp_status mp_torch_replay_with(const struct mp_model *model, const struct m
 {
     struct mp_torch_player p = {.model = model, .history = history, .replay = replay};
     return replay_anew(&p, settings, capacity, total, until, error);
+}
+
+enum mp_status mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch_history *history,
+                                       const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
+                                       mp_torch_watch *watch, void *context, struct mp_torch_replay *replay,
+                                       struct mp_error *error)
+{
+    struct mp_torch_player p = {
+        .model = model, .history = history, .replay = replay, .watch = watch, .context = context};
+    return replay_anew(&p, settings, capacity, total, MP_TORCH_TO_THE_END, error);
 }
 
 enum mp_status mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,

@@ -20,10 +20,11 @@ struct mp_torch_replay {
     bool given_up;                          /* mp_torch_replay_below(): more was reserved than was allowed */
     /* Replays of the record only: */
     uint64_t differences;
-    char first[240];          /* what differs first; "" */
-    uint64_t segment_events;  /* that were as recorded */
+    char first[240];             /* what differs first; "" */
+    uint64_t segment_events;     /* that were as recorded */
     uint64_t differences_at_end; /* of them: the state at the end alone, after all calls */
-    uint64_t unfreed; /* blocks that the record's trace leaves live and that its segments do not have: it contradicts itself */
+    uint64_t unfreed; /* blocks that the record's trace leaves live and that its segments do not have: it contradicts
+                         itself */
     uint64_t segments, parts; /* of the end, compared; 0 where the file has none */
 };
 
@@ -47,6 +48,14 @@ void mp_torch_moment_free(struct mp_torch_moment *moment);
 enum mp_status mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
                                     const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
                                     uint32_t until, struct mp_torch_replay *replay, struct mp_error *error);
+/* Told after each step what is allocated and reserved then, and once before the first, of MP_TORCH_BEFORE_STEPS. */
+typedef void mp_torch_watch(void *context, size_t step, uint64_t allocated, uint64_t reserved);
+#define MP_TORCH_BEFORE_STEPS SIZE_MAX
+/* The same to the end, under watch. */
+enum mp_status mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch_history *history,
+                                       const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
+                                       mp_torch_watch *watch, void *context, struct mp_torch_replay *replay,
+                                       struct mp_error *error);
 /* The same to the end, given up as soon as more than `most` bytes are reserved. */
 enum mp_status mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
                                      const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,

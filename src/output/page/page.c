@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "model/model.h"
 #include "model/track.h"
+#include "output/page/page_advice.h"
 #include "output/page/page_data.h"
 #include "output/page/page_file.h"
 #include "output/page/page_template.h"
@@ -219,6 +220,7 @@ static void page_header(const struct mp_model *model, const struct mp_page_optio
     put_leaks(&json, model, data);
     put_lanes(&json, &data->lanes);
     mp_page_categories_json(&json, &data->categories);
+    mp_page_advice_json(&json, model, options->advise);
     put_data(&json, data);
     mp_json_end_object(&json);
 }
@@ -247,9 +249,10 @@ enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_
     enum mp_status status = mp_page_data_make(model, options->cut, options->rules, &data, error);
     if (status) return status;
     struct mp_buffer title = {0}, header = {0};
+    status = mp_page_advice_add(model, options->advise, &data.columns, error);
     append_title(&title, model, options, &data);
     page_header(model, options, &data, &header);
-    status = mp_page_file_write(mp_page_template, &title, &header, &data.columns, out, error);
+    if (!status) status = mp_page_file_write(mp_page_template, &title, &header, &data.columns, out, error);
     mp_buffer_free(&title);
     mp_buffer_free(&header);
     mp_page_data_free(&data);

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "analysis/advise/advise.h"
 #include "analysis/categories/rules.h"
 #include "base/error.h"
 #include "model/filter.h"
@@ -26,10 +27,11 @@ struct mp_page_cut {
 struct mp_page_options {
     int track; /* the track shown first, an index into model.tracks; -1: the device with the highest peak and, on it,
                 * the uppermost layer that has blocks. Every track is in the page. */
-    const char *title;             /* the recording's name on the page, usually its file's */
-    const char *view;              /* the view that the page opens on; NULL or "": the timeline */
-    const struct mp_page_cut *cut; /* NULL: nothing is left out */
-    const struct mp_rules *rules;  /* the user's, for categories; NULL: none */
+    const char *title;              /* the recording's name on the page, usually its file's */
+    const char *view;               /* the view that the page opens on; NULL or "": the timeline */
+    const struct mp_page_cut *cut;  /* NULL: nothing is left out */
+    const struct mp_rules *rules;   /* the user's, for categories; NULL: none */
+    const struct mp_advise *advise; /* with curves; of a page from which nothing is left out. NULL: none */
 };
 
 /* Writes the whole page to `out`, which stays open. MP_IO where a write fails, MP_LIMIT where the model has more than

@@ -210,7 +210,7 @@ static void put_part(struct mp_json *json, const char *key, const struct mp_buff
 }
 
 static void change_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise,
-                        const struct mp_change *change)
+                        const struct mp_change *change, bool with_stack)
 {
     struct words words;
     find_words(model, change, &words);
@@ -223,6 +223,7 @@ static void change_json(struct mp_json *json, const struct mp_model *model, cons
     mp_json_number(json, "peak_bytes", change->peak);
     mp_json_known(json, "reserved_peak_bytes", advise->has_allocator ? change->reserved : MP_BYTES_UNKNOWN);
     mp_json_bool(json, "exact", change->exact);
+    mp_json_bool(json, "estimated", change->estimated);
     mp_json_bool(json, "out_of_memory", change->ooms);
     put_part(json, "cost", &words.cost);
     put_part(json, "code", &words.code);
@@ -235,9 +236,9 @@ static void change_json(struct mp_json *json, const struct mp_model *model, cons
     else
         mp_json_null(json, "forward_share");
     mp_json_known(json, "blocks", change->what == MP_CHANGE_SETTINGS ? MP_BYTES_UNKNOWN : change->blocks);
-    if (change->stack)
+    if (with_stack && change->stack)
         mp_stack_json(json, model, change->stack);
-    else
+    else if (with_stack)
         mp_json_null(json, "stack");
     mp_json_end_object(json);
     free_words(&words);
@@ -275,6 +276,14 @@ static bool has_bound(const struct mp_advise *advise)
     return advise->has_allocator && advise->tuning.bound <= advise->reserved;
 }
 
+void mp_advise_changes_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise)
+{
+    mp_json_array(json, "changes");
+    for (size_t i = 0; i < advise->changes.count; i++)
+        change_json(json, model, advise, &advise->changes.at[i], false);
+    mp_json_end_array(json);
+}
+
 void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view)
 {
@@ -290,7 +299,7 @@ void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model
     mp_json_number(json, "change_count", advise->changes.count);
     mp_json_array(json, "changes");
     for (size_t i = 0; i < advise->changes.count; i++)
-        if (is_shown(i, view)) change_json(json, model, advise, &advise->changes.at[i]);
+        if (is_shown(i, view)) change_json(json, model, advise, &advise->changes.at[i], true);
     mp_json_end_array(json);
     fit_json(json, advise);
     mp_coverage_json(json, model);

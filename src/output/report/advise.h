@@ -10,6 +10,8 @@
 
 void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view);
+/* All of its changes, as "changes", without the stacks that they are about. */
+void mp_advise_changes_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise);
 /* The best so many of its changes as entries of `advice` in a report: as objects, and as lines numbered from `first`
  * on, and as a table of a document. */
 void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise,

@@ -1,5 +1,6 @@
 // A recording as the views see it. Tracks are unpacked when they are first shown.
 
+import { ADVICE_COLUMNS, readAdvice } from "./advice.js";
 import { WORD_COLUMNS, readWords } from "./modules.js";
 import { NOTE_COLUMNS, Notes, STEP_COLUMNS } from "./notes.js";
 import { readSamples, SAMPLE_COLUMNS } from "./samples.js";
@@ -10,15 +11,16 @@ import { readNumbers } from "./varint.js";
 export class Recording {
   /** @param {import("./archive.js").Archive} archive */
   static async open(archive) {
-    const [stacks, notes, size, steps, samples, modules, words] = await Promise.all([
+    const [stacks, notes, size, steps, samples, modules, words, advice] = await Promise.all([
       archive.group("stack", STACK_COLUMNS), archive.group("note", NOTE_COLUMNS), archive.group("size", ["bytes"]),
       archive.group("step", STEP_COLUMNS), archive.group("sample", SAMPLE_COLUMNS),
       archive.group("module", WORD_COLUMNS), archive.group("word", WORD_COLUMNS),
+      archive.header.advice && archive.group("advice", ADVICE_COLUMNS),
     ]);
-    return new Recording(archive, new Stacks(stacks), { notes, steps, samples, modules, words, sizes: size.bytes });
+    return new Recording(archive, new Stacks(stacks), { notes, steps, samples, modules, words, advice, sizes: size.bytes });
   }
 
-  constructor(archive, stacks, { notes, steps, samples, modules, words, sizes }) {
+  constructor(archive, stacks, { notes, steps, samples, modules, words, advice, sizes }) {
     this.archive = archive;
     this.header = archive.header;
     this.stacks = stacks;
@@ -35,6 +37,7 @@ export class Recording {
     this.words = readWords(words); // what was said of blocks and frames
     this.categories = ["", ...this.header.categories];
     this.samples = readSamples(samples, stacks);
+    this.changes = advice ? readAdvice(this.header.advice, advice) : [];
     this.sizes = new Float64Array(sizes.count + 1);
     this.sizes.set(readNumbers(sizes.bytes, sizes.count), 1);
     this.tracks = new Map();

@@ -63,29 +63,30 @@ export function drawLevels(context, plot, ink, label) {
   context.restore();
 }
 
-/** A line of steps, as far as it is in sight; of many steps in one pixel, the lowest and the highest. Where it ends. */
-function drawLine(context, plot, { time, bytes }, shade) {
-  const [start, end] = plot.sight();
-  const right = LEFT + plot.width;
-  let i = Math.max(lowerBound(time, start) - 1, 0);
-  let y = plot.y(bytes[i]);
-  context.beginPath();
-  context.moveTo(Math.max(plot.x(time[i]), LEFT - 2), y);
+/**
+ * A line of steps from one on, as far as they are in sight; of many steps in one pixel, the lowest and the highest. Where
+ * it ends.
+ * @param {CanvasPath} path @param {function(number): boolean} inSight @param {function(number): number} xOf
+ * @param {function(number): number} yOf
+ */
+export function stepPath(path, first, right, inSight, xOf, yOf) {
+  let y = yOf(first);
+  path.moveTo(Math.max(xOf(first), LEFT - 2), y);
   let pixel = -1;
   let low = y;
   let high = y;
   const finish = () => {
     if (pixel < 0) return;
-    context.lineTo(pixel, low);
-    context.lineTo(pixel, high);
-    context.lineTo(pixel, y);
+    path.lineTo(pixel, low);
+    path.lineTo(pixel, high);
+    path.lineTo(pixel, y);
   };
-  for (i++; i < time.length && time[i] <= end; i++) {
-    const x = Math.round(plot.x(time[i]));
-    const next = plot.y(bytes[i]);
+  for (let i = first + 1; inSight(i); i++) {
+    const x = Math.round(xOf(i));
+    const next = yOf(i);
     if (x !== pixel) {
       finish();
-      context.lineTo(x, y);
+      path.lineTo(x, y);
       [pixel, low, high] = [x, y, y];
     }
     y = next;
@@ -93,7 +94,16 @@ function drawLine(context, plot, { time, bytes }, shade) {
     high = Math.min(high, y);
   }
   finish();
-  context.lineTo(right + 2, y);
+  path.lineTo(right + 2, y);
+  return y;
+}
+
+function drawLine(context, plot, { time, bytes }, shade) {
+  const [start, end] = plot.sight();
+  const right = LEFT + plot.width;
+  context.beginPath();
+  const y = stepPath(context, Math.max(lowerBound(time, start) - 1, 0), right,
+    (i) => i < time.length && time[i] <= end, (i) => plot.x(time[i]), (i) => plot.y(bytes[i]));
   context.stroke();
   if (shade) {
     const floor = plot.y(0);

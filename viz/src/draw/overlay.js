@@ -4,6 +4,7 @@ import { hashName } from "../data/stacks.js";
 import { formatBytes, formatCount } from "../format.js";
 import { placesOf } from "./along.js";
 import { byteTicks, countTicks, timeTicks } from "./axis.js";
+import { drawChanged } from "./changed.js";
 import { outlineOf } from "./layout.js";
 import { drawLevels } from "./levels.js";
 import { inks, LEFT } from "./ink.js";
@@ -23,7 +24,7 @@ export class Overlay {
 
   draw(context) {
     const { top, width, height, store } = this.plot;
-    this.ink = inks("text", "soft", "line", "accent", "peak", "oom", "panel");
+    this.ink = inks("text", "soft", "line", "accent", "peak", "oom", "panel", "veil");
     context.font = FONT;
     this.labels = []; // places of texts over the picture
     this.drawAxes(context);
@@ -34,7 +35,9 @@ export class Overlay {
     this.drawIdle(context);
     this.drawSteps(context);
     this.drawRegions(context);
-    drawLevels(context, this.plot, this.ink, (text, x, y) => this.label(context, text, x, y));
+    const label = (text, x, y) => this.label(context, text, x, y);
+    drawChanged(context, this.plot, this.ink, (text, x, y) => label(text, this.besidePeak(context, text, x, y), y));
+    drawLevels(context, this.plot, this.ink, label);
     this.drawMarks(context);
     this.drawPeak(context);
     this.drawSelection(context);
@@ -190,6 +193,14 @@ export class Overlay {
     context.fillText(text, x, top + 8);
   }
 
+  /** Where a label begins that would lie under the peak's: left of it. */
+  besidePeak(context, text, x, y) {
+    const peak = this.peakLabel(context);
+    const { width } = context.measureText(text);
+    const covered = peak && Math.abs(y - 18 - peak.top) < 18 && x - 4 < peak.right && peak.left < x + width + 4;
+    return covered ? Math.max(peak.left - width - 8, LEFT + 4) : x;
+  }
+
   plate(context, x, y, width) {
     context.globalAlpha = 0.85;
     context.fillStyle = this.ink.panel;
@@ -232,10 +243,20 @@ export class Overlay {
     }
   }
 
-  drawPeak(context) {
+  /** Where the peak is, and its words; null where they are not in sight. */
+  peakLabel(context) {
     const { peak } = this.plot.track;
     const x = this.plot.xAt(this.plot.along.ofState(peak.event));
     const y = this.plot.y(peak.bytes);
+    if (x < LEFT || x > LEFT + this.plot.width || y < this.plot.top || y > this.plot.top + this.plot.height) return null;
+    const text = "peak " + formatBytes(peak.bytes);
+    const width = context.measureText(text).width;
+    const left = x + width + 14 > LEFT + this.plot.width ? x - width - 10 : x + 9;
+    return { x, y, text, left, right: left + width, top: Math.max(y - 19, this.plot.top) };
+  }
+
+  drawPeak(context) {
+    const y = this.plot.y(this.plot.track.peak.bytes);
     context.strokeStyle = this.ink.peak;
     context.lineWidth = 1;
     context.setLineDash([4, 4]);
@@ -246,18 +267,16 @@ export class Overlay {
     }
     context.stroke();
     context.setLineDash([]);
-    if (x < LEFT || x > LEFT + this.plot.width || y < this.plot.top || y > this.plot.top + this.plot.height) return;
+    const label = this.peakLabel(context);
+    if (!label) return;
+    const { x, text, left, right, top } = label;
     context.fillStyle = this.ink.peak;
     context.beginPath();
     context.moveTo(x, y);
     context.lineTo(x - 5, y - 8);
     context.lineTo(x + 5, y - 8);
     context.fill();
-    const text = "peak " + formatBytes(peak.bytes);
-    const width = context.measureText(text).width;
-    const left = x + width + 14 > LEFT + this.plot.width ? x - width - 10 : x + 9;
-    const top = Math.max(y - 19, this.plot.top);
-    this.plate(context, left - 3, top, width + 6);
+    this.plate(context, left - 3, top, right - left + 6);
     context.fillStyle = this.ink.peak;
     context.textAlign = "left";
     context.textBaseline = "middle";

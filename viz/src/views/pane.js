@@ -12,6 +12,7 @@
 import { byId, element, inNextFrame, onResize } from "../dom.js";
 import { SCOPES, scopeName, scopeOf } from "../data/scope.js";
 import { formatBytes, formatCount, formatCounted, formatDuration } from "../format.js";
+import { AdviceView } from "./advice.js";
 import { FlameView } from "./flame.js";
 import { GrowthView } from "./growth.js";
 import { SegmentsView } from "./segments.js";
@@ -19,7 +20,7 @@ import { SitesView } from "./sites.js";
 import { StepsView } from "./steps.js";
 import { SummaryView } from "./summary.js";
 
-export const VIEWS = [FlameView, SitesView, StepsView, GrowthView, SegmentsView, SummaryView];
+export const VIEWS = [FlameView, SitesView, StepsView, GrowthView, SegmentsView, SummaryView, AdviceView];
 const OF_SCOPE = ["of", "moment", "window", "track"];
 
 export class Pane {

@@ -47,7 +47,7 @@ export class Timeline {
   changed(changed) {
     if (["start", "end", "low", "high", "along"].some((key) => changed.has(key))) this.invalidate("layout");
     else if (["site", "dark", "found", "colour"].some((key) => changed.has(key))) this.invalidate("colours");
-    else if (["hover", "pinned", "window", "moment"].some((key) => changed.has(key))) this.draw();
+    else if (["hover", "pinned", "window", "moment", "change"].some((key) => changed.has(key))) this.draw();
   }
 
   invalidate(what) {

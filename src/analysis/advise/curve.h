@@ -1,0 +1,36 @@
+/* What is allocated and reserved over a replay, in a bounded number of points. */
+#ifndef MP_ANALYSIS_CURVE_H
+#define MP_ANALYSIS_CURVE_H
+
+#include "analysis/allocator/torch_replay.h"
+
+#define MP_CURVE_POINTS 2048 /* at most; of more, steps that follow one another share two: the fullest, and the last   \
+                              */
+
+/* From just before an event of the model on; its count: from the end on. */
+struct mp_curve_point {
+    uint32_t event;
+    uint64_t allocated, reserved;
+};
+
+struct mp_curve {
+    struct mp_curve_point *at;
+    size_t count, room;
+};
+
+/* Makes one while a replay goes on. */
+struct mp_curve_maker {
+    struct mp_curve *curve;
+    uint32_t *before;   /* by step: the event before which it has happened and the next one has not */
+    size_t group, seen; /* steps that share two points; of them, so far */
+    struct mp_curve_point fullest, last;
+};
+
+/* `curve` starts empty. The replay is of that history. */
+void mp_curve_start(struct mp_curve_maker *maker, const struct mp_model *model, const struct mp_torch_history *history,
+                    struct mp_curve *curve);
+/* A mp_torch_watch, of which the maker is the context. */
+void mp_curve_watch(void *maker, size_t step, uint64_t allocated, uint64_t reserved);
+void mp_curve_end(struct mp_curve_maker *maker);
+
+#endif

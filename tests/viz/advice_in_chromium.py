@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+"""The page's advice on a training of tests/advise: each curve against `memprof advise` and against recordings of the program
+with the change really made; the switch, the address, and what is drawn, in a real Chromium."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[1] / "advise")]
+import asserted
+
+from browser import BrowserTest, By, Keys
+import bench
+import harness
+
+DATA = os.environ.get("MEMPROF_TEST_DATA")
+NAME, HABITS = "decoder", "held,late"
+MADE = ("del", "checkpoint:blocks.*:6")
+
+# The highest point of a change's curve in each step, the state that it begins with included.
+STEPS = """
+const { page, recording, store } = window.memprof, { event, allocated } = recording.changes[arguments[0]].curve;
+const stateOf = (time) => { let i = 0; while (i < page.track.count && page.track.time[i] < time) i++; return i; };
+return recording.notes.steps.map(({ time, end }) => {
+  const [from, to] = [stateOf(time), stateOf(end)];
+  return Math.max(...allocated.filter((_, i) => (event[i + 1] ?? Infinity) > from && event[i] <= to));
+});"""
+# The colours of a picture's column over the plot, from the top, of the places in bytes.
+OVER = """
+const { timeline: t } = window.memprof.page, ratio = window.devicePixelRatio, over = document.getElementById('over');
+const at = (x, bytes) => [...over.getContext('2d').getImageData(Math.round(x * ratio), Math.round(t.y(bytes) * ratio), 1, 1).data];
+return arguments[0].map(([event, bytes]) => at(t.xAt(t.along.ofState(event)), bytes));"""
+
+
+@unittest.skipUnless(bench.PYTHON, "no Python here has torch")
+class AdviceTest(BrowserTest):
+    @classmethod
+    def make_page(cls):
+        cls.recording = bench.record(cls.folder, NAME, HABITS).rename(cls.folder / "train.mp")
+        page = cls.folder / "train.html"
+        subprocess.run([harness.MEMPROF, "trace_plot", cls.recording, "-o", page], check=True)
+        cls.advice = harness.answer("advise", cls.recording, "-n", "0")
+        return page
+
+    def view(self, fragment, page=None):
+        self.open(page=page, fragment="#" + fragment)
+        self.settle()
+
+    def changes(self):
+        return self.js("return window.memprof.recording.changes.map(({ curve, ...change }) => change)")
+
+    def test_changes_are_those_of_the_report(self):
+        self.view("v=advice")
+        self.assertGreater(len(self.advice["changes"]), 3)
+        self.assertEqual(self.changes(), [{key: value for key, value in change.items() if key != "stack"}
+                                          for change in self.advice["changes"]])
+        highest = self.js("return window.memprof.recording.changes.map(({ curve }) => Math.max(...curve.allocated))")
+        self.assertEqual(highest, [change["peak_bytes"] for change in self.advice["changes"]])
+        self.assertTrue(self.js("return window.memprof.recording.changes.every(({ curve }) => curve.event.length <= 2048)"))
+        shown = self.text(".view.advice")
+        for change in self.advice["changes"]:
+            for key in ("text", "code", "cost"):
+                self.assertIn(change[key] or "", shown)
+
+    def test_a_curve_is_that_of_the_changed_program(self):
+        self.view("v=advice")
+        before = [step["peak_bytes"] for step in harness.answer("steps", self.recording)["steps"]]
+        for made in MADE:
+            number, = (i for i, change in enumerate(self.advice["changes"]) if bench.change_of(change) == made)
+            changed = self.folder / "changed.mp"
+            subprocess.run([harness.MEMPROF, "snapshot", "--force", "--quiet", "-o", changed, "--", bench.PYTHON, bench.PROGRAMS, NAME,
+                            HABITS, made], check=True, cwd=self.folder, env=bench.environment(), timeout=harness.TIMEOUT)
+            real = [step["peak_bytes"] for step in harness.answer("steps", changed)["steps"]]
+            curve = self.js(STEPS, number)
+            self.assertEqual(len(curve), len(real))
+            for step in range(1, len(real)):  # the first has no step before it that could be held
+                self.assertAlmostEqual(curve[step], real[step], delta=0.02 * real[step])
+                self.assertGreater(before[step] - curve[step], 0.05 * before[step])
+
+    def test_a_change_is_switched_on_and_off(self):
+        self.view("v=advice")
+        picture = "return document.getElementById('over').toDataURL()"
+        without = self.js(picture)
+        self.assertEqual(self.state()["change"], -1)
+        switches = self.driver.find_elements(By.CSS_SELECTOR, ".advice [role=switch]")
+        self.assertEqual([one.get_attribute("aria-checked") for one in switches], ["false"] * len(self.advice["changes"]))
+        switches[0].click()
+        self.settle()
+        best = self.advice["changes"][0]
+        self.assertEqual(self.state()["change"], 0)
+        self.assertEqual(self.js("return document.querySelector('.advice [role=switch]').getAttribute('aria-checked')"), "true")
+        self.assertIn("with 1,", self.text("#caption"))
+        self.assertNotEqual(self.js(picture), without)
+        # Over the peak of the program as it is: nothing below the curve, the veil above it.
+        peak = self.js("const { peak } = window.memprof.page.track; return [peak.event, peak.bytes]")
+        below, above = self.js(OVER, [[peak[0], best["peak_bytes"] * 0.3], [peak[0], (peak[1] + best["peak_bytes"]) / 2]])
+        self.assertEqual(below[3], 0)
+        self.assertGreater(above[3], 100)
+        self.wait("return location.hash.includes('ad=1')")
+        link = self.js("return location.hash")
+        self.js("document.querySelector('.advice [role=switch]').focus()")
+        self.press(Keys.ENTER)
+        self.assertEqual(self.state()["change"], -1)
+        self.assertEqual(self.js(picture), without)
+        self.assertEqual(self.js("return document.activeElement.dataset.change"), "0")
+        self.view(link.lstrip("#"))
+        self.assertEqual(self.state()["change"], 0)
+        self.press(Keys.ESCAPE)
+        self.assertEqual(self.state()["change"], -1)
+        self.press("1")
+        self.press("7")
+        self.assertEqual(self.state()["view"], "advice")
+
+    def test_events_along_the_plot_have_the_same_curve(self):
+        self.view("v=advice&x=events&ad=1")
+        self.assertEqual(self.state()["along"], "events")
+        peak = self.js("const { peak } = window.memprof.page.track; return [peak.event, peak.bytes]")
+        best = self.advice["changes"][0]["peak_bytes"]
+        below, above = self.js(OVER, [[peak[0], best * 0.3], [peak[0], (peak[1] + best) / 2]])
+        self.assertEqual(below[3], 0)
+        self.assertGreater(above[3], 100)
+
+    def test_a_part_has_none(self):
+        page = self.folder / "part.html"
+        subprocess.run([harness.MEMPROF, "trace_plot", self.recording, "-o", page, "--from", "50%"], check=True)
+        self.view("v=advice&ad=1", page=page)
+        self.assertTrue(self.js("return document.getElementById('tab-advice').disabled"))
+        self.assertEqual(self.state()["change"], -1)
+        self.assertIn("memprof advise", self.text("#caption"))
+
+
+@unittest.skipUnless(DATA, "MEMPROF_TEST_DATA names no recordings")
+class SettingsTest(BrowserTest):
+    @classmethod
+    def make_page(cls):
+        cls.recording = pathlib.Path(DATA) / "niu_fb_200_mixed.pickle"
+        page = cls.folder / "settings.html"
+        subprocess.run([harness.MEMPROF, "trace_plot", cls.recording, "-o", page], check=True)
+        return page
+
+    def test_settings_lower_what_is_reserved(self):
+        self.open(fragment="#v=advice&ad=1")
+        change = harness.answer("advise", self.recording)["changes"][0]
+        self.assertEqual(change["kind"], "allocator")
+        highest = self.js("const { curve } = window.memprof.recording.changes[0];"
+                          "return [Math.max(...curve.reserved), Math.max(...curve.allocated)]")
+        self.assertEqual(highest, [change["reserved_peak_bytes"], change["peak_bytes"]])
+        self.assertIn(change["setting"], self.text(".view.advice"))
+        self.assertIn("reserved", self.text("#caption"))
+
+
+if __name__ == "__main__":
+    asserted.main()

@@ -1,0 +1,91 @@
+// What would save memory: a change that is switched on is drawn over the plot, as a replay of the recording has it.
+
+import { changeOf } from "../data/advice.js";
+import { copyText, element } from "../dom.js";
+import { formatBytes, formatCounted } from "../format.js";
+
+export class AdviceView {
+  static id = "advice";
+  static title = "Advice";
+  static about = "Changes to the program that would save memory, drawn over the plot";
+  static absent = "No change is known here that would lower this track's peak; memprof advise tells of all that it tries";
+  static fits = ({ header }, index) => header.advice?.track === index && header.advice.changes.length > 0;
+  needs = ["change"];
+
+  constructor({ recording, store }, box) {
+    Object.assign(this, { recording, store, box });
+  }
+
+  show(track) {
+    this.track = track;
+  }
+
+  draw() {
+    const { advice } = this.recording.header;
+    if (!advice) return;
+    const focused = document.activeElement?.dataset.change;
+    this.box.replaceChildren(element("table", { "aria-label": "Changes that would save memory" },
+      element("thead", {}, element("tr", {}, ...["", "saves", "peak then", "change"].map((text, i) =>
+        element("th", { scope: "col", class: i === 1 || i === 2 ? "number" : null }, text)))),
+      element("tbody", {}, ...this.recording.changes.map((change, i) => this.row(change, i)))),
+      element("p", { class: "soft note" }, this.rest(advice)));
+    if (focused) this.box.querySelector(`[data-change="${focused}"]`)?.focus();
+  }
+
+  row(change, i) {
+    const on = this.store.state.change === i;
+    const saves = savingOf(change);
+    return element("tr", { class: on ? "chosen" : null },
+      element("td", {}, element("button", { type: "button", role: "switch", "aria-checked": String(on), "data-change": i,
+        disabled: !change.curve, "aria-label": `${i + 1}: ${change.text}`,
+        title: change.curve ? "What would be live with it, over the plot" : "Only the best changes are drawn",
+        onclick: () => this.store.set({ change: on ? -1 : i }) }, `${i + 1} ${on ? "on" : "off"}`)),
+      element("td", { class: "number" }, element("strong", {}, (change.exact ? "" : "~") + formatBytes(saves.bytes))),
+      element("td", { class: "number" }, formatBytes(saves.then), element("div", { class: "soft" }, saves.of)),
+      element("td", {}, element("div", {}, change.text), this.code(change.code),
+        element("div", { class: "soft" }, [change.cost, knownBy(change)].filter(Boolean).join(". "))));
+  }
+
+  code(text) {
+    if (!text) return null;
+    const copy = element("button", { type: "button", class: "link inline", onclick: async () => {
+      copy.textContent = await copyText(text) ? "copied" : "not copied";
+    } }, "copy");
+    return element("div", {}, element("code", {}, text), " ", copy);
+  }
+
+  rest({ settings_tried: tried, reserved_peak_bytes: reserved }) {
+    return "Each is replayed alone, and what it saves is veiled in the plot; memprof advise --capacity puts changes together." +
+      (tried || reserved === null ? "" : " Settings of the allocator were not tried for this page: memprof advise does.");
+  }
+
+  caption() {
+    const { advice } = this.recording.header;
+    if (!advice) return "";
+    const { peak_bytes: peak, reserved_peak_bytes: reserved, changes } = advice;
+    const change = changeOf(this.recording, this.store.state);
+    return `${formatBytes(peak)} allocated at the peak` + (reserved === null ? "" : `, ${formatBytes(reserved)} reserved`) +
+      (change ? `; with ${this.store.state.change + 1}, ${formatBytes(savingOf(change).then)} ${savingOf(change).of}`
+        : `; ${formatCounted(changes.length, "change")} would lower it`);
+  }
+
+  values() {
+    return { columns: ["saves", "peak then", "of", "change", "how", "cost", "known"],
+      rows: this.recording.changes.map((change) => {
+        const saves = savingOf(change);
+        return [saves.bytes, saves.then, saves.of, change.text, change.code ?? "", change.cost ?? "", knownBy(change)];
+      }) };
+  }
+}
+
+/** Of the memory of which more is saved, as the reports say it. */
+function savingOf(change) {
+  const reserves = change.kind === "allocator" ||
+    (!change.estimated && (change.saved_reserved_bytes ?? 0) > change.saved_bytes);
+  return reserves ? { bytes: change.saved_reserved_bytes, then: change.reserved_peak_bytes, of: "reserved" }
+    : { bytes: change.saved_bytes, then: change.peak_bytes, of: "allocated" };
+}
+
+function knownBy({ exact, estimated }) {
+  return exact ? "Proved by a replay" : estimated ? "Estimated from sizes, not proved" : "Replayed, estimated in part";
+}
