@@ -2,13 +2,15 @@
 """`memprof advise` on settings of PyTorch's allocator: what it says that each would reserve, against a second, naive model
 of the allocator that really runs the program under them; and against the settings that people try by hand.
 
-    check_settings.py [--table] [PROGRAMS]      as a test: 40 programs; --table prints a line for each
+    check_settings.py [--table] [PROGRAMS]      as a test: 40 programs, and the snapshots of $MEMPROF_TEST_DATA; --table
+                                                prints a line for each
 """
 import json
 import os
 import pathlib
 import pickle
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -59,6 +61,61 @@ class Program:
         return allocator
 
 
+LOAD = [{"filename": "/home/user/serve.py", "name": "load", "line": 7}]
+FORWARD = [{"filename": "/usr/lib/python3/dist-packages/torch/nn/modules/module.py", "name": "_call_impl", "line": 1}]
+
+
+class Phased(Program):
+    """One that loads, in buffers of many sizes, and then calls modules, on sizes that come again."""
+
+    def __init__(self, seed):
+        super().__init__(seed, 0)
+        r = random.Random(seed)
+        live = []
+        for at in range(160):
+            self.calls.append(("alloc", at, r.randrange(2 * MIB, 40 * MIB)))
+            live.append(at)
+            if len(live) > 12:
+                self.calls.append(("free", live.pop(r.randrange(len(live)))))
+        for at in live[:2]:
+            self.calls.append(("free", at))
+        self.border = len(self.calls)
+        for at in range(160, 300, 2):
+            self.calls += [("alloc", at, 3 * MIB), ("alloc", at + 1, 5 * MIB), ("free", at), ("free", at + 1)]
+
+    def run(self, settings, then=None):
+        """`then`: the settings from the first call of a module on."""
+        allocator, handles = naive_allocator.Allocator(1 << 42, 1 << 43, settings), {}
+        for i, (call, key, *size) in enumerate(self.calls):
+            if i == self.border:
+                self.traced = len(allocator.trace)
+                if then is not None:
+                    allocator.set(then)
+            if call == "alloc":
+                handles[key] = allocator.malloc(size[0], 0)
+            else:
+                allocator.free(handles.pop(key))
+        return allocator
+
+
+def measure_phased(seed, folder):
+    """What is advised for one phase, and what that really reserves; None where nothing is."""
+    program = Phased(seed)
+    path = pathlib.Path(folder) / "phased.pickle"
+    snapshot = snapshot_of(program.run(program.settings), program.settings)
+    for i, entry in enumerate(snapshot["device_traces"][0]):
+        entry["frames"] = FORWARD + LOAD if i >= program.traced else LOAD
+    path.write_bytes(pickle.dumps(snapshot))
+    changes = [change for change in advise(path, "--kind", "allocator")["changes"] if change["pattern"] == "phase_settings"]
+    if not changes:
+        return None
+    change, = changes
+    then = settings_of(re.search(r'_set_allocator_settings\("([^"]*)"\)', change["code"])[1])
+    early = "export" in change["code"]
+    real = program.run(settings_of(change["setting"]) if early else program.settings, then).peak_reserved
+    return change, early, real, program.run(program.settings).peak_reserved
+
+
 def settings_of(text, recorded=None):
     """PYTORCH_CUDA_ALLOC_CONF as the naive allocator takes it."""
     settings = dict(recorded or {})
@@ -104,7 +161,42 @@ def measure(seed, folder, calls=500):
     return program, now, found, truth, usual
 
 
+DATA = os.environ.get("MEMPROF_TEST_DATA")
+
+
+def ask(*arguments):
+    done = subprocess.run([MEMPROF, *map(str, arguments), "--json"], capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 4), done.stderr
+    return json.loads(done.stdout)
+
+
+def by_hand(path):
+    """What a snapshot of a real GPU reserved, what the best that is advised reserves, and what each of the usual settings
+    does, each replayed alone; None where there is no trace to replay."""
+    found = advise(path, "--kind", "allocator")
+    if not found["replays"]:
+        return None
+    usual = {text: ask("frag", path, "--replay", text)["replay"] for text in USUAL}
+    best = min([found["reserved_peak_bytes"], *(change["reserved_peak_bytes"] for change in found["changes"])])
+    return found, best, {text: replay["reserved_peak_bytes"] for text, replay in usual.items() if not replay["oom"]}
+
+
 class Settings(unittest.TestCase):
+    @unittest.skipUnless(DATA, "MEMPROF_TEST_DATA names no recordings")
+    def test_real_snapshots_are_no_worse_off_than_by_hand(self):
+        compared = 0
+        for path in sorted(pathlib.Path(DATA).glob("*.pickle")):
+            replayed = by_hand(path)
+            if not replayed:
+                continue
+            found, best, usual = replayed
+            # What saves less than a part in a hundred is not listed.
+            worth = [reserved for reserved in usual.values() if reserved <= found["reserved_peak_bytes"] * 0.99]
+            self.assertLessEqual(best, min(worth, default=best), (path.name, usual))
+            self.assertLessEqual(found["least_reserved_bytes"] or 0, best, path.name)
+            compared += 1
+        self.assertGreater(compared, 7)
+
     def test_promised_keys_and_a_capacity(self):
         with tempfile.TemporaryDirectory() as folder:
             program, now, found, truth, _ = measure(33, folder)
@@ -116,6 +208,22 @@ class Settings(unittest.TestCase):
                 self.assertEqual((fit["capacity_bytes"], fit["fits"], fit["fits_now"]),
                                  (capacity, fits, capacity >= now.peak_reserved))
                 self.assertLessEqual(fit["reserved_peak_bytes"], capacity)
+
+    def test_settings_of_a_phase_are_those_of_another_allocator(self):
+        """And not as much is left as without them, nor is the variable alone better by more than a part in a hundred."""
+        sides = set()
+        with tempfile.TemporaryDirectory() as folder:
+            for seed in range(40):
+                measured = measure_phased(seed, folder)
+                if not measured:
+                    continue
+                change, early, real, before = measured
+                self.assertEqual(change["reserved_peak_bytes"], real, (seed, change["code"]))
+                self.assertEqual(change["saved_reserved_bytes"], before - real, seed)
+                self.assertLess(real, before * 0.99)
+                self.assertIn("not public", change["cost"])
+                sides.add(early)
+        self.assertTrue(sides)
 
     def test_savings_are_those_of_another_allocator(self):
         changes = better = 0
@@ -141,6 +249,12 @@ class Settings(unittest.TestCase):
 
 
 def table(programs):
+    for path in sorted(pathlib.Path(DATA).glob("*.pickle")) if DATA else ():
+        replayed = by_hand(path)
+        if replayed:
+            found, best, usual = replayed
+            print(f"{path.name:28} {found['reserved_peak_bytes'] / MIB:8.0f} MiB -> {best / MIB:8.0f}  by hand "
+                  f"{min(usual.values(), default=0) / MIB:8.0f}  {found['changes'][0]['setting'] if found['changes'] else '-'}")
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(programs):
             program, now, found, truth, usual = measure(seed, folder)

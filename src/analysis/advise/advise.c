@@ -6,7 +6,9 @@
 #include "analysis/advise/checkpoint.h"
 #include "analysis/advise/estimates.h"
 #include "analysis/advise/lifetimes.h"
+#include "analysis/advise/tune_phases.h"
 #include "base/memory.h"
+#include "base/words.h"
 #include "model/track.h"
 
 #define WORTH      100 /* one part in so many of the peak, at least, is worth a change */
@@ -37,8 +39,9 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 const char *mp_change_what_name(enum mp_change_what what)
 {
     static const char *const names[MP_CHANGE_WHATS] = {
-        "settings",        "late_zero_grad", "gradients_kept", "held_variables", "fused",  "one_by_one", "checkpoint",
-        "eight_bit_state", "zero_1",         "micro_batch",    "autocast",       "zero_2", "zero_3",     "save_on_cpu"};
+        "settings",   "late_zero_grad", "gradients_kept",  "held_variables", "fused",
+        "one_by_one", "checkpoint",     "eight_bit_state", "zero_1",         "micro_batch",
+        "autocast",   "zero_2",         "zero_3",          "save_on_cpu",    "phase_settings"};
     return names[what];
 }
 
@@ -107,27 +110,42 @@ static void fill_savings(const struct mp_advise *advise, const struct outcome *o
     change->saved_reserved = less(advise->reserved, outcome->reserved);
 }
 
-static void add_settings(struct adviser *a)
+/* Of the block that an event allocates; 0. */
+static uint32_t stack_at(const struct mp_model *model, uint32_t event)
+{
+    return model->events.type[event] == MP_EVENT_ALLOC ? model->blocks.stack[model->events.subject[event]] : 0;
+}
+
+static void add_setting(struct adviser *a, const struct mp_torch_settings *settings,
+                        const struct mp_torch_replay *replay, const struct mp_tune_phased *phased)
 {
     struct mp_advise *advise = a->advise;
-    for (size_t i = 0; i < advise->tuning.found.count; i++) {
-        const struct mp_tune_found *found = &advise->tuning.found.at[i];
-        struct mp_buffer text = {0};
-        mp_torch_settings_text(&found->settings, &text);
-        struct mp_change change = {.kind = MP_CHANGE_ALLOCATOR,
-                                   .what = MP_CHANGE_SETTINGS,
-                                   .exact = advise->tuning.known,
-                                   .settings = found->settings,
-                                   .setting = mp_text_copy_part((const char *)text.data, text.size),
-                                   .driver_calls = found->replay.driver_calls,
-                                   .ooms = found->replay.ooms,
-                                   .ooms_before = advise->tuning.as_set.ooms,
-                                   .driver_calls_before = advise->tuning.as_set.driver_calls};
-        const struct outcome outcome = {found->replay.allocated_peak, found->replay.reserved_peak, 0};
-        fill_savings(advise, &outcome, &change);
-        mp_buffer_free(&text);
-        mp_vec_add(&advise->changes, change);
-    }
+    struct mp_buffer text = {0};
+    mp_torch_settings_text(settings, &text);
+    struct mp_change change = {.kind = MP_CHANGE_ALLOCATOR,
+                               .what = phased ? MP_CHANGE_PHASE_SETTINGS : MP_CHANGE_SETTINGS,
+                               .exact = advise->tuning.known,
+                               .settings = *settings,
+                               .setting = mp_text_copy_part((const char *)text.data, text.size),
+                               .phased = phased,
+                               .stack = phased ? stack_at(a->model, phased->event) : 0,
+                               .driver_calls = replay->driver_calls,
+                               .ooms = replay->ooms,
+                               .ooms_before = advise->tuning.as_set.ooms,
+                               .driver_calls_before = advise->tuning.as_set.driver_calls};
+    const struct outcome outcome = {replay->allocated_peak, replay->reserved_peak, 0};
+    fill_savings(advise, &outcome, &change);
+    mp_buffer_free(&text);
+    mp_vec_add(&advise->changes, change);
+}
+
+static void add_settings(struct adviser *a)
+{
+    const struct mp_tuning *tuning = &a->advise->tuning;
+    for (size_t i = 0; i < tuning->found.count; i++)
+        add_setting(a, &tuning->found.at[i].settings, &tuning->found.at[i].replay, NULL);
+    for (size_t i = 0; i < tuning->phased.count; i++)
+        add_setting(a, &tuning->phased.at[i].settings, &tuning->phased.at[i].replay, &tuning->phased.at[i]);
 }
 
 static void free_change(struct mp_change *change)
@@ -265,10 +283,11 @@ static bool overlap(const char *a, const char *b)
     return !strncmp(a, b, length) && (!a[length] || a[length] == '.') && (!b[length] || b[length] == '.');
 }
 
-/* Two settings exclude one another, and two checkpoints of the same modules; what is only estimated joins nothing. */
+/* Two settings exclude one another, and two checkpoints of the same modules; what is only estimated joins nothing, nor
+ * do settings of a phase. */
 static bool may_join(const struct mp_advise *advise, const struct mp_change *change)
 {
-    if (change->estimated) return false;
+    if (change->estimated || change->phased) return false;
     for (size_t i = 0; i < advise->fit.changes.count; i++) {
         const struct mp_change *chosen = &advise->changes.at[advise->fit.changes.at[i]];
         if (change->what == MP_CHANGE_SETTINGS && chosen->what == MP_CHANGE_SETTINGS) return false;
@@ -410,10 +429,15 @@ static enum mp_status draw_curves(struct adviser *a)
     enum mp_status status = MP_OK;
     for (size_t i = 0; !status && i < a->advise->changes.count && i < a->query->curves; i++) {
         struct mp_change *change = &a->advise->changes.at[i];
-        bool sets = change->what == MP_CHANGE_SETTINGS;
+        const struct mp_tune_phased *phased = change->phased;
+        bool begins_with = change->what == MP_CHANGE_SETTINGS || (phased && phased->early);
+        struct mp_torch_history whole = a->history;
         struct outcome outcome;
-        status = replay(a, &change->edits, sets ? &change->settings : &a->history.settings, a->advise->tuning.capacity,
-                        &change->curve, &outcome);
+        if (phased) mp_tune_phased_apply(&whole, phased, &a->history);
+        status = replay(a, &change->edits, begins_with ? &change->settings : &whole.settings,
+                        a->advise->tuning.capacity, &change->curve, &outcome);
+        if (phased) mp_tune_phased_free(&a->history);
+        a->history = whole;
     }
     return status;
 }

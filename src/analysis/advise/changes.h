@@ -4,6 +4,7 @@
 
 #include "analysis/advise/curve.h"
 #include "analysis/advise/edits.h"
+#include "analysis/advise/tune.h"
 
 /* Names of MP_CHANGE_KINDS are a promise. */
 enum mp_change_kind {
@@ -33,6 +34,7 @@ enum mp_change_what {
     MP_CHANGE_ZERO_2,         /* gradients, too */
     MP_CHANGE_ZERO_3,         /* parameters, too */
     MP_CHANGE_SAVE_ON_CPU,    /* what forward keeps for backward waits in the CPU's memory */
+    MP_CHANGE_PHASE_SETTINGS, /* settings for one phase of the program, set anew where it ends or begins */
     MP_CHANGE_WHATS
 };
 
@@ -47,7 +49,8 @@ struct mp_change {
     uint64_t saved, saved_reserved;
     /* Of settings: */
     struct mp_torch_settings settings;
-    char *setting; /* their text */
+    char *setting;                       /* their text */
+    const struct mp_tune_phased *phased; /* the tuning's; NULL: they are for all of the program */
     uint64_t driver_calls, driver_calls_before;
     uint64_t ooms, ooms_before; /* requests that found no memory */
     /* Of others: */

@@ -4,8 +4,9 @@
 
 #include "analysis/allocator/torch_replay.h"
 
-#define MP_CURVE_POINTS 2048 /* at most; of more, steps that follow one another share two: the fullest, and the last   \
-                              */
+#define MP_CURVE_POINTS                                                                                                \
+    2048 /* at most; of more, steps that follow one another share two: the fullest, and the last                       \
+          */
 
 /* From just before an event of the model on; its count: from the end on. */
 struct mp_curve_point {

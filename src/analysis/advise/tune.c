@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "analysis/advise/tune_phases.h"
 #include "analysis/allocator/torch_room.h"
 #include "base/memory.h"
 #include "base/words.h"
@@ -389,6 +390,7 @@ enum mp_status mp_tune(const struct mp_model *model, struct mp_torch_history *hi
     *tuning = (struct mp_tuning){.capacity = MP_BYTES_UNKNOWN};
     replay_as_set(&s);
     if (!s.status && search) find_settings(&s);
+    if (!s.status && search) s.status = mp_tune_phases(model, history, tuning, error);
     mp_vec_free(&s.tried);
     mp_vec_free(&s.splits);
     if (s.status) mp_tuning_free(tuning);
@@ -398,4 +400,7 @@ enum mp_status mp_tune(const struct mp_model *model, struct mp_torch_history *hi
 void mp_tuning_free(struct mp_tuning *tuning)
 {
     mp_vec_free(&tuning->found);
+    for (size_t i = 0; i < tuning->phased.count; i++)
+        free(tuning->phased.at[i].then);
+    mp_vec_free(&tuning->phased);
 }

@@ -16,6 +16,19 @@ struct mp_tune_found {
     struct mp_torch_replay replay;
 };
 
+enum mp_tune_phase { MP_TUNE_LOAD, MP_TUNE_TRAIN, MP_TUNE_SERVE };
+
+/* Settings for one phase of a program; in the others those that it has. */
+struct mp_tune_phased {
+    struct mp_torch_settings settings;
+    enum mp_tune_phase phase; /* that has them */
+    bool early;               /* up to the event, else from it on */
+    bool behind_training;     /* the event ends training, else loading */
+    uint32_t event;           /* of the model, with which modules begin to be called */
+    char *then;               /* what is set just before it */
+    struct mp_torch_replay replay;
+};
+
 struct mp_tuning {
     uint64_t capacity, total;      /* of the replays; MP_BYTES_UNKNOWN: endless; not known */
     struct mp_torch_replay as_set; /* under the settings that it had */
@@ -26,6 +39,9 @@ struct mp_tuning {
     bool known;                    /* what was asked for is known of every block, and the replay of the record is as
                                     * recorded */
     size_t replays;
+    MP_VEC(struct mp_tune_phased)
+    phased;                             /* the best, if it is better than what was found for all of the program, or as
+                                         * good and breaks less */
     MP_VEC(struct mp_tune_found) found; /* the best of all, then the best that changes one option, if it is another */
 };
 

@@ -34,22 +34,16 @@ static uint32_t most_divisions(const struct mp_torch_settings *settings, bool *s
     return least;
 }
 
-static void put_settings(const struct mp_change *change, struct words *words)
+static void put_settings_cost(const struct mp_change *change, struct words *words)
 {
     const struct mp_torch_settings *settings = &change->settings;
     char one[MP_UNIT_TEXT], two[MP_UNIT_TEXT];
     bool same;
-    const char *quote = strchr(change->setting, '[') ? "'" : "";
-    if (*change->setting)
-        mp_buffer_printf(&words->text, VARIABLE "=%s%s%s", quote, change->setting, quote);
-    else
-        mp_buffer_printf(&words->text, "none of the settings that it has: unset " VARIABLE);
-    mp_buffer_printf(&words->code, *change->setting ? "export %.*s" : "unset " VARIABLE, (int)words->text.size,
-                     (const char *)words->text.data);
     if (settings->expandable)
         mp_buffer_printf(&words->cost,
-                         "breaks CUDA IPC of tensors before PyTorch 2.6, pools of graphs and MemPool before "
-                         "2.5, and sleep modes that need a pool of their own");
+                         "%sbreaks CUDA IPC of tensors before PyTorch 2.6, pools of graphs and MemPool before "
+                         "2.5, and sleep modes that need a pool of their own%s",
+                         also(&words->cost), change->phased ? " (what comes while they are set)" : "");
     if (settings->max_split != MP_TORCH_UNLIMITED)
         mp_buffer_printf(&words->cost, "%scached blocks of %s and more serve only requests of about their size",
                          also(&words->cost), mp_format_bytes(one, settings->max_split));
@@ -65,6 +59,55 @@ static void put_settings(const struct mp_change *change, struct words *words)
     if (change->driver_calls > change->driver_calls_before)
         mp_buffer_printf(&words->cost, "%sasks the driver for memory %s times, not %s", also(&words->cost),
                          mp_format_count(one, change->driver_calls), mp_format_count(two, change->driver_calls_before));
+}
+
+static void put_settings(const struct mp_change *change, struct words *words)
+{
+    const char *quote = strchr(change->setting, '[') ? "'" : "";
+    if (*change->setting)
+        mp_buffer_printf(&words->text, VARIABLE "=%s%s%s", quote, change->setting, quote);
+    else
+        mp_buffer_printf(&words->text, "none of the settings that it has: unset " VARIABLE);
+    mp_buffer_printf(&words->code, *change->setting ? "export %.*s" : "unset " VARIABLE, (int)words->text.size,
+                     (const char *)words->text.data);
+    put_settings_cost(change, words);
+}
+
+static bool is_of_library(const char *file)
+{
+    return strstr(file, "/torch/") || strstr(file, "-packages/") || *file == '<' || !*file;
+}
+
+/* The innermost line of Python that is no library's. */
+static void put_line(const struct mp_model *model, uint32_t stack, struct mp_buffer *code)
+{
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
+        if (!model->frames.at[frame].line_count) continue;
+        const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
+        if (is_of_library(mp_model_text(model, line->file))) continue;
+        mp_buffer_printf(code, " (%s:%u, in %s)", mp_model_text(model, line->file), line->line,
+                         mp_model_text(model, line->function));
+        return;
+    }
+}
+
+static void put_phase_settings(const struct mp_model *model, const struct mp_change *change, struct words *words)
+{
+    static const char *const names[] = {
+        [MP_TUNE_LOAD] = "loading", [MP_TUNE_TRAIN] = "training", [MP_TUNE_SERVE] = "serving"};
+    const struct mp_tune_phased *phased = change->phased;
+    const char *setting = *change->setting ? change->setting : "no settings";
+    mp_buffer_printf(&words->text, "%s %s %s alone", setting, phased->early ? "up to the end of" : "for",
+                     names[phased->phase]);
+    if (phased->early) mp_buffer_printf(&words->code, "export " VARIABLE "='%s', then ", change->setting);
+    mp_buffer_printf(&words->code,
+                     "torch.cuda.memory._set_allocator_settings(\"%s\") before the first call of a module%s",
+                     phased->then, phased->behind_training ? " behind training" : "");
+    put_line(model, change->stack, &words->code);
+    mp_buffer_append_text(&words->cost, "that function of PyTorch's is not public");
+    put_settings_cost(change, words);
 }
 
 /* Of changes to the code. */
@@ -153,32 +196,15 @@ static void put_eight_bit(const struct mp_change *change, struct words *words)
         mp_buffer_append_text(&words->code, "bitsandbytes.optim.Adam8bit(...), AdamW8bit(...) where it is AdamW");
 }
 
-static bool is_of_library(const char *file)
-{
-    return strstr(file, "/torch/") || strstr(file, "-packages/") || *file == '<' || !*file;
-}
-
-/* The innermost line of Python that is no library's. */
-static void put_line(const struct mp_model *model, uint32_t stack, struct mp_buffer *code)
-{
-    for (; stack; stack = model->stacks.at[stack].parent) {
-        uint32_t frame = model->stacks.at[stack].frame;
-        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
-        if (!model->frames.at[frame].line_count) continue;
-        const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
-        if (is_of_library(mp_model_text(model, line->file))) continue;
-        mp_buffer_printf(code, " (%s:%u, in %s)", mp_model_text(model, line->file), line->line,
-                         mp_model_text(model, line->function));
-        return;
-    }
-}
-
 static void find_words(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
     *words = (struct words){0};
     switch (change->what) {
     case MP_CHANGE_SETTINGS:
         put_settings(change, words);
+        break;
+    case MP_CHANGE_PHASE_SETTINGS:
+        put_phase_settings(model, change, words);
         break;
     case MP_CHANGE_CHECKPOINTING:
         put_checkpoint(change, words);
@@ -235,7 +261,7 @@ static void change_json(struct mp_json *json, const struct mp_model *model, cons
         mp_json_real(json, "forward_share", change->share);
     else
         mp_json_null(json, "forward_share");
-    mp_json_known(json, "blocks", change->what == MP_CHANGE_SETTINGS ? MP_BYTES_UNKNOWN : change->blocks);
+    mp_json_known(json, "blocks", change->kind == MP_CHANGE_ALLOCATOR ? MP_BYTES_UNKNOWN : change->blocks);
     if (with_stack && change->stack)
         mp_stack_json(json, model, change->stack);
     else if (with_stack)
@@ -327,7 +353,7 @@ static void put_row(struct mp_table *table, const struct mp_model *model, const 
 {
     const struct mp_change *change = &advise->changes.at[number];
     bool reserves =
-        change->what == MP_CHANGE_SETTINGS || (!change->estimated && change->saved_reserved > change->saved);
+        change->kind == MP_CHANGE_ALLOCATOR || (!change->estimated && change->saved_reserved > change->saved);
     char bytes[MP_UNIT_TEXT];
     struct words words;
     find_words(model, change, &words);

@@ -1,0 +1,20 @@
+/*
+ * Settings of PyTorch's caching allocator for one phase of a program alone (load, train, serve), set anew where the
+ * phase ends or begins. Pure; the result is the caller's.
+ */
+#ifndef MP_ANALYSIS_TUNE_PHASES_H
+#define MP_ANALYSIS_TUNE_PHASES_H
+
+#include "analysis/advise/tune.h"
+
+/* The history with the change of the settings; what it does not hold itself belongs to `history` and `phased`, which
+ * outlive it. */
+void mp_tune_phased_apply(const struct mp_torch_history *history, const struct mp_tune_phased *phased,
+                          struct mp_torch_history *changed);
+void mp_tune_phased_free(struct mp_torch_history *changed);
+
+/* Tries, of what mp_tune() found, what is worth setting for one phase: fills tuning->phased. MP_NO_MEMORY. */
+enum mp_status mp_tune_phases(const struct mp_model *model, const struct mp_torch_history *history,
+                              struct mp_tuning *tuning, struct mp_error *error);
+
+#endif
