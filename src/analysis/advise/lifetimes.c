@@ -198,6 +198,20 @@ static uint32_t copied_at(const struct finder *f, const struct likes *passing, u
     return end_of(f, passing->at[found].block);
 }
 
+/* What a module makes in a first step may lack its name: then the first that its place made, that nothing was found to
+ * stand for, may be it. */
+static size_t nameless_like(const struct likes *passing, const unsigned char *used, const struct alike *gradient)
+{
+    size_t found = SIZE_MAX;
+    for (size_t i = 0; !gradient->module && i < passing->count; i++) {
+        const struct alike *at = &passing->at[i];
+        if (!used[i] && at->stack == gradient->stack && at->bytes == gradient->bytes &&
+            (found == SIZE_MAX || at->born < passing->at[found].born))
+            found = i;
+    }
+    return found;
+}
+
 /* In a step in which gradients were there already, and were added to, what was added becomes the gradient where none is
  * there: the k-th that a place makes stands for the k-th gradient of that place. `found`, by gradient: 0 not yet asked,
  * 1 nothing stands for it, 2 something does. False where that changes from step to step, as where several optimizers
@@ -208,19 +222,30 @@ static bool stand_in(struct finder *f, const struct likes *kept, size_t update, 
     size_t at = 0;
     uint32_t end = event_of(f, update + 1), begin = f->updates.at[update].backward;
     unsigned char *used = mp_alloc_zeroed(passing->count + 1, 1);
+    size_t *stands = mp_alloc((kept->count + 1) * sizeof *stands);
     bool steady = true;
-    for (size_t i = 0; i < kept->count && steady; i++) {
+    for (size_t i = 0; i < kept->count; i++) {
         const struct alike *gradient = &kept->at[i];
+        stands[i] = SIZE_MAX;
         if (update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
         while (at < passing->count && compare_alike(&passing->at[at], gradient) < 0)
             at++;
-        bool is_there = at < passing->count && !compare_alike(&passing->at[at], gradient);
+        if (at == passing->count || compare_alike(&passing->at[at], gradient)) continue;
+        used[at] = true;
+        stands[i] = at++;
+    }
+    for (size_t i = 0; i < kept->count && steady; i++) {
+        const struct alike *gradient = &kept->at[i];
+        if (update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
+        if (stands[i] == SIZE_MAX) stands[i] = nameless_like(passing, used, gradient);
+        bool is_there = stands[i] != SIZE_MAX;
         steady = !found[i] || found[i] == 1 + is_there;
         found[i] = (unsigned char)(1 + is_there);
         if (!is_there) continue;
-        used[at] = true;
-        end_at_event(change, passing->at[at++].block, end);
+        used[stands[i]] = true;
+        end_at_event(change, passing->at[stands[i]].block, end);
     }
+    free(stands);
     for (size_t i = 0; i < kept->count && steady; i++) {
         const struct alike *gradient = &kept->at[i];
         if (found[i] != 1 || update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
@@ -324,6 +349,49 @@ static uint32_t needed_until(const struct finder *f, const struct likes *made, c
     return behind != MP_NONE && end <= event_of(f, update_after(f, next->born)) ? behind : MP_NONE;
 }
 
+/* The backward that a block's forward leads to; MP_NONE. */
+static uint32_t round_of(const struct finder *f, const struct alike *block)
+{
+    uint32_t turn = mp_phase_turn_of(&f->phases, block->born);
+    return turn == MP_NONE ? MP_NONE : f->phases.turns.at[turn].backward;
+}
+
+/* What nothing takes the place of, as the recording ends: if it lives on behind its step, and what the same place made
+ * in the step before was held, it is held as well. `until`, by block of `made`; `end`: the first behind its place. */
+static void find_last_held(const struct finder *f, const struct likes *made, size_t first, size_t end, uint32_t *until)
+{
+    size_t last = end - 1, before;
+    while (last > first && round_of(f, &made->at[last - 1]) == round_of(f, &made->at[end - 1]))
+        last--;
+    before = last;
+    while (before > first && round_of(f, &made->at[before - 1]) == round_of(f, &made->at[last - 1]))
+        before--;
+    if (last == first || last - before != end - last) return;
+    for (size_t i = last; i < end; i++) {
+        const struct alike *block = &made->at[i];
+        uint32_t over = event_of(f, update_after(f, block->born));
+        if (until[i] != MP_NONE || until[before + i - last] == MP_NONE || over == MP_NONE ||
+            end_of(f, block->block) <= over)
+            continue;
+        until[i] = end_of_backward(f, block->born, over - 1);
+    }
+}
+
+static uint32_t *find_held(const struct finder *f, const struct likes *made)
+{
+    uint32_t *until = mp_alloc((made->count + 1) * sizeof *until);
+    for (size_t i = 0; i < made->count; i++)
+        until[i] = needed_until(f, made, &made->at[i]);
+    for (size_t first = 0, end; first < made->count; first = end) {
+        const struct alike *place = &made->at[first];
+        for (end = first + 1;
+             end < made->count && made->at[end].stack == place->stack && made->at[end].module == place->module;)
+            end++;
+        find_last_held(f, made, first, end, until);
+    }
+    return until;
+}
+
 static void find_variables(struct finder *f)
 {
     struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_HELD_VARIABLES};
@@ -332,17 +400,18 @@ static void find_variables(struct finder *f)
     for (uint32_t block = 0; block < f->model->blocks.count; block++)
         if (is_ours(f, block) && is_of_forward(f, block)) add_alike(f, &made, block);
     if (made.count) qsort(made.at, made.count, sizeof *made.at, by_time);
+    uint32_t *until = find_held(f, &made);
     for (size_t i = 0; i < made.count; i++) {
-        uint32_t until = needed_until(f, &made, &made.at[i]);
-        if (until == MP_NONE) continue;
-        unsigned category = mp_category_of(f->categories, made.at[i].block, until);
+        if (until[i] == MP_NONE) continue;
+        unsigned category = mp_category_of(f->categories, made.at[i].block, until[i]);
         if (!is_passing_category(category)) continue;
-        end_at_event(&change, made.at[i].block, until);
+        end_at_event(&change, made.at[i].block, until[i]);
         if (made.at[i].bytes <= most) continue;
         most = made.at[i].bytes;
         change.stack = made.at[i].stack;
     }
     propose(f, &change);
+    free(until);
     mp_vec_free(&made);
 }
 
