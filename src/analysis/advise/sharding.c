@@ -69,6 +69,134 @@ static void divide_gradient(const struct mp_estimator *e, struct mp_change *chan
     mp_vec_add(&change->edits.extras, whole);
 }
 
+/* ---- temporaries of the step */
+
+/* One that the optimizer made and let go of again. */
+struct temporary {
+    uint32_t block, stack, born;
+};
+
+struct temporaries {
+    struct temporary *at;
+    size_t count, room;
+};
+
+/* What one parameter takes of them. */
+struct owner {
+    uint64_t sum, largest;
+    size_t number; /* in the program's order */
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct temporary *x = a, *y = b;
+    if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
+    return (x->born > y->born) - (x->born < y->born);
+}
+
+static int by_sum(const void *a, const void *b)
+{
+    const struct owner *x = a, *y = b;
+    if (x->sum != y->sum) return x->sum < y->sum ? 1 : -1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static bool is_of_lists(const struct mp_model *model, uint32_t stack)
+{
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT) continue;
+        const struct mp_model_frame *at = &model->frames.at[frame];
+        for (uint32_t i = 0; i < at->line_count; i++)
+            if (strstr(mp_model_text(model, model->lines.at[at->first_line + i].function), "_multi_tensor_"))
+                return true;
+    }
+    return false;
+}
+
+/* The most that one rank needs at a time, of parameters that it takes one after the other: those of the largest first,
+ * and what a variable still holds of the one before. Of the rank that has most. */
+static uint64_t most_of_rank(struct owner *owners, size_t count, unsigned ranks)
+{
+    struct rank {
+        uint64_t held, before, most;
+    } *all = mp_alloc_zeroed(ranks, sizeof *all);
+    unsigned fullest = 0;
+    if (count) qsort(owners, count, sizeof *owners, by_sum);
+    for (size_t i = 0; i < count; i++) {
+        unsigned least = 0;
+        for (unsigned rank = 1; rank < ranks; rank++)
+            if (all[rank].held < all[least].held) least = rank;
+        struct rank *at = &all[least];
+        at->held += owners[i].sum;
+        if (owners[i].sum + at->before > at->most) at->most = owners[i].sum + at->before;
+        at->before = owners[i].largest;
+        if (at->held > all[fullest].held) fullest = least;
+    }
+    uint64_t most = all[fullest].most;
+    free(all);
+    return most;
+}
+
+/* Those of one step, of an optimizer that takes one parameter after the other: the k-th that a place makes is the k-th
+ * parameter's. */
+static void divide_sequence(const struct mp_estimator *e, struct mp_change *change, struct temporaries *step,
+                            uint32_t end)
+{
+    const struct mp_model_blocks *blocks = &e->model->blocks;
+    MP_VEC(struct owner) owners = {0};
+    uint32_t first = MP_NONE, like = step->at[0].block;
+    qsort(step->at, step->count, sizeof *step->at, by_place);
+    for (size_t i = 0, number = 0; i < step->count; i++) {
+        uint64_t bytes = blocks->bytes[step->at[i].block];
+        number = i && step->at[i].stack == step->at[i - 1].stack ? number + 1 : 0;
+        while (owners.count <= number) {
+            const struct owner one = {.number = owners.count};
+            mp_vec_add(&owners, one);
+        }
+        owners.at[number].sum += bytes;
+        if (bytes > owners.at[number].largest) owners.at[number].largest = bytes;
+        if (step->at[i].born < first) first = step->at[i].born;
+        mp_estimate_resize(e, change, step->at[i].block, 0, 0);
+    }
+    const struct mp_torch_step *birth = e->births[like];
+    const struct mp_edit_extra extra = {.bytes = most_of_rank(owners.at, owners.count, e->ranks),
+                                        .stream = birth ? birth->stream : 0,
+                                        .pool = birth ? birth->pool : 0,
+                                        .made = first,
+                                        .freed = end};
+    if (extra.bytes) mp_vec_add(&change->edits.extras, extra);
+    mp_vec_free(&owners);
+}
+
+static void divide_temporaries(const struct mp_estimator *e, struct mp_change *change, double share)
+{
+    const struct mp_model *model = e->model;
+    const struct mp_phases *phases = &e->phases;
+    struct temporaries step = {0};
+    unsigned char *lists = mp_alloc_zeroed(model->stacks.count + 1, 1); /* by stack: 1 none, 2 of lists */
+    for (size_t turn = 0; turn < phases->turns.count; turn++) {
+        if (phases->turns.at[turn].phase != MP_PHASE_OPTIMIZER) continue;
+        uint32_t end =
+            turn + 1 < phases->turns.count ? phases->turns.at[turn + 1].first : (uint32_t)model->events.count;
+        step.count = 0;
+        for (uint32_t event = phases->turns.at[turn].first; event < end; event++) {
+            uint32_t block = model->events.subject[event];
+            if (model->events.type[event] != MP_EVENT_ALLOC || !mp_estimator_has(e, block)) continue;
+            if (e->category[block] != MP_CATEGORY_TEMPORARY || model->blocks.free_event[block] > end) continue;
+            const struct temporary one = {block, model->blocks.stack[block], event};
+            if (!lists[one.stack]) lists[one.stack] = is_of_lists(model, one.stack) ? 2 : 1;
+            if (lists[one.stack] == 2)
+                mp_estimate_resize(e, change, block, part_of(model->blocks.bytes[block], share), event);
+            else
+                mp_vec_add(&step, one);
+        }
+        if (step.count) divide_sequence(e, change, &step, end);
+    }
+    free(lists);
+    mp_vec_free(&step);
+}
+
 static void divide_whole(struct mp_estimator *e, enum mp_change_what what, double share)
 {
     struct mp_change change = {.kind = MP_CHANGE_SHARD, .what = what, .estimated = true, .ranks = e->ranks};
@@ -80,6 +208,7 @@ static void divide_whole(struct mp_estimator *e, enum mp_change_what what, doubl
         else if (what == MP_CHANGE_ZERO_2 && e->category[block] == MP_CATEGORY_GRADIENTS)
             divide_gradient(e, &change, block, share, mp_estimate_born(e, block) + 2);
     }
+    if (change.edits.ends.count) divide_temporaries(e, &change, share);
     mp_estimate_propose(e, &change);
 }
 
