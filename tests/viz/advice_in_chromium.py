@@ -30,7 +30,9 @@ return recording.notes.steps.map(({ time, end }) => {
 # The colours of a picture's column over the plot, from the top, of the places in bytes.
 OVER = """
 const { timeline: t } = window.memprof.page, ratio = window.devicePixelRatio, over = document.getElementById('over');
-const at = (x, bytes) => [...over.getContext('2d').getImageData(Math.round(x * ratio), Math.round(t.y(bytes) * ratio), 1, 1).data];
+const copy = new OffscreenCanvas(over.width, over.height).getContext('2d', { willReadFrequently: true });
+copy.drawImage(over, 0, 0);
+const at = (x, bytes) => [...copy.getImageData(Math.round(x * ratio), Math.round(t.y(bytes) * ratio), 1, 1).data];
 return arguments[0].map(([event, bytes]) => at(t.xAt(t.along.ofState(event)), bytes));"""
 
 
@@ -77,12 +79,10 @@ class AdviceTest(BrowserTest):
             self.assertEqual(len(curve), len(real))
             for step in range(1, len(real)):  # the first has no step before it that could be held
                 self.assertAlmostEqual(curve[step], real[step], delta=0.02 * real[step])
-                self.assertGreater(before[step] - curve[step], 0.05 * before[step])
+                self.assertLess(curve[step], 0.975 * before[step])  # further below than the curve may be off
 
     def test_a_change_is_switched_on_and_off(self):
         self.view("v=advice")
-        picture = "return document.getElementById('over').toDataURL()"
-        without = self.js(picture)
         self.assertEqual(self.state()["change"], -1)
         switches = self.driver.find_elements(By.CSS_SELECTOR, ".advice [role=switch]")
         self.assertEqual([one.get_attribute("aria-checked") for one in switches], ["false"] * len(self.advice["changes"]))
@@ -92,10 +92,10 @@ class AdviceTest(BrowserTest):
         self.assertEqual(self.state()["change"], 0)
         self.assertEqual(self.js("return document.querySelector('.advice [role=switch]').getAttribute('aria-checked')"), "true")
         self.assertIn("with 1,", self.text("#caption"))
-        self.assertNotEqual(self.js(picture), without)
         # Over the peak of the program as it is: nothing below the curve, the veil above it.
         peak = self.js("const { peak } = window.memprof.page.track; return [peak.event, peak.bytes]")
-        below, above = self.js(OVER, [[peak[0], best["peak_bytes"] * 0.3], [peak[0], (peak[1] + best["peak_bytes"]) / 2]])
+        places = [[peak[0], best["peak_bytes"] * 0.3], [peak[0], (peak[1] + best["peak_bytes"]) / 2]]
+        below, above = self.js(OVER, places)
         self.assertEqual(below[3], 0)
         self.assertGreater(above[3], 100)
         self.wait("return location.hash.includes('ad=1')")
@@ -103,7 +103,7 @@ class AdviceTest(BrowserTest):
         self.js("document.querySelector('.advice [role=switch]').focus()")
         self.press(Keys.ENTER)
         self.assertEqual(self.state()["change"], -1)
-        self.assertEqual(self.js(picture), without)
+        self.assertEqual([colour[3] for colour in self.js(OVER, places)], [0, 0])
         self.assertEqual(self.js("return document.activeElement.dataset.change"), "0")
         self.view(link.lstrip("#"))
         self.assertEqual(self.state()["change"], 0)
