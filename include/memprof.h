@@ -90,7 +90,8 @@ MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)
     static int looked_up;
     if (!__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE)) {
         int saved = errno;
-        void *symbol = dlsym(RTLD_DEFAULT, "memprof_api_v1");
+        /* NULL is glibc's RTLD_DEFAULT, a name that older ones keep from programs without _GNU_SOURCE. */
+        void *symbol = dlsym(NULL, "memprof_api_v1");
         const struct memprof_api_v1 *(*get)(void);
         __builtin_memcpy(&get, &symbol, sizeof get);
         __atomic_store_n(&api, get ? get() : NULL, __ATOMIC_RELAXED);

@@ -113,6 +113,13 @@ class Surroundings(Recorded):
             self.assertIn("could not be reached", said)
             self.assertFalse((self.folder / "x.mp").exists())
 
+    def test_the_header_where_the_c_library_hides_rtld_default(self):
+        """As glibc before 2.33 does, Debian 11's among them, in C without _GNU_SOURCE."""
+        hidden = "#include <dlfcn.h>\n#undef RTLD_DEFAULT\n" + ALLOCATE
+        self.assertTrue(self.compile("hidden", hidden, "-std=c99"))
+        self.record(self.folder / "hidden")
+        self.assertEqual(self.events(), 4)
+
     def test_sanitizers_of_other_kinds(self):
         kinds = [("gcc", "-fsanitize=address", "-static-libasan"), ("gcc", "-fsanitize=thread", "-static-libtsan"),
                  ("clang", "-fsanitize=address"), ("clang", "-fsanitize=memory"), ("clang", "-fsanitize=thread")]
