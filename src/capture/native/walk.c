@@ -180,7 +180,7 @@ void mp_native_walk_forget(void) {}
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)
 {
     enum { STACK_MAX = 16 << 20 };
-    const uintptr_t ends[] = {known->own_to, (uintptr_t)__builtin_thread_pointer(), (uintptr_t)__libc_stack_end};
+    const uintptr_t ends[] = {known->own_to, (uintptr_t)pthread_self(), (uintptr_t)__libc_stack_end};
     for (size_t i = 0; inner <= outer && i < sizeof ends / sizeof *ends; i++) {
         uintptr_t at = inner & ~(uintptr_t)(PAGE - 1), end = ends[i];
         if (outer >= end || end - at > STACK_MAX) continue;
