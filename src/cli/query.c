@@ -227,9 +227,20 @@ int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by d
     return open_query(invocation, default_sort, true, query);
 }
 
+/* What the ending of a file's name asks for; NULL: nothing. */
+static const char *format_of_name(const char *path)
+{
+    static const char *const endings[][2] = {{".html", "html"}, {".htm", "html"}, {".md", "markdown"}};
+    const char *ending = path ? strrchr(path, '.') : NULL;
+    for (size_t i = 0; ending && i < sizeof endings / sizeof *endings; i++)
+        if (!strcmp(ending, endings[i][0])) return endings[i][1];
+    return NULL;
+}
+
 int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form)
 {
     const char *format = invocation->value[MP_OPT_FORMAT];
+    if (!format && !mp_given(invocation, MP_OPT_JSON)) format = format_of_name(invocation->value[MP_OPT_OUTPUT]);
     *document = format && strcmp(format, "text");
     *form = format && !strcmp(format, "html") ? MP_HTML : MP_MARKDOWN;
     if (*document && *form == MP_MARKDOWN && strcmp(format, "markdown")) {

@@ -33,7 +33,7 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
 /* The same where the question is only about the peak, of all or of the window: reads no more than that takes
  * (model/part.h). */
 int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
-/* Whether --format asks for a document, and which; MP_EXIT_USAGE, with a message, where its value makes no sense. */
+/* Whether --format, or else the ending of -o, asks for a document, and which; MP_EXIT_USAGE, with a message, where its value makes no sense. */
 int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
 /* Passes over the frames that --skip-frames names. */
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error);

@@ -141,6 +141,10 @@ static int compare(struct mp_query *query, const struct mp_model *before, struct
     mp_filter_free(filters[MP_AFTER]);
     if (status) return status;
     comparison->compare = &result;
+    for (int side = MP_BEFORE; side < MP_SIDES; side++) {
+        comparison->tracks[side] = ask.asks[side].track;
+        comparison->windows[side] = ask.asks[side].window;
+    }
     for (int sense = MP_PROFILE_PEAK; sense <= MP_PROFILE_OUTSTANDING; sense++)
         *grew |= mp_compare_grew(result.sums[MP_BEFORE][sense].bytes, result.sums[MP_AFTER][sense].bytes, limit->bytes,
                                  limit->percent);
@@ -172,7 +176,6 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
     *incomplete = lacking;
     struct mp_comparison comparison = {.models = {before, query->model},
                                        .covered = lacking ? lacking : query->model,
-                                       .track = query->track,
                                        .sense = sense,
                                        .all = all,
                                        .count = count,
@@ -294,7 +297,7 @@ const struct mp_command mp_command_compare = {
         "compares categories, modules or regions instead, by their names; --sort growth lists what grew most first, "
         "what shrank most last. --fail "
         "exits with 3 where peak or outstanding grew by more than --max-growth, a percentage or a size (5%). --format "
-        "markdown is for pull requests, html one page. Where one of them is a folder or a merged job, jobs are "
+        "markdown (or -o FILE.md) is for pull requests, html (or -o FILE.html) one page with both curves. Where one of them is a folder or a merged job, jobs are "
         "compared: the highest peaks, and sites on average a process.",
     .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_OPT_FORMAT, MP_OPT_FAIL,

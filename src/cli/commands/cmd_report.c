@@ -107,8 +107,9 @@ const struct mp_command mp_command_report = {
     .name = "report",
     .summary = "the whole story on one screen: peak, outstanding, steps, coverage",
     .usage = "FILE...",
-    .about = "--format markdown is for pull requests and summaries of CI, html one page with the curve, to keep; both leave out tracks "
-             "and counters beside the one of the peak, and the last of many sites (-n).",
+    .about = "--format markdown (or -o FILE.md) is for pull requests and summaries of CI, html (or -o FILE.html) one page "
+             "with the curve, to keep; both leave out tracks and counters beside the one of the peak, and the last of "
+             "many sites (-n).",
     .example = "memprof report run.mp",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,
                 MP_OPT_FORMAT},

@@ -10,6 +10,7 @@
 
 #define MARKS_Y 6
 #define LINE_Y  16
+#define BATCHES 12 /* marks, at most */
 
 /* The value that is compared with the limit. */
 static uint64_t bytes_of(const struct mp_size_need *need)
@@ -41,7 +42,7 @@ static struct mp_plot measure(const struct mp_size_answer *answer)
 
 static void put_batches(struct mp_buffer *out, const struct mp_plot *plot)
 {
-    double step = fmax(mp_plot_step(plot->most_x), 1);
+    double step = fmax(mp_plot_step(plot->most_x, BATCHES), 1);
     for (double value = 0; value <= plot->most_x; value += step)
         mp_buffer_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", mp_plot_x(plot, value),
                          plot->height - plot->bottom + 20, value);

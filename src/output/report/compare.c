@@ -2,10 +2,14 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/units.h"
 #include "model/frame_text.h"
+#include "output/report/frame_choice.h"
+#include "output/report/plot.h"
 
 static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
                                           [MP_PROFILE_OUTSTANDING] = "outstanding",
@@ -81,7 +85,7 @@ void mp_compare_json(struct mp_json *json, const struct mp_comparison *compariso
     char id[MP_TRACK_ID_MAX];
     mp_json_object(json, NULL);
     mp_json_text(json, "schema", "memprof.compare/1");
-    mp_json_text(json, "track", mp_track_id(after, comparison->track, id));
+    mp_json_text(json, "track", mp_track_id(after, comparison->tracks[MP_AFTER], id));
     put_files(json, comparison);
     for (size_t i = 0; i < FIGURES; i++)
         put_sides(json, figures[i].name, comparison->compare, figures[i].sense);
@@ -183,6 +187,25 @@ static void put_moved(struct mp_text *text, const struct mp_moved *moved)
     mp_text_put(text, MP_PLAIN, "; lines below are those of the second recording\n");
 }
 
+/* For each of the rows a stack of the same recording that reads alike; MP_NONE where there is none. The caller frees it. */
+static uint32_t *find_twins(const struct mp_comparison *comparison, size_t rows)
+{
+    uint32_t *twins = mp_alloc((rows + 1) * sizeof *twins);
+    struct mp_sites sites = {.at = mp_alloc_zeroed(rows + 1, sizeof *sites.at)};
+    for (int side = MP_BEFORE; by_site(comparison) && side < MP_SIDES; side++) {
+        size_t count = 0;
+        for (size_t i = 0; i < rows; i++)
+            if (side_of(row_at(comparison, i)) == (enum mp_flame_side)side)
+                sites.at[count++].stack = row_at(comparison, i)->stacks[side];
+        uint32_t *found = mp_site_twins(comparison->models[side], &sites, count);
+        for (size_t i = rows; i-- > 0;)
+            if (side_of(row_at(comparison, i)) == (enum mp_flame_side)side) twins[i] = found[--count];
+        free(found);
+    }
+    free(sites.at);
+    return twins;
+}
+
 static void put_sites(struct mp_text *text, const struct mp_comparison *comparison, size_t rows)
 {
     struct mp_table table;
@@ -196,6 +219,7 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
         mp_table_cell(&table, MP_DIM, "%s", heads[i]);
     mp_table_wide(&table, MP_DIM, "%s", row_word(comparison));
     mp_table_end_row(&table);
+    uint32_t *twins = find_twins(comparison, rows);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_compare_row *row = row_at(comparison, i);
         enum mp_flame_side side = side_of(row);
@@ -207,12 +231,14 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
         mp_table_cell(&table, MP_PLAIN, "%+lld",
                       (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
         if (by_site(comparison)) {
-            mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, MP_NONE, comparison->view->full_stacks);
+            mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, twins[i],
+                          comparison->view->full_stacks);
         } else {
             mp_group_cell(&table, &comparison->compare->groups, row->group, comparison->view->grouping.by);
             mp_table_end_row(&table);
         }
     }
+    free(twins);
     mp_table_finish(&table, text);
 }
 
@@ -257,7 +283,7 @@ void mp_compare_text(struct mp_text *text, const struct mp_comparison *compariso
     mp_text_put(text, MP_PLAIN, " → ");
     mp_text_clean(text->out, comparison->all[comparison->count - 1].path);
     mp_text_put(text, MP_PLAIN, ", ");
-    mp_text_clean(text->out, mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
+    mp_text_clean(text->out, mp_track_id(comparison->models[MP_AFTER], comparison->tracks[MP_AFTER], id));
     mp_text_put(text, MP_PLAIN, "\n");
     put_figures(text, comparison);
     put_commands(text, comparison);
@@ -279,15 +305,54 @@ static void put_group(struct mp_document *document, const struct mp_comparison *
     mp_buffer_free(&name);
 }
 
+static void put_curves(struct mp_document *document, const struct mp_comparison *comparison)
+{
+    struct mp_curve curves[MP_SIDES] = {{.name = "before"}, {.name = "after"}};
+    for (int side = MP_BEFORE; side < MP_SIDES; side++) {
+        curves[side].model = comparison->models[side];
+        curves[side].track = comparison->tracks[side];
+        curves[side].window = &comparison->windows[side];
+    }
+    mp_curves_picture(document->out, curves, MP_SIDES);
+}
+
+/* Bars say how large a change is beside the largest. */
+static void put_rows(struct mp_document *document, const struct mp_comparison *comparison, size_t rows)
+{
+    const char *const heads[] = {"change", "before", "after", "blocks", row_word(comparison)};
+    uint64_t most = 0;
+    uint32_t *twins = find_twins(comparison, rows);
+    for (size_t i = 0; i < rows; i++) {
+        uint64_t change = (uint64_t)llabs(mp_compare_delta(row_at(comparison, i)));
+        if (change > most) most = change;
+    }
+    mp_document_table(document, "rrrrl", heads);
+    for (size_t i = 0; i < rows; i++) {
+        const struct mp_compare_row *row = row_at(comparison, i);
+        enum mp_flame_side side = side_of(row);
+        const struct mp_site site = {.stack = row->stacks[side]};
+        struct figure_text figure = figure_text(row->values[MP_BEFORE].bytes, row->values[MP_AFTER].bytes);
+        mp_document_bar(document, (uint64_t)llabs(mp_compare_delta(row)), most, "%s", figure.change);
+        mp_document_cell(document, "%s", figure.before);
+        mp_document_cell(document, "%s", figure.after);
+        mp_document_cell(document, "%+lld", (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
+        if (by_site(comparison))
+            mp_document_site(document, comparison->models[side], &site, twins[i]);
+        else
+            put_group(document, comparison, row);
+    }
+    mp_document_end_table(document);
+    free(twins);
+}
+
 void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison)
 {
     static const char *const figure_heads[] = {"", "before", "after", "change"};
-    const char *const site_heads[] = {"change", "before", "after", "blocks", row_word(comparison)};
     char id[MP_TRACK_ID_MAX];
     size_t rows = count_rows(comparison), differing = comparison->compare->rows.count;
     const char *last = comparison->all[comparison->count - 1].path;
     mp_document_paragraph(document, "%s → %s, %s", comparison->all[0].path, last,
-                          mp_track_id(comparison->models[MP_AFTER], comparison->track, id));
+                          mp_track_id(comparison->models[MP_AFTER], comparison->tracks[MP_AFTER], id));
     if (other_command(comparison)) {
         const struct mp_buffer *before = &comparison->all[0].command;
         const struct mp_buffer *after = &comparison->all[comparison->count - 1].command;
@@ -304,23 +369,10 @@ void mp_compare_document(struct mp_document *document, const struct mp_compariso
         mp_document_cell(document, "%s%s", figure.change, figure.part);
     }
     mp_document_end_table(document);
+    if (document->form == MP_HTML) put_curves(document, comparison);
     mp_document_heading(document, "By %s, %s", row_word(comparison), sense_words[comparison->sense]);
     if (!rows) mp_document_paragraph(document, "No %s differs.", row_word(comparison));
-    if (rows) mp_document_table(document, "rrrrl", site_heads);
-    for (size_t i = 0; i < rows; i++) {
-        const struct mp_compare_row *row = row_at(comparison, i);
-        enum mp_flame_side side = side_of(row);
-        struct figure_text figure = figure_text(row->values[MP_BEFORE].bytes, row->values[MP_AFTER].bytes);
-        mp_document_cell(document, "%s", figure.change);
-        mp_document_cell(document, "%s", figure.before);
-        mp_document_cell(document, "%s", figure.after);
-        mp_document_cell(document, "%+lld", (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
-        if (by_site(comparison))
-            mp_document_site(document, comparison->models[side], &(const struct mp_site){.stack = row->stacks[side]});
-        else
-            put_group(document, comparison, row);
-    }
-    if (rows) mp_document_end_table(document);
+    if (rows) put_rows(document, comparison, rows);
     if (rows < differing) mp_document_paragraph(document, "%zu more differ.", differing - rows);
     mp_document_coverage(document, comparison->covered);
 }

@@ -21,7 +21,8 @@ struct mp_comparison {
     const struct mp_model *models[MP_SIDES];
     const struct mp_model
         *covered;   /* its coverage stands for all in JSON: the first model that lacks something, else the last */
-    uint16_t track; /* of the last */
+    uint16_t tracks[MP_SIDES];
+    struct mp_window windows[MP_SIDES];
     enum mp_profile_of sense;
     const struct mp_compared *all;
     size_t count;

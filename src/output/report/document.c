@@ -132,15 +132,22 @@ void mp_document_cell(struct mp_document *document, const char *format, ...)
     va_end(values);
 }
 
+void mp_document_bar(struct mp_document *document, uint64_t part, uint64_t whole, const char *format, ...)
+{
+    char attributes[64];
+    va_list values;
+    va_start(values, format);
+    snprintf(attributes, sizeof attributes, " share\" style=\"--part:%.1f%%\"",
+             whole ? 100.0 * (double)part / (double)whole : 0.0);
+    start_cell(document, attributes);
+    put_format(document, format, values);
+    end_cell(document);
+    va_end(values);
+}
+
 void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole)
 {
-    char attributes[64], text[16];
-    double share = whole ? 100.0 * (double)part / (double)whole : 0.0;
-    snprintf(attributes, sizeof attributes, " share\" style=\"--part:%.1f%%\"", share);
-    snprintf(text, sizeof text, "%.1f %%", share);
-    start_cell(document, attributes);
-    put_escaped(document, text);
-    end_cell(document);
+    mp_document_bar(document, part, whole, "%.1f %%", whole ? 100.0 * (double)part / (double)whole : 0.0);
 }
 
 void mp_document_end_table(struct mp_document *document)
@@ -148,10 +155,11 @@ void mp_document_end_table(struct mp_document *document)
     mp_buffer_append_text(document->out, document->form == MP_HTML ? "</table>\n" : "\n");
 }
 
-void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site)
+void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
+                      uint32_t twin)
 {
     struct mp_buffer text = {0};
-    mp_site_text(&text, model, site);
+    mp_site_named_text(&text, model, site, twin);
     mp_document_cell(document, "%.*s", (int)text.size, (const char *)text.data);
     mp_buffer_free(&text);
 }

@@ -26,12 +26,15 @@ void mp_document_paragraph(struct mp_document *document, const char *format, ...
 /* `columns`: 'l' or 'r' for each; as many heads; then come the cells, row by row. */
 void mp_document_table(struct mp_document *document, const char *columns, const char *const *heads);
 void mp_document_cell(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A cell with what `part` is of `whole` (0: nothing), in a page with a bar behind it. */
+/* A cell, in a page with a bar behind it as long as `part` is of `whole` (0: nothing); and one that says this part. */
+void mp_document_bar(struct mp_document *document, uint64_t part, uint64_t whole, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole);
 void mp_document_end_table(struct mp_document *document);
 
-/* A cell that names a site; and the part that ends every document: what the recording could not see. */
-void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site);
+/* A cell that names a site, distinguished from its twin (mp_site_twins()) or MP_NONE; and the part that ends every document: what the recording could not see. */
+void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
+                      uint32_t twin);
 void mp_document_coverage(struct mp_document *document, const struct mp_model *model);
 
 #endif

@@ -138,6 +138,7 @@ static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, 
         left--, other--;
     while (left--) {
         const struct mp_stack_line *line = &lines->at[left];
+        if (line->language == MP_BACKWARD) continue; /* no call, but a border */
         if (line->language == MP_PYTHON ? says_what(line) : mp_line_is_meaningful(line)) return line;
         if (!named && line->function) named = line;
     }

@@ -5,8 +5,10 @@
 #ifndef MP_OUTPUT_PLOT_H
 #define MP_OUTPUT_PLOT_H
 
-#include "analysis/sites/peak.h"
+#include <stddef.h>
+
 #include "base/buffer.h"
+#include "model/model.h"
 #include "model/window.h"
 
 /* Places are in the picture's own units, from its upper left corner; the margins hold the axes' texts. */
@@ -18,15 +20,22 @@ struct mp_plot {
 double mp_plot_x(const struct mp_plot *plot, double value);
 /* What is above the upper edge stays just above it. */
 double mp_plot_y(const struct mp_plot *plot, double bytes);
-/* 1, 2 or 5 times a power of ten, so that about five steps make `most`. */
-double mp_plot_step(double most);
+/* 1, 2 or 5 times a power of ten, the least of which at most `count` steps make `most`. */
+double mp_plot_step(double most, int count);
 /* The element's start, with what it shows, for readers that see no pictures; and lines across at round sizes. */
 void mp_plot_start(struct mp_buffer *out, const struct mp_plot *plot, const char *shows);
 void mp_plot_sizes(struct mp_buffer *out, const struct mp_plot *plot);
 void mp_plot_end(struct mp_buffer *out);
 
-/* The curve of the peak's track over the window: in each of its columns the most that was allocated there. */
-void mp_curve_picture(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak,
-                      const struct mp_window *window);
+struct mp_curve {
+    const struct mp_model *model;
+    uint16_t track;
+    const struct mp_window *window;
+    const char *name; /* where there are two */
+};
+
+/* One curve, or two: what was there before, and after. In each column is the most that the track had allocated there;
+ * two curves begin with their windows. Returns the highest of the last; 0: there is no picture. */
+uint64_t mp_curves_picture(struct mp_buffer *out, const struct mp_curve *curves, size_t count);
 
 #endif

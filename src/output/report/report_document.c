@@ -37,15 +37,6 @@ static void put_modules(struct mp_document *document, const struct mp_sites *sit
     mp_buffer_free(&text);
 }
 
-static void put_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
-                     uint32_t twin)
-{
-    struct mp_buffer text = {0};
-    mp_site_named_text(&text, model, site, twin);
-    mp_document_cell(document, "%.*s", (int)text.size, (const char *)text.data);
-    mp_buffer_free(&text);
-}
-
 static void put_sites(struct mp_document *document, const struct mp_model *model, const struct mp_sites *sites,
                       uint64_t whole, size_t limit)
 {
@@ -61,7 +52,7 @@ static void put_sites(struct mp_document *document, const struct mp_model *model
         mp_document_cell(document, "%s", mp_format_bytes(number, site->bytes));
         mp_document_share(document, site->bytes, whole);
         mp_document_cell(document, "%s", mp_format_count(number, site->blocks));
-        put_site(document, model, site, twins[i]);
+        mp_document_site(document, model, site, twins[i]);
         if (modules) put_modules(document, sites, site);
     }
     free(twins);
@@ -81,7 +72,9 @@ static void put_peak(struct mp_document *document, const struct mp_model *model,
     mp_document_paragraph(document, "On %s, at %s%s%s; %llu blocks, %zu sites.", mp_track_id(model, peak->track, id),
                           mp_format_duration(at, peak->ns), step, phase, (unsigned long long)peak->blocks,
                           peak->sites.count);
-    if (document->form == MP_HTML) mp_curve_picture(document->out, model, peak, &view->window);
+    const struct mp_curve curve = {.model = model, .track = peak->track, .window = &view->window};
+    uint64_t most = document->form == MP_HTML ? mp_curves_picture(document->out, &curve, 1) : 0;
+    if (most > peak->bytes) mp_document_paragraph(document, "The curve has all that was allocated there.");
     if (mp_previous_matters(peak)) {
         struct mp_buffer sentence = {0};
         mp_previous_sentence(&sentence, model, peak);
@@ -139,7 +132,8 @@ static void put_findings(struct mp_document *document, const struct mp_model *mo
         mp_document_cell(document, "%s, %s%s", mp_leak_class_name(finding->class),
                          finding->certain ? "certain" : "probable", mp_leak_other_reading(finding));
         if (holders.looked) put_holder(document, &holders, finding);
-        mp_document_site(document, model, &(const struct mp_site){.stack = finding->stack, .track = finding->track});
+        mp_document_site(document, model, &(const struct mp_site){.stack = finding->stack, .track = finding->track},
+                         MP_NONE);
     }
     mp_document_end_table(document);
     put_missing(document, leaks, &holders);

@@ -387,6 +387,21 @@ class Compare(unittest.TestCase):
         peak = [row for row in page.rows if row[-1].startswith("train.py:27")]
         self.assertEqual(peak[0][:3], ["40.0 MiB", "46.8 %", "40"])
 
+    def test_the_page_of_a_comparison_draws_both_curves(self):
+        """On one scale: the heights of both peaks, of 178 units, and the bar of the largest change."""
+        page = self.folder / "compared.html"
+        self.memprof("compare", "train.mp", "leaking.mp", "-o", page)
+        text = page.read_text()
+        peaks = [self.json("peak", name)["peak_bytes"] for name in ("train.mp", "leaking.mp")]
+        for name, peak in zip(("earlier", "curve"), peaks):
+            (path,) = re.findall(rf'class="{name}" d="M([^"]*)"', text)
+            top = min(float(word) for word in path.split()[1::2])
+            self.assertAlmostEqual(206 - top, 178 * peak / max(peaks), delta=0.06)
+        self.assertIn(">before, at most 48.5 MiB<", text)
+        self.assertIn(">after, at most 85.5 MiB<", text)
+        self.assertIn('style="--part:100.0%">+37.0 MiB<', text)
+        self.assertTrue(self.memprof("compare", "train.mp", "leaking.mp", "-o", "-").stdout.startswith("train.mp → "))
+
     @unittest.skipIf(subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode,
                      "no PyTorch")
     def test_example_for_ci(self):
