@@ -48,8 +48,12 @@ function drawHead(header) {
     element("option", { value: i }, `${track.id}  ${formatBytes(track.peak_bytes)}`)));
 }
 
+/** Where no frame comes, as in the virtual time of Chromium's --screenshot or behind another tab, a moment later. */
 function afterPaint() {
-  return new Promise((go) => { requestAnimationFrame(() => setTimeout(go)); });
+  return new Promise((go) => {
+    requestAnimationFrame(() => setTimeout(go));
+    setTimeout(go, 200);
+  });
 }
 
 class Page {
