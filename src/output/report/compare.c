@@ -307,7 +307,7 @@ static void put_group(struct mp_document *document, const struct mp_comparison *
 
 static void put_curves(struct mp_document *document, const struct mp_comparison *comparison)
 {
-    struct mp_curve curves[MP_SIDES] = {{.name = "before"}, {.name = "after"}};
+    struct mp_drawn_curve curves[MP_SIDES] = {{.name = "before"}, {.name = "after"}};
     for (int side = MP_BEFORE; side < MP_SIDES; side++) {
         curves[side].model = comparison->models[side];
         curves[side].track = comparison->tracks[side];

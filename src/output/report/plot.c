@@ -71,7 +71,7 @@ static void see(struct drawn *drawn, size_t column, uint64_t bytes, uint64_t ns)
 }
 
 /* The most of each column. A level holds until the next event, so what lived when a column began counts in it. */
-static void find_columns(struct drawn *drawn, const struct mp_curve *curve)
+static void find_columns(struct drawn *drawn, const struct mp_drawn_curve *curve)
 {
     const struct mp_model *model = curve->model;
     const struct mp_window *window = curve->window;
@@ -156,7 +156,7 @@ static void put_highest(struct mp_buffer *out, const struct mp_plot *plot, const
 }
 
 /* Peaks of two runs are often near each other: their names stand beside each other above the plot. */
-static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const struct mp_curve *curves,
+static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const struct mp_drawn_curve *curves,
                        const struct drawn *drawn)
 {
     static const char *const lines[] = {"earlier", "curve"}, *const dots[] = {"then", "at"};
@@ -171,7 +171,7 @@ static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const 
     }
 }
 
-uint64_t mp_curves_picture(struct mp_buffer *out, const struct mp_curve *curves, size_t count)
+uint64_t mp_curves_picture(struct mp_buffer *out, const struct mp_drawn_curve *curves, size_t count)
 {
     struct mp_plot plot = {.width = 960, .height = 240, .left = 90, .right = 20, .top = 28, .bottom = 34};
     struct drawn drawn[2];

@@ -27,7 +27,7 @@ void mp_plot_start(struct mp_buffer *out, const struct mp_plot *plot, const char
 void mp_plot_sizes(struct mp_buffer *out, const struct mp_plot *plot);
 void mp_plot_end(struct mp_buffer *out);
 
-struct mp_curve {
+struct mp_drawn_curve {
     const struct mp_model *model;
     uint16_t track;
     const struct mp_window *window;
@@ -36,6 +36,6 @@ struct mp_curve {
 
 /* One curve, or two: what was there before, and after. In each column is the most that the track had allocated there;
  * two curves begin with their windows. Returns the highest of the last; 0: there is no picture. */
-uint64_t mp_curves_picture(struct mp_buffer *out, const struct mp_curve *curves, size_t count);
+uint64_t mp_curves_picture(struct mp_buffer *out, const struct mp_drawn_curve *curves, size_t count);
 
 #endif
