@@ -124,6 +124,7 @@ struct alike {
     uint32_t stack, module, block;
     uint64_t bytes;
     uint32_t born;
+    size_t place; /* among its likes, once they are sorted */
 };
 struct likes {
     struct alike *at;
@@ -147,14 +148,16 @@ static int by_place(const void *a, const void *b)
 static void add_alike(const struct finder *f, struct likes *likes, uint32_t block)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;
-    const struct alike alike = {blocks->stack[block], mp_model_module(f->model, block), block, blocks->bytes[block],
-                                blocks->alloc_event[block]};
+    const struct alike alike = {blocks->stack[block], mp_model_module(f->model, block), block,
+                                blocks->bytes[block], blocks->alloc_event[block],       0};
     mp_vec_add(likes, alike);
 }
 
 static void sort_likes(struct likes *likes)
 {
     if (likes->count) qsort(likes->at, likes->count, sizeof *likes->at, by_place);
+    for (size_t i = 0; i < likes->count; i++)
+        likes->at[i].place = i;
 }
 
 static bool is_gradient(const struct finder *f, uint32_t block, size_t update)
@@ -179,81 +182,116 @@ static void find_passing(const struct finder *f, size_t from, struct likes *like
     sort_likes(likes);
 }
 
+/* What passes, and which of it something stands for. Thousands of gradients may ask for one of a size, and find none:
+ * so what passes is sorted anew by what is asked for, and each run remembers how far it is used up. */
+struct like_index {
+    struct likes likes;
+    size_t *past; /* by the first of a run: how many of it are used */
+    bool sorted;
+};
+struct passing {
+    struct likes likes;
+    unsigned char *used;
+    struct like_index of_stack, of_module, of_bytes; /* and of bytes, all three */
+};
+
+/* The first of a run that is not used; SIZE_MAX. `like` has 0 where anything will do: all stacks, all modules. */
+static size_t first_unused(const struct passing *passing, struct like_index *index, const struct alike *like)
+{
+    const struct likes *all = &passing->likes, *likes = &index->likes;
+    for (size_t i = 0; !index->sorted && i < all->count; i++) {
+        struct alike one = all->at[i];
+        if (index != &passing->of_stack) one.stack = 0;
+        if (index != &passing->of_module) one.module = 0;
+        mp_vec_add(&index->likes, one);
+    }
+    if (!index->sorted) {
+        if (likes->count) qsort(likes->at, likes->count, sizeof *likes->at, by_place);
+        index->past = mp_alloc_zeroed(likes->count + 1, sizeof *index->past);
+        index->sorted = true;
+    }
+    size_t first = MP_COUNT_BEFORE(likes->count, i, compare_alike(&likes->at[i], like) < 0);
+    size_t at = first + index->past[first];
+    while (at < likes->count && !compare_alike(&likes->at[at], like) && passing->used[likes->at[at].place])
+        at++;
+    index->past[first] = at - first;
+    return at < likes->count && !compare_alike(&likes->at[at], like) ? likes->at[at].place : SIZE_MAX;
+}
+
+static void free_index(struct like_index *index)
+{
+    mp_vec_free(&index->likes);
+    free(index->past);
+    *index = (struct like_index){0};
+}
+
 /* Autograd copies what it may not keep; then the copy is made just before what was added is let go. The first of that
  * size that nothing stands for yet, best of the same module, tells when. */
-static uint32_t copied_at(const struct finder *f, const struct likes *passing, unsigned char *used,
-                          const struct alike *gradient, uint32_t otherwise)
+static uint32_t copied_at(const struct finder *f, struct passing *passing, const struct alike *gradient,
+                          uint32_t otherwise)
 {
-    size_t found = SIZE_MAX;
-    for (size_t i = 0; i < passing->count; i++) {
-        const struct alike *at = &passing->at[i];
-        if (used[i] || at->bytes != gradient->bytes) continue;
-        bool same = at->module == gradient->module;
-        bool was_same = found != SIZE_MAX && passing->at[found].module == gradient->module;
-        if (found == SIZE_MAX || (same && !was_same) || (same == was_same && at->born < passing->at[found].born))
-            found = i;
-    }
+    const struct alike same = {.module = gradient->module, .bytes = gradient->bytes}, any = {.bytes = gradient->bytes};
+    size_t found = first_unused(passing, &passing->of_module, &same);
+    if (found == SIZE_MAX) found = first_unused(passing, &passing->of_bytes, &any);
     if (found == SIZE_MAX) return otherwise;
-    used[found] = true;
-    return end_of(f, passing->at[found].block);
+    passing->used[found] = true;
+    return end_of(f, passing->likes.at[found].block);
 }
 
 /* What a module makes in a first step may lack its name: then the first that its place made, that nothing was found to
  * stand for, may be it. */
-static size_t nameless_like(const struct likes *passing, const unsigned char *used, const struct alike *gradient)
+static size_t nameless_like(struct passing *passing, const struct alike *gradient)
 {
-    size_t found = SIZE_MAX;
-    for (size_t i = 0; !gradient->module && i < passing->count; i++) {
-        const struct alike *at = &passing->at[i];
-        if (!used[i] && at->stack == gradient->stack && at->bytes == gradient->bytes &&
-            (found == SIZE_MAX || at->born < passing->at[found].born))
-            found = i;
-    }
-    return found;
+    const struct alike any = {.stack = gradient->stack, .bytes = gradient->bytes};
+    return gradient->module ? SIZE_MAX : first_unused(passing, &passing->of_stack, &any);
 }
 
 /* In a step in which gradients were there already, and were added to, what was added becomes the gradient where none is
  * there: the k-th that a place makes stands for the k-th gradient of that place. `found`, by gradient: 0 not yet asked,
  * 1 nothing stands for it, 2 something does. False where that changes from step to step, as where several optimizers
  * take turns. */
-static bool stand_in(struct finder *f, const struct likes *kept, size_t update, const struct likes *passing,
+static bool stand_in(struct finder *f, const struct likes *kept, size_t update, struct passing *passing,
                      unsigned char *found, struct mp_change *change)
 {
     size_t at = 0;
     uint32_t end = event_of(f, update + 1), begin = f->updates.at[update].backward;
-    unsigned char *used = mp_alloc_zeroed(passing->count + 1, 1);
+    const struct likes *likes = &passing->likes;
+    unsigned char *used = passing->used = mp_alloc_zeroed(likes->count + 1, 1);
     size_t *stands = mp_alloc((kept->count + 1) * sizeof *stands);
     bool steady = true;
     for (size_t i = 0; i < kept->count; i++) {
         const struct alike *gradient = &kept->at[i];
         stands[i] = SIZE_MAX;
         if (update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
-        while (at < passing->count && compare_alike(&passing->at[at], gradient) < 0)
+        while (at < likes->count && compare_alike(&likes->at[at], gradient) < 0)
             at++;
-        if (at == passing->count || compare_alike(&passing->at[at], gradient)) continue;
+        if (at == likes->count || compare_alike(&likes->at[at], gradient)) continue;
         used[at] = true;
         stands[i] = at++;
     }
     for (size_t i = 0; i < kept->count && steady; i++) {
         const struct alike *gradient = &kept->at[i];
         if (update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
-        if (stands[i] == SIZE_MAX) stands[i] = nameless_like(passing, used, gradient);
+        if (stands[i] == SIZE_MAX) stands[i] = nameless_like(passing, gradient);
         bool is_there = stands[i] != SIZE_MAX;
         steady = !found[i] || found[i] == 1 + is_there;
         found[i] = (unsigned char)(1 + is_there);
         if (!is_there) continue;
         used[stands[i]] = true;
-        end_at_event(change, passing->at[stands[i]].block, end);
+        end_at_event(change, likes->at[stands[i]].block, end);
     }
     free(stands);
     for (size_t i = 0; i < kept->count && steady; i++) {
         const struct alike *gradient = &kept->at[i];
         if (found[i] != 1 || update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
         const struct mp_edit_extra extra = {
-            .bytes = gradient->bytes, .made = copied_at(f, passing, used, gradient, begin), .freed = end};
+            .bytes = gradient->bytes, .made = copied_at(f, passing, gradient, begin), .freed = end};
         mp_vec_add(&change->edits.extras, extra);
     }
     free(used);
+    free_index(&passing->of_stack);
+    free_index(&passing->of_module);
+    free_index(&passing->of_bytes);
     return steady;
 }
 
@@ -261,7 +299,8 @@ static void find_gradients(struct finder *f)
 {
     struct mp_change late = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_LATE_ZERO_GRAD};
     struct mp_change freed = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_GRADIENTS_KEPT};
-    struct likes kept = {0}, passing = {0};
+    struct likes kept = {0};
+    struct passing passing = {0};
     for (uint32_t block = 0; block < f->model->blocks.count; block++) {
         size_t update = is_ours(f, block) ? update_after(f, f->model->blocks.alloc_event[block]) : 0;
         if (!is_gradient(f, block, update)) continue;
@@ -276,7 +315,7 @@ static void find_gradients(struct finder *f)
     bool steady = true;
     for (size_t update = 0; steady && kept.count && update + 1 < f->updates.count; update++) {
         if (f->updates.at[update].backward > event_of(f, update + 1)) continue;
-        find_passing(f, update, &passing);
+        find_passing(f, update, &passing.likes);
         steady = stand_in(f, &kept, update, &passing, found, &freed);
     }
     if (!steady) freed.edits.ends.count = freed.edits.extras.count = 0;
@@ -284,7 +323,7 @@ static void find_gradients(struct finder *f)
     propose(f, &freed);
     free(found);
     mp_vec_free(&kept);
-    mp_vec_free(&passing);
+    mp_vec_free(&passing.likes);
 }
 
 /* ---- what variables hold */

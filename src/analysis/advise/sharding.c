@@ -35,10 +35,11 @@ struct sharder {
  * that has least. */
 static double largest_share(const struct mp_estimator *e)
 {
-    uint64_t *held = mp_alloc_zeroed(e->ranks, sizeof *held), all = 0, most = 0;
+    unsigned ranks = e->ranks < e->sizes.count ? e->ranks : (unsigned)e->sizes.count; /* others have none */
+    uint64_t *held = mp_alloc_zeroed(ranks + 1, sizeof *held), all = 0, most = 0;
     for (size_t i = 0; i < e->sizes.count; i++) {
         unsigned least = 0;
-        for (unsigned rank = 1; rank < e->ranks; rank++)
+        for (unsigned rank = 1; rank < ranks; rank++)
             if (held[rank] < held[least]) least = rank;
         held[least] += e->sizes.at[i];
         all += e->sizes.at[i];
@@ -114,15 +115,17 @@ static bool is_of_lists(const struct mp_model *model, uint32_t stack)
     return false;
 }
 
-/* The most that one rank needs at a time, of parameters that it takes one after the other: those of the largest first,
- * and what a variable still holds of the one before. Of the rank that has most. */
-static uint64_t most_of_rank(struct owner *owners, size_t count, unsigned ranks)
+/* The most that a rank needs at a time, of parameters that it takes one after the other: those of the largest first,
+ * and what a variable still holds of the one before. Of the rank that needs most, which need not be the one that has
+ * most in all. */
+static uint64_t most_of_ranks(struct owner *owners, size_t count, unsigned ranks)
 {
+    if (count) qsort(owners, count, sizeof *owners, by_sum);
+    if (ranks >= count) return count ? owners[0].sum : 0; /* one each: no rank has one before */
     struct rank {
         uint64_t held, before, most;
     } *all = mp_alloc_zeroed(ranks, sizeof *all);
-    unsigned fullest = 0;
-    if (count) qsort(owners, count, sizeof *owners, by_sum);
+    uint64_t most = 0;
     for (size_t i = 0; i < count; i++) {
         unsigned least = 0;
         for (unsigned rank = 1; rank < ranks; rank++)
@@ -131,17 +134,17 @@ static uint64_t most_of_rank(struct owner *owners, size_t count, unsigned ranks)
         at->held += owners[i].sum;
         if (owners[i].sum + at->before > at->most) at->most = owners[i].sum + at->before;
         at->before = owners[i].largest;
-        if (at->held > all[fullest].held) fullest = least;
+        if (at->most > most) most = at->most;
     }
-    uint64_t most = all[fullest].most;
     free(all);
     return most;
 }
 
 /* Those of one step, of an optimizer that takes one parameter after the other: the k-th that a place makes is the k-th
- * parameter's. */
+ * parameter's. `undivided`: the most of them at a time, which no rank exceeds: a parameter's need not all live at
+ * once. */
 static void divide_sequence(const struct mp_estimator *e, struct mp_change *change, struct temporaries *step,
-                            uint32_t end)
+                            uint64_t undivided, uint32_t end)
 {
     const struct mp_model_blocks *blocks = &e->model->blocks;
     MP_VEC(struct owner) owners = {0};
@@ -160,7 +163,8 @@ static void divide_sequence(const struct mp_estimator *e, struct mp_change *chan
         mp_estimate_resize(e, change, step->at[i].block, 0, 0);
     }
     const struct mp_torch_step *birth = e->births[like];
-    const struct mp_edit_extra extra = {.bytes = most_of_rank(owners.at, owners.count, e->ranks),
+    uint64_t most = most_of_ranks(owners.at, owners.count, e->ranks);
+    const struct mp_edit_extra extra = {.bytes = most < undivided ? most : undivided,
                                         .stream = birth ? birth->stream : 0,
                                         .pool = birth ? birth->pool : 0,
                                         .made = first,
@@ -179,19 +183,29 @@ static void divide_temporaries(const struct mp_estimator *e, struct mp_change *c
         if (phases->turns.at[turn].phase != MP_PHASE_OPTIMIZER) continue;
         uint32_t end =
             turn + 1 < phases->turns.count ? phases->turns.at[turn + 1].first : (uint32_t)model->events.count;
+        uint32_t first = phases->turns.at[turn].first;
+        uint64_t held = 0, most = 0; /* of those in `step` */
         step.count = 0;
-        for (uint32_t event = phases->turns.at[turn].first; event < end; event++) {
-            uint32_t block = model->events.subject[event];
-            if (model->events.type[event] != MP_EVENT_ALLOC || !mp_estimator_has(e, block)) continue;
+        for (uint32_t event = first; event < end; event++) {
+            uint32_t block = model->events.subject[event], type = model->events.type[event];
+            if ((type != MP_EVENT_ALLOC && type != MP_EVENT_FREE) || !mp_estimator_has(e, block)) continue;
             if (e->category[block] != MP_CATEGORY_TEMPORARY || model->blocks.free_event[block] > end) continue;
+            if (type == MP_EVENT_FREE) {
+                bool is_of_step = mp_estimate_born(e, block) >= first && lists[model->blocks.stack[block]] == 1;
+                if (is_of_step) held -= model->blocks.bytes[block];
+                continue;
+            }
             const struct temporary one = {block, model->blocks.stack[block], event};
             if (!lists[one.stack]) lists[one.stack] = is_of_lists(model, one.stack) ? 2 : 1;
-            if (lists[one.stack] == 2)
+            if (lists[one.stack] == 2) {
                 mp_estimate_resize(e, change, block, part_of(model->blocks.bytes[block], share), event);
-            else
-                mp_vec_add(&step, one);
+                continue;
+            }
+            mp_vec_add(&step, one);
+            held += model->blocks.bytes[block];
+            if (held > most) most = held;
         }
-        if (step.count) divide_sequence(e, change, &step, end);
+        if (step.count) divide_sequence(e, change, &step, most, end);
     }
     free(lists);
     mp_vec_free(&step);
