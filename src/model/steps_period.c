@@ -7,18 +7,19 @@
 #include "base/memory.h"
 #include "model/steps_loop.h"
 
-#define ROUNDS_MIN   3
-#define ALIKE_MIN    0.90 /* of the allocations, at the period */
-#define AS_GOOD      0.02 /* a shorter period may be this much worse than the best one */
-#define SITES_MAX    16   /* the rarest sites, whose distances are tried */
-#define AGAIN_MAX    48   /* most occurrences of one of them in a round */
-#define PERIODS_MAX  256
-#define FIRST_TIMES  4 /* one part of so many is at the beginning */
-#define COMPARISONS  20000000
-#define COMPARED_MAX 1000
-#define LOOK_MIN     16
-#define WINDOWS      16 /* of the length of a round, that are looked at */
-#define LINES_MAX    64 /* frames of the program, from the outermost */
+#define ROUNDS_MIN    3
+#define ALIKE_MIN     0.90 /* of the allocations, at the period */
+#define AS_GOOD       0.02 /* a shorter period may be this much worse than the best one */
+#define SITES_MAX     16   /* the rarest sites, whose distances are tried */
+#define THREADS_ASKED 64   /* where a round begins */
+#define AGAIN_MAX     48   /* most occurrences of one of them in a round */
+#define PERIODS_MAX   256
+#define FIRST_TIMES   4 /* one part of so many is at the beginning */
+#define COMPARISONS   20000000
+#define COMPARED_MAX  1000
+#define LOOK_MIN      16
+#define WINDOWS       16 /* of the length of a round, that are looked at */
+#define LINES_MAX     64 /* frames of the program, from the outermost */
 
 /* The allocations of one thread, in order. A site is a stack and the running module. */
 struct calls {
@@ -206,15 +207,16 @@ static void find_periods(const struct crew *crew, struct periods *periods)
         add_periods_of(crew->model, rare[i], periods);
 }
 
-/* The share of the allocations that have an equal one at that distance, of those that differ from the one before: where
- * all are equal for long, as in an optimizer, any distance fits. First times take other ways, so the beginning is
- * passed over. Estimated from some where there are many. */
+/* The share of the allocations that have an equal one at that distance, of those that differ from the one before, as
+ * theirs has to: where all are equal for long, as in an optimizer, any distance fits. First times take other ways, so
+ * the beginning is passed over. Estimated from some where there are many. */
 static double alike(const struct calls *calls, uint32_t distance, size_t tries)
 {
     size_t pairs = calls->sites.count - distance, every = 1 + pairs / (COMPARISONS / (tries + 1)), same = 0, all = 0;
     for (size_t i = 1 + pairs / FIRST_TIMES; i < pairs; i += every) {
         if (calls->sites.at[i] == calls->sites.at[i - 1]) continue;
-        same += calls->sites.at[i] == calls->sites.at[i + distance];
+        bool differs = calls->sites.at[i + distance] != calls->sites.at[i + distance - 1];
+        same += differs && calls->sites.at[i] == calls->sites.at[i + distance];
         all++;
     }
     return all ? (double)same / (double)all : 1;
@@ -279,15 +281,17 @@ static uint32_t find_edge(const struct crew *crew, const struct calls *calls, bo
     return longest < LOOK_MIN && longest < period ? MP_NONE : best;
 }
 
-/* Where most threads begin or end, as those of a pool do, or a program that does nothing else; MP_NONE: nowhere. */
+/* Where most threads begin or end, as those of a pool do, or a program that does nothing else; MP_NONE: nowhere. Some
+ * are asked where there are many. */
 static uint32_t find_edge_of_most(const struct crew *crew, uint32_t first, uint32_t period)
 {
     struct counts edges = {0};
     uint32_t found = MP_NONE;
-    for (size_t i = 0; i < 2 * crew->threads.count; i++) {
-        uint32_t edge = find_edge(crew, &crew->threads.at[i / 2], i % 2, first, period);
-        if (edge != MP_NONE) mp_vec_add(&edges, edge);
-    }
+    for (size_t i = 0; i < crew->threads.count; i += 1 + crew->threads.count / THREADS_ASKED)
+        for (int last = 0; last < 2; last++) {
+            uint32_t edge = find_edge(crew, &crew->threads.at[i], last, first, period);
+            if (edge != MP_NONE) mp_vec_add(&edges, edge);
+        }
     for (size_t i = 0; i < edges.count && found == MP_NONE; i++) {
         size_t same = 0;
         for (size_t k = 0; k < edges.count; k++)

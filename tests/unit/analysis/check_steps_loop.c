@@ -169,6 +169,31 @@ START_TEST(a_loop_of_one_line_is_guessed)
 }
 END_TEST
 
+/* Lines that allocate more than once, each as often as the others. */
+START_TEST(rounds_whose_lines_all_allocate_twice_are_one_step_each)
+{
+    static const struct paths paths = {{
+        ['a'] = "toy.py:<module>:3 net.py:f:1",
+        ['b'] = "toy.py:<module>:3 net.py:f:2",
+        ['c'] = "toy.py:<module>:3 net.py:f:3",
+        ['d'] = "toy.py:<module>:3 net.py:f:4",
+    }};
+    static const char *const rounds[] = {"aabbccdd", "aaabbbcccddd", "aabbcc", "aabbccd"};
+    for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
+        struct world world;
+        struct mp_steps steps = {0};
+        char text[1024];
+        repeat(text, rounds[i], 60);
+        struct mp_model *model = play(&world, &paths, text);
+        ck_assert(mp_steps_find(model, &steps));
+        ck_assert_msg(steps.count == 60, "%s: %zu", rounds[i], steps.count);
+        mp_steps_free(&steps);
+        mp_model_free(model);
+        world_free(&world);
+    }
+}
+END_TEST
+
 /* What other threads allocate, with Python or without, is part of the step in which it happens. */
 START_TEST(other_threads_do_not_count)
 {
@@ -389,6 +414,6 @@ END_TEST
 
 MP_SUITE("steps_loop", what_repeats_inside_a_step_is_no_step, lines_beyond_backward_do_not_run,
          evaluation_and_epochs_are_no_steps, accumulation_ends_with_the_optimizer, one_forward_has_no_steps,
-         a_loop_of_one_line_is_guessed, other_threads_do_not_count, threads_of_a_pool_make_rounds_of_one_line,
-         threads_begin_before_modules_have_names, rounds_of_a_small_part_are_no_steps, too_little_is_unknown,
-         everybody_knows_the_same_steps)
+         a_loop_of_one_line_is_guessed, rounds_whose_lines_all_allocate_twice_are_one_step_each,
+         other_threads_do_not_count, threads_of_a_pool_make_rounds_of_one_line, threads_begin_before_modules_have_names,
+         rounds_of_a_small_part_are_no_steps, too_little_is_unknown, everybody_knows_the_same_steps)
