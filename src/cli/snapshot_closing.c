@@ -150,6 +150,7 @@ static void print_no_steps(const struct mp_collector_result *result, const struc
 static bool is_before(const struct mp_recording_summary *a, const struct mp_recording_summary *b, const char *output)
 {
     if (a->left_out != b->left_out) return b->left_out;
+    if (!a->path != !b->path) return a->path;
     if (a->device_peak_bytes != b->device_peak_bytes) return a->device_peak_bytes > b->device_peak_bytes;
     bool a_helps = mp_member_is_helper(&a->member), b_helps = mp_member_is_helper(&b->member);
     if (a_helps != b_helps) return b_helps;
@@ -277,7 +278,7 @@ static void put_files(struct mp_buffer *text, const struct mp_collector_options 
     const char *slash = strrchr(options->output, '/'), *dot = strrchr(slash, '.');
     bool pattern = strchr(slash, '%') != NULL;
     if (files == 1 || !pattern)
-        mp_buffer_append_text(text, mp_shown_path(shown, files == 1 ? main->path : options->output));
+        mp_buffer_append_text(text, mp_shown_path(shown, files == 1 && main->path ? main->path : options->output));
     if (files == 1) return;
     size_t stem = dot && dot > slash + 1 ? (size_t)(dot - options->output) : strlen(options->output);
     for (size_t i = 0; pattern && options->output[i]; i++) {
@@ -437,21 +438,19 @@ static void print_remarkable(const struct tree *tree)
 
 static void print_end(const struct tree *tree)
 {
-    char dropped[MP_UNIT_TEXT], rest[64], next[MP_SHOWN_ROOM];
+    char dropped[MP_UNIT_TEXT], rest[64], shown[MP_SHOWN_ROOM], next[MP_SHOWN_ROOM + 32] = "";
     bool folder = tree->options->in_folder && tree->files > 1;
-    mp_shown_path(next, folder ? tree->options->folder : tree->main->path);
+    const char *path = folder ? tree->options->folder : tree->main->path;
+    if (path) snprintf(next, sizeof next, ".   Next: memprof report %s", mp_shown_path(shown, path));
     put_unattributed(tree->main, rest, sizeof rest);
     if (tree->not_whole)
-        mp_message("%zu of %zu recordings are not whole, %s events were dropped%s.   Next: memprof report %s",
-                   tree->not_whole, tree->result->recordings.count, mp_format_count(dropped, tree->dropped), rest,
-                   next);
+        mp_message("%zu of %zu recordings are not whole, %s events were dropped%s%s", tree->not_whole,
+                   tree->result->recordings.count, mp_format_count(dropped, tree->dropped), rest, next);
     else if (tree->lacking)
-        mp_message(
-            "all events, 0 dropped; but in %zu of %zu recordings some have no stack or no name%s.   Next: memprof "
-            "report %s",
-            tree->lacking, tree->result->recordings.count, rest, next);
+        mp_message("all events, 0 dropped; but in %zu of %zu recordings some have no stack or no name%s%s",
+                   tree->lacking, tree->result->recordings.count, rest, next);
     else
-        mp_message("%s; 0 dropped%s.   Next: memprof report %s",
+        mp_message("%s; 0 dropped%s%s",
                    tree->sampled     ? "a sample of the blocks, of which the bytes are estimated"
                    : tree->scheduled ? "whole, of what was scheduled"
                    : tree->bounded   ? "whole, of what was to be kept"

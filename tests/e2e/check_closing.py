@@ -205,6 +205,15 @@ class Closing(harness.TestCase):
         self.run_in(program)
         self.assertIsNone(harness.answer("info", self.folder / "run.mp")["process"]["role"])
 
+    def test_a_folder_that_goes_away(self):
+        gone = self.folder / "gone"
+        gone.mkdir()
+        result = harness.memprof("snapshot", "-o", gone / "run.%p.mp", "--", "sh", "-c",
+                                 f"rm -rf {gone}; {harness.program('cycles')} & {harness.program('cycles')}; wait; exit 3")
+        self.assertEqual(result.returncode, 3, result.stderr)
+        self.assertNotIn("Next:", result.stderr)
+        self.assertIn(str(gone), result.stderr)
+
     def test_folders_that_cannot_be(self):
         (self.folder / "file").write_text("")
         for output, words in (("no/such/", "cannot make the folder"), ("file/", "")):
