@@ -180,6 +180,7 @@ class Killed(harness.TestCase):
         whole, deadline = self.folder / "whole.mp", time.monotonic() + harness.TIMEOUT
         while (result := harness.memprof("recover", last, "-o", whole)).returncode and "still running" in result.stderr:
             self.assertLess(time.monotonic(), deadline, result.stderr)
+            time.sleep(0.01)
         self.assertEqual(result.returncode, 0, result.stderr)
         files = [path for path in self.folder.glob("*.mp") if path != last]
         return [step for path in files for step in harness.answer("steps", path, status=(0, 4))["steps"]]

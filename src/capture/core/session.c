@@ -92,9 +92,10 @@ static void withdraw_refusal(int reason)
     mp_rmdir(path);
 }
 
+/* ECONNRESET: the collector lacked descriptors, and left who had not spoken yet. */
 static bool is_passing(int reason)
 {
-    return reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == ENOBUFS;
+    return reason == ECONNRESET || reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == ENOBUFS;
 }
 
 /* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded; errno says

@@ -48,9 +48,10 @@ static enum mp_status recover_with_spool(struct mp_recovering *recovering, struc
     }
     restore_position(recording, recovering->reader);
     if (!recovering->reader && mp_drain_taken(&recording->drain))
-        mp_recording_note(recording,
-                          "what was allocated before the first event here is not known: the collector was killed "
-                          "while it began this file");
+        mp_recording_note(
+            recording,
+            "what was allocated before the first event here is not known: the collector was killed before this "
+            "file had an event");
     recording->state.ledger.paused = !recording->window_open;
     const char *text = what_happened(recording->spool.header);
     mp_recording_note(recording, "recovered from what a killed collector left");

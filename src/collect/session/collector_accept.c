@@ -283,9 +283,12 @@ static void leave_visitor(struct mp_collector *collector, size_t index)
             (collector->visitors.count - index) * sizeof *collector->visitors.at);
 }
 
-/* Takes a connection from the queue. False: none was waiting, or there is no descriptor for it now. */
+/* Takes a connection from the queue. False: none was waiting, or there is no descriptor for it now. All visitors that
+ * have spoken are heard before, as one that has not may be left for it. */
 static bool take_visitor(struct mp_collector *collector)
 {
+    struct pollfd queue = {.fd = collector->listener, .events = POLLIN};
+    if (poll(&queue, 1, 0) <= 0) return false; /* accept() wants a descriptor before it looks */
     int connection = accept4(collector->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct mp_error error;
     struct ucred who;
@@ -327,11 +330,9 @@ static void hear_visitor(struct mp_collector *collector, int connection)
     if (file >= 0) close(file);
 }
 
-void mp_collector_accept(struct mp_collector *collector)
+static void hear_visitors(struct mp_collector *collector)
 {
     struct pollfd set[MP_VISITORS];
-    for (int i = 0; i < ACCEPTED_AT_ONCE; i++)
-        if (!take_visitor(collector)) break;
     size_t count = collector->visitors.count;
     for (size_t i = 0; i < count; i++)
         set[i] = (struct pollfd){.fd = collector->visitors.at[i], .events = POLLIN};
@@ -341,4 +342,11 @@ void mp_collector_accept(struct mp_collector *collector)
             hear_visitor(collector, set[i].fd);
             leave_visitor(collector, i - left++);
         }
+}
+
+void mp_collector_accept(struct mp_collector *collector)
+{
+    hear_visitors(collector);
+    for (int i = 0; i < ACCEPTED_AT_ONCE && take_visitor(collector); i++)
+        hear_visitors(collector);
 }

@@ -209,7 +209,8 @@ static enum mp_status receive_answer(int connection, struct mp_control_answer *a
         return mp_fail(error, MP_IO, "the memprof that records did not answer%s",
                        got > 0 ? ": it is of another version" : "");
     answer->text[sizeof answer->text - 1] = '\0';
-    return answer->status ? mp_fail(error, MP_NOT_FOUND, "%s", answer->text) : MP_OK;
+    enum mp_status status = answer->status == MP_BUSY ? MP_BUSY : MP_NOT_FOUND;
+    return answer->status ? mp_fail(error, status, "%s", answer->text) : MP_OK;
 }
 
 enum mp_status mp_control_begin(const char *path, enum mp_control_command command, pid_t pid, int file, int *connection,

@@ -12,6 +12,7 @@
 
 #define BEGINS_WITHIN_NS (3 * MP_NS_PER_SECOND)
 #define ENDS_WITHIN_NS   (3 * MP_NS_PER_SECOND) /* beyond its budget, which counts the thread's own time */
+#define LOOKS_AT_ONCE    16                     /* that were asked for, each with a file and a connection */
 #define WALL             5                      /* as python/libmemprof_torch/holders.py has it */
 
 static void withdraw(struct mp_recording *recording, uint32_t number)
@@ -63,6 +64,14 @@ static void wake(const struct mp_spool_header *spool)
     if (process >= 0) close(process);
 }
 
+static size_t count_asked(const struct mp_looks *looks)
+{
+    size_t asked = 0;
+    for (size_t i = 0; i < looks->wished.count; i++)
+        asked += looks->wished.at[i].connection >= 0;
+    return asked;
+}
+
 enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recording, struct mp_wished_look wish,
                             struct mp_error *error)
 {
@@ -73,6 +82,8 @@ enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recordi
                          "process %u cannot look for what holds its tensors: it has none of PyTorch's yet, or was "
                          "recorded with --no-shim",
                          spool->pid);
+    else if (wish.connection >= 0 && count_asked(looks) >= LOOKS_AT_ONCE)
+        status = mp_fail(error, MP_BUSY, "memprof has %d programs look already; ask again in a while", LOOKS_AT_ONCE);
     wish.recording = recording->id;
     wish.number = ++looks->last_number ? looks->last_number : ++looks->last_number;
     wish.asked_ns = mp_clock_monotonic_ns();
