@@ -153,13 +153,14 @@ void mp_coverage_text(struct mp_text *text, const struct mp_model *model)
     struct mp_buffer missing = {0};
     mp_coverage_sentence(&missing, model);
     mp_format_count(events, mp_model_event_count(model));
+    const char *s = mp_model_event_count(model) == 1 ? "" : "s";
     if (missing.size)
-        mp_text_put(text, MP_BOLD, "INCOMPLETE: %.*s (%s events)\n", (int)missing.size, (const char *)missing.data,
-                    events);
+        mp_text_put(text, MP_BOLD, "INCOMPLETE: %.*s (%s event%s)\n", (int)missing.size, (const char *)missing.data,
+                    events, s);
     else if (mp_model_limited(model))
-        mp_text_put(text, MP_BOLD, "PARTIAL: %s events, none dropped; the recording had limits\n", events);
+        mp_text_put(text, MP_BOLD, "PARTIAL: %s event%s, none dropped; the recording had limits\n", events, s);
     else
-        mp_text_put(text, MP_DIM, "complete: %s events, none dropped\n", events);
+        mp_text_put(text, MP_DIM, "complete: %s event%s, none dropped\n", events, s);
     mp_buffer_free(&missing);
     put_notes(&(struct note_sink){.text = text}, model);
 }

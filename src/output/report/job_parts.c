@@ -89,12 +89,13 @@ void mp_job_coverage_text(struct mp_text *text, const struct mp_job_view *job)
     char number[MP_UNIT_TEXT], events[MP_UNIT_TEXT];
     mp_format_count(number, count);
     mp_format_count(events, job->events);
+    const char *s = job->events == 1 ? "" : "s";
     if (job->problems.count || mp_model_incomplete(job->model))
-        mp_text_put(text, MP_BOLD, "INCOMPLETE: %s %s, %s events\n", number, noun, events);
+        mp_text_put(text, MP_BOLD, "INCOMPLETE: %s %s, %s event%s\n", number, noun, events, s);
     else if (job->limited)
-        mp_text_put(text, MP_BOLD, "PARTIAL: %s %s, %s events; some had limits\n", number, noun, events);
+        mp_text_put(text, MP_BOLD, "PARTIAL: %s %s, %s event%s; some had limits\n", number, noun, events, s);
     else
-        mp_text_put(text, MP_DIM, "complete: %s %s, %s events, none dropped\n", number, noun, events);
+        mp_text_put(text, MP_DIM, "complete: %s %s, %s event%s, none dropped\n", number, noun, events, s);
     put_notes(text, &job->problems);
     put_notes(text, &job->notes);
 }
