@@ -1,5 +1,6 @@
 #include "collect/recording/recording_parts.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -328,14 +329,24 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
     return status;
 }
 
-/* Whether more calls of the function of --step-at may have begun: where few were seen, or many times as many doubts. A
- * loop inside a call makes doubts, too. */
-static bool calls_are_in_doubt(const struct mp_recording *recording)
+/* More calls of the function of --step-at may have begun, as a rule at most one a doubt. A loop inside a call makes
+ * doubts, too: so readers count without the function only where few calls were seen, or many times as many doubts; else
+ * it is said, where steps may be off by one in a hundred. */
+static void note_doubtful_calls(struct mp_recording *recording)
 {
-    enum { DOUBTS = 8, FEW_CALLS = 12, DOUBTS_A_CALL = 64 };
+    enum { DOUBTS = 8, FEW_CALLS = 12, DOUBTS_A_CALL = 64, CALLS_A_DOUBT = 100 };
     uint64_t doubts = atomic_load(&recording->spool.header->doubtful_calls);
     uint64_t calls = recording->state.steps.begun[MP_STEP_OF_FUNCTION];
-    return doubts >= DOUBTS && (calls < FEW_CALLS || doubts >= DOUBTS_A_CALL * calls);
+    if (doubts >= DOUBTS && (calls < FEW_CALLS || doubts >= DOUBTS_A_CALL * calls)) {
+        mp_recording_note(recording, MP_STEPS_IN_DOUBT);
+    } else if (doubts && doubts >= calls / CALLS_A_DOUBT) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "calls of the function of --step-at may be missing, perhaps %" PRIu64
+                 ": what a loop in it allocates, or a coroutine, looks like another call",
+                 doubts);
+        mp_recording_note(recording, text);
+    }
 }
 
 static enum mp_status write_coverage(struct mp_recording *recording, struct mp_error *error)
@@ -351,7 +362,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     note_shim(recording);
     mp_recording_note_history(recording);
     mp_device_samples_notes(recording);
-    if (calls_are_in_doubt(recording)) mp_recording_note(recording, MP_STEPS_IN_DOUBT);
+    note_doubtful_calls(recording);
     if (*recording->watch.asked && !recording->state.steps.begun[MP_STEP_OF_FUNCTION]) {
         char text[MP_STEP_AT_ROOM + 96];
         snprintf(text, sizeof text, "no Python function %s was seen to allocate: --step-at gave no steps",
