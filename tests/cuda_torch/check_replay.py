@@ -12,16 +12,13 @@ import check_fresh
 import harness
 
 CONF = "PYTORCH_CUDA_ALLOC_CONF"
-# Known to be wrong. With roundup_power2_divisions:4 the replay of "trees" reserves 39.8 MB and PyTorch 18.9: its graph trees
-# take whole segments of 2 MiB at once, which is replayed as a block of 2 MiB from a segment of 20. Of "server", whose threads
-# race while graphs are captured, the replay of one run had 165.7 MB where PyTorch had 157.3.
-WRONG = ("trees", "server")
 # Of the bed's programs those that run on one device, each without settings of its own.
 PROGRAMS = {
     **{name: (program, arguments, variables)
        for name, (program, arguments, variables) in check_allocations.PROGRAMS.items() if "expandable" not in name},
     **{name: (check_fresh.file_of(name), (name,), variables) for name, variables in check_fresh.PROGRAMS.items()
-       if "SOFTGPU_DEVICES" not in variables and name not in WRONG},
+       if "SOFTGPU_DEVICES" not in variables},
+    "taken_over": ("daily", ("taken_over",), {}),
 }
 SETTINGS = ("expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4",
             "garbage_collection_threshold:0.6")
@@ -79,7 +76,7 @@ for name_ in OWN if ALL else ("full_devices", "expandable_graph", "accumulation"
     setattr(Replay, f"test_own_{name_}", lambda self, name=name_: self.own(name))
 
 # The others with MEMPROF_CUDA_TORCH=all: each is five runs.
-QUICK = ("mempool", "paged", "shared_pools", "stress", "retries", "bisect", "producers", "other_settings")
+QUICK = ("mempool", "paged", "shared_pools", "stress", "retries", "bisect", "producers", "other_settings", "taken_over")
 for name_ in PROGRAMS if ALL else QUICK:
     setattr(Replay, f"test_{name_}", lambda self, name=name_: self.compare(name))
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/allocator/placement.h"
+#include "analysis/allocator/torch_uses.h"
 #include "base/map.h"
 #include "base/search.h"
 #include "base/words.h"
@@ -370,7 +371,8 @@ struct follower {
     uint16_t driver;
     size_t noted;              /* in model->noted: earlier ones have been handled */
     uint32_t capture;          /* step with which a graph's capture began, or MP_NONE: its pool is not known yet */
-    MP_VEC(uint32_t) contexts; /* pools that serve requests, the innermost last */
+    struct mp_torch_uses uses; /* of pools */
+    MP_VEC(uint32_t) contexts; /* those of them that have not ended, the innermost last */
     bool collects;             /* segments go back during requests, although the driver refused none */
 };
 #define POOL_TO_COME UINT32_MAX /* of a capture that has not ended */
@@ -386,37 +388,50 @@ static void add_call(struct follower *f, enum mp_torch_call call, uint32_t pool,
     mp_vec_add(&f->history->steps, step);
 }
 
-static void leave_context(struct follower *f, uint32_t pool)
+static void enter_context(struct follower *f, uint32_t pool, uint32_t event)
 {
-    for (size_t i = f->contexts.count; i--;)
-        if (f->contexts.at[i] == pool) {
-            f->contexts.count--;
-            for (; i < f->contexts.count; i++)
-                f->contexts.at[i] = f->contexts.at[i + 1];
-            return;
-        }
+    const struct mp_torch_use use = {pool, event, MP_NONE};
+    mp_vec_add(&f->contexts, (uint32_t)f->uses.count);
+    mp_vec_add(&f->uses, use);
+}
+
+/* `known`: which pool it was. */
+static void leave_context(struct follower *f, uint32_t pool, uint32_t known, uint32_t event)
+{
+    const struct mp_torch_use from_before = {known, 0, event};
+    for (size_t i = f->contexts.count; i--;) {
+        struct mp_torch_use *use = &f->uses.at[f->contexts.at[i]];
+        if (use->pool != pool) continue;
+        use->pool = known;
+        use->end = event;
+        f->contexts.count--;
+        for (; i < f->contexts.count; i++)
+            f->contexts.at[i] = f->contexts.at[i + 1];
+        return;
+    }
+    mp_vec_add(&f->uses, from_before);
 }
 
 /* The pool of the capture under way is known. */
-static void end_capture(struct follower *f, uint32_t pool)
+static void end_capture(struct follower *f, uint32_t pool, uint32_t event)
 {
     for (uint32_t i = f->capture; i < f->history->steps.count; i++)
         if (f->history->steps.at[i].pool == POOL_TO_COME) f->history->steps.at[i].pool = pool;
     f->capture = MP_NONE;
-    leave_context(f, POOL_TO_COME);
+    leave_context(f, POOL_TO_COME, pool, event);
     add_call(f, MP_TORCH_CALL_POOL_ENDS, pool, 0);
 }
 
 /* The pool will not become known: uses one that no other request has. */
-static void lose_capture(struct follower *f)
+static void lose_capture(struct follower *f, uint32_t event)
 {
     uint32_t pool;
     if (f->capture == MP_NONE) return;
     pool_index(f->history, MP_PLACE_UNKNOWN, &pool);
-    end_capture(f, pool);
+    end_capture(f, pool, event);
 }
 
-static void follow_mark(struct follower *f, const struct mp_torch_mark *mark)
+static void follow_mark(struct follower *f, const struct mp_torch_mark *mark, uint32_t event)
 {
     uint32_t pool = 0;
     if (mark->pool) pool_index(f->history, mark->pool, &pool);
@@ -433,23 +448,23 @@ static void follow_mark(struct follower *f, const struct mp_torch_mark *mark)
     case MP_TORCH_CALL_BEGAN:
         break;
     case MP_TORCH_CALL_CAPTURE:
-        lose_capture(f);
+        lose_capture(f, event);
         f->capture = (uint32_t)f->history->steps.count;
-        mp_vec_add(&f->contexts, POOL_TO_COME);
+        enter_context(f, POOL_TO_COME, event);
         add_call(f, MP_TORCH_CALL_POOL_BEGINS, POOL_TO_COME, 0);
         break;
     case MP_TORCH_CALL_CAPTURED:
-        if (f->capture != MP_NONE) end_capture(f, pool);
+        if (f->capture != MP_NONE) end_capture(f, pool, event);
         break;
     case MP_TORCH_CALL_CAPTURE_FAILS:
-        lose_capture(f);
+        lose_capture(f, event);
         break;
     case MP_TORCH_CALL_POOL_BEGINS:
-        mp_vec_add(&f->contexts, pool);
+        enter_context(f, pool, event);
         add_call(f, mark->call, pool, 0);
         break;
     case MP_TORCH_CALL_POOL_ENDS:
-        leave_context(f, pool);
+        leave_context(f, pool, pool, event);
         add_call(f, mark->call, pool, 0);
         break;
     default:
@@ -470,7 +485,7 @@ static void follow_marks(struct follower *f, uint32_t to, bool *gives_back)
                                 &mark))
             continue;
         *gives_back |= mark.call == MP_TORCH_CALL_EMPTY || mark.call == MP_TORCH_CALL_POOL_DELETED;
-        follow_mark(f, &mark);
+        follow_mark(f, &mark, event);
     }
 }
 
@@ -499,7 +514,7 @@ static void add_request(struct follower *f, struct mp_torch_step *step)
     if (pool != MP_PLACE_UNKNOWN)
         pool_index(f->history, pool, &step->pool);
     else if (f->contexts.count && step->action == MP_TORCH_ALLOC)
-        step->pool = f->contexts.at[f->contexts.count - 1];
+        step->pool = f->uses.at[f->contexts.at[f->contexts.count - 1]].pool;
 }
 
 /* Whether, between two events of the allocator, segments went back to the driver, though not to make room for a refused
@@ -540,8 +555,10 @@ static bool follow_events(const struct mp_model *model, struct mp_torch_history 
         mp_vec_add(&history->steps, step);
     }
     follow_marks(&f, MP_NONE, &gives_back);
-    lose_capture(&f);
+    lose_capture(&f, MP_NONE);
+    if (done) mp_torch_follow_uses(model, f.driver, &f.uses, &f.known, history);
     mp_vec_free(&f.contexts);
+    mp_vec_free(&f.uses);
     mp_placements_free(&f.known);
     return done;
 }

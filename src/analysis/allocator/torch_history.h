@@ -19,6 +19,10 @@ struct mp_torch_step {
     uint32_t event; /* of the model: alloc, free completed, out of memory; else MP_NONE */
     uint8_t action; /* enum mp_torch_action, or MP_TORCH_CALL + enum mp_torch_call, which is about `pool` or the limit
                      * or the change numbered `bytes` */
+    bool put_back;  /* alloc: of a private pool that nobody uses then. PyTorch puts it back to what it was
+                     * (torch.compile's  graph trees): hands out every block of its segments, and takes those back that
+                     * were free. */
+    bool was_free;  /* alloc: such a block that is taken back at once */
 };
 #define MP_TORCH_CALL MP_TORCH_ACTIONS
 

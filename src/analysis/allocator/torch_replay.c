@@ -371,11 +371,12 @@ static bool release_pools(struct mp_torch_player *p)
     return any;
 }
 
-/* Memory of a private pool is only handed out while a graph is captured, or the program uses the pool. */
+/* Memory of a private pool is only handed out while a graph is captured, or the program uses the pool, or it is put back
+ * to what it was. */
 static enum mp_torch_result ask(struct mp_torch_player *p, const struct mp_torch_step *step, uint32_t *id)
 {
     bool open = step->pool < p->open.count && p->open.at[step->pool];
-    if (!step->pool || open) return mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, id);
+    if (!step->pool || open || step->put_back) return mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, id);
     if (!mp_vec_extend(&p->begun, (size_t)step->pool + 1)) return MP_TORCH_BROKEN;
     if (!p->probing) p->begun.at[step->pool]++;
     enum mp_torch_result result = mp_torch_pool_begin(p->allocator, step->pool, MP_TORCH_ANY_STREAM);
@@ -601,6 +602,7 @@ static void play(struct mp_torch_player *p, uint32_t until)
             tell(p, p->step);
             continue;
         }
+        if (!p->recorded && step->was_free) continue; /* free, and other blocks are, under other settings */
         if (asks) play_alloc(p, step);
         if (p->recorded && !asks) end_script(p);
         if (p->recorded) end_call(p);

@@ -123,6 +123,26 @@ def server():
     kept.extend([engines, torch.zeros(3 * MIB, device="cuda")])
 
 
+def taken_over():
+    """Segments that the default pool gives back are those that a graph gets next; in the end the graph lets them go, and
+    what comes then would fit."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        early = [torch.ones(60_000, device="cuda") for _ in range(30)], torch.ones(3 * MIB, device="cuda")
+        del early
+        side.synchronize()
+        torch.cuda.empty_cache()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            inside = [torch.ones(60_000, device="cuda") for _ in range(30)], torch.ones(3 * MIB, device="cuda")
+    graph.replay()
+    torch.cuda.synchronize()
+    del inside
+    graph.reset()
+    torch.cuda.empty_cache()
+    kept.append(torch.zeros(8 * MIB, device="cuda"))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 
 def trainer():
