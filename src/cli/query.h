@@ -24,7 +24,8 @@ struct mp_query {
 
 /* The options of reports, for a command's list. */
 #define MP_REPORT_OPTIONS MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS
-#define MP_SITE_OPTIONS   MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_SORT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES, MP_OPT_FULL_STACKS
+#define MP_SITE_OPTIONS                                                                                                \
+    MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_SORT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES, MP_OPT_FULL_STACKS
 #define MP_WINDOW_OPTIONS MP_OPT_TRACK, MP_OPT_FROM, MP_OPT_TO
 
 /* Checks the options, and loads the recording that the last operand names. Returns an exit status; where it is not 0, a
@@ -33,7 +34,8 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
 /* The same where the question is only about the peak, of all or of the window: reads no more than that takes
  * (model/part.h). */
 int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
-/* Whether --format, or else the ending of -o, asks for a document, and which; MP_EXIT_USAGE, with a message, where its value makes no sense. */
+/* Whether --format, or else the ending of -o, asks for a document, and which; MP_EXIT_USAGE, with a message, where its
+ * value makes no sense. */
 int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
 /* Passes over the frames that --skip-frames names. */
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error);

@@ -297,7 +297,8 @@ const struct mp_command mp_command_compare = {
         "compares categories, modules or regions instead, by their names; --sort growth lists what grew most first, "
         "what shrank most last. --fail "
         "exits with 3 where peak or outstanding grew by more than --max-growth, a percentage or a size (5%). --format "
-        "markdown (or -o FILE.md) is for pull requests, html (or -o FILE.html) one page with both curves. Where one of them is a folder or a merged job, jobs are "
+        "markdown (or -o FILE.md) is for pull requests, html (or -o FILE.html) one page with both curves. Where one of "
+        "them is a folder or a merged job, jobs are "
         "compared: the highest peaks, and sites on average a process.",
     .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_OPT_FORMAT, MP_OPT_FAIL,

@@ -187,7 +187,8 @@ static void put_moved(struct mp_text *text, const struct mp_moved *moved)
     mp_text_put(text, MP_PLAIN, "; lines below are those of the second recording\n");
 }
 
-/* For each of the rows a stack of the same recording that reads alike; MP_NONE where there is none. The caller frees it. */
+/* For each of the rows a stack of the same recording that reads alike; MP_NONE where there is none. The caller frees
+ * it. */
 static uint32_t *find_twins(const struct mp_comparison *comparison, size_t rows)
 {
     uint32_t *twins = mp_alloc((rows + 1) * sizeof *twins);
@@ -231,8 +232,7 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
         mp_table_cell(&table, MP_PLAIN, "%+lld",
                       (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
         if (by_site(comparison)) {
-            mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, twins[i],
-                          comparison->view->full_stacks);
+            mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, twins[i], comparison->view->full_stacks);
         } else {
             mp_group_cell(&table, &comparison->compare->groups, row->group, comparison->view->grouping.by);
             mp_table_end_row(&table);
@@ -312,8 +312,10 @@ static void put_curves(struct mp_document *document, const struct mp_comparison 
         curves[side].model = comparison->models[side];
         curves[side].track = comparison->tracks[side];
         curves[side].window = &comparison->windows[side];
+        curves[side].peak = comparison->compare->sums[side][MP_PROFILE_PEAK].bytes;
     }
-    mp_curves_picture(document->out, curves, MP_SIDES);
+    if (mp_curves_picture(document->out, curves, MP_SIDES))
+        mp_document_paragraph(document, "The curves have all that was allocated there.");
 }
 
 /* Bars say how large a change is beside the largest. */

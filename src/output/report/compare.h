@@ -20,7 +20,7 @@ struct mp_comparison {
     const struct mp_compare *compare; /* of the first and the last */
     const struct mp_model *models[MP_SIDES];
     const struct mp_model
-        *covered;   /* its coverage stands for all in JSON: the first model that lacks something, else the last */
+        *covered; /* its coverage stands for all in JSON: the first model that lacks something, else the last */
     uint16_t tracks[MP_SIDES];
     struct mp_window windows[MP_SIDES];
     enum mp_profile_of sense;

@@ -32,7 +32,8 @@ void mp_document_bar(struct mp_document *document, uint64_t part, uint64_t whole
 void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole);
 void mp_document_end_table(struct mp_document *document);
 
-/* A cell that names a site, distinguished from its twin (mp_site_twins()) or MP_NONE; and the part that ends every document: what the recording could not see. */
+/* A cell that names a site, distinguished from its twin (mp_site_twins()) or MP_NONE; and the part that ends every
+ * document: what the recording could not see. */
 void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
                       uint32_t twin);
 void mp_document_coverage(struct mp_document *document, const struct mp_model *model);

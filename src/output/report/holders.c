@@ -59,8 +59,9 @@ void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct 
     if (!holders->looked) return;
     if (!site) {
         mp_table_skip(table, column);
-        mp_table_wide(table, MP_DIM, "freed before the program looked for what holds it; snapshot --holders looks at "
-                                     "steps, too");
+        mp_table_wide(table, MP_DIM,
+                      "freed before the program looked for what holds it; snapshot --holders looks at "
+                      "steps, too");
         mp_table_end_row(table);
         return;
     }
@@ -171,9 +172,10 @@ void mp_holders_text(struct mp_text *text, const struct mp_model *model, const s
 {
     struct mp_holders_advised advised = {0};
     if (!holders->looked) {
-        mp_text_put(text, MP_PLAIN,
-                    "the recording does not say what holds its blocks: a program with PyTorch looks when it ends by itself, "
-                    "and with snapshot --holders at steps, too\n\n");
+        mp_text_put(
+            text, MP_PLAIN,
+            "the recording does not say what holds its blocks: a program with PyTorch looks when it ends by itself, "
+            "and with snapshot --holders at steps, too\n\n");
         mp_coverage_text(text, model);
         return;
     }

@@ -14,8 +14,8 @@ void mp_holders_site_json(struct mp_json *json, const struct mp_model *model, co
 /* Rows of a table whose last column is `column`; none for a recording without looks. */
 void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct mp_model *model,
                           const struct mp_holders *holders, const struct mp_holders_site *site, size_t limit);
-/* Appends why holders of blocks of this site were not found, without a full stop. False: none is missing, or that is not
- * known. `site` may be NULL. */
+/* Appends why holders of blocks of this site were not found, without a full stop. False: none is missing, or that is
+ * not known. `site` may be NULL. */
 bool mp_holders_why_missing(struct mp_buffer *sentence, const struct mp_holders_site *site);
 /* Advice that follows from the holders of these findings, each once, one per line. */
 struct mp_holders_advised {

@@ -201,8 +201,8 @@ static void put_missing(struct mp_text *text, const struct mp_leaks *leaks, cons
 {
     bool said = false;
     for (size_t i = first; i < end && !said; i++)
-        said = mp_holders_why_missing(text->out, mp_holders_of(holders, leaks->findings.at[i].track,
-                                                               leaks->findings.at[i].stack));
+        said = mp_holders_why_missing(text->out,
+                                      mp_holders_of(holders, leaks->findings.at[i].track, leaks->findings.at[i].stack));
     if (said) mp_text_put(text, MP_PLAIN, "\n");
 }
 

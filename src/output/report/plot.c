@@ -171,17 +171,20 @@ static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const 
     }
 }
 
-uint64_t mp_curves_picture(struct mp_buffer *out, const struct mp_drawn_curve *curves, size_t count)
+bool mp_curves_picture(struct mp_buffer *out, const struct mp_drawn_curve *curves, size_t count)
 {
     struct mp_plot plot = {.width = 960, .height = 240, .left = 90, .right = 20, .top = 28, .bottom = 34};
     struct drawn drawn[2];
     memset(drawn, 0, sizeof drawn);
+    bool beyond = false;
     for (size_t i = 0; i < count; i++) {
         find_columns(&drawn[i], &curves[i]);
         plot.most_y = fmax(plot.most_y, (double)drawn[i].highest);
         plot.most_x = fmax(plot.most_x, drawn[i].span);
+        if (drawn[i].span < 1) return false;
+        beyond |= drawn[i].highest > curves[i].peak;
     }
-    if (plot.most_y < 1 || plot.most_x < 1) return 0;
+    if (plot.most_y < 1) return false;
     if (count == 1) {
         plot.from_x = drawn[0].from = (double)curves[0].window->from_ns;
         plot.most_x += plot.from_x;
@@ -197,5 +200,5 @@ uint64_t mp_curves_picture(struct mp_buffer *out, const struct mp_drawn_curve *c
     else
         put_highest(out, &plot, &drawn[0]);
     mp_plot_end(out);
-    return drawn[count - 1].highest;
+    return beyond;
 }

@@ -5,6 +5,7 @@
 #ifndef MP_OUTPUT_PLOT_H
 #define MP_OUTPUT_PLOT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buffer.h"
@@ -32,10 +33,12 @@ struct mp_drawn_curve {
     uint16_t track;
     const struct mp_window *window;
     const char *name; /* where there are two */
+    uint64_t peak;    /* as the text beside it says it, which may be of some blocks alone */
 };
 
 /* One curve, or two: what was there before, and after. In each column is the most that the track had allocated there;
- * two curves begin with their windows. Returns the highest of the last; 0: there is no picture. */
-uint64_t mp_curves_picture(struct mp_buffer *out, const struct mp_drawn_curve *curves, size_t count);
+ * two curves begin with their windows. There is no picture of what takes no time. Returns whether one goes beyond its
+ * peak. */
+bool mp_curves_picture(struct mp_buffer *out, const struct mp_drawn_curve *curves, size_t count);
 
 #endif

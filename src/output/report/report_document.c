@@ -72,9 +72,10 @@ static void put_peak(struct mp_document *document, const struct mp_model *model,
     mp_document_paragraph(document, "On %s, at %s%s%s; %llu blocks, %zu sites.", mp_track_id(model, peak->track, id),
                           mp_format_duration(at, peak->ns), step, phase, (unsigned long long)peak->blocks,
                           peak->sites.count);
-    const struct mp_drawn_curve curve = {.model = model, .track = peak->track, .window = &view->window};
-    uint64_t most = document->form == MP_HTML ? mp_curves_picture(document->out, &curve, 1) : 0;
-    if (most > peak->bytes) mp_document_paragraph(document, "The curve has all that was allocated there.");
+    const struct mp_drawn_curve curve = {
+        .model = model, .track = peak->track, .window = &view->window, .peak = peak->bytes};
+    if (document->form == MP_HTML && mp_curves_picture(document->out, &curve, 1))
+        mp_document_paragraph(document, "The curve has all that was allocated there.");
     if (mp_previous_matters(peak)) {
         struct mp_buffer sentence = {0};
         mp_previous_sentence(&sentence, model, peak);

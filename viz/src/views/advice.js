@@ -8,7 +8,7 @@ export class AdviceView {
   static id = "advice";
   static title = "Advice";
   static about = "Changes to the program that would save memory, drawn over the plot";
-  static absent = "No change is known here that would lower this track's peak; memprof advise tells of all that it tries";
+  static absent = "No change is shown for this track of this page; memprof advise tries them, also of a part or of another track";
   static fits = ({ header }, index) => header.advice?.track === index && header.advice.changes.length > 0;
   needs = ["change"];
 
@@ -55,7 +55,7 @@ export class AdviceView {
   }
 
   rest({ settings_tried: tried, reserved_peak_bytes: reserved }) {
-    return "Each is replayed alone, and what it saves is veiled in the plot; memprof advise --capacity puts changes together." +
+    return "Each is drawn alone, and the plot veils what a change of the program saves; memprof advise --capacity puts changes together." +
       (tried || reserved === null ? "" : " Settings of the allocator were not tried for this page: memprof advise does.");
   }
 
