@@ -31,17 +31,20 @@ static int check_options(const struct mp_invocation *invocation)
                    mp_option_rows[single[i]].name);
         return MP_EXIT_USAGE;
     }
+    return mp_progress_valid(invocation) ? MP_EXIT_DONE : MP_EXIT_USAGE;
+}
+
+int mp_job_refuse_page(const struct mp_invocation *invocation)
+{
     bool document;
     enum mp_document_form form;
-    if (mp_query_document(invocation, &document, &form)) return MP_EXIT_USAGE;
-    if (document) {
-        mp_message(
-            "-o %s: only one recording has a page, and this is a job of several; name one of them, or a file that "
-            "ends otherwise",
-            invocation->value[MP_OPT_OUTPUT]);
-        return MP_EXIT_USAGE;
-    }
-    return mp_progress_valid(invocation) ? MP_EXIT_DONE : MP_EXIT_USAGE;
+    int status = mp_query_document(invocation, &document, &form);
+    if (status || !document) return status;
+    mp_message(
+        "-o %s: only one recording has such a report, and this is a job of several; name one of them, or a file that "
+        "ends otherwise",
+        invocation->value[MP_OPT_OUTPUT]);
+    return MP_EXIT_USAGE;
 }
 
 static int read_limit(const struct mp_invocation *invocation, bool as_json, size_t *limit)

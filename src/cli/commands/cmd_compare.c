@@ -226,7 +226,8 @@ static int compare_jobs(const struct mp_invocation *invocation, enum mp_profile_
 {
     struct mp_job_query query;
     size_t count = invocation->operand_count, read = 0;
-    int status = mp_job_read_options(invocation, &query);
+    int status = mp_job_refuse_page(invocation);
+    if (!status) status = mp_job_read_options(invocation, &query);
     if (!status && of == MP_PROFILE_ALLOCATED) {
         mp_message("--of allocated looks into one recording; jobs are compared by peak or outstanding");
         status = MP_EXIT_USAGE;

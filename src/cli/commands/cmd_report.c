@@ -78,7 +78,8 @@ static int write_report(struct mp_query *query)
 static int report_job(const struct mp_invocation *invocation)
 {
     struct mp_job_query query;
-    int status = mp_job_open(invocation, &query);
+    int status = mp_job_refuse_page(invocation);
+    if (!status) status = mp_job_open(invocation, &query);
     if (status) return status;
     if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT)) query.view.limit = TOP_OF_JOB;
     if (query.as_json)
