@@ -32,8 +32,16 @@ class Lifetimes(harness.TestCase):
     def test_gradients_set_to_zero(self):
         self.check("transformer", "zeroed", ["zero_grad"])
 
+    def test_gradients_that_the_next_backward_makes(self):
+        """The peak is in backward, where those of the blocks behind are there again."""
+        self.check("lumps", "zeroed", ["zero_grad"])
+
     def test_held_variables(self):
         self.check("deep", "held", ["del"])
+
+    def test_what_the_last_step_holds(self):
+        """The peak is in an evaluation behind it."""
+        self.check("large_vocabulary", "held,evaluates", ["del"])
 
     def test_lists_of_tensors(self):
         self.check("recommender", "foreach", ["one_by_one"])

@@ -455,6 +455,32 @@ def pairs():
             F.cross_entropy)
 
 
+class Lump(nn.Module):
+    """What is largest in a block is made once in forward and once in backward, there before its own gradients."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.down = nn.Linear(width, 2048), nn.Linear(2048, width)
+
+    def forward(self, x):
+        return x + self.down(F.relu(self.up(x))) + (x[:, :, None] * torch.ones(1, 1, 8192, device=DEVICE)).sum(2)
+
+
+class Lumps(nn.Module):
+    """A module that no number has, and four that have."""
+
+    def __init__(self, width=96):
+        super().__init__()
+        self.first, self.body = nn.Linear(width, width), nn.Sequential(*[Lump(width) for _ in range(4)])
+
+    def forward(self, x):
+        return self.body(self.first(x))
+
+
+def lumps():
+    return Lumps(), lambda: (rand(4, 96), rand(4, 96)), F.mse_loss
+
+
 BLOCKS = {"decoder": decoder, "decoder_dropout": lambda: decoder(0.1), "patches": patches, "residuals": residuals, "unet": unet,
           "experts": experts, "recurrent": recurrent, "mixer": mixer, "highway": highway, "twins": twins,
           "adversaries": adversaries, "pairs": pairs, "accumulating_decoder": decoder, "mixed_decoder": decoder}
@@ -465,7 +491,7 @@ MODELS = {
     "transformer": language, "lstm": lambda: language(3000, "lstm"), "gru": lambda: language(2000, "gru", 128, 1),
     "large_vocabulary": lambda: language(20000, "transformer", 32, 1), "accumulating": mlp, "mixed": wide,
     "accumulating_language": lambda: language(3000), "clipped": deep, "momentum": wide, "scheduled": cnn,
-    "bfloat16": wide, "lone": lone, "scaled": scaled, "stack": stack,
+    "bfloat16": wide, "lone": lone, "scaled": scaled, "stack": stack, "lumps": lumps,
 }
 
 
@@ -636,6 +662,9 @@ def train(name, habits, changes):
         if "validates" in habits:
             with torch.no_grad():
                 forward(name, model, loss_of, batches[0])
+    if "evaluates" in habits:
+        with torch.no_grad():
+            forward(name, model, loss_of, [torch.cat([part] * 4) for part in batches[0]])
 
 
 if __name__ == "__main__":
