@@ -8,6 +8,7 @@
 #include "base/intern.h"
 #include "base/memory.h"
 #include "cli/output_file.h"
+#include "cli/page_advice.h"
 #include "cli/progress.h"
 #include "cli/query.h"
 #include "exchange/common/load.h"
@@ -57,8 +58,11 @@ static int write_page(const struct mp_invocation *invocation, const char *record
     int status = mp_query_skip(invocation, model, &error) ? mp_message_error(&error) : MP_EXIT_DONE;
     if (!status) status = mp_output_open(invocation, path, &output);
     if (!status) {
-        const struct mp_page_options options = {.track = -1, .title = mp_path_short(recording)};
+        struct mp_advise advise;
+        struct mp_page_options options = {.track = -1, .title = mp_path_short(recording)};
+        if (mp_page_advice(model, MP_TRACK_NONE, &advise)) options.advise = &advise;
         bool written = !mp_page_write(model, &options, output.file, &error);
+        if (options.advise) mp_advise_free(&advise);
         if (!written) status = mp_message_error(&error);
         int closed = mp_output_close(&output, written);
         if (!status) status = closed;

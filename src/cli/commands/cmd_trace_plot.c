@@ -1,41 +1,15 @@
-#include "analysis/advise/advise.h"
 #include "cli/job.h"
 #include "cli/job_pages.h"
+#include "cli/page_advice.h"
 #include "cli/query.h"
 #include "output/page/job_page.h"
 #include "output/page/page.h"
-
-#define ADVICE_CHANGES  12      /* that are drawn, the best */
-#define ADVICE_EVENTS   4000000 /* of a recording with more, the page is not to wait for so many replays */
-#define SETTINGS_EVENTS 100000  /* the same for a search of the allocator's settings, which takes dozens */
 
 struct page {
     const struct mp_query *query;
     const char *view;
     struct mp_advise *advise; /* NULL: none */
 };
-
-/* Changes are replayed on all of a recording; a part's page has none. */
-static bool has_advice(const struct mp_query *query, uint16_t *track)
-{
-    const struct mp_model *model = query->model;
-    *track = query->track == MP_TRACK_NONE ? mp_track_default(model) : query->track;
-    return *track != MP_TRACK_NONE && query->view.window.whole && !query->filter &&
-           !mp_model_sample_of(model, *track) && model->events.count <= ADVICE_EVENTS;
-}
-
-static int find_advice(const struct mp_query *query, struct page *page, struct mp_advise *advise)
-{
-    struct mp_error error;
-    uint16_t track;
-    if (!has_advice(query, &track)) return MP_EXIT_DONE;
-    bool search = query->model->events.count <= SETTINGS_EVENTS;
-    const struct mp_advise_query ask = {
-        .track = track, .kinds = search ? ~0u : ~(1u << MP_CHANGE_ALLOCATOR), .curves = ADVICE_CHANGES};
-    if (mp_advise_find(query->model, &ask, advise, &error)) return mp_message_error(&error);
-    page->advise = advise;
-    return MP_EXIT_DONE;
-}
 
 static enum mp_status write_page(void *context, FILE *out, struct mp_error *error)
 {
@@ -98,8 +72,9 @@ static int run(const struct mp_invocation *invocation, const char *command, cons
     if (!view && mp_job_asked(invocation)) return plot_job(invocation);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
-    status = find_advice(&query, &page, &advise);
-    if (!status) status = mp_output_write(invocation, write_page, &page);
+    bool whole = query.view.window.whole && !query.filter; /* changes are replayed on all of a recording */
+    if (whole && mp_page_advice(query.model, query.track, &advise)) page.advise = &advise;
+    status = mp_output_write(invocation, write_page, &page);
     if (page.advise) mp_advise_free(page.advise);
     return mp_query_end(&query, status);
 }
