@@ -9,6 +9,7 @@ import ctypes
 import json
 import runpy
 import sys
+import time
 import traceback
 
 
@@ -35,6 +36,15 @@ def witness(*arguments):
     return snapshot
 
 
+def settle():
+    """Waits for autograd's threads, which may let go of the last tensors while the program's own goes on."""
+    before = None
+    while (now := [torch.cuda.memory_stats(device)["allocation.all.freed"]
+                   for device in range(torch.cuda.device_count())]) != before:
+        before = now
+        time.sleep(0.05)
+
+
 out, history, program = sys.argv[1:4]
 if history == "history":
     torch.cuda.memory._record_memory_history(context=None, max_entries=10_000_000)
@@ -48,6 +58,8 @@ except Exception as exception:  # the program's frames hold its tensors until th
     failure = exception
     traceback.print_exc()
 native = torch.cuda.get_allocator_backend() == "native"
+if native and torch.cuda.is_initialized():
+    settle()
 snapshot = torch._C._cuda_memorySnapshot() if native and torch.cuda.is_initialized() else {}
 truth = {"failure": type(failure).__name__ if failure else None, "devices": [],
          "settings": {key: value for key, value in snapshot.get("allocator_settings", {}).items()
