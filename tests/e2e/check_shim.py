@@ -138,7 +138,7 @@ class Programs(Shim):
             self.assertEqual(regions["Optimizer.step#SGD.step"], 12 if "second" in begin else 6)
         program = self.script(SUCCESSOR)
         self.assertEqual(self.recorded(PYTHON, program).returncode, 0)
-        self.assertEqual(len(harness.answer("steps", self.snapshot)["steps"]), 68)
+        self.assertEqual(len(harness.answer("steps", self.snapshot)["steps"]), 70)
 
     def test_a_schedule_counts_them(self):
         self.assertEqual(self.recorded(PYTHON, EXAMPLES / "train.py", "--steps", "9", "--width", "16",
