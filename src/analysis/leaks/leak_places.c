@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "analysis/leaks/own_steps.h"
 #include "base/buffer.h"
 #include "base/intern.h"
 #include "base/map.h"
@@ -81,26 +82,38 @@ static bool add_entry(struct search *search, uint32_t block, uint32_t birth, uin
     return true;
 }
 
+static int by_birth(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+    if (a->life.birth != b->life.birth) return a->life.birth < b->life.birth ? -1 : 1;
+    return a->block < b->block ? -1 : a->block > b->block;
+}
+
 static bool gather(struct search *search, uint16_t track, const struct mp_window *window,
                    const struct mp_filter *filter)
 {
     const struct mp_model_blocks *blocks = &search->model->blocks;
     const struct mp_step *steps = search->steps->at + search->places->first_step;
-    uint32_t birth = 0, last = search->places->last;
-    for (uint32_t block = 0; block < blocks->count; block++) {
-        uint32_t born = blocks->alloc_event[block], freed = blocks->free_event[block];
+    uint32_t last = search->places->last, before = search->steps->before + 1 + search->places->first_step;
+    struct mp_own_steps own;
+    bool done = true;
+    mp_own_steps_open(search->model, search->steps, search->places->first_step, last + 1, &own);
+    uint32_t until = mp_own_steps_overlap(&own) ? window->last : steps[last].first;
+    for (uint32_t block = 0; done && block < blocks->count; block++) {
+        uint32_t born = blocks->alloc_event[block], freed = blocks->free_event[block], end;
         if (born == MP_NONE || born < steps[0].first) continue;
-        if (born >= steps[last].first) break;
-        while (steps[birth].end <= born)
-            birth++;
-        if (freed < steps[birth].end) continue; /* as most are */
+        if (born >= until) break;
+        uint32_t birth = mp_own_step_of(&own, born, &end);
+        if (birth >= last || freed < end) continue; /* as most are */
         if (track != MP_TRACK_NONE && blocks->track[block] != track) continue;
         if (filter && !mp_filter_picks(filter, block)) continue;
-        uint32_t before = search->steps->before + 1 + search->places->first_step;
         uint32_t death = freed >= window->last ? MP_NONE : mp_step_of(search->steps, freed) - before;
-        if (!add_entry(search, block, birth, death)) return false;
+        done = add_entry(search, block, birth, death);
     }
-    return true;
+    if (mp_own_steps_overlap(&own) && search->entries.count)
+        qsort(search->entries.at, search->entries.count, sizeof *search->entries.at, by_birth);
+    mp_own_steps_close(&own);
+    return done;
 }
 
 /* Sorts the entries by place; within one they stay in order of birth. */

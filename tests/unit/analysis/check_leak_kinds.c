@@ -217,6 +217,60 @@ START_TEST(handles_are_counted)
 }
 END_TEST
 
+/* Requests of four threads, any of which may wait for a processor while the others answer fifty: three temporary blocks
+ * and an answer, which is kept for ever, or until `keep` others have come. */
+static struct mp_leaks judge_server(uint64_t seed, uint32_t keep)
+{
+    enum { REQUESTS = 400, THREADS = 4, CALLS = 4 };
+    struct world world;
+    world_start(&world, seed, REQUESTS);
+    world.marked = true;
+    world.threads = THREADS;
+    uint32_t path[CALLS], done[THREADS] = {0}, held[THREADS] = {0}, asleep[THREADS] = {0}, answers[REQUESTS];
+    uint32_t begun = 0, answered = 0;
+    for (uint32_t call = 0; call < CALLS; call++) {
+        char text[64];
+        snprintf(text, sizeof text, "serve.py:work:3 net.py:f:%u", call);
+        path[call] = world_path(&world, text, W_TORCH);
+    }
+    for (uint32_t pick = 0; answered < REQUESTS; pick++) {
+        uint32_t thread = world_random(&world, THREADS), call = done[thread] % (CALLS + 1);
+        if (asleep[thread] > pick && begun < REQUESTS) continue;
+        if (!call && begun == REQUESTS) continue;
+        done[thread]++;
+        begun += !call;
+        if (!call) world_begin_step(&world);
+        world.thread = thread;
+        if (!call) world.events.at[world.events.count - 1].thread = world.thread;
+        if (!call) continue;
+        uint32_t block = world_alloc(&world, path[call - 1], call == CALLS ? 1024 : 512);
+        if (call > 1 && call < CALLS) world_release(&world, block);
+        if (call == 1) held[thread] = block; /* until the answer is there */
+        if (!world_random(&world, 80)) asleep[thread] = pick + 1000;
+        if (call < CALLS) continue;
+        world_release(&world, held[thread]);
+        if (keep == UINT32_MAX) world_leaks(&world, block);
+        if (keep != UINT32_MAX && answered >= keep) world_release(&world, answers[answered - keep]);
+        answers[answered++] = block;
+    }
+    return judge(&world);
+}
+
+START_TEST(a_server_s_threads_overlap)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct mp_leaks leaks = judge_server(seed, UINT32_MAX);
+        ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+        ck_assert_uint_eq(leaks.findings.count, 1);
+        ck_assert_double_eq(leaks.findings.at[0].bytes_per_step, 1024);
+        mp_leaks_free(&leaks);
+        leaks = judge_server(seed, 30);
+        ck_assert_uint_eq(leaks.findings.count, 0);
+        mp_leaks_free(&leaks);
+    }
+}
+END_TEST
+
 MP_SUITE("leak_kinds", hidden_growth_is_told, brief_growth_is_not_called_clean,
          growth_between_few_readings_is_not_called_clean, what_is_bounded_or_recorded_is_not_hidden,
-         a_buffer_made_anew_and_larger_is_told, handles_are_counted)
+         a_buffer_made_anew_and_larger_is_told, handles_are_counted, a_server_s_threads_overlap)
