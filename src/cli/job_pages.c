@@ -7,6 +7,7 @@
 
 #include "base/intern.h"
 #include "base/memory.h"
+#include "base/web_address.h"
 #include "cli/output_file.h"
 #include "cli/page_advice.h"
 #include "cli/progress.h"
@@ -32,15 +33,12 @@ static char *name_of(struct mp_intern *taken, const char *path)
 /* As an address: it begins with "./", so that no name is taken for a scheme, and names nothing but a file. */
 static char *link_to(const char *folder, const char *name)
 {
-    const char *slash = strrchr(folder, '/'), *parts[] = {slash ? slash + 1 : folder, "/", name};
+    const char *slash = strrchr(folder, '/');
     struct mp_buffer link = {0};
     mp_buffer_append_text(&link, "./");
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        for (const char *at = parts[i]; *at; at++) {
-            bool plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || strchr("0123456789-._~/", *at);
-            mp_buffer_printf(&link, plain ? "%c" : "%%%02X", (unsigned char)*at);
-        }
-    }
+    mp_web_address(&link, slash ? slash + 1 : folder);
+    mp_buffer_append_text(&link, "/");
+    mp_web_address(&link, name);
     mp_buffer_append(&link, "", 1);
     return (char *)link.data;
 }

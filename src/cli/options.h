@@ -38,6 +38,7 @@ enum mp_option {
     MP_OPT_REPLAY,
     MP_OPT_KIND,
     MP_OPT_RANKS,
+    MP_OPT_PAGE,
     MP_OPT_PAGES,
     MP_OPT_LINK,
     MP_OPT_ADVISE,

@@ -1,26 +1,46 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
 #include "cli/job.h"
-#include "cli/query.h"
+#include "cli/query_page.h"
 #include "output/report/report_document.h"
 
 #define TOP_SITES       3 /* all must fit on one screen */
 #define TOP_IN_DOCUMENT 10
 #define TOP_OF_JOB      8
 
-static void write_out(struct mp_query *query, const struct mp_story *story)
+/* The report as a document, and before it the page that it links to. */
+static int write_document(struct mp_query *query, const struct mp_story *story, enum mp_document_form form)
 {
-    struct mp_document document;
+    const struct mp_invocation *invocation = query->invocation;
+    const char *path = invocation->value[MP_OPT_PAGE], *own = invocation->value[MP_OPT_OUTPUT];
+    uint32_t *site_of_stack = path ? mp_alloc((query->model->stacks.count + 1) * sizeof *site_of_stack) : NULL;
+    int status = path ? mp_query_page_write(query, path, NULL, site_of_stack) : MP_EXIT_DONE;
+    if (!status) {
+        struct mp_document document;
+        char *page = path ? mp_query_page_link(own ? own : "-", path) : NULL;
+        mp_document_start(&document, &query->out, form, mp_path_short(query->view.path));
+        document.page = page;
+        mp_report_document(&document, query->model, story, &query->view, site_of_stack);
+        mp_document_end(&document);
+        free(page);
+    }
+    free(site_of_stack);
+    return status;
+}
+
+static int write_out(struct mp_query *query, const struct mp_story *story)
+{
     enum mp_document_form form;
     bool as_document;
     mp_query_document(query->invocation, &as_document, &form);
-    if (query->as_json) {
+    if (as_document) return write_document(query, story, form);
+    if (query->as_json)
         mp_report_json(&query->json, query->model, story, &query->view);
-    } else if (as_document) {
-        mp_document_start(&document, &query->out, form, mp_path_short(query->view.path));
-        mp_report_document(&document, query->model, story, &query->view);
-        mp_document_end(&document);
-    } else {
+    else
         mp_report_text(&query->text, query->model, story, &query->view);
-    }
+    return MP_EXIT_DONE;
 }
 
 static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
@@ -54,7 +74,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
             status = mp_message_error(&error);
         story.advise = whole ? &advise : NULL;
     }
-    if (!status) write_out(query, &story);
+    if (!status) status = write_out(query, &story);
     mp_peak_free(&peak);
     mp_step_report_free(&steps);
     mp_frag_free(&frag);
@@ -89,6 +109,21 @@ static int report_job(const struct mp_invocation *invocation)
     return mp_job_close(&query, MP_EXIT_DONE);
 }
 
+/* --page needs a report that can link to it. */
+static int check_page(const struct mp_invocation *invocation, bool html)
+{
+    const char *page = invocation->value[MP_OPT_PAGE], *own = invocation->value[MP_OPT_OUTPUT];
+    if (!page) return MP_EXIT_DONE;
+    if (!html) {
+        mp_message("--page is for a report in HTML, which links to it: name that one, too, as in -o report.html");
+        return MP_EXIT_USAGE;
+    }
+    char *link = *page && strcmp(page, "-") ? mp_query_page_link(own ? own : "-", page) : NULL;
+    if (!link) mp_message("--page needs the name of a file of its own, as in --page trace.html");
+    free(link);
+    return link ? MP_EXIT_DONE : MP_EXIT_USAGE;
+}
+
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
@@ -96,6 +131,7 @@ static int run(const struct mp_invocation *invocation)
     bool document;
     if (mp_job_asked(invocation)) return report_job(invocation);
     int status = mp_query_document(invocation, &document, &form);
+    if (!status) status = check_page(invocation, document && form == MP_HTML);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
     if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT))
@@ -109,11 +145,12 @@ const struct mp_command mp_command_report = {
     .summary = "the whole story on one screen: peak, outstanding, steps, coverage",
     .usage = "FILE...",
     .about = "--format markdown (or -o FILE.md) is for pull requests and summaries of CI, html (or -o FILE.html) one page "
-             "with the curve, to keep; both leave out tracks and counters beside the one of the peak, and the last of "
+             "with the curve, to keep; with --page FILE its peak, sites, steps and leaks lead to their place in the page "
+             "of trace_plot, which is written to FILE. Both leave out tracks and counters beside the one of the peak, and the last of "
              "many sites (-n).",
     .example = "memprof report run.mp",
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,
-                MP_OPT_FORMAT},
+                MP_OPT_FORMAT, MP_OPT_PAGE},
     .operands_min = 1,
     .operands_max = 1000000,
     .run = run,

@@ -1,30 +1,8 @@
 #include "cli/job.h"
 #include "cli/job_pages.h"
-#include "cli/page_advice.h"
+#include "cli/query_page.h"
 #include "cli/query.h"
 #include "output/page/job_page.h"
-#include "output/page/page.h"
-
-struct page {
-    const struct mp_query *query;
-    const char *view;
-    struct mp_advise *advise; /* NULL: none */
-};
-
-static enum mp_status write_page(void *context, FILE *out, struct mp_error *error)
-{
-    const struct page *page = context;
-    const struct mp_query *query = page->query;
-    const struct mp_page_cut cut = {
-        .window = query->view.window, .filter = query->filter, .filter_text = query->view.filter};
-    struct mp_page_options options = {.track = query->track == MP_TRACK_NONE ? -1 : query->track,
-                                      .title = mp_path_short(query->view.path),
-                                      .view = page->view,
-                                      .cut = &cut,
-                                      .rules = &query->rules,
-                                      .advise = page->advise};
-    return mp_page_write(query->model, &options, out, error);
-}
 
 struct job_page {
     const struct mp_job_query *query;
@@ -54,8 +32,6 @@ static int plot_job(const struct mp_invocation *invocation)
 static int run(const struct mp_invocation *invocation, const char *command, const char *view)
 {
     struct mp_query query;
-    struct mp_advise advise;
-    struct page page = {.query = &query, .view = view};
     if (!mp_given(invocation, MP_OPT_OUTPUT)) {
         mp_message("%s needs -o FILE, as in memprof %s %s -o page.html", command, command, invocation->operands[0]);
         return MP_EXIT_USAGE;
@@ -72,11 +48,7 @@ static int run(const struct mp_invocation *invocation, const char *command, cons
     if (!view && mp_job_asked(invocation)) return plot_job(invocation);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
-    bool whole = query.view.window.whole && !query.filter; /* changes are replayed on all of a recording */
-    if (whole && mp_page_advice(query.model, query.track, &advise)) page.advise = &advise;
-    status = mp_output_write(invocation, write_page, &page);
-    if (page.advise) mp_advise_free(page.advise);
-    return mp_query_end(&query, status);
+    return mp_query_end(&query, mp_query_page_write(&query, invocation->value[MP_OPT_OUTPUT], view, NULL));
 }
 
 static int run_trace(const struct mp_invocation *invocation)

@@ -8,6 +8,7 @@
 #include "output/report/categories.h"
 #include "output/report/frame_choice.h"
 #include "output/report/holders.h"
+#include "output/report/page_links.h"
 #include "output/report/plot.h"
 
 #define BEST_CHANGES 3
@@ -27,6 +28,9 @@ static void put_head(struct mp_document *document, const struct mp_model *model,
                  leaks->step_count == 1 ? "" : "s", leaks->step_source);
     mp_document_paragraph(document, "%s%s%s, %s", model->start.host, *model->start.host ? ", " : "",
                           mp_format_duration(number, model->duration_ns), steps);
+    if (!document->page) return;
+    mp_document_link(document, "%s", "");
+    mp_document_paragraph(document, "Every block over time");
 }
 
 static void put_modules(struct mp_document *document, const struct mp_sites *sites, const struct mp_site *site)
@@ -37,9 +41,11 @@ static void put_modules(struct mp_document *document, const struct mp_sites *sit
     mp_buffer_free(&text);
 }
 
-static void put_sites(struct mp_document *document, const struct mp_model *model, const struct mp_sites *sites,
-                      uint64_t whole, size_t limit)
+/* `where`: what the page shows of a site, as mp_link_site() takes it. */
+static void put_sites(struct mp_document *document, const struct mp_page_links *links, const struct mp_sites *sites,
+                      uint64_t whole, size_t limit, const char *where)
 {
+    const struct mp_model *model = links->model;
     static const char *const heads[] = {"bytes", "share", "blocks", "site", "module"};
     char number[MP_UNIT_TEXT];
     size_t rows = limit && limit < sites->count ? limit : sites->count;
@@ -52,6 +58,7 @@ static void put_sites(struct mp_document *document, const struct mp_model *model
         mp_document_cell(document, "%s", mp_format_bytes(number, site->bytes));
         mp_document_share(document, site->bytes, whole);
         mp_document_cell(document, "%s", mp_format_count(number, site->blocks));
+        mp_link_site(document, links, site->track, site->stack, where);
         mp_document_site(document, model, site, twins[i]);
         if (modules) put_modules(document, sites, site);
     }
@@ -60,13 +67,15 @@ static void put_sites(struct mp_document *document, const struct mp_model *model
     if (rows < sites->count) mp_document_paragraph(document, "%zu more sites.", sites->count - rows);
 }
 
-static void put_peak(struct mp_document *document, const struct mp_model *model, const struct mp_peak *peak,
+static void put_peak(struct mp_document *document, const struct mp_page_links *links, const struct mp_peak *peak,
                      const struct mp_view *view)
 {
+    const struct mp_model *model = links->model;
     char number[MP_UNIT_TEXT], error[MP_PEAK_ERROR_TEXT], at[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX], step[32] = "",
                                                                                                  phase[32] = "";
     if (peak->step) snprintf(step, sizeof step, ", step %u", peak->step);
     if (peak->phase) snprintf(phase, sizeof phase, ", in %s", peak->phase);
+    mp_link_peak(document, links, peak);
     mp_document_heading(document, "Peak: %s%s", mp_format_bytes(number, peak->bytes),
                         mp_peak_error_text(error, model, peak));
     mp_document_paragraph(document, "On %s, at %s%s%s; %llu blocks, %zu sites.", mp_track_id(model, peak->track, id),
@@ -84,7 +93,7 @@ static void put_peak(struct mp_document *document, const struct mp_model *model,
         mp_buffer_free(&sentence);
     }
     if (mp_categories_any(&peak->categories)) mp_categories_document(document, &peak->categories);
-    put_sites(document, model, &peak->sites, peak->bytes, view->limit);
+    put_sites(document, links, &peak->sites, peak->bytes, view->limit, "of=peak&v=sites");
 }
 
 /* The first one: memprof holders lists all. */
@@ -114,8 +123,10 @@ static void put_missing(struct mp_document *document, const struct mp_leaks *lea
     mp_buffer_free(&sentence);
 }
 
-static void put_findings(struct mp_document *document, const struct mp_model *model, const struct mp_leaks *leaks)
+static void put_findings(struct mp_document *document, const struct mp_page_links *links,
+                         const struct mp_leaks *leaks)
 {
+    const struct mp_model *model = links->model;
     static const char *const heads[] = {"a step", "since step", "by now", "blocks", "class", "place"};
     static const char *const with_holders[] = {"a step", "since step", "by now", "blocks", "class", "held by", "place"};
     char number[MP_UNIT_TEXT];
@@ -127,12 +138,14 @@ static void put_findings(struct mp_document *document, const struct mp_model *mo
         const struct mp_leak_finding *finding = &leaks->findings.at[i];
         if (!mp_leak_is_leak(finding)) continue;
         mp_document_cell(document, "%s", mp_format_signed_bytes(number, (int64_t)finding->bytes_per_step));
+        mp_link_step(document, links, finding->track, finding->first_step);
         mp_document_cell(document, "%u", finding->first_step);
         mp_document_cell(document, "%s", mp_format_bytes(number, finding->bytes));
         mp_document_cell(document, "%s", mp_format_count(number, finding->blocks));
         mp_document_cell(document, "%s, %s%s", mp_leak_class_name(finding->class),
                          finding->certain ? "certain" : "probable", mp_leak_other_reading(finding));
         if (holders.looked) put_holder(document, &holders, finding);
+        mp_link_site(document, links, finding->track, finding->stack, "v=growth");
         mp_document_site(document, model, &(const struct mp_site){.stack = finding->stack, .track = finding->track},
                          MP_NONE);
     }
@@ -141,15 +154,15 @@ static void put_findings(struct mp_document *document, const struct mp_model *mo
     mp_holders_free(&holders);
 }
 
-static void put_leaks(struct mp_document *document, const struct mp_model *model, const struct mp_leaks *leaks,
+static void put_leaks(struct mp_document *document, const struct mp_page_links *links, const struct mp_leaks *leaks,
                       size_t limit)
 {
     char number[MP_UNIT_TEXT];
     mp_document_heading(document, "Leaks: %s", mp_verdict_name(leaks->verdict));
     if (*leaks->reason) mp_document_paragraph(document, "%s.", leaks->reason);
-    put_findings(document, model, leaks);
+    put_findings(document, links, leaks);
     mp_document_heading(document, "Outstanding at the end: %s", mp_format_bytes(number, leaks->outstanding.bytes));
-    put_sites(document, model, &leaks->outstanding, leaks->outstanding.bytes, limit);
+    put_sites(document, links, &leaks->outstanding, leaks->outstanding.bytes, limit, "of=end&v=sites");
 }
 
 static void put_steps(struct mp_document *document, const struct mp_model *model, const struct mp_step_report *report)
@@ -202,14 +215,15 @@ static void put_advice(struct mp_document *document, const struct mp_model *mode
 }
 
 void mp_report_document(struct mp_document *document, const struct mp_model *model, const struct mp_story *story,
-                        const struct mp_view *view)
+                        const struct mp_view *view, const uint32_t *site_of_stack)
 {
+    const struct mp_page_links links = {.model = model, .site_of_stack = site_of_stack, .steps = story->steps};
     put_head(document, model, story);
     if (story->peak)
-        put_peak(document, model, story->peak, view);
+        put_peak(document, &links, story->peak, view);
     else
         mp_document_paragraph(document, "No allocation was recorded.");
-    if (story->peak) put_leaks(document, model, story->leaks, view->limit);
+    if (story->peak) put_leaks(document, &links, story->leaks, view->limit);
     if (story->steps) put_steps(document, model, story->steps);
     if (story->frag) put_frag(document, story->frag);
     put_advice(document, model, story);
