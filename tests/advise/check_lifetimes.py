@@ -3,6 +3,7 @@
 that is not memprof's; what a change saves is told from a recording of the unchanged program alone.
 
     check_lifetimes.py [--all] [NAME...]       as a test: some of them; --all prints a table of all, with a sum
+    check_lifetimes.py --chance FIRST COUNT    a table of programs by chance that set gradients to zero
 """
 import os
 import sys
@@ -36,6 +37,14 @@ class Lifetimes(harness.TestCase):
         """The peak is in backward, where those of the blocks behind are there again."""
         self.check("lumps", "zeroed", ["zero_grad"])
 
+    def test_a_gradient_that_is_a_copy(self):
+        self.check("sums", "zeroed", ["zero_grad"])
+
+    def test_copies_by_chance(self):
+        """Among them a last gradient that is turned, behind what is freed before it, and one for whose copy more is needed."""
+        for seed in (0, 5, 6, 8, 13, 19):
+            self.check(f"chance{seed}", "zeroed", ["zero_grad"])
+
     def test_held_variables(self):
         self.check("deep", "held", ["del"])
 
@@ -53,5 +62,8 @@ class Lifetimes(harness.TestCase):
 if __name__ == "__main__":
     if "--all" in sys.argv:
         bench.table([(name, habits) for name in sys.argv[2:] or NAMES for habits in HABITS], *KINDS)
+    elif "--chance" in sys.argv:
+        first, count = map(int, sys.argv[2:])
+        bench.table([(f"chance{seed}", "zeroed") for seed in range(first, first + count)], *KINDS)
     else:
         harness.main()

@@ -11,6 +11,7 @@ waits outside of PyTorch's memory),
 import contextlib
 import functools
 import os
+import random
 import re
 import sys
 
@@ -481,6 +482,67 @@ def lumps():
     return Lumps(), lambda: (rand(4, 96), rand(4, 96)), F.mse_loss
 
 
+class Sums(nn.Module):
+    """A parameter whose gradient is a copy, as more comes to it, in front of others' that autograd takes as they are."""
+
+    def __init__(self, width=256, ways=4):
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(width, width))
+        self.others = nn.ParameterList(nn.Parameter(torch.randn(width, width)) for _ in range(ways))
+
+    def forward(self, x):
+        x = ((x + self.first)[:, :, None] * torch.ones(1, 1, 16, device=DEVICE)).sum(2)
+        for other in self.others:
+            x = 1.5 * x + other
+        return x
+
+
+def sums():
+    return Sums(), lambda: (rand(256, 256), rand(256, 256)), F.mse_loss
+
+
+class Random(nn.Module):
+    """A few statements by chance over parameters of one size, so that gradients are shared, copied, added and passed on."""
+
+    STATEMENTS = {
+        "add": lambda x, p, a: x + p,
+        "scale": lambda x, p, a: 1.5 * x + p,
+        "product": lambda x, p, a: x * p,
+        "matrix": lambda x, p, a: x @ p,
+        "less": lambda x, p, a: p - x,
+        "linear": lambda x, p, a: F.relu(x) + p,
+        "tanh": lambda x, p, a: torch.tanh(x + p),
+        "lump": lambda x, p, a: ((x + p)[:, :, None] * torch.ones(1, 1, 16, device=DEVICE)).sum(2),
+        "turned": lambda x, p, a: (x + p).t(),
+        "turned_parameter": lambda x, p, a: x + p.t(),
+        "back": lambda x, p, a: x + a,
+        "both": lambda x, p, a: a * p + x,
+        "twice": lambda x, p, a: (x + p) * p,
+        "part": lambda x, p, a: x + torch.cat([p[:96], p[96:] * 2]),
+        "row": lambda x, p, a: x + p[0],
+        "sum": lambda x, p, a: x * p.sum(),
+    }
+
+    def __init__(self, seed, width=192):
+        super().__init__()
+        pick = random.Random(seed)
+        count = pick.randrange(2, 9)
+        ways = pick.choice((count, count, max(1, count - 2)))
+        self.parameters_ = nn.ParameterList(nn.Parameter(torch.randn(width, width)) for _ in range(ways))
+        self.plan = [(pick.choice(list(self.STATEMENTS)), pick.randrange(ways) if pick.random() < 0.3 else i % ways)
+                     for i in range(count)]
+
+    def forward(self, x):
+        before = x
+        for statement, number in self.plan:
+            x, before = self.STATEMENTS[statement](x, self.parameters_[number], before), x
+        return x
+
+
+def by_chance(seed):
+    return Random(seed), lambda: (rand(192, 192), rand(192, 192)), F.mse_loss
+
+
 BLOCKS = {"decoder": decoder, "decoder_dropout": lambda: decoder(0.1), "patches": patches, "residuals": residuals, "unet": unet,
           "experts": experts, "recurrent": recurrent, "mixer": mixer, "highway": highway, "twins": twins,
           "adversaries": adversaries, "pairs": pairs, "accumulating_decoder": decoder, "mixed_decoder": decoder}
@@ -491,7 +553,7 @@ MODELS = {
     "transformer": language, "lstm": lambda: language(3000, "lstm"), "gru": lambda: language(2000, "gru", 128, 1),
     "large_vocabulary": lambda: language(20000, "transformer", 32, 1), "accumulating": mlp, "mixed": wide,
     "accumulating_language": lambda: language(3000), "clipped": deep, "momentum": wide, "scheduled": cnn,
-    "bfloat16": wide, "lone": lone, "scaled": scaled, "stack": stack, "lumps": lumps,
+    "bfloat16": wide, "lone": lone, "scaled": scaled, "stack": stack, "lumps": lumps, "sums": sums,
 }
 
 
@@ -609,7 +671,7 @@ def train(name, habits, changes):
     global autocast, length, offload
     autocast, offload = "autocast" in changes, "offload" in changes
     steps = 12 if "varies" in habits else 4
-    model, data, loss_of = MODELS[name]()
+    model, data, loss_of = by_chance(int(name[len("chance"):])) if name.startswith("chance") else MODELS[name]()
     if "fsdp" in changes:
         torch.cuda.set_device(RANK)
     model = model.to(DEVICE, torch.bfloat16 if name == "bfloat16" else None)

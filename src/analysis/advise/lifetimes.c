@@ -3,11 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/advise/alignment.h"
 #include "analysis/categories/categories.h"
 #include "analysis/categories/phases.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/words.h"
+
+#define COPY_FAR    4096 /* allocations, or events, that are searched for the moment of a copy */
+#define MOST_BIRTHS 8    /* steps that make gradients that are kept */
 
 /*
  * A training's gradients are needed from backward to the end of the optimizer's step, and what its forward made from
@@ -119,47 +123,6 @@ static void propose(struct finder *f, struct mp_change *change)
 
 /* ---- gradients */
 
-/* A block that is alike in every step: what a place makes, in its order. */
-struct alike {
-    uint32_t stack, module, block;
-    uint64_t bytes;
-    uint32_t born;
-    size_t place; /* among its likes, once they are sorted */
-};
-struct likes {
-    struct alike *at;
-    size_t count, room;
-};
-
-static int compare_alike(const struct alike *a, const struct alike *b)
-{
-    if (a->stack != b->stack) return a->stack < b->stack ? -1 : 1;
-    if (a->module != b->module) return a->module < b->module ? -1 : 1;
-    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
-}
-
-static int by_place(const void *a, const void *b)
-{
-    const struct alike *x = a, *y = b;
-    int order = compare_alike(x, y);
-    return order ? order : (x->born > y->born) - (x->born < y->born);
-}
-
-static void add_alike(const struct finder *f, struct likes *likes, uint32_t block)
-{
-    const struct mp_model_blocks *blocks = &f->model->blocks;
-    const struct alike alike = {blocks->stack[block], mp_model_module(f->model, block), block,
-                                blocks->bytes[block], blocks->alloc_event[block],       0};
-    mp_vec_add(likes, alike);
-}
-
-static void sort_likes(struct likes *likes)
-{
-    if (likes->count) qsort(likes->at, likes->count, sizeof *likes->at, by_place);
-    for (size_t i = 0; i < likes->count; i++)
-        likes->at[i].place = i;
-}
-
 static bool is_gradient(const struct finder *f, uint32_t block, size_t update)
 {
     return is_ours(f, block) && update < f->updates.count && end_of(f, block) > event_of(f, update) &&
@@ -167,131 +130,159 @@ static bool is_gradient(const struct finder *f, uint32_t block, size_t update)
            mp_category_of(f->categories, block, event_of(f, update)) == MP_CATEGORY_GRADIENTS;
 }
 
-/* What backward makes between two updates and lets go before the second. */
-static void find_passing(const struct finder *f, size_t from, struct likes *likes)
+/* What forward and backward make in a step, in order. */
+struct made {
+    struct mp_step_block *at;
+    size_t count, room;
+};
+
+/* In the step that ends with an update. `number`: by block, 1 + that of a gradient that is kept. */
+static void find_made(const struct finder *f, size_t update, const uint32_t *number, struct made *made)
 {
     const struct mp_model *model = f->model;
-    likes->count = 0;
-    for (uint32_t event = event_of(f, from); event < event_of(f, from + 1) && event < model->events.count; event++) {
+    uint32_t event = update ? event_of(f, update - 1) : 0, end = event_of(f, update);
+    made->count = 0;
+    for (; event < end && event < model->events.count; event++) {
         uint32_t block = model->events.subject[event];
-        if (model->events.type[event] == MP_EVENT_ALLOC && is_ours(f, block) &&
-            mp_phase_is_backward(mp_phase_of_block(&f->phases, model, block)) &&
-            end_of(f, block) <= event_of(f, from + 1))
-            add_alike(f, likes, block);
+        if (model->events.type[event] != MP_EVENT_ALLOC || !is_ours(f, block)) continue;
+        unsigned phase = mp_phase_of_block(&f->phases, model, block);
+        if (!is_forward(phase) && !mp_phase_is_backward(phase)) continue;
+        const struct mp_step_block one = {.stack = model->blocks.stack[block],
+                                          .module = mp_model_module(model, block),
+                                          .block = block,
+                                          .born = event,
+                                          .bytes = model->blocks.bytes[block],
+                                          .fixed = number[block] != 0};
+        mp_vec_add(made, one);
     }
-    sort_likes(likes);
 }
 
-/* What passes, and which of it something stands for. Thousands of gradients may ask for one of a size, and find none:
- * so what passes is sorted anew by what is asked for, and each run remembers how far it is used up. */
-struct like_index {
-    struct likes likes;
-    size_t *past; /* by the first of a run: how many of it are used */
-    bool sorted;
+/* A step that made gradients, and a later one that added to them. */
+struct pair {
+    struct made first, later;
+    size_t *to;   /* by block of the first: which of the later it is; SIZE_MAX */
+    size_t *from; /* the other way round */
 };
-struct passing {
-    struct likes likes;
-    unsigned char *used;
-    struct like_index of_stack, of_module, of_bytes; /* and of bytes, all three */
-};
 
-/* The first of a run that is not used; SIZE_MAX. `like` has 0 where anything will do: all stacks, all modules. */
-static size_t first_unused(const struct passing *passing, struct like_index *index, const struct alike *like)
+static void align(struct pair *pair)
 {
-    const struct likes *all = &passing->likes, *likes = &index->likes;
-    for (size_t i = 0; !index->sorted && i < all->count; i++) {
-        struct alike one = all->at[i];
-        if (index != &passing->of_stack) one.stack = 0;
-        if (index != &passing->of_module) one.module = 0;
-        mp_vec_add(&index->likes, one);
+    free(pair->to);
+    free(pair->from);
+    pair->to = mp_alloc((pair->first.count + 1) * sizeof *pair->to);
+    pair->from = mp_alloc((pair->later.count + 1) * sizeof *pair->from);
+    mp_steps_align(pair->first.at, pair->first.count, pair->later.at, pair->later.count, pair->to);
+    for (size_t i = 0; i < pair->later.count; i++)
+        pair->from[i] = SIZE_MAX;
+    for (size_t i = 0; i < pair->first.count; i++)
+        if (pair->to[i] != SIZE_MAX) pair->from[pair->to[i]] = i;
+}
+
+/* Whether what a later step frees was freed in the first one, there before an event. */
+static bool was_freed_before(const struct finder *f, const struct pair *pair, uint32_t block, uint32_t event)
+{
+    const struct made *later = &pair->later;
+    uint32_t born = f->model->blocks.alloc_event[block];
+    size_t at = MP_COUNT_BEFORE(later->count, i, later->at[i].born < born);
+    if (at == later->count || later->at[at].block != block || pair->from[at] == SIZE_MAX) return false;
+    return end_of(f, pair->first.at[pair->from[at]].block) < event;
+}
+
+/* Autograd copies a gradient that somebody else reads, too, where none is there to be added to. When a later step would
+ * copy it: behind what both steps made before, and what they had freed by then. `otherwise`: where nothing is alike. */
+static uint32_t copied_at(const struct finder *f, const struct pair *pair, size_t gradient, uint32_t otherwise)
+{
+    size_t before = gradient, after = gradient + 1;
+    while (before && gradient - before < COPY_FAR && pair->to[before - 1] == SIZE_MAX)
+        before--;
+    while (after < pair->first.count && after - gradient < COPY_FAR && pair->to[after] == SIZE_MAX)
+        after++;
+    if (!before || pair->to[before - 1] == SIZE_MAX || pair->later.at[pair->to[before - 1]].born < otherwise)
+        return otherwise;
+    uint32_t made = pair->later.at[pair->to[before - 1]].born + 1;
+    uint32_t end = made + COPY_FAR, most = (uint32_t)f->model->events.count;
+    if (after < pair->first.count) end = pair->to[after] == SIZE_MAX ? made : pair->later.at[pair->to[after]].born;
+    if (end > most) end = most;
+    for (uint32_t event = made; event < end; event++) {
+        bool frees = f->model->events.type[event] == MP_EVENT_FREE;
+        if (frees && was_freed_before(f, pair, f->model->events.subject[event], pair->first.at[gradient].born))
+            made = event + 1;
     }
-    if (!index->sorted) {
-        if (likes->count) qsort(likes->at, likes->count, sizeof *likes->at, by_place);
-        index->past = mp_alloc_zeroed(likes->count + 1, sizeof *index->past);
-        index->sorted = true;
+    return made;
+}
+
+/* A copy, and what copying alone takes, which is made behind it and gone at once. */
+static void add_copy(struct finder *f, const struct pair *pair, size_t gradient, uint32_t begin, uint32_t end,
+                     struct mp_change *change)
+{
+    const struct made *first = &pair->first;
+    const struct mp_edit_extra copy = {
+        .bytes = first->at[gradient].bytes, .made = copied_at(f, pair, gradient, begin), .freed = end};
+    mp_vec_add(&change->edits.extras, copy);
+    for (size_t i = gradient + 1; i < first->count && pair->to[i] == SIZE_MAX && !first->at[i].fixed; i++) {
+        if (i + 1 < first->count && end_of(f, first->at[i].block) > first->at[i + 1].born) break;
+        const struct mp_edit_extra passing = {
+            .bytes = first->at[i].bytes, .made = copy.made, .freed = copy.made, .made_rank = 1, .freed_rank = 2};
+        mp_vec_add(&change->edits.extras, passing);
     }
-    size_t first = MP_COUNT_BEFORE(likes->count, i, compare_alike(&likes->at[i], like) < 0);
-    size_t at = first + index->past[first];
-    while (at < likes->count && !compare_alike(&likes->at[at], like) && passing->used[likes->at[at].place])
-        at++;
-    index->past[first] = at - first;
-    return at < likes->count && !compare_alike(&likes->at[at], like) ? likes->at[at].place : SIZE_MAX;
-}
-
-static void free_index(struct like_index *index)
-{
-    mp_vec_free(&index->likes);
-    free(index->past);
-    *index = (struct like_index){0};
-}
-
-/* Autograd copies what it may not keep; then the copy is made just before what was added is let go. The first of that
- * size that nothing stands for yet, best of the same module, tells when. */
-static uint32_t copied_at(const struct finder *f, struct passing *passing, const struct alike *gradient,
-                          uint32_t otherwise)
-{
-    const struct alike same = {.module = gradient->module, .bytes = gradient->bytes}, any = {.bytes = gradient->bytes};
-    size_t found = first_unused(passing, &passing->of_module, &same);
-    if (found == SIZE_MAX) found = first_unused(passing, &passing->of_bytes, &any);
-    if (found == SIZE_MAX) return otherwise;
-    passing->used[found] = true;
-    return end_of(f, passing->likes.at[found].block);
-}
-
-/* What a module makes in a first step may lack its name: then the first that its place made, that nothing was found to
- * stand for, may be it. */
-static size_t nameless_like(struct passing *passing, const struct alike *gradient)
-{
-    const struct alike any = {.stack = gradient->stack, .bytes = gradient->bytes};
-    return gradient->module ? SIZE_MAX : first_unused(passing, &passing->of_stack, &any);
 }
 
 /* In a step in which gradients were there already, and were added to, what was added becomes the gradient where none is
- * there: the k-th that a place makes stands for the k-th gradient of that place. `found`, by gradient: 0 not yet asked,
- * 1 nothing stands for it, 2 something does. False where that changes from step to step, as where several optimizers
- * take turns. */
-static bool stand_in(struct finder *f, const struct likes *kept, size_t update, struct passing *passing,
+ * there, or is copied: as in the step that made them. `found`, by gradient: 0 not yet asked, 1 it is copied, 2 it is
+ * what was added. False where that changes from step to step, as where several optimizers take turns. */
+static bool stand_in(struct finder *f, const struct pair *pair, size_t update, const uint32_t *number,
                      unsigned char *found, struct mp_change *change)
 {
-    size_t at = 0;
-    uint32_t end = event_of(f, update + 1), begin = f->updates.at[update].backward;
-    const struct likes *likes = &passing->likes;
-    unsigned char *used = passing->used = mp_alloc_zeroed(likes->count + 1, 1);
-    size_t *stands = mp_alloc((kept->count + 1) * sizeof *stands);
+    uint32_t end = event_of(f, update), begin = f->updates.at[update - 1].backward;
+    for (size_t i = 0; i < pair->first.count; i++) {
+        const struct mp_step_block *gradient = &pair->first.at[i];
+        if (!number[gradient->block] || end_of(f, gradient->block) < end) continue;
+        unsigned char *is = &found[number[gradient->block]];
+        bool is_there = pair->to[i] != SIZE_MAX;
+        if (*is && *is != 1 + is_there) return false;
+        *is = (unsigned char)(1 + is_there);
+        if (is_there)
+            end_at_event(change, pair->later.at[pair->to[i]].block, end);
+        else
+            add_copy(f, pair, i, begin, end, change);
+    }
+    return true;
+}
+
+/* When the last of a step's gradients that are kept is freed; 0: it made none. */
+static uint32_t last_kept(const struct finder *f, const struct made *made, const uint32_t *number)
+{
+    uint32_t last = 0;
+    for (size_t i = 0; i < made->count; i++) {
+        uint32_t block = made->at[i].block;
+        if (number[block] && end_of(f, block) > last) last = end_of(f, block);
+    }
+    return last;
+}
+
+/* `number`: by block, 1 + that of a gradient that is kept; `count` of them. False: they are not alike in all steps. */
+static bool replace_kept(struct finder *f, const uint32_t *number, size_t count, struct mp_change *change)
+{
+    struct pair pair = {0};
+    unsigned char *found = mp_alloc_zeroed(count + 1, 1);
     bool steady = true;
-    for (size_t i = 0; i < kept->count; i++) {
-        const struct alike *gradient = &kept->at[i];
-        stands[i] = SIZE_MAX;
-        if (update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
-        while (at < likes->count && compare_alike(&likes->at[at], gradient) < 0)
-            at++;
-        if (at == likes->count || compare_alike(&likes->at[at], gradient)) continue;
-        used[at] = true;
-        stands[i] = at++;
+    size_t births = 0;
+    for (size_t first = 0; steady && count && first + 1 < f->updates.count; first++) {
+        find_made(f, first, number, &pair.first);
+        uint32_t last = last_kept(f, &pair.first, number);
+        if (!last) continue;
+        steady = ++births <= MOST_BIRTHS;
+        for (size_t at = first + 1; steady && at < f->updates.count && event_of(f, at - 1) < last; at++) {
+            if (f->updates.at[at - 1].backward > event_of(f, at)) continue;
+            find_made(f, at, number, &pair.later);
+            align(&pair);
+            steady = stand_in(f, &pair, at, number, found, change);
+        }
     }
-    for (size_t i = 0; i < kept->count && steady; i++) {
-        const struct alike *gradient = &kept->at[i];
-        if (update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
-        if (stands[i] == SIZE_MAX) stands[i] = nameless_like(passing, gradient);
-        bool is_there = stands[i] != SIZE_MAX;
-        steady = !found[i] || found[i] == 1 + is_there;
-        found[i] = (unsigned char)(1 + is_there);
-        if (!is_there) continue;
-        used[stands[i]] = true;
-        end_at_event(change, likes->at[stands[i]].block, end);
-    }
-    free(stands);
-    for (size_t i = 0; i < kept->count && steady; i++) {
-        const struct alike *gradient = &kept->at[i];
-        if (found[i] != 1 || update_after(f, gradient->born) > update || end_of(f, gradient->block) < end) continue;
-        const struct mp_edit_extra extra = {
-            .bytes = gradient->bytes, .made = copied_at(f, passing, gradient, begin), .freed = end};
-        mp_vec_add(&change->edits.extras, extra);
-    }
-    free(used);
-    free_index(&passing->of_stack);
-    free_index(&passing->of_module);
-    free_index(&passing->of_bytes);
+    mp_vec_free(&pair.first);
+    mp_vec_free(&pair.later);
+    free(pair.to);
+    free(pair.from);
+    free(found);
     return steady;
 }
 
@@ -299,31 +290,20 @@ static void find_gradients(struct finder *f)
 {
     struct mp_change late = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_LATE_ZERO_GRAD};
     struct mp_change freed = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_GRADIENTS_KEPT};
-    struct likes kept = {0};
-    struct passing passing = {0};
+    uint32_t *number = mp_alloc_zeroed(f->model->blocks.count + 1, sizeof *number), count = 0;
     for (uint32_t block = 0; block < f->model->blocks.count; block++) {
         size_t update = is_ours(f, block) ? update_after(f, f->model->blocks.alloc_event[block]) : 0;
         if (!is_gradient(f, block, update)) continue;
         const struct update *at = &f->updates.at[update];
         if (end_of(f, block) <= at->forward) continue;
         bool lasts = at->backward != MP_NONE && end_of(f, block) > at->backward;
-        if (lasts) add_alike(f, &kept, block);
+        if (lasts) number[block] = ++count;
         end_at_event(lasts ? &freed : &late, block, at->event);
     }
-    sort_likes(&kept);
-    unsigned char *found = mp_alloc_zeroed(kept.count + 1, 1);
-    bool steady = true;
-    for (size_t update = 0; steady && kept.count && update + 1 < f->updates.count; update++) {
-        if (f->updates.at[update].backward > event_of(f, update + 1)) continue;
-        find_passing(f, update, &passing.likes);
-        steady = stand_in(f, &kept, update, &passing, found, &freed);
-    }
-    if (!steady) freed.edits.ends.count = freed.edits.extras.count = 0;
+    if (!replace_kept(f, number, count, &freed)) freed.edits.ends.count = freed.edits.extras.count = 0;
     propose(f, &late);
     propose(f, &freed);
-    free(found);
-    mp_vec_free(&kept);
-    mp_vec_free(&passing.likes);
+    free(number);
 }
 
 /* ---- what variables hold */
@@ -362,6 +342,25 @@ static uint32_t end_of_backward(const struct finder *f, uint32_t from, uint32_t 
     if (first == MP_NONE || turn == MP_NONE || turn <= first + 1) return MP_NONE;
     uint32_t last = f->backwards[turn - 1];
     return last != MP_NONE && last > first ? f->phases.turns.at[last + 1].first : MP_NONE;
+}
+
+/* What a place makes, step by step. */
+struct alike {
+    uint32_t stack, module, block;
+    uint64_t bytes;
+    uint32_t born;
+};
+struct likes {
+    struct alike *at;
+    size_t count, room;
+};
+
+static void add_alike(const struct finder *f, struct likes *likes, uint32_t block)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    const struct alike alike = {blocks->stack[block], mp_model_module(f->model, block), block, blocks->bytes[block],
+                                blocks->alloc_event[block]};
+    mp_vec_add(likes, alike);
 }
 
 static int by_time(const void *a, const void *b)

@@ -1,0 +1,21 @@
+/*
+ * Two steps of one program, allocation by allocation: which of the one is which of the other. Pure.
+ */
+#ifndef MP_ANALYSIS_ALIGNMENT_H
+#define MP_ANALYSIS_ALIGNMENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mp_step_block {
+    uint32_t stack, module, block, born;
+    uint64_t bytes;
+    bool fixed; /* of one size in all steps, whatever the batch */
+};
+
+/* to[i]: the index in `later` of what is first[i]; SIZE_MAX: it is not there. */
+void mp_steps_align(const struct mp_step_block *first, size_t first_count, const struct mp_step_block *later,
+                    size_t later_count, size_t *to);
+
+#endif
