@@ -7,10 +7,15 @@
 
 struct mp_command {
     const char *name;
-    const char *summary;                /* one line, no capital, no full stop */
-    const char *usage;                  /* the text after the options: "FILE" */
-    const char *about;                  /* a paragraph or two for --help and the manual; may be NULL */
-    const char *example;                /* a whole command line */
+    const char *summary; /* one line, no capital, no full stop */
+    const char *usage;   /* the text after the options: "FILE" */
+    const char *about;   /* a paragraph or two for --help and the manual; may be NULL */
+    const char *example; /* a whole command line */
+    /* What options mean here, where it is not what the table of options says; ends with MP_OPT_NONE. */
+    struct mp_option_meaning {
+        enum mp_option option;
+        const char *help;
+    } meanings[4];
     enum mp_option options[MP_OPTIONS]; /* ends with MP_OPT_NONE; --help and --config always work */
     size_t operands_min, operands_max;
     bool stops_at_operand; /* the first operand or "--" ends its options: the rest belongs to another command */
@@ -21,6 +26,9 @@ struct mp_command {
 extern const struct mp_command *const mp_commands[]; /* in order of --help, NULL-terminated */
 
 const struct mp_command *mp_command_find(const char *name);
+/* What the list of commands has above this one; NULL: it stands under the one before. */
+const char *mp_command_heading(const struct mp_command *command);
+const char *mp_command_option_help(const struct mp_command *command, enum mp_option option);
 bool mp_command_takes(const struct mp_command *command, enum mp_option option);
 /* Reports that there is no such command, and suggests the nearest one; returns MP_EXIT_USAGE. */
 int mp_command_unknown(const char *name);

@@ -43,6 +43,24 @@ const struct mp_command *mp_command_find(const char *name)
     return NULL;
 }
 
+const char *mp_command_heading(const struct mp_command *command)
+{
+    static const char *const headings[][2] = {{"snapshot", "Record a program"},
+                                              {"report", "Ask a recording"},
+                                              {"trace_plot", "Draw it, pass it on, put it together"},
+                                              {"doctor", "This machine, other tools"}};
+    for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+        if (!strcmp(headings[i][0], command->name)) return headings[i][1];
+    return NULL;
+}
+
+const char *mp_command_option_help(const struct mp_command *command, enum mp_option option)
+{
+    for (const struct mp_option_meaning *meaning = command->meanings; meaning->option != MP_OPT_NONE; meaning++)
+        if (meaning->option == option) return meaning->help;
+    return mp_option_rows[option].help;
+}
+
 bool mp_command_takes(const struct mp_command *command, enum mp_option option)
 {
     if (option == MP_OPT_HELP || option == MP_OPT_CONFIG) return true;

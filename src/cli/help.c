@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "cli/output_file.h"
-#include "output/report/text.h"
 
-#define WIDTH 80
+#define WIDTH        80
+#define COMMAND_ROOM 14 /* for a name of the list, and what parts it from what it does */
 
 static int print(struct mp_buffer *out)
 {
@@ -51,21 +51,18 @@ int mp_help_version(void)
 int mp_help_of_all(void)
 {
     struct mp_buffer out = {0};
-    struct mp_text text = {.out = &out};
-    struct mp_table table;
     mp_buffer_append_text(&out, "memprof records where GPU memory goes and finds what keeps it.\n\n"
-                                "usage: memprof COMMAND [options] FILE\n\n");
-    mp_table_start(&table, "ll");
+                                "  memprof snapshot -o run.mp -- python3 train.py   record a program, as it is\n"
+                                "  memprof report run.mp                            the whole story on one screen\n"
+                                "  memprof trace_plot run.mp -o trace.html          every block over time, a page\n");
     for (size_t i = 0; mp_commands[i]; i++) {
+        const char *heading = mp_command_heading(mp_commands[i]);
         if (mp_commands[i]->hidden) continue;
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_commands[i]->name);
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_commands[i]->summary);
-        mp_table_end_row(&table);
+        if (heading) mp_buffer_printf(&out, "\n%s:\n", heading);
+        mp_buffer_printf(&out, "  %-*s%s\n", COMMAND_ROOM, mp_commands[i]->name, mp_commands[i]->summary);
     }
-    mp_table_finish(&table, &text);
-    mp_buffer_append_text(&out,
-                          "\nmemprof FILE is memprof report FILE. memprof COMMAND --help shows a command's options\n"
-                          "and an example.\n");
+    mp_buffer_append_text(&out, "\nmemprof FILE is memprof report FILE.\n"
+                                "memprof COMMAND --help shows a command's options and an example.\n");
     return print(&out);
 }
 
@@ -77,7 +74,8 @@ static void option_name(char *name, size_t room, const struct mp_option_row *row
              row->argument ? row->argument : "");
 }
 
-#define NAME_ROOM 26 /* with two blanks after it; a longer name gets its own line */
+#define USAGE_INDENT 7
+#define NAME_ROOM    26 /* with two blanks after it; a longer name gets its own line */
 
 static void option_rows(struct mp_buffer *out, const struct mp_command *command, enum mp_option_group group)
 {
@@ -88,7 +86,7 @@ static void option_rows(struct mp_buffer *out, const struct mp_command *command,
         option_name(name, sizeof name, row);
         bool fits = strlen(name) + 2 <= NAME_ROOM;
         mp_buffer_printf(out, "%-*s%s", fits ? NAME_ROOM : 0, name, fits ? "" : "\n");
-        wrap(out, row->help, NAME_ROOM, fits ? NAME_ROOM : 0);
+        wrap(out, mp_command_option_help(command, i), NAME_ROOM, fits ? NAME_ROOM : 0);
     }
 }
 
@@ -111,8 +109,11 @@ static void option_groups(struct mp_buffer *out, const struct mp_command *comman
 int mp_help_of_command(const struct mp_command *command)
 {
     struct mp_buffer out = {0};
-    mp_buffer_printf(&out, "memprof %s: %s\n\nusage: memprof %s [options] %s\n\n", command->name, command->summary,
-                     command->name, command->usage);
+    mp_buffer_printf(&out, "memprof %s: %s\n\n", command->name, command->summary);
+    size_t before = out.size;
+    mp_buffer_printf(&out, "usage: memprof %s [options]%s", command->name, *command->usage ? " " : "");
+    wrap(&out, command->usage, USAGE_INDENT, (int)(out.size - before));
+    mp_buffer_append_text(&out, "\n");
     option_groups(&out, command);
     if (command->about) {
         mp_buffer_append_text(&out, "\n");

@@ -54,7 +54,15 @@ static void command_section(struct mp_buffer *out, const struct mp_command *comm
         mp_buffer_append_text(out, "\\fR");
         any = true;
     }
-    mp_buffer_append_text(out, ".\n.PP\nExample:\n.PP\n.RS 4\n.nf\n");
+    mp_buffer_append_text(out, ".\n");
+    for (const struct mp_option_meaning *own = command->meanings; own->option != MP_OPT_NONE; own++) {
+        mp_buffer_append_text(out, ".br\n\\fB\\-\\-");
+        roff(out, mp_option_rows[own->option].name);
+        mp_buffer_append_text(out, "\\fR: ");
+        roff(out, own->help);
+        mp_buffer_append_text(out, "\n");
+    }
+    mp_buffer_append_text(out, ".PP\nExample:\n.PP\n.RS 4\n.nf\n");
     roff(out, command->example);
     mp_buffer_append_text(out, "\n.fi\n.RE\n");
 }
@@ -79,7 +87,8 @@ static void categories_section(struct mp_buffer *out)
     mp_buffer_append_text(out, ".SH CATEGORIES\n");
     roff(out,
          "What blocks of a PyTorch program are for: parameters, gradients (of parameters; those of activations are "
-         "temporary), optimizer state, buffers, activations, input, temporary, workspace, communication. Of forward passes of which no backward wants "
+         "temporary), optimizer state, buffers, activations, input, temporary, workspace, communication. Of forward "
+         "passes of which no backward wants "
          "anything (validation, generation, serving) the phase is inference, and what they make is working memory, or "
          "is kept over calls (keys and values, a state). Activations of a graph that is still held while the same code "
          "makes the next one are a previous graph. A block "

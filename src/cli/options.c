@@ -22,11 +22,14 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_GROUP] = {"group", '\0', "WHAT",
                       "one row for each stack, stack:N, function, file, library, module, region, category, metadata, "
                       "size, stream, pool or thread (stack)"},
-    [MP_OPT_SORT] = {"sort", '\0', "BY", "sort rows by bytes, blocks, peak or growth"},
+    [MP_OPT_SORT] = {"sort", '\0', "BY", "sort rows by bytes, blocks, peak or growth (bytes)"},
     [MP_OPT_FILTER] =
         {"filter", '\0', "EXPR",
-         "only blocks that match: size>1MiB, fn~NAME, file~NAME, module~NAME, region~NAME, category=NAME, "
-         "role=parameter, label~NAME, layer=torch, kind=pinned, step=3..9"},
+         "only blocks that match: size>1MiB, step=3..9, fn~NAME, file~NAME, module~NAME, region~NAME, label~NAME, "
+         "category=NAME, role=NAME (parameter, gradient, optimizer_state, buffer, input, none), layer=NAME (app, "
+         "torch, "
+         "driver), kind=NAME (device, pinned, managed, array, pool, vmm, graph, host, handle); joined by commas, all "
+         "must hold"},
     [MP_OPT_RULES] = {"rules", '\0', "FILE",
                       "name categories by lines `NAME = REGEX` of FILE, before the built-in ones", MP_OPTS_RARE},
     [MP_OPT_SKIP_FRAMES] = {"skip-frames", '\0', "REGEX",
@@ -42,15 +45,17 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_OUTSTANDING] = {"outstanding", '\0', NULL, "list what was never freed"},
     [MP_OPT_SIZES] = {"sizes", '\0', NULL, "say what the file's bytes are spent on"},
     [MP_OPT_SITE] = {"site", '\0', "N", "the site of that number alone, with all of its holders"},
-    [MP_OPT_FAIL] = {"fail", '\0', NULL, "exit with 3 where there is a leak, or growth"},
+    [MP_OPT_FAIL] = {"fail", '\0', NULL, "exit with 3 where the command finds what it looks for"},
     [MP_OPT_SUPPRESSIONS] = {"suppressions", '\0', "FILE", "leave out what lines `leak:PATTERN` of FILE match",
                              MP_OPTS_RARE},
     [MP_OPT_PID] = {"pid", '\0', "PID", "a running program that another memprof records, instead of FILE"},
-    [MP_OPT_REPLAY] = {"replay", '\0', "SETTINGS", "replay under these settings of PyTorch's allocator, or `recorded`"},
+    [MP_OPT_REPLAY] = {"replay", '\0', "SETTINGS",
+                       "replay under these settings of PyTorch's allocator, as "
+                       "expandable_segments:True, or `recorded`: a snapshot's own trace"},
     [MP_OPT_KIND] =
         {"kind", '\0', "LIST",
          "only changes of these kinds: allocator, checkpoint, lifetime, precision, optimizer, offload, shard"},
-    [MP_OPT_RANKS] = {"ranks", '\0', "N", "also what N ranks would save that divide state among them"},
+    [MP_OPT_RANKS] = {"ranks", '\0', "N", "also what N ranks, two or more, would save that divide state among them"},
     [MP_OPT_PAGE] = {"page", '\0', "FILE",
                      "beside a report in HTML: write the page of trace_plot to FILE, to which the report's rows link"},
     [MP_OPT_PAGES] = {"pages", '\0', NULL, "of a job: a page of each recording, too, in a folder beside FILE"},
@@ -63,12 +68,11 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_HOLDERS] =
         {"holders", '\0', NULL,
          "look for what holds tensors after 8, 16, 32, ... steps and where a leak is suspected, too, not "
-         "at the end alone",
-         MP_OPTS_RECORDED},
+         "at the end alone"},
     [MP_OPT_BUDGET] = {"budget", '\0', "TIME",
                        "what a look for what holds tensors may take of the program, up to 2s (200ms)", MP_OPTS_RARE},
-    [MP_OPT_DEPTH] = {"depth", '\0', "N", "keep N frames of a stack, three quarters of them inner ones (256)",
-                      MP_OPTS_RECORDED},
+    [MP_OPT_DEPTH] = {"depth", '\0', "N",
+                      "keep N frames of a stack, 8 to 4096, three quarters of them inner ones (256)", MP_OPTS_RECORDED},
     [MP_OPT_CAPTURE] = {"capture", '\0', "WHAT",
                         "auto, or a list of cupti, hooks (the CUDA driver, without CUPTI), torch, cpu (auto: CPU "
                         "tensors until another device is used)",
@@ -91,7 +95,9 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                        MP_OPTS_RECORDED},
     [MP_OPT_ON_OOM] = {"on-oom", '\0', "WHAT",
                        "snapshot or none: write a file and say why when memory runs out (snapshot)", MP_OPTS_RECORDED},
-    [MP_OPT_AT_SIGNAL] = {"at-signal", '\0', "SIGNAL", "write a snapshot of now when memprof gets SIGNAL, as USR1",
+    [MP_OPT_AT_SIGNAL] = {"at-signal", '\0', "SIGNAL",
+                          "write a snapshot of now when memprof gets SIGNAL: USR1, USR2 or another "
+                          "without a meaning here",
                           MP_OPTS_LONG_RUNS},
     [MP_OPT_ON_FULL] = {"on-full", '\0', "HOW", "wait or drop where the program is faster than the collector (wait)",
                         MP_OPTS_RARE},
@@ -108,11 +114,11 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_NO_SHIM] = {"no-shim", '\0', NULL,
                         "leave PyTorch alone: no module names, record_function regions, steps of optimizers, roles",
                         MP_OPTS_RARE},
-    [MP_OPT_TORCH_HISTORY] =
-        {"torch-history", '\0', NULL,
-         "read PyTorch's own history on CUDA (requested sizes, streams, pools) on any version, as often as its ring fills; "
-         "else on 2.6 alone, where that was really run, and now and then",
-         MP_OPTS_RARE},
+    [MP_OPT_TORCH_HISTORY] = {"torch-history", '\0', NULL,
+                              "read PyTorch's own history on CUDA (requested sizes, streams, pools) on any version, as "
+                              "often as its ring fills; "
+                              "else on 2.6 alone, where that was really run, and now and then",
+                              MP_OPTS_RARE},
     [MP_OPT_NO_TORCH_HISTORY] = {"no-torch-history", '\0', NULL,
                                  "leave PyTorch's own history off: no requested sizes, streams, pools on CUDA",
                                  MP_OPTS_RARE},
@@ -123,7 +129,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_VERBOSE] = {"verbose", '\0', NULL, "say at the end what memory memprof itself took", MP_OPTS_RARE},
     [MP_OPT_STRICT] = {"strict", '\0', NULL,
                        "exit with 4 where the command exits with 0 but the recording is not whole", MP_OPTS_RARE},
-    [MP_OPT_FORMAT] = {"format", '\0', "FORMAT", "the format to write"},
+    [MP_OPT_FORMAT] = {"format", '\0', "FORMAT", "the format to write, as the command says"},
     [MP_OPT_OF] = {"of", '\0', "WHAT", "peak, outstanding, allocated or at:TIME (peak)"},
     [MP_OPT_CAPACITY] = {"capacity", '\0', "BYTES", "what there is, as 24GiB; auto: what the device has"},
     [MP_OPT_MARGIN] = {"margin", '\0', "PART", "keep so much of it free: 5% or 512MiB (5%)", MP_OPTS_RARE},
@@ -138,8 +144,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_TENSORBOARD] = {"tensorboard", '\0', "DIR", "write to DIR, under a name that TensorBoard finds"},
     [MP_OPT_DEVICE] =
         {"device", '\0', "NAME",
-         "the GPU to plan for: h100-80gb, a100-40gb, rtx4090, ..., its bytes, or a file that describes it "
-         "(h100-80gb)"},
+         "the GPU to plan for: t4, v100-16gb, a10, a30, rtx3090, rtx4090, rtx5090, l4, l40s, a100-40gb, a100-80gb, "
+         "h100-80gb, h200-141gb, b200-180gb, its bytes as 80GiB, or a file that describes it (h100-80gb)"},
     [MP_OPT_DEVICES] = {"devices", '\0', "N", "how many of them there are, 1 to 8 (1)"},
     [MP_OPT_VALUES] = {"values", '\0', "WHAT",
                        "what is read back from the device: zeros, ones, or host (what was copied there last); with "
@@ -236,7 +242,7 @@ static int parse_arguments(const struct mp_command *command, int argc, char **ar
         if (code == ':') {
             enum mp_option option = option_of(command, optopt);
             mp_message("--%s needs %s: %s", mp_option_rows[option].name, mp_option_rows[option].argument,
-                       mp_option_rows[option].help);
+                       mp_command_option_help(command, option));
             return MP_EXIT_USAGE;
         }
         if (code == '?') {

@@ -114,7 +114,7 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_advise;
 const struct mp_command mp_command_advise = {
     .name = "advise",
-    .summary = "changes that would save memory, by a replay of the recording, or estimated and not proved",
+    .summary = "changes that would save memory, replayed or estimated",
     .usage = "FILE",
     .about =
         "Tries changes to the program on what the recording has, and lists those that lower the peak: settings of "

@@ -30,6 +30,7 @@ const struct mp_command mp_command_anonymize = {
         "belong to Python, PyTorch, CUDA or the C and C++ libraries; command, host and device UUIDs are left out. "
         "Sizes, times, addresses and line numbers stay: peaks, leaks and sizes are those of the original.",
     .example = "memprof anonymize run.mp -o to-send.mp",
+    .meanings = {{MP_OPT_OUTPUT, "the new recording; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,

@@ -112,6 +112,7 @@ const struct mp_command mp_command_chrome_trace = {
         "none.\n\n"
         "--tensorboard DIR writes HOST_PID.TIME.pt.trace.json.gz to DIR, where TensorBoard's PyTorch plugin finds it.",
     .example = "memprof chrome_trace run.mp --merge torch.pt.trace.json.gz -o both.json.gz",
+    .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed without --tensorboard; - is stdout"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FROM, MP_OPT_TO, MP_OPT_MERGE, MP_OPT_TENSORBOARD, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,

@@ -302,6 +302,9 @@ const struct mp_command mp_command_compare = {
         "them is a folder or a merged job, jobs are "
         "compared: the highest peaks, and sites on average a process.",
     .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
+    .meanings = {{MP_OPT_FORMAT, "text, markdown or html (as -o FILE ends: .md, .html; else text)"},
+                 {MP_OPT_OF, "compare sites by peak, outstanding or allocated (peak)"},
+                 {MP_OPT_FAIL, "exit with 3 where peak or outstanding grew by more than --max-growth"}},
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_OPT_FORMAT, MP_OPT_FAIL,
                 MP_OPT_MAX_GROWTH},
     .operands_min = 2,

@@ -76,7 +76,7 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_doctor;
 const struct mp_command mp_command_doctor = {
     .name = "doctor",
-    .summary = "what can be recorded on this machine, and what to do about the rest",
+    .summary = "what can be recorded on this machine, and what is missing",
     .usage = "",
     .about =
         "Looks for NVIDIA's driver and devices, CUPTI and whoever holds it, the Pythons of the search path and the "

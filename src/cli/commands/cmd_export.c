@@ -114,6 +114,8 @@ const struct mp_command mp_command_export = {
         "resizes neither: a block has the size it was allocated with. A name that ends in .gz is compressed.\n\n"
         "With --from and --to these three hold the blocks that lived in that time, with --filter those that match.",
     .example = "memprof export run.mp -o run.db --format sqlite && sqlite3 run.db 'select * from peak_sites limit 5'",
+    .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"},
+                 {MP_OPT_FORMAT, "pytorch, sqlite, csv or jsonl; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FORMAT, MP_OPT_FROM, MP_OPT_TO, MP_OPT_FILTER, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,

@@ -192,6 +192,9 @@ const struct mp_command mp_command_flamegraph = {
         "else html. Times are in none of them; steps and regions only in pprof; native frames are told apart by "
         "function, not by line; of folded stacks the numbers are bytes.",
     .example = "memprof flamegraph run.mp -o flame.html --of outstanding",
+    .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"},
+                 {MP_OPT_FORMAT, "html, folded, speedscope or pprof (as -o FILE ends: .folded and .txt, .json, .pb.gz "
+                                 "and .pprof; else html)"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FORMAT, MP_OPT_OF, MP_WINDOW_OPTIONS, MP_OPT_FILTER,
                 MP_OPT_PROGRESS},
     .operands_min = 1,

@@ -45,7 +45,7 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_frag;
 const struct mp_command mp_command_frag = {
     .name = "frag",
-    .summary = "allocated, reserved, holes, what pins segments; the autopsy of an out-of-memory",
+    .summary = "reserved, free, holes, what pins them; why memory ran out",
     .usage = "FILE",
     .about =
         "Shows what a caching allocator holds and nobody uses, when memory ran out, else at the end, and why: which "

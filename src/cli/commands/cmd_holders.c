@@ -62,7 +62,7 @@ static int run(const struct mp_invocation *given)
 extern const struct mp_command mp_command_holders;
 const struct mp_command mp_command_holders = {
     .name = "holders",
-    .summary = "what still holds the blocks: the path of objects, the graph",
+    .summary = "what still holds the blocks that leak: objects, the graph",
     .usage = "FILE | --pid PID",
     .about =
         "For each place in the program that allocated, the blocks that lived when the program last looked at itself, "

@@ -47,6 +47,7 @@ const struct mp_command mp_command_import = {
         "ranges as regions, CUDA's backtraces as stacks; kernels and copies are left out. Or RMM's log (RMM_LOG_FILE, "
         "logging_resource_adaptor): blocks without stacks, streams left out.",
     .example = "memprof import memory_snapshot.pickle -o snap.mp",
+    .meanings = {{MP_OPT_OUTPUT, "the new recording; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,

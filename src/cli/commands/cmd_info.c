@@ -18,7 +18,7 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_info;
 const struct mp_command mp_command_info = {
     .name = "info",
-    .summary = "what the recording is: command, devices, tracks, counts, coverage",
+    .summary = "what a recording is: command, devices, tracks, coverage",
     .usage = "FILE...",
     .example = "memprof info run.mp",
     .options = {MP_REPORT_OPTIONS, MP_OPT_SIZES},

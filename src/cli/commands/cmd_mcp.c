@@ -24,7 +24,7 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_mcp;
 const struct mp_command mp_command_mcp = {
     .name = "mcp",
-    .summary = "answer an agent's or an editor's questions about the recordings below a folder",
+    .summary = "answer an agent's questions about recordings (MCP)",
     .usage = "FOLDER",
     .about =
         "A server of the Model Context Protocol on stdin and stdout: a client starts it and calls its tools, which are "

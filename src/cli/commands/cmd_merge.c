@@ -87,6 +87,7 @@ const struct mp_command mp_command_merge = {
         "first, make no difference. Under mpirun, where memprof was built with MPI, each rank reads its share, and the "
         "file is the same. A file that cannot be used is named, and the rest is merged (status 4).",
     .example = "memprof merge run/*.mp -o job.mp",
+    .meanings = {{MP_OPT_OUTPUT, "the new recording; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1000000,

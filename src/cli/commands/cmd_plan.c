@@ -245,7 +245,7 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_plan;
 const struct mp_command mp_command_plan = {
     .name = "plan",
-    .summary = "run a command on a stand-in GPU: what it would take of one that is not here",
+    .summary = "run a command on a stand-in GPU: what a real one must have",
     .usage = "-- COMMAND [ARGUMENT...]",
     .about =
         "Runs the command with its own CUDA build of PyTorch, without a GPU and without a driver, on stand-ins of "
@@ -262,6 +262,8 @@ const struct mp_command mp_command_plan = {
         "with --world-size the command is one rank of many, and the others need not be there.\n\n"
         "Exits with the command's own status.",
     .example = "memprof plan --device h100-80gb -- python3 train.py --batch-size 32",
+    .meanings = {{MP_OPT_OUTPUT,
+                  "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"}},
     .options = {MP_OPT_DEVICE,        MP_OPT_DEVICES,    MP_OPT_SIZE,        MP_OPT_VALUES,     MP_OPT_SELECTED,
                 MP_OPT_TORCH_VERSION, MP_OPT_WORLD_SIZE, MP_OPT_RANK,        MP_OPT_OUTPUT,     MP_OPT_FORCE,
                 MP_OPT_JSON,          MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,      MP_OPT_ON_OOM,

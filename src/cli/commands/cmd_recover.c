@@ -107,13 +107,14 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_recover;
 const struct mp_command mp_command_recover = {
     .name = "recover",
-    .summary = "make a whole recording of a cut one, or of what a killed collector left",
+    .summary = "make a cut recording whole, or what a killed memprof left",
     .usage = "FILE",
     .about =
         "Reads around cuts and damage, joins what a killed collector had left in shared memory, resolves symbols, and "
         "writes a new recording. Every event is there once. FILE need not exist: where the collector was killed "
         "before it wrote anything, its name is enough.",
     .example = "memprof recover run.mp -o whole.mp",
+    .meanings = {{MP_OPT_OUTPUT, "the new recording; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE},
     .operands_min = 1,
     .operands_max = 1,

@@ -142,13 +142,16 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_report;
 const struct mp_command mp_command_report = {
     .name = "report",
-    .summary = "the whole story on one screen: peak, outstanding, steps, coverage",
+    .summary = "the whole story on one screen: peak, leaks, steps, advice",
     .usage = "FILE...",
-    .about = "--format markdown (or -o FILE.md) is for pull requests and summaries of CI, html (or -o FILE.html) one page "
-             "with the curve, to keep; with --page FILE its peak, sites, steps and leaks lead to their place in the page "
-             "of trace_plot, which is written to FILE. Both leave out tracks and counters beside the one of the peak, and the last of "
-             "many sites (-n).",
+    .about =
+        "--format markdown (or -o FILE.md) is for pull requests and summaries of CI, html (or -o FILE.html) one page "
+        "with the curve, to keep; with --page FILE its peak, sites, steps and leaks lead to their place in the page "
+        "of trace_plot, which is written to FILE. Both leave out tracks and counters beside the one of the peak, and "
+        "the last of "
+        "many sites (-n).",
     .example = "memprof report run.mp",
+    .meanings = {{MP_OPT_FORMAT, "text, markdown or html (as -o FILE ends: .md, .html; else text)"}},
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,
                 MP_OPT_FORMAT, MP_OPT_PAGE},
     .operands_min = 1,

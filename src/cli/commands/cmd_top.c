@@ -206,7 +206,7 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_top;
 const struct mp_command mp_command_top = {
     .name = "top",
-    .summary = "what the programs that are being recorded hold now, in the terminal",
+    .summary = "what the programs that are being recorded hold now",
     .usage = "[PID]",
     .about =
         "Shows the processes that memprof snapshot records on this machine for this user: what each holds of each "
@@ -222,6 +222,7 @@ const struct mp_command mp_command_top = {
         "locale is not UTF-8.\n\n--once prints one picture, 80 columns wide or as COLUMNS says, and needs no terminal; "
         "it exits with 1 where nothing is being recorded.",
     .example = "memprof top --once --sort growth",
+    .meanings = {{MP_OPT_SORT, "sort rows by bytes, blocks or growth (bytes)"}},
     .options = {MP_OPT_ONCE, MP_OPT_INTERVAL, MP_OPT_SORT, MP_OPT_LIMIT, MP_OPT_JSON, MP_OPT_OUTPUT, MP_OPT_FORCE,
                 MP_OPT_COLOR},
     .operands_min = 0,

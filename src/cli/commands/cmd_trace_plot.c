@@ -1,7 +1,7 @@
 #include "cli/job.h"
 #include "cli/job_pages.h"
-#include "cli/query_page.h"
 #include "cli/query.h"
+#include "cli/query_page.h"
 #include "output/page/job_page.h"
 
 struct job_page {
@@ -78,6 +78,7 @@ const struct mp_command mp_command_trace_plot = {
         "what "
         "differs between two of them; with --pages a click also leads to a page of each recording.",
     .example = "memprof trace_plot run.mp -o trace.html",
+    .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PAGES, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES,
                 MP_OPT_SKIP_FRAMES},
     .operands_min = 1,
@@ -94,6 +95,7 @@ const struct mp_command mp_command_segment_plot = {
         "The page of trace_plot, opened on its segments: the memory that an allocator got from the driver, with the "
         "blocks in it and the holes between them, at the peak or at any moment that is clicked.",
     .example = "memprof segment_plot run.mp -o segments.html",
+    .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES},
     .operands_min = 1,
     .operands_max = 1,

@@ -616,8 +616,56 @@ class Commands(unittest.TestCase):
         self.run_in("segment_plot train.mp -o segments.html").check_returncode()
         self.assertIn('"view": "segments"', (self.folder / "segments.html").read_text())
 
+    def option_help(self, command, option):
+        """What --help says of an option, in one line."""
+        said = self.run_in(f"{command} --help").stdout.decode()
+        found = re.search(rf"^ .{{5}}--{option}\b.*(?:\n {{26}}.*)*", said, re.M)
+        self.assertIsNotNone(found, f"{command} --{option}")
+        return " ".join(found.group(0).split())
+
+    def test_help_lists_the_values_of_options(self):
+        """And so does the message of a wrong one."""
+        devices = re.findall(r"^\[(.+)\]", (SOURCE / "src/softgpu/devices").read_text(), re.M)
+        for line, values in {
+                "peak train.mp --group": "stack stack:N function file library module region category metadata size "
+                                         "stream pool thread",
+                "peak train.mp --sort": "bytes blocks peak growth", "top --once --sort": "bytes blocks growth",
+                "leaks train.mp --color": "auto always never", "peak train.mp --progress": "auto never",
+                "peak train.mp --filter": "size step fn file module region label category role layer kind",
+                "peak train.mp --filter kind=": "device pinned managed array pool vmm graph host handle",
+                "peak train.mp --filter layer=": "app torch driver",
+                "peak train.mp --filter role=": "parameter gradient optimizer_state buffer input none",
+                "report train.mp --format": "text markdown html", "compare train.mp train.mp --format": "text markdown html",
+                "export train.mp -o x --format": "pytorch sqlite csv jsonl",
+                "flamegraph train.mp -o x --format": "html folded speedscope pprof",
+                "flamegraph train.mp -o x --of": "peak outstanding allocated at:TIME",
+                "compare train.mp train.mp --of": "peak outstanding allocated",
+                "advise train.mp --kind": "allocator checkpoint lifetime precision optimizer offload shard",
+                "snapshot --stacks": "native,python native python none", "snapshot --capture": "auto cupti hooks torch cpu",
+                "snapshot --on-full": "wait drop", "snapshot --on-oom": "snapshot none", "snapshot --follow": "yes no all",
+                "snapshot --at-signal": "USR1 USR2", "snapshot --schedule": "wait= warmup= active= repeat= every= unit=",
+                "snapshot --depth": "8 4096", "plan --values": "zeros ones host random",
+                "plan --device": " ".join(devices)}.items():
+            words = line.split()
+            end = [] if words[0] not in ("snapshot", "plan") else ["--", "true"]
+            wrong = words[:-1] + [words[-1] + "nosuch"] if line.endswith("=") else [*words, "nosuch"]
+            done = self.run_in([*wrong, *end])
+            self.assertEqual(done.returncode, 2, line)
+            option = [word for word in words if word.startswith("--")][-1][2:]
+            for said in (self.option_help(words[0], option), done.stderr.decode()):
+                for value in values.split():
+                    self.assertRegex(said, rf"(?<![\w-]){re.escape(value)}(?![\w-])" if value[-1] != "=" else value, line)
+
+    def test_help_fits_a_terminal(self):
+        commands = re.findall(r"^  (\w+)  ", self.run_in("help").stdout.decode(), re.M)
+        for command in ("", *commands):
+            for row in self.run_in(f"{command} --help").stdout.decode().splitlines():
+                if not row.startswith("example: "):  # one line that can be copied
+                    self.assertLessEqual(len(row), 80, command)
+                self.assertEqual(row, row.rstrip(), command)
+
     def test_every_command_helps(self):
-        listed = re.findall(r"^  (\w+) ", self.run_in("help").stdout.decode(), re.M)
+        listed = re.findall(r"^  (\w+) {2}", self.run_in("help").stdout.decode(), re.M)
         self.assertGreaterEqual(set(listed), set(KEYS) | {"trace_plot", "chrome_trace"})
         self.assertEqual(self.run_in("").stdout, self.run_in("help").stdout)
         self.assertEqual(self.run_in("--help").stdout, self.run_in("help").stdout)
