@@ -130,23 +130,33 @@ static bool is_periodic(const struct arrivals *arrivals, uint32_t each)
     return true;
 }
 
-/* The batch of most bytes; where batches are of different numbers of blocks, the run of most. */
-static void choose_batch(const struct arrivals *arrivals, const struct rhythm *rhythm, uint32_t *first, uint32_t *end)
+/* Whether each batch has as many blocks as the others. */
+static bool are_batches_alike(const struct arrivals *arrivals, const struct rhythm *rhythm)
 {
-    uint32_t each = rhythm->each;
-    bool alike = each > 1 ? each == rhythm->least || is_periodic(arrivals, each)
-                          : rhythm->least == 1 && is_periodic(arrivals, 1);
-    uint64_t most = 0;
-    uint32_t from = 0, run = 0;
-    *first = *end = 0;
-    while (from < arrivals->blocks.count) {
-        uint32_t to = alike ? from + each : arrivals->ends.at[run++];
+    return rhythm->each > 1 ? rhythm->each == rhythm->least || is_periodic(arrivals, rhythm->each)
+                            : rhythm->least == 1 && is_periodic(arrivals, 1);
+}
+
+struct batch {
+    uint32_t blocks; /* 0: none arrived */
+    uint64_t bytes;
+    bool alike;
+};
+
+/* The batch of most bytes; where batches are of different numbers of blocks, the run of most. */
+static struct batch largest_batch(const struct arrivals *arrivals, const struct rhythm *rhythm)
+{
+    struct batch largest = {.alike = are_batches_alike(arrivals, rhythm)};
+    for (uint32_t from = 0, run = 0, to; from < arrivals->blocks.count; from = to) {
+        to = largest.alike ? from + rhythm->each : arrivals->ends.at[run++];
         uint64_t bytes = 0;
         for (uint32_t i = from; i < to; i++)
             bytes += mp_size_bytes(arrivals->source->model, arrivals->blocks.at[i]);
-        if (bytes >= most) *first = from, *end = to, most = bytes;
-        from = to;
+        if (bytes < largest.bytes) continue;
+        largest.blocks = to - from;
+        largest.bytes = bytes;
     }
+    return largest;
 }
 
 /* The fewest blocks that may be a batch. Workers that always end two at once, of blocks A and B, show A B A B in every
@@ -159,27 +169,41 @@ static uint32_t smallest_batch(const struct arrivals *arrivals, const struct rhy
     return blocks;
 }
 
-static void add_batches(const struct mp_size_plan *plan, const struct arrivals *arrivals, const struct rhythm *rhythm,
-                        struct mp_size_chance *chance)
+static void count_held(const struct arrivals *arrivals, const struct rhythm *rhythm, uint32_t blocks,
+                       struct mp_size_chance *chance)
 {
-    const struct mp_model *model = arrivals->source->model;
-    uint32_t first, end;
-    read_marks(model, chance);
-    choose_batch(arrivals, rhythm, &first, &end);
-    if (end == first) return;
-    uint32_t blocks = end - first, alone = smallest_batch(arrivals, rhythm);
+    uint32_t alone = smallest_batch(arrivals, rhythm);
     uint64_t held = (arrivals->most + blocks - 1) / blocks;
     if (held > chance->held) chance->held = held;
     if (arrivals->most > alone) chance->spare = fmax(chance->spare, (double)(arrivals->most - alone) / blocks);
-    for (uint32_t k = first; k < end && model == plan->source->model; k++)
-        mp_vec_add(&chance->batch, arrivals->blocks.at[k]);
+}
+
+static double share_of(struct mp_size_point at, struct mp_size_point of)
+{
+    return (double)at.first * (double)at.second / ((double)of.first * (double)of.second);
+}
+
+/* The size of a batch at each probe. Runs of more batches than one, and not always of so many, may have one in a probe
+ * and four in the next: each counts for all then, in proportion. */
+static void solve_batch(const struct mp_size_points *points, const struct batch *batches, bool alike,
+                        struct mp_size_chance *chance)
+{
+    for (size_t i = 0; i < points->count; i++) {
+        double bytes = (double)batches[i].bytes;
+        for (size_t k = 0; k < points->count && !alike; k++)
+            bytes = fmax(bytes, (double)batches[k].bytes * share_of(points->at[i], points->at[k]));
+        chance->batch.low[i] = chance->batch.high[i] = bytes;
+    }
+    mp_size_solve(points, &chance->batch, &chance->batch_size);
 }
 
 static void find_batches(const struct mp_size_plan *plan, const struct mp_size_source *sources, size_t count,
                          struct mp_size_chance *chance)
 {
     struct arrivals *arrivals = mp_alloc_zeroed(count + 1, sizeof *arrivals);
+    struct batch *batches = mp_alloc_zeroed(count + 1, sizeof *batches);
     struct rhythm rhythm = {0};
+    bool alike = true;
     for (size_t i = 0; i < count; i++) {
         unsigned char *loading = mp_size_loading(sources[i].model);
         arrivals[i].source = &sources[i];
@@ -187,25 +211,35 @@ static void find_batches(const struct mp_size_plan *plan, const struct mp_size_s
         free(loading);
     }
     for (size_t i = 0; i < count; i++) {
-        add_batches(plan, &arrivals[i], &rhythm, chance);
+        batches[i] = largest_batch(&arrivals[i], &rhythm);
+        alike = alike && batches[i].alike;
+        read_marks(sources[i].model, chance);
+        if (batches[i].blocks) count_held(&arrivals[i], &rhythm, batches[i].blocks, chance);
+        chance->loads |= batches[i].blocks && sources[i].model == plan->source->model;
         mp_vec_free(&arrivals[i].blocks);
         mp_vec_free(&arrivals[i].ends);
     }
+    if (chance->loads) solve_batch(&plan->points, batches, alike, chance);
+    free(batches);
     free(arrivals);
-    chance->loads = chance->batch.count;
     if (chance->loads) chance->received = find_received(plan->source);
     if (!chance->known) chance->ahead = chance->held;
 }
 
+static double high_of(const struct mp_size_points *points, const struct mp_size_seen *seen,
+                      const struct mp_size_solution *solution, struct mp_size_point at)
+{
+    double monomials[MP_SIZE_TERMS];
+    mp_size_monomials(at, monomials);
+    if (solution->kind != MP_SIZE_OPAQUE) return mp_size_sum_at(&solution->high, monomials);
+    return mp_size_bound(points, seen->high, mp_size_growth(points, seen->high), at).high;
+}
+
 void mp_size_chance_batches(const struct mp_size_chance *chance, struct mp_size_point at, double *lower, double *higher)
 {
-    struct mp_size_bounds all = {0};
-    for (size_t i = 0; i < chance->batch.count; i++) {
-        struct mp_size_bounds one = mp_size_value_at(chance->plan, chance->plan->value_of[chance->batch.at[i]], at);
-        all.low += one.low, all.high += one.high;
-    }
-    *lower = all.low * fmin(chance->spare, (double)chance->ahead);
-    *higher = all.high * (double)chance->ahead;
+    double batch = chance->loads ? high_of(&chance->plan->points, &chance->batch, &chance->batch_size, at) : 0;
+    *lower = batch * fmin(chance->spare, (double)chance->ahead);
+    *higher = batch * (double)chance->ahead;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------
@@ -331,15 +365,6 @@ static void find_threads(const struct mp_size_source *sources, size_t count, con
     free(of_place);
 }
 
-static double high_of(const struct mp_size_points *points, const struct mp_size_seen *seen,
-                      const struct mp_size_solution *solution, struct mp_size_point at)
-{
-    double monomials[MP_SIZE_TERMS];
-    mp_size_monomials(at, monomials);
-    if (solution->kind != MP_SIZE_OPAQUE) return mp_size_sum_at(&solution->high, monomials);
-    return mp_size_bound(points, seen->high, mp_size_growth(points, seen->high), at).high;
-}
-
 double mp_size_chance_threads(const struct mp_size_chance *chance, struct mp_size_point at)
 {
     const struct mp_size_points *points = &chance->plan->points;
@@ -364,7 +389,6 @@ void mp_size_chance_find(const struct mp_size_plan *plan, const struct mp_size_s
 
 void mp_size_chance_free(struct mp_size_chance *chance)
 {
-    mp_vec_free(&chance->batch);
     mp_vec_free(&chance->asides);
     free(chance->received);
     free(chance->beside);

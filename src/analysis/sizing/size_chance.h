@@ -23,7 +23,8 @@ struct mp_size_chance {
     uint64_t ahead;          /* so many */
     uint64_t held;           /* batches that a recording had at once, at most */
     double spare;            /* so many of these may be missing in another run, in batches as below */
-    MP_VEC(uint32_t) batch;  /* the blocks of one, of the plan's model; of some, where they always came together */
+    struct mp_size_seen batch; /* the bytes of one; of some, where they always came together */
+    struct mp_size_solution batch_size;
     unsigned char *received; /* per block of the plan's model: it is part of a batch; NULL: none is */
     bool threads;            /* other threads hand over what they make */
     unsigned char *beside;   /* per block of the plan's model: it is theirs */

@@ -134,13 +134,22 @@ struct program {
     double constant[LAYERS], first[LAYERS], both[LAYERS], square[LAYERS]; /* factors of each layer's size */
     uint64_t parameters, seed;
     uint32_t steps;
-    bool per_sample, marked, noisy, other;
+    bool per_sample, marked, noisy, other, workers;
+};
+
+#define WAIT_MOST 6
+
+/* Pictures and labels, as a DataLoader's workers end them: one that is wanted, and some before their turn. */
+struct arrived {
+    uint32_t pictures[WAIT_MOST + 1], labels[WAIT_MOST + 1];
+    size_t count;
 };
 
 struct run {
     struct world world;
     uint64_t live, peak;
     MP_VEC(uint64_t) bytes;
+    struct arrived arrived;
 };
 
 static uint32_t take(struct run *run, uint32_t site, double bytes)
@@ -166,12 +175,34 @@ static double layer_bytes(const struct program *program, struct run *run, size_t
     return bytes;
 }
 
+/* Rarely on another way, which not every run takes. */
+static void receive(struct run *run, const uint32_t *sites, uint64_t x)
+{
+    struct arrived *arrived = &run->arrived;
+    uint32_t site = sites[!world_random(&run->world, 20)];
+    while (!arrived->count || (arrived->count <= WAIT_MOST && world_random(&run->world, 2))) {
+        arrived->pictures[arrived->count] = take(run, site, (double)(x * 12288));
+        arrived->labels[arrived->count++] = take(run, site, (double)(x * 8));
+    }
+}
+
+static void drop_first(struct run *run)
+{
+    struct arrived *arrived = &run->arrived;
+    give(run, arrived->pictures[0]);
+    give(run, arrived->labels[0]);
+    arrived->count--;
+    memmove(arrived->pictures, arrived->pictures + 1, arrived->count * sizeof *arrived->pictures);
+    memmove(arrived->labels, arrived->labels + 1, arrived->count * sizeof *arrived->labels);
+}
+
 static void one_step(const struct program *program, struct run *run, const uint32_t *sites, uint64_t x, uint64_t y)
 {
     uint32_t kept[LAYERS], samples[4096];
     world_begin_step(&run->world);
     for (uint64_t i = 0; program->per_sample && i < x; i++)
         samples[i] = take(run, sites[LAYERS], 1024);
+    if (program->workers) receive(run, &sites[LAYERS + 5], x);
     uint32_t input = take(run, sites[LAYERS + 1], (double)(x * 1024));
     for (uint64_t i = 0; program->per_sample && i < x; i++)
         give(run, samples[i]);
@@ -183,6 +214,7 @@ static void one_step(const struct program *program, struct run *run, const uint3
         give(run, gradient);
     }
     give(run, input);
+    if (program->workers) drop_first(run);
     if (run->world.step == 1) take(run, sites[LAYERS + 3], 2.0 * (double)program->parameters);
 }
 
@@ -190,7 +222,7 @@ static struct mp_model *execute(const struct program *program, uint64_t x, uint6
 {
     static const char *const names[] = {"sample", "input", "backward", "optimizer", "parameters"};
     struct run run = {0};
-    uint32_t sites[LAYERS + 5];
+    uint32_t sites[LAYERS + 7];
     world_start(&run.world, program->seed + x * 1000 + y, program->steps);
     run.world.marked = program->marked;
     run.world.threads = 1;
@@ -200,6 +232,11 @@ static struct mp_model *execute(const struct program *program, uint64_t x, uint6
         sites[i] = world_site(&run.world, i < LAYERS || program->other ? name : names[i - LAYERS], true, W_APP,
                               MP_KIND_DEVICE);
     }
+    for (size_t way = 0; way < 2; way++)
+        sites[LAYERS + 5 + way] = world_path(&run.world,
+                                             way ? "train.py:main:8 /torch/utils/data/dataloader.py:_try_get_data:1133"
+                                                 : "train.py:main:7 /torch/utils/data/dataloader.py:_try_get_data:1133",
+                                             W_APP);
     take(&run, sites[LAYERS + 4], (double)program->parameters);
     for (uint32_t step = 0; step < program->steps; step++)
         one_step(program, &run, sites, x, y);
@@ -259,6 +296,13 @@ static void end(struct asked *asked)
 {
     for (size_t i = 0; i < asked->question.count; i++)
         mp_model_free(asked->models[i]);
+}
+
+static struct mp_size_need need_at(const struct asked *asked, uint64_t x)
+{
+    for (size_t i = 0; i < asked->answer.needs.count; i++)
+        if (asked->answer.needs.at[i].at.first == x) return asked->answer.needs.at[i];
+    ck_abort_msg("there is no answer for %llu", (unsigned long long)x);
 }
 
 /* The answer for every batch is what the program really takes there, to the byte. */
@@ -363,6 +407,32 @@ START_TEST(noise_is_bounded)
 }
 END_TEST
 
+/* How many batches wait when the peak comes is chance. What a probe had too many of, another run may lack. */
+START_TEST(batches_of_workers_are_bounded)
+{
+    static const struct mp_size_point far = {64, 1};
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        struct program program = some_program(seed, false);
+        program.workers = true;
+        program.steps = 12;
+        struct asked asked = {0};
+        for (size_t i = 0; i < 3; i++)
+            probe(&asked, &program, batches[i].first, 1);
+        ck_assert_int_eq(ask(&asked, UINT64_C(1) << 40, &far, 1), MP_OK);
+        struct mp_size_need need = need_at(&asked, far.first);
+        for (uint64_t run = 1; run <= 20; run++) {
+            uint64_t peak;
+            program.seed = seed * 1000 + run;
+            mp_model_free(execute(&program, far.first, 1, &peak));
+            ck_assert_uint_le(need.low, peak);
+            ck_assert_uint_ge(need.high, peak);
+        }
+        mp_size_answer_free(&asked.answer);
+        end(&asked);
+    }
+}
+END_TEST
+
 /* ---- sizes that were recorded more than once --------------------------------------------------------------------- */
 
 static struct mp_size_need need_with_repeat(double more, size_t *probes)
@@ -376,9 +446,7 @@ static struct mp_size_need need_with_repeat(double more, size_t *probes)
     probe(&asked, &program, 8, 1);
     probe(&asked, &program, 12, 1);
     ck_assert_int_eq(ask(&asked, UINT64_C(1) << 40, &far, 1), MP_OK);
-    struct mp_size_need need = {0};
-    for (size_t i = 0; i < asked.answer.needs.count; i++)
-        if (asked.answer.needs.at[i].at.first == far.first) need = asked.answer.needs.at[i];
+    struct mp_size_need need = need_at(&asked, far.first);
     *probes = asked.answer.probes.count;
     mp_size_answer_free(&asked.answer);
     end(&asked);
@@ -472,4 +540,4 @@ END_TEST
 MP_SUITE("size", sizes_of_whole_factors_are_solved, squares_and_triangles_are_solved, two_variables_are_solved,
          what_follows_no_rule_is_opaque_and_bounded, rounded_sizes_are_bounded, programs_are_predicted,
          the_largest_batch_is_the_largest, two_variables_are_predicted, noise_is_bounded,
-         runs_of_one_size_are_held_against_each_other, bad_probes_are_refused)
+         batches_of_workers_are_bounded, runs_of_one_size_are_held_against_each_other, bad_probes_are_refused)
