@@ -39,6 +39,9 @@ class Checkpointing(harness.TestCase):
     def test_what_the_recomputation_alone_needs(self):
         self.check("pairs", "", ["*:5"])
 
+    def test_results_that_what_comes_behind_them_keeps(self):
+        self.check("results", "", ["blocks.*:8"])
+
     def test_no_more_modules_than_a_capacity_needs(self):
         recording = bench.record(self.folder, "decoder", "")
         found = harness.answer("advise", recording, "--kind", "checkpoint")

@@ -61,6 +61,14 @@ class Estimates(harness.TestCase):
     def test_what_waits_elsewhere(self):
         self.check("decoder", ["offload"], "--kind", "offload", within=0.02)
 
+    def test_parameters_are_brought_back(self):
+        """The peak lies where backward reads the largest, beside its gradient."""
+        self.check("last", ["offload"], "--kind", "offload")
+
+    def test_a_gradient_is_whole_when_it_is_made(self):
+        """The peak lies where backward makes the first, and no rank or half has less of that one then."""
+        self.check("ends", ["quantized", "halves", "zero", "zero_2"], "--kind", "optimizer,shard", "--ranks", "2", within=0.02)
+
     def test_a_slow_link_leaves_out_what_it_would_delay(self):
         recording = bench.record(self.folder, "decoder", "")
         saved = [sum(change["saved_bytes"] for change in

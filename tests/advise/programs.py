@@ -501,6 +501,47 @@ def sums():
     return Sums(), lambda: (rand(256, 256), rand(256, 256)), F.mse_loss
 
 
+class Ends(nn.Module):
+    """What forward keeps lies between two large parameters, or before one: backward makes the last one's gradient first."""
+
+    def __init__(self, width=512, depth=60, first=True):
+        super().__init__()
+        self.first = nn.Linear(width, width) if first else None
+        self.scales, self.last = nn.Parameter(torch.ones(depth, width)), nn.Linear(width, width)
+
+    def forward(self, x):
+        x = self.first(x) if self.first else x
+        for scale in self.scales:
+            x = torch.tanh(x + scale)
+        return self.last(x)
+
+
+def ends():
+    return Ends(), lambda: (rand(64, 512), rand(64, 512)), F.mse_loss
+
+
+def last():
+    return Ends(depth=30, first=False), lambda: (rand(64, 512), rand(64, 512)), F.mse_loss
+
+
+class Results(nn.Module):
+    """Blocks whose result is kept by their own backward, and by what comes behind them."""
+
+    def __init__(self, width=128, depth=8):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh())
+                                    for _ in range(depth))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def results():
+    return Results(), lambda: (rand(2048, 128), rand(2048, 128)), F.mse_loss
+
+
 class Random(nn.Module):
     """A few statements by chance over parameters of one size, so that gradients are shared, copied, added and passed on."""
 
@@ -554,6 +595,7 @@ MODELS = {
     "large_vocabulary": lambda: language(20000, "transformer", 32, 1), "accumulating": mlp, "mixed": wide,
     "accumulating_language": lambda: language(3000), "clipped": deep, "momentum": wide, "scheduled": cnn,
     "bfloat16": wide, "lone": lone, "scaled": scaled, "stack": stack, "lumps": lumps, "sums": sums,
+    "ends": ends, "last": last, "results": results,
 }
 
 
@@ -639,7 +681,7 @@ def make_optimizer(name, parameters, habits, changes):
     if "quantized" in changes:
         return Quantized(parameters)
     kind, options = torch.optim.AdamW, {"foreach": "foreach" in habits and "one_by_one" not in changes}
-    if name in ("momentum", "scheduled"):
+    if name in ("momentum", "scheduled", "last"):
         kind, options = torch.optim.SGD, {**options, "lr": 0.01, "momentum": 0.9}
     elif "fused" in changes:
         options = {"fused": True}
