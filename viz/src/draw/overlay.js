@@ -38,6 +38,8 @@ export class Overlay {
     const label = (text, x, y) => this.label(context, text, x, y);
     drawChanged(context, this.plot, this.ink, (text, x, y) => label(text, this.besidePeak(context, text, x, y), y));
     drawLevels(context, this.plot, this.ink, label);
+    const peak = this.peakLabel(context);
+    if (peak) this.labels.push({ left: peak.left - 3, right: peak.right + 3, top: peak.top });
     this.drawMarks(context);
     this.drawPeak(context);
     this.drawSelection(context);

@@ -18,9 +18,8 @@ export class GrowthView {
   constructor({ recording, store }, box) {
     Object.assign(this, { recording, store, box });
     this.findings = element("div", { class: "findings" });
-    this.rest = element("div", { class: "under" });
-    box.append(this.findings, this.rest);
-    this.table = new Table(this.rest, {
+    box.append(this.findings);
+    this.table = new Table(box, {
       label: "Growth", sort: "",
       columns: [
         { key: "births", title: "born in", number: true, value: (row) => row.births,
@@ -84,15 +83,16 @@ export class GrowthView {
       element("button", { type: "button", class: "link inline", disabled: !here,
         onclick: () => this.store.set({ site }) },
         `${name} ${place}`), here ? "" : ` on ${header.tracks[track].id}`,
-      ...holders.map((one) => this.holder(one)),
+      ...holders.map((one, i) => this.holder(one, holders.slice(0, i).every(({ advice }) => advice !== one.advice))),
       element("div", { class: "soft" }, `${verdict}, ${kind.replaceAll("_", " ")}: ${advice}`));
   }
 
-  holder({ path, kind, certain, blocks, file, line, advice }) {
+  /** @param {boolean} fresh whether its advice has not been given yet */
+  holder({ path, kind, certain, blocks, file, line, advice }, fresh) {
     const lead = certain ? "held by " : kind === "unknown" ? "holder " : "probably held by ";
     const at = file === null ? "" : ` (${file.split("/").at(-1)}:${line})`;
     return element("div", {}, lead, element("strong", {}, path), `${at}, ${formatCounted(blocks, "block")}`,
-      element("span", { class: "soft" }, advice === null ? "" : `  ${advice}`));
+      element("span", { class: "soft" }, advice === null || !fresh ? "" : `  ${advice}`));
   }
 
   siteCell(row) {

@@ -53,7 +53,7 @@ export class SummaryView {
     };
     return [element("p", {}, this.link(formatExact(track.peak.bytes), this.goToPeak),
       ` on ${track.info.id}${recording.timeless ? "" : ` at ${formatDuration(track.info.peak_ns)}`}, in ${formatCounted(ids.length, "block")} of ` +
-      `${formatCounted(rows.length, "site")}. Most of it:`), element("ol", {}, ...rows.slice(0, 5).map(line))];
+      `${formatCounted(rows.length, "site")}. Most of it:`), element("ol", {}, ...rows.slice(0, 3).map(line))];
   }
 
   end() {
@@ -74,12 +74,26 @@ export class SummaryView {
     const line = (one) => {
       const { name, place } = stacks.describe(one.site);
       return element("li", {}, element("strong", { class: "leak" }, `+${formatBytes(one.bytes_per_step)} a step`),
-        ` ${name} `, element("span", { class: "place" }, place),
-        one.track === this.store.state.track ? "" : ` on ${this.recording.header.tracks[one.track].id}`,
-        one.holders[0]?.certain ? `, held by ${one.holders[0].path}` : "");
+        ` since step ${one.first_step}, ${formatBytes(one.bytes)} by now: `, ...this.leakSite(one, `${name} ${place}`),
+        ...this.heldBy(one.holders[0]));
     };
     return [element("ol", {}, ...leaks.slice(0, 3).map(line)), element("p", {},
       leaks.length > 3 ? `and ${formatCounted(leaks.length - 3, "more leak")}. ` : "", rest())];
+  }
+
+  /** A link to the place that leaks where its track is the one in sight. */
+  leakSite({ track, site }, text) {
+    if (track !== this.store.state.track) return [`${text} on ${this.recording.header.tracks[track].id}`];
+    return [this.link(text, () => this.store.set({ view: "growth", site }))];
+  }
+
+  /** The first of a leak's holders, and what to do about it. */
+  heldBy(holder) {
+    if (!holder?.certain) return [];
+    const { path, file, line, advice } = holder;
+    const at = file === null ? "" : ` (${file.split("/").at(-1)}:${line})`;
+    return [", held by ", element("strong", {}, path), at,
+      element("span", { class: "soft" }, advice === null ? "" : `  ${advice}`)];
   }
 
   steps() {

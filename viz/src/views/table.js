@@ -14,7 +14,7 @@ const SPARE = 8; // rows above and below
  */
 export class Table {
   /**
-   * @param {HTMLElement} box scrolls
+   * @param {HTMLElement} box scrolls, and is positioned; what else is in it stands above the table
    * @param {{columns: Column[], label: string, sort: string, choose: function(object): void, chosen:
    * function(object): boolean}} how
    */
@@ -67,7 +67,7 @@ export class Table {
   }
 
   draw(anew) {
-    const first = Math.max(Math.floor(this.box.scrollTop / ROW) - SPARE, 0);
+    const first = Math.max(Math.floor((this.box.scrollTop - this.table.offsetTop) / ROW) - SPARE, 0);
     const last = Math.min(first + Math.ceil((this.box.clientHeight || 400) / ROW) + 2 * SPARE, this.rows.length);
     if (!anew && first === this.first && last === this.last) return;
     const focused = this.body.contains(document.activeElement) ?
@@ -112,7 +112,7 @@ export class Table {
     event.stopPropagation();
     const now = Number(event.target.closest("tr").dataset.index);
     const next = Math.min(Math.max(now + step, 0), this.rows.length - 1);
-    const top = next * ROW;
+    const top = this.table.offsetTop + next * ROW;
     const room = this.box.clientHeight - 2 * ROW;
     if (top < this.box.scrollTop) this.box.scrollTop = top;
     else if (top > this.box.scrollTop + room) this.box.scrollTop = top - room;
