@@ -132,11 +132,10 @@ class Estimates(harness.TestCase):
     def test_gradients_of_the_first_half_live_through_the_second(self):
         self.check("lumps", ["halves", "quantized"], "--kind", "optimizer")
 
-    def test_halves_that_are_known_to_save_more_than_is_said(self):
-        """Networks whose peak lies in backward of attention: a miss, on the careful side (docs/MEASURED.md)."""
-        rows = {row[0]: row for row in bench.compare(self.folder, "attention", "", *OPTIONS, estimates=True)}
-        _, said, real, _ = rows["halves"]
-        self.assertLess(said, real)
+    def test_halves_of_results_that_are_as_large_as_a_parameter(self):
+        """And of what nothing names but its size."""
+        self.check("decoder", ["halves", "quantized"], "--kind", "optimizer")
+        self.check("attention", ["halves", "quantized"], "--kind", "optimizer")
 
     def test_state_of_other_optimizers_is_no_promise(self):
         """SGD's momentum, and state of 16 bits: the stand-in of 8 bits would save none of it, or half."""

@@ -195,9 +195,21 @@ static bool has_optimizer(const struct mp_estimator *e)
     return false;
 }
 
-/* Copies of parameters, and temporaries of their gradients, do not grow with a batch: what has a parameter's size
- * stays. How many samples a batch has no recording says. */
-static void find_halved(struct mp_estimator *e)
+/* Copies of parameters, and temporaries of their gradients, do not grow with a batch. What has a parameter's size may
+ * be one, but where an operator makes it that works on a batch, or in a module that has no parameter of that size. */
+static bool may_be_of_parameter(const struct mp_estimator *e, const struct mp_passes *passes, uint32_t block)
+{
+    const struct mp_model *model = e->model;
+    const struct mp_operator_of *operator= & passes->operators.of_stack[model->blocks.stack[block]];
+    uint32_t module = mp_model_module(model, block);
+    if (!mp_estimate_is_parameters_size(e, block)) return false;
+    bool is_forward = mp_phase_of_block(&e->phases, model, block) == MP_PHASE_FORWARD;
+    if (is_forward && mp_operator_is_of_batch(operator->number)) return false;
+    return !module || mp_pass_has_parameter(passes, module, model->blocks.bytes[block]);
+}
+
+/* How many samples a batch has no recording says. */
+static void find_halved(struct mp_estimator *e, const struct mp_passes *passes)
 {
     const struct mp_model *model = e->model;
     struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_MICRO_BATCH, .estimated = true};
@@ -214,7 +226,7 @@ static void find_halved(struct mp_estimator *e)
             mp_estimate_resize(e, &change, block, model->blocks.bytes[block], forward);
             mp_vec_add(&change.edits.extras, again);
         } else if ((category == MP_CATEGORY_ACTIVATIONS || category == MP_CATEGORY_TEMPORARY) && is_of_pass(phase) &&
-                   freed != MP_NONE && !mp_estimate_is_parameters_size(e, block)) {
+                   freed != MP_NONE && !may_be_of_parameter(e, passes, block)) {
             mp_estimate_resize(e, &change, block, model->blocks.bytes[block] / 2, made);
         }
     }
@@ -236,7 +248,7 @@ enum mp_status mp_estimates_propose(const struct mp_model *model, const struct m
         mp_passes_find(&e, &passes);
         find_quantized(&e);
         mp_sharding_find(&e, &passes);
-        find_halved(&e);
+        find_halved(&e, &passes);
         if (!may_be_half(&e) && !is_cast(model)) mp_precision_find(&e, &passes);
         mp_offload_find(&e, &passes);
         mp_passes_free(&passes);

@@ -270,6 +270,30 @@ bool mp_operator_is_binary(unsigned number)
     return mp_operator_is_sum(number);
 }
 
+bool mp_operator_is_of_batch(unsigned number)
+{
+    static const char *const names[] = {"addmm",
+                                        "mm",
+                                        "bmm",
+                                        "baddbmm",
+                                        "convolution",
+                                        "embedding",
+                                        "gelu",
+                                        "silu",
+                                        "relu",
+                                        "tanh",
+                                        "native_layer_norm",
+                                        "sigmoid",
+                                        "_softmax",
+                                        "_log_softmax",
+                                        "native_dropout",
+                                        "native_batch_norm",
+                                        "native_group_norm"};
+    for (size_t i = 0; number && number <= OPERATORS && i < sizeof names / sizeof *names; i++)
+        if (!strcmp(table[number - 1].name, names[i])) return true;
+    return false;
+}
+
 bool mp_operator_keeps_first(unsigned number)
 {
     static const char *const names[] = {"relu", "sigmoid", "tanh", "_softmax", "_log_softmax", "exp", "sqrt", "rsqrt"};

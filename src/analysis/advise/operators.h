@@ -36,6 +36,8 @@ unsigned mp_operator_node(unsigned number);
 bool mp_operator_is_sum(unsigned number);
 /* Whether it computes one result of two or more tensors, value by value. */
 bool mp_operator_is_binary(unsigned number);
+/* Whether what it makes is of a batch: of none of the others' operands is it known to be more than a parameter. */
+bool mp_operator_is_of_batch(unsigned number);
 /* Whether backward reads the first tensor that it makes; of norms it reads others. */
 bool mp_operator_keeps_first(unsigned number);
 

@@ -58,6 +58,16 @@ uint64_t mp_pass_parameters(const struct mp_passes *passes, uint32_t module)
     return found ? *found : 0;
 }
 
+static uint64_t size_key(uint32_t module, uint64_t bytes)
+{
+    return (uint64_t)(module + 1) << 40 ^ bytes; /* nobody has a parameter of a TiB */
+}
+
+bool mp_pass_has_parameter(const struct mp_passes *passes, uint32_t module, uint64_t bytes)
+{
+    return mp_map_find(&passes->sizes, size_key(module, bytes)) != NULL;
+}
+
 uint32_t mp_pass_let_go(const struct mp_passes *passes, size_t at, uint32_t block, uint32_t after)
 {
     if (!mp_pass_is_sum(passes, passes->made_by[block])) return after;
@@ -92,6 +102,7 @@ static void find_parameters(struct mp_passes *passes)
         uint32_t module = last ? mp_intern_find(&model->strings, name, (size_t)(last - name)) : MP_INTERN_FAILED;
         if (module == MP_INTERN_FAILED) continue;
         *mp_map_at(&passes->parameters, (uint64_t)module + 1, NULL) += mp_pass_bytes(passes, label->block);
+        *mp_map_at(&passes->sizes, size_key(module, model->blocks.bytes[label->block]), NULL) = 1;
     }
 }
 
@@ -136,5 +147,6 @@ void mp_passes_free(struct mp_passes *passes)
     mp_operators_free(&passes->operators);
     mp_vec_free(&passes->acts);
     mp_map_free(&passes->parameters);
+    mp_map_free(&passes->sizes);
     free(passes->made_by);
 }

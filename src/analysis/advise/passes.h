@@ -20,6 +20,7 @@ struct mp_passes {
     MP_VEC(struct mp_pass_act) acts; /* of forward and backward, without scalars */
     uint32_t *made_by;               /* by block: the act */
     struct mp_map parameters;        /* by module: the bytes of its parameters; use mp_pass_parameters() */
+    struct mp_map sizes;             /* by module and bytes: the parameter's; use mp_pass_has_parameter() */
 };
 
 void mp_passes_find(const struct mp_estimator *e, struct mp_passes *passes);
@@ -33,6 +34,8 @@ size_t mp_pass_next(const struct mp_passes *passes, size_t act);
 /* The event of that act, or the one behind the last of all. */
 uint32_t mp_pass_after(const struct mp_passes *passes, size_t next);
 uint64_t mp_pass_parameters(const struct mp_passes *passes, uint32_t module);
+/* Whether a parameter of the module itself has as many bytes. */
+bool mp_pass_has_parameter(const struct mp_passes *passes, uint32_t module, uint64_t bytes);
 const struct mp_operator_of *mp_pass_operator(const struct mp_passes *passes, size_t act);
 /* Whether it adds two results, one of which may be what came into the module. */
 bool mp_pass_is_sum(const struct mp_passes *passes, size_t act);
