@@ -157,10 +157,9 @@ class Training(harness.TestCase):
         run = self.record(leaking="1", workers=2)
         serial, parallel = self.folder / "serial.mp", self.folder / "parallel.mp"
         self.assertEqual(harness.memprof("merge", run, "-o", serial).returncode, 0)
-        how = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_plm": "isolated", "TMPDIR": str(self.folder)}
-        result = subprocess.run(["mpirun", "-n", "4", harness.MEMPROF, "merge", run, "-o", parallel], env=how,
-                                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT)
+        result = subprocess.run(["mpirun", "-n", "4", harness.MEMPROF, "merge", run, "-o", parallel],
+                                capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT,
+                                env=harness.mpi_environment(self.folder))
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(parallel.read_bytes(), serial.read_bytes())
         self.assertGreater(len(harness.answer("report", parallel)["processes"]), 4)

@@ -32,6 +32,14 @@ def program(name):
     return str(BUILD / "tests" / "e2e" / "programs" / name)
 
 
+def mpi_environment(folder):
+    """For mpirun on this machine: slots, root and a network are no matter. Open MPI leaves memory when it ends."""
+    options = ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "detect_leaks=0")))
+    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl": "self,vader", "OMPI_MCA_plm": "isolated",
+            "TMPDIR": str(folder), "ASAN_OPTIONS": options}
+
+
 def torchrun():
     """The words that begin a torchrun of one node. Its --standalone takes one and the same port wherever it runs."""
     with socket.socket() as probe:

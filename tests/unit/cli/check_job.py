@@ -283,12 +283,9 @@ class Ranks(Jobs):
                      "no mpirun (Debian: openmpi-bin), or built without MPI")
 class Mpi(Jobs):
     def run_mpi(self, ranks, *words):
-        # Slots and root are no matter here; nor is a network.
-        how = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl": "self,vader", "OMPI_MCA_plm": "isolated",
-               "TMPDIR": str(self.folder)}
-        return subprocess.run(["mpirun", "-n", str(ranks), harness.MEMPROF, *map(str, words)], env=how, text=True,
-                              capture_output=True, stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT)
+        return subprocess.run(["mpirun", "-n", str(ranks), harness.MEMPROF, *map(str, words)], text=True,
+                              capture_output=True, stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT,
+                              env=harness.mpi_environment(self.folder))
 
     def test_the_result_is_the_serial_one(self):
         paths = self.ranks(7, leaking=(3,))
@@ -321,10 +318,9 @@ class Mpi(Jobs):
 
     def run_unlike(self, script, *words):
         """Four ranks of a script that gets memprof and the words."""
-        how = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_plm": "isolated", "TMPDIR": str(self.folder)}
-        return subprocess.run(["mpirun", "-n", "4", "sh", "-c", script, "sh", *map(str, (harness.MEMPROF, *words))], env=how,
-                              text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT)
+        return subprocess.run(["mpirun", "-n", "4", "sh", "-c", script, "sh", *map(str, (harness.MEMPROF, *words))],
+                              text=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=harness.TIMEOUT,
+                              env=harness.mpi_environment(self.folder))
 
     def test_a_rank_with_other_files_ends_all_with_a_sentence(self):
         paths, out = self.ranks(3), self.folder / "x.job"
