@@ -32,14 +32,14 @@ QUICK = (("wide", "foreach"), ("deep", "late"), ("attention", "varies"), ("decod
 class Advice(bed.TestCase):
     def peaks(self, name, habits, changes="", **variables):
         """Allocated and reserved, by PyTorch."""
-        run = self.execute(PROGRAM, name, habits, changes, BENCH_DEVICE="cuda", BENCH_SCALE=16, **variables)
+        run = self.execute(PROGRAM, name, habits, changes, BENCH_DEVICE="cuda", **{"BENCH_SCALE": 16, **variables})
         stats = run.truth["devices"][0]["stats"]
         return run, stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
 
-    def compare(self, name, habits):
+    def compare(self, name, habits, **variables):
         """For each change that is advised: what is changed, what it is said to save, and what it saves: of allocated bytes, or
         of reserved ones where only those are saved."""
-        run, allocated, reserved = self.peaks(name, habits)
+        run, allocated, reserved = self.peaks(name, habits, **variables)
         path = run.path.rename(self.folder / "unchanged.mp")
         found = harness.answer("advise", path, "--track", "cuda:0/torch")
         self.assertEqual((found["peak_bytes"], found["reserved_peak_bytes"]), (allocated, reserved), (name, habits))
@@ -49,7 +49,7 @@ class Advice(bed.TestCase):
                 continue
             setting = change["kind"] == "allocator"
             what = change["setting"] if setting else bench.change_of(change)
-            _, allocates, reserves = self.peaks(name, habits, **({CONF: what} if setting else {"changes": what}))
+            _, allocates, reserves = self.peaks(name, habits, **({CONF: what} if setting else {"changes": what}), **variables)
             if change["saved_bytes"]:
                 rows.append((what, change["saved_bytes"], allocated - allocates, allocated))
             else:
@@ -61,6 +61,16 @@ class Advice(bed.TestCase):
         self.assertTrue(rows, (name, habits))
         for what, said, real, _ in rows:
             self.assertTrue(bench.is_within(said, real), (name, habits, what, said, real))
+
+    def test_an_optimizer_of_one_kernel(self):
+        """Small batches: the peak lies in the step, where lists' temporaries are. One by one, two parameters of one size need as
+        much as their lists, which are divided in place."""
+        for name, wanted in (("wide", {"fused"}), ("deep", {"fused", "one_by_one"})):
+            rows = [row for row in self.compare(name, "foreach", BENCH_SCALE=1 if name == "wide" else 0.01)
+                    if row[0] in ("fused", "one_by_one")]
+            self.assertEqual({row[0] for row in rows}, wanted, rows)
+            for what, said, real, _ in rows:
+                self.assertTrue(bench.is_within(said, real), (what, said, real))
 
     def table(self):
         self.assertTrue(bench.show(

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
-SCALE = int(os.environ.get("BENCH_SCALE", "1"))  # of batches
+SCALE = float(os.environ.get("BENCH_SCALE", "1"))  # of batches
 length = 1.0
 autocast = offload = False
 NODES = []

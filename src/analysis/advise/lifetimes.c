@@ -464,8 +464,8 @@ static bool is_foreach(const struct mp_model *model, uint32_t frame)
     return false;
 }
 
-/* Those that have a fused form since PyTorch 2.0. */
-static bool has_fused(const struct mp_model *model, uint32_t frame)
+/* Adam's, which have a fused form since PyTorch 2.0. */
+static bool is_adam(const struct mp_model *model, uint32_t frame)
 {
     const struct mp_model_frame *at = &model->frames.at[frame];
     for (uint32_t i = 0; i < at->line_count; i++)
@@ -496,29 +496,49 @@ static bool is_temporary(const struct finder *f, uint32_t block)
     return end_of(f, block) <= event_of(f, update_after(f, born)) && end_of(f, block) != MP_NONE;
 }
 
+/* The fused form counts its steps on the device: a number for each parameter, from the first step on. A place makes one
+ * temporary for each. `first`: one of the first step. */
+static void add_counters(const struct finder *f, uint32_t first, struct mp_change *change)
+{
+    const struct mp_model_blocks *blocks = &f->model->blocks;
+    const struct mp_edit_extra counter = {.bytes = sizeof(float), .made = blocks->alloc_event[first], .freed = MP_NONE};
+    size_t update = update_after(f, blocks->alloc_event[first]);
+    for (size_t i = 0, count = change->edits.ends.count; i < count; i++) {
+        uint32_t block = change->edits.ends.at[i].block;
+        if (blocks->stack[block] == blocks->stack[first] && update_after(f, blocks->alloc_event[block]) == update)
+            mp_vec_add(&change->edits.extras, counter);
+    }
+}
+
 static void find_fused(struct finder *f)
 {
     const struct mp_model *model = f->model;
     struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_FUSED};
-    unsigned char *foreach = mark_stacks(model, has_fused);
+    unsigned char *adam = mark_stacks(model, is_adam);
+    uint32_t first = MP_NONE;
     for (uint32_t block = 0; block < model->blocks.count; block++) {
-        if (!is_ours(f, block) || !foreach[model->blocks.stack[block]] || !is_temporary(f, block)) continue;
+        if (!is_ours(f, block) || !adam[model->blocks.stack[block]] || !is_temporary(f, block)) continue;
         const struct mp_edit_end gone = {.block = block, .gone = true};
         mp_vec_add(&change.edits.ends, gone);
         change.blocks++;
         change.stack = model->blocks.stack[block];
+        if (first == MP_NONE || model->blocks.alloc_event[block] < model->blocks.alloc_event[first]) first = block;
     }
+    if (first != MP_NONE) add_counters(f, first, &change);
     propose(f, &change);
-    free(foreach);
+    free(adam);
 }
 
 struct parameter {
     uint64_t sum, largest; /* bytes of its temporaries */
+    bool of_adam;
 };
 
 /* The temporaries of one step, one place after the other. One parameter after the other, no more is needed than those
- * of one, of all places, and what a variable still holds of the one before. */
-static void replace_by_largest(struct finder *f, struct likes *step, size_t update, struct mp_change *change)
+ * of one, of all places, and what a variable still holds of the one before. `adam`: by stack; there a root and a
+ * quotient are there at a time, also where lists are divided in place. */
+static void replace_by_largest(struct finder *f, struct likes *step, size_t update, const unsigned char *adam,
+                               struct mp_change *change)
 {
     uint64_t most = 0;
     MP_VEC(struct parameter) parameters = {0}; /* by the number of a block among those of its place */
@@ -532,6 +552,7 @@ static void replace_by_largest(struct finder *f, struct likes *step, size_t upda
         struct parameter *parameter = &parameters.at[number];
         parameter->sum += block->bytes;
         if (block->bytes > parameter->largest) parameter->largest = block->bytes;
+        parameter->of_adam = parameter->of_adam || adam[block->stack];
         if (block->born < first) first = block->born;
         const struct mp_edit_end gone = {.block = block->block, .gone = true};
         mp_vec_add(&change->edits.ends, gone);
@@ -539,7 +560,9 @@ static void replace_by_largest(struct finder *f, struct likes *step, size_t upda
         change->stack = block->stack;
     }
     for (size_t i = 0; i < parameters.count; i++) {
-        uint64_t bytes = parameters.at[i].sum + (i ? parameters.at[i - 1].largest : 0);
+        const struct parameter *at = &parameters.at[i];
+        uint64_t bytes = at->of_adam && at->sum < 2 * at->largest ? 2 * at->largest : at->sum;
+        if (i) bytes += at[-1].largest;
         if (bytes > most) most = bytes;
     }
     const struct mp_edit_extra extra = {.bytes = most, .made = first, .freed = event_of(f, update)};
@@ -551,20 +574,21 @@ static void find_foreach(struct finder *f)
 {
     const struct mp_model *model = f->model;
     struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_ONE_BY_ONE};
-    unsigned char *foreach = mark_stacks(model, is_foreach);
+    unsigned char *foreach = mark_stacks(model, is_foreach), *adam = mark_stacks(model, is_adam);
     struct likes step = {0};
     size_t current = 0;
     for (uint32_t block = 0; block < model->blocks.count; block++) {
         if (!is_ours(f, block) || !foreach[model->blocks.stack[block]] || !is_temporary(f, block)) continue;
         size_t update = update_after(f, model->blocks.alloc_event[block]);
-        if (update != current && step.count) replace_by_largest(f, &step, current, &change);
+        if (update != current && step.count) replace_by_largest(f, &step, current, adam, &change);
         if (update != current) step.count = 0;
         current = update;
         add_alike(f, &step, block);
     }
-    if (step.count) replace_by_largest(f, &step, current, &change);
+    if (step.count) replace_by_largest(f, &step, current, adam, &change);
     propose(f, &change);
     mp_vec_free(&step);
+    free(adam);
     free(foreach);
 }
 
