@@ -76,6 +76,8 @@ class Estimates(harness.TestCase):
                  for link in ("1TB/s", "1kB/s")]
         self.assertGreater(saved[0], 0)
         self.assertEqual(saved[1], 0)
+        change, = harness.answer("advise", recording, "--kind", "offload")["changes"]
+        self.assertIn("not on the CPU that this was recorded on", change["cost"])
         self.assertEqual(harness.memprof("advise", recording, "--link", "fast").returncode, 2)
 
     def test_ranks_divide_more(self):

@@ -62,6 +62,7 @@ struct mp_change {
     uint64_t bytes;             /* the most of theirs that lived at a time */
     unsigned ranks;             /* that divide state; 0 */
     uint64_t link;              /* bytes a second there; 0: not known */
+    bool at_home;               /* it moves to memory that it is in already, as in a trial on the CPU */
     const char *optimizer;      /* "Adam" or "AdamW", whose state it is about; NULL */
     bool steps;                 /* an optimizer's step follows what is done in parts */
     double share;               /* of forward that is done again; 0; MP_SHARE_UNKNOWN */

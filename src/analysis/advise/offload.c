@@ -1,5 +1,8 @@
+#include <string.h>
+
 #include "analysis/advise/passes.h"
 #include "base/search.h"
+#include "model/track.h"
 
 /*
  * What forward keeps for backward waits in the CPU's memory: a block ends when forward lets go of it, and is made anew
@@ -72,6 +75,7 @@ void mp_offload_find(struct mp_estimator *e, const struct mp_passes *passes)
 {
     struct mp_change change = {
         .kind = MP_CHANGE_OFFLOAD, .what = MP_CHANGE_SAVE_ON_CPU, .estimated = true, .link = e->link};
+    change.at_home = !strcmp(mp_track_device(e->model, e->history->track), "cpu");
     move_blocks(passes, &change);
     if (change.edits.ends.count) bring_parameters(passes, &change);
     mp_estimate_propose(e, &change);

@@ -182,6 +182,8 @@ static void put_offload(const struct mp_change *change, struct words *words)
     if (change->link)
         mp_buffer_printf(&words->cost, ": %.2g s by that link; counts on moving only what waits longer than that takes",
                          2 * (double)change->bytes / (double)change->link);
+    else if (change->at_home)
+        mp_buffer_append_text(&words->cost, "; saves it on a GPU, not on the CPU that this was recorded on");
     else
         mp_buffer_append_text(&words->cost,
                               "; --link 25GB/s says how long that takes, and leaves out what it would delay");

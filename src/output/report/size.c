@@ -4,6 +4,7 @@
 
 #include "base/units.h"
 #include "output/report/advise.h"
+#include "output/report/frame_choice.h"
 #include "output/report/reports.h"
 
 #define BEST_CHANGES 3
@@ -217,31 +218,60 @@ static void put_needs(struct mp_text *text, const struct mp_size_answer *answer,
     mp_table_finish(&table, text);
 }
 
+/* The sites that grow most with the batch, at most SITES_OF_TEXT; how many. */
+static size_t growing_most(const struct mp_size_answer *answer, const struct mp_size_site **most)
+{
+    size_t count = 0;
+    while (count < SITES_OF_TEXT) {
+        const struct mp_size_site *best = NULL;
+        for (size_t i = 0; i < answer->sites.count; i++) {
+            const struct mp_size_site *site = &answer->sites.at[i];
+            bool taken = false;
+            for (size_t k = 0; k < count; k++)
+                taken |= most[k] == site;
+            if (!taken && site->per_first >= 1 && (!best || site->per_first > best->per_first)) best = site;
+        }
+        if (!best) break;
+        most[count++] = best;
+    }
+    return count;
+}
+
+static void headline_of(struct mp_buffer *out, const struct mp_model *model, uint32_t stack)
+{
+    struct mp_stack_lines lines = {0};
+    const struct mp_stack_line *line = mp_stack_resolve(model, stack, &lines) ? mp_stack_headline(&lines) : NULL;
+    if (line)
+        mp_headline_text(out, line);
+    else
+        mp_buffer_append_text(out, "(no stack)");
+    mp_stack_lines_free(&lines);
+}
+
+/* Two of one line are told apart by the call in which they differ. */
 static void put_growth(struct mp_text *text, const struct mp_size_answer *answer)
 {
     char number[MP_UNIT_TEXT];
-    bool used[64] = {0};
-    for (size_t shown = 0; shown < SITES_OF_TEXT; shown++) {
-        size_t best = SIZE_MAX;
-        for (size_t i = 0; i < answer->sites.count && i < 64; i++)
-            if (!used[i] && answer->sites.at[i].per_first >= 1 &&
-                (best == SIZE_MAX || answer->sites.at[i].per_first > answer->sites.at[best].per_first))
-                best = i;
-        if (best == SIZE_MAX) break;
-        used[best] = true;
-        const struct mp_size_site *site = &answer->sites.at[best];
-        struct mp_stack_lines lines = {0};
-        const struct mp_stack_line *line = NULL;
-        if (mp_stack_resolve(answer->model, site->stack, &lines)) line = mp_stack_headline(&lines);
-        mp_text_put(text, MP_PLAIN, shown ? ", " : "Most of the growth: ");
-        if (line)
-            mp_headline_text(text->out, line);
-        else
-            mp_text_put(text, MP_PLAIN, "(no stack)");
-        mp_text_put(text, MP_PLAIN, " %s a sample", mp_format_bytes(number, (uint64_t)llround(site->per_first)));
-        mp_stack_lines_free(&lines);
-        if (shown + 1 == SITES_OF_TEXT) break;
+    const struct mp_size_site *most[SITES_OF_TEXT];
+    struct mp_buffer names[SITES_OF_TEXT] = {0};
+    size_t count = growing_most(answer, most);
+    for (size_t i = 0; i < count; i++)
+        headline_of(&names[i], answer->model, most[i]->stack);
+    for (size_t i = 0; i < count; i++) {
+        size_t twin = 0;
+        while (twin < count && (twin == i || names[twin].size != names[i].size ||
+                                memcmp(names[twin].data, names[i].data, names[i].size)))
+            twin++;
+        struct mp_buffer difference = {0};
+        if (twin < count) mp_difference_text(&difference, answer->model, most[i]->stack, most[twin]->stack);
+        mp_text_put(text, MP_PLAIN, "%s%.*s%s%.*s %s a sample", i ? ", " : "Most of the growth: ", (int)names[i].size,
+                    (const char *)names[i].data, difference.size ? " in " : "", (int)difference.size,
+                    difference.size ? (const char *)difference.data : "",
+                    mp_format_bytes(number, (uint64_t)llround(most[i]->per_first)));
+        mp_buffer_free(&difference);
     }
+    for (size_t i = 0; i < count; i++)
+        mp_buffer_free(&names[i]);
     mp_text_put(text, MP_PLAIN, "\n");
 }
 
