@@ -179,9 +179,11 @@ static int look(const struct mp_invocation *invocation, const char *socket, pid_
             mp_message("process %d has allocated nothing that is recorded", (int)pid);
         else
             mp_message("nothing of yours is being recorded on this machine: start a program under memprof snapshot");
-        return MP_EXIT_COULD_NOT;
     }
-    return once ? print_once(invocation, gather, view, color) : run_live(gather, view, color);
+    if (count && !once) return run_live(gather, view, color); /* its threads use it until the process ends */
+    status = count ? print_once(invocation, gather, view, color) : MP_EXIT_COULD_NOT;
+    mp_top_gather_free(gather);
+    return status;
 }
 
 static int run(const struct mp_invocation *invocation)

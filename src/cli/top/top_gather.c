@@ -418,3 +418,17 @@ void mp_top_gather_give_back(struct mp_top_gather *gather, struct mp_top_state *
     mp_top_processes_free(&state->processes);
     *state = (struct mp_top_state){0};
 }
+
+void mp_top_gather_free(struct mp_top_gather *gather)
+{
+    for (size_t i = 0; i < gather->sessions.count; i++)
+        hang_up(&gather->sessions.at[i].connection, &gather->sessions.at[i].file);
+    if (gather->blocks) release(gather, gather->blocks);
+    mp_top_processes_free(&gather->processes);
+    mp_top_names_free(gather->names);
+    mp_vec_free(&gather->sessions);
+    mp_intern_free(&gather->paths);
+    pthread_cond_destroy(&gather->changed);
+    pthread_mutex_destroy(&gather->lock);
+    free(gather);
+}
