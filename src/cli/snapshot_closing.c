@@ -99,6 +99,19 @@ static void print_briefly(const struct mp_recording_summary *summary)
 
 #define PRINTED_MAX 8 /* whole recordings listed one by one; a command may start thousands of processes */
 
+/* A command that failed early has mostly said itself why. */
+static void print_unseen(int status)
+{
+    char failed[48] = "";
+    if (status) snprintf(failed, sizeof failed, "ended with status %d and ", status);
+    mp_message(
+        "nothing was recorded and no file written: the command %smade no allocation that memprof can see (calls of "
+        "the CUDA driver, PyTorch tensors, or blocks announced through memprof.h), or where it did, memprof could "
+        "not be reached (a process of another user or in another root, a sandbox, an environment without "
+        "LD_PRELOAD, a static program)",
+        failed);
+}
+
 static void print_nothing(const struct mp_collector_result *result, const struct mp_collector_options *options)
 {
     const struct mp_schedule *schedule = &options->schedule;
@@ -117,12 +130,7 @@ static void print_nothing(const struct mp_collector_result *result, const struct
     else if (*result->note)
         mp_message("nothing was recorded and no file written: %s", result->note);
     else
-        mp_message(
-            "nothing was recorded and no file written: the command made no allocation that memprof can see (calls of "
-            "the CUDA driver, PyTorch tensors, or blocks announced through memprof.h), or where it did, memprof could "
-            "not be reached (a process of another user or in another root, a sandbox, an environment without "
-            "LD_PRELOAD, "
-            "a static program)");
+        print_unseen(result->exit_status);
 }
 
 /* Prints how steps could have been seen, where no process had any, and which calls may not have been. */

@@ -118,6 +118,7 @@ class Programs(Recording):
             self.skipTest("no static C library")
         result = self.snapshot(self.folder / "static", status=5)
         self.assertIn("nothing was recorded", result.stderr)
+        self.assertIn("the command ended with status 5 and made no allocation", result.stderr)
 
     def test_options_that_came_to_nothing_are_told(self):
         for options, word in ((["--paused"], "--paused waits until the program says start"),
