@@ -4,15 +4,18 @@ with the change really made; the switch, the address, and what is drawn, in a re
 
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[1] / "advise")]
 import asserted
 
 from browser import BrowserTest, By, Keys
 import bench
+import check_settings
 import harness
 
 DATA = os.environ.get("MEMPROF_TEST_DATA")
@@ -149,6 +152,48 @@ class SettingsTest(BrowserTest):
         self.assertEqual(highest, [change["reserved_peak_bytes"], change["peak_bytes"]])
         self.assertIn(change["setting"], self.text(".view.advice"))
         self.assertIn("reserved", self.text("#caption"))
+
+    def test_a_page_of_ten_thousand_changes(self):
+        """Which no recording has: they are put into the page, with sizes beyond any machine's."""
+        self.open(fragment="#v=advice")
+        self.js("""const { recording, store } = window.memprof, one = recording.changes[0];
+          recording.changes = Array.from({ length: 10000 }, (_, i) => ({ ...one, text: '<b>' + i + '</b>' + 'x'.repeat(300),
+            saved_reserved_bytes: 2 ** 63, reserved_peak_bytes: 2 ** 63, curve: null }));
+          store.set({ change: -1, view: "sites" }); store.set({ view: "advice" });""")
+        self.settle()
+        shown = self.text(".view.advice")
+        self.assertEqual(len(self.driver.find_elements(By.CSS_SELECTOR, ".view.advice tbody tr")), 500)
+        self.assertIn("9 500 changes more: memprof advise -n 0 has all.", shown.replace("\u202f", " ").replace("\u2009", " "))
+        self.assertIn("<b>499</b>", shown)
+        self.assertIn("8.00 EiB", shown)
+        self.assertEqual(self.driver.find_elements(By.CSS_SELECTOR, ".view.advice b"), [])
+
+
+class HostileTest(BrowserTest):
+    """A snapshot whose files and functions have names that are markup, and leave their quotes."""
+    FILE, FUNCTION = "/home/<img src=x onerror=window.broken=1>\"'`/a.py", "</script><script>window.broken=2</script>${window.broken=3}"
+
+    @classmethod
+    def make_page(cls):
+        frames = [{"filename": cls.FILE, "name": cls.FUNCTION, "line": 7}]
+        program = check_settings.Phased(1)
+        with unittest.mock.patch.dict(check_settings.FRAMES, load=frames, serve=check_settings.FORWARD + frames):
+            snapshot = check_settings.snapshot_of_phases(program)
+        cls.recording, page = cls.folder / "hostile.pickle", cls.folder / "hostile.html"
+        cls.recording.write_bytes(pickle.dumps(snapshot))
+        subprocess.run([harness.MEMPROF, "trace_plot", cls.recording, "-o", page], check=True)
+        return page
+
+    def test_names_are_text(self):
+        self.open(fragment="#v=advice&ad=0")
+        self.settle()
+        codes = [change["code"] for change in self.js("return window.memprof.recording.changes")]
+        self.assertTrue(any(self.FILE in code and self.FUNCTION in code for code in codes), codes)
+        shown = self.text(".view.advice")
+        self.assertIn(self.FILE, shown)
+        self.assertIn(self.FUNCTION, shown)
+        self.assertIsNone(self.js("return window.broken ?? null"))
+        self.assertEqual(self.driver.find_elements(By.CSS_SELECTOR, ".view.advice img, .view.advice script"), [])
 
 
 if __name__ == "__main__":

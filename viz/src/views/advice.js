@@ -4,6 +4,8 @@ import { changeOf } from "../data/advice.js";
 import { copyText, element } from "../dom.js";
 import { formatBytes, formatCounted } from "../format.js";
 
+const MOST_ROWS = 500; // the best come first
+
 export class AdviceView {
   static id = "advice";
   static title = "Advice";
@@ -27,7 +29,7 @@ export class AdviceView {
     this.box.replaceChildren(element("table", { "aria-label": "Changes that would save memory" },
       element("thead", {}, element("tr", {}, ...["", "saves", "peak then", "change"].map((text, i) =>
         element("th", { scope: "col", class: i === 1 || i === 2 ? "number" : null }, text)))),
-      element("tbody", {}, ...this.recording.changes.map((change, i) => this.row(change, i)))),
+      element("tbody", {}, ...this.recording.changes.slice(0, MOST_ROWS).map((change, i) => this.row(change, i)))),
       element("p", { class: "soft note" }, this.rest(advice)));
     if (focused) this.box.querySelector(`[data-change="${focused}"]`)?.focus();
   }
@@ -55,7 +57,8 @@ export class AdviceView {
   }
 
   rest({ settings_tried: tried, reserved_peak_bytes: reserved }) {
-    return "Each is drawn alone, and the plot veils what a change of the program saves; memprof advise --capacity puts changes together." +
+    const more = this.recording.changes.length - MOST_ROWS;
+    return (more > 0 ? `${formatCounted(more, "change")} more: memprof advise -n 0 has all. ` : "") + "Each is drawn alone, and the plot veils what a change of the program saves; memprof advise --capacity puts changes together." +
       (tried || reserved === null ? "" : " Settings of the allocator were not tried for this page: memprof advise does.");
   }
 
