@@ -180,8 +180,8 @@ static int look(const struct mp_invocation *invocation, const char *socket, pid_
         else
             mp_message("nothing of yours is being recorded on this machine: start a program under memprof snapshot");
     }
-    if (count && !once) return run_live(gather, view, color); /* its threads use it until the process ends */
-    status = count ? print_once(invocation, gather, view, color) : MP_EXIT_COULD_NOT;
+    status = MP_EXIT_COULD_NOT;
+    if (count) status = once ? print_once(invocation, gather, view, color) : run_live(gather, view, color);
     mp_top_gather_free(gather);
     return status;
 }

@@ -58,6 +58,7 @@ struct mp_top_gather {
     uint64_t blocks_of;
     char why[240];
     struct shared *results;
+    bool started;
 };
 
 struct mp_top_gather *mp_top_gather_new(const char *socket, uint64_t interval_ns)
@@ -371,6 +372,7 @@ static void *make_looks(void *context)
 
 bool mp_top_gather_start(struct mp_top_gather *gather)
 {
+    gather->started = true;
     pthread_t thread;
     sigset_t all, before;
     sigfillset(&all); /* signals are for who draws */
@@ -421,6 +423,7 @@ void mp_top_gather_give_back(struct mp_top_gather *gather, struct mp_top_state *
 
 void mp_top_gather_free(struct mp_top_gather *gather)
 {
+    if (gather->started) return;
     for (size_t i = 0; i < gather->sessions.count; i++)
         hang_up(&gather->sessions.at[i].connection, &gather->sessions.at[i].file);
     if (gather->blocks) release(gather, gather->blocks);

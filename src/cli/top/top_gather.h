@@ -13,7 +13,8 @@ struct mp_top_gather;
 
 /* `socket`: the only session that is looked at; NULL: all. */
 struct mp_top_gather *mp_top_gather_new(const char *socket, uint64_t interval_ns);
-/* Not after mp_top_gather_start(): its threads use it until the process ends. All states must have been given back. */
+/* All states must have been given back. Frees nothing after mp_top_gather_start(): its threads use it until the process
+ * ends. */
 void mp_top_gather_free(struct mp_top_gather *gather);
 
 /* What is known at one moment. The blocks belong to it as long as it is not freed. */
