@@ -2,22 +2,29 @@
 
 #include <string.h>
 
-#define TURNS_MIN 3 /* a thread that begins fewer steps may do so by chance */
+#define TURNS_MIN  3 /* a thread that begins fewer steps may do so by chance */
+#define TURNS_PART 8 /* of those of the thread that begins most: one with fewer marks something longer, as an epoch */
 
 static uint32_t thread_of(const struct mp_own_steps *own, uint32_t step)
 {
     return own->model->events.thread[own->steps[step].first];
 }
 
-/* Returns how many threads make several steps. */
+/* Returns how many threads make steps of their own. */
 static size_t add_threads(struct mp_own_steps *own)
 {
     size_t several = 0;
+    uint32_t most = 0;
     for (uint32_t step = 0; step < own->count; step++) {
         uint32_t thread = thread_of(own, step);
         while (thread != MP_NONE && own->threads.count <= thread)
-            mp_vec_add(&own->threads, ((struct mp_own_thread){MP_NONE, 0, 0}));
-        several += thread != MP_NONE && ++own->threads.at[thread].events == TURNS_MIN;
+            mp_vec_add(&own->threads, ((struct mp_own_thread){.step = MP_NONE}));
+        if (thread != MP_NONE && ++own->threads.at[thread].turns > most) most = own->threads.at[thread].turns;
+    }
+    for (size_t i = 0; i < own->threads.count; i++) {
+        struct mp_own_thread *thread = &own->threads.at[i];
+        if (thread->turns < TURNS_MIN || thread->turns < most / TURNS_PART) thread->turns = 0;
+        several += thread->turns > 0;
     }
     return several;
 }
@@ -27,6 +34,7 @@ static void begin(struct mp_own_steps *own, uint32_t step)
     uint32_t thread = thread_of(own, step);
     if (thread >= own->threads.count) return;
     struct mp_own_thread *mine = &own->threads.at[thread];
+    if (!mine->turns) return;
     if (mine->step != MP_NONE && mine->events > mine->most) mine->most = mine->events;
     mine->step = step;
     mine->events = 0;
@@ -64,8 +72,6 @@ void mp_own_steps_open(const struct mp_model *model, const struct mp_steps *step
         mp_vec_free(&own->threads);
         return;
     }
-    for (size_t i = 0; i < own->threads.count; i++)
-        own->threads.at[i] = (struct mp_own_thread){MP_NONE, 0, 0};
     find_ends(own);
     for (size_t i = 0; i < own->threads.count; i++)
         own->threads.at[i].step = MP_NONE;

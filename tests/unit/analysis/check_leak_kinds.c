@@ -271,6 +271,49 @@ START_TEST(a_server_s_threads_overlap)
 }
 END_TEST
 
+/* Two workers begin a step for each request; the thread that gathers their answers, and keeps them, begins one for each
+ * of `epochs`. */
+static struct mp_leaks judge_gathered(uint32_t epochs, bool keeps)
+{
+    enum { REQUESTS = 400 };
+    struct world world;
+    start(&world);
+    uint32_t work = world_path(&world, "serve.py:work:3", W_TORCH),
+             gather = world_path(&world, "serve.py:main:9", W_TORCH);
+    for (uint32_t i = 0; i < REQUESTS + epochs; i++) {
+        bool is_epoch = i % (REQUESTS / epochs + 1) == 0;
+        world_begin_step(&world);
+        world.thread = is_epoch ? 0 : 1 + i % 2;
+        world.events.at[world.events.count - 1].thread = world.thread;
+        if (is_epoch) continue;
+        world_release(&world, world_alloc(&world, work, 4096));
+        world.thread = 0;
+        uint32_t answer = world_alloc(&world, gather, 1024);
+        if (keeps)
+            world_leaks(&world, answer);
+        else
+            world_release(&world, answer);
+    }
+    return judge(&world);
+}
+
+START_TEST(a_thread_of_few_long_steps_leaks_in_those_of_others)
+{
+    static const uint32_t epochs[] = {2, 4, 8, 16};
+    for (size_t i = 0; i < sizeof epochs / sizeof *epochs; i++) {
+        struct mp_leaks leaks = judge_gathered(epochs[i], true);
+        ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+        ck_assert_uint_eq(leaks.findings.count, 1);
+        ck_assert_double_eq_tol(leaks.findings.at[0].bytes_per_step, 1024.0 * 400 / (400 + epochs[i]), 10);
+        mp_leaks_free(&leaks);
+        leaks = judge_gathered(epochs[i], false);
+        ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
+        mp_leaks_free(&leaks);
+    }
+}
+END_TEST
+
 MP_SUITE("leak_kinds", hidden_growth_is_told, brief_growth_is_not_called_clean,
          growth_between_few_readings_is_not_called_clean, what_is_bounded_or_recorded_is_not_hidden,
-         a_buffer_made_anew_and_larger_is_told, handles_are_counted, a_server_s_threads_overlap)
+         a_buffer_made_anew_and_larger_is_told, handles_are_counted, a_server_s_threads_overlap,
+         a_thread_of_few_long_steps_leaks_in_those_of_others)
