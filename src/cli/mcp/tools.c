@@ -92,7 +92,8 @@ static void put_schema(struct mp_json *json, const struct tool *tool, const stru
     for (size_t i = 0; command && i < OFFERED; i++) {
         const struct mp_option_row *row = &mp_option_rows[offered[i]];
         if (mp_command_takes(command, offered[i]))
-            put_property(json, row->name, row->argument ? "string" : "boolean", row->help);
+            put_property(json, row->name, row->argument ? "string" : "boolean",
+                         mp_command_option_help(command, offered[i]));
     }
     mp_json_end_object(json);
     mp_json_array(json, "required");

@@ -97,6 +97,16 @@ class Mcp(harness.TestCase):
                              set(schema["properties"]), name)
         self.assertEqual(tools["compare"]["inputSchema"]["required"], ["before", "after"])
 
+    def test_tools_say_of_options_what_their_command_says(self):
+        answer, = self.serve({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        for tool in answer["result"]["tools"]:
+            if tool["name"] == "recordings":
+                continue
+            help_text = " ".join(self.command(tool["name"], "--help").split())
+            for name, schema in tool["inputSchema"]["properties"].items():
+                if name not in ("file", "before", "after", "probes"):
+                    self.assertIn(" ".join(schema["description"].split()), help_text, (tool["name"], name))
+
     def test_answers_are_those_of_the_commands(self):
         for tool, arguments, line in (
                 ("report", {"file": "train.mp"}, ["report", "train.mp"]),
