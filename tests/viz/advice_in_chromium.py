@@ -169,9 +169,72 @@ class SettingsTest(BrowserTest):
         self.assertEqual(self.driver.find_elements(By.CSS_SELECTOR, ".view.advice b"), [])
 
 
-class HostileTest(BrowserTest):
-    """A snapshot whose files and functions have names that are markup, and leave their quotes."""
-    FILE, FUNCTION = "/home/<img src=x onerror=window.broken=1>\"'`/a.py", "</script><script>window.broken=2</script>${window.broken=3}"
+# A network of modules with such names, the first within the others; the last is longer than a recording keeps.
+HOSTILE_NETWORK = """
+import sys
+import torch
+from torch import nn
+
+NAMES = eval(sys.argv[1])
+
+
+def block(depth, width=64):
+    return nn.Sequential(*[nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(depth)])
+
+
+class Network(nn.Module):
+    def __init__(self):
+        super().__init__()
+        within = block(8)
+        for name in reversed(NAMES[1:-1]):
+            within = nn.ModuleDict({name: within})
+        self.add_module(NAMES[0], within)
+        self.add_module(NAMES[-1], block(8))
+        self.last = block(24)
+
+    def forward(self, x):
+        within = getattr(self, NAMES[0])
+        for name in NAMES[1:-1]:
+            within = within[name]
+        return self.last(getattr(self, NAMES[-1])(within(x)))
+
+
+network = Network()
+optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+for _ in range(4):
+    network(torch.randn(1024, 64)).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+"""
+# What a browser would obey, leaves its quotes, or reverses what follows it.
+MARKUP = "<img src=x onerror=broken=1>\"'`</script><script>broken=2</script>${broken=3}"
+TURNS = "\u202eeurt si taht\u2066\u2028"
+SHOWN = "\ufffdeurt si taht\ufffd\ufffd"
+
+
+class HostileNames(BrowserTest):
+    """Names in the view of changes are text, turn nothing around, and leave everything else in its place."""
+
+    def check(self, *names):
+        self.open(fragment="#v=advice&ad=0")
+        self.settle()
+        shown = self.text(".view.advice")
+        for name in names:
+            self.assertIn(name, shown)
+        self.assertEqual(self.js("return globalThis.broken ?? null"), None)
+        self.assertEqual(self.driver.find_elements(By.CSS_SELECTOR, ".view.advice img, .view.advice script"), [])
+        labels = self.js("return [...document.querySelectorAll('.view.advice *')].map((one) => (one.title ?? '') + one.ariaLabel)")
+        for text in (shown, *labels, self.text("body")):
+            self.assertEqual([text[max(0, i - 60):i + 20] for i, one in enumerate(text) if one in "\u202e\u2066\u2028"], [])
+        self.assertLessEqual(*self.js("return [document.documentElement.scrollWidth, innerWidth]"))
+        wide, room = self.js("const { scrollWidth, clientWidth } = document.querySelector('.view.advice');"
+                             "return [scrollWidth, clientWidth]")
+        self.assertLessEqual(wide, room)
+
+
+class HostileFiles(HostileNames):
+    """Of a snapshot whose files and functions have such names."""
+    FILE, FUNCTION = f"/home/{MARKUP}/{'n' * 10000}/a.py", MARKUP + TURNS
 
     @classmethod
     def make_page(cls):
@@ -185,15 +248,29 @@ class HostileTest(BrowserTest):
         return page
 
     def test_names_are_text(self):
-        self.open(fragment="#v=advice&ad=0")
-        self.settle()
+        self.check(self.FILE, MARKUP + SHOWN)
         codes = [change["code"] for change in self.js("return window.memprof.recording.changes")]
-        self.assertTrue(any(self.FILE in code and self.FUNCTION in code for code in codes), codes)
-        shown = self.text(".view.advice")
-        self.assertIn(self.FILE, shown)
-        self.assertIn(self.FUNCTION, shown)
-        self.assertIsNone(self.js("return window.broken ?? null"))
-        self.assertEqual(self.driver.find_elements(By.CSS_SELECTOR, ".view.advice img, .view.advice script"), [])
+        self.assertTrue(any(self.FILE in code and MARKUP + SHOWN in code for code in codes), codes)
+
+
+@unittest.skipUnless(bench.PYTHON, "no Python here has torch")
+class HostileModules(HostileNames):
+    """Of a recording of a network whose modules have such names."""
+    NAMES = (MARKUP, TURNS, "n" * 300, "m" * 10000)
+
+    @classmethod
+    def make_page(cls):
+        recording, page = cls.folder / "hostile.mp", cls.folder / "hostile.html"
+        subprocess.run([harness.MEMPROF, "snapshot", "--quiet", "-o", recording, "--", bench.PYTHON, "-c", HOSTILE_NETWORK,
+                        ascii(cls.NAMES)], check=True, cwd=cls.folder, env=bench.environment(), timeout=harness.TIMEOUT)
+        subprocess.run([harness.MEMPROF, "trace_plot", recording, "-o", page], check=True)
+        cls.advice = harness.answer("advise", recording, "-n", "0")
+        return page
+
+    def test_names_are_text(self):
+        modules = [change["module"] for change in self.advice["changes"] if change["module"]]
+        self.assertEqual(modules, [".".join(self.NAMES[:-1])])
+        self.check(".".join([MARKUP, SHOWN, "n" * 300]))
 
 
 if __name__ == "__main__":

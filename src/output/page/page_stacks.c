@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/utf8.h"
 #include "base/varint.h"
 #include "model/graph_node.h"
 #include "model/stack.h"
+#include "output/page/page_words.h"
 
 static enum mp_status no_memory(struct mp_error *error)
 {
@@ -155,26 +155,13 @@ static void write_sites(struct mp_page_stacks *stacks, const uint32_t *node_of_s
     }
 }
 
-/* Appends a text, and replaces characters that would change how the text beside them reads. */
-static void append_visible(struct mp_buffer *to, const unsigned char *at, size_t left)
-{
-    for (size_t size; left; at += size, left -= size) {
-        uint32_t point;
-        size = mp_utf8_next(at, left, &point);
-        if (mp_utf8_is_hidden(point))
-            mp_buffer_append_text(to, "\xef\xbf\xbd");
-        else
-            mp_buffer_append(to, at, size);
-    }
-}
-
 static void write_strings(const struct mp_page_stacks *stacks, struct mp_page_stack_columns *columns)
 {
     for (size_t i = 0; i < stacks->strings.count; i++) {
         size_t length;
         const char *text = mp_intern_get(&stacks->model->strings, stacks->strings.at[i], &length);
         size_t before = columns->text.size;
-        append_visible(&columns->text, (const unsigned char *)text, length);
+        mp_page_words_append(&columns->text, text, length);
         mp_varint_append(&columns->length, columns->text.size - before);
     }
 }

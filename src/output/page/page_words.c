@@ -1,16 +1,31 @@
 #include "output/page/page_words.h"
 
+#include "base/utf8.h"
 #include "base/varint.h"
+
+void mp_page_words_append(struct mp_buffer *to, const char *text, size_t length)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    for (size_t size; length; at += size, length -= size) {
+        uint32_t point;
+        size = mp_utf8_next(at, length, &point);
+        if (mp_utf8_is_hidden(point))
+            mp_buffer_append_text(to, "\xef\xbf\xbd");
+        else
+            mp_buffer_append(to, at, size);
+    }
+}
 
 uint32_t mp_page_words_number(struct mp_page_words *words, const char *text, size_t length)
 {
     if (!length) return 0;
     if (!words->known.count) mp_intern_add_text(&words->known, "");
-    size_t before = words->known.count;
+    size_t known = words->known.count;
     uint32_t number = mp_intern_add(&words->known, text, length);
-    if (number < before) return number;
-    mp_varint_append(&words->length, length);
-    mp_buffer_append(&words->text, text, length);
+    if (number < known) return number;
+    size_t before = words->text.size;
+    mp_page_words_append(&words->text, text, length);
+    mp_varint_append(&words->length, words->text.size - before);
     return number;
 }
 

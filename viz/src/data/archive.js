@@ -2,6 +2,7 @@
 // a worker.
 
 import { Unpacker } from "./unpack.js";
+import { parseVisible } from "./visible.js";
 import { startWorker } from "./worker.js";
 
 const MANY_EVENTS = 2e6; // below that a worker takes longer to start than it saves
@@ -10,7 +11,7 @@ export class Archive {
   /** @param {Document} document holds the elements `header` and `d0`, `d1`, ... */
   constructor(document) {
     this.document = document;
-    this.header = JSON.parse(document.getElementById("header").textContent);
+    this.header = parseVisible(document.getElementById("header").textContent);
   }
 
   unpacker() {
