@@ -151,7 +151,8 @@ const struct mp_command mp_command_report = {
         "the last of "
         "many sites (-n).",
     .example = "memprof report run.mp",
-    .meanings = {{MP_OPT_FORMAT, "text, markdown or html (as -o FILE ends: .md, .html; else text)"}},
+    .meanings = {{MP_OPT_LIMIT, "show N rows; 0 shows all (text: 3, of a job 8; markdown and html: 10; JSON: all)"},
+                 {MP_OPT_FORMAT, "text, markdown or html (as -o FILE ends: .md, .html; else text)"}},
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,
                 MP_OPT_FORMAT, MP_OPT_PAGE},
     .operands_min = 1,

@@ -431,7 +431,8 @@ const struct mp_command mp_command_snapshot = {
         "machine can read, or on a socket that only the user can open.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
     .meanings = {{MP_OPT_OUTPUT,
-                  "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"}},
+                  "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"},
+                 {MP_OPT_PID, "a running program that another memprof records, instead of COMMAND"}},
     .options =
         {MP_OPT_OUTPUT,           MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
          MP_OPT_CAPTURE,          MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,

@@ -656,6 +656,14 @@ class Commands(unittest.TestCase):
                 for value in values.split():
                     self.assertRegex(said, rf"(?<![\w-]){re.escape(value)}(?![\w-])" if value[-1] != "=" else value, line)
 
+    def test_help_says_how_many_rows_a_report_shows(self):
+        def rows(*limit):
+            report = self.run_in(["report", "train.mp", *limit]).stdout.decode()
+            return len(re.findall(r"^ +\d+\. ", report.split("LEAKS")[0], re.M))
+        said, = re.findall(r"text: (\d+)", self.option_help("report", "limit"))
+        self.assertGreater(rows("-n", "0"), int(said))
+        self.assertEqual(rows(), int(said))
+
     def test_help_fits_a_terminal(self):
         commands = re.findall(r"^  (\w+)  ", self.run_in("help").stdout.decode(), re.M)
         for command in ("", *commands):
