@@ -100,6 +100,19 @@ class Wheel(unittest.TestCase):
         said, _ = self.run_there("memprof", "info", "run.mp", "--json")
         self.assertEqual(json.loads(said)["steps"], {"count": 1, "source": "api"})
 
+    def test_the_portable_package_is_built_without_mpi(self):
+        """Which would be a library that it needs; where a machine has one, configure takes it unless told."""
+        tree = self.folder / "memprof-0.1.0"
+        tree.mkdir()
+        (tree / "configure").write_text("#!/bin/sh\necho \"$@\"\nexit 1\n")
+        (tree / "configure").chmod(0o755)
+        subprocess.run(["tar", "-C", self.folder, "-cf", self.folder / "memprof.tar", tree.name], check=True)
+        said = subprocess.run([SOURCE / "tools/bindist", self.folder / "memprof.tar", self.folder / "packages"],
+                              capture_output=True, text=True).stderr
+        if "there is no static" in said:
+            self.skipTest("the portable package cannot be built here")
+        self.assertIn(" --without-mpi ", said)
+
     def test_pytest_finds_the_plugin(self):
         said, _ = self.run_there("python", "-c", "import importlib.metadata as m; "
                                  "print([e.value for e in m.distribution('libmemprof').entry_points"
