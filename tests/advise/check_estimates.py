@@ -139,6 +139,10 @@ class Estimates(harness.TestCase):
         self.check("decoder", ["halves", "quantized"], "--kind", "optimizer")
         self.check("attention", ["halves", "quantized"], "--kind", "optimizer")
 
+    def test_halves_of_gradients_that_are_as_large_as_a_parameter(self):
+        """Which the loss's backward makes, outside of any module."""
+        self.check("variational", ["halves", "quantized"], "--kind", "optimizer")
+
     def test_state_of_other_optimizers_is_no_promise(self):
         """SGD's momentum, and state of 16 bits: the stand-in of 8 bits would save none of it, or half."""
         self.check("momentum", ["zero", "zero_2"])

@@ -204,7 +204,7 @@ static bool may_be_of_parameter(const struct mp_estimator *e, const struct mp_pa
     uint32_t module = mp_model_module(model, block);
     if (!mp_estimate_is_parameters_size(e, block)) return false;
     bool is_forward = mp_phase_of_block(&e->phases, model, block) == MP_PHASE_FORWARD;
-    if (is_forward && mp_operator_is_of_batch(operator->number)) return false;
+    if (is_forward ? mp_operator_is_of_batch(operator->number) : mp_operator_is_of_values(operator->node)) return false;
     return !module || mp_pass_has_parameter(passes, module, model->blocks.bytes[block]);
 }
 

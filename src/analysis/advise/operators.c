@@ -106,6 +106,13 @@ static const struct {
     {"_cudnn_rnn", "CudnnRnn", MP_SAVES_RESULTS},
     {"_thnn_fused_lstm_cell", "ThnnFusedLstmCell", MP_SAVES_RESULTS},
     {"_thnn_fused_gru_cell", "ThnnFusedGruCell", MP_SAVES_RESULTS},
+    {"mse_loss", "MseLoss", MP_SAVES_INPUTS},
+    {"smooth_l1_loss", "SmoothL1Loss", MP_SAVES_INPUTS},
+    {"huber_loss", "HuberLoss", MP_SAVES_INPUTS},
+    {"binary_cross_entropy", "BinaryCrossEntropy", MP_SAVES_INPUTS},
+    {"binary_cross_entropy_with_logits", "BinaryCrossEntropyWithLogits", MP_SAVES_INPUTS},
+    {"nll_loss_forward", "NllLoss", MP_SAVES_RESULTS},
+    {"nll_loss2d_forward", "NllLoss2D", MP_SAVES_RESULTS},
     {"view", "View", MP_SAVES_NOTHING},
     {"_unsafe_view", "UnsafeView", MP_SAVES_NOTHING},
     {"_reshape_alias", "ReshapeAlias", MP_SAVES_NOTHING},
@@ -270,6 +277,33 @@ bool mp_operator_is_binary(unsigned number)
     return mp_operator_is_sum(number);
 }
 
+static bool is_among(unsigned number, const char *const *names, size_t count)
+{
+    for (size_t i = 0; number && number <= OPERATORS && i < count; i++)
+        if (!strcmp(table[number - 1].name, names[i])) return true;
+    return false;
+}
+
+bool mp_operator_is_of_values(unsigned number)
+{
+    static const char *const names[] = {"gelu",
+                                        "silu",
+                                        "relu",
+                                        "tanh",
+                                        "sigmoid",
+                                        "_softmax",
+                                        "_log_softmax",
+                                        "native_dropout",
+                                        "mse_loss",
+                                        "smooth_l1_loss",
+                                        "huber_loss",
+                                        "binary_cross_entropy",
+                                        "binary_cross_entropy_with_logits",
+                                        "nll_loss_forward",
+                                        "nll_loss2d_forward"};
+    return is_among(number, names, sizeof names / sizeof *names);
+}
+
 bool mp_operator_is_of_batch(unsigned number)
 {
     static const char *const names[] = {"addmm",
@@ -278,20 +312,10 @@ bool mp_operator_is_of_batch(unsigned number)
                                         "baddbmm",
                                         "convolution",
                                         "embedding",
-                                        "gelu",
-                                        "silu",
-                                        "relu",
-                                        "tanh",
                                         "native_layer_norm",
-                                        "sigmoid",
-                                        "_softmax",
-                                        "_log_softmax",
-                                        "native_dropout",
                                         "native_batch_norm",
                                         "native_group_norm"};
-    for (size_t i = 0; number && number <= OPERATORS && i < sizeof names / sizeof *names; i++)
-        if (!strcmp(table[number - 1].name, names[i])) return true;
-    return false;
+    return mp_operator_is_of_values(number) || is_among(number, names, sizeof names / sizeof *names);
 }
 
 bool mp_operator_keeps_first(unsigned number)

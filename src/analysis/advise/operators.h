@@ -38,6 +38,8 @@ bool mp_operator_is_sum(unsigned number);
 bool mp_operator_is_binary(unsigned number);
 /* Whether what it makes is of a batch: of none of the others' operands is it known to be more than a parameter. */
 bool mp_operator_is_of_batch(unsigned number);
+/* Whether it is of a batch, and reads no parameter: activations and losses, whose backward makes no gradient of one. */
+bool mp_operator_is_of_values(unsigned number);
 /* Whether backward reads the first tensor that it makes; of norms it reads others. */
 bool mp_operator_keeps_first(unsigned number);
 
