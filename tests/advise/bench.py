@@ -10,6 +10,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 sys.dont_write_bytecode = True
 import harness
+import told
 
 PYTHON = harness.python_with_torch()
 PROGRAMS = harness.SOURCE / "tests" / "advise" / "programs.py"
@@ -49,11 +50,19 @@ def record(folder, name, habits):
     return path
 
 
+def answer(path, *options):
+    """What is advised, in JSON; the text is held against it."""
+    found = harness.answer("advise", path, *options)
+    wrong = told.differences(found, harness.memprof("advise", path, *options).stdout)
+    assert not wrong, wrong
+    return found
+
+
 def compare(folder, name, habits, *options, estimates=False):
     """For each change that is advised: the change, what it is said to save, what it saves, and the peak without it.
     `estimates`: of those alone that follow from sizes; else of all others."""
     before = measure(folder, name, habits)
-    found = harness.answer("advise", record(folder, name, habits), *options)
+    found = answer(record(folder, name, habits), *options)
     assert found["peak_bytes"] == before, (name, habits, found["peak_bytes"], before)
     rows = []
     for advice in found["changes"]:

@@ -41,7 +41,7 @@ class Advice(bed.TestCase):
         of reserved ones where only those are saved."""
         run, allocated, reserved = self.peaks(name, habits, **variables)
         path = run.path.rename(self.folder / "unchanged.mp")
-        found = harness.answer("advise", path, "--track", "cuda:0/torch")
+        found = bench.answer(path, "--track", "cuda:0/torch")
         self.assertEqual((found["peak_bytes"], found["reserved_peak_bytes"]), (allocated, reserved), (name, habits))
         rows = []
         for change in found["changes"]:

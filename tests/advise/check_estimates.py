@@ -110,7 +110,7 @@ class Estimates(harness.TestCase):
                          (3 * (4 * unit + outside) + 3 * unit + counters) // 2 - 2 * unit - outside + 4 * 4 * 96)
 
     def saved_by_ranks(self, name):
-        found = harness.answer("advise", bench.record(self.folder, name, ""), "--kind", "shard", "--ranks", "2")
+        found = bench.answer(bench.record(self.folder, name, ""), "--kind", "shard", "--ranks", "2")
         return {change["pattern"]: change["saved_bytes"] for change in found["changes"]}
 
     def test_size_tells_the_best_of_the_last_probe(self):

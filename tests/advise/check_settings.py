@@ -20,6 +20,7 @@ HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "unit" / "analysis")]
 import asserted
 import naive_allocator
+import told
 from check_torch_replay import snapshot_of
 
 MEMPROF = str(pathlib.Path(os.getcwd()) / "memprof")
@@ -169,9 +170,14 @@ def settings_of(text, recorded=None):
 
 
 def advise(path, *options):
-    done = subprocess.run([MEMPROF, "advise", str(path), "--json", *options], capture_output=True, text=True, timeout=120)
-    assert done.returncode in (0, 4), done.stderr
-    return json.loads(done.stdout)
+    """In JSON; the text is held against it."""
+    found, text = (subprocess.run([MEMPROF, "advise", str(path), *form, *options], capture_output=True, text=True, timeout=120)
+                   for form in (["--json"], []))
+    assert found.returncode in (0, 4) and found.returncode == text.returncode, found.stderr
+    found = json.loads(found.stdout)
+    wrong = told.differences(found, text.stdout)
+    assert not wrong, wrong
+    return found
 
 
 def measure(seed, folder, calls=500):

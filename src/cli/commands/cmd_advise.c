@@ -118,10 +118,10 @@ const struct mp_command mp_command_advise = {
     .usage = "FILE",
     .about =
         "Tries changes to the program on what the recording has, and lists those that lower the peak: settings of "
-        "PyTorch's "
-        "caching allocator, searched by replaying all that was asked of it under each, as the line of "
-        "PYTORCH_CUDA_ALLOC_CONF to set; blocks that live longer than they are needed; and modules whose activations "
-        "could be made again in backward. Estimated from sizes, marked ~, and not proved, are forward in "
+        "PyTorch's caching allocator, searched by replaying all that was asked of it under each, as the line of "
+        "PYTORCH_CUDA_ALLOC_CONF to set, or for one phase; blocks that live longer than they are needed; temporaries "
+        "of an optimizer's step; and modules whose activations could be made again in backward. Estimated from sizes, "
+        "marked ~, and not proved, are forward in "
         "bfloat16 by autocast, Adam's state of 8 bits, micro-batches "
         "of half the size, what forward keeps moved to the CPU's memory, and with --ranks what ranks divide: state "
         "(ZeRO-1), "

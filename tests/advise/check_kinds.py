@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Every kind of change that `memprof advise` knows: that the manual, the manual page and the reference have it, and that the
+text of each is what its JSON has. What each saves is checked by doing it, in the other tests here."""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import bench
+import harness
+import told
+
+# By its name in JSON: what docs/manual/advise.md and the manual page say of it.
+KINDS = {
+    "settings": ("`PYTORCH_CUDA_ALLOC_CONF`", "settings of PyTorch's caching allocator"),
+    "phase_settings": ("for one of its phases alone", "for one phase"),
+    "late_zero_grad": ("live over forward", "blocks that live longer than they are needed"),
+    "gradients_kept": ("`zero_grad(set_to_none=True)`", "blocks that live longer than they are needed"),
+    "held_variables": ("`del` it behind `backward()`", "blocks that live longer than they are needed"),
+    "one_by_one": ("`foreach=False`", "temporaries of an optimizer's step"),
+    "fused": ("`fused=True`", "temporaries of an optimizer's step"),
+    "checkpoint": ("`torch.utils.checkpoint`", "made again in backward"),
+    "autocast": ("forward in bfloat16 by autocast", "forward in bfloat16 by autocast"),
+    "eight_bit_state": ("optimizer state of 8 bits", "state of 8 bits"),
+    "micro_batch": ("two micro-batches of half the size", "micro-batches of half the size"),
+    "zero_1": ("(ZeRO-1)", "(ZeRO-1)"),
+    "zero_2": ("(ZeRO-2)", "(ZeRO-2)"),
+    "zero_3": ("(ZeRO-3,", "(ZeRO-3,"),
+    "save_on_cpu": ("`torch.autograd.graph.save_on_cpu`", "CPU's memory"),
+}
+
+
+def read(*parts):
+    return re.sub(r"\s+", " ", harness.SOURCE.joinpath(*parts).read_text())
+
+
+class Kinds(harness.TestCase):
+    def test_each_is_documented(self):
+        names = re.search(r"names\[MP_CHANGE_WHATS\] = \{(.*?)\}", read("src", "analysis", "advise", "advise.c"))[1]
+        self.assertEqual(set(re.findall(r'"(\w+)"', names)), set(KINDS))
+        manual, page = read("docs", "manual", "advise.md"), read("src", "cli", "memprof.1").replace("\\", "")
+        reference, = (line for line in harness.SOURCE.joinpath("docs", "manual", "reference.md").read_text().splitlines()
+                      if "memprof.advise/1" in line)
+        page = page[page.index(".SS memprof advise"):]
+        page = page[:page.index(".SS", 4)]
+        for name, (in_manual, on_page) in KINDS.items():
+            self.assertIn(f"`{name}`", reference)
+            self.assertIn(in_manual, manual, name)
+            self.assertIn(on_page, page, name)
+
+    @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
+    def test_text_and_json_agree(self):
+        """Of a training that most of the estimates are made for, beside what it could free; told.py is not blind to what is
+        wrong."""
+        path = bench.record(self.folder, "decoder", "held,late,foreach")
+        options = ("--ranks", "2", "-n", "0", "--track", "cpu/torch")
+        found = harness.answer("advise", path, *options)
+        self.assertGreater(len({change["pattern"] for change in found["changes"]}), 5)
+        text = harness.memprof("advise", path, *options).stdout
+        self.assertEqual(told.differences(found, text), [])
+        for change in found["changes"]:
+            for key, value in (("saved_bytes", change["saved_bytes"] // 2), ("text", "another"), ("cost", "another"),
+                               ("code", "another"), ("peak_bytes", 2 * change["peak_bytes"])):
+                kept, change[key] = change[key], value
+                self.assertEqual(len(told.differences(found, text)), 1, key)
+                change[key] = kept
+
+
+if __name__ == "__main__":
+    harness.main()

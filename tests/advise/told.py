@@ -1,0 +1,29 @@
+"""What `memprof advise` says for people, held against its JSON: each change's saving, its words, what it costs, how it is made."""
+import re
+
+ROW = re.compile(r"^ *(~ )? *(\d+)\. +(?:([\d.]+) (B|[KMGTPE]iB)|it fits) +([\d.]+) (B|[KMGTPE]iB) +(allocated|reserved) +(\S.*?) *$", re.M)
+
+
+def is_about(number, unit, count):
+    """Whether a size as it is shown, of three digits, is that many bytes."""
+    return abs(float(number) * 1024 ** "BKMGTPE".index(unit[0]) - count) <= 0.005 * count + 1
+
+
+def differences(found, text):
+    """Of an answer of advise and the text of the same: what of a change is missing, or otherwise, in the text."""
+    rows = ROW.findall(text)
+    ends = [match.start() for match in ROW.finditer(text)][1:] + [len(text)]
+    if len(rows) != len(found["changes"]):
+        return [f"{len(rows)} rows of {len(found['changes'])} changes: {text}"]
+    wrong = []
+    for i, (change, row, end) in enumerate(zip(found["changes"], rows, ends)):
+        mark, number, saves, unit, peak, peak_unit, what, words = row
+        saved, left = ((change["saved_reserved_bytes"], change["reserved_peak_bytes"]) if what == "reserved" else
+                       (change["saved_bytes"], change["peak_bytes"]))
+        below = text[:end].rsplit(words, 1)[-1]
+        told = {"number": int(number) == i + 1, "mark": bool(mark) != change["exact"], "text": words == change["text"],
+                "saving": is_about(saves, unit, saved) if saves else not saved, "peak": is_about(peak, peak_unit, left),
+                "cost": not change["cost"] or change["cost"] in below,
+                "code": change["pattern"] == "settings" or not change["code"] or change["code"] in below}
+        wrong += [f"{change['pattern']}: {name}: {row}, {change}" for name, right in told.items() if not right]
+    return wrong
