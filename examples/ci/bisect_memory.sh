@@ -6,10 +6,13 @@
 #   git bisect run PATH/bisect_memory.sh /tmp/good.mp python3 train.py
 #
 # A commit is bad where peak or outstanding memory is more than $MAX_GROWTH (5%) above that of the recording, and is
-# skipped where the command fails or nothing was recorded. Keep this script outside the tree that git changes.
+# skipped where the command fails or nothing was recorded. Without memprof or the recording the bisection ends. Keep this
+# script outside the tree that git changes.
 memprof=${MEMPROF:-memprof}
 good=$1
 shift
+command -v "$memprof" > /dev/null || { echo "bisect_memory.sh: there is no $memprof" >&2; exit 255; }
+[ -f "$good" ] || { echo "bisect_memory.sh: there is no $good" >&2; exit 255; }
 folder=$(mktemp -d) || exit 125
 trap 'rm -rf "$folder"' EXIT
 "$memprof" snapshot --quiet --no-symbols -o "$folder/now.mp" -- "$@" || exit 125

@@ -447,7 +447,13 @@ class Compare(unittest.TestCase):
         git("checkout", "-q", commits[0])
         self.memprof("snapshot", "-o", good, "--", "/usr/bin/python3", tree / "train.py")
         git("bisect", "start", commits[-1], commits[0])
-        said = git("bisect", "run", SOURCE / "examples/ci/bisect_memory.sh", good, "/usr/bin/python3", "train.py")
+        script = SOURCE / "examples/ci/bisect_memory.sh"
+        for program, recording in (("/nowhere/memprof", good), (harness.BUILD / "memprof", "nowhere.mp")):
+            missing = subprocess.run([script, recording, "true"], env={**os.environ, "MEMPROF": str(program)}, text=True,
+                                     capture_output=True)
+            self.assertGreaterEqual(missing.returncode, 128, missing.stderr)  # no commit is skipped or judged
+            self.assertIn("there is no", missing.stderr)
+        said = git("bisect", "run", script, good, "/usr/bin/python3", "train.py")
         self.assertIn(f"{commits[6]} is the first bad commit", said)
 
 
