@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "analysis/sizing/size_curve.h"
+#include "base/hash.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "base/words.h"
 
@@ -63,17 +65,33 @@ static void read_marks(const struct mp_model *model, struct mp_size_chance *chan
     }
 }
 
-/* Batches as they arrive: runs of blocks between which nothing else is made, each of one batch or some. */
+/* Batches as they arrive from one loader, or from all as if they were one: runs of blocks between which nothing else is
+ * made, each of one batch or some. */
 struct arrivals {
-    const struct mp_size_source *source;
     MP_VEC(uint32_t) blocks; /* in their order */
     MP_VEC(uint32_t) ends;   /* of runs, as indices of `blocks` */
     uint64_t alive, most;    /* blocks at once */
 };
 
-/* How many blocks a batch of the program has, from the runs of all recordings. */
+/* How many blocks a batch of a loader has, from the runs of all recordings. */
 struct rhythm {
     uint32_t least, each; /* blocks of the shortest run; what divides all runs: a batch, or always so many of them */
+};
+
+/* One recording, and what came from each loader. */
+struct recorded {
+    const struct mp_size_source *source;
+    MP_VEC(struct arrivals) loaders;
+};
+
+/* All recordings. A loader has one number in all of them, by the lines of the program that take its batches. */
+struct loading {
+    const struct mp_size_plan *plan;
+    struct recorded *recorded;
+    size_t count;
+    bool apart;          /* each loader by itself */
+    struct mp_map known; /* numbers of loaders from 1, by hashes of the lines */
+    MP_VEC(struct rhythm) rhythms;
 };
 
 static void end_run(struct arrivals *arrivals, struct rhythm *rhythm)
@@ -90,33 +108,77 @@ static void end_run(struct arrivals *arrivals, struct rhythm *rhythm)
     mp_vec_add(&arrivals->ends, first + length);
 }
 
-static void follow_arrivals(struct arrivals *arrivals, const unsigned char *loading, struct rhythm *rhythm)
+static uint64_t hash_text(const struct mp_model *model, uint32_t text)
 {
-    const struct mp_model *model = arrivals->source->model;
+    const char *at = mp_model_text(model, text);
+    return mp_hash_bytes(at, strlen(at));
+}
+
+static uint64_t hash_of(const struct mp_model *model, uint32_t frame, uint64_t hash)
+{
+    if (frame >= model->frames.count || !model->frames.at[frame].line_count) return hash;
+    const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
+    hash = mp_hash_step(mp_hash_step(hash, hash_text(model, line->file)), hash_text(model, line->function));
+    return mp_hash_mix(mp_hash_step(hash, line->line));
+}
+
+/* Per stack, the loader whose queue one of its frames takes from: a hash of the lines down to the outermost such frame.
+ * 0: none takes. */
+static uint64_t *find_loaders(const struct mp_model *model, bool apart)
+{
+    unsigned char *receives = mp_size_loading(model);
+    uint64_t *hashes = mp_alloc_zeroed(model->stacks.count + 1, sizeof *hashes);
+    for (uint32_t i = 1; i < model->stacks.count; i++) {
+        uint32_t parent = model->stacks.at[i].parent < i ? model->stacks.at[i].parent : 0;
+        hashes[i] = receives[parent] ? hashes[parent] : hash_of(model, model->stacks.at[i].frame, hashes[parent]) | 1;
+    }
+    for (uint32_t i = 1; i < model->stacks.count; i++)
+        hashes[i] = receives[i] ? apart ? hashes[i] : 1 : 0;
+    free(receives);
+    return hashes;
+}
+
+static size_t number_of(struct loading *loading, struct recorded *recorded, uint64_t hash)
+{
+    bool added;
+    uint64_t *number = mp_map_at(&loading->known, hash, &added);
+    if (added) *number = loading->known.count;
+    mp_vec_grow_to(&recorded->loaders, *number);
+    mp_vec_grow_to(&loading->rhythms, *number);
+    return *number - 1;
+}
+
+static void follow_arrivals(struct loading *loading, struct recorded *recorded)
+{
+    const struct mp_model *model = recorded->source->model;
+    uint64_t *loaders = find_loaders(model, loading->apart);
+    size_t current = SIZE_MAX; /* the loader whose run has not ended */
     for (uint32_t event = 0; event < model->events.count; event++) {
         unsigned type = model->events.type[event];
         if (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE) continue;
         uint32_t block = model->events.subject[event], stack = model->blocks.stack[block];
-        if (model->blocks.track[block] != arrivals->source->track) continue;
-        bool arrives = stack < model->stacks.count && loading[stack];
+        if (model->blocks.track[block] != recorded->source->track) continue;
+        size_t loader = SIZE_MAX;
+        if (stack < model->stacks.count && loaders[stack]) loader = number_of(loading, recorded, loaders[stack]);
         if (type == MP_EVENT_FREE) {
-            arrivals->alive -= arrives && arrivals->alive;
+            if (loader != SIZE_MAX && recorded->loaders.at[loader].alive) recorded->loaders.at[loader].alive--;
             continue;
         }
-        if (!arrives) {
-            end_run(arrivals, rhythm);
-            continue;
-        }
+        if (current != SIZE_MAX && current != loader)
+            end_run(&recorded->loaders.at[current], &loading->rhythms.at[current]);
+        current = loader;
+        if (loader == SIZE_MAX) continue;
+        struct arrivals *arrivals = &recorded->loaders.at[loader];
         mp_vec_add(&arrivals->blocks, block);
         if (++arrivals->alive > arrivals->most) arrivals->most = arrivals->alive;
     }
-    end_run(arrivals, rhythm);
+    if (current != SIZE_MAX) end_run(&recorded->loaders.at[current], &loading->rhythms.at[current]);
+    free(loaders);
 }
 
 /* Whether at each place in a batch of so many blocks most have one size. */
-static bool is_periodic(const struct arrivals *arrivals, uint32_t each)
+static bool is_periodic(const struct mp_model *model, const struct arrivals *arrivals, uint32_t each)
 {
-    const struct mp_model *model = arrivals->source->model;
     for (uint32_t place = 0; place < each; place++) {
         uint64_t size = 0;
         int64_t votes = 0;
@@ -131,27 +193,40 @@ static bool is_periodic(const struct arrivals *arrivals, uint32_t each)
 }
 
 /* Whether each batch has as many blocks as the others. */
-static bool are_batches_alike(const struct arrivals *arrivals, const struct rhythm *rhythm)
+static bool are_batches_alike(const struct mp_model *model, const struct arrivals *arrivals,
+                              const struct rhythm *rhythm)
 {
-    return rhythm->each > 1 ? rhythm->each == rhythm->least || is_periodic(arrivals, rhythm->each)
-                            : rhythm->least == 1 && is_periodic(arrivals, 1);
+    return rhythm->each > 1 ? rhythm->each == rhythm->least || is_periodic(model, arrivals, rhythm->each)
+                            : rhythm->least == 1 && is_periodic(model, arrivals, 1);
+}
+
+/* In all recordings; one that lacks the loader would leave its batch without a size at that probe. */
+static bool is_loader_alike(const struct loading *loading, size_t loader)
+{
+    for (size_t i = 0; i < loading->count; i++) {
+        const struct recorded *recorded = &loading->recorded[i];
+        if (loader >= recorded->loaders.count || !recorded->loaders.at[loader].blocks.count ||
+            !are_batches_alike(recorded->source->model, &recorded->loaders.at[loader], &loading->rhythms.at[loader]))
+            return false;
+    }
+    return true;
 }
 
 struct batch {
     uint32_t blocks; /* 0: none arrived */
     uint64_t bytes;
-    bool alike;
 };
 
 /* The batch of most bytes; where batches are of different numbers of blocks, the run of most. */
-static struct batch largest_batch(const struct arrivals *arrivals, const struct rhythm *rhythm)
+static struct batch largest_batch(const struct mp_model *model, const struct arrivals *arrivals,
+                                  const struct rhythm *rhythm, bool alike)
 {
-    struct batch largest = {.alike = are_batches_alike(arrivals, rhythm)};
+    struct batch largest = {0};
     for (uint32_t from = 0, run = 0, to; from < arrivals->blocks.count; from = to) {
-        to = largest.alike ? from + rhythm->each : arrivals->ends.at[run++];
+        to = alike ? from + rhythm->each : arrivals->ends.at[run++];
         uint64_t bytes = 0;
         for (uint32_t i = from; i < to; i++)
-            bytes += mp_size_bytes(arrivals->source->model, arrivals->blocks.at[i]);
+            bytes += mp_size_bytes(model, arrivals->blocks.at[i]);
         if (bytes < largest.bytes) continue;
         largest.blocks = to - from;
         largest.bytes = bytes;
@@ -161,21 +236,13 @@ static struct batch largest_batch(const struct arrivals *arrivals, const struct 
 
 /* The fewest blocks that may be a batch. Workers that always end two at once, of blocks A and B, show A B A B in every
  * run: the batch may be A B. */
-static uint32_t smallest_batch(const struct arrivals *arrivals, const struct rhythm *rhythm)
+static uint32_t smallest_batch(const struct mp_model *model, const struct arrivals *arrivals,
+                               const struct rhythm *rhythm)
 {
     uint32_t blocks = 1;
-    while (blocks < rhythm->each && (rhythm->each % blocks || !is_periodic(arrivals, blocks)))
+    while (blocks < rhythm->each && (rhythm->each % blocks || !is_periodic(model, arrivals, blocks)))
         blocks++;
     return blocks;
-}
-
-static void count_held(const struct arrivals *arrivals, const struct rhythm *rhythm, uint32_t blocks,
-                       struct mp_size_chance *chance)
-{
-    uint32_t alone = smallest_batch(arrivals, rhythm);
-    uint64_t held = (arrivals->most + blocks - 1) / blocks;
-    if (held > chance->held) chance->held = held;
-    if (arrivals->most > alone) chance->spare = fmax(chance->spare, (double)(arrivals->most - alone) / blocks);
 }
 
 static double share_of(struct mp_size_point at, struct mp_size_point of)
@@ -183,45 +250,85 @@ static double share_of(struct mp_size_point at, struct mp_size_point of)
     return (double)at.first * (double)at.second / ((double)of.first * (double)of.second);
 }
 
-/* The size of a batch at each probe. Runs of more batches than one, and not always of so many, may have one in a probe
- * and four in the next: each counts for all then, in proportion. */
-static void solve_batch(const struct mp_size_points *points, const struct batch *batches, bool alike,
-                        struct mp_size_chance *chance)
+/* What a recording held of its loaders' batches. */
+struct waiting {
+    uint64_t held;
+    double spare;
+};
+
+/* Adds what the recordings have of a loader. Runs of more batches than one, and not always of so many, may have one in
+ * a probe and four in the next: each counts for all then, in proportion. */
+static void add_loader(const struct loading *loading, size_t loader, struct waiting *waiting, struct mp_size_seen *most)
 {
-    for (size_t i = 0; i < points->count; i++) {
-        double bytes = (double)batches[i].bytes;
-        for (size_t k = 0; k < points->count && !alike; k++)
-            bytes = fmax(bytes, (double)batches[k].bytes * share_of(points->at[i], points->at[k]));
-        chance->batch.low[i] = chance->batch.high[i] = bytes;
+    const struct mp_size_points *points = &loading->plan->points;
+    const struct rhythm *rhythm = &loading->rhythms.at[loader];
+    bool alike = is_loader_alike(loading, loader);
+    for (size_t i = 0; i < loading->count; i++) {
+        const struct recorded *recorded = &loading->recorded[i];
+        if (loader >= recorded->loaders.count) continue;
+        const struct mp_model *model = recorded->source->model;
+        const struct arrivals *arrivals = &recorded->loaders.at[loader];
+        struct batch batch = largest_batch(model, arrivals, rhythm, alike);
+        if (!batch.blocks) continue;
+        uint32_t alone = smallest_batch(model, arrivals, rhythm);
+        waiting[i].held += (arrivals->most + batch.blocks - 1) / batch.blocks;
+        if (arrivals->most > alone) waiting[i].spare += (double)(arrivals->most - alone) / batch.blocks;
+        for (size_t k = 0; k < points->count && i < points->count; k++)
+            if (!alike || i == k)
+                most->high[k] = fmax(most->high[k], (double)batch.bytes * share_of(points->at[k], points->at[i]));
     }
-    mp_size_solve(points, &chance->batch, &chance->batch_size);
+}
+
+static void forget_arrivals(struct loading *loading)
+{
+    for (size_t i = 0; i < loading->count; i++) {
+        struct recorded *recorded = &loading->recorded[i];
+        for (size_t loader = 0; loader < recorded->loaders.count; loader++) {
+            mp_vec_free(&recorded->loaders.at[loader].blocks);
+            mp_vec_free(&recorded->loaders.at[loader].ends);
+        }
+        mp_vec_free(&recorded->loaders);
+    }
+    mp_vec_free(&loading->rhythms);
+    mp_map_free(&loading->known);
+}
+
+/* Two loaders whose batches have different blocks have no rhythm together: each is followed by itself then. Where they
+ * have one they may be one, whose batches are received by two lines. */
+static void follow_all(struct loading *loading)
+{
+    for (size_t i = 0; i < loading->count; i++)
+        follow_arrivals(loading, &loading->recorded[i]);
+    if (loading->apart || !loading->rhythms.count || is_loader_alike(loading, 0)) return;
+    forget_arrivals(loading);
+    for (size_t i = 0; i < loading->count; i++)
+        loading->recorded[i] = (struct recorded){.source = loading->recorded[i].source};
+    loading->apart = true;
+    follow_all(loading);
 }
 
 static void find_batches(const struct mp_size_plan *plan, const struct mp_size_source *sources, size_t count,
                          struct mp_size_chance *chance)
 {
-    struct arrivals *arrivals = mp_alloc_zeroed(count + 1, sizeof *arrivals);
-    struct batch *batches = mp_alloc_zeroed(count + 1, sizeof *batches);
-    struct rhythm rhythm = {0};
-    bool alike = true;
+    struct loading loading = {.plan = plan, .count = count};
+    struct waiting *waiting = mp_alloc_zeroed(count + 1, sizeof *waiting);
+    loading.recorded = mp_alloc_zeroed(count + 1, sizeof *loading.recorded);
+    for (size_t i = 0; i < count; i++)
+        loading.recorded[i].source = &sources[i];
+    follow_all(&loading);
+    for (size_t loader = 0; loader < loading.rhythms.count; loader++)
+        add_loader(&loading, loader, waiting, &chance->batch);
     for (size_t i = 0; i < count; i++) {
-        unsigned char *loading = mp_size_loading(sources[i].model);
-        arrivals[i].source = &sources[i];
-        follow_arrivals(&arrivals[i], loading, &rhythm);
-        free(loading);
-    }
-    for (size_t i = 0; i < count; i++) {
-        batches[i] = largest_batch(&arrivals[i], &rhythm);
-        alike = alike && batches[i].alike;
         read_marks(sources[i].model, chance);
-        if (batches[i].blocks) count_held(&arrivals[i], &rhythm, batches[i].blocks, chance);
-        chance->loads |= batches[i].blocks && sources[i].model == plan->source->model;
-        mp_vec_free(&arrivals[i].blocks);
-        mp_vec_free(&arrivals[i].ends);
+        chance->held = waiting[i].held > chance->held ? waiting[i].held : chance->held;
+        chance->spare = fmax(chance->spare, waiting[i].spare);
+        chance->loads |= waiting[i].held && sources[i].model == plan->source->model;
     }
-    if (chance->loads) solve_batch(&plan->points, batches, alike, chance);
-    free(batches);
-    free(arrivals);
+    memcpy(chance->batch.low, chance->batch.high, sizeof chance->batch.low);
+    if (chance->loads) mp_size_solve(&plan->points, &chance->batch, &chance->batch_size);
+    forget_arrivals(&loading);
+    free(loading.recorded);
+    free(waiting);
     if (chance->loads) chance->received = find_received(plan->source);
     if (!chance->known) chance->ahead = chance->held;
 }

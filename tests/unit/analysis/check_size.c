@@ -134,7 +134,7 @@ struct program {
     double constant[LAYERS], first[LAYERS], both[LAYERS], square[LAYERS]; /* factors of each layer's size */
     uint64_t parameters, seed;
     uint32_t steps;
-    bool per_sample, marked, noisy, other, workers;
+    bool per_sample, marked, noisy, other, workers, stream, one_line;
 };
 
 #define WAIT_MOST 6
@@ -145,11 +145,18 @@ struct arrived {
     size_t count;
 };
 
+/* Batches of one block, of a second loader. */
+struct stream {
+    uint32_t batches[WAIT_MOST + 1];
+    size_t count;
+};
+
 struct run {
     struct world world;
     uint64_t live, peak;
     MP_VEC(uint64_t) bytes;
     struct arrived arrived;
+    struct stream stream;
 };
 
 static uint32_t take(struct run *run, uint32_t site, double bytes)
@@ -176,10 +183,10 @@ static double layer_bytes(const struct program *program, struct run *run, size_t
 }
 
 /* Rarely on another way, which not every run takes. */
-static void receive(struct run *run, const uint32_t *sites, uint64_t x)
+static void receive(const struct program *program, struct run *run, const uint32_t *sites, uint64_t x)
 {
     struct arrived *arrived = &run->arrived;
-    uint32_t site = sites[!world_random(&run->world, 20)];
+    uint32_t site = sites[!program->one_line && !world_random(&run->world, 20)];
     while (!arrived->count || (arrived->count <= WAIT_MOST && world_random(&run->world, 2))) {
         arrived->pictures[arrived->count] = take(run, site, (double)(x * 12288));
         arrived->labels[arrived->count++] = take(run, site, (double)(x * 8));
@@ -196,14 +203,30 @@ static void drop_first(struct run *run)
     memmove(arrived->labels, arrived->labels + 1, arrived->count * sizeof *arrived->labels);
 }
 
+static void receive_stream(struct run *run, uint32_t site, uint64_t x)
+{
+    struct stream *stream = &run->stream;
+    while (!stream->count || (stream->count <= WAIT_MOST && world_random(&run->world, 2)))
+        stream->batches[stream->count++] = take(run, site, (double)(x * 4096));
+}
+
+static void drop_first_of_stream(struct run *run)
+{
+    struct stream *stream = &run->stream;
+    give(run, stream->batches[0]);
+    stream->count--;
+    memmove(stream->batches, stream->batches + 1, stream->count * sizeof *stream->batches);
+}
+
 static void one_step(const struct program *program, struct run *run, const uint32_t *sites, uint64_t x, uint64_t y)
 {
     uint32_t kept[LAYERS], samples[4096];
     world_begin_step(&run->world);
     for (uint64_t i = 0; program->per_sample && i < x; i++)
         samples[i] = take(run, sites[LAYERS], 1024);
-    if (program->workers) receive(run, &sites[LAYERS + 5], x);
+    if (program->workers) receive(program, run, &sites[LAYERS + 5], x);
     uint32_t input = take(run, sites[LAYERS + 1], (double)(x * 1024));
+    if (program->stream) receive_stream(run, sites[LAYERS + 7], x);
     for (uint64_t i = 0; program->per_sample && i < x; i++)
         give(run, samples[i]);
     for (size_t layer = 0; layer < LAYERS; layer++)
@@ -215,6 +238,7 @@ static void one_step(const struct program *program, struct run *run, const uint3
     }
     give(run, input);
     if (program->workers) drop_first(run);
+    if (program->stream) drop_first_of_stream(run);
     if (run->world.step == 1) take(run, sites[LAYERS + 3], 2.0 * (double)program->parameters);
 }
 
@@ -222,7 +246,7 @@ static struct mp_model *execute(const struct program *program, uint64_t x, uint6
 {
     static const char *const names[] = {"sample", "input", "backward", "optimizer", "parameters"};
     struct run run = {0};
-    uint32_t sites[LAYERS + 7];
+    uint32_t sites[LAYERS + 8];
     world_start(&run.world, program->seed + x * 1000 + y, program->steps);
     run.world.marked = program->marked;
     run.world.threads = 1;
@@ -237,6 +261,8 @@ static struct mp_model *execute(const struct program *program, uint64_t x, uint6
                                              way ? "train.py:main:8 /torch/utils/data/dataloader.py:_try_get_data:1133"
                                                  : "train.py:main:7 /torch/utils/data/dataloader.py:_try_get_data:1133",
                                              W_APP);
+    sites[LAYERS + 7] =
+        world_path(&run.world, "train.py:main:9 /torch/utils/data/dataloader.py:_try_get_data:1133", W_APP);
     take(&run, sites[LAYERS + 4], (double)program->parameters);
     for (uint32_t step = 0; step < program->steps; step++)
         one_step(program, &run, sites, x, y);
@@ -408,18 +434,21 @@ START_TEST(noise_is_bounded)
 END_TEST
 
 /* How many batches wait when the peak comes is chance. What a probe had too many of, another run may lack. */
-START_TEST(batches_of_workers_are_bounded)
+static void check_batches_are_bounded(bool stream, bool one_line, uint64_t widest)
 {
     static const struct mp_size_point far = {64, 1};
     for (uint64_t seed = 1; seed <= 60; seed++) {
         struct program program = some_program(seed, false);
         program.workers = true;
+        program.stream = stream;
+        program.one_line = one_line;
         program.steps = 12;
         struct asked asked = {0};
         for (size_t i = 0; i < 3; i++)
             probe(&asked, &program, batches[i].first, 1);
         ck_assert_int_eq(ask(&asked, UINT64_C(1) << 40, &far, 1), MP_OK);
         struct mp_size_need need = need_at(&asked, far.first);
+        ck_assert_uint_le(need.high - need.low, widest);
         for (uint64_t run = 1; run <= 20; run++) {
             uint64_t peak;
             program.seed = seed * 1000 + run;
@@ -430,6 +459,21 @@ START_TEST(batches_of_workers_are_bounded)
         mp_size_answer_free(&asked.answer);
         end(&asked);
     }
+}
+
+START_TEST(batches_of_workers_are_bounded)
+{
+    check_batches_are_bounded(false, false, UINT64_MAX);
+}
+END_TEST
+
+/* Two loaders, of two blocks a batch and of one: that one's batches came by threes says nothing of the other's. Of each
+ * there are seven at most: all fourteen may come, or be missing, beside what else is uncertain. */
+START_TEST(batches_of_two_loaders_are_bounded)
+{
+    static const uint64_t batch = 64 * (12288 + 8);
+    check_batches_are_bounded(true, true, 32 * batch);
+    check_batches_are_bounded(true, false, UINT64_MAX);
 }
 END_TEST
 
@@ -540,4 +584,5 @@ END_TEST
 MP_SUITE("size", sizes_of_whole_factors_are_solved, squares_and_triangles_are_solved, two_variables_are_solved,
          what_follows_no_rule_is_opaque_and_bounded, rounded_sizes_are_bounded, programs_are_predicted,
          the_largest_batch_is_the_largest, two_variables_are_predicted, noise_is_bounded,
-         batches_of_workers_are_bounded, runs_of_one_size_are_held_against_each_other, bad_probes_are_refused)
+         batches_of_workers_are_bounded, batches_of_two_loaders_are_bounded,
+         runs_of_one_size_are_held_against_each_other, bad_probes_are_refused)
