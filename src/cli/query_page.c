@@ -58,9 +58,9 @@ static char *whole_path(const char *path)
 
 char *mp_query_page_link(const char *from, const char *to)
 {
-    char *here = whole_path(from), *there = whole_path(to);
+    char *here = whole_path(from), *there = whole_path(to), *own = realpath(from, NULL), *other = realpath(to, NULL);
     struct mp_buffer link = {0};
-    bool same = !strcmp(here, there);
+    bool same = !strcmp(here, there) || (own && other && !strcmp(own, other)); /* by a link of the file system, too */
     size_t common = 0;
     for (size_t i = 0; here[i] && here[i] == there[i]; i++)
         if (here[i] == '/') common = i + 1;
@@ -71,6 +71,8 @@ char *mp_query_page_link(const char *from, const char *to)
     mp_buffer_append(&link, "", 1);
     free(here);
     free(there);
+    free(own);
+    free(other);
     if (!same) return (char *)link.data;
     mp_buffer_free(&link);
     return NULL;
