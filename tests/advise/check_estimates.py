@@ -52,6 +52,10 @@ class Estimates(harness.TestCase):
     def test_temporaries_of_the_step_are_most_of_it(self):
         self.check("wide", ["quantized", "zero", "zero_2"])
 
+    def test_temporaries_that_variables_hold_into_the_next_parameter(self):
+        """In the program large parameters and small ones take turns; a rank takes the large ones one behind the other."""
+        self.check("mlp", ["zero", "zero_2"], "--kind", "shard", "--ranks", "2", within=0.02)
+
     def test_temporaries_of_lists_are_divided(self):
         self.check("wide", ["zero", "zero_2"], "--kind", "shard", "--ranks", "2", habits="foreach", within=0.02)
 

@@ -74,7 +74,9 @@ static void divide_gradient(const struct mp_estimator *e, struct mp_change *chan
 
 /* One that the optimizer made and let go of again. */
 struct temporary {
-    uint32_t block, stack, born;
+    uint32_t block, stack, born, freed;
+    uint64_t bytes;
+    size_t number; /* of the parameter that it is for, in the program's order */
 };
 
 struct temporaries {
@@ -82,10 +84,15 @@ struct temporaries {
     size_t count, room;
 };
 
-/* What one parameter takes of them. */
+/* What one parameter takes of them: in all, the most at a time, and what is still held when the next one takes most. */
 struct owner {
-    uint64_t sum, largest;
-    size_t number; /* in the program's order */
+    uint64_t sum, most, held;
+    size_t number;
+};
+
+struct owners {
+    struct owner *at;
+    size_t count, room;
 };
 
 static int by_place(const void *a, const void *b)
@@ -93,6 +100,19 @@ static int by_place(const void *a, const void *b)
     const struct temporary *x = a, *y = b;
     if (x->stack != y->stack) return x->stack < y->stack ? -1 : 1;
     return (x->born > y->born) - (x->born < y->born);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct temporary *x = a, *y = b;
+    if (x->number != y->number) return x->number < y->number ? -1 : 1;
+    return (x->born > y->born) - (x->born < y->born);
+}
+
+static int by_end(const void *a, const void *b)
+{
+    const struct temporary *x = *(struct temporary *const *)a, *y = *(struct temporary *const *)b;
+    return (x->freed > y->freed) - (x->freed < y->freed);
 }
 
 static int by_sum(const void *a, const void *b)
@@ -115,56 +135,84 @@ static bool is_of_lists(const struct mp_model *model, uint32_t stack)
     return false;
 }
 
-/* The most that a rank needs at a time, of parameters that it takes one after the other: those of the largest first,
- * and what a variable still holds of the one before. Of the rank that needs most, which need not be the one that has
- * most in all. */
+/* The most that a rank needs at a time, of parameters that it takes one after the other, the largest first: beside
+ * those of one, what variables still hold of the one before, which in the program may have been a smaller one's. Of the
+ * rank that needs most, which need not be the one that has most in all. */
 static uint64_t most_of_ranks(struct owner *owners, size_t count, unsigned ranks)
 {
     if (count) qsort(owners, count, sizeof *owners, by_sum);
-    if (ranks >= count) return count ? owners[0].sum : 0; /* one each: no rank has one before */
+    if (ranks > count) ranks = (unsigned)count; /* others have none */
     struct rank {
-        uint64_t held, before, most;
-    } *all = mp_alloc_zeroed(ranks, sizeof *all);
+        uint64_t sum, held;
+    } *all = mp_alloc_zeroed(ranks + 1, sizeof *all);
     uint64_t most = 0;
     for (size_t i = 0; i < count; i++) {
         unsigned least = 0;
-        for (unsigned rank = 1; rank < ranks; rank++)
-            if (all[rank].held < all[least].held) least = rank;
+        for (unsigned rank = 1; ranks < count && rank < ranks; rank++)
+            if (all[rank].sum < all[least].sum) least = rank;
+        if (ranks == count) least = (unsigned)i;
         struct rank *at = &all[least];
-        at->held += owners[i].sum;
-        if (owners[i].sum + at->before > at->most) at->most = owners[i].sum + at->before;
-        at->before = owners[i].largest;
-        if (at->most > most) most = at->most;
+        at->sum += owners[i].sum;
+        if (owners[i].most + at->held > most) most = owners[i].most + at->held;
+        at->held = owners[i].held;
     }
     free(all);
     return most;
 }
 
-/* Those of one step, of an optimizer that takes one parameter after the other: the k-th that a place makes is the k-th
- * parameter's. `undivided`: the most of them at a time, which no rank exceeds: a parameter's need not all live at
- * once. */
-static void divide_sequence(const struct mp_estimator *e, struct mp_change *change, struct temporaries *step,
-                            uint64_t undivided, uint32_t end)
+/* Of the temporaries of one parameter, by birth: the most at a time, and when. `ends` has room for them. */
+static uint64_t most_at_a_time(const struct temporary *at, size_t count, const struct temporary **ends, uint32_t *when)
 {
-    const struct mp_model_blocks *blocks = &e->model->blocks;
-    MP_VEC(struct owner) owners = {0};
-    uint32_t first = MP_NONE, like = step->at[0].block;
-    qsort(step->at, step->count, sizeof *step->at, by_place);
-    for (size_t i = 0, number = 0; i < step->count; i++) {
-        uint64_t bytes = blocks->bytes[step->at[i].block];
-        number = i && step->at[i].stack == step->at[i - 1].stack ? number + 1 : 0;
-        while (owners.count <= number) {
-            const struct owner one = {.number = owners.count};
-            mp_vec_add(&owners, one);
-        }
-        owners.at[number].sum += bytes;
-        if (bytes > owners.at[number].largest) owners.at[number].largest = bytes;
-        if (step->at[i].born < first) first = step->at[i].born;
-        mp_estimate_resize(e, change, step->at[i].block, 0, 0);
+    uint64_t held = 0, most = 0;
+    for (size_t i = 0; i < count; i++)
+        ends[i] = &at[i];
+    qsort(ends, count, sizeof *ends, by_end);
+    for (size_t i = 0, end = 0; i < count; i++) {
+        for (; end < count && ends[end]->freed < at[i].born; end++)
+            held -= ends[end]->bytes;
+        held += at[i].bytes;
+        if (held <= most) continue;
+        most = held;
+        *when = at[i].born;
     }
-    const struct mp_torch_step *birth = e->births[like];
-    uint64_t most = most_of_ranks(owners.at, owners.count, e->ranks);
-    const struct mp_edit_extra extra = {.bytes = most < undivided ? most : undivided,
+    return most;
+}
+
+/* The k-th that a place makes is the k-th parameter's. Of the last parameter's it is not seen what the next one would
+ * find held: as much of them as of the first's. */
+static void find_owners(struct temporaries *step, struct owners *owners)
+{
+    const struct temporary **ends = mp_alloc_zeroed(step->count, sizeof *ends);
+    qsort(step->at, step->count, sizeof *step->at, by_place);
+    for (size_t i = 0; i < step->count; i++)
+        step->at[i].number = i && step->at[i].stack == step->at[i - 1].stack ? step->at[i - 1].number + 1 : 0;
+    qsort(step->at, step->count, sizeof *step->at, by_number);
+    for (size_t from = 0, before = 0, next; from < step->count; before = from, from = next) {
+        struct owner one = {.number = step->at[from].number};
+        uint32_t when = 0;
+        for (next = from; next < step->count && step->at[next].number == one.number; next++)
+            one.sum += step->at[next].bytes;
+        one.most = most_at_a_time(&step->at[from], next - from, ends, &when);
+        for (size_t i = before; i < from; i++)
+            if (step->at[i].freed > when) owners->at[owners->count - 1].held += step->at[i].bytes;
+        mp_vec_add(owners, one);
+    }
+    struct owner *last = &owners->at[owners->count - 1], *first = owners->at;
+    if (owners->count > 1 && first->sum) last->held = part_of(last->sum, (double)first->held / (double)first->sum);
+    free(ends);
+}
+
+/* Those of one step, of an optimizer that takes one parameter after the other. */
+static void divide_sequence(const struct mp_estimator *e, struct mp_change *change, struct temporaries *step,
+                            uint32_t end)
+{
+    struct owners owners = {0};
+    const struct mp_torch_step *birth = e->births[step->at[0].block];
+    uint32_t first = step->at[0].born;
+    for (size_t i = 0; i < step->count; i++)
+        mp_estimate_resize(e, change, step->at[i].block, 0, 0);
+    find_owners(step, &owners);
+    const struct mp_edit_extra extra = {.bytes = most_of_ranks(owners.at, owners.count, e->ranks),
                                         .stream = birth ? birth->stream : 0,
                                         .pool = birth ? birth->pool : 0,
                                         .made = first,
@@ -184,28 +232,24 @@ static void divide_temporaries(const struct mp_estimator *e, struct mp_change *c
         uint32_t end =
             turn + 1 < phases->turns.count ? phases->turns.at[turn + 1].first : (uint32_t)model->events.count;
         uint32_t first = phases->turns.at[turn].first;
-        uint64_t held = 0, most = 0; /* of those in `step` */
         step.count = 0;
         for (uint32_t event = first; event < end; event++) {
             uint32_t block = model->events.subject[event], type = model->events.type[event];
-            if ((type != MP_EVENT_ALLOC && type != MP_EVENT_FREE) || !mp_estimator_has(e, block)) continue;
+            if (type != MP_EVENT_ALLOC || !mp_estimator_has(e, block)) continue;
             if (e->category[block] != MP_CATEGORY_TEMPORARY || model->blocks.free_event[block] > end) continue;
-            if (type == MP_EVENT_FREE) {
-                bool is_of_step = mp_estimate_born(e, block) >= first && lists[model->blocks.stack[block]] == 1;
-                if (is_of_step) held -= model->blocks.bytes[block];
-                continue;
-            }
-            const struct temporary one = {block, model->blocks.stack[block], event};
+            const struct temporary one = {.block = block,
+                                          .stack = model->blocks.stack[block],
+                                          .born = event,
+                                          .freed = model->blocks.free_event[block],
+                                          .bytes = model->blocks.bytes[block]};
             if (!lists[one.stack]) lists[one.stack] = is_of_lists(model, one.stack) ? 2 : 1;
             if (lists[one.stack] == 2) {
                 mp_estimate_resize(e, change, block, part_of(model->blocks.bytes[block], share), event);
                 continue;
             }
             mp_vec_add(&step, one);
-            held += model->blocks.bytes[block];
-            if (held > most) most = held;
         }
-        if (step.count) divide_sequence(e, change, &step, most, end);
+        if (step.count) divide_sequence(e, change, &step, end);
     }
     free(lists);
     mp_vec_free(&step);
