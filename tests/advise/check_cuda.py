@@ -80,7 +80,7 @@ class Advice(bed.TestCase):
 
 
 if "--table" in sys.argv:
-    sys.argv.remove("--table")
+    sys.argv[1:] = ["Advice.test_table"]
     setattr(Advice, "test_table", Advice.table)
 else:
     for name_, habits_ in QUICK:
