@@ -6,6 +6,7 @@ import collections
 import json
 import os
 import pickle
+import re
 
 import harness
 
@@ -95,6 +96,30 @@ class Torch(harness.TestCase):
         coverage = harness.answer("info", snapshot)["coverage"]
         self.assertEqual(coverage["totals_wrong"], 0)
         self.assertGreater(coverage["totals_checked"], 9000)
+
+    def test_no_two_rows_read_alike(self):
+        """Operands of one multiplication, which PyTorch copies by the same functions, in one call of Python."""
+        start = "import os, torch\na, b = torch.randn(16, 64, 32), torch.randn(16, 32, 64)\nwide = lambda x: x.unsqueeze(1).expand(-1, 2, -1, -1)\n"
+        programs = {
+            "multiplied": "for step in range(4): out = wide(a) @ wide(b)\n",
+            "kept": "kept = []\nfor step in range(12): kept.append(torch.matmul(wide(a), wide(b)))\nos._exit(0)\n",
+            "of_module": "class M(torch.nn.Module):\n    def forward(self, a, b): return torch.matmul(wide(a), wide(b)), torch.matmul(wide(b), wide(a))\n"
+                      "m = M()\nfor step in range(4): out = m(a, b)\n"}
+        shared = 0
+        for name, text in programs.items():
+            program, snapshot, page = (self.folder / f"{name}{end}" for end in (".py", ".mp", ".html"))
+            program.write_text(start + text)
+            result = harness.memprof("snapshot", "-o", snapshot, "--", PYTHON, program)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            report = harness.memprof("report", snapshot, "-n", "0").stdout
+            rows = re.findall(r"^ +[0-9]+\. .*? blocks? +[0-9]+ %  (.*)$", report.partition("\n\nLEAKS")[0], re.MULTILINE)
+            harness.memprof("report", snapshot, "-n", "0", "-o", page, "--format", "html")
+            cells = re.findall(r'<td class="l">(.*?)</td></tr>', page.read_text().partition("<h2>Leaks")[0])
+            for told in (rows, cells):
+                self.assertGreater(len(told), 2, report)
+                self.assertEqual(len(told), len(set(told)), told)
+            shared += len(rows) - len({re.sub(", [0-9]+(st|nd|rd|th) of .* such calls", "", row) for row in rows})
+        self.assertGreater(shared, 0, "a program whose operands no function's name tells apart")
 
     def test_the_mended_leak_is_clean(self):
         snapshot, _, _ = self.record(PYTHON, EXAMPLES / "leak.py", "--fixed")

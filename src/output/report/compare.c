@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "model/frame_text.h"
-#include "output/report/frame_choice.h"
 #include "output/report/plot.h"
 
 static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
@@ -187,24 +186,23 @@ static void put_moved(struct mp_text *text, const struct mp_moved *moved)
     mp_text_put(text, MP_PLAIN, "; lines below are those of the second recording\n");
 }
 
-/* For each of the rows a stack of the same recording that reads alike; MP_NONE where there is none. The caller frees
- * it. */
-static uint32_t *find_twins(const struct mp_comparison *comparison, size_t rows)
+/* What distinguishes the rows of one recording from each other. The caller frees it. */
+static struct mp_site_apart *tell_apart(const struct mp_comparison *comparison, size_t rows)
 {
-    uint32_t *twins = mp_alloc((rows + 1) * sizeof *twins);
-    struct mp_sites sites = {.at = mp_alloc_zeroed(rows + 1, sizeof *sites.at)};
+    struct mp_site_apart *apart = mp_alloc_zeroed(rows + 1, sizeof *apart);
+    uint32_t *stacks = mp_alloc((rows + 1) * sizeof *stacks);
     for (int side = MP_BEFORE; by_site(comparison) && side < MP_SIDES; side++) {
         size_t count = 0;
         for (size_t i = 0; i < rows; i++)
             if (side_of(row_at(comparison, i)) == (enum mp_flame_side)side)
-                sites.at[count++].stack = row_at(comparison, i)->stacks[side];
-        uint32_t *found = mp_site_twins(comparison->models[side], &sites, count);
+                stacks[count++] = row_at(comparison, i)->stacks[side];
+        struct mp_site_apart *found = mp_stacks_apart(comparison->models[side], stacks, NULL, count, MP_APART_SITES);
         for (size_t i = rows; i-- > 0;)
-            if (side_of(row_at(comparison, i)) == (enum mp_flame_side)side) twins[i] = found[--count];
+            if (side_of(row_at(comparison, i)) == (enum mp_flame_side)side) apart[i] = found[--count];
         free(found);
     }
-    free(sites.at);
-    return twins;
+    free(stacks);
+    return apart;
 }
 
 static void put_sites(struct mp_text *text, const struct mp_comparison *comparison, size_t rows)
@@ -220,7 +218,7 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
         mp_table_cell(&table, MP_DIM, "%s", heads[i]);
     mp_table_wide(&table, MP_DIM, "%s", row_word(comparison));
     mp_table_end_row(&table);
-    uint32_t *twins = find_twins(comparison, rows);
+    struct mp_site_apart *apart = tell_apart(comparison, rows);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_compare_row *row = row_at(comparison, i);
         enum mp_flame_side side = side_of(row);
@@ -232,13 +230,13 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
         mp_table_cell(&table, MP_PLAIN, "%+lld",
                       (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
         if (by_site(comparison)) {
-            mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, twins[i], comparison->view->full_stacks);
+            mp_stack_rows(&table, 4, comparison->models[side], NULL, &site, &apart[i], comparison->view->full_stacks);
         } else {
             mp_group_cell(&table, &comparison->compare->groups, row->group, comparison->view->grouping.by);
             mp_table_end_row(&table);
         }
     }
-    free(twins);
+    free(apart);
     mp_table_finish(&table, text);
 }
 
@@ -323,7 +321,7 @@ static void put_rows(struct mp_document *document, const struct mp_comparison *c
 {
     const char *const heads[] = {"change", "before", "after", "blocks", row_word(comparison)};
     uint64_t most = 0;
-    uint32_t *twins = find_twins(comparison, rows);
+    struct mp_site_apart *apart = tell_apart(comparison, rows);
     for (size_t i = 0; i < rows; i++) {
         uint64_t change = (uint64_t)llabs(mp_compare_delta(row_at(comparison, i)));
         if (change > most) most = change;
@@ -339,12 +337,12 @@ static void put_rows(struct mp_document *document, const struct mp_comparison *c
         mp_document_cell(document, "%s", figure.after);
         mp_document_cell(document, "%+lld", (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
         if (by_site(comparison))
-            mp_document_site(document, comparison->models[side], &site, twins[i]);
+            mp_document_site(document, comparison->models[side], &site, &apart[i]);
         else
             put_group(document, comparison, row);
     }
     mp_document_end_table(document);
-    free(twins);
+    free(apart);
 }
 
 void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison)

@@ -176,10 +176,10 @@ void mp_document_end_table(struct mp_document *document)
 }
 
 void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
-                      uint32_t twin)
+                      const struct mp_site_apart *apart)
 {
     struct mp_buffer text = {0};
-    mp_site_named_text(&text, model, site, twin);
+    mp_site_named_text(&text, model, site, apart);
     mp_document_cell(document, "%.*s", (int)text.size, (const char *)text.data);
     mp_buffer_free(&text);
 }

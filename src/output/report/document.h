@@ -8,6 +8,7 @@
 
 #include "analysis/sites/sites.h"
 #include "base/buffer.h"
+#include "output/report/site_apart.h"
 
 enum mp_document_form { MP_MARKDOWN, MP_HTML };
 
@@ -36,10 +37,10 @@ void mp_document_bar(struct mp_document *document, uint64_t part, uint64_t whole
 void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole);
 void mp_document_end_table(struct mp_document *document);
 
-/* A cell that names a site, distinguished from its twin (mp_site_twins()) or MP_NONE; and the part that ends every
+/* A cell that names a site, with what distinguishes it from other rows (NULL: nothing); and the part that ends every
  * document: what the recording could not see. */
 void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
-                      uint32_t twin);
+                      const struct mp_site_apart *apart);
 void mp_document_coverage(struct mp_document *document, const struct mp_model *model);
 
 #endif

@@ -279,7 +279,7 @@ static void put_pins(struct mp_text *text, const struct mp_model *model, const s
                           (unsigned long long)pin->sites.blocks, pin->sites.blocks == 1 ? "" : "s");
         else
             mp_table_cell(&table, MP_PLAIN, "by %s pending", mp_format_bytes(held, pin->held_bytes));
-        if (pin->sites.count) mp_site_cell(&table, model, &pin->sites, &pin->sites.at[0], MP_NONE);
+        if (pin->sites.count) mp_site_cell(&table, model, &pin->sites, &pin->sites.at[0], NULL);
         mp_table_end_row(&table);
     }
     mp_table_finish(&table, text);

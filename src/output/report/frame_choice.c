@@ -1,9 +1,7 @@
 #include "output/report/frame_choice.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "output/report/sites.h"
 
 static bool is_word(char c)
@@ -156,53 +154,4 @@ void mp_difference_text(struct mp_buffer *out, const struct mp_model *model, uin
         mp_function_name(out, line->function);
     mp_stack_lines_free(&lines);
     mp_stack_lines_free(&others);
-}
-
-static void put_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site, uint32_t twin)
-{
-    mp_site_text(out, model, site);
-    mp_buffer_append_text(out, "\n");
-    if (twin != MP_NONE) mp_difference_text(out, model, site->stack, twin);
-}
-
-/* Gives rows that have one text each other as twins; `known` (NULL: none) are the twins of which those texts speak. A
- * row that has no like keeps its own. `twins` has room for all rows. */
-static void find_twins(const struct mp_model *model, const struct mp_sites *sites, size_t rows, const uint32_t *known,
-                       uint32_t *twins)
-{
-    struct mp_intern texts = {0};
-    struct mp_buffer text = {0};
-    uint32_t *first =
-        mp_alloc_zeroed(rows + 2, sizeof *first); /* by number of a text: the first row that has it, + 1 */
-    for (uint32_t i = 0; i < rows; i++) {
-        mp_buffer_clear(&text);
-        put_text(&text, model, &sites->at[i], known ? known[i] : MP_NONE);
-        uint32_t id = mp_intern_add(&texts, (const char *)text.data, text.size);
-        uint32_t before = first[id];
-        if (before)
-            twins[i] = sites->at[before - 1].stack;
-        else
-            twins[i] = known ? known[i] : MP_NONE, first[id] = i + 1;
-        if (before && twins[before - 1] == (known ? known[before - 1] : MP_NONE))
-            twins[before - 1] = sites->at[i].stack;
-    }
-    free(first);
-    mp_intern_free(&texts);
-    mp_buffer_free(&text);
-}
-
-/* Of three rows, two may differ from the third in the same call; those two are then held against each other. */
-uint32_t *mp_site_twins(const struct mp_model *model, const struct mp_sites *sites, size_t rows)
-{
-    uint32_t *alike = mp_alloc((rows + 1) * sizeof *alike), *twins = mp_alloc((rows + 1) * sizeof *twins);
-    find_twins(model, sites, rows, NULL, alike);
-    find_twins(model, sites, rows, alike, twins);
-    for (size_t i = 0; i < rows; i++) {
-        struct mp_buffer difference = {0};
-        if (twins[i] != alike[i]) mp_difference_text(&difference, model, sites->at[i].stack, twins[i]);
-        if (!difference.size) twins[i] = alike[i];
-        mp_buffer_free(&difference);
-    }
-    free(alike);
-    return twins;
 }

@@ -1,8 +1,7 @@
-/* Chooses the calls of a stack that show what was done, and distinguishes stacks that look alike in short form. */
+/* Chooses the calls of a stack that show what was done, or in which it differs from another. */
 #ifndef MP_OUTPUT_FRAME_CHOICE_H
 #define MP_OUTPUT_FRAME_CHOICE_H
 
-#include "analysis/sites/sites.h"
 #include "base/buffer.h"
 #include "model/stack.h"
 
@@ -15,10 +14,7 @@ bool mp_line_is_start(const struct mp_stack_line *line);
 /* Whether a native frame shows what was done, and not how memory is made or calls are passed on. */
 bool mp_line_is_meaningful(const struct mp_stack_line *line);
 
-/* For each of the first `rows` sites, another stack that mp_site_text() shows in the same words; MP_NONE where there is
- * none. The caller frees it; NULL where memory is short. */
-uint32_t *mp_site_twins(const struct mp_model *model, const struct mp_sites *sites, size_t rows);
-/* The call in which a stack differs from its twin; nothing where no such call has a name. */
+/* The call in which a stack differs from its twin, another stack; nothing where no such call has a name. */
 void mp_difference_text(struct mp_buffer *out, const struct mp_model *model, uint32_t stack, uint32_t twin);
 
 #endif

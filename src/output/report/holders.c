@@ -144,7 +144,7 @@ static void put_site(struct mp_table *table, const struct mp_model *model, const
     mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, found->blocks));
     mp_table_cell(table, MP_PLAIN, "%s", mp_track_id(model, found->track, id));
     if (found->stack) {
-        mp_stack_rows(table, 4, model, NULL, &site, MP_NONE, full_stacks);
+        mp_stack_rows(table, 4, model, NULL, &site, NULL, full_stacks);
     } else {
         mp_table_wide(table, MP_DIM, "(no stack)");
         mp_table_end_row(table);

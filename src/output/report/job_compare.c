@@ -130,7 +130,7 @@ void mp_job_compare_text(struct mp_text *text, const struct mp_job_comparison *c
         mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, row->bytes[MP_AFTER]));
         mp_table_cell(&table, MP_BOLD, "%s",
                       mp_format_signed_bytes(number, (int64_t)(row->bytes[MP_AFTER] - row->bytes[MP_BEFORE])));
-        mp_stack_rows(&table, 3, side_of(comparison, side)->model, NULL, &site, MP_NONE, comparison->full_stacks);
+        mp_stack_rows(&table, 3, side_of(comparison, side)->model, NULL, &site, NULL, comparison->full_stacks);
     }
     mp_table_finish(&table, text);
     if (rows < compare->rows.count)

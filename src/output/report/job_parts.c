@@ -294,6 +294,11 @@ void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum
         mp_table_wide(&table, MP_DIM, "site");
         mp_table_end_row(&table);
     }
+    uint32_t *stacks_shown = mp_alloc((rows + 1) * sizeof *stacks_shown);
+    for (size_t i = 0; i < rows; i++)
+        stacks_shown[i] = sites[i]->stack;
+    struct mp_site_apart *apart = mp_stacks_apart(job->model, stacks_shown, NULL, rows, MP_APART_SITES);
+    free(stacks_shown);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_site site = {.stack = sites[i]->stack, .births = 1};
         mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, sites[i]->bytes));
@@ -306,12 +311,13 @@ void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum
         else
             name_cell(&table, job, sites[i]->most_process);
         if (stacks == MP_JOB_LINES) {
-            mp_site_cell(&table, job->model, NULL, &site, MP_NONE);
+            mp_site_cell(&table, job->model, NULL, &site, &apart[i]);
             mp_table_end_row(&table);
         } else {
-            mp_stack_rows(&table, 6, job->model, NULL, &site, MP_NONE, stacks == MP_JOB_FULL_STACKS);
+            mp_stack_rows(&table, 6, job->model, NULL, &site, &apart[i], stacks == MP_JOB_FULL_STACKS);
         }
     }
+    free(apart);
     mp_table_finish(&table, text);
     if (rows < count)
         mp_text_put(text, MP_DIM, "%s more; -n %zu shows more\n", mp_format_count(number, count - rows), rows * 2);
@@ -367,7 +373,7 @@ void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, s
         mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, finding->bytes));
         mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, finding->track));
         if (finding->stack) {
-            mp_stack_rows(&table, 5, model, NULL, &site, MP_NONE, full_stacks);
+            mp_stack_rows(&table, 5, model, NULL, &site, NULL, full_stacks);
         } else {
             mp_table_wide(&table, MP_DIM, "(no stack)");
             mp_table_end_row(&table);

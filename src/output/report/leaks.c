@@ -1,6 +1,8 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/units.h"
 #include "output/report/holders.h"
 #include "output/report/reports.h"
@@ -162,7 +164,7 @@ static void put_rate(struct mp_text *text, const struct mp_leak_finding *finding
 #define HOLDERS_SHOWN 2
 
 static void put_finding(struct mp_table *table, const struct mp_model *model, const struct mp_leak_finding *finding,
-                        const struct mp_holders *holders, bool full_stacks)
+                        const struct mp_site_apart *apart, const struct mp_holders *holders, bool full_stacks)
 {
     char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
     struct mp_site site = {.stack = finding->stack, .births = 1};
@@ -177,7 +179,7 @@ static void put_finding(struct mp_table *table, const struct mp_model *model, co
     mp_table_cell(table, MP_PLAIN, "%s", finding->blocks ? mp_format_count(number, finding->blocks) : "");
     mp_table_cell(table, MP_PLAIN, "%s", mp_track_id(model, finding->track, id));
     if (finding->stack) {
-        mp_stack_rows(table, 5, model, NULL, &site, MP_NONE, full_stacks);
+        mp_stack_rows(table, 5, model, NULL, &site, apart, full_stacks);
     } else {
         mp_table_wide(table, MP_DIM, "%s",
                       finding->blocks                    ? "(no stack)"
@@ -193,6 +195,21 @@ static void put_finding(struct mp_table *table, const struct mp_model *model, co
     if (finding->stack && model->tracks.at[finding->track].layer == MP_LAYER_TORCH)
         mp_holders_site_rows(table, 5, model, holders, mp_holders_of(holders, finding->track, finding->stack),
                              HOLDERS_SHOWN);
+}
+
+struct mp_site_apart *mp_leak_places_apart(const struct mp_model *model, const struct mp_leaks *leaks, size_t first,
+                                           size_t end, unsigned by)
+{
+    uint32_t *stacks = mp_alloc((end - first + 1) * sizeof *stacks);
+    uint16_t *tracks = mp_alloc((end - first + 1) * sizeof *tracks);
+    for (size_t i = first; i < end; i++) {
+        stacks[i - first] = leaks->findings.at[i].stack;
+        tracks[i - first] = leaks->findings.at[i].track;
+    }
+    struct mp_site_apart *apart = mp_stacks_apart(model, stacks, tracks, end - first, by);
+    free(stacks);
+    free(tracks);
+    return apart;
 }
 
 /* Why holders are missing, of the first of these places that lacks some. */
@@ -212,6 +229,7 @@ static void put_table(struct mp_text *text, const struct mp_model *model, const 
     static const char *const heads[] = {"a step", "since step", "by now", "blocks", "track"};
     struct mp_table table;
     struct mp_holders holders;
+    struct mp_site_apart *apart = mp_leak_places_apart(model, leaks, first, end, MP_APART_TRACKS_TOLD);
     mp_holders_find(model, false, &holders);
     mp_table_start(&table, "rrrrlll");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
@@ -219,7 +237,8 @@ static void put_table(struct mp_text *text, const struct mp_model *model, const 
     mp_table_wide(&table, MP_DIM, "place");
     mp_table_end_row(&table);
     for (size_t i = first; i < end; i++)
-        put_finding(&table, model, &leaks->findings.at[i], &holders, full_stacks);
+        put_finding(&table, model, &leaks->findings.at[i], &apart[i - first], &holders, full_stacks);
+    free(apart);
     mp_table_finish(&table, text);
     put_missing(text, leaks, &holders, first, end);
     mp_holders_free(&holders);

@@ -6,7 +6,6 @@
 #include "base/units.h"
 #include "output/report/advise.h"
 #include "output/report/categories.h"
-#include "output/report/frame_choice.h"
 #include "output/report/reports.h"
 
 /* Any program holds blocks of so few ages. */
@@ -110,7 +109,7 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
     struct mp_table table;
     char number[MP_UNIT_TEXT];
     size_t rows = view->limit && view->limit < sites->count ? view->limit : sites->count;
-    uint32_t *twins = mp_site_twins(model, sites, rows);
+    struct mp_site_apart *apart = mp_site_apart(model, sites, rows, MP_APART_SITES);
     mp_table_start(&table, "rrrrll");
     for (size_t i = 0; i < rows; i++) {
         const struct mp_site *site = &sites->at[i];
@@ -123,10 +122,10 @@ static void put_top_sites(struct mp_text *text, const struct mp_model *model, co
             mp_table_cell(&table, MP_PLAIN, "born in %s", mp_format_count(number, site->births));
         else
             mp_table_cell(&table, MP_PLAIN, "%.0f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
-        mp_site_cell(&table, model, sites, site, twins[i]);
+        mp_site_cell(&table, model, sites, site, &apart[i]);
         mp_table_end_row(&table);
     }
-    free(twins);
+    free(apart);
     mp_table_finish(&table, text);
 }
 

@@ -6,7 +6,6 @@
 #include "base/units.h"
 #include "output/report/advise.h"
 #include "output/report/categories.h"
-#include "output/report/frame_choice.h"
 #include "output/report/holders.h"
 #include "output/report/page_links.h"
 #include "output/report/plot.h"
@@ -51,7 +50,7 @@ static void put_sites(struct mp_document *document, const struct mp_page_links *
     size_t rows = limit && limit < sites->count ? limit : sites->count;
     if (!rows) return;
     bool modules = sites->modules.count;
-    uint32_t *twins = mp_site_twins(model, sites, rows);
+    struct mp_site_apart *apart = mp_site_apart(model, sites, rows, MP_APART_SITES);
     mp_document_table(document, modules ? "rrrll" : "rrrl", heads);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_site *site = &sites->at[i];
@@ -59,10 +58,10 @@ static void put_sites(struct mp_document *document, const struct mp_page_links *
         mp_document_share(document, site->bytes, whole);
         mp_document_cell(document, "%s", mp_format_count(number, site->blocks));
         mp_link_site(document, links, site->track, site->stack, where);
-        mp_document_site(document, model, site, twins[i]);
+        mp_document_site(document, model, site, &apart[i]);
         if (modules) put_modules(document, sites, site);
     }
-    free(twins);
+    free(apart);
     mp_document_end_table(document);
     if (rows < sites->count) mp_document_paragraph(document, "%zu more sites.", sites->count - rows);
 }
@@ -123,8 +122,7 @@ static void put_missing(struct mp_document *document, const struct mp_leaks *lea
     mp_buffer_free(&sentence);
 }
 
-static void put_findings(struct mp_document *document, const struct mp_page_links *links,
-                         const struct mp_leaks *leaks)
+static void put_findings(struct mp_document *document, const struct mp_page_links *links, const struct mp_leaks *leaks)
 {
     const struct mp_model *model = links->model;
     static const char *const heads[] = {"a step", "since step", "by now", "blocks", "class", "place"};
@@ -132,6 +130,7 @@ static void put_findings(struct mp_document *document, const struct mp_page_link
     char number[MP_UNIT_TEXT];
     struct mp_holders holders;
     if (!leaks->leaks) return;
+    struct mp_site_apart *apart = mp_leak_places_apart(model, leaks, 0, leaks->findings.count, MP_APART_SITES);
     mp_holders_find(model, false, &holders);
     mp_document_table(document, holders.looked ? "rrrrlll" : "rrrrll", holders.looked ? with_holders : heads);
     for (size_t i = 0; i < leaks->findings.count; i++) {
@@ -147,8 +146,9 @@ static void put_findings(struct mp_document *document, const struct mp_page_link
         if (holders.looked) put_holder(document, &holders, finding);
         mp_link_site(document, links, finding->track, finding->stack, "v=growth");
         mp_document_site(document, model, &(const struct mp_site){.stack = finding->stack, .track = finding->track},
-                         MP_NONE);
+                         &apart[i]);
     }
+    free(apart);
     mp_document_end_table(document);
     put_missing(document, leaks, &holders);
     mp_holders_free(&holders);

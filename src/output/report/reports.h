@@ -84,6 +84,10 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
 /* What else the finding may be, as a clause to follow its confidence; "" where it is a leak for sure. */
 const char *mp_leak_other_reading(const struct mp_leak_finding *finding);
+/* What distinguishes the places of findings [first, end) in a table's rows, as mp_site_apart() does. The caller frees
+ * it. */
+struct mp_site_apart *mp_leak_places_apart(const struct mp_model *model, const struct mp_leaks *leaks, size_t first,
+                                           size_t end, unsigned by);
 /* The leaks alone, as a table: the places that keep growing. */
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks);

@@ -173,7 +173,8 @@ static void append_folded(struct mp_buffer *out, const struct folded *folded, co
 
 /* Prints one row per line; the first row already has its first `columns` cells, the others get empty ones. */
 static void short_rows(struct mp_table *table, unsigned columns, const struct mp_stack_lines *lines,
-                       const struct mp_sites *sites, const struct mp_site *site, const char *difference)
+                       const struct mp_sites *sites, const struct mp_site *site, const char *difference,
+                       const char *last)
 {
     enum shown shown = choose_shown(lines);
     struct folded package = {0}, native = {0};
@@ -204,6 +205,7 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
     size_t length = strlen(difference);
     if (length && (!rest.size || !memmem(rest.data, rest.size, difference, length)))
         mp_buffer_printf(&rest, "%sin %s", rest.size ? ", " : "", difference);
+    if (*last) mp_buffer_append_text(&rest, rest.size ? last : last + strlen(", "));
     if (rest.size) {
         if (rows) mp_table_skip(table, columns);
         mp_table_wide(table, MP_DIM, "(%.*s)", (int)rest.size, (const char *)rest.data);
@@ -229,7 +231,8 @@ static void graph_node_cell(struct mp_table *table, const struct mp_model *model
 }
 
 static void full_rows(struct mp_table *table, unsigned columns, const struct mp_model *model,
-                      const struct mp_stack_lines *lines, const struct mp_sites *sites, const struct mp_site *site)
+                      const struct mp_stack_lines *lines, const struct mp_sites *sites, const struct mp_site *site,
+                      const char *last)
 {
     for (size_t i = 0; i < lines->count; i++) {
         const struct mp_stack_line *line = &lines->at[i];
@@ -239,6 +242,10 @@ static void full_rows(struct mp_table *table, unsigned columns, const struct mp_
         graph_node_cell(table, model, line->more);
         mp_table_end_row(table);
     }
+    if (!*last) return;
+    mp_table_skip(table, columns);
+    mp_table_wide(table, MP_DIM, "(%s)", last + strlen(", "));
+    mp_table_end_row(table);
 }
 
 const char *mp_no_stack_text(const struct mp_site *site)
@@ -247,22 +254,25 @@ const char *mp_no_stack_text(const struct mp_site *site)
 }
 
 void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
-                   const struct mp_site *site, uint32_t twin, bool full)
+                   const struct mp_site *site, const struct mp_site_apart *apart, bool full)
 {
-    struct mp_buffer difference = {0};
+    struct mp_buffer difference = {0}, last = {0};
     struct mp_stack_lines lines = {0};
     if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
+    if (apart) mp_site_apart_text(&last, model, site, apart);
+    mp_buffer_append(&last, "", 1);
     if (!lines.count) {
-        mp_table_wide(table, MP_DIM, "%s", mp_no_stack_text(site));
+        mp_table_wide(table, MP_DIM, "%s%s", mp_no_stack_text(site), (const char *)last.data);
         mp_table_end_row(table);
     } else {
-        if (twin != MP_NONE && !full) mp_difference_text(&difference, model, site->stack, twin);
+        if (apart && apart->twin != MP_NONE && !full) mp_difference_text(&difference, model, site->stack, apart->twin);
         mp_buffer_append(&difference, "", 1);
         if (full)
-            full_rows(table, columns, model, &lines, sites, site);
+            full_rows(table, columns, model, &lines, sites, site, (const char *)last.data);
         else
-            short_rows(table, columns, &lines, sites, site, (const char *)difference.data);
+            short_rows(table, columns, &lines, sites, site, (const char *)difference.data, (const char *)last.data);
     }
+    mp_buffer_free(&last);
     mp_buffer_free(&difference);
     mp_stack_lines_free(&lines);
 }
@@ -387,14 +397,15 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
         strcat(columns, "r");
     strcat(columns, view->track ? "llll" : "lll");
     size_t rows = rows_shown(sites, view);
-    uint32_t *twins = view->by == MP_GROUP_STACK && !view->full_stacks ? mp_site_twins(model, sites, rows) : NULL;
+    struct mp_site_apart *apart =
+        view->by == MP_GROUP_STACK ? mp_site_apart(model, sites, rows, view->track ? MP_APART_TRACKS_TOLD : 0) : NULL;
     mp_table_start(&table, columns);
     header_cells(&table, view);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_site *site = &sites->at[i];
         unsigned used = number_cells(&table, model, site, view);
         if (view->by == MP_GROUP_STACK) {
-            mp_stack_rows(&table, used, model, sites, site, twins ? twins[i] : MP_NONE, view->full_stacks);
+            mp_stack_rows(&table, used, model, sites, site, &apart[i], view->full_stacks);
             freed_row(&table, used, model, sites, site);
             metadata_row(&table, used, model, sites, site);
         } else {
@@ -404,7 +415,7 @@ void mp_sites_text(struct mp_text *text, const struct mp_model *model, const str
             mp_table_end_row(&table);
         }
     }
-    free(twins);
+    free(apart);
     mp_table_finish(&table, text);
 }
 
@@ -533,20 +544,22 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_end_array(json);
 }
 
-void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site, uint32_t twin)
+void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site,
+                        const struct mp_site_apart *apart)
 {
     struct mp_buffer difference = {0};
     mp_site_text(out, model, site);
-    if (twin != MP_NONE) mp_difference_text(&difference, model, site->stack, twin);
+    if (apart && apart->twin != MP_NONE) mp_difference_text(&difference, model, site->stack, apart->twin);
     if (difference.size) mp_buffer_printf(out, ", in %.*s", (int)difference.size, (const char *)difference.data);
+    if (apart) mp_site_apart_text(out, model, site, apart);
     mp_buffer_free(&difference);
 }
 
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
-                  const struct mp_site *site, uint32_t twin)
+                  const struct mp_site *site, const struct mp_site_apart *apart)
 {
     struct mp_buffer out = {0};
-    mp_site_named_text(&out, model, site, twin);
+    mp_site_named_text(&out, model, site, apart);
     if (site->module_count) {
         mp_table_cell(table, MP_PLAIN, "%.*s", (int)out.size, (const char *)out.data);
         modules_cell(table, sites, site);

@@ -5,6 +5,7 @@
 #include "analysis/sites/sites.h"
 #include "base/json.h"
 #include "model/stack.h"
+#include "output/report/site_apart.h"
 #include "output/report/text.h"
 
 struct mp_site_view {
@@ -23,10 +24,10 @@ void mp_error_json(struct mp_json *json, double standard_error);
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
 /* The rows of one stack: function and place in two cells each, the first with the modules as a third. The first row
- * already has `columns` cells. `sites` may be NULL for a site outside of any table. `twin`: a stack from which to
- * distinguish it (mp_site_twins()), or MP_NONE. */
+ * already has `columns` cells. `sites` may be NULL for a site outside of any table. `apart`: what distinguishes it from
+ * other rows (mp_site_apart()), or NULL. */
 void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
-                   const struct mp_site *site, uint32_t twin, bool full);
+                   const struct mp_site *site, const struct mp_site_apart *apart, bool full);
 /* A group's name for people, as text and as the last cell of a row; and unchanged, under "group", null where
  * unknown. */
 void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
@@ -37,16 +38,16 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
 /* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
  * it. */
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site);
-/* The same, and where `twin` (MP_NONE: none) is a stack that reads alike, the call in which they differ: as
- * mp_site_twins() says. */
-void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site, uint32_t twin);
+/* The same, and what distinguishes it from other rows (NULL: nothing). */
+void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site,
+                        const struct mp_site_apart *apart);
 /* The text for an empty stack. */
 const char *mp_no_stack_text(const struct mp_site *site);
 /* The same for a stack, as a line of its own. */
 void mp_text_site(struct mp_text *text, const struct mp_model *model, uint32_t stack);
 /* The same as the last cell of a row, or, where modules are known, as the last cell before them. */
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
-                  const struct mp_site *site, uint32_t twin);
+                  const struct mp_site *site, const struct mp_site_apart *apart);
 /* The modules of a site: "blocks.*.attn", "head +2"; nothing where none is known. */
 void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, const struct mp_site *site);
 /* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where no better name is known. */

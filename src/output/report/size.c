@@ -1,5 +1,6 @@
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/units.h"
@@ -248,30 +249,30 @@ static void headline_of(struct mp_buffer *out, const struct mp_model *model, uin
     mp_stack_lines_free(&lines);
 }
 
-/* Two of one line are told apart by the call in which they differ. */
 static void put_growth(struct mp_text *text, const struct mp_size_answer *answer)
 {
     char number[MP_UNIT_TEXT];
     const struct mp_size_site *most[SITES_OF_TEXT];
-    struct mp_buffer names[SITES_OF_TEXT] = {0};
+    uint32_t stacks[SITES_OF_TEXT] = {0};
     size_t count = growing_most(answer, most);
     for (size_t i = 0; i < count; i++)
-        headline_of(&names[i], answer->model, most[i]->stack);
+        stacks[i] = most[i]->stack;
+    struct mp_site_apart *apart = mp_stacks_apart(answer->model, stacks, NULL, count, MP_APART_HEADLINES);
     for (size_t i = 0; i < count; i++) {
-        size_t twin = 0;
-        while (twin < count && (twin == i || names[twin].size != names[i].size ||
-                                memcmp(names[twin].data, names[i].data, names[i].size)))
-            twin++;
-        struct mp_buffer difference = {0};
-        if (twin < count) mp_difference_text(&difference, answer->model, most[i]->stack, most[twin]->stack);
-        mp_text_put(text, MP_PLAIN, "%s%.*s%s%.*s %s a sample", i ? ", " : "Most of the growth: ", (int)names[i].size,
-                    (const char *)names[i].data, difference.size ? " in " : "", (int)difference.size,
-                    difference.size ? (const char *)difference.data : "",
-                    mp_format_bytes(number, (uint64_t)llround(most[i]->per_first)));
+        struct mp_buffer name = {0}, difference = {0}, last = {0};
+        const struct mp_site site = {.stack = most[i]->stack};
+        headline_of(&name, answer->model, most[i]->stack);
+        if (apart[i].twin != MP_NONE) mp_difference_text(&difference, answer->model, most[i]->stack, apart[i].twin);
+        if (difference.size) mp_buffer_printf(&name, " in %.*s", (int)difference.size, (const char *)difference.data);
+        mp_site_apart_text(&last, answer->model, &site, &apart[i]);
+        if (last.size) mp_buffer_printf(&name, " (%.*s)", (int)last.size - 2, (const char *)last.data + 2);
+        mp_text_put(text, MP_PLAIN, "%s%.*s %s a sample", i ? ", " : "Most of the growth: ", (int)name.size,
+                    (const char *)name.data, mp_format_bytes(number, (uint64_t)llround(most[i]->per_first)));
+        mp_buffer_free(&name);
         mp_buffer_free(&difference);
+        mp_buffer_free(&last);
     }
-    for (size_t i = 0; i < count; i++)
-        mp_buffer_free(&names[i]);
+    free(apart);
     mp_text_put(text, MP_PLAIN, "\n");
 }
 

@@ -1,9 +1,11 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "leakbench/world.h"
 #include "output/report/frame_choice.h"
+#include "output/report/site_apart.h"
 #include "output/report/sites.h"
 #include "output/report/text.h"
 #include "unit/suite.h"
@@ -199,6 +201,85 @@ START_TEST(stacks_alike_differ_in_a_call_of_their_own)
 }
 END_TEST
 
+static void expect_rows(const struct mp_model *model, const struct mp_sites *sites, unsigned by,
+                        const char *const *want)
+{
+    struct mp_site_apart *apart = mp_site_apart(model, sites, sites->count, by);
+    for (size_t i = 0; i < sites->count; i++) {
+        struct mp_buffer out = {0};
+        mp_site_named_text(&out, model, &sites->at[i], &apart[i]);
+        EXPECT(out, want[i]);
+    }
+    free(apart);
+}
+
+/* The second is called before the first; the third has a call with another name, the fourth is elsewhere. */
+START_TEST(rows_that_no_name_tells_apart_are_counted)
+{
+    struct world world;
+    world_start(&world, 1, 1);
+    uint32_t main_line = world_path(&world, "t.py:main:7 m.py:other:1", W_TORCH);
+    uint32_t second = world_variant(&world, main_line, "reshape"), first = world_variant(&world, main_line, "reshape");
+    uint32_t named = world_variant(&world, main_line, "matmul");
+    uint32_t elsewhere = world_path(&world, "t.py:main:8", W_TORCH);
+    const uint32_t shown[] = {second, first, named, elsewhere};
+    struct mp_site at[4] = {{0}};
+    for (size_t i = 0; i < 4; i++)
+        at[i].stack = world.stacks.at[shown[i]].node;
+    world_alloc(&world, first, 1);
+    world_alloc(&world, second, 1);
+    world_alloc(&world, second, 1);
+    struct mp_model *model = world_build(&world);
+    struct mp_sites sites = {.at = at, .count = 4};
+    expect_rows(model, &sites, MP_APART_SITES,
+                (const char *const[]){"t.py:7 main, in reshape, 2nd of 2 such calls",
+                                      "t.py:7 main, in reshape, 1st of 2 such calls", "t.py:7 main, in matmul",
+                                      "t.py:8 main"});
+    sites.count = 1;
+    expect_rows(model, &sites, MP_APART_SITES, (const char *const[]){"t.py:7 main"});
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
+/* One stack on two tracks. */
+START_TEST(rows_of_two_tracks_name_them_unless_the_table_does)
+{
+    struct world world;
+    world_start(&world, 1, 1);
+    uint32_t line = world_path(&world, "t.py:main:7", W_TORCH);
+    world_alloc(&world, line, 1);
+    world_alloc(&world, world_site(&world, "other", false, W_DRIVER, MP_KIND_DEVICE), 1);
+    struct mp_site at[2] = {{.stack = world.stacks.at[line].node}, {.stack = world.stacks.at[line].node, .track = 1}};
+    struct mp_model *model = world_build(&world);
+    const struct mp_sites sites = {.at = at, .count = 2};
+    char ids[2][MP_TRACK_ID_MAX], rows[2][MP_TRACK_ID_MAX + 32];
+    ck_assert_uint_ge(model->tracks.count, 2);
+    for (uint16_t i = 0; i < 2; i++)
+        snprintf(rows[i], sizeof rows[i], "t.py:7 main, on %s", mp_track_id(model, i, ids[i]));
+    ck_assert_str_ne(rows[0], rows[1]);
+    expect_rows(model, &sites, MP_APART_SITES, (const char *const[]){rows[0], rows[1]});
+    expect_rows(model, &sites, MP_APART_TRACKS_TOLD, (const char *const[]){"t.py:7 main", "t.py:7 main"});
+    mp_model_free(model);
+    world_free(&world);
+}
+END_TEST
+
+START_TEST(as_many_as_there_are_are_counted_in_english)
+{
+    static const uint32_t numbers[] = {1, 2, 3, 4, 11, 12, 13, 21, 22, 111, 1003};
+    static const char *const words[] = {"1st",  "2nd",  "3rd",  "4th",   "11th",  "12th",
+                                        "13th", "21st", "22nd", "111th", "1003rd"};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct mp_buffer out = {0};
+        char want[64];
+        mp_site_apart_text(&out, NULL, NULL, &(const struct mp_site_apart){.call = numbers[i], .calls = 2000});
+        snprintf(want, sizeof want, ", %s of 2000 such calls", words[i]);
+        EXPECT(out, want);
+    }
+}
+END_TEST
+
 static void expect_line(struct mp_stack_line line, const char *want)
 {
     struct mp_buffer out = {0};
@@ -267,6 +348,7 @@ START_TEST(cells_of_notebooks_are_named)
 END_TEST
 
 MP_SUITE("output", functions_are_named_without_their_types, cells_of_notebooks_are_named,
-         stacks_alike_differ_in_a_call_of_their_own, json_is_nested_and_exact, json_strings_are_always_utf8,
-         json_names_each_character, tables_align_by_characters, styles_only_where_asked_for,
-         names_cannot_command_a_terminal)
+         stacks_alike_differ_in_a_call_of_their_own, rows_that_no_name_tells_apart_are_counted,
+         rows_of_two_tracks_name_them_unless_the_table_does, as_many_as_there_are_are_counted_in_english,
+         json_is_nested_and_exact, json_strings_are_always_utf8, json_names_each_character, tables_align_by_characters,
+         styles_only_where_asked_for, names_cannot_command_a_terminal)
