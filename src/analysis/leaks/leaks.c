@@ -586,10 +586,10 @@ static uint32_t steps_needed(const struct judge *judge)
  * make lasting things. Only for steps that are no guess. */
 static bool level_grows(const struct judge *judge)
 {
-    const struct mp_step *steps = judge->steps->at + judge->places.first_step;
     uint32_t last = judge->places.last, third = last / 3, k = 0;
     uint64_t level = 0, first = UINT64_MAX, end = UINT64_MAX;
     if (!judge->places.enough || judge->steps->guessed || third < 2) return false;
+    const struct mp_step *steps = &judge->steps->at[judge->places.first_step];
     struct mp_level *levels = mp_alloc_zeroed(judge->model->tracks.count, sizeof *levels);
     for (uint16_t track = 0; track < judge->model->tracks.count; track++)
         levels[track] = mp_level_start(judge->model, track);

@@ -91,7 +91,7 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
         if (entries[i].time_ns < begin) begin = entries[i].time_ns;
     size_t first = first_from(track, begin > MP_HISTORY_EARLY_NS ? begin - MP_HISTORY_EARLY_NS : 0);
     size_t last = track->allocs.count;
-    const struct mp_history_alloc *allocs = track->allocs.at + first;
+    const struct mp_history_alloc *allocs = last ? track->allocs.at + first : NULL;
     uint32_t *alloc_of = malloc(count * sizeof *alloc_of);
     bool done = alloc_of && (first == last || mp_history_join(allocs, last - first, entries, count, alloc_of, &pairs));
     if (done && pairs && !times_agree(allocs, entries, alloc_of, count, pairs)) pairs = 0;
