@@ -2,9 +2,11 @@
 """`memprof size` on real programs: what it says fits does fit, and one more does not, by a counter that shares no code
 with memprof. MEMPROF_SIZE_FULL=1 does so for the README's example (2 GiB), too."""
 
+import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -123,6 +125,21 @@ class Programs(harness.TestCase):
 
     def test_what_is_said_to_fit_fits(self):
         self.fits_and_one_more_does_not(48 * MIB, TRAIN, "--steps", "3", "--batch-size")
+
+    def test_the_page_of_allocated_memory_alone(self):
+        """What is exact has no band, and none in the legend; changes are told where they are asked for."""
+        program, page, files = self.folder / "grow.py", self.folder / "size.html", []
+        program.write_text("import sys, torch\nfor step in range(3):\n    made = torch.ones(1000 * int(sys.argv[1]))\n")
+        for batch in ("1", "2", "3"):
+            harness.memprof("snapshot", "-o", self.folder / f"{batch}.mp", "--", PYTHON, program, batch)
+            files.append(f"{batch}={self.folder / batch}.mp")
+        size("--capacity", "1GiB", "--track", "cpu/torch", "--advise", *files, "-o", page)
+        text = page.read_text()
+        self.assertNotIn("at least", text)
+        self.assertNotIn("reserved", text)
+        self.assertIn("allocated memory, predicted", text)
+        self.assertIn("What would lower the peak of the probe at 3", text)
+        self.assertIn("grow.py:3 &#60;module&#62;", text)
 
     @harness.unittest.skipUnless(os.environ.get("MEMPROF_SIZE_FULL"), "takes minutes")
     def test_the_example_of_the_readme(self):
@@ -294,12 +311,34 @@ class RealGpu(harness.TestCase):
         self.assertGreater(answer["expandable_max_batch"], answer["max_batch"])
 
     def test_the_page(self):
+        """Its tables say what the JSON says, with bars as long; its legend names each sign of the picture and no other."""
         page = self.folder / "size.html"
-        size("--capacity", "16GiB", *self.series(128, 256), "-o", page)
+        question = ("--capacity", "16GiB", *self.series(128, 256), "--predict", "512,1024")
+        size(*question, "-o", page)
+        answer = json.loads(size(*question, "--json").stdout)
         text = page.read_text()
-        self.assertIn("</svg>", text)
         self.assertNotIn("http:", text.replace("http://www.w3.org", ""))
-        xml.etree.ElementTree.fromstring(text[text.index("<svg"):text.index("</svg>") + 6])
+        self.assertNotIn("<pre", text)
+        picture = xml.etree.ElementTree.fromstring(text[text.index("<svg"):text.index("</svg>") + 6])
+        names = [one.text for one in picture.iter("text")]
+        for name in ("reserved memory, predicted", "at least to at most", "probe, recorded", "in the table below"):
+            self.assertIn(name, names)
+        signs = collections.Counter(one.get("class") for one in picture if one.tag in ("circle", "rect", "path"))
+        self.assertEqual(signs, {"probe": 2 + 1, "at": len(answer["predictions"]) + 1, "band": 2, "likely": 1})
+
+        tables = [xml.etree.ElementTree.fromstring(table) for table in re.findall("<table>.*?</table>", text, re.DOTALL)]
+        needs, growth, probes = ([["".join(cell.itertext()) for cell in row.iter("td")] for row in table.iter("tr")][1:]
+                                 for table in tables)
+        limit = answer["capacity_bytes"] - answer["margin_bytes"]
+        for row, need in zip(needs, answer["predictions"], strict=True):
+            self.assertEqual((row[0], row[-1]), (str(need["batch"]), need["fits"]))
+            self.assertAlmostEqual(float(row[-2].rstrip(" %")), 100 * need["reserved_bytes"] / limit, delta=0.051)
+        bars = [float(part) for part in re.findall(r"--part:([0-9.]+)%", text)]
+        for bar, need in zip(bars, answer["predictions"]):
+            self.assertAlmostEqual(bar, min(100, 100 * need["reserved_bytes"] / limit), delta=0.051)
+        self.assertEqual([row[0] for row in probes], [str(probe["batch"]) for probe in answer["probes"]])
+        self.assertGreater(len(growth), 2)
+        self.assertEqual(len({row[-1] for row in growth}), len(growth))
 
     def test_another_way_is_noticed(self):
         """The others answer, and the bounds reach to what the one that differs needed."""

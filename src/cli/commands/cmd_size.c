@@ -252,7 +252,7 @@ static int write_answer(struct sizing *sizing, const struct mp_size_answer *answ
     if (!status && mp_given(invocation, MP_OPT_JSON))
         mp_size_json(&json, answer, sizing->question.two, advise, &view);
     else if (!status && is_page(invocation))
-        mp_size_page(&out, answer, sizing->question.two);
+        mp_size_page(&out, answer, sizing->question.two, advise);
     else if (!status)
         mp_size_text(&text, answer, sizing->question.two, advise);
     if (!status) status = mp_output_buffer(invocation, &out);
@@ -309,9 +309,8 @@ const struct mp_command mp_command_size = {
         "another moment. What follows no rule is bounded: between \"at least\" and \"at most\" lies what is not known, "
         "and what reaches over the limit there is \"unsure\".\n\nA second variable, as a sequence length, is written "
         "behind an x: 4x512=a.mp 8x512=b.mp 4x1024=c.mp --predict 16x2048; in a command it is {length}.\n\nWith "
-        "-o FILE.html the answer is a page with a plot.\n\n--advise adds the three best changes that `memprof advise` "
-        "finds "
-        "for the last probe; it is for text and JSON.",
+        "-o FILE.html the answer is a page: the curve, and tables of predictions, sites and probes.\n\n--advise adds "
+        "the three best changes that `memprof advise` finds for the last probe.",
     .example = "memprof size --capacity 24GiB --probe 4,8,12 -- python3 train.py --batch-size {batch}",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS, MP_OPT_TRACK, MP_OPT_CAPACITY,
                 MP_OPT_MARGIN, MP_OPT_PREDICT, MP_OPT_PROBE, MP_OPT_ADVISE, MP_OPT_TORCH_HISTORY,

@@ -1,16 +1,22 @@
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/units.h"
-#include "output/report/html.h"
+#include "output/report/advise.h"
+#include "output/report/document.h"
 #include "output/report/plot.h"
 #include "output/report/reports.h"
+#include "output/report/size_parts.h"
 
-/* One SVG picture, drawn here, with the report below it: the page needs neither a script nor a network. */
+/* One SVG picture, drawn here, with the tables below it: the page needs neither a script nor a network. */
 
-#define MARKS_Y 6
-#define LINE_Y  16
-#define BATCHES 12 /* marks, at most */
+#define GROWING  10 /* sites, at most */
+#define LEGEND_Y 14
+#define MARKS_Y  6
+#define LINE_Y   16
+#define BATCHES  12 /* marks, at most */
 
 /* The value that is compared with the limit. */
 static uint64_t bytes_of(const struct mp_size_need *need)
@@ -28,7 +34,7 @@ static uint64_t bytes_probed(const struct mp_size_answer *answer, const struct m
 
 static struct mp_plot measure(const struct mp_size_answer *answer)
 {
-    struct mp_plot plot = {.width = 960, .height = 440, .left = 90, .right = 150, .top = 20, .bottom = 50, .most_x = 1};
+    struct mp_plot plot = {.width = 960, .height = 464, .left = 90, .right = 150, .top = 44, .bottom = 50, .most_x = 1};
     uint64_t top = 0;
     for (size_t i = 0; i < answer->plot.count; i++) {
         if (answer->plot.at[i].high > top) top = answer->plot.at[i].high;
@@ -40,14 +46,16 @@ static struct mp_plot measure(const struct mp_size_answer *answer)
     return plot;
 }
 
-static void put_batches(struct mp_buffer *out, const struct mp_plot *plot)
+static void put_batches(struct mp_buffer *out, const struct mp_plot *plot, bool two, uint64_t second)
 {
+    char at[32] = "";
+    if (two) snprintf(at, sizeof at, ", at %llu", (unsigned long long)second);
     double step = fmax(mp_plot_step(plot->most_x, BATCHES), 1);
     for (double value = 0; value <= plot->most_x; value += step)
         mp_buffer_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", mp_plot_x(plot, value),
                          plot->height - plot->bottom + 20, value);
-    mp_buffer_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">batch</text>\n",
-                     (plot->left + plot->width - plot->right) / 2, plot->height - 8);
+    mp_buffer_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">batch%s</text>\n",
+                     (plot->left + plot->width - plot->right) / 2, plot->height - 8, at);
 }
 
 /* A line across, with its name `lower` beside it. */
@@ -100,13 +108,39 @@ static void put_largest(struct mp_buffer *out, const struct mp_plot *plot, const
                      plot->top - 6, (unsigned long long)largest->first);
 }
 
-static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answer)
+/* The name of one sign of the picture; moves `x` behind it. */
+static void put_name(struct mp_buffer *out, int *x, int sign, const char *name)
+{
+    mp_buffer_printf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n", *x + sign + 7, LEGEND_Y + 4, name);
+    *x += sign + 35 + 7 * (int)strlen(name);
+}
+
+static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const struct mp_size_answer *answer)
+{
+    char name[64];
+    int x = plot->left;
+    snprintf(name, sizeof name, "%s memory, predicted", answer->binds);
+    mp_buffer_printf(out, "<line class=\"likely\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>", x, x + 24, LEGEND_Y,
+                     LEGEND_Y);
+    put_name(out, &x, 24, name);
+    if (mp_size_columns(answer).bounds) {
+        mp_buffer_printf(out, "<rect class=\"band\" x=\"%d\" y=\"%d\" width=\"24\" height=\"12\"/>", x, LEGEND_Y - 6);
+        put_name(out, &x, 24, "at least to at most");
+    }
+    mp_buffer_printf(out, "<circle class=\"probe\" cx=\"%d\" cy=\"%d\" r=\"4.5\"/>", x + 5, LEGEND_Y);
+    put_name(out, &x, 10, "probe, recorded");
+    mp_buffer_printf(out, "<circle class=\"at\" cx=\"%d\" cy=\"%d\" r=\"4.5\"/>", x + 5, LEGEND_Y);
+    put_name(out, &x, 10, "in the table below");
+}
+
+static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answer, bool two)
 {
     struct mp_plot plot = measure(answer);
     const struct mp_size_largest *largest = &answer->largest.at[answer->largest.count - 1];
     mp_plot_start(out, &plot, "Memory over batch");
     mp_plot_sizes(out, &plot);
-    put_batches(out, &plot);
+    put_legend(out, &plot, answer);
+    put_batches(out, &plot, two, largest->second);
     put_curve(out, &plot, answer);
     double apart = mp_plot_y(&plot, (double)answer->limit) - mp_plot_y(&plot, (double)answer->capacity);
     put_level(out, &plot, "capacity", "capacity", answer->capacity, apart < LINE_Y ? -4 : 4);
@@ -122,34 +156,136 @@ static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answ
     mp_plot_end(out);
 }
 
-void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two)
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+
+static void put_bytes(struct mp_document *document, uint64_t bytes)
 {
-    struct mp_buffer report = {0}, title = {0};
-    struct mp_text text = {.out = &report};
-    mp_size_text(&text, answer, two, NULL);
-    mp_buffer_append(&report, "", 1);
+    char number[MP_UNIT_TEXT];
+    mp_document_cell(document, "%s", bytes == MP_BYTES_UNKNOWN ? "-" : mp_format_bytes(number, bytes));
+}
+
+/* Bars say how much of the limit is needed. */
+static void put_needs(struct mp_document *document, const struct mp_size_answer *answer, bool two)
+{
+    const struct mp_size_columns columns = mp_size_columns(answer);
+    const char *heads[8], *letters = "rrrrrrrl";
+    char point[MP_SIZE_POINT_TEXT];
+    size_t count = 0;
+    heads[count++] = "batch";
+    heads[count++] = "allocated";
+    if (columns.reserved) heads[count++] = "reserved";
+    if (columns.device) heads[count++] = "device";
+    if (columns.bounds) heads[count++] = "at least";
+    if (columns.bounds) heads[count++] = "at most";
+    heads[count++] = "of the limit";
+    heads[count++] = "fits";
+    mp_document_table(document, letters + sizeof heads / sizeof *heads - count, heads);
+    for (size_t i = 0; i < answer->needs.count; i++) {
+        const struct mp_size_need *need = &answer->needs.at[i];
+        uint64_t bytes = bytes_of(need);
+        mp_document_cell(document, "%s", mp_size_point_text(point, two, need->at));
+        put_bytes(document, need->allocated);
+        if (columns.reserved) put_bytes(document, need->reserved);
+        if (columns.device) put_bytes(document, need->device);
+        if (columns.bounds) put_bytes(document, need->low);
+        if (columns.bounds) put_bytes(document, need->high);
+        mp_document_bar(document, bytes < answer->limit ? bytes : answer->limit, answer->limit, "%.1f %%",
+                        answer->limit ? 100.0 * (double)bytes / (double)answer->limit : 0.0);
+        mp_document_cell(document, "%s", mp_size_fits_name(need->fits));
+    }
+    mp_document_end_table(document);
+}
+
+static void put_growth(struct mp_document *document, const struct mp_size_answer *answer)
+{
+    static const char *const heads[] = {"a sample", "blocks", "site"};
+    const struct mp_size_site *most[GROWING];
+    uint32_t stacks[GROWING] = {0};
+    char number[MP_UNIT_TEXT];
+    size_t count = mp_size_growing(answer, most, GROWING);
+    if (!count) return;
+    for (size_t i = 0; i < count; i++)
+        stacks[i] = most[i]->stack;
+    struct mp_site_apart *apart = mp_stacks_apart(answer->model, stacks, NULL, count, MP_APART_SITES);
+    mp_document_heading(document, "What grows with the batch");
+    mp_document_table(document, "rrl", heads);
+    for (size_t i = 0; i < count; i++) {
+        const struct mp_site site = {.stack = most[i]->stack, .births = 1};
+        uint64_t bytes = (uint64_t)llround(most[i]->per_first);
+        mp_document_bar(document, bytes, (uint64_t)llround(most[0]->per_first), "%s", mp_format_bytes(number, bytes));
+        mp_document_cell(document, "%s", mp_format_count(number, most[i]->blocks));
+        mp_document_site(document, answer->model, &site, &apart[i]);
+    }
+    free(apart);
+    mp_document_end_table(document);
+}
+
+static void put_probes(struct mp_document *document, const struct mp_size_answer *answer, bool two)
+{
+    static const char *const heads[] = {"probe", "allocated", "a step", "steps"};
+    static const char *const with_reserved[] = {"probe", "allocated", "reserved", "a step", "steps"};
+    char number[MP_UNIT_TEXT], point[MP_SIZE_POINT_TEXT];
+    bool reserves = answer->probes.at[0].reserved != MP_BYTES_UNKNOWN;
+    mp_document_heading(document, "Probes");
+    mp_document_table(document, reserves ? "rrrrl" : "rrrl", reserves ? with_reserved : heads);
+    for (size_t i = 0; i < answer->probes.count; i++) {
+        const struct mp_size_probed *probed = &answer->probes.at[i];
+        mp_document_cell(document, "%s", mp_size_point_text(point, two, probed->at));
+        put_bytes(document, probed->allocated);
+        if (reserves) put_bytes(document, probed->reserved);
+        mp_document_cell(document, "%s", probed->steps ? mp_format_duration(number, probed->step_ns) : "-");
+        mp_document_cell(document, "%u (%s)", probed->steps, probed->step_source);
+    }
+    mp_document_end_table(document);
+}
+
+static void put_changes(struct mp_document *document, const struct mp_size_answer *answer, bool two,
+                        const struct mp_advise *advise)
+{
+    char point[MP_SIZE_POINT_TEXT];
+    const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
+    mp_document_heading(document, "What would lower the peak of the probe at %s",
+                        mp_size_point_text(point, two, last->at));
+    if (!advise->changes.count) mp_document_paragraph(document, "Nothing that was tried.");
+    mp_advise_best_document(document, answer->model, advise, MP_SIZE_BEST_CHANGES);
+}
+
+static void put_lines(struct mp_document *document, const struct mp_size_answer *answer, bool two,
+                      void (*put)(struct mp_text *text, const struct mp_size_answer *answer, bool two))
+{
+    struct mp_buffer lines = {0};
+    struct mp_text text = {.out = &lines};
+    put(&text, answer, two);
+    mp_document_lines(document, &lines);
+    mp_buffer_free(&lines);
+}
+
+static void put_notes(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+{
+    (void)two;
+    mp_size_notes_text(text, answer);
+}
+
+void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise)
+{
+    struct mp_buffer title = {0};
+    struct mp_document document;
     mp_buffer_append_text(&title, "memprof size");
     const struct mp_model *model = answer->model;
     for (size_t i = 0; model->start.command && model->start.command[i]; i++)
         mp_buffer_printf(&title, "%s%s", i ? " " : ": ", model->start.command[i]);
     mp_buffer_append(&title, "", 1);
-    mp_html_start(out, (const char *)title.data);
-    mp_buffer_append_text(out, "<h1>");
-    mp_html_text(out, (const char *)title.data);
-    mp_buffer_append_text(out, "</h1>\n");
-    put_picture(out, answer);
-    mp_buffer_append_text(out, "<pre>");
-    /* Line by line, since the text of a page may have no control characters. */
-    char *line = (char *)report.data;
-    while (line && *line) {
-        char *end = strchr(line, '\n');
-        if (end) *end = '\0';
-        mp_html_text(out, line);
-        mp_buffer_append_text(out, "\n");
-        line = end ? end + 1 : NULL;
-    }
-    mp_buffer_append_text(out, "</pre>\n");
-    mp_html_end(out);
-    mp_buffer_free(&report);
+    mp_document_start(&document, out, MP_HTML, (const char *)title.data);
+    put_lines(&document, answer, two, mp_size_answer_text);
+    put_picture(out, answer, two);
+    mp_document_heading(&document, "What a batch needs");
+    put_needs(&document, answer, two);
+    put_lines(&document, answer, two, mp_size_grounds_text);
+    put_lines(&document, answer, two, put_notes);
+    put_growth(&document, answer);
+    put_probes(&document, answer, two);
+    if (advise) put_changes(&document, answer, two, advise);
+    mp_document_coverage(&document, model);
+    mp_document_end(&document);
     mp_buffer_free(&title);
 }

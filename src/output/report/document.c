@@ -184,15 +184,19 @@ void mp_document_site(struct mp_document *document, const struct mp_model *model
     mp_buffer_free(&text);
 }
 
-/* The text report's lines, a paragraph each. */
+void mp_document_lines(struct mp_document *document, struct mp_buffer *lines)
+{
+    mp_buffer_append(lines, "", 1);
+    for (char *rest = (char *)lines->data, *line; rest && (line = strsep(&rest, "\n"));)
+        if (*line) mp_document_paragraph(document, "%s", line + strspn(line, " "));
+}
+
 void mp_document_coverage(struct mp_document *document, const struct mp_model *model)
 {
     struct mp_buffer lines = {0};
     struct mp_text text = {.out = &lines};
     mp_coverage_text(&text, model);
-    mp_buffer_append(&lines, "", 1);
     mp_document_heading(document, "Coverage");
-    for (char *rest = (char *)lines.data, *line; rest && (line = strsep(&rest, "\n"));)
-        if (*line) mp_document_paragraph(document, "%s", line + strspn(line, " "));
+    mp_document_lines(document, &lines);
     mp_buffer_free(&lines);
 }

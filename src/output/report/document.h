@@ -37,6 +37,8 @@ void mp_document_bar(struct mp_document *document, uint64_t part, uint64_t whole
 void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole);
 void mp_document_end_table(struct mp_document *document);
 
+/* Lines of a text report, a paragraph each. */
+void mp_document_lines(struct mp_document *document, struct mp_buffer *lines);
 /* A cell that names a site, with what distinguishes it from other rows (NULL: nothing); and the part that ends every
  * document: what the recording could not see. */
 void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,

@@ -133,7 +133,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
 void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise,
                   const struct mp_view *view);
 void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise);
-/* The plot over the batch with the text below it, as a self-contained page. */
-void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two);
+/* The same as a self-contained page, with a plot over the batch. */
+void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise);
 
 #endif

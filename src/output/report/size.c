@@ -7,17 +7,16 @@
 #include "output/report/advise.h"
 #include "output/report/frame_choice.h"
 #include "output/report/reports.h"
-
-#define BEST_CHANGES 3
+#include "output/report/size_parts.h"
 
 #define SITES_OF_TEXT 3 /* of the sites that grow */
 
-static char *point_text(char *to, size_t room, bool two, struct mp_size_point at)
+const char *mp_size_point_text(char *to, bool two, struct mp_size_point at)
 {
     if (two)
-        snprintf(to, room, "%llux%llu", (unsigned long long)at.first, (unsigned long long)at.second);
+        snprintf(to, MP_SIZE_POINT_TEXT, "%llux%llu", (unsigned long long)at.first, (unsigned long long)at.second);
     else
-        snprintf(to, room, "%llu", (unsigned long long)at.first);
+        snprintf(to, MP_SIZE_POINT_TEXT, "%llu", (unsigned long long)at.first);
     return to;
 }
 
@@ -126,7 +125,7 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, boo
     put_sites(json, answer, view);
     mp_json_number(json, "opaque_bytes", answer->opaque);
     mp_json_array(json, "advice");
-    if (advise) mp_advise_best_json(json, answer->model, advise, BEST_CHANGES);
+    if (advise) mp_advise_best_json(json, answer->model, advise, MP_SIZE_BEST_CHANGES);
     mp_json_end_array(json);
     mp_json_array(json, "notes");
     for (size_t i = 0; i < answer->notes.count; i++)
@@ -138,7 +137,7 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, boo
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-static void put_answer(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+void mp_size_answer_text(struct mp_text *text, const struct mp_size_answer *answer, bool two)
 {
     char capacity[MP_UNIT_TEXT], margin[MP_UNIT_TEXT];
     mp_format_bytes(capacity, answer->capacity);
@@ -168,14 +167,9 @@ static void put_bytes(struct mp_table *table, uint64_t bytes)
     mp_table_cell(table, MP_PLAIN, "%s", bytes == MP_BYTES_UNKNOWN ? "-" : mp_format_bytes(number, bytes));
 }
 
-/* The columns with known values. */
-struct columns {
-    bool reserved, device, bounds;
-};
-
-static struct columns choose_columns(const struct mp_size_answer *answer)
+struct mp_size_columns mp_size_columns(const struct mp_size_answer *answer)
 {
-    struct columns columns = {0};
+    struct mp_size_columns columns = {0};
     for (size_t i = 0; i < answer->needs.count; i++) {
         const struct mp_size_need *need = &answer->needs.at[i];
         columns.reserved = columns.reserved || need->reserved != MP_BYTES_UNKNOWN;
@@ -185,10 +179,11 @@ static struct columns choose_columns(const struct mp_size_answer *answer)
     return columns;
 }
 
-static void put_need(struct mp_table *table, const struct mp_size_need *need, const struct columns *columns, bool two)
+static void put_need(struct mp_table *table, const struct mp_size_need *need, const struct mp_size_columns *columns,
+                     bool two)
 {
-    char point[64];
-    mp_table_cell(table, MP_BOLD, "%s", point_text(point, sizeof point, two, need->at));
+    char point[MP_SIZE_POINT_TEXT];
+    mp_table_cell(table, MP_BOLD, "%s", mp_size_point_text(point, two, need->at));
     put_bytes(table, need->allocated);
     if (columns->reserved) put_bytes(table, need->reserved);
     if (columns->device) put_bytes(table, need->device);
@@ -200,7 +195,7 @@ static void put_need(struct mp_table *table, const struct mp_size_need *need, co
 
 static void put_needs(struct mp_text *text, const struct mp_size_answer *answer, bool two)
 {
-    struct columns columns = choose_columns(answer);
+    struct mp_size_columns columns = mp_size_columns(answer);
     struct mp_table table;
     char letters[8] = "";
     for (int i = 0; i < 2 + columns.reserved + columns.device + 2 * columns.bounds; i++)
@@ -219,11 +214,10 @@ static void put_needs(struct mp_text *text, const struct mp_size_answer *answer,
     mp_table_finish(&table, text);
 }
 
-/* The sites that grow most with the batch, at most SITES_OF_TEXT; how many. */
-static size_t growing_most(const struct mp_size_answer *answer, const struct mp_size_site **most)
+size_t mp_size_growing(const struct mp_size_answer *answer, const struct mp_size_site **most, size_t room)
 {
     size_t count = 0;
-    while (count < SITES_OF_TEXT) {
+    while (count < room) {
         const struct mp_size_site *best = NULL;
         for (size_t i = 0; i < answer->sites.count; i++) {
             const struct mp_size_site *site = &answer->sites.at[i];
@@ -254,7 +248,7 @@ static void put_growth(struct mp_text *text, const struct mp_size_answer *answer
     char number[MP_UNIT_TEXT];
     const struct mp_size_site *most[SITES_OF_TEXT];
     uint32_t stacks[SITES_OF_TEXT] = {0};
-    size_t count = growing_most(answer, most);
+    size_t count = mp_size_growing(answer, most, SITES_OF_TEXT);
     for (size_t i = 0; i < count; i++)
         stacks[i] = most[i]->stack;
     struct mp_site_apart *apart = mp_stacks_apart(answer->model, stacks, NULL, count, MP_APART_HEADLINES);
@@ -324,7 +318,7 @@ static void put_method(struct mp_text *text, const struct mp_size_answer *answer
 
 static void put_probed(struct mp_text *text, const struct mp_size_answer *answer, bool two)
 {
-    char number[MP_UNIT_TEXT], point[64];
+    char number[MP_UNIT_TEXT], point[MP_SIZE_POINT_TEXT];
     struct mp_table table;
     bool reserves = answer->probes.at[0].reserved != MP_BYTES_UNKNOWN;
     mp_table_start(&table, reserves ? "rrrrl" : "rrrl");
@@ -336,7 +330,7 @@ static void put_probed(struct mp_text *text, const struct mp_size_answer *answer
     mp_table_end_row(&table);
     for (size_t i = 0; i < answer->probes.count; i++) {
         const struct mp_size_probed *probed = &answer->probes.at[i];
-        mp_table_cell(&table, MP_PLAIN, "%s", point_text(point, sizeof point, two, probed->at));
+        mp_table_cell(&table, MP_PLAIN, "%s", mp_size_point_text(point, two, probed->at));
         put_bytes(&table, probed->allocated);
         if (reserves) put_bytes(&table, probed->reserved);
         mp_table_cell(&table, MP_PLAIN, "%s", probed->steps ? mp_format_duration(number, probed->step_ns) : "-");
@@ -349,29 +343,38 @@ static void put_probed(struct mp_text *text, const struct mp_size_answer *answer
 static void put_changes(struct mp_text *text, const struct mp_size_answer *answer, bool two,
                         const struct mp_advise *advise)
 {
-    char point[64];
+    char point[MP_SIZE_POINT_TEXT];
     const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
     mp_text_put(text, MP_PLAIN, "\nWhat would lower the peak of the probe at %s%s\n",
-                point_text(point, sizeof point, two, last->at),
-                advise->changes.count ? ":" : ": nothing that was tried");
-    mp_advise_best_text(text, answer->model, advise, BEST_CHANGES, 1);
+                mp_size_point_text(point, two, last->at), advise->changes.count ? ":" : ": nothing that was tried");
+    mp_advise_best_text(text, answer->model, advise, MP_SIZE_BEST_CHANGES, 1);
 }
 
-void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise)
+void mp_size_grounds_text(struct mp_text *text, const struct mp_size_answer *answer, bool two)
 {
-    put_answer(text, answer, two);
-    mp_text_put(text, MP_PLAIN, "\n");
-    put_needs(text, answer, two);
-    mp_text_put(text, MP_PLAIN, "\n");
-    put_growth(text, answer);
     put_advice(text, answer, two);
     put_outside(text, answer);
     put_method(text, answer);
-    put_probed(text, answer, two);
-    if (advise) put_changes(text, answer, two, advise);
+}
+
+void mp_size_notes_text(struct mp_text *text, const struct mp_size_answer *answer)
+{
     for (size_t i = 0; i < answer->notes.count; i++) {
         mp_text_put(text, MP_DIM, "note: ");
         mp_text_clean(text->out, answer->notes.at[i]);
         mp_text_put(text, MP_PLAIN, "\n");
     }
+}
+
+void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise)
+{
+    mp_size_answer_text(text, answer, two);
+    mp_text_put(text, MP_PLAIN, "\n");
+    put_needs(text, answer, two);
+    mp_text_put(text, MP_PLAIN, "\n");
+    put_growth(text, answer);
+    mp_size_grounds_text(text, answer, two);
+    put_probed(text, answer, two);
+    if (advise) put_changes(text, answer, two, advise);
+    mp_size_notes_text(text, answer);
 }
