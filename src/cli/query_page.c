@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/web_address.h"
+#include "cli/messages.h"
 #include "cli/page_advice.h"
 #include "model/stack.h"
 #include "output/page/page.h"
@@ -76,4 +77,18 @@ char *mp_query_page_link(const char *from, const char *to)
     if (!same) return (char *)link.data;
     mp_buffer_free(&link);
     return NULL;
+}
+
+int mp_query_page_check(const struct mp_invocation *invocation, bool html)
+{
+    const char *page = invocation->value[MP_OPT_PAGE], *own = invocation->value[MP_OPT_OUTPUT];
+    if (!page) return MP_EXIT_DONE;
+    if (!html) {
+        mp_message("--page is for a report in HTML, which links to it: name that one, too, as in -o report.html");
+        return MP_EXIT_USAGE;
+    }
+    char *link = *page && strcmp(page, "-") ? mp_query_page_link(own ? own : "-", page) : NULL;
+    if (!link) mp_message("--page needs the name of a file of its own, as in --page trace.html");
+    free(link);
+    return link ? MP_EXIT_DONE : MP_EXIT_USAGE;
 }

@@ -8,8 +8,12 @@
  * `site_of_stack` as in struct mp_page_options. Returns an exit status; where it is not 0, a message was printed. */
 int mp_query_page_write(const struct mp_query *query, const char *path, const char *view, uint32_t *site_of_stack);
 
-/* The address of one file for a link in another, as a browser that opened `from` from disk follows it; NULL: both are one
- * file. The caller frees it. */
+/* Whether --page may stand here: it needs a report in HTML (`html`), and a file of its own. Returns an exit status;
+ * where it is not 0, a message was printed. */
+int mp_query_page_check(const struct mp_invocation *invocation, bool html);
+
+/* The address of one file for a link in another, as a browser that opened `from` from disk follows it; NULL: both are
+ * one file. The caller frees it. */
 char *mp_query_page_link(const char *from, const char *to);
 
 #endif

@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 from browser import BrowserTest, By
 
 BUILD = pathlib.Path(os.getcwd())
-UNITS = {"B": 1, "KiB": 2 ** 10, "MiB": 2 ** 20}
+UNITS = {"B": 1, "KiB": 2 ** 10, "MiB": 2 ** 20, "GiB": 2 ** 30}
 # What is chosen in the table in sight: the site's functions and lines, from the innermost, its bytes and blocks.
 CHOSEN = """
 const { recording, page } = window.memprof, { table } = page.pane.view();
@@ -151,6 +151,42 @@ class Report(BrowserTest):
         memprof("report", self.recording, "-o", own, "--page", self.recording, status=1)
         self.assertFalse(own.exists())
 
+
+class Compared(Report):
+    """Of two recordings, the rows of compare lead to the sites of the page of the later."""
+    tests_of_reports = [name for name in dir(Report) if name.startswith("test_")]
+
+    @classmethod
+    def make_page(cls):
+        cls.before, cls.recording = cls.folder / "before.mp", cls.folder / "run.mp"
+        subprocess.run([BUILD / "tests/unit/cli/make_recording", cls.before, "train"], check=True)
+        subprocess.run([BUILD / "tests/unit/cli/make_recording", cls.recording, "leaking"], check=True)
+        return cls.folder / "compare.html"
+
+    def test_sites_of_each_sense(self):
+        for sense, swapped in (("peak", False), ("peak", True), ("outstanding", False), ("allocated", False)):
+            files = [self.recording, self.before] if swapped else [self.before, self.recording]
+            question = ["compare", *files, "--of", sense, "-n", "0"]
+            memprof(*question, "--force", "-o", self.page, "--page", self.folder / "later page.html")
+            rows = json.loads(memprof(*question, "--json").stdout)["sites"]
+            links = self.links("")
+            self.assertEqual(len(links), sum(row["after_blocks"] > 0 for row in rows), rows)
+            for index in links:
+                told, chosen = self.follow(index), self.js(CHOSEN)
+                expected = [row for row in rows if row["after_bytes"] == chosen["bytes"]
+                            and row["after_blocks"] == chosen["blocks"]]
+                self.assertIn(chosen["stack"], [[[frame["function"], frame["line"]] for frame in row["stack"]]
+                                                for row in expected], (sense, told))
+                number, unit = told[2].split()
+                self.assertAlmostEqual(chosen["bytes"] / UNITS[unit], float(number), delta=0.01 * float(number))
+
+    def test_page_needs_a_document(self):
+        done = memprof("compare", self.before, self.recording, "--page", self.folder / "x.html", status=2)
+        self.assertIn("--page is for a report in HTML", done.stderr)
+
+
+for name in Compared.tests_of_reports:
+    setattr(Compared, name, None)
 
 if __name__ == "__main__":
     asserted.main()

@@ -109,21 +109,6 @@ static int report_job(const struct mp_invocation *invocation)
     return mp_job_close(&query, MP_EXIT_DONE);
 }
 
-/* --page needs a report that can link to it. */
-static int check_page(const struct mp_invocation *invocation, bool html)
-{
-    const char *page = invocation->value[MP_OPT_PAGE], *own = invocation->value[MP_OPT_OUTPUT];
-    if (!page) return MP_EXIT_DONE;
-    if (!html) {
-        mp_message("--page is for a report in HTML, which links to it: name that one, too, as in -o report.html");
-        return MP_EXIT_USAGE;
-    }
-    char *link = *page && strcmp(page, "-") ? mp_query_page_link(own ? own : "-", page) : NULL;
-    if (!link) mp_message("--page needs the name of a file of its own, as in --page trace.html");
-    free(link);
-    return link ? MP_EXIT_DONE : MP_EXIT_USAGE;
-}
-
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
@@ -131,7 +116,7 @@ static int run(const struct mp_invocation *invocation)
     bool document;
     if (mp_job_asked(invocation)) return report_job(invocation);
     int status = mp_query_document(invocation, &document, &form);
-    if (!status) status = check_page(invocation, document && form == MP_HTML);
+    if (!status) status = mp_query_page_check(invocation, document && form == MP_HTML);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
     if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT))

@@ -1,6 +1,7 @@
 #include "output/report/compare.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "model/frame_text.h"
+#include "output/report/page_links.h"
 #include "output/report/plot.h"
 
 static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
@@ -316,6 +318,22 @@ static void put_curves(struct mp_document *document, const struct mp_comparison 
         mp_document_paragraph(document, "The curves have all that was allocated there.");
 }
 
+/* What is there no more has no place in the later recording's page. */
+static void link_site(struct mp_document *document, const struct mp_comparison *comparison,
+                      const struct mp_compare_row *row)
+{
+    const struct mp_model *model = comparison->models[MP_AFTER];
+    const struct mp_window *window = &comparison->windows[MP_AFTER];
+    const struct mp_page_links links = {.model = model, .site_of_stack = comparison->site_of_stack};
+    char words[96] = "of=peak&v=sites";
+    if (!comparison->site_of_stack || side_of(row) != MP_AFTER || !row->values[MP_AFTER].blocks) return;
+    if (comparison->sense == MP_PROFILE_OUTSTANDING) strcpy(words, "of=end&v=sites");
+    if (comparison->sense == MP_PROFILE_ALLOCATED)
+        snprintf(words, sizeof words, "of=born&v=sites&w=%" PRIu64 "-%" PRIu64, window->from_ns,
+                 window->to_ns < model->duration_ns ? window->to_ns : model->duration_ns);
+    mp_link_site(document, &links, comparison->tracks[MP_AFTER], row->stacks[MP_AFTER], words);
+}
+
 /* Bars say how large a change is beside the largest. */
 static void put_rows(struct mp_document *document, const struct mp_comparison *comparison, size_t rows)
 {
@@ -336,6 +354,7 @@ static void put_rows(struct mp_document *document, const struct mp_comparison *c
         mp_document_cell(document, "%s", figure.before);
         mp_document_cell(document, "%s", figure.after);
         mp_document_cell(document, "%+lld", (long long)(row->values[MP_AFTER].blocks - row->values[MP_BEFORE].blocks));
+        if (by_site(comparison)) link_site(document, comparison, row);
         if (by_site(comparison))
             mp_document_site(document, comparison->models[side], &site, &apart[i]);
         else

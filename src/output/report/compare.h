@@ -27,6 +27,7 @@ struct mp_comparison {
     const struct mp_compared *all;
     size_t count;
     const struct mp_view *view;
+    const uint32_t *site_of_stack; /* in the page of the last, to which a document links; NULL: there is none */
 };
 
 void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison);

@@ -70,7 +70,7 @@ void mp_link_step(struct mp_document *document, const struct mp_page_links *link
 void mp_link_site(struct mp_document *document, const struct mp_page_links *links, uint16_t track, uint32_t stack,
                   const char *words)
 {
-    char all[64];
+    char all[128];
     if (!document->page || stack >= links->model->stacks.count) return;
     if (links->site_of_stack[stack] == MP_NONE) return;
     snprintf(all, sizeof all, "%s&s=%" PRIu32, words, links->site_of_stack[stack]);
