@@ -3,28 +3,46 @@
 #include <string.h>
 
 #define TURNS_MIN  3 /* a thread that begins fewer steps may do so by chance */
-#define TURNS_PART 8 /* of those of the thread that begins most: one with fewer marks something longer, as an epoch */
+#define TURNS_PART 8 /* of those of the thread that begins most: one with fewer may mark something longer, as an epoch */
+#define LONGER     2 /* by so much at least, in events a step */
 
 static uint32_t thread_of(const struct mp_own_steps *own, uint32_t step)
 {
     return own->model->events.thread[own->steps[step].first];
 }
 
-/* Returns how many threads make steps of their own. */
-static size_t add_threads(struct mp_own_steps *own)
+static void count_turns(struct mp_own_steps *own)
 {
-    size_t several = 0;
-    uint32_t most = 0;
+    const struct mp_model_events *events = &own->model->events;
     for (uint32_t step = 0; step < own->count; step++) {
         uint32_t thread = thread_of(own, step);
         while (thread != MP_NONE && own->threads.count <= thread)
             mp_vec_add(&own->threads, ((struct mp_own_thread){.step = MP_NONE}));
-        if (thread != MP_NONE && ++own->threads.at[thread].turns > most) most = own->threads.at[thread].turns;
+        if (thread != MP_NONE) own->threads.at[thread].turns++;
     }
+    for (uint32_t event = own->steps[0].first; event < events->count; event++)
+        if (events->thread[event] < own->threads.count) own->threads.at[events->thread[event]].events++;
+}
+
+/* Returns how many threads make steps of their own. One that begins few and does no more in each than others do is a
+ * worker of a pool that seldom got a task; one that does more marks with them what lasts for many steps of others. */
+static size_t add_threads(struct mp_own_steps *own)
+{
+    struct mp_own_thread busiest = {0};
+    size_t several = 0;
+    count_turns(own);
+    for (size_t i = 0; i < own->threads.count; i++)
+        if (own->threads.at[i].turns > busiest.turns) busiest = own->threads.at[i];
     for (size_t i = 0; i < own->threads.count; i++) {
         struct mp_own_thread *thread = &own->threads.at[i];
-        if (thread->turns < TURNS_MIN || thread->turns < most / TURNS_PART) thread->turns = 0;
-        several += thread->turns > 0;
+        bool few = thread->turns < TURNS_MIN || thread->turns < busiest.turns / TURNS_PART;
+        several += thread->turns >= TURNS_MIN;
+        if (few && (uint64_t)thread->events * busiest.turns > (uint64_t)LONGER * busiest.events * thread->turns) {
+            several -= thread->turns >= TURNS_MIN;
+            thread->turns = 0;
+        }
+        if (thread->turns == 1) thread->most = (busiest.events + busiest.turns - 1) / busiest.turns;
+        thread->events = 0;
     }
     return several;
 }
@@ -40,7 +58,8 @@ static void begin(struct mp_own_steps *own, uint32_t step)
     mine->events = 0;
 }
 
-/* The events of a step are those of its thread until its next one; of its last one no more than of another. */
+/* The events of a step are those of its thread until its next one; of its last one no more than of another, and of its
+ * only one no more than of the busiest thread's. */
 static void find_ends(struct mp_own_steps *own)
 {
     const struct mp_model_events *events = &own->model->events;

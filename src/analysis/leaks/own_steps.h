@@ -2,8 +2,8 @@
  * The step that a block belongs to where several threads make steps at the same time, as those of a server: the one of
  * the thread that allocates it. By the time alone it would be the step that began last, on whichever thread. A request
  * whose thread waits for a processor would get its blocks in the step of another request, and keep its temporary ones
- * over many steps. Blocks of threads that begin no steps, or few beside those of others, and of programs that make one
- * step at a time, belong to the step that began last; so do those of a thread's last step that come after as many events
+ * over many steps. Blocks of threads that begin no steps, or few and long ones beside those of others, and of programs that
+ * make one step at a time, belong to the step that began last; so do those of a thread's last step that come after as many events
  * as another of its steps has. Pure.
  *
  * For instance threads a and b begin the steps a1 b2 b3 a4, and a allocates once more after b3 began: that block is born
@@ -17,7 +17,7 @@
 
 /* Of a thread that begins steps. */
 struct mp_own_thread {
-    uint32_t turns;        /* its steps; 0: too few beside those of others to be its own */
+    uint32_t turns;        /* its steps; 0: none is its own */
     uint32_t step;         /* its current one, or MP_NONE */
     uint32_t events, most; /* since that began, and in the step that had most */
 };
