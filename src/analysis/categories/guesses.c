@@ -272,7 +272,8 @@ static void find_inference(struct finder *f)
     struct keeping *keeping = mp_alloc_zeroed(count + 1, sizeof *keeping);
     unsigned char *results = find_results(f);
     struct showing all = {.recomputes = false};
-    uint32_t made = 0;
+    uint32_t made = 0, thread = MP_NONE;
+    bool several = false; /* threads */
     f->guesses->inference = mp_alloc_zeroed(count + 1, 1);
     for (uint32_t i = 0; phases->any && i < model->blocks.count; i++) {
         uint32_t born = model->blocks.alloc_event[i], freed = model->blocks.free_event[i];
@@ -280,6 +281,8 @@ static void find_inference(struct finder *f)
         uint32_t turn = mp_phase_turn_of(phases, born);
         if (turn == MP_NONE) continue;
         uint32_t use = next_use(phases, turn);
+        several |= thread != MP_NONE && thread != model->events.thread[born];
+        thread = model->events.thread[born];
         keeping[turn].made++;
         bool kept = use == MP_NONE ? lives_to_the_end(f, i) : freed > use;
         keeping[turn].kept += kept && !results[i];
@@ -301,8 +304,10 @@ static void find_inference(struct finder *f)
         turns++;
     }
     f->infers = infer;
-    /* In a turn of a server other threads are amid a call, whose blocks live like a graph's. */
-    bool served = !f->trains && infer >= SMALL_LEAST && infer * 4 >= turns * 3;
+    /* In a turn of a server other threads are amid a call, whose blocks live like a graph's: on a busy machine in nearly
+     * half of its turns. */
+    size_t needed = several ? turns / 2 : turns - turns / 4;
+    bool served = !f->trains && infer >= SMALL_LEAST && infer >= needed;
     for (size_t i = 0; served && i < count; i++)
         f->guesses->inference[i] = phases->turns.at[i].phase == MP_PHASE_FORWARD;
     free(results);
