@@ -3,6 +3,7 @@
 #define MP_CLI_QUERY_PAGE_H
 
 #include "cli/query.h"
+#include "output/report/document.h"
 
 /* Writes the page of the query's recording, or of the part that it chooses, to `path` (NULL or "-": stdout). `view` and
  * `site_of_stack` as in struct mp_page_options. Returns an exit status; where it is not 0, a message was printed. */
@@ -15,5 +16,18 @@ int mp_query_page_check(const struct mp_invocation *invocation, bool html);
 /* The address of one file for a link in another, as a browser that opened `from` from disk follows it; NULL: both are
  * one file. The caller frees it. */
 char *mp_query_page_link(const char *from, const char *to);
+
+/* A report as a document whose sites link into the page. */
+struct mp_linked_document {
+    struct mp_document document;
+    uint32_t *site_of_stack; /* as mp_query_page_write() told them; NULL: without --page */
+    char *page;
+};
+
+/* Begins the report, and with --page writes the page before it. Returns an exit status; where it is not 0, a message was
+ * printed, and nothing is to be ended. */
+int mp_linked_document_start(struct mp_query *query, enum mp_document_form form, const char *title,
+                             struct mp_linked_document *linked);
+void mp_linked_document_end(struct mp_linked_document *linked);
 
 #endif

@@ -113,23 +113,14 @@ static int sum_up(const struct mp_query *query, const struct mp_model *model, st
 /* With --page the page of the last recording, to which the sites that are still there link. */
 static int write_document(struct mp_query *query, struct mp_comparison *comparison, enum mp_document_form form)
 {
-    const struct mp_invocation *invocation = query->invocation;
-    const char *path = invocation->value[MP_OPT_PAGE], *own = invocation->value[MP_OPT_OUTPUT];
-    uint32_t *site_of_stack = path ? mp_alloc((query->model->stacks.count + 1) * sizeof *site_of_stack) : NULL;
-    int status = path ? mp_query_page_write(query, path, NULL, site_of_stack) : MP_EXIT_DONE;
-    if (!status) {
-        struct mp_document document;
-        char *page = path ? mp_query_page_link(own ? own : "-", path) : NULL;
-        mp_document_start(&document, &query->out, form, "Memory, compared");
-        document.page = page;
-        comparison->site_of_stack = site_of_stack;
-        mp_compare_document(&document, comparison);
-        mp_document_end(&document);
-        free(page);
-    }
+    struct mp_linked_document linked;
+    int status = mp_linked_document_start(query, form, "Memory, compared", &linked);
+    if (status) return status;
+    comparison->site_of_stack = linked.site_of_stack;
+    mp_compare_document(&linked.document, comparison);
     comparison->site_of_stack = NULL;
-    free(site_of_stack);
-    return status;
+    mp_linked_document_end(&linked);
+    return MP_EXIT_DONE;
 }
 
 static int write_out(struct mp_query *query, struct mp_comparison *comparison)

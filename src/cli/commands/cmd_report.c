@@ -1,7 +1,3 @@
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/memory.h"
 #include "cli/job.h"
 #include "cli/query_page.h"
 #include "output/report/report_document.h"
@@ -10,24 +6,14 @@
 #define TOP_IN_DOCUMENT 10
 #define TOP_OF_JOB      8
 
-/* The report as a document, and before it the page that it links to. */
 static int write_document(struct mp_query *query, const struct mp_story *story, enum mp_document_form form)
 {
-    const struct mp_invocation *invocation = query->invocation;
-    const char *path = invocation->value[MP_OPT_PAGE], *own = invocation->value[MP_OPT_OUTPUT];
-    uint32_t *site_of_stack = path ? mp_alloc((query->model->stacks.count + 1) * sizeof *site_of_stack) : NULL;
-    int status = path ? mp_query_page_write(query, path, NULL, site_of_stack) : MP_EXIT_DONE;
-    if (!status) {
-        struct mp_document document;
-        char *page = path ? mp_query_page_link(own ? own : "-", path) : NULL;
-        mp_document_start(&document, &query->out, form, mp_path_short(query->view.path));
-        document.page = page;
-        mp_report_document(&document, query->model, story, &query->view, site_of_stack);
-        mp_document_end(&document);
-        free(page);
-    }
-    free(site_of_stack);
-    return status;
+    struct mp_linked_document linked;
+    int status = mp_linked_document_start(query, form, mp_path_short(query->view.path), &linked);
+    if (status) return status;
+    mp_report_document(&linked.document, query->model, story, &query->view, linked.site_of_stack);
+    mp_linked_document_end(&linked);
+    return MP_EXIT_DONE;
 }
 
 static int write_out(struct mp_query *query, const struct mp_story *story)
