@@ -80,13 +80,39 @@ void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_
     snprintf(to, room, "%s/%s%s%.*s", device, mp_layer_name(layer), pool_length ? "/" : "", (int)pool_length, pool);
 }
 
+const struct mp_driver_track *mp_driver_track(const char *name)
+{
+    static const struct mp_driver_track tracks[] = {
+        {"", MP_DRIVER_BLOCKS, false, false},
+        {"pool", MP_DRIVER_POOLED, false, true},
+        {"graph", MP_DRIVER_POOLED, false, true},
+        {"nodes", MP_DRIVER_NOTHING, true, false},
+        {"managed", MP_DRIVER_NOTHING, false, true},
+        {"addresses", MP_DRIVER_NOTHING, true, false},
+        {"mapped", MP_DRIVER_NOTHING, true, true},
+        {"imported", MP_DRIVER_NOTHING, false, true},
+        {"contexts", MP_DRIVER_CONTEXTS, false, false},
+        {"modules", MP_DRIVER_MODULES, false, false},
+        {"libraries", MP_DRIVER_MODULES, false, false},
+        {"streams", MP_DRIVER_HANDLES, false, false},
+        {"events", MP_DRIVER_HANDLES, false, false},
+        {"graphs", MP_DRIVER_HANDLES, false, false},
+        {"executables", MP_DRIVER_HANDLES, false, false},
+        {"pools", MP_DRIVER_HANDLES, false, false},
+    };
+    static const struct mp_driver_track other = {"", MP_DRIVER_NOTHING, false, false};
+    for (size_t i = 0; i < sizeof tracks / sizeof *tracks; i++)
+        if (!strcmp(name, tracks[i].name)) return &tracks[i];
+    return &other;
+}
+
 bool mp_track_holds_memory(unsigned layer, const char *name)
 {
-    return layer != MP_LAYER_DRIVER || !*name || !strcmp(name, "pool") || !strcmp(name, "graph");
+    enum mp_driver_part part = mp_driver_track(name)->part;
+    return layer != MP_LAYER_DRIVER || part == MP_DRIVER_BLOCKS || part == MP_DRIVER_POOLED;
 }
 
 bool mp_track_is_of_addresses(unsigned layer, const char *name)
 {
-    return layer == MP_LAYER_DRIVER &&
-           (!strcmp(name, "addresses") || !strcmp(name, "mapped") || !strcmp(name, "nodes"));
+    return layer == MP_LAYER_DRIVER && mp_driver_track(name)->addresses;
 }

@@ -119,7 +119,7 @@ enum mp_row_flag {
     MP_ROW_ALLOCATED = 1 << 11, /* of a segment: its allocated bytes */
     MP_ROW_ACTIVE = 1 << 12,
     MP_ROW_OVERLAPS = 1 << 14, /* a segment that overlaps an earlier one: not believed */
-    MP_ROW_HISTORY = 1 << 13, /* of a block, before PyTorch 2.1: requested size and stack stood in its history */
+    MP_ROW_HISTORY = 1 << 13,  /* of a block, before PyTorch 2.1: requested size and stack stood in its history */
 };
 
 /* Kinds of facts kept beside a recording's events. */
@@ -149,7 +149,8 @@ enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 /* A note of a recording: there may be more calls of the function of --step-at than are in it. Readers then count steps
  * without it, where those are more. */
 #define MP_STEPS_IN_DOUBT                                                                                              \
-    "not all calls of the function of --step-at could be told apart: steps are counted without it where those are more"
+    "not all calls of the function of --step-at could be told apart: steps are counted without it where those are "    \
+    "more"
 /* The name of a step event that one of PyTorch's optimizers made: it ends a step, while others begin one. */
 #define MP_TORCH_STEP "torch.optim"
 
@@ -162,9 +163,9 @@ const char *mp_layer_name(unsigned layer);
 const char *mp_kind_name(unsigned kind);
 const char *mp_size_basis_name(unsigned basis);
 const char *mp_language_name(unsigned language);
-const char *mp_holder_kind_name(unsigned kind); /* "list", ...; "none" */
+const char *mp_holder_kind_name(unsigned kind);   /* "list", ...; "none" */
 const char *mp_metadata_kind_name(unsigned kind); /* "user", ...; "none" */
-const char *mp_role_name(unsigned role); /* "none", "parameter", "optimizer_state", ... */
+const char *mp_role_name(unsigned role);          /* "none", "parameter", "optimizer_state", ... */
 /* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" where c10's number is unknown. */
 const char *mp_device_type_name(unsigned type);
 
@@ -175,11 +176,30 @@ void mp_format_device_id(char *to, size_t room, unsigned type, int index);
 void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_index, unsigned layer, const char *pool,
                         size_t pool_length);
 
-/* Whether a track of that name holds memory of its device, so that its bytes may be compared with other tracks'. The
- * driver's other named tracks show the same memory from another side ("mapped"), memory of others ("imported"), no
- * memory ("addresses", "streams"), or memory that may not be there ("managed"). */
+/* What there is on a track of the driver: each has a row in words.c, by the last part of its id ("" of
+ * "cuda:0/driver"). What holds no memory shows the memory of others from another side ("mapped"), memory of others
+ * ("imported"), none
+ * ("addresses"), or memory that may not be there ("managed"). */
+enum mp_driver_part {
+    MP_DRIVER_NOTHING,  /* no memory of the device's that another track does not hold */
+    MP_DRIVER_BLOCKS,   /* physical memory, block by block */
+    MP_DRIVER_POOLED,   /* blocks in memory that the reserved total counts */
+    MP_DRIVER_CONTEXTS, /* handles: objects that take memory of their own */
+    MP_DRIVER_MODULES,
+    MP_DRIVER_HANDLES,
+};
+struct mp_driver_track {
+    const char *name;
+    enum mp_driver_part part;
+    bool addresses; /* its bytes are addresses: memory that another track shows, or none */
+    bool backs;     /* its blocks put memory behind their addresses */
+};
+/* Of a name that is none: a row of MP_DRIVER_NOTHING. */
+const struct mp_driver_track *mp_driver_track(const char *name);
+
+/* Whether a track holds memory of its device, so that its bytes may be compared with other tracks'; whether its bytes
+ * are addresses. */
 bool mp_track_holds_memory(unsigned layer, const char *name);
-/* Whether its bytes are addresses: memory that another track shows, or none. */
 bool mp_track_is_of_addresses(unsigned layer, const char *name);
 
 #endif

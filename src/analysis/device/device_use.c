@@ -249,25 +249,20 @@ static void device_add_libraries(const struct mp_model *model, const unsigned ch
 
 #define QUIET_NS (2 * MP_NS_PER_MS)
 
-/* By index of model->tracks, freed by the caller; NULL where memory is short. */
+/* By index of model->tracks, freed by the caller. */
 static unsigned char *device_roles(const struct mp_model *model, uint32_t device)
 {
-    static const struct {
-        const char *name;
-        enum device_role role;
-    } named[] = {{"", MP_DEVICE_ROLE_BLOCKS},         {"pool", MP_DEVICE_ROLE_POOL},
-                 {"graph", MP_DEVICE_ROLE_POOL},      {"contexts", MP_DEVICE_ROLE_CONTEXTS},
-                 {"modules", MP_DEVICE_ROLE_MODULES}, {"libraries", MP_DEVICE_ROLE_MODULES},
-                 {"streams", MP_DEVICE_ROLE_HANDLES}, {"events", MP_DEVICE_ROLE_HANDLES},
-                 {"graphs", MP_DEVICE_ROLE_HANDLES},  {"executables", MP_DEVICE_ROLE_HANDLES},
-                 {"pools", MP_DEVICE_ROLE_HANDLES}};
+    static const unsigned char of_part[] = {
+        [MP_DRIVER_NOTHING] = MP_DEVICE_ROLE_NONE,    [MP_DRIVER_BLOCKS] = MP_DEVICE_ROLE_BLOCKS,
+        [MP_DRIVER_POOLED] = MP_DEVICE_ROLE_POOL,     [MP_DRIVER_CONTEXTS] = MP_DEVICE_ROLE_CONTEXTS,
+        [MP_DRIVER_MODULES] = MP_DEVICE_ROLE_MODULES, [MP_DRIVER_HANDLES] = MP_DEVICE_ROLE_HANDLES};
     unsigned char *roles = mp_alloc_zeroed(model->tracks.count + 1, 1);
     for (size_t i = 0; i < model->tracks.count; i++) {
         const struct mp_track *track = &model->tracks.at[i];
         if (track->device != device) continue;
         if (track->layer == MP_LAYER_TORCH) roles[i] = MP_DEVICE_ROLE_TORCH;
-        for (size_t j = 0; track->layer == MP_LAYER_DRIVER && j < sizeof named / sizeof *named; j++)
-            if (!strcmp(mp_model_text(model, track->name), named[j].name)) roles[i] = (unsigned char)named[j].role;
+        if (track->layer == MP_LAYER_DRIVER)
+            roles[i] = of_part[mp_driver_track(mp_model_text(model, track->name))->part];
     }
     return roles;
 }

@@ -27,15 +27,12 @@ struct state {
 
 static enum use use_of(const struct mp_model *model, const struct mp_track *track, uint32_t device)
 {
-    static const char *const backing[] = {"mapped", "pool", "graph", "managed", "imported"};
     const char *name = mp_model_text(model, track->name);
     if (track->device != device) return NONE;
     if (track->layer == MP_LAYER_TORCH) return COUNTED;
     if (track->layer != MP_LAYER_DRIVER) return NONE;
     if (!*name) return PHYSICAL;
-    for (size_t i = 0; i < sizeof backing / sizeof *backing; i++)
-        if (!strcmp(name, backing[i])) return BACKING;
-    return NONE;
+    return mp_driver_track(name)->backs ? BACKING : NONE;
 }
 
 /* Where mappings have a track of their own, virtual memory of the driver's first track is handles; a snapshot has no

@@ -79,8 +79,9 @@ static enum part_of role_of(const struct mp_model *model, uint16_t number, bool 
     if (is_host) return track->layer == MP_LAYER_DRIVER && *name ? NOTHING : LIVE;
     if (track->layer == MP_LAYER_TORCH) return by_driver ? NOTHING : reserves ? RESERVED : LIVE;
     if (track->layer != MP_LAYER_DRIVER) return NOTHING;
-    if (!strcmp(name, "pool") || !strcmp(name, "graph")) return reserves ? RESERVED : LIVE;
-    return *name ? NOTHING : LIVE;
+    enum mp_driver_part part = mp_driver_track(name)->part;
+    if (part == MP_DRIVER_POOLED) return reserves ? RESERVED : LIVE;
+    return part == MP_DRIVER_BLOCKS ? LIVE : NOTHING;
 }
 
 static void apply(struct sweep *sweep, uint32_t event)
