@@ -165,6 +165,130 @@ START_TEST(training_is_seen_through)
 }
 END_TEST
 
+/* A server's network: a call makes a block at each line of it, in three parts. */
+#define PART 4
+
+struct server {
+    struct training training;
+    uint32_t lines[3 * PART];
+};
+
+static void start_server(struct server *server)
+{
+    char path[256];
+    start(&server->training, 9);
+    for (int i = 0; i < 3 * PART; i++) {
+        snprintf(path, sizeof path, "%s%s /home/ada/model.py:Net.forward:%d", MAIN, CALL, 30 + i);
+        server->lines[i] = world_path(&server->training.world, path, W_TORCH);
+    }
+}
+
+static uint32_t serve(struct server *server, uint32_t stack)
+{
+    return world_alloc(&server->training.world, stack, 512);
+}
+
+/* Makes a call's blocks [first, end); `together`: else each goes as the next one comes. */
+static void pass_on(struct server *server, uint32_t *blocks, unsigned first, unsigned end, bool together)
+{
+    for (unsigned i = first; i < end; i++) {
+        blocks[i] = serve(server, server->lines[i]);
+        if (i > first && !together) world_release(&server->training.world, blocks[i - 1]);
+    }
+}
+
+static void release_all(struct server *server, const uint32_t *blocks, unsigned first, unsigned end)
+{
+    for (unsigned i = first; i < end; i++)
+        world_release(&server->training.world, blocks[i]);
+}
+
+/* The thread is not stopped from the input to the answer. */
+static void whole_call(struct server *server, uint32_t thread)
+{
+    struct world *world = &server->training.world;
+    uint32_t blocks[3 * PART], input;
+    world->thread = thread;
+    input = serve(server, server->training.load);
+    pass_on(server, blocks, 0, 3 * PART, false);
+    world_release(world, serve(server, server->training.loss));
+    world_release(world, blocks[3 * PART - 1]);
+    world_release(world, input);
+}
+
+/* The first thread waits twice for a processor, with the blocks of a part, while others answer. */
+static void stopped_call(struct server *server)
+{
+    struct world *world = &server->training.world;
+    uint32_t blocks[3 * PART], input;
+    world->thread = 0;
+    input = serve(server, server->training.load);
+    for (uint32_t part = 0; part < 3; part++) {
+        world->thread = 0;
+        pass_on(server, blocks, part * PART, (part + 1) * PART, true);
+        if (part) release_all(server, blocks, (part - 1) * PART, part * PART);
+        if (part < 2) whole_call(server, part + 1);
+    }
+    release_all(server, blocks, 2 * PART, 3 * PART);
+    world_release(world, serve(server, server->training.loss));
+    world_release(world, input);
+}
+
+/* How many of the network's blocks have a category of inference, and how many have not. */
+static void count_inference(struct server *server, size_t *inference, size_t *others)
+{
+    struct mp_categories *categories;
+    struct mp_model *model = world_build(&server->training.world);
+    *inference = *others = 0;
+    ck_assert(!mp_categories_make(model, NULL, &categories, NULL));
+    for (uint32_t i = 0; i < model->blocks.count; i++) {
+        uint32_t stack = server->training.world.blocks.at[i].stack;
+        unsigned found = mp_category_of(categories, i, (uint32_t)model->events.count);
+        if (stack < server->lines[0] || stack > server->lines[3 * PART - 1]) continue;
+        ++*(found == MP_CATEGORY_WORKING || found == MP_CATEGORY_KEPT ? inference : others);
+    }
+    mp_categories_free(categories);
+    mp_model_free(model);
+    finish(&server->training);
+}
+
+/* Of five turns of the pool three show inference: in the others a call waits amid a layer, whose blocks live on while
+ * others answer, as those of a graph do. */
+START_TEST(a_pool_infers_where_most_of_its_turns_do)
+{
+    struct server server;
+    size_t inference, others;
+    start_server(&server);
+    server.training.world.threads = 3;
+    for (int i = 0; i < 30; i++)
+        stopped_call(&server);
+    count_inference(&server, &inference, &others);
+    ck_assert_uint_eq(inference, 30 * 9 * PART);
+    ck_assert_uint_eq(others, 0);
+}
+END_TEST
+
+/* In one thread what lives on is a graph's, where as many turns show inference. */
+START_TEST(one_thread_does_not)
+{
+    struct server server;
+    size_t inference, others;
+    start_server(&server);
+    for (int i = 0; i < 30; i++) {
+        whole_call(&server, 0);
+        for (int graph = 0; graph < 2; graph++) {
+            uint32_t blocks[3 * PART];
+            pass_on(&server, blocks, 0, 3 * PART, true);
+            whole_call(&server, 0);
+            release_all(&server, blocks, 0, 3 * PART);
+        }
+    }
+    count_inference(&server, &inference, &others);
+    ck_assert_uint_eq(inference, 30 * 9 * PART);
+    ck_assert_uint_eq(others, 30 * 6 * PART);
+}
+END_TEST
+
 static unsigned category(struct mp_model *model, const struct mp_rules *rules, uint32_t block, uint32_t moment)
 {
     struct mp_categories *categories;
@@ -337,6 +461,7 @@ START_TEST(rules_find_what_regexec_finds)
 }
 END_TEST
 
-MP_SUITE("categories", training_is_seen_through, what_the_program_says_counts, usual_labels_are_not_for_temporaries,
+MP_SUITE("categories", training_is_seen_through, a_pool_infers_where_most_of_its_turns_do, one_thread_does_not,
+         what_the_program_says_counts, usual_labels_are_not_for_temporaries,
          rules_of_the_user_come_first, programs_without_pytorch_have_none, wrong_rules_name_their_line,
          rules_find_what_regexec_finds)
