@@ -14,6 +14,20 @@ import harness
 PROGRAMS = harness.SOURCE / "tests" / "e2e" / "programs"
 PYTHON = harness.python_with_torch()
 
+# Takes 4 KiB, and puts argv[1] in the place of argv[2]; argv[3]: then lives on.
+REPLACED = """
+#include <memprof.h>
+#include <stdio.h>
+#include <unistd.h>
+static char memory[4096];
+__attribute__((noinline)) void FUNCTION(unsigned pool) { memprof_alloc(pool, memory, sizeof memory); __asm__ volatile(""); }
+int main(int count, char **words) {
+    FUNCTION(memprof_pool("mine", -1));
+    int status = rename(words[1], words[2]);
+    if (count > 3) usleep(500000);
+    return status; }
+"""
+
 
 class Names(harness.TestCase):
     def record(self, *command):
@@ -62,6 +76,30 @@ class Names(harness.TestCase):
             for name, said in self.of_cpp(source, "-g"):
                 with self.subTest(source=source, name=name):
                     self.assertTrue(name == said or name.endswith(f"::{said}"), said)
+
+    @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")
+    def test_of_cpp_without_build_id(self):
+        """Whose program has ended before anybody looks for its file."""
+        for name, said in self.of_cpp("names_of_closures.cpp", "-Wl,--build-id=none"):
+            with self.subTest(name=name):
+                self.assertEqual(said, name)
+
+    @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")
+    def test_of_another_program_of_that_name(self):
+        """A program without a build-id that put another in its place gets no names from that, ended or not."""
+        other, program, recording = self.folder / "other", self.folder / "program", self.folder / "run.mp"
+        for lives_on in ([], ["on"]):
+            with self.subTest(lives_on=lives_on):
+                for path, text in ((other, "not_of_this_one"), (program, "of_this_one")):
+                    subprocess.run(["gcc", "-x", "c", "-O1", "-Wl,--build-id=none", "-I", harness.SOURCE / "include", "-o", path,
+                                    "-", "-ldl"], input=REPLACED.replace("FUNCTION", text), text=True, check=True)
+                done = harness.memprof("snapshot", "--force", "-o", recording, "--", program, other, program, *lives_on)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                said = harness.memprof("peak", recording, "-n", "0").stdout
+                self.assertNotIn("not_of_this_one", said)
+                notes = harness.answer("info", recording)["coverage"]["notes"]
+                noted = [note for note in notes if note.startswith(f"no symbols of {program}: ")]
+                self.assertNotEqual("of_this_one" in said, bool(noted))
 
     @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
     def test_of_cells(self):

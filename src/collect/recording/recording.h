@@ -52,7 +52,8 @@ struct mp_recording {
     struct mp_tables tables;
     struct mp_state state;      /* what is live, the step, what is open */
     struct mp_symbols *symbols; /* NULL: not wanted */
-    char root[64];              /* /proc/PID/root: the root of the process's paths */
+    char root[64];              /* /proc/PID/root: the root of the process's paths, while it runs */
+    bool shares_root;           /* it is ours, as last seen */
 
     mp_recording_name *name;
     void *name_context;

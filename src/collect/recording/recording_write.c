@@ -4,35 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "collect/recording/recording_role.h"
 
+#define NOTES_WITH_MODULES 16 /* modules are not noted beyond these: a program may have thousands without a file */
 #define BASE_FACTOR 4 /* a base is written after this many events per live block */
-
-static void add_module(void *context, uint32_t id, const char *path, const struct mp_file_id *file)
-{
-    struct mp_recording *recording = context;
-    if (!recording->symbols) return;
-    struct mp_file_id known = *file;
-    struct stat facts;
-    char full[4096];
-    snprintf(full, sizeof full, "%s%s", recording->root, path);
-    if (!known.build_id_size && stat(full, &facts) == 0) {
-        known.size = (uint64_t)facts.st_size;
-        known.inode = facts.st_ino;
-        known.mtime_ns = facts.st_mtim.tv_sec * INT64_C(1000000000) + facts.st_mtim.tv_nsec;
-    }
-    struct mp_error ignored; /* a module without symbols: its addresses stay bare */
-    (void)mp_symbols_add_module(recording->symbols, id, path, &known, access(full, R_OK) ? NULL : recording->root,
-                                &ignored);
-}
 
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error)
 {
-    return mp_tables_read(&recording->tables, recording->spool.header, add_module, recording, error);
+    return mp_tables_read(&recording->tables, recording->spool.header, mp_recording_add_module, recording, error);
 }
 
 static enum mp_status open_file(struct mp_recording *recording, struct mp_error *error)
@@ -188,9 +170,14 @@ enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct
     const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
     MP_VEC(struct mp_symbol) symbols = {0};
     enum mp_status status = MP_OK;
-    for (uint64_t i = 0; i < tables->done[MP_TABLE_FRAMES] && !status; i++)
-        if (frames[i].language == MP_NATIVE && frames[i].module)
-            status = resolve_frame(recording->symbols, tables, (uint32_t)i, &frames[i], &symbols, error);
+    for (uint64_t i = 0; i < tables->done[MP_TABLE_FRAMES] && !status; i++) {
+        if (frames[i].language != MP_NATIVE || !frames[i].module) continue;
+        size_t before = symbols.count;
+        status = resolve_frame(recording->symbols, tables, (uint32_t)i, &frames[i], &symbols, error);
+        const char *reason = mp_symbols_note(recording->symbols, frames[i].module);
+        if (symbols.count == before && reason && recording->notes.count < NOTES_WITH_MODULES)
+            mp_recording_note(recording, reason);
+    }
     if (!status) status = mp_tables_write(tables, recording->spool.header, writer, error);
     if (!status && symbols.count) status = mp_writer_symbols(writer, symbols.at, symbols.count, error);
     mp_vec_free(&symbols);

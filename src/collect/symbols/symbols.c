@@ -51,6 +51,12 @@ static bool is_same(int fd, const struct stat *status, const struct mp_file_id *
            mtime_ns(status) == id->mtime_ns;
 }
 
+/* Whether nothing is known of the file that the program loaded. */
+static bool is_unknown(const struct mp_file_id *id)
+{
+    return id && !id->build_id_size && !id->inode;
+}
+
 static struct mp_symbol_file *find_shared(const struct mp_symbols *symbols, const struct stat *status)
 {
     for (size_t i = 0; i < symbols->files.count; i++)
@@ -68,6 +74,7 @@ static void attach(struct mp_symbols *symbols, struct module *module, const char
     int fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     const char *trouble = fd < 0 || fstat(fd, &status) != 0 ? strerror(errno)
                           : !S_ISREG(status.st_mode)        ? "it is no regular file"
+                          : is_unknown(id) ? "it has no build-id, and may be another than the program had loaded"
                           : !is_same(fd, &status, id)       ? "it was replaced after the program had loaded it"
                                                             : NULL;
     if (trouble) {

@@ -1,0 +1,79 @@
+/* Where the files lie that a program has loaded, and which they are: it may have ended when they are looked for. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "collect/recording/recording_parts.h"
+
+#define TICK_NS (10 * MP_NS_PER_MS) /* times of files are as old as this: those of the kernel's last tick */
+
+/* Whether two paths lead to one file; *known: whether both lead anywhere. */
+static bool are_one(const char *one, const char *other, bool *known)
+{
+    struct stat left, right;
+    if (stat(one, &left) || stat(other, &right)) return *known = false;
+    return left.st_dev == right.st_dev && left.st_ino == right.st_ino;
+}
+
+void mp_recording_look_at_root(struct mp_recording *recording)
+{
+    char mounts[sizeof recording->root];
+    bool known = true;
+    snprintf(mounts, sizeof mounts, "/proc/%u/ns/mnt", recording->spool.header->pid);
+    bool shares = are_one(recording->root, "/", &known) && are_one(mounts, "/proc/self/ns/mnt", &known);
+    if (known) recording->shares_root = shares;
+}
+
+/* Whether the process has a mapping of a file that another one has taken the place of at `path`; *running: whether
+ * there are mappings. */
+static bool has_replaced(const struct mp_recording *recording, const char *path, bool *running)
+{
+    char maps[sizeof recording->root], *line = NULL, *deleted;
+    size_t room = 0;
+    bool found = false;
+    snprintf(maps, sizeof maps, "/proc/%u/maps", recording->spool.header->pid);
+    FILE *file = fopen(maps, "re");
+    *running = false;
+    if (!file || asprintf(&deleted, "%s (deleted)\n", path) < 0) deleted = NULL;
+    while (deleted && !found && getline(&line, &room, file) >= 0) {
+        size_t length = strlen(line), wanted = strlen(deleted);
+        *running = true;
+        found = length > wanted && !strcmp(line + length - wanted, deleted);
+    }
+    free(deleted);
+    free(line);
+    if (file) fclose(file);
+    return found;
+}
+
+/* What tells a file without a build-id from another one under its name; nothing where it may be another one than the
+ * program loaded: it took the place of that, or the program has ended and the file changed since it began. */
+static void identify(const struct mp_recording *recording, const char *path, const char *full, struct mp_file_id *known)
+{
+    struct stat facts;
+    bool running;
+    if (stat(full, &facts) || has_replaced(recording, path, &running)) return;
+    uint64_t changed_ns = (uint64_t)facts.st_ctim.tv_sec * MP_NS_PER_SECOND + (uint64_t)facts.st_ctim.tv_nsec;
+    if (!running && (!recording->shares_root || changed_ns + TICK_NS > recording->spool.header->realtime_ns)) return;
+    known->size = (uint64_t)facts.st_size;
+    known->inode = facts.st_ino;
+    known->mtime_ns = facts.st_mtim.tv_sec * INT64_C(1000000000) + facts.st_mtim.tv_nsec;
+}
+
+void mp_recording_add_module(void *context, uint32_t id, const char *path, const struct mp_file_id *file)
+{
+    struct mp_recording *recording = context;
+    if (!recording->symbols) return;
+    mp_recording_look_at_root(recording);
+    struct mp_file_id known = *file;
+    bool running = access(recording->root, F_OK) == 0;
+    const char *root = recording->shares_root || !running ? "" : recording->root;
+    char full[4096];
+    snprintf(full, sizeof full, "%s%s", root, path);
+    if (!known.build_id_size) identify(recording, path, full, &known);
+    struct mp_error ignored; /* a module without symbols: its addresses stay bare */
+    (void)mp_symbols_add_module(recording->symbols, id, path, &known, root, &ignored);
+}
