@@ -18,14 +18,6 @@
 #define LINE_Y   16
 #define BATCHES  12 /* marks, at most */
 
-/* The value that is compared with the limit. */
-static uint64_t bytes_of(const struct mp_size_need *need)
-{
-    return need->device != MP_BYTES_UNKNOWN     ? need->device
-           : need->reserved != MP_BYTES_UNKNOWN ? need->reserved
-                                                : need->allocated;
-}
-
 static uint64_t bytes_probed(const struct mp_size_answer *answer, const struct mp_size_probed *probed)
 {
     if (answer->binds[0] == 'd' && probed->device != MP_BYTES_UNKNOWN) return probed->device;
@@ -83,7 +75,7 @@ static void put_curve(struct mp_buffer *out, const struct mp_plot *plot, const s
     mp_buffer_append_text(out, "Z\"/>\n<path class=\"likely\" d=\"M");
     for (size_t i = 0; i < answer->plot.count; i++)
         mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].at.first),
-                         mp_plot_y(plot, (double)bytes_of(&answer->plot.at[i])));
+                         mp_plot_y(plot, (double)mp_size_need_bytes(&answer->plot.at[i])));
     mp_buffer_append_text(out, "\"/>\n");
 }
 
@@ -123,7 +115,7 @@ static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const 
     mp_buffer_printf(out, "<line class=\"likely\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>", x, x + 24, LEGEND_Y,
                      LEGEND_Y);
     put_name(out, &x, 24, name);
-    if (mp_size_columns(answer).bounds) {
+    if (mp_size_has_bounds(answer)) {
         mp_buffer_printf(out, "<rect class=\"band\" x=\"%d\" y=\"%d\" width=\"24\" height=\"12\"/>", x, LEGEND_Y - 6);
         put_name(out, &x, 24, "at least to at most");
     }
@@ -148,7 +140,8 @@ static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answ
     put_largest(out, &plot, largest);
     for (size_t i = 0; i < answer->needs.count; i++)
         if (answer->needs.at[i].at.second == largest->second && (double)answer->needs.at[i].at.first <= plot.most_x)
-            put_dot(out, &plot, "at", "predicted at", answer->needs.at[i].at.first, bytes_of(&answer->needs.at[i]));
+            put_dot(out, &plot, "at", "predicted at", answer->needs.at[i].at.first,
+                    mp_size_need_bytes(&answer->needs.at[i]));
     for (size_t i = 0; i < answer->probes.count; i++)
         if (answer->probes.at[i].at.second == largest->second)
             put_dot(out, &plot, "probe", "recorded at", answer->probes.at[i].at.first,
@@ -157,44 +150,6 @@ static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answ
 }
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
-
-static void put_bytes(struct mp_document *document, uint64_t bytes)
-{
-    char number[MP_UNIT_TEXT];
-    mp_document_cell(document, "%s", bytes == MP_BYTES_UNKNOWN ? "-" : mp_format_bytes(number, bytes));
-}
-
-/* Bars say how much of the limit is needed. */
-static void put_needs(struct mp_document *document, const struct mp_size_answer *answer, bool two)
-{
-    const struct mp_size_columns columns = mp_size_columns(answer);
-    const char *heads[8], *letters = "rrrrrrrl";
-    char point[MP_SIZE_POINT_TEXT];
-    size_t count = 0;
-    heads[count++] = "batch";
-    heads[count++] = "allocated";
-    if (columns.reserved) heads[count++] = "reserved";
-    if (columns.device) heads[count++] = "device";
-    if (columns.bounds) heads[count++] = "at least";
-    if (columns.bounds) heads[count++] = "at most";
-    heads[count++] = "of the limit";
-    heads[count++] = "fits";
-    mp_document_table(document, letters + sizeof heads / sizeof *heads - count, heads);
-    for (size_t i = 0; i < answer->needs.count; i++) {
-        const struct mp_size_need *need = &answer->needs.at[i];
-        uint64_t bytes = bytes_of(need);
-        mp_document_cell(document, "%s", mp_size_point_text(point, two, need->at));
-        put_bytes(document, need->allocated);
-        if (columns.reserved) put_bytes(document, need->reserved);
-        if (columns.device) put_bytes(document, need->device);
-        if (columns.bounds) put_bytes(document, need->low);
-        if (columns.bounds) put_bytes(document, need->high);
-        mp_document_bar(document, bytes < answer->limit ? bytes : answer->limit, answer->limit, "%.1f %%",
-                        answer->limit ? 100.0 * (double)bytes / (double)answer->limit : 0.0);
-        mp_document_cell(document, "%s", mp_size_fits_name(need->fits));
-    }
-    mp_document_end_table(document);
-}
 
 static void put_growth(struct mp_document *document, const struct mp_size_answer *answer)
 {
@@ -217,25 +172,6 @@ static void put_growth(struct mp_document *document, const struct mp_size_answer
         mp_document_site(document, answer->model, &site, &apart[i]);
     }
     free(apart);
-    mp_document_end_table(document);
-}
-
-static void put_probes(struct mp_document *document, const struct mp_size_answer *answer, bool two)
-{
-    static const char *const heads[] = {"probe", "allocated", "a step", "steps"};
-    static const char *const with_reserved[] = {"probe", "allocated", "reserved", "a step", "steps"};
-    char number[MP_UNIT_TEXT], point[MP_SIZE_POINT_TEXT];
-    bool reserves = answer->probes.at[0].reserved != MP_BYTES_UNKNOWN;
-    mp_document_heading(document, "Probes");
-    mp_document_table(document, reserves ? "rrrrl" : "rrrl", reserves ? with_reserved : heads);
-    for (size_t i = 0; i < answer->probes.count; i++) {
-        const struct mp_size_probed *probed = &answer->probes.at[i];
-        mp_document_cell(document, "%s", mp_size_point_text(point, two, probed->at));
-        put_bytes(document, probed->allocated);
-        if (reserves) put_bytes(document, probed->reserved);
-        mp_document_cell(document, "%s", probed->steps ? mp_format_duration(number, probed->step_ns) : "-");
-        mp_document_cell(document, "%u (%s)", probed->steps, probed->step_source);
-    }
     mp_document_end_table(document);
 }
 
@@ -270,6 +206,8 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
 {
     struct mp_buffer title = {0};
     struct mp_document document;
+    const struct mp_size_view shown = {answer, two};
+    const struct mp_rows probes = mp_size_probes(&shown), needs = mp_size_needs(&shown);
     mp_buffer_append_text(&title, "memprof size");
     const struct mp_model *model = answer->model;
     for (size_t i = 0; model->start.command && model->start.command[i]; i++)
@@ -279,11 +217,12 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
     put_lines(&document, answer, two, mp_size_answer_text);
     put_picture(out, answer, two);
     mp_document_heading(&document, "What a batch needs");
-    put_needs(&document, answer, two);
+    mp_rows_document(&document, &needs); /* bars say how much of the limit is needed */
     put_lines(&document, answer, two, mp_size_grounds_text);
     put_lines(&document, answer, two, put_notes);
     put_growth(&document, answer);
-    put_probes(&document, answer, two);
+    mp_document_heading(&document, "Probes");
+    mp_rows_document(&document, &probes);
     if (advise) put_changes(&document, answer, two, advise);
     mp_document_coverage(&document, model);
     mp_document_end(&document);

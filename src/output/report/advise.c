@@ -381,14 +381,9 @@ static void put_row(struct mp_table *table, const struct mp_model *model, const 
 static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                       const struct mp_view *view)
 {
-    static const char *const heads[] = {"", "saves", "peak then", ""};
     struct mp_table table;
     if (!advise->changes.count) return;
-    mp_table_start(&table, "rrrll");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_wide(&table, MP_DIM, "change");
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "rrrll", "change", "", "saves", "peak then", "", NULL);
     for (size_t i = 0; i < advise->changes.count; i++)
         if (is_shown(i, view)) put_row(&table, model, advise, i);
     mp_table_finish(&table, text);

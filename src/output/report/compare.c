@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "model/frame_text.h"
+#include "output/report/columns.h"
 #include "output/report/page_links.h"
 #include "output/report/plot.h"
 
@@ -62,23 +63,25 @@ static void put_sides(struct mp_json *json, const char *key, const struct mp_com
     mp_json_end_object(json);
 }
 
-static void put_files(struct mp_json *json, const struct mp_comparison *comparison)
+static void get_command(struct mp_value *value, const void *of, const void *row)
 {
-    mp_json_array(json, "files");
-    for (size_t i = 0; i < comparison->count; i++) {
-        const struct mp_compared *file = &comparison->all[i];
-        mp_json_object(json, NULL);
-        mp_json_text(json, "path", file->path);
-        mp_json_number(json, "peak_bytes", file->peak_bytes);
-        mp_json_number(json, "outstanding_bytes", file->outstanding_bytes);
-        mp_json_number(json, "allocated_bytes", file->allocated_bytes);
-        mp_json_bytes_of_text(json, "command", (const char *)file->command.data, file->command.size);
-        mp_json_number(json, "events", file->events);
-        mp_json_bool(json, "complete", file->complete);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
+    const struct mp_buffer *command = &((const struct mp_compared *)row)->command;
+    (void)of;
+    value->text = "";
+    mp_buffer_append(&value->made, command->data, command->size);
 }
+
+#define COMPARED(member) MP_MEMBER(struct mp_compared, member)
+static const struct mp_column file_columns[] = {
+    {"recording", "path", MP_NAME, COMPARED(path)},
+    {"peak", "peak_bytes", MP_BYTES, COMPARED(peak_bytes)},
+    {"outstanding", "outstanding_bytes", MP_BYTES, COMPARED(outstanding_bytes)},
+    {NULL, "allocated_bytes", MP_BYTES, COMPARED(allocated_bytes)},
+    {NULL, "command", MP_NAME, .get = get_command},
+    {NULL, "events", MP_COUNT, COMPARED(events)},
+    {NULL, "complete", MP_FLAG, COMPARED(complete)},
+    {NULL},
+};
 
 void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison)
 {
@@ -87,7 +90,7 @@ void mp_compare_json(struct mp_json *json, const struct mp_comparison *compariso
     mp_json_object(json, NULL);
     mp_json_text(json, "schema", "memprof.compare/1");
     mp_json_text(json, "track", mp_track_id(after, comparison->tracks[MP_AFTER], id));
-    put_files(json, comparison);
+    mp_rows_json(json, "files", &MP_ROWS(file_columns, comparison->all, comparison->count));
     for (size_t i = 0; i < FIGURES; i++)
         put_sides(json, figures[i].name, comparison->compare, figures[i].sense);
     mp_json_text(json, "of", figures[comparison->sense].name);
@@ -153,25 +156,6 @@ static void put_figures(struct mp_text *text, const struct mp_comparison *compar
     mp_table_finish(&table, text);
 }
 
-static void put_all_files(struct mp_text *text, const struct mp_comparison *comparison)
-{
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    mp_table_start(&table, "lrr");
-    mp_table_cell(&table, MP_DIM, "recording");
-    mp_table_cell(&table, MP_DIM, "peak");
-    mp_table_cell(&table, MP_DIM, "outstanding");
-    mp_table_end_row(&table);
-    for (size_t i = 0; i < comparison->count; i++) {
-        mp_table_cell(&table, MP_PLAIN, "%s", comparison->all[i].path);
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, comparison->all[i].peak_bytes));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, comparison->all[i].outstanding_bytes));
-        mp_table_end_row(&table);
-    }
-    mp_text_put(text, MP_PLAIN, "\n");
-    mp_table_finish(&table, text);
-}
-
 /* One line, however much code moved. */
 static void put_moved(struct mp_text *text, const struct mp_moved *moved)
 {
@@ -214,12 +198,7 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
     for (size_t i = 0; i < sizeof word - 1 && row_word(comparison)[i]; i++)
         word[i] = (char)toupper(row_word(comparison)[i]);
     mp_text_put(text, MP_BOLD, "\nBY %s, %s\n", word, sense_words[comparison->sense]);
-    mp_table_start(&table, "rrrrll");
-    static const char *const heads[] = {"change", "before", "after", "blocks"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_wide(&table, MP_DIM, "%s", row_word(comparison));
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "rrrrll", row_word(comparison), "change", "before", "after", "blocks", NULL);
     struct mp_site_apart *apart = tell_apart(comparison, rows);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_compare_row *row = row_at(comparison, i);
@@ -287,7 +266,10 @@ void mp_compare_text(struct mp_text *text, const struct mp_comparison *compariso
     mp_text_put(text, MP_PLAIN, "\n");
     put_figures(text, comparison);
     put_commands(text, comparison);
-    if (comparison->count > MP_SIDES) put_all_files(text, comparison);
+    if (comparison->count > MP_SIDES) {
+        mp_text_put(text, MP_PLAIN, "\n");
+        mp_rows_text(text, &MP_ROWS(file_columns, comparison->all, comparison->count));
+    }
     if (by_site(comparison)) put_moved(text, &comparison->compare->moved);
     if (rows) put_sites(text, comparison, rows);
     if (!differing)

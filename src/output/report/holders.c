@@ -155,13 +155,8 @@ static void put_site(struct mp_table *table, const struct mp_model *model, const
 static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_holders *holders, size_t only,
                       const struct mp_view *view)
 {
-    static const char *const heads[] = {"site", "bytes", "blocks", "track"};
     struct mp_table table;
-    mp_table_start(&table, "rrrlll");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_wide(&table, MP_DIM, "allocated by, held by");
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "rrrlll", "allocated by, held by", "site", "bytes", "blocks", "track", NULL);
     for (size_t i = 0; i < holders->sites.count; i++)
         if (is_shown(i, only, view)) put_site(&table, model, holders, i, only, view->full_stacks);
     mp_table_finish(&table, text);

@@ -7,12 +7,8 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "model/steps_infer.h"
+#include "output/report/columns.h"
 #include "output/report/reports.h"
-
-static uint64_t base_bytes(const struct mp_model_track_sum *sum)
-{
-    return sum->unknown_blocks ? MP_BYTES_UNKNOWN : sum->base_bytes;
-}
 
 /* Counts stacks of blocks, not the nodes that only lead to them. Node 0 is the empty stack. */
 static uint64_t count_stacks(const struct mp_model *model)
@@ -40,11 +36,6 @@ static void command_text(struct mp_buffer *out, const struct mp_model *model)
         if (word != model->start.command) mp_buffer_append_text(out, " ");
         mp_text_clean(out, *word);
     }
-}
-
-static const char *device_of(const struct mp_model *model, uint32_t text)
-{
-    return text ? mp_model_text(model, text) : NULL;
 }
 
 /* An imported file does not name its process. */
@@ -109,59 +100,81 @@ static void process_json(struct mp_json *json, const struct mp_model *model)
     mp_buffer_free(&command);
 }
 
-/* For the blocks live at the peak. */
-static void put_requested(struct mp_json *json, const struct mp_model *model, uint16_t track)
+/* ---- tables ----------------------------------------------------------------------------------------------------- */
+
+#define DEVICE(member)  MP_MEMBER(struct mp_device, member)
+#define SUM(member)     MP_MEMBER(struct mp_model_track_sum, member)
+#define SAMPLED(member) MP_MEMBER(struct mp_sampled, member)
+
+static const struct mp_column device_columns[] = {
+    {"device", "id", MP_STRING, DEVICE(name)},
+    {"uuid", "uuid", MP_STRING_OR_NONE, DEVICE(uuid), .place = 3},
+    {"model", "name", MP_STRING_OR_NONE, DEVICE(model), .place = 2},
+    {"memory", "total_bytes", MP_BYTES, DEVICE(total_bytes), .place = 1},
+    {NULL},
+};
+
+static uint16_t track_of(const struct mp_model *model, const void *row)
 {
-    const struct mp_model_track_sum *sum = &model->sums.at[track];
-    struct mp_rounding rounding = {0};
-    uint32_t moment = sum->peak_event == MP_NONE ? 0 : sum->peak_event + 1;
-    if (!sum->peak_in_past && !mp_rounding_at(model, track, moment, &rounding)) json->out->failed = true;
-    mp_json_known(json, "requested_peak_bytes", mp_rounding_requested(&rounding));
+    return (uint16_t)((const struct mp_model_track_sum *)row - model->sums.at);
 }
 
-static void tracks_json(struct mp_json *json, const struct mp_model *model)
+static void get_id(struct mp_value *value, const void *of, const void *row)
 {
     char id[MP_TRACK_ID_MAX];
-    mp_json_array(json, "tracks");
-    for (size_t i = 0; i < model->tracks.count; i++) {
-        const struct mp_model_track_sum *sum = &model->sums.at[i];
-        mp_json_object(json, NULL);
-        mp_json_text(json, "id", mp_track_id(model, (uint16_t)i, id));
-        mp_json_text(json, "size_basis", mp_size_basis_name(model->tracks.at[i].size_basis));
-        mp_json_number(json, "events", sum->events);
-        mp_json_number(json, "allocs", sum->allocs);
-        mp_json_number(json, "frees", sum->frees);
-        mp_json_number(json, "ooms", sum->ooms);
-        mp_json_known(json, "base_bytes", base_bytes(sum));
-        mp_json_number(json, "peak_bytes", sum->peak_bytes);
-        put_requested(json, model, (uint16_t)i);
-        mp_json_number(json, "peak_ns", sum->peak_ns);
-        mp_json_number(json, "end_bytes", sum->end_bytes);
-        mp_json_known(json, "reserved_peak_bytes", sum->reserved_peak_bytes);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
+    mp_buffer_append_text(&value->made, mp_track_id(of, track_of(of, row), id));
 }
 
-static void samples_json(struct mp_json *json, const struct mp_model *model)
+static void get_basis(struct mp_value *value, const void *of, const void *row)
 {
-    struct mp_sampled_list list = {0};
-    mp_samples_sum(model, &list);
-    mp_json_array(json, "samples");
-    for (size_t i = 0; i < list.count; i++) {
-        mp_json_object(json, NULL);
-        mp_json_text(json, "counter", mp_model_text(model, list.at[i].counter));
-        mp_json_number(json, "peak_bytes", list.at[i].peak_bytes);
-        mp_json_number(json, "peak_ns", list.at[i].peak_ns);
-        mp_json_number(json, "end_bytes", list.at[i].end_bytes);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
-    mp_samples_free(&list);
+    const struct mp_model *model = of;
+    value->text = mp_size_basis_name(model->tracks.at[track_of(model, row)].size_basis);
 }
+
+static void get_base(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_model_track_sum *sum = row;
+    (void)of;
+    value->number = sum->unknown_blocks ? MP_BYTES_UNKNOWN : sum->base_bytes;
+}
+
+/* For the blocks live at the peak. */
+static void get_requested(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_model_track_sum *sum = row;
+    struct mp_rounding rounding = {0};
+    uint32_t moment = sum->peak_event == MP_NONE ? 0 : sum->peak_event + 1;
+    if (!sum->peak_in_past) mp_rounding_at(of, track_of(of, row), moment, &rounding);
+    value->number = mp_rounding_requested(&rounding);
+}
+
+static const struct mp_column track_columns[] = {
+    {"track", "id", MP_NAME, .get = get_id},
+    {"sizes", "size_basis", MP_NAME, .get = get_basis, .place = 6},
+    {NULL, "events", MP_COUNT, SUM(events)},
+    {"allocs", "allocs", MP_COUNT, SUM(allocs), .place = 5},
+    {"frees", "frees", MP_COUNT, SUM(frees), .place = 5},
+    {NULL, "ooms", MP_COUNT, SUM(ooms)},
+    {"base", "base_bytes", MP_BYTES, .get = get_base, .place = 2},
+    {"peak", "peak_bytes", MP_BYTES, SUM(peak_bytes), .style = MP_BOLD},
+    {NULL, "requested_peak_bytes", MP_BYTES, .get = get_requested},
+    {"at", "peak_ns", MP_DURATION, SUM(peak_ns), .place = 1},
+    {"end", "end_bytes", MP_BYTES, SUM(end_bytes), .place = 3},
+    {"reserved", "reserved_peak_bytes", MP_BYTES, SUM(reserved_peak_bytes), .place = 4},
+    {NULL},
+};
+
+static const struct mp_column sample_columns[] = {
+    {"sampled", "counter", MP_STRING, SAMPLED(counter)},
+    {"highest", "peak_bytes", MP_BYTES, SAMPLED(peak_bytes), .style = MP_BOLD},
+    {"at", "peak_ns", MP_DURATION, SAMPLED(peak_ns)},
+    {"end", "end_bytes", MP_BYTES, SAMPLED(end_bytes)},
+    {NULL},
+};
 
 void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view)
 {
+    struct mp_sampled_list samples = {0};
     mp_json_object(json, key);
     mp_json_text(json, "schema", "memprof.info/1");
     mp_json_object(json, "file");
@@ -170,19 +183,11 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_text(json, "format", model->format);
     mp_json_end_object(json);
     process_json(json, model);
-    mp_json_array(json, "devices");
-    for (size_t i = 0; i < model->devices.count; i++) {
-        const struct mp_device *device = &model->devices.at[i];
-        mp_json_object(json, NULL);
-        mp_json_text(json, "id", mp_model_text(model, device->name));
-        mp_json_text(json, "uuid", device_of(model, device->uuid));
-        mp_json_text(json, "name", device_of(model, device->model));
-        mp_json_known(json, "total_bytes", device->total_bytes);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
-    tracks_json(json, model);
-    samples_json(json, model);
+    mp_samples_sum(model, &samples);
+    mp_rows_json(json, "devices", &MP_ROWS(device_columns, model->devices.at, model->devices.count, .model = model));
+    mp_rows_json(json, "tracks", &MP_ROWS(track_columns, model->sums.at, model->sums.count, .of = model));
+    mp_rows_json(json, "samples", &MP_ROWS(sample_columns, samples.at, samples.count, .model = model));
+    mp_samples_free(&samples);
     mp_device_uses_json(json, model);
     struct mp_steps steps = {0};
     if (!mp_steps_find(model, &steps)) json->out->failed = true;
@@ -265,96 +270,26 @@ static void process_table(struct mp_text *text, const struct mp_model *model)
     mp_table_finish(&table, text);
 }
 
-static void put_size(struct mp_table *table, enum mp_style style, uint64_t bytes)
-{
-    char number[MP_UNIT_TEXT];
-    mp_table_cell(table, style, "%s", bytes == MP_BYTES_UNKNOWN ? "-" : mp_format_bytes(number, bytes));
-}
-
-static void put_heads(struct mp_table *table, const char *const *heads, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        mp_table_cell(table, MP_DIM, "%s", heads[i]);
-    mp_table_end_row(table);
-}
-
-static void device_table(struct mp_text *text, const struct mp_model *model)
-{
-    static const char *const heads[] = {"device", "memory", "model", "uuid"};
-    struct mp_table table;
-    mp_table_start(&table, "lrll");
-    put_heads(&table, heads, 4);
-    for (size_t i = 0; i < model->devices.count; i++) {
-        const struct mp_device *device = &model->devices.at[i];
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, device->name));
-        put_size(&table, MP_PLAIN, device->total_bytes);
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, device->model));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, device->uuid));
-        mp_table_end_row(&table);
-    }
-    mp_table_finish(&table, text);
-}
-
-static void track_table(struct mp_text *text, const struct mp_model *model)
-{
-    static const char *const heads[] = {"track", "peak", "at", "base", "end", "reserved", "allocs", "frees", "sizes"};
-    struct mp_table table;
-    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    mp_table_start(&table, "lrrrrrrrl");
-    put_heads(&table, heads, 9);
-    for (size_t i = 0; i < model->tracks.count; i++) {
-        const struct mp_model_track_sum *sum = &model->sums.at[i];
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_track_id(model, (uint16_t)i, id));
-        put_size(&table, MP_BOLD, sum->peak_bytes);
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_duration(number, sum->peak_ns));
-        put_size(&table, MP_PLAIN, base_bytes(sum));
-        put_size(&table, MP_PLAIN, sum->end_bytes);
-        put_size(&table, MP_PLAIN, sum->reserved_peak_bytes);
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, sum->allocs));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, sum->frees));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_size_basis_name(model->tracks.at[i].size_basis));
-        mp_table_end_row(&table);
-    }
-    mp_table_finish(&table, text);
-}
-
-static void sample_table(struct mp_text *text, const struct mp_model *model)
-{
-    static const char *const heads[] = {"sampled", "highest", "at", "end"};
-    struct mp_sampled_list list = {0};
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    mp_samples_sum(model, &list);
-    mp_table_start(&table, "lrrr");
-    put_heads(&table, heads, 4);
-    for (size_t i = 0; i < list.count; i++) {
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, list.at[i].counter));
-        put_size(&table, MP_BOLD, list.at[i].peak_bytes);
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_duration(number, list.at[i].peak_ns));
-        put_size(&table, MP_PLAIN, list.at[i].end_bytes);
-        mp_table_end_row(&table);
-    }
-    mp_samples_free(&list);
-    mp_table_finish(&table, text);
-}
-
 void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view)
 {
     char number[MP_UNIT_TEXT];
+    struct mp_sampled_list samples = {0};
     struct mp_buffer path = {0};
     mp_text_clean(&path, view->path);
     mp_text_put(text, MP_BOLD, "%.*s", (int)path.size, (const char *)path.data);
     mp_buffer_free(&path);
     mp_text_put(text, MP_PLAIN, "   %s, format %s\n", mp_format_bytes(number, model->file_bytes), model->format);
     process_table(text, model);
-    static void (*const tables[])(struct mp_text *, const struct mp_model *) = {device_table, track_table,
-                                                                                sample_table};
-    const size_t counts[] = {model->devices.count, model->tracks.count, model->samples.count};
+    mp_samples_sum(model, &samples);
+    const struct mp_rows tables[] = {MP_ROWS(device_columns, model->devices.at, model->devices.count, .model = model),
+                                     MP_ROWS(track_columns, model->sums.at, model->sums.count, .of = model),
+                                     MP_ROWS(sample_columns, samples.at, samples.count, .model = model)};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        if (!counts[i]) continue;
+        if (!tables[i].count) continue;
         mp_text_put(text, MP_PLAIN, "\n");
-        tables[i](text, model);
+        mp_rows_text(text, &tables[i]);
     }
+    mp_samples_free(&samples);
     mp_device_uses_text(text, model);
     mp_plan_text(text, model);
     mp_text_put(text, MP_PLAIN, "\n");

@@ -491,7 +491,6 @@ void mp_job_leaks_json(struct mp_json *json, const char *key, const struct mp_jo
 
 void mp_job_steps_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view)
 {
-    static const char *const heads[] = {"step", "processes", "least", "by", "mean", "most", "by", "apart"};
     struct mp_table table;
     char number[MP_UNIT_TEXT];
     size_t count = job->steps.count, first = view->limit && view->limit < count ? count - view->limit : 0;
@@ -506,10 +505,8 @@ void mp_job_steps_text(struct mp_text *text, const struct mp_job_view *job, cons
     mp_buffer_free(&name);
     if (job->step_shift) mp_text_put(text, MP_PLAIN, ", %llu steps at a time", 1ULL << job->step_shift);
     mp_text_put(text, MP_PLAIN, "\n");
-    mp_table_start(&table, "rrrlrrlr");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "rrrlrrlr", NULL, "step", "processes", "least", "by", "mean", "most", "by", "apart",
+                          NULL);
     for (size_t i = first; i < count; i++) {
         const struct mp_job_step *row = &job->steps.at[i];
         struct mp_buffer least = {0}, most = {0};

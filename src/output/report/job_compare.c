@@ -73,13 +73,10 @@ void mp_job_compare_json(struct mp_json *json, const struct mp_job_comparison *c
 
 static void put_jobs(struct mp_text *text, const struct mp_job_comparison *comparison)
 {
-    static const char *const heads[] = {"job", "processes", "peak, the highest", "mean", "outstanding, the highest"};
     char number[MP_UNIT_TEXT];
     struct mp_table table;
-    mp_table_start(&table, "lrrrr");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "lrrrr", NULL, "job", "processes", "peak, the highest", "mean",
+                          "outstanding, the highest", NULL);
     for (size_t i = 0; i < comparison->count; i++) {
         const struct mp_job_view *job = &comparison->jobs[i];
         struct mp_buffer path = {0};
@@ -97,7 +94,6 @@ static void put_jobs(struct mp_text *text, const struct mp_job_comparison *compa
 
 void mp_job_compare_text(struct mp_text *text, const struct mp_job_comparison *comparison)
 {
-    static const char *const heads[] = {"before", "after", "change"};
     char number[MP_UNIT_TEXT];
     struct mp_table table;
     const struct mp_job_compare *compare = comparison->compare;
@@ -117,11 +113,7 @@ void mp_job_compare_text(struct mp_text *text, const struct mp_job_comparison *c
     mp_text_put(text, MP_BOLD, "\nSITES");
     mp_text_put(text, MP_PLAIN, "  %s, on average a process\n",
                 comparison->sense == MP_JOB_PEAK ? "at the peaks" : "outstanding");
-    mp_table_start(&table, "rrrlll");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_wide(&table, MP_DIM, "site");
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "rrrlll", "site", "before", "after", "change", NULL);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_job_compare_row *row = &compare->rows.at[i];
         enum mp_flame_side side = shown_side(row);

@@ -203,13 +203,10 @@ static void group_line(struct mp_text *text, const struct mp_job_view *job, cons
 
 void mp_job_processes_text(struct mp_text *text, const struct mp_job_view *job, size_t limit)
 {
-    static const char *const heads[] = {"process", "peak", "at", "step", "outstanding", "a step", "verdict", "track"};
     struct mp_table table;
     char number[MP_UNIT_TEXT];
-    mp_table_start(&table, "lrrrrrll");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "lrrrrrll", NULL, "process", "peak", "at", "step", "outstanding", "a step", "verdict",
+                          "track", NULL);
     size_t shown = 0, told = 0;
     for (size_t i = 0; i < job->groups.count; i++) {
         const struct mp_job_group *group = &job->groups.at[i];
@@ -280,20 +277,13 @@ static void name_cell(struct mp_table *table, const struct mp_job_view *job, uin
 void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum mp_job_sense sense, size_t limit,
                        enum mp_job_stacks stacks)
 {
-    static const char *const heads[] = {"all", "share", "in", "mean", "most", "by"};
     struct mp_table table;
     char number[MP_UNIT_TEXT];
     size_t count;
     uint64_t whole;
     const struct mp_job_site **sites = choose_sites(job, sense, true, &count, &whole);
     size_t rows = limit && limit < count ? limit : count;
-    mp_table_start(&table, "rrrrrlll");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads && rows; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    if (rows) {
-        mp_table_wide(&table, MP_DIM, "site");
-        mp_table_end_row(&table);
-    }
+    if (rows) mp_table_start_titled(&table, "rrrrrlll", "site", "all", "share", "in", "mean", "most", "by", NULL);
     uint32_t *stacks_shown = mp_alloc((rows + 1) * sizeof *stacks_shown);
     for (size_t i = 0; i < rows; i++)
         stacks_shown[i] = sites[i]->stack;
@@ -318,7 +308,7 @@ void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum
         }
     }
     free(apart);
-    mp_table_finish(&table, text);
+    if (rows) mp_table_finish(&table, text);
     if (rows < count)
         mp_text_put(text, MP_DIM, "%s more; -n %zu shows more\n", mp_format_count(number, count - rows), rows * 2);
     free(sites);
@@ -354,16 +344,11 @@ void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_jo
 
 void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks)
 {
-    static const char *const heads[] = {"process", "a step", "since step", "by now", "track"};
     const struct mp_model *model = job->model;
     struct mp_table table;
     char number[MP_UNIT_TEXT];
     size_t rows = limit && limit < job->leaks.count ? limit : job->leaks.count;
-    mp_table_start(&table, "lrrrlll");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_wide(&table, MP_DIM, "place");
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "lrrrlll", "place", "process", "a step", "since step", "by now", "track", NULL);
     for (size_t i = 0; i < rows; i++) {
         const struct mp_job_finding *finding = &model->job.findings.at[job->leaks.at[i]];
         const struct mp_site site = {.stack = finding->stack, .births = 1};

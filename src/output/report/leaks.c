@@ -226,16 +226,11 @@ static void put_missing(struct mp_text *text, const struct mp_leaks *leaks, cons
 static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t first,
                       size_t end, bool full_stacks)
 {
-    static const char *const heads[] = {"a step", "since step", "by now", "blocks", "track"};
     struct mp_table table;
     struct mp_holders holders;
     struct mp_site_apart *apart = mp_leak_places_apart(model, leaks, first, end, MP_APART_TRACKS_TOLD);
     mp_holders_find(model, false, &holders);
-    mp_table_start(&table, "rrrrlll");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_wide(&table, MP_DIM, "place");
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "rrrrlll", "place", "a step", "since step", "by now", "blocks", "track", NULL);
     for (size_t i = first; i < end; i++)
         put_finding(&table, model, &leaks->findings.at[i], &apart[i - first], &holders, full_stacks);
     free(apart);

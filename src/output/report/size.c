@@ -25,51 +25,113 @@ static const struct mp_size_largest *last_largest(const struct mp_size_answer *a
     return &answer->largest.at[answer->largest.count - 1];
 }
 
+/* ---- tables ----------------------------------------------------------------------------------------------------- */
+
+/* Bits of columns. */
+enum { RESERVED = 1, DEVICE = 2, BOUNDS = 4, SECOND = 8 };
+
+static void put_point(struct mp_value *value, const struct mp_size_view *view, struct mp_size_point at)
+{
+    char point[MP_SIZE_POINT_TEXT];
+    mp_buffer_append_text(&value->made, mp_size_point_text(point, view->two, at));
+}
+
+static void get_batch(struct mp_value *value, const void *of, const void *row)
+{
+    put_point(value, of, ((const struct mp_size_need *)row)->at);
+}
+
+uint64_t mp_size_need_bytes(const struct mp_size_need *need)
+{
+    return need->device != MP_BYTES_UNKNOWN     ? need->device
+           : need->reserved != MP_BYTES_UNKNOWN ? need->reserved
+                                                : need->allocated;
+}
+
+static void get_part(struct mp_value *value, const void *of, const void *row)
+{
+    value->number = mp_size_need_bytes(row);
+    value->whole = ((const struct mp_size_view *)of)->answer->limit;
+}
+
+static void get_fits(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_size_need *need = row;
+    (void)of;
+    value->text = mp_size_fits_name(need->fits);
+    if (need->fits == MP_FITS_YES) value->style = MP_BOLD;
+}
+
+#define NEED(member) MP_MEMBER(struct mp_size_need, member)
+static const struct mp_column need_columns[] = {
+    {NULL, "batch", MP_COUNT, NEED(at.first)},
+    {NULL, "second", MP_COUNT, NEED(at.second), .only = SECOND},
+    {"batch", NULL, MP_COUNT, .get = get_batch, .style = MP_BOLD},
+    {"allocated", "allocated_bytes", MP_BYTES, NEED(allocated)},
+    {"reserved", "reserved_bytes", MP_BYTES, NEED(reserved), .only = RESERVED},
+    {"device", "device_bytes", MP_BYTES, NEED(device), .only = DEVICE},
+    {"at least", "low_bytes", MP_BYTES, NEED(low), .only = BOUNDS},
+    {"at most", "high_bytes", MP_BYTES, NEED(high), .only = BOUNDS},
+    {"of the limit", NULL, MP_SHARE, .get = get_part, .not_in_text = true},
+    {"fits", "fits", MP_NAME, .get = get_fits},
+    {NULL},
+};
+
+bool mp_size_has_bounds(const struct mp_size_answer *answer)
+{
+    for (size_t i = 0; i < answer->needs.count; i++)
+        if (answer->needs.at[i].low != answer->needs.at[i].high) return true;
+    return false;
+}
+
+struct mp_rows mp_size_needs(const struct mp_size_view *view)
+{
+    unsigned lacks = RESERVED | DEVICE | (mp_size_has_bounds(view->answer) ? 0 : BOUNDS);
+    for (size_t i = 0; i < view->answer->needs.count; i++) {
+        if (view->answer->needs.at[i].reserved != MP_BYTES_UNKNOWN) lacks &= ~RESERVED;
+        if (view->answer->needs.at[i].device != MP_BYTES_UNKNOWN) lacks &= ~DEVICE;
+    }
+    return MP_ROWS(need_columns, view->answer->needs.at, view->answer->needs.count, .of = view, .without = lacks,
+                   .json_without = view->two ? 0 : SECOND);
+}
+
+static void get_probe(struct mp_value *value, const void *of, const void *row)
+{
+    put_point(value, of, ((const struct mp_size_probed *)row)->at);
+}
+
+static void get_steps(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_size_probed *probed = row;
+    (void)of;
+    mp_buffer_printf(&value->made, "%u (%s)", probed->steps, probed->step_source);
+}
+
+#define PROBED(member) MP_MEMBER(struct mp_size_probed, member)
+static const struct mp_column probe_columns[] = {
+    {NULL, "batch", MP_COUNT, PROBED(at.first)},
+    {NULL, "second", MP_COUNT, PROBED(at.second), .only = SECOND},
+    {NULL, "path", MP_NAME, PROBED(name)},
+    {NULL, "used", MP_FLAG, PROBED(used)},
+    {"probe", NULL, MP_COUNT, .get = get_probe},
+    {"allocated", "allocated_bytes", MP_BYTES, PROBED(allocated)},
+    {"reserved", "reserved_bytes", MP_BYTES, PROBED(reserved), .only = RESERVED},
+    {NULL, "device_bytes", MP_BYTES, PROBED(device)},
+    {NULL, "steps", MP_COUNT, PROBED(steps)},
+    {NULL, "step_source", MP_NAME, PROBED(step_source)},
+    {"a step", "step_ns", MP_DURATION, PROBED(step_ns)},
+    {"steps", NULL, MP_NAME, .get = get_steps},
+    {NULL},
+};
+
+struct mp_rows mp_size_probes(const struct mp_size_view *view)
+{
+    bool reserves = view->answer->probes.at[0].reserved != MP_BYTES_UNKNOWN;
+    return MP_ROWS(probe_columns, view->answer->probes.at, view->answer->probes.count, .of = view,
+                   .without = reserves ? 0 : RESERVED, .json_without = view->two ? 0 : SECOND);
+}
+
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
-
-static void put_point(struct mp_json *json, bool two, struct mp_size_point at)
-{
-    mp_json_number(json, "batch", at.first);
-    if (two) mp_json_number(json, "second", at.second);
-}
-
-static void put_probes(struct mp_json *json, const struct mp_size_answer *answer, bool two)
-{
-    mp_json_array(json, "probes");
-    for (size_t i = 0; i < answer->probes.count; i++) {
-        const struct mp_size_probed *probed = &answer->probes.at[i];
-        mp_json_object(json, NULL);
-        put_point(json, two, probed->at);
-        mp_json_text(json, "path", probed->name);
-        mp_json_bool(json, "used", probed->used);
-        mp_json_number(json, "allocated_bytes", probed->allocated);
-        mp_json_known(json, "reserved_bytes", probed->reserved);
-        mp_json_known(json, "device_bytes", probed->device);
-        mp_json_number(json, "steps", probed->steps);
-        mp_json_text(json, "step_source", probed->step_source);
-        mp_json_known(json, "step_ns", probed->step_ns);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
-}
-
-static void put_predictions(struct mp_json *json, const struct mp_size_answer *answer, bool two)
-{
-    mp_json_array(json, "predictions");
-    for (size_t i = 0; i < answer->needs.count; i++) {
-        const struct mp_size_need *need = &answer->needs.at[i];
-        mp_json_object(json, NULL);
-        put_point(json, two, need->at);
-        mp_json_number(json, "allocated_bytes", need->allocated);
-        mp_json_known(json, "reserved_bytes", need->reserved);
-        mp_json_known(json, "device_bytes", need->device);
-        mp_json_number(json, "low_bytes", need->low);
-        mp_json_number(json, "high_bytes", need->high);
-        mp_json_text(json, "fits", mp_size_fits_name(need->fits));
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
-}
 
 static void put_largest(struct mp_json *json, const struct mp_size_answer *answer)
 {
@@ -108,6 +170,8 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, boo
                   const struct mp_view *view)
 {
     char id[MP_TRACK_ID_MAX];
+    const struct mp_size_view shown = {answer, two};
+    const struct mp_rows probes = mp_size_probes(&shown), needs = mp_size_needs(&shown);
     mp_json_object(json, NULL);
     mp_json_text(json, "schema", "memprof.size/1");
     mp_json_text(json, "track", mp_track_id(answer->model, answer->track, id));
@@ -115,8 +179,8 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, boo
     mp_json_number(json, "margin_bytes", answer->margin);
     mp_json_known(json, "max_batch", last_largest(answer)->endless ? UINT64_MAX : last_largest(answer)->first);
     mp_json_text(json, "limit", answer->binds);
-    put_probes(json, answer, two);
-    put_predictions(json, answer, two);
+    mp_rows_json(json, "probes", &probes);
+    mp_rows_json(json, "predictions", &needs);
     if (two) put_largest(json, answer);
     mp_json_known(json, "expandable_max_batch",
                   last_largest(answer)->expandable ? last_largest(answer)->expandable : UINT64_MAX);
@@ -159,59 +223,6 @@ void mp_size_answer_text(struct mp_text *text, const struct mp_size_answer *answ
                         "no probe\n",
                         (unsigned long long)largest->sure);
     }
-}
-
-static void put_bytes(struct mp_table *table, uint64_t bytes)
-{
-    char number[MP_UNIT_TEXT];
-    mp_table_cell(table, MP_PLAIN, "%s", bytes == MP_BYTES_UNKNOWN ? "-" : mp_format_bytes(number, bytes));
-}
-
-struct mp_size_columns mp_size_columns(const struct mp_size_answer *answer)
-{
-    struct mp_size_columns columns = {0};
-    for (size_t i = 0; i < answer->needs.count; i++) {
-        const struct mp_size_need *need = &answer->needs.at[i];
-        columns.reserved = columns.reserved || need->reserved != MP_BYTES_UNKNOWN;
-        columns.device = columns.device || need->device != MP_BYTES_UNKNOWN;
-        columns.bounds = columns.bounds || need->low != need->high;
-    }
-    return columns;
-}
-
-static void put_need(struct mp_table *table, const struct mp_size_need *need, const struct mp_size_columns *columns,
-                     bool two)
-{
-    char point[MP_SIZE_POINT_TEXT];
-    mp_table_cell(table, MP_BOLD, "%s", mp_size_point_text(point, two, need->at));
-    put_bytes(table, need->allocated);
-    if (columns->reserved) put_bytes(table, need->reserved);
-    if (columns->device) put_bytes(table, need->device);
-    if (columns->bounds) put_bytes(table, need->low);
-    if (columns->bounds) put_bytes(table, need->high);
-    mp_table_cell(table, need->fits == MP_FITS_YES ? MP_BOLD : MP_PLAIN, "%s", mp_size_fits_name(need->fits));
-    mp_table_end_row(table);
-}
-
-static void put_needs(struct mp_text *text, const struct mp_size_answer *answer, bool two)
-{
-    struct mp_size_columns columns = mp_size_columns(answer);
-    struct mp_table table;
-    char letters[8] = "";
-    for (int i = 0; i < 2 + columns.reserved + columns.device + 2 * columns.bounds; i++)
-        strcat(letters, "r");
-    mp_table_start(&table, strcat(letters, "l"));
-    mp_table_cell(&table, MP_DIM, "batch");
-    mp_table_cell(&table, MP_DIM, "allocated");
-    if (columns.reserved) mp_table_cell(&table, MP_DIM, "reserved");
-    if (columns.device) mp_table_cell(&table, MP_DIM, "device");
-    if (columns.bounds) mp_table_cell(&table, MP_DIM, "at least");
-    if (columns.bounds) mp_table_cell(&table, MP_DIM, "at most");
-    mp_table_cell(&table, MP_DIM, "fits");
-    mp_table_end_row(&table);
-    for (size_t i = 0; i < answer->needs.count; i++)
-        put_need(&table, &answer->needs.at[i], &columns, two);
-    mp_table_finish(&table, text);
 }
 
 size_t mp_size_growing(const struct mp_size_answer *answer, const struct mp_size_site **most, size_t room)
@@ -316,30 +327,6 @@ static void put_method(struct mp_text *text, const struct mp_size_answer *answer
     }
 }
 
-static void put_probed(struct mp_text *text, const struct mp_size_answer *answer, bool two)
-{
-    char number[MP_UNIT_TEXT], point[MP_SIZE_POINT_TEXT];
-    struct mp_table table;
-    bool reserves = answer->probes.at[0].reserved != MP_BYTES_UNKNOWN;
-    mp_table_start(&table, reserves ? "rrrrl" : "rrrl");
-    mp_table_cell(&table, MP_DIM, "probe");
-    mp_table_cell(&table, MP_DIM, "allocated");
-    if (reserves) mp_table_cell(&table, MP_DIM, "reserved");
-    mp_table_cell(&table, MP_DIM, "a step");
-    mp_table_cell(&table, MP_DIM, "steps");
-    mp_table_end_row(&table);
-    for (size_t i = 0; i < answer->probes.count; i++) {
-        const struct mp_size_probed *probed = &answer->probes.at[i];
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_size_point_text(point, two, probed->at));
-        put_bytes(&table, probed->allocated);
-        if (reserves) put_bytes(&table, probed->reserved);
-        mp_table_cell(&table, MP_PLAIN, "%s", probed->steps ? mp_format_duration(number, probed->step_ns) : "-");
-        mp_table_cell(&table, MP_PLAIN, "%u (%s)", probed->steps, probed->step_source);
-        mp_table_end_row(&table);
-    }
-    mp_table_finish(&table, text);
-}
-
 static void put_changes(struct mp_text *text, const struct mp_size_answer *answer, bool two,
                         const struct mp_advise *advise)
 {
@@ -368,13 +355,15 @@ void mp_size_notes_text(struct mp_text *text, const struct mp_size_answer *answe
 
 void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise)
 {
+    const struct mp_size_view shown = {answer, two};
+    const struct mp_rows probes = mp_size_probes(&shown), needs = mp_size_needs(&shown);
     mp_size_answer_text(text, answer, two);
     mp_text_put(text, MP_PLAIN, "\n");
-    put_needs(text, answer, two);
+    mp_rows_text(text, &needs);
     mp_text_put(text, MP_PLAIN, "\n");
     put_growth(text, answer);
     mp_size_grounds_text(text, answer, two);
-    put_probed(text, answer, two);
+    mp_rows_text(text, &probes);
     if (advise) put_changes(text, answer, two, advise);
     mp_size_notes_text(text, answer);
 }

@@ -71,11 +71,7 @@ void mp_sizes_text(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_table table;
     char number[MP_UNIT_TEXT];
-    mp_table_start(&table, "lrrrr");
-    static const char *const heads[] = {"holds", "bytes", "chunks", "entries", "bytes each"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_end_row(&table);
+    mp_table_start_titled(&table, "lrrrr", NULL, "holds", "bytes", "chunks", "entries", "bytes each", NULL);
     for (size_t i = 0; i < MP_CHUNK_KINDS; i++) {
         const struct mp_model_chunks *chunks = &model->chunks[i];
         if (!chunks->chunks) continue;

@@ -1,4 +1,5 @@
 #include "base/units.h"
+#include "output/report/columns.h"
 #include "output/report/reports.h"
 
 /* The first row shown, of `count`: with a limit the last rows are shown, since recent ones say most. */
@@ -8,8 +9,10 @@ static size_t first_shown(size_t count, const struct mp_view *view)
 }
 
 /* The bytes that a step held at its peak. */
-static void put_groups(struct mp_json *json, const struct mp_step_groups *groups, size_t row)
+static void put_groups(struct mp_json *json, const void *of, size_t row)
 {
+    const struct mp_step_groups *groups = of;
+    if (!groups) return;
     mp_json_array(json, "groups");
     for (size_t i = 0; i < groups->groups.count; i++) {
         const struct mp_step_group *group = &groups->groups.at[i];
@@ -23,75 +26,65 @@ static void put_groups(struct mp_json *json, const struct mp_step_groups *groups
     mp_json_end_array(json);
 }
 
+static void get_length(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_step_row *step = row;
+    (void)of;
+    value->number = step->end_ns - step->start_ns;
+}
+
+#define STEP(member)   MP_MEMBER(struct mp_step_row, member)
+#define REGION(member) MP_MEMBER(struct mp_region_row, member)
+
+static const struct mp_column step_columns[] = {
+    {"step", "step", MP_COUNT, STEP(number)},
+    {"begins", "start_ns", MP_DURATION, STEP(start_ns)},
+    {"lasts", NULL, MP_DURATION, .get = get_length},
+    {NULL, "end_ns", MP_DURATION, STEP(end_ns)},
+    {"allocated", "allocated_bytes", MP_BYTES, STEP(allocated_bytes)},
+    {"freed", "freed_bytes", MP_BYTES, STEP(freed_bytes)},
+    {"peak", "peak_bytes", MP_BYTES, STEP(peak_bytes), .style = MP_BOLD},
+    {"at its end", "end_bytes", MP_BYTES, STEP(end_bytes)},
+    {NULL},
+};
+
+static void get_name(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_region_row *region = row;
+    value->text = region->name ? mp_model_text(of, region->name) : "(unnamed)";
+}
+
+static const struct mp_column region_columns[] = {
+    {NULL, "name", MP_STRING, REGION(name)},
+    {"region", NULL, MP_NAME, .get = get_name},
+    {"count", "count", MP_COUNT, REGION(count)},
+    {"peak mean", "mean_peak_bytes", MP_BYTES, REGION(mean_peak_bytes)},
+    {"p50", "p50_peak_bytes", MP_BYTES, REGION(p50_peak_bytes)},
+    {"p95", "p95_peak_bytes", MP_BYTES, REGION(p95_peak_bytes)},
+    {"p99", "p99_peak_bytes", MP_BYTES, REGION(p99_peak_bytes)},
+    {"peak max", "max_peak_bytes", MP_BYTES, REGION(max_peak_bytes), .style = MP_BOLD},
+    {"allocated", "total_allocated_bytes", MP_BYTES, REGION(total_allocated_bytes)},
+    {"kept", "kept_bytes", MP_BYTES, REGION(kept_bytes)},
+    {"time", "total_ns", MP_DURATION, REGION(total_ns)},
+    {NULL},
+};
+
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
                    const struct mp_step_report *report, const struct mp_step_groups *groups, const struct mp_view *view)
 {
     char id[MP_TRACK_ID_MAX];
+    const struct mp_rows steps =
+        MP_ROWS(step_columns, report->steps.at, report->steps.count, .of = groups, .flat = true,
+                .first = first_shown(report->steps.count, view), .members = put_groups);
     mp_json_object(json, key);
     mp_json_text(json, "schema", "memprof.steps/1");
     mp_json_text(json, "track", mp_track_id(model, report->track, id));
     mp_json_text(json, "source", report->source);
-    mp_json_array(json, "steps");
-    for (size_t i = first_shown(report->steps.count, view); i < report->steps.count; i++) {
-        const struct mp_step_row *row = &report->steps.at[i];
-        mp_json_object(json, NULL);
-        json->flat = true;
-        mp_json_number(json, "step", row->number);
-        mp_json_number(json, "start_ns", row->start_ns);
-        mp_json_number(json, "end_ns", row->end_ns);
-        mp_json_number(json, "allocated_bytes", row->allocated_bytes);
-        mp_json_number(json, "freed_bytes", row->freed_bytes);
-        mp_json_number(json, "peak_bytes", row->peak_bytes);
-        mp_json_number(json, "end_bytes", row->end_bytes);
-        if (groups) put_groups(json, groups, i);
-        mp_json_end_object(json);
-        json->flat = false;
-    }
-    mp_json_end_array(json);
-    mp_json_array(json, "regions");
-    for (size_t i = 0; i < report->regions.count; i++) {
-        const struct mp_region_row *row = &report->regions.at[i];
-        mp_json_object(json, NULL);
-        json->flat = true;
-        mp_json_text(json, "name", mp_model_text(model, row->name));
-        mp_json_number(json, "count", row->count);
-        mp_json_number(json, "mean_peak_bytes", row->mean_peak_bytes);
-        mp_json_number(json, "p50_peak_bytes", row->p50_peak_bytes);
-        mp_json_number(json, "p95_peak_bytes", row->p95_peak_bytes);
-        mp_json_number(json, "p99_peak_bytes", row->p99_peak_bytes);
-        mp_json_number(json, "max_peak_bytes", row->max_peak_bytes);
-        mp_json_number(json, "total_allocated_bytes", row->total_allocated_bytes);
-        mp_json_number(json, "kept_bytes", row->kept_bytes);
-        mp_json_number(json, "total_ns", row->total_ns);
-        mp_json_end_object(json);
-        json->flat = false;
-    }
-    mp_json_end_array(json);
+    mp_rows_json(json, "steps", &steps);
+    mp_rows_json(json, "regions",
+                 &MP_ROWS(region_columns, report->regions.at, report->regions.count, .model = model, .flat = true));
     mp_coverage_json(json, model);
     mp_json_end_object(json);
-}
-
-static void step_table(struct mp_text *text, const struct mp_step_report *report, const struct mp_view *view)
-{
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    mp_table_start(&table, "rrrrrrr");
-    static const char *const heads[] = {"step", "begins", "lasts", "allocated", "freed", "peak", "at its end"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_end_row(&table);
-    for (size_t i = first_shown(report->steps.count, view); i < report->steps.count; i++) {
-        const struct mp_step_row *row = &report->steps.at[i];
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, row->number));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_duration(number, row->start_ns));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_duration(number, row->end_ns - row->start_ns));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, row->allocated_bytes));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, row->freed_bytes));
-        mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, row->peak_bytes));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, row->end_bytes));
-        mp_table_end_row(&table);
-    }
-    mp_table_finish(&table, text);
 }
 
 /* The end of a program frees what no step did: its last step must not pass for one that clears up. */
@@ -137,36 +130,12 @@ static void group_table(struct mp_text *text, const struct mp_step_report *repor
     mp_table_finish(&table, text);
 }
 
-static void region_table(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report)
-{
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    mp_table_start(&table, "lrrrrrrrrr");
-    static const char *const heads[] = {"region", "count",    "peak mean", "p50",  "p95",
-                                        "p99",    "peak max", "allocated", "kept", "time"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        mp_table_cell(&table, MP_DIM, "%s", heads[i]);
-    mp_table_end_row(&table);
-    for (size_t i = 0; i < report->regions.count; i++) {
-        const struct mp_region_row *row = &report->regions.at[i];
-        mp_table_cell(&table, MP_PLAIN, "%s", row->name ? mp_model_text(model, row->name) : "(unnamed)");
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, row->count));
-        const uint64_t sizes[] = {row->mean_peak_bytes, row->p50_peak_bytes, row->p95_peak_bytes,
-                                  row->p99_peak_bytes,  row->max_peak_bytes, row->total_allocated_bytes,
-                                  row->kept_bytes};
-        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-            mp_table_cell(&table, k == 4 ? MP_BOLD : MP_PLAIN, "%s", mp_format_bytes(number, sizes[k]));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_duration(number, row->total_ns));
-        mp_table_end_row(&table);
-    }
-    mp_table_finish(&table, text);
-}
-
 void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
                    const struct mp_step_groups *groups, const struct mp_view *view)
 {
     char id[MP_TRACK_ID_MAX], number[MP_UNIT_TEXT];
-    size_t left_out = first_shown(report->steps.count, view);
+    const struct mp_rows steps =
+        MP_ROWS(step_columns, report->steps.at, report->steps.count, .first = first_shown(report->steps.count, view));
     mp_text_put(text, MP_BOLD, "%s step%s", mp_format_count(number, report->steps.count),
                 report->steps.count == 1 ? "" : "s");
     mp_text_put(text, MP_PLAIN, " (%s) and %zu region%s on ", report->source, report->regions.count,
@@ -181,8 +150,8 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
                         : "the file marks none");
     if (report->steps.count) {
         mp_text_put(text, MP_PLAIN, "\n");
-        step_table(text, report, view);
-        if (left_out) mp_text_put(text, MP_DIM, "%zu earlier ones; -n 0 shows all\n", left_out);
+        mp_rows_text(text, &steps);
+        if (steps.first) mp_text_put(text, MP_DIM, "%zu earlier ones; -n 0 shows all\n", steps.first);
         say_end(text, report);
         if (groups) {
             mp_text_put(text, MP_BOLD, "\nAT THE PEAK of each step, by %s\n", mp_group_name(view->grouping.by));
@@ -191,7 +160,7 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
     }
     if (report->regions.count) {
         mp_text_put(text, MP_PLAIN, "\n");
-        region_table(text, model, report);
+        mp_rows_text(text, &MP_ROWS(region_columns, report->regions.at, report->regions.count, .of = model));
     }
     mp_text_put(text, MP_PLAIN, "\n");
     mp_coverage_text(text, model);

@@ -72,6 +72,18 @@ void mp_table_start(struct mp_table *table, const char *columns)
     *table = (struct mp_table){.columns = columns};
 }
 
+void mp_table_start_titled(struct mp_table *table, const char *columns, const char *wide, ...)
+{
+    va_list titles;
+    mp_table_start(table, columns);
+    va_start(titles, wide);
+    for (const char *title; (title = va_arg(titles, const char *));)
+        mp_table_cell(table, MP_DIM, "%s", title);
+    va_end(titles);
+    if (wide) mp_table_wide(table, MP_DIM, "%s", wide);
+    mp_table_end_row(table);
+}
+
 static size_t count_characters(const unsigned char *text, size_t size)
 {
     size_t count = 0;

@@ -46,6 +46,9 @@ struct mp_table {
 };
 
 void mp_table_start(struct mp_table *table, const char *columns);
+/* The same with a row of titles, ended by NULL; `wide`, behind them, claims no width, as what follows it; NULL: none */
+void mp_table_start_titled(struct mp_table *table, const char *columns, const char *wide, ...)
+    __attribute__((sentinel));
 void mp_table_cell(struct mp_table *table, enum mp_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The last cell of its row. */
