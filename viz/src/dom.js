@@ -50,7 +50,13 @@ export function inNextFrame(draw) {
 }
 
 /** Runs `draw` whenever the size of `box` has changed, before that frame is shown: what is drawn late stands stretched
- * in it, for good where no later frame comes, as in a picture that Chromium takes without a window. */
+ * in it, for good where no later frame comes, as in a picture that Chromium takes without a window. Gives what says
+ * that the size has been drawn that `box` has now: for that one it is not run again. */
 export function onResize(box, draw) {
-  new ResizeObserver(() => draw()).observe(box);
+  const size = () => `${box.clientWidth} ${box.clientHeight}`;
+  let drawn = "";
+  new ResizeObserver(() => {
+    if (size() !== drawn) draw();
+  }).observe(box);
+  return () => { drawn = size(); };
 }

@@ -21,6 +21,10 @@ import { drawTiles } from "./views/tiles.js";
 import { Timeline } from "./views/timeline.js";
 import { Tip } from "./views/tip.js";
 
+// Milliseconds from the page's beginning: what can be drawn by then is all drawn in one frame, which stands sooner than the
+// same in two.
+const SOON = 250;
+
 function say(...words) {
   byId("error").replaceChildren(...words);
   byId("error").hidden = false;
@@ -76,7 +80,7 @@ class Page {
     this.search = new Search(context, controls);
     this.strips = new Strips(context, this.timeline);
     controls.strips = this.strips;
-    this.legend = new Legend(context, this.timeline);
+    this.timeline.legend = this.legend = new Legend(context, this.timeline);
     this.exports = new Exports(context, this.pane, this.timeline);
     controls.pane = this.pane;
     controls.search = this.search;
@@ -114,8 +118,10 @@ class Page {
     if (this.store.state.moment >= track.count) this.store.set({ moment: NO_MOMENT });
     drawTiles(this.recording, track, this.context);
     this.timeline.show(track);
-    await afterPaint(); // the picture first
-    if (this.track !== track) return;
+    if (performance.now() > SOON) {
+      await afterPaint(); // the picture first
+      if (this.track !== track) return;
+    }
     for (const part of [this.minimap, this.strips, this.panel, this.pane, this.search]) part.show(track);
     requestAnimationFrame(() => { document.documentElement.dataset.ready ??= "true"; });
   }

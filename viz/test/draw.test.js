@@ -82,7 +82,8 @@ function blocksOfColumn(life, state, low, scale, height) {
 
 test("every pixel shows the block that lies there", () => {
   const random = randomFrom(12);
-  for (const options of [{}, { keep: 2000, base: 1500 }, { sizes: 3 }]) {
+  // Little is live; much; little at first and then much.
+  for (const options of [{}, { keep: 2000, base: 1500 }, { base: 0, keep: 3000 }, { sizes: 3 }]) {
     const life = makeLife(random, { events: 3000, ...options });
     const track = trackOf(life);
     const [width, height] = [25, 90];

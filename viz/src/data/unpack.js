@@ -15,7 +15,12 @@ async function inflate(bytes, size) {
     throw new Error("This browser is too old: Chrome and Edge from 103, Firefox from 113 and Safari from 16.4 can open it.");
   }
   const out = new Uint8Array(size);
-  const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
+  const stream = new DecompressionStream("deflate-raw");
+  const writer = stream.writable.getWriter();
+  // What fails here fails for the reader, too.
+  writer.write(bytes).catch(() => {});
+  writer.close().catch(() => {});
+  const reader = stream.readable.getReader();
   let at = 0;
   for (;;) {
     const { done, value } = await reader.read();

@@ -5,6 +5,9 @@
 
 export const NOTHING = -1;
 
+const WALK_SHARE = 4; // live blocks for each event between two columns, up to which a list of them is walked
+const WALK_LEAST = 256; // live blocks that are walked however little happens
+
 /**
  * Fills `pick`, column by column, top row first: pick[x * height + y].
  * @param {import("../data/track.js").Track} track
@@ -13,15 +16,74 @@ export const NOTHING = -1;
  */
 export function layOut(track, columns, low, high, width, height, pick) {
   const { state } = columns;
-  for (let x = 0; x < width; x++) {
+  for (let x = 0; x < width;) {
     const at = x * height;
     if (x > 0 && state[x] === state[x - 1]) {
       pick.copyWithin(at, at - height, at);
-    } else {
-      const live = track.cursor.seek(state[x]);
-      layOutColumn(live, x > 0 ? track.cursor.lowest : 0, low, high, height, pick, at);
+      x++;
+      continue;
     }
+    // Also after a walk: what was born meanwhile lies above all that was live where the cursor still stood.
+    const live = track.cursor.seek(state[x]);
+    layOutColumn(live, x > 0 ? track.cursor.lowest : 0, low, high, height, pick, at);
+    x++;
+    const most = Math.max(WALK_LEAST, WALK_SHARE * (state[width - 1] - state[x - 1]) / (width - x));
+    if (x < width && live.count <= most) x = walk(track, live.ids(), most, state, x, low, high, width, height, pick);
   }
+}
+
+/**
+ * Columns from x on, by a plain list of what is live. It takes as many steps a column as it is long, a live set some ten
+ * for every event: the list is quicker where much happens between two columns. Returns the column before which the list
+ * has become longer than `most`.
+ */
+function walk(track, ids, most, state, x, low, high, width, height, pick) {
+  const { birth, death, sizeIndex, sizes, count: blocks } = track.blocks;
+  const scale = height / (high - low);
+  let list = new Uint32Array(Math.max(2 * ids.length, 4096));
+  list.set(ids);
+  let count = ids.length;
+  let next = track.bornBefore(state[x - 1]); // the first block that is not born yet
+  for (; x < width && count <= most; x++) {
+    const event = state[x];
+    const at = x * height;
+    let below = 0;
+    let kept = 0;
+    // What lies under the first block that is gone lies as in the column before.
+    for (; kept < count; kept++) {
+      const id = list[kept];
+      if (death[id] >= 0 && death[id] <= event) break;
+      below += sizes[sizeIndex[id]];
+    }
+    let row = Math.min(Math.max(Math.round((below - low) * scale), 0), height); // rows filled, from the lower edge
+    pick.copyWithin(at + height - row, at - row, at);
+    const old = count;
+    count = kept;
+    for (let i = kept + 1; i < old; i++) {
+      const id = list[i];
+      if (death[id] < 0 || death[id] > event) list[count++] = id;
+    }
+    for (; next < blocks && birth[next] <= event; next++) {
+      if (death[next] >= 0 && death[next] <= event) continue;
+      if (count === list.length) list = longer(list);
+      list[count++] = next;
+    }
+    for (let i = kept; i < count && row < height; i++) {
+      const id = list[i];
+      below += sizes[sizeIndex[id]];
+      const end = Math.min(Math.round((below - low) * scale), height);
+      for (let to = at + height - row, y = at + height - end; y < to; y++) pick[y] = id;
+      if (end > row) row = end;
+    }
+    pick.fill(NOTHING, at, at + height - row);
+  }
+  return x;
+}
+
+function longer(list) {
+  const out = new Uint32Array(2 * list.length);
+  out.set(list);
+  return out;
 }
 
 function bytesIn(level, from, to) {

@@ -16,7 +16,7 @@ export class Minimap {
     this.moveTo = moveTo;
     this.canvas = byId("minimap");
     this.draw = inNextFrame(() => this.drawNow());
-    onResize(this.canvas, () => this.drawNow());
+    this.sizeDrawn = onResize(this.canvas, () => this.drawNow());
     store.subscribe((state, changed) => {
       if (["start", "end", "dark", "found", "window", "along"].some((key) => changed.has(key))) this.draw();
     });
@@ -42,6 +42,7 @@ export class Minimap {
     if (!this.track) return;
     const ratio = window.devicePixelRatio || 1;
     const { clientWidth, clientHeight: height } = this.canvas;
+    this.sizeDrawn();
     this.width = Math.max(clientWidth - LEFT - RIGHT, 10);
     Object.assign(this.canvas, { width: Math.round(clientWidth * ratio), height: Math.round(height * ratio) });
     const count = Math.round(this.width * ratio);

@@ -37,7 +37,7 @@ export class Pane {
     byId("scope").addEventListener("change", (event) => this.store.set({ of: event.target.value }));
     this.draw = inNextFrame(() => this.drawNow());
     this.tabs.addEventListener("keydown", (event) => this.tabKey(event));
-    onResize(this.body, () => this.drawNow());
+    this.sizeDrawn = onResize(this.body, () => this.drawNow());
     this.store.subscribe((state, changed) => {
       const view = this.view();
       if (OF_SCOPE.some((key) => changed.has(key))) this.scope = null;
@@ -100,8 +100,12 @@ export class Pane {
     if (!this.track) return;
     const view = this.view();
     this.scope ??= scopeOf(this.track, this.store.state);
-    view.draw(this.scope);
+    // What stands above the view decides how much room it has.
     this.drawScope(view);
+    if (!view.caption) this.drawCaption(view);
+    this.sizeDrawn();
+    view.draw(this.scope);
+    if (view.caption) this.drawCaption(view);
   }
 
   drawScope(view) {
@@ -114,7 +118,10 @@ export class Pane {
     select.replaceChildren(...offered.map(([name, { name: text }]) =>
       element("option", { value: name, selected: name === of }, text)));
     select.value = of;
-    const asked = this.views.get(state.view);
+  }
+
+  drawCaption(view) {
+    const asked = this.views.get(this.store.state.view);
     const absent = asked && asked !== view ? asked.constructor.absent + ". " : "";
     byId("caption").textContent = absent + (view.caption ? view.caption(this.scope) : this.describe(this.scope));
   }

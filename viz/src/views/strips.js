@@ -15,7 +15,7 @@ export class Strips {
     this.button.hidden = this.others(-1).length < 2;
     this.button.addEventListener("click", () => this.toggle());
     this.draw = inNextFrame(() => this.drawNow());
-    onResize(this.box, () => this.drawNow());
+    this.sizeDrawn = onResize(this.box, () => this.drawNow());
     store.subscribe((state, changed) => {
       if (changed.has("strips")) this.show();
       else if (["start", "end", "along", "dark", "window"].some((key) => changed.has(key))) this.draw();
@@ -54,6 +54,7 @@ export class Strips {
 
   drawNow() {
     if (this.box.hidden || !this.timeline.track) return;
+    this.sizeDrawn();
     for (const { track, canvas } of this.strips) this.drawStrip(track, canvas);
   }
 

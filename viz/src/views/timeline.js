@@ -28,7 +28,7 @@ export class Timeline {
     this.stale = { layout: true, colours: true };
     this.timings = {};
     this.draw = inNextFrame(() => this.drawNow());
-    onResize(this.box, () => {
+    this.sizeDrawn = onResize(this.box, () => {
       this.stale.layout = true;
       this.drawNow();
     });
@@ -79,6 +79,7 @@ export class Timeline {
   drawNow() {
     if (!this.track) return;
     const began = performance.now();
+    if (this.stale.layout || this.stale.colours) this.classify();
     if (this.stale.layout) this.layOut();
     const laidOut = performance.now();
     if (this.stale.layout || this.stale.colours) this.paint();
@@ -89,8 +90,18 @@ export class Timeline {
     this.store.set({ frame: this.store.state.frame + 1 });
   }
 
+  /** What colours mean, and in words under the plot: these make it lower, so they come before it. */
+  classify() {
+    const classes = classesOf(this.track, this.recording, this.store.state);
+    if (this.classes === classes) return;
+    this.classes = classes;
+    this.coloursFor = null;
+    this.legend?.draw();
+  }
+
   layOut() {
     const { start, end } = this.store.state;
+    this.sizeDrawn();
     this.width = Math.max(this.box.clientWidth - LEFT - RIGHT, 10);
     this.height = Math.max(this.box.clientHeight - this.top - BOTTOM, 10);
     const wanted = window.devicePixelRatio || 1;
@@ -117,11 +128,6 @@ export class Timeline {
     const background = dark ? [24, 26, 31] : [255, 255, 255];
     const bySite = colour === "site";
     const key = `${dark} ${bySite ? site : -1}`;
-    const classes = classesOf(this.track, this.recording, this.store.state);
-    if (this.classes !== classes) {
-      this.classes = classes;
-      this.coloursFor = null;
-    }
     if (this.coloursFor !== key) {
       const isDim = (one) => bySite && site >= 0 && one !== site;
       this.colours = new Colours(this.classes.colours, { dark, background, isDim });
