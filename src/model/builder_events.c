@@ -52,13 +52,11 @@ static bool reserve_blocks(struct mp_builder *b, size_t extra)
     if (need <= b->block_room) return true;
     if (need >= MP_NONE) return false;
     size_t room = grown_room(b->block_room, need);
-    grow(&blocks->address, room, sizeof *blocks->address);
-    grow(&blocks->bytes, room, sizeof *blocks->bytes);
-    grow(&blocks->stack, room, sizeof *blocks->stack);
+#define GROW(field, type) grow(&blocks->field, room, sizeof *blocks->field);
+    MP_BLOCK_FIELDS(GROW)
+#undef GROW
     grow(&blocks->alloc_event, room, sizeof *blocks->alloc_event);
     grow(&blocks->free_event, room, sizeof *blocks->free_event);
-    grow(&blocks->track, room, sizeof *blocks->track);
-    grow(&blocks->kind, room, sizeof *blocks->kind);
     if (blocks->module) reserve_rare(b, &blocks->module, room);
     if (blocks->freed_at) reserve_rare(b, &blocks->freed_at, room);
     b->block_room = room;
@@ -99,19 +97,16 @@ static void extend_near_limit(struct mp_builder *b, size_t entries)
     b->near_limit += entries + gap * CHUNK_EVENTS;
 }
 
-/* Appends a block; the caller has reserved room. */
-static uint32_t put_block(struct mp_builder *b, uint64_t address, uint64_t bytes, uint32_t stack, uint32_t alloc_event,
-                          uint16_t track, uint8_t kind)
+/* Appends a block, of which `facts` has what MP_BLOCK_FIELDS lists; the caller has reserved room. */
+static inline uint32_t put_block(struct mp_builder *b, struct mp_event facts, uint32_t alloc_event)
 {
     struct mp_model_blocks *blocks = &b->model->blocks;
     size_t at = blocks->count++;
-    blocks->address[at] = address;
-    blocks->bytes[at] = bytes;
-    blocks->stack[at] = stack;
+#define PUT(field, type) blocks->field[at] = facts.field;
+    MP_BLOCK_FIELDS(PUT)
+#undef PUT
     blocks->alloc_event[at] = alloc_event;
     blocks->free_event[at] = MP_NONE;
-    blocks->track[at] = track;
-    blocks->kind[at] = kind;
     return (uint32_t)at;
 }
 
@@ -167,19 +162,18 @@ static void raise_peak(struct mp_builder *b, uint16_t track, uint32_t event)
 }
 
 /* Adds a block that lived from the start until now: all sums so far lacked it. */
-static uint32_t put_base_block(struct mp_builder *b, uint64_t address, uint64_t bytes, uint32_t stack, uint16_t track,
-                               uint8_t kind)
+static uint32_t put_base_block(struct mp_builder *b, struct mp_event facts)
 {
-    struct mp_model_track_sum *sum = &b->model->sums.at[track];
-    struct mp_builder_level *level = &b->levels.at[track];
-    sum->base_bytes += known(bytes);
-    sum->peak_bytes += known(bytes);
-    sum->unknown_blocks += bytes == MP_BYTES_UNKNOWN;
+    struct mp_model_track_sum *sum = &b->model->sums.at[facts.track];
+    struct mp_builder_level *level = &b->levels.at[facts.track];
+    sum->base_bytes += known(facts.bytes);
+    sum->peak_bytes += known(facts.bytes);
+    sum->unknown_blocks += facts.bytes == MP_BYTES_UNKNOWN;
     sum->peak_blocks++;
-    level->bytes += known(bytes);
+    level->bytes += known(facts.bytes);
     level->blocks++;
     b->live_blocks++;
-    return put_block(b, address, bytes, stack, MP_NONE, track, kind);
+    return put_block(b, facts, MP_NONE);
 }
 
 static void on_alloc(struct mp_builder *b, uint32_t block, uint32_t event)
@@ -225,7 +219,7 @@ static bool add_block_event(struct mp_builder *b, const struct mp_event_columns 
     uint32_t next = (uint32_t)b->model->events.count;
     if (c->type[i] == MP_EVENT_ALLOC) {
         if (block != MP_NONE) return true;
-        block = put_block(b, c->address[i], c->bytes[i], c->stack[i], next, c->track[i], c->kind[i]);
+        block = put_block(b, mp_event_at(c, i), next);
         name_block(b, number, block);
         set_module(b, block, c->name[i]);
         put_event(b, c->time_ns[i], MP_EVENT_ALLOC, block, c->thread[i], c->track[i]);
@@ -234,7 +228,9 @@ static bool add_block_event(struct mp_builder *b, const struct mp_event_columns 
     }
     if (block == MP_NONE) {
         uint64_t bytes = c->type[i] == MP_EVENT_FREE ? c->bytes[i] : MP_BYTES_UNKNOWN;
-        block = put_base_block(b, c->address[i], bytes, 0, c->track[i], c->kind[i]);
+        const struct mp_event facts = {
+            .address = c->address[i], .bytes = bytes, .track = c->track[i], .kind = c->kind[i]};
+        block = put_base_block(b, facts);
         name_block(b, number, block);
         mp_builder_was_in_past(b, c->track[i], c->kind[i], known(bytes));
     }
@@ -333,10 +329,12 @@ static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen
         const struct mp_base_block *from = unseen[i];
         bool born_before = at_start || from->bytes == MP_BYTES_UNKNOWN || !from->birth_ns;
         uint32_t next = (uint32_t)b->model->events.count, block;
-        if (born_before)
-            block = put_base_block(b, from->address, from->bytes, from->stack, from->track, from->kind);
-        else
-            block = put_block(b, from->address, from->bytes, from->stack, next, from->track, from->kind);
+        const struct mp_event facts = {.address = from->address,
+                                       .bytes = from->bytes,
+                                       .stack = from->stack,
+                                       .track = from->track,
+                                       .kind = from->kind};
+        block = born_before ? put_base_block(b, facts) : put_block(b, facts, next);
         name_block(b, from->block, block);
         set_module(b, block, from->module);
         if (born_before && !at_start) mp_builder_was_in_past(b, from->track, from->kind, known(from->bytes));

@@ -48,13 +48,11 @@ void mp_model_free(struct mp_model *model)
     free(model->events.thread);
     free(model->events.track);
     free(model->events.type);
-    free(model->blocks.address);
-    free(model->blocks.bytes);
-    free(model->blocks.stack);
+#define FREE(field, type) free(model->blocks.field);
+    MP_BLOCK_FIELDS(FREE)
+#undef FREE
     free(model->blocks.alloc_event);
     free(model->blocks.free_event);
-    free(model->blocks.track);
-    free(model->blocks.kind);
     free(model->blocks.module);
     free(model->blocks.freed_at);
     free(model->coverage.sources);

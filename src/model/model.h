@@ -25,18 +25,25 @@ struct mp_model_events {
     uint8_t *type;
 };
 
+/* What blocks keep of the event that allocated them (struct mp_event), a column each; 0 where only a base knows them
+ * and has no such member. `bytes`: when it was allocated; MP_BYTES_UNKNOWN: only its free was seen. */
+#define MP_BLOCK_FIELDS(F)                                                                                             \
+    F(address, uint64_t)                                                                                               \
+    F(bytes, uint64_t)                                                                                                 \
+    F(stack, uint32_t)                                                                                                 \
+    F(track, uint16_t)                                                                                                 \
+    F(kind, uint8_t)
+
 /* One allocation's life. Base blocks come first where the recording has them. */
 struct mp_model_blocks {
     size_t count;
-    uint64_t *address;
-    uint64_t *bytes; /* when it was allocated; MP_BYTES_UNKNOWN: only its free was seen */
-    uint32_t *stack;
+#define MP_BLOCK_COLUMN(field, type) type *field;
+    MP_BLOCK_FIELDS(MP_BLOCK_COLUMN)
+#undef MP_BLOCK_COLUMN
     uint32_t *alloc_event; /* MP_NONE: live before the recording (or the kept window) began */
     uint32_t *free_event;  /* MP_NONE: live at the end */
-    uint16_t *track;
-    uint8_t *kind;
-    uint32_t *module;   /* string id of the path; NULL where no block has one: use mp_model_module() */
-    uint32_t *freed_at; /* stack that freed it; NULL where none is known: use mp_model_freed_at() */
+    uint32_t *module;      /* string id of the path; NULL where no block has one: use mp_model_module() */
+    uint32_t *freed_at;    /* stack that freed it; NULL where none is known: use mp_model_freed_at() */
 };
 
 /* A label that the program gave a block; sorted by block, then event. Use mp_model_label_at(). */
@@ -169,8 +176,9 @@ struct mp_model {
     struct mp_coverage coverage;
     struct mp_exit how;
     struct mp_damage damage;
-    MP_VEC(uint8_t) skipped; /* by number of a string: frames with that function, file or library are passed over
-                              * (model/skip.h); empty: none */
+    MP_VEC(uint8_t)
+    skipped;                      /* by number of a string: frames with that function, file or library are passed over
+                                   * (model/skip.h); empty: none */
     struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
     uint64_t part_of;     /* where only a part was read (model/part.h) or written (leaks --pid): the number of events in
                            * all; else 0 */
