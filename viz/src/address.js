@@ -7,14 +7,14 @@ import { SEGMENT_LOOKS } from "./data/segments.js";
 import { MEASURES, SCOPES } from "./data/scope.js";
 import { ALONG } from "./draw/along.js";
 import { COLOURS } from "./draw/colour_by.js";
+import { VIEWS } from "./views/pane.js";
 
-// By id, as views/pane.js has them.
-const VIEWS = { flame: 1, sites: 1, steps: 1, growth: 1, segments: 1, summary: 1, advice: 1 };
+const BY_ID = Object.fromEntries(VIEWS.map((View) => [View.id, View]));
 
 /** What is one of a few words: its name in the state and in the address, the words, and the one that need not be
  * said. */
 const WORDS = [
-  ["view", "v", VIEWS, "sites"], ["of", "of", SCOPES, "peak"], ["colour", "c", COLOURS, "site"],
+  ["view", "v", BY_ID, "sites"], ["of", "of", SCOPES, "peak"], ["colour", "c", COLOURS, "site"],
     ["group", "g", GROUPS, "stack"],
   ["measure", "m", MEASURES, "bytes"], ["frames", "f", FRAMES, "user"], ["under", "u", UNDER, "nothing"],
   ["along", "x", ALONG, "time"],

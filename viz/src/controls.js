@@ -3,6 +3,7 @@
 import { SCOPES } from "./data/scope.js";
 import { byId } from "./dom.js";
 import { ALONG, placesOf } from "./draw/along.js";
+import { VIEWS } from "./views/pane.js";
 
 const ZOOM_STEP = 1.3;
 const PAN_STEP = 0.12;
@@ -296,7 +297,7 @@ export class Controls {
       x: () => this.select(...this.timeline.sight()), e: () => this.nextAlong(), t: () => this.strips.toggle(), c: () => this.nextColour(),
       "/": () => byId("search").select(), n: () => this.search.next(1), N: () => this.search.next(-1),
     };
-    for (let i = 1; i <= 7; i++) actions[i] = () => this.pane.choose(i - 1);
+    for (let i = 1; i <= VIEWS.length; i++) actions[i] = () => this.pane.choose(i - 1);
     const action = actions[event.key] ?? (event.shiftKey ? undefined : actions[event.key.toLowerCase()]);
     const scrolls = event.key.startsWith("Arrow") && event.target !== document.body && event.target !== this.over;
     if (!action || scrolls) return;

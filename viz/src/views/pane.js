@@ -34,6 +34,8 @@ export class Pane {
       this.body.append(box);
       return [View.id, new View(context, box)];
     }));
+    byId("view-keys").textContent = `1 … ${VIEWS.length}`;
+    byId("view-names").textContent = VIEWS.map(({ title }) => title.toLowerCase()).join(", ");
     byId("scope").addEventListener("change", (event) => this.store.set({ of: event.target.value }));
     this.draw = inNextFrame(() => this.drawNow());
     this.tabs.addEventListener("keydown", (event) => this.tabKey(event));
