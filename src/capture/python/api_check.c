@@ -98,12 +98,11 @@ static bool frame_is_right(const struct mp_python_layout *layout, const struct a
     struct mp_python_description text;
     void *code = api->frame_code(frame);
     bool right = code == ours->code && mp_python_describe_code(layout, ours->code, ours->instruction, &text);
-    bool no_copy = layout->code_bytecode_copies && ours->instruction == MP_PYTHON_INSTRUCTION_UNKNOWN;
-    if (right && !no_copy && api->frame_last) {
+    if (right && api->frame_last) {
         int last = api->frame_last(frame);
         right = (last < 0 ? MP_PYTHON_INSTRUCTION_UNKNOWN : (uint32_t)last) == ours->instruction;
     }
-    if (right && !no_copy && !is_traced(api, frame)) {
+    if (right && !is_traced(api, frame)) {
         int line = api->frame_line(frame);
         right = text.line == (line < 0 ? 0 : (uint32_t)line);
     }

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 
 #include "base/hash.h"
+#include "capture/native/loaded.h"
 #include "capture/python/memory.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -12,6 +13,7 @@ enum {
     OWNER_FIRST_SHIM = 3, /* 3.14 has two kinds */
     TAG_BITS = 7,         /* of a code pointer: objects lie at multiples of 16 */
     BYTES_PER_UNIT = 2,
+    COPIES_MAX = 1 << 20, /* of the bytecode: threads at one time */
     STATE_INLINE_ASCII = 1 << 5 | 1 << 6, /* of a str: the text follows its header, a byte a character */
 };
 
@@ -124,17 +126,22 @@ uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const ch
 }
 
 /* Free-threaded 3.14: each thread runs its own copy of the bytecode, kept in an array beside the inline one, which
- * belongs to the first thread. Another thread may replace the array, but frees it only when all attached ones agree. */
+ * belongs to the first thread. Another thread may replace the array, and frees the old one when all attached ones agree:
+ * a thread that waits, or runs C code, is not asked, and reads through the kernel. What it reads may by then be somebody
+ * else's; it counts if it can be the beginning of this code. NULL: not known. */
 static const char *bytecode_start(const struct mp_python_layout *layout, const char *frame, const char *code,
                                   uintptr_t position, bool attached)
 {
-    const char *inline_start = code + layout->code_bytecode;
+    const char *start = code + layout->code_bytecode;
     uint64_t size = (uint64_t)mp_load_i64(code, layout->object_size) * BYTES_PER_UNIT;
-    if (position - (uintptr_t)inline_start < size) return inline_start;
-    const char *copies = attached ? mp_load_pointer(code, layout->code_bytecode_copies) : NULL;
+    if (position - (uintptr_t)start < size) return start;
+    const char *copies = mp_load_pointer(code, layout->code_bytecode_copies);
     uint32_t index = mp_load_u32(frame, layout->frame_bytecode_index);
-    if (!copies || index >= (uint64_t)mp_load_i64(copies, 0)) return NULL;
-    return mp_load_pointer(copies, sizeof(int64_t) + index * sizeof(char *));
+    if (!copies || index >= COPIES_MAX) return NULL;
+    size_t place = sizeof(int64_t) + index * sizeof start;
+    if (attached) return index < (uint64_t)mp_load_i64(copies, 0) ? mp_load_pointer(copies, place) : NULL;
+    if (!mp_read_is_safe() || !mp_read_memory(&start, (uintptr_t)copies + place, sizeof start)) return NULL;
+    return position - (uintptr_t)start < size ? start : NULL;
 }
 
 /* The byte offset of the frame's current instruction; *begun is false for one that public walks leave out. */

@@ -5,8 +5,8 @@
 #include "capture/python/layout.h"
 #include "capture/python/python_stack.h"
 
-/* Walks the frames of `thread`, the calling thread's PyThreadState. `attached`: it may run Python code now; only then
- * can a free-threaded 3.14 be asked for this thread's copy of the bytecode. */
+/* Walks the frames of `thread`, the calling thread's PyThreadState. `attached`: it may run Python code now; a
+ * free-threaded 3.14 then reads this thread's copy of the bytecode without a system call a frame. */
 void mp_python_walk_thread(const struct mp_python_layout *layout, const char *thread, bool attached,
                            struct mp_python_stack *stack);
 
