@@ -8,6 +8,9 @@
 #define FEW_STEPS   3 /* blocks that came in no more steps are no growth */
 #define LATE_MIN    2 /* nor those that came in fewer of the later half */
 #define OUT_OF_LINE 8
+#define MUCH_MORE   2   /* times the median */
+#define LACKS_ONE   1.5 /* times the usual pause between amounts */
+#define LACKS_MORE  2.75
 
 struct amount {
     uint64_t bytes, blocks;
@@ -116,6 +119,44 @@ static void take_odd_growth(struct births *births)
     }
 }
 
+/* The least amount that comes in half of the steps with some. */
+static uint64_t median_bytes(const struct births *births, uint32_t count)
+{
+    struct amount *sorted = mp_alloc(births->steps * sizeof *sorted);
+    memcpy(sorted, births->regular, births->steps * sizeof *sorted);
+    qsort(sorted, births->steps, sizeof *sorted, by_bytes);
+    uint64_t median = sorted[births->steps - (count + 1) / 2].bytes;
+    free(sorted);
+    return median;
+}
+
+/* A few amounts of other sizes, each where one of the regular amounts is missing, stand for these: rows that sometimes
+ * are one less, texts of a rare length. What came beside a regular amount, or is much more, does not. */
+static void take_substitutes(struct births *births)
+{
+    uint32_t count = count_steps(births->regular, 0, births->steps), first = 0, last = births->steps;
+    if (count <= FEW_STEPS) return;
+    while (!births->regular[first].blocks)
+        first++;
+    while (!births->regular[last - 1].blocks)
+        last--;
+    uint64_t most = MUCH_MORE * median_bytes(births, count);
+    double usual = (double)(last - 1 - first) / (count - 1);
+    for (uint32_t before = first, next; before + 1 < last; before = next) {
+        uint32_t others = 0, other = 0;
+        for (next = before + 1; !births->regular[next].blocks; next++) {
+            if (!births->odd[next].blocks) continue;
+            others++;
+            other = next;
+        }
+        uint32_t pause = next - before;
+        if (others != 1 || pause < LACKS_ONE * usual || pause > LACKS_MORE * usual) continue;
+        if (births->odd[other].bytes > most) continue;
+        births->regular[other] = births->odd[other];
+        births->odd[other] = (struct amount){0};
+    }
+}
+
 /* Takes one site's blocks by size and birth. Sites that grow give the place's regular amounts and the rest; `once` gets
  * all of the others. Returns the bytes of its growth. */
 static uint64_t add_site(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t usual_age,
@@ -130,6 +171,7 @@ static uint64_t add_site(const struct mp_leak_life *lives, size_t count, uint32_
         add_size(lives + i, end - i, last, age < last ? last - age : 0, stays, &births);
     }
     take_odd_growth(&births);
+    take_substitutes(&births);
     bool grows = count_steps(births.regular, 0, births.steps);
     uint64_t bytes = 0;
     for (uint32_t k = 0; k < births.steps; k++) {
