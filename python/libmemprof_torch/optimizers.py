@@ -22,11 +22,12 @@ def _nothing():
 
 
 class _Made:
-    __slots__ = ("reference", "born", "turn")
+    __slots__ = ("reference", "born", "turn", "others")
 
     def __init__(self, optimizer, born):
         self.reference, self.born = weakref.ref(optimizer), born
         self.turn = None  # the turn of the loop's optimizers in which it stepped last
+        self.others = 0  # steps of any until then
 
 
 class Optimizers:
@@ -41,6 +42,8 @@ class Optimizers:
         self._all, self._born = {}, 0  # by id; how many were made
         self._born_before, self._makes = 0, False  # so many when the main one stepped last; some between its steps
         self._ended = 0  # steps, of any
+        self._looked_at = 0  # the same, of which it was asked whether they are the main one's
+        self._outer = None  # one made before the main one, whose first step came since the main one's last
         self._is_blind = False  # for compiled ones
 
     def _optimizer_of(self, frame):
@@ -128,11 +131,26 @@ class Optimizers:
     def _follows(self, made):
         return self._steps >= STEPS_BEFORE and not self._makes and made.born > self._born_before
 
+    def _has_outer(self, made):
+        """Whether this is the next inner one of a meta-learner, whose outer one has just made its first step."""
+        outer = self._outer
+        return (outer is not None and outer.reference() is not None and outer is not made and
+                made.born == self._born == self._born_before + 1)
+
     def _is_main(self, optimizer):
         made, main = self._made_of(optimizer), self._main
+        if self._has_outer(made):
+            self._main, self._turn, self._makes = self._outer, self._turn + 1, False
+            self._steps, self._others, self._others_most = 1, 0, self._outer.others
+            self._outer.turn, self._outer = self._turn, None
+            main = self._main
         if main is not None and main.reference() is None:
             main = None
         comes_back = made is not self._main and made.turn is not None and made.turn < self._turn and made.born < self._main.born
+        between, made.others = self._looked_at - made.others, self._looked_at + 1
+        self._looked_at += 1
+        if made.turn is None and main is not None and made.born < main.born:
+            self._outer = made
         made.turn = self._turn
         if main is not None and main is not made and not comes_back and not self._follows(made):
             self._others += 1
@@ -141,10 +159,12 @@ class Optimizers:
                 return False
         if main is not made:
             self._main, self._turn, self._makes = made, self._turn + 1, False
-            self._steps = self._others = self._others_most = 0
+            self._steps = self._others = 0
+            self._others_most = between if comes_back else 0  # so many inner steps has a round of its
             made.turn = self._turn
         elif self._born > self._born_before:
             self._makes = True
+        self._outer = None
         self._born_before = self._born
         self._others_most = max(self._others_most, self._others)
         self._others = 0
