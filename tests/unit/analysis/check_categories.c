@@ -462,6 +462,5 @@ START_TEST(rules_find_what_regexec_finds)
 END_TEST
 
 MP_SUITE("categories", training_is_seen_through, a_pool_infers_where_most_of_its_turns_do, one_thread_does_not,
-         what_the_program_says_counts, usual_labels_are_not_for_temporaries,
-         rules_of_the_user_come_first, programs_without_pytorch_have_none, wrong_rules_name_their_line,
-         rules_find_what_regexec_finds)
+         what_the_program_says_counts, usual_labels_are_not_for_temporaries, rules_of_the_user_come_first,
+         programs_without_pytorch_have_none, wrong_rules_name_their_line, rules_find_what_regexec_finds)
