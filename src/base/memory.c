@@ -65,7 +65,7 @@ void *mp_realloc(void *memory, size_t bytes)
 
 char *mp_text_copy_part(const char *text, size_t length)
 {
-    char *made = strndup(text, length);
+    char *made = strndup(length ? text : "", length);
     if (!made) mp_memory_lacks(length);
     return made;
 }

@@ -20,7 +20,8 @@ void *mp_alloc(size_t bytes) __attribute__((malloc, alloc_size(1), returns_nonnu
 void *mp_alloc_zeroed(size_t count, size_t each) __attribute__((malloc, alloc_size(1, 2), returns_nonnull));
 void *mp_realloc(void *memory, size_t bytes) __attribute__((alloc_size(2), returns_nonnull));
 char *mp_text_copy(const char *text) __attribute__((malloc, returns_nonnull));
-char *mp_text_copy_part(const char *text, size_t length) __attribute__((malloc, returns_nonnull)); /* at most length */
+/* At most length bytes; with 0 of them text may be NULL, as that of an empty buffer is. */
+char *mp_text_copy_part(const char *text, size_t length) __attribute__((malloc, returns_nonnull));
 char *mp_text_make(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
 char *mp_text_make_of(const char *format, va_list arguments) __attribute__((malloc, returns_nonnull));
 

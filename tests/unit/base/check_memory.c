@@ -53,6 +53,20 @@ START_TEST(a_buffer_ends_it_where_there_is_a_hook)
 }
 END_TEST
 
+START_TEST(a_part_of_a_text_may_be_nothing)
+{
+    struct mp_buffer empty = {0};
+    char *nothing = mp_text_copy_part((const char *)empty.data, empty.size), *some = mp_text_copy_part("abc", 2),
+         *all = mp_text_copy_part("abc", 9);
+    ck_assert_str_eq(nothing, ""); /* the sanitizer of undefined behaviour reports strndup(NULL, 0) */
+    ck_assert_str_eq(some, "ab");
+    ck_assert_str_eq(all, "abc");
+    free(nothing);
+    free(some);
+    free(all);
+}
+END_TEST
+
 static void ask_for_too_much(void *context)
 {
     int *reached = context;
@@ -127,6 +141,7 @@ int main(void)
     tcase_add_exit_test(tcase, the_hook_ends_the_program, 7);
     tcase_add_exit_test(tcase, a_vector_ends_it_too, 7);
     tcase_add_exit_test(tcase, a_buffer_ends_it_where_there_is_a_hook, 7);
+    tcase_add_test(tcase, a_part_of_a_text_may_be_nothing);
     tcase_add_test(tcase, an_attempt_goes_on);
     tcase_add_test(tcase, what_there_is_is_given);
     suite_add_tcase(suite, tcase);
