@@ -522,8 +522,8 @@ class Steps(ShimCase):
                 ("AB:" + "AB" * 5 + "CD" * 5, "A" * 5 + "C" * 5),  # two networks a fold
                 ("AAA" + "AB" * 5, "AAA" + "AB" + "A" * 3),  # a second one joins: its first step stands for one of the other's
                 ("E:" + "AE" * 5 + "BE" * 5, "A" * 5 + "B" + "E" * 4),  # what all tasks share, too
-                ("O:" + "AAAO" + "BBBO" + "CCCO" + "DDDO", "AAA" + "BBB" + "OO"),  # meta-learning
-                ("O:" + "AAAO" + "aBBBO" + "bCCCO" + "cDDDO", "AAA" + "BBB" + "OO"),  # by the same variable
+                ("O:" + "AAAO" + "BBBO" + "CCCO" + "DDDO", "AAA" + "OOO"),  # meta-learning: from the second inner one on
+                ("O:" + "AAAO" + "aBBBO" + "bCCCO" + "cDDDO", "AAA" + "OOO"),  # by the same variable
                 ("O:" + "AAAaO" + "BBBbO" + "CCCcO", "AAA" + "OOO"),  # in a function
         ):
             self.assertEqual(self.steps_of(order), told, order)
