@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "collect/recording/recording_parts.h"
@@ -18,13 +17,14 @@ static bool are_one(const char *one, const char *other, bool *known)
     return left.st_dev == right.st_dev && left.st_ino == right.st_ino;
 }
 
-void mp_recording_look_at_root(struct mp_recording *recording)
+bool mp_recording_look_at_root(struct mp_recording *recording)
 {
     char mounts[sizeof recording->root];
     bool known = true;
     snprintf(mounts, sizeof mounts, "/proc/%u/ns/mnt", recording->spool.header->pid);
     bool shares = are_one(recording->root, "/", &known) && are_one(mounts, "/proc/self/ns/mnt", &known);
     if (known) recording->shares_root = shares;
+    return known;
 }
 
 /* Whether the process has a mapping of a file that another one has taken the place of at `path`; *running: whether
@@ -67,10 +67,9 @@ void mp_recording_add_module(void *context, uint32_t id, const char *path, const
 {
     struct mp_recording *recording = context;
     if (!recording->symbols) return;
-    mp_recording_look_at_root(recording);
+    bool can_be_asked = mp_recording_look_at_root(recording);
     struct mp_file_id known = *file;
-    bool running = access(recording->root, F_OK) == 0;
-    const char *root = recording->shares_root || !running ? "" : recording->root;
+    const char *root = recording->shares_root || !can_be_asked ? "" : recording->root;
     char full[4096];
     snprintf(full, sizeof full, "%s%s", root, path);
     if (!known.build_id_size) identify(recording, path, full, &known);

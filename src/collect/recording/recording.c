@@ -49,7 +49,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     recording->name = name;
     recording->name_context = name_context;
     snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->spool.header->pid);
-    mp_recording_look_at_root(recording);
+    (void)mp_recording_look_at_root(recording);
     return recording;
 }
 

@@ -51,8 +51,9 @@ uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
                                       struct mp_error *error);
 
-/* Whether the process has our root and mounts, while it can be asked: recording->shares_root. */
-void mp_recording_look_at_root(struct mp_recording *recording);
+/* Notes whether the process has our root and mounts (recording->shares_root). False: it cannot be asked, as one that has
+ * ended; what was noted stays. */
+bool mp_recording_look_at_root(struct mp_recording *recording);
 /* A mp_tables_module_seen: finds the file of a module for its symbols. Where the process has our root, it is found
  * without the process, which may end at any time. */
 void mp_recording_add_module(void *recording, uint32_t id, const char *path, const struct mp_file_id *file);
