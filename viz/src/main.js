@@ -25,6 +25,10 @@ import { Tip } from "./views/tip.js";
 // same in two.
 const SOON = 250;
 
+// Browsers tell the window where what an observer of sizes drew changed a size, which is looked at in the next frame then.
+// Nothing failed. (https://drafts.csswg.org/resize-observer/#deliver-resize-error)
+const SIZES_WAIT = /^ResizeObserver loop /;
+
 function say(...words) {
   byId("error").replaceChildren(...words);
   byId("error").hidden = false;
@@ -186,7 +190,9 @@ async function start() {
 if (typeof document === "undefined") {
   serve();
 } else {
-  window.addEventListener("error", (event) => fail(event.error ?? event.message));
+  window.addEventListener("error", (event) => {
+    if (event.error || !SIZES_WAIT.test(event.message)) fail(event.error ?? event.message);
+  });
   window.addEventListener("unhandledrejection", (event) => fail(event.reason));
   start().catch(fail);
 }
