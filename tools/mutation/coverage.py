@@ -11,22 +11,29 @@ import pathlib
 import shutil
 import subprocess
 
+# A built-in, since the libraries' functions may run with the globals of what they wrap.
 HIT = """
-import os as _mutate_os
-def _mutate_hit(line, seen=set()):
-    if line not in seen and "MUTATE_HITS" in _mutate_os.environ:
-        seen.add(line)
+import builtins as _mutate_builtins, os as _mutate_os
+def _mutate_hit(path, line, seen=set()):
+    if (path, line) not in seen and "MUTATE_HITS" in _mutate_os.environ:
+        seen.add((path, line))
         try:
             file = _mutate_os.open(_mutate_os.environ["MUTATE_HITS"], _mutate_os.O_WRONLY | _mutate_os.O_APPEND | _mutate_os.O_CREAT)
-            _mutate_os.write(file, ("PATH %d\\n" % line).encode())
+            _mutate_os.write(file, (path + " %d\\n" % line).encode())
             _mutate_os.close(file)
         except OSError:
             pass
+if not hasattr(_mutate_builtins, "_mutate_hit"):
+    _mutate_builtins._mutate_hit = _mutate_hit
+del _mutate_builtins, _mutate_hit
 """
 
 
 class Marker(ast.NodeTransformer):
     """Puts a call in front of each statement."""
+
+    def __init__(self, path):
+        self.path = path
 
     def generic_visit(self, node):
         super().generic_visit(node)
@@ -35,17 +42,17 @@ class Marker(ast.NodeTransformer):
             if isinstance(statements, list) and not isinstance(node, (ast.ClassDef, ast.Module)):
                 marked = []
                 for statement in statements:
-                    marked += ast.parse(f"_mutate_hit({statement.lineno})").body + [statement]
+                    marked += ast.parse(f"_mutate_hit({self.path!r}, {statement.lineno})").body + [statement]
                 setattr(node, name, marked)
         return node
 
 
 def marked_python(path, text):
-    tree = Marker().visit(ast.parse(text))
+    tree = Marker(path).visit(ast.parse(text))
     first = 1 if ast.get_docstring(tree, clean=False) is not None else 0
     while first < len(tree.body) and isinstance(tree.body[first], ast.ImportFrom) and tree.body[first].module == "__future__":
         first += 1
-    tree.body[first:first] = ast.parse(HIT.replace("PATH", path)).body
+    tree.body[first:first] = ast.parse(HIT).body
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
@@ -105,7 +112,7 @@ class Coverage:
         hits.unlink(missing_ok=True)
         v8 = copy.folder / "v8"
         shutil.rmtree(v8, ignore_errors=True)
-        word, seconds, used = copy.run(copy.covered, test, 900, MUTATE_HITS=str(hits), NODE_V8_COVERAGE=str(v8))
+        word, seconds, used = copy.run(copy.covered, test, 900, whole=True, MUTATE_HITS=str(hits), NODE_V8_COVERAGE=str(v8))
         lines = {}
         for path in v8.glob("*.json"):
             self.read_v8(json.loads(path.read_text())["result"], lines)
