@@ -255,6 +255,8 @@ static void answer_question(struct mp_collector *collector, int connection, cons
         status = mp_fail(&error, MP_INVALID, "the memprof that records does not know this question");
     else if (!process && !of_all)
         status = mp_fail(&error, MP_NOT_FOUND, "process %u has allocated nothing that is recorded", question->pid);
+    else if (file == MP_CONTROL_NO_ROOM)
+        status = mp_fail(&error, MP_IO, "cannot write the answer: %s", strerror(EMFILE));
     else if (file < 0 || fstat(file, &facts) || !S_ISREG(facts.st_mode) || facts.st_size)
         status = mp_fail(&error, MP_INVALID, "an empty regular file is wanted for the answer");
     else if (of_all && fcntl(file, F_GET_SEALS) < 0) /* another file may make the writer wait */

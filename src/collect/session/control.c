@@ -52,7 +52,9 @@ size_t mp_control_receive(int connection, void *message, size_t room, int *file)
     ssize_t got = recvmsg(connection, &header, MSG_CMSG_CLOEXEC);
     if (got <= 0) return 0;
     *file = take_descriptor(&header);
-    if (!(header.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) return (size_t)got;
+    bool is_cut = header.msg_flags & MSG_CTRUNC;
+    if (is_cut && *file < 0) *file = MP_CONTROL_NO_ROOM;
+    if (!(header.msg_flags & MSG_TRUNC) && (!is_cut || *file == MP_CONTROL_NO_ROOM)) return (size_t)got;
     if (*file >= 0) close(*file);
     *file = -1;
     return 0;

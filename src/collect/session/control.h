@@ -15,6 +15,7 @@
 
 #define MP_CONTROL_MAGIC   UINT32_C(0x6d70636b)
 #define MP_CONTROL_VERSION 2
+#define MP_CONTROL_NO_ROOM (-2)
 
 enum mp_control_command {
     MP_CONTROL_LIVE = 1,     /* write the live blocks as a snapshot file (collect/recording/live_file.h) */
@@ -40,7 +41,8 @@ struct mp_control_answer {
 /* ---- the collector's side ---- */
 
 /* Reads one message of at most `room` bytes. Returns its size, 0 where none came within the socket's limit or it was
- * longer. *file: the descriptor that came with it, to be closed, or -1. */
+ * longer, or more than one descriptor came with it. *file: the descriptor that came with it, to be closed; -1;
+ * MP_CONTROL_NO_ROOM where this process has no descriptor left to take it by. */
 size_t mp_control_receive(int connection, void *message, size_t room, int *file);
 /* Whether the message is a question of this version. */
 bool mp_control_is_question(const void *message, size_t size, struct mp_control_question *question);
