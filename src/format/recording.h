@@ -124,18 +124,47 @@ struct mp_request {
     uint64_t bytes, stream, pool;
 };
 
+/* What is known of a block for as long as it lives: members of the event that allocated it, kept under the same names
+ * in blocks of a base and in the model's. `bytes`: MP_BYTES_UNKNOWN where only its free was ever seen. */
+#define MP_BLOCK_FIELDS(F)                                                                                             \
+    F(address, uint64_t)                                                                                               \
+    F(bytes, uint64_t)                                                                                                 \
+    F(stack, uint32_t)                                                                                                 \
+    F(track, uint16_t)                                                                                                 \
+    F(kind, uint8_t)
+
 /* A block that was live when a chunk of type base was written. */
 struct mp_base_block {
-    uint64_t block, address, bytes; /* MP_BYTES_UNKNOWN where only its free was ever seen */
-    uint64_t birth_ns;
-    uint32_t stack;
-    uint16_t track;
-    uint8_t kind;
+    uint64_t block, birth_ns;
+#define MP_BASE_MEMBER(field, type) type field;
+    MP_BLOCK_FIELDS(MP_BASE_MEMBER)
+#undef MP_BASE_MEMBER
     uint8_t role;    /* enum mp_role: from its last label */
     uint32_t module; /* string ids: the path of the module that allocated it; the name in its last label */
     uint32_t label;
     struct mp_request request;
 };
+
+/* The event that allocated it, as far as a base knows: without its thread. */
+static inline struct mp_event mp_birth_of(const struct mp_base_block *block)
+{
+#define MP_BIRTH_TAKE(field, type) .field = block->field,
+    return (struct mp_event){.time_ns = block->birth_ns,
+                             .block = block->block,
+                             .name = block->module,
+                             .type = MP_EVENT_ALLOC,
+                             MP_BLOCK_FIELDS(MP_BIRTH_TAKE)};
+#undef MP_BIRTH_TAKE
+}
+
+/* The block that this event allocated, before anything else is known of it. */
+static inline struct mp_base_block mp_block_born(const struct mp_event *event)
+{
+#define MP_BORN_TAKE(field, type) .field = event->field,
+    return (struct mp_base_block){
+        .block = event->block, .birth_ns = event->time_ns, .module = event->name, MP_BLOCK_FIELDS(MP_BORN_TAKE)};
+#undef MP_BORN_TAKE
+}
 
 /* The request for a block. The last one for a block counts. */
 struct mp_block_request {

@@ -329,11 +329,7 @@ static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen
         const struct mp_base_block *from = unseen[i];
         bool born_before = at_start || from->bytes == MP_BYTES_UNKNOWN || !from->birth_ns;
         uint32_t next = (uint32_t)b->model->events.count, block;
-        const struct mp_event facts = {.address = from->address,
-                                       .bytes = from->bytes,
-                                       .stack = from->stack,
-                                       .track = from->track,
-                                       .kind = from->kind};
+        const struct mp_event facts = mp_birth_of(from);
         block = born_before ? put_base_block(b, facts) : put_block(b, facts, next);
         name_block(b, from->block, block);
         set_module(b, block, from->module);

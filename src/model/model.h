@@ -25,16 +25,7 @@ struct mp_model_events {
     uint8_t *type;
 };
 
-/* What blocks keep of the event that allocated them (struct mp_event), a column each; 0 where only a base knows them
- * and has no such member. `bytes`: when it was allocated; MP_BYTES_UNKNOWN: only its free was seen. */
-#define MP_BLOCK_FIELDS(F)                                                                                             \
-    F(address, uint64_t)                                                                                               \
-    F(bytes, uint64_t)                                                                                                 \
-    F(stack, uint32_t)                                                                                                 \
-    F(track, uint16_t)                                                                                                 \
-    F(kind, uint8_t)
-
-/* One allocation's life. Base blocks come first where the recording has them. */
+/* One allocation's life. Base blocks come first where the recording has them. `bytes`: when it was allocated. */
 struct mp_model_blocks {
     size_t count;
 #define MP_BLOCK_COLUMN(field, type) type *field;

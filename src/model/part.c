@@ -50,15 +50,7 @@ static void put_named(struct made *made, unsigned type, uint64_t time_ns, uint32
 
 static void put_birth(struct made *made, const struct mp_base_block *block)
 {
-    made->events.at[made->events.count++] = (struct mp_event){.type = MP_EVENT_ALLOC,
-                                                              .time_ns = block->birth_ns,
-                                                              .address = block->address,
-                                                              .bytes = block->bytes,
-                                                              .block = block->block,
-                                                              .stack = block->stack,
-                                                              .name = block->module,
-                                                              .track = block->track,
-                                                              .kind = block->kind};
+    made->events.at[made->events.count++] = mp_birth_of(block);
 }
 
 static enum mp_status give(struct mp_part *part, const struct made *made, struct mp_error *error)

@@ -49,7 +49,7 @@ struct mp_record {
     uint64_t time_ns; /* CLOCK_MONOTONIC */
     uint64_t address;
     uint64_t bytes;
-    uint64_t total_allocated, total_reserved; /* according to the allocator itself; MP_RECORD_TOTAL_UNKNOWN */
+    uint64_t total_allocated, total_reserved; /* the allocator's own, after the event; MP_RECORD_TOTAL_UNKNOWN */
     uint32_t stack;                           /* node id */
     uint32_t name;                            /* string id; alloc: the path of the module that was running */
     uint16_t track;                           /* index of the spool's track table */
@@ -58,5 +58,15 @@ struct mp_record {
     uint32_t flags;                           /* MP_RECORD_IF_KNOWN and so on */
     uint64_t moment_ns;                       /* MP_RECORD_TORCH: on the same clock as time_ns */
 };
+
+/* What a hook says of a block and its record carries as it is: members by the same names of struct mp_record and of
+ * struct mp_block_facts (capture/core/recorder.h). E: of the event, too; C: only the collector looks at it. */
+#define MP_FACT_FIELDS(E, C)                                                                                           \
+    E(track, uint16_t)                                                                                                 \
+    E(kind, enum mp_kind)                                                                                              \
+    E(address, uint64_t)                                                                                               \
+    E(bytes, uint64_t)                                                                                                 \
+    C(total_allocated, uint64_t)                                                                                       \
+    C(total_reserved, uint64_t)
 
 #endif

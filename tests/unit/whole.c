@@ -18,7 +18,7 @@
 #define FIELDS_mp_event(V, T, N)       MP_EVENT_FIELDS(V, T)
 #define FIELDS_mp_request(V, T, N)     V(bytes) V(stream) V(pool)
 #define FIELDS_mp_base_block(V, T, N)                                                                                  \
-    V(block) V(address) V(bytes) V(birth_ns) V(stack) V(track) V(kind) V(role) T(module) T(label) N(request)
+    V(block) V(birth_ns) MP_BLOCK_FIELDS(V) V(role) T(module) T(label) N(request)
 #define FIELDS_mp_block_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_label(V, T, N)          V(time_ns) V(block) V(role) T(name)
 #define FIELDS_mp_block_holder(V, T, N)   V(time_ns) V(block) V(kind) V(certain) T(path) T(file) V(line)

@@ -7,7 +7,7 @@
 #pragma GCC diagnostic error "-Wmissing-field-initializers"
 #pragma GCC diagnostic ignored "-Wmissing-braces" /* {0} for an array of structures */
 
-#define ZERO(field)   0,
+#define ZERO(...)     0,
 #define ZEROES(field) {0},
 
 #define FIELDS_mp_model(V, N)                                                                                          \
@@ -26,7 +26,7 @@
                 V(duration_ns)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N)                                                                                   \
-    V(count) V(address) V(bytes) V(stack) V(alloc_event) V(free_event) V(track) V(kind) V(module) V(freed_at)
+    V(count) MP_BLOCK_FIELDS(V) V(alloc_event) V(free_event) V(module) V(freed_at)
 #define FIELDS_mp_model_frame(V, N) N(raw) V(first_line) V(line_count)
 #define FIELDS_mp_coverage(V, N)                                                                                       \
     V(events)                                                                                                          \
@@ -160,18 +160,14 @@ static bool differ_blocks(struct pair *pair, unsigned but)
     const struct mp_model_blocks *got = &pair->got->blocks, *wanted = &pair->wanted->blocks;
     char what[64];
     for (uint32_t i = 0; i < got->count && i < wanted->count; i++) {
-#define COLUMN(name)                                                                                                   \
-    if (got->name[i] != wanted->name[i]) {                                                                             \
+#define COLUMN(name, ...)                                                                                              \
+    if (got->name[i] != wanted->name[i] && !(but & WHOLE_BUT_ADDRESSES && !strcmp(#name, "address"))) {                \
         snprintf(what, sizeof what, "block %u's " #name, i);                                                           \
         return differ(pair, what, got->name[i], wanted->name[i]);                                                      \
     }
-        COLUMN(bytes)
-        COLUMN(stack)
+        MP_BLOCK_FIELDS(COLUMN)
         COLUMN(alloc_event)
         COLUMN(free_event)
-        COLUMN(track)
-        COLUMN(kind)
-        if (!(but & WHOLE_BUT_ADDRESSES)) COLUMN(address)
 #undef COLUMN
         snprintf(what, sizeof what, "block %u's module", i);
         if (differ_text(pair, what, got_text(pair, mp_model_module(pair->got, i)),

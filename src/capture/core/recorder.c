@@ -147,19 +147,15 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     if (!block->stack_known && with_stack) captured = mp_stack_capture(thread, block->may_call_python);
     if (is_over(thread, hook)) return;
     bool begins = type == MP_EVENT_ALLOC && thread->call_begins;
-    *record = (struct mp_record){
-        .time_ns = now,
-        .address = block->address,
-        .bytes = block->bytes,
-        .total_allocated = block->total_allocated,
-        .total_reserved = block->total_reserved,
-        .stack = captured.stack,
-        .name = captured.module,
-        .track = block->track,
-        .type = (uint8_t)type,
-        .kind = (uint8_t)block->kind,
-        .flags = (block->only_if_known ? MP_RECORD_IF_KNOWN : 0) | (begins ? MP_RECORD_CALL : 0),
-    };
+#define COPY(field, type) .field = block->field,
+    *record =
+        (struct mp_record){.time_ns = now,
+                           .stack = captured.stack,
+                           .name = captured.module,
+                           .type = (uint8_t)type,
+                           .flags = (block->only_if_known ? MP_RECORD_IF_KNOWN : 0) | (begins ? MP_RECORD_CALL : 0),
+                           MP_FACT_FIELDS(COPY, COPY)};
+#undef COPY
     if (begins) thread->call_begins = false;
     publish(thread);
 }

@@ -51,13 +51,12 @@ static inline uint16_t mp_record_track_once(_Atomic uint64_t *known, unsigned de
 }
 
 struct mp_block_facts {
-    uint16_t track;
-    enum mp_kind kind;
-    uint64_t address, bytes;
-    uint64_t total_allocated, total_reserved; /* the allocator's own, after the event; MP_RECORD_TOTAL_UNKNOWN */
-    bool only_if_known;                       /* a free of a block that may have been left out on purpose */
-    bool may_be_left_out;                     /* by --sample: of the layers torch and app */
-    bool stack_known;                         /* `stack` was captured before; else it is captured now */
+#define MP_FACT_MEMBER(field, type) type field; /* as in struct mp_record */
+    MP_FACT_FIELDS(MP_FACT_MEMBER, MP_FACT_MEMBER)
+#undef MP_FACT_MEMBER
+    bool only_if_known;   /* a free of a block that may have been left out on purpose */
+    bool may_be_left_out; /* by --sample: of the layers torch and app */
+    bool stack_known;     /* `stack` was captured before; else it is captured now */
     uint32_t stack, module;
     bool may_call_python; /* no lock of an allocator is held: the Python self-check may run here */
 };

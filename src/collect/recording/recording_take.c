@@ -317,13 +317,15 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
     /* While the window is closed, the file's live bytes stay as they were. */
     if (!recording->pending.count && recording->window_open && !mp_recording_remember_live(recording))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
+#define TAKE(field, type) .field = record->field,
+#define LEAVE(field, type)
     struct mp_event event = {.time_ns = mp_recording_time(recording, record->time_ns),
-                             .address = record->address,
-                             .bytes = record->bytes,
                              .stack = record->stack,
-                             .track = record->track == MP_RECORD_ALL_TRACKS ? 0 : record->track,
                              .type = record->type,
-                             .kind = record->kind};
+                             MP_FACT_FIELDS(TAKE, LEAVE)};
+#undef TAKE
+#undef LEAVE
+    if (event.track == MP_RECORD_ALL_TRACKS) event.track = 0;
     if (event.time_ns < recording->state.time_ns) event.time_ns = recording->state.time_ns;
     recording->state.time_ns = event.time_ns;
     enum mp_status status = record->flags & MP_RECORD_LANE

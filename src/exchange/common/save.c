@@ -95,19 +95,27 @@ static enum mp_status save_past(struct saver *s)
     return status;
 }
 
+/* The event that allocated a block, with the next number; bytes as they were then. */
+static struct mp_event make_birth(struct saver *s, uint32_t block)
+{
+    const struct mp_model_blocks *blocks = &s->model->blocks;
+    s->numbers[block] = s->next_number++;
+#define TAKE(field, type) .field = blocks->field[block],
+    return (struct mp_event){.block = s->numbers[block],
+                             .name = mp_model_module(s->model, block),
+                             .type = MP_EVENT_ALLOC,
+                             MP_BLOCK_FIELDS(TAKE)};
+#undef TAKE
+}
+
 static enum mp_status save_base(struct saver *s)
 {
     const struct mp_model_blocks *blocks = &s->model->blocks;
     MP_VEC(struct mp_base_block) base = {0};
     for (size_t i = 0; i < blocks->count; i++) {
         if (blocks->alloc_event[i] != MP_NONE) continue;
-        struct mp_base_block block = {.block = s->numbers[i] = s->next_number++,
-                                      .address = blocks->address[i],
-                                      .bytes = blocks->bytes[i],
-                                      .stack = blocks->stack[i],
-                                      .track = blocks->track[i],
-                                      .kind = blocks->kind[i],
-                                      .module = mp_model_module(s->model, (uint32_t)i)};
+        const struct mp_event birth = make_birth(s, (uint32_t)i);
+        struct mp_base_block block = mp_block_born(&birth);
         const struct mp_model_label *label = mp_model_label_first(s->model, (uint32_t)i);
         if (label && label->event == MP_NONE) {
             block.role = (uint8_t)label->role;
@@ -139,20 +147,20 @@ static struct mp_event make_event(struct saver *s, uint32_t at)
         event.name = model->notes.at[subject].name;
         return event;
     }
+    if (event.type == MP_EVENT_ALLOC) {
+        struct mp_event birth = make_birth(s, subject);
+        birth.time_ns = event.time_ns;
+        birth.thread = event.thread;
+        s->live[birth.track] += known(birth.bytes);
+        return birth;
+    }
     uint64_t before = at ? mp_model_bytes_at(model, subject, at - 1) : model->blocks.bytes[subject];
     event.address = model->blocks.address[subject];
-    event.kind = model->blocks.kind[subject];
     event.bytes = event.type == MP_EVENT_RESIZE ? mp_model_bytes_at(model, subject, at) : before;
-    if (event.type == MP_EVENT_ALLOC) {
-        event.stack = model->blocks.stack[subject];
-        event.name = mp_model_module(model, subject);
-        s->numbers[subject] = s->next_number++;
-    } else {
-        if (event.type == MP_EVENT_FREE) event.stack = mp_model_freed_at(model, subject);
-        s->live[event.track] -= known(before);
-    }
-    if (event.type != MP_EVENT_FREE) s->live[event.track] += known(event.bytes);
     event.block = s->numbers[subject];
+    if (event.type == MP_EVENT_FREE) event.stack = mp_model_freed_at(model, subject);
+    s->live[event.track] -= known(before);
+    if (event.type == MP_EVENT_RESIZE) s->live[event.track] += known(event.bytes);
     return event;
 }
 

@@ -110,14 +110,7 @@ enum mp_status mp_ledger_alloc(struct mp_ledger *ledger, struct mp_event *event,
                                         .type = MP_EVENT_FREE};
     }
     event->block = new_number(ledger);
-    ledger->blocks.at[slot] = (struct mp_base_block){.block = event->block,
-                                                     .address = event->address,
-                                                     .bytes = event->bytes,
-                                                     .birth_ns = event->time_ns,
-                                                     .stack = event->stack,
-                                                     .track = event->track,
-                                                     .kind = event->kind,
-                                                     .module = event->name};
+    ledger->blocks.at[slot] = mp_block_born(event);
     ledger->births.at[slot] = ledger->step_now;
     track->blocks++;
     add(ledger, track, event->bytes, event->time_ns);

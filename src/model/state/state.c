@@ -39,8 +39,7 @@ static enum mp_status alloc_with_sites(struct mp_state *state, struct mp_event *
     if (status) return status;
     if (missed->type && !follow_sites(state, &ledger->freed, -(int64_t)known(missed->bytes), -1, UINT64_MAX))
         return no_memory(error);
-    const struct mp_base_block block = {
-        .stack = event->stack, .module = event->name, .track = event->track, .kind = event->kind};
+    const struct mp_base_block block = mp_block_born(event);
     return follow_sites(state, &block, (int64_t)known(event->bytes), 1, before) ? MP_OK : no_memory(error);
 }
 
@@ -169,13 +168,8 @@ static enum mp_status add_base_block(struct mp_state *state, const struct mp_bas
 {
     struct mp_ledger *ledger = &state->ledger;
     uint64_t next = ledger->next_block > block->block ? ledger->next_block : block->block + 1;
-    struct mp_event event = {.time_ns = state->time_ns,
-                             .address = block->address,
-                             .bytes = block->bytes,
-                             .stack = block->stack,
-                             .name = block->module,
-                             .track = block->track,
-                             .kind = block->kind};
+    struct mp_event event = mp_birth_of(block);
+    event.time_ns = state->time_ns;
     ledger->next_block = block->block;
     enum mp_status status = take_alloc(state, &event, NULL, error);
     ledger->next_block = next;
