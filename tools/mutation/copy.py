@@ -26,7 +26,7 @@ def end_session(leader):
     group of its own, so only the session tells what belongs together."""
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
-            session = int(stat.read_text().rpartition(")")[2].split()[3])
+            session = int(stat.read_bytes().rpartition(b")")[2].split()[3])  # a name may be any bytes
             if session == leader:
                 os.kill(int(stat.parent.name), signal.SIGKILL)
         except (OSError, IndexError):
