@@ -163,8 +163,10 @@ class Once(Held):
             result = harness.memprof("top", pid, "--once")
             self.assertEqual((result.returncode, result.stdout), (status, ""))
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
-        for wrong in (("--interval", "1ms"), ("--sort", "peak"), ("-n", "x"), ("--color", "x")):
+        for wrong in (("--interval", "1ms"), ("--interval", "3601s"), ("--sort", "peak"), ("-n", "x"), ("--color", "x")):
             self.assertEqual(harness.memprof("top", "--once", *wrong).returncode, 2, wrong)
+        for right in ("100ms", "1h"):  # there is no such process, and nothing wrong with the question
+            self.assertEqual(harness.memprof("top", "--once", "--interval", right, 1 << 22).returncode, 1, right)
         alone = ["unshare", "-Urmpf", "--mount-proc", "sh", "-c",
                  'mount -t tmpfs none /run && mount -t tmpfs none /tmp && exec "$0" top --once', harness.MEMPROF]
         if subprocess.run([*alone[:4], "sh", "-c", "mount -t tmpfs none /run"], capture_output=True).returncode:

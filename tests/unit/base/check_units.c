@@ -27,6 +27,8 @@ START_TEST(durations_and_counts_read_well)
     ck_assert_str_eq(mp_format_duration(text, 12700000), "12.7 ms");
     ck_assert_str_eq(mp_format_duration(text, 38200000000), "38.2 s");
     ck_assert_str_eq(mp_format_duration(text, 12000000000000), "3 h 20 min");
+    ck_assert_str_eq(mp_format_duration(text, 630000000000), "11 min");
+    ck_assert_str_eq(mp_format_duration(text, 629999999999), "10 min");
     ck_assert_str_eq(mp_format_count(text, 412816), "412 816");
     ck_assert_str_eq(mp_format_count(text, 1000000), "1 000 000");
     ck_assert_str_eq(mp_format_count(text, 7), "7");

@@ -373,6 +373,8 @@ START_TEST(what_is_public_stays)
     ck_assert_str_eq(mp_public_path("/opt/x/lib/python3.11/site-packages/torch/nn/modules/module.py"),
                      "/site-packages/torch/nn/modules/module.py");
     ck_assert_str_eq(mp_public_path("/usr/lib/python3.13/json/encoder.py"), "/lib/python3.13/json/encoder.py");
+    ck_assert_str_eq(mp_public_path("/usr/include/c++/12/bits/stl_vector.h"), "/include/c++/12/bits/stl_vector.h");
+    ck_assert_ptr_null(mp_public_path("/usr/include/c++/12/bits/stl_acme.h"));
     ck_assert_str_eq(mp_public_library("/x/libtorch_cpu.so"), "libtorch_cpu.so");
     ck_assert_str_eq(mp_public_library("/lib/libc.so.6"), "libc.so.6");
     ck_assert_ptr_null(mp_public_library("/x/acme/_C.cpython-311-x86_64-linux-gnu.so"));

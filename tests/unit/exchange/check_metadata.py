@@ -184,7 +184,7 @@ class Frames(Case):
                           ("forward", "/src/model.py", 31, "python"), ("main", "/src/train.py", 9, "python")])
         text = self.memprof("peak", self.snapshot({"frames": frames[:1], "forward_frames": forward})).stdout
         self.assertIn("backward of <lambda>", text)
-        for nothing in ([], None, "a text", [1], ["no traceback"]):
+        for nothing in ([], None, "a text", [1], ["no traceback"], ['  File "/src/net.py", line 4\n']):
             self.assertEqual(len(self.stack({"frames": frames, "forward_frames": nothing})), 2)
 
     def test_nodes_of_a_graph(self):

@@ -139,6 +139,24 @@ START_TEST(a_step_expression_survives_the_way)
 }
 END_TEST
 
+/* Of a very long name the beginning is the step's; the sanitizers see to it that no more is kept. */
+START_TEST(steps_may_have_long_names)
+{
+    struct mp_step_rule rule;
+    char name[400] = "step", other[400];
+    memset(name + 4, 'a', sizeof name - 5);
+    memcpy(other, name, sizeof name);
+    mp_step_rule_open_configured(&rule, "");
+    ck_assert(mp_step_rule_matches(&rule, name));
+    ck_assert_uint_eq(strlen(rule.stem), sizeof rule.stem - 1);
+    other[sizeof rule.stem - 1] = 'b'; /* the first that is not kept */
+    ck_assert(mp_step_rule_matches(&rule, other));
+    other[sizeof rule.stem - 2] = 'b';
+    ck_assert(!mp_step_rule_matches(&rule, other));
+    mp_step_rule_close(&rule);
+}
+END_TEST
+
 /* Every byte that a setting can have comes back, and none that could end the text is in it as it is. */
 START_TEST(every_character_survives_the_way)
 {
@@ -173,5 +191,5 @@ START_TEST(work_inside_a_step_is_no_step)
 END_TEST
 
 MP_SUITE("config", every_configuration_survives_the_way, what_is_not_told_stays, depth_keeps_its_bounds,
-         too_little_room_is_said, a_step_expression_survives_the_way, every_character_survives_the_way,
+         too_little_room_is_said, a_step_expression_survives_the_way, steps_may_have_long_names, every_character_survives_the_way,
          work_inside_a_step_is_no_step)
