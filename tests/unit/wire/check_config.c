@@ -191,5 +191,5 @@ START_TEST(work_inside_a_step_is_no_step)
 END_TEST
 
 MP_SUITE("config", every_configuration_survives_the_way, what_is_not_told_stays, depth_keeps_its_bounds,
-         too_little_room_is_said, a_step_expression_survives_the_way, steps_may_have_long_names, every_character_survives_the_way,
-         work_inside_a_step_is_no_step)
+         too_little_room_is_said, a_step_expression_survives_the_way, steps_may_have_long_names,
+         every_character_survives_the_way, work_inside_a_step_is_no_step)
