@@ -254,6 +254,51 @@ START_TEST(a_base_counts_by_its_blocks)
 }
 END_TEST
 
+/* Of four tracks one was lower in what is left out, one higher, one as high, which was first then; of one nothing was.
+ */
+START_TEST(a_peak_in_the_past_is_its_tracks)
+{
+    static const struct mp_track more[] = {{0, MP_LAYER_DRIVER, MP_BASIS_BLOCK, 0},
+                                           {0, MP_LAYER_APP, MP_BASIS_BLOCK, 0},
+                                           {0, MP_LAYER_APP, MP_BASIS_BLOCK, 1}};
+    static const struct mp_past past = {.events = 9, .steps = 2, .time_ns = 8};
+    static const struct mp_past_peak peaks[] = {
+        {.bytes = 99, .blocks = 4, .time_ns = 6, .step = 2, .reserved_bytes = 200, .track = 0},
+        {.bytes = 101, .blocks = 3, .time_ns = 5, .step = 1, .reserved_bytes = MP_BYTES_UNKNOWN, .track = 1},
+        {.bytes = 100, .blocks = 2, .time_ns = 7, .step = 2, .reserved_bytes = MP_BYTES_UNKNOWN, .track = 2}};
+    static const struct mp_past_site site = {.bytes = 101, .blocks = 3, .track = 1};
+    struct mp_builder *builder = new_builder();
+    const struct mp_chunk chunks[] = {
+        {.kind = MP_CHUNK_TRACKS, .sequence = 4, .count = 3, .tracks = more},
+        {.kind = MP_CHUNK_PAST, .sequence = 5, .count = 1, .past = &past},
+        {.kind = MP_CHUNK_PAST_PEAKS, .sequence = 6, .count = 3, .past_peaks = peaks},
+        {.kind = MP_CHUNK_PAST_SITES, .sequence = 7, .count = 1, .past_sites = &site},
+    };
+    for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
+        ck_assert(!mp_builder_add(builder, &chunks[i], NULL));
+    for (uint16_t track = 0; track < 4; track++)
+        ck_assert(!add_event(
+            builder, 8 + track,
+            (struct mp_event){
+                .time_ns = 10 + track, .type = MP_EVENT_ALLOC, .bytes = 100, .block = track, .track = track}));
+    struct mp_model *model = finish(builder);
+    for (uint16_t track = 0; track < 4; track++) {
+        const struct mp_model_track_sum *sum = &model->sums.at[track];
+        bool before = track == 1 || track == 2;
+        ck_assert_int_eq(sum->peak_in_past, before);
+        ck_assert_uint_eq(sum->peak_bytes, before ? peaks[track].bytes : 100);
+        ck_assert_uint_eq(sum->peak_blocks, before ? peaks[track].blocks : 1);
+        ck_assert_uint_eq(sum->peak_ns, before ? peaks[track].time_ns : 10u + track);
+        ck_assert_uint_eq(sum->peak_event, before ? MP_NONE : track);
+        ck_assert_uint_eq(sum->past.bytes, track < 3 ? peaks[track].bytes : 0);
+    }
+    ck_assert_uint_eq(model->sums.at[0].reserved_peak_bytes, 200);
+    ck_assert_uint_eq(model->past.events, past.events);
+    ck_assert_uint_eq(model->past_sites.count, 1);
+    mp_model_free(model);
+}
+END_TEST
+
 START_TEST(nonsense_is_refused_or_harmless)
 {
     struct mp_builder *builder = new_builder();
@@ -440,6 +485,6 @@ START_TEST(rows_of_jobs_that_no_job_has_are_refused)
 END_TEST
 
 MP_SUITE("builder", a_base_brings_labels, sums_equal_brute_force, tracks_have_names_and_a_default,
-         base_after_a_gap_repairs, a_base_counts_by_its_blocks, nonsense_is_refused_or_harmless,
-         repeated_strings_keep_their_ids, rows_of_jobs_that_no_job_has_are_refused,
+         base_after_a_gap_repairs, a_base_counts_by_its_blocks, a_peak_in_the_past_is_its_tracks,
+         nonsense_is_refused_or_harmless, repeated_strings_keep_their_ids, rows_of_jobs_that_no_job_has_are_refused,
          the_default_is_the_uppermost_of_the_highest_device)
