@@ -8,10 +8,12 @@ import itertools
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import threading
 import unittest
+import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 import asserted
@@ -242,6 +244,23 @@ class NotRecorded(unittest.TestCase):
 
     def test_python_without_ctypes(self):
         self.run_python("import sys; sys.modules['ctypes'] = None" + NOT_RECORDED)
+
+
+class Tables(unittest.TestCase):
+    def test_a_recorders_table_is_taken_to_its_end(self):
+        """Of a table that ends anywhere, what the header says is in it, in its order, and nothing behind its end."""
+        header = (pathlib.Path(FOLDER).parent / "include/memprof.h").read_text()
+        members = header[header.index("struct memprof_api_v1 {"):header.index("memprof_api_(void)")]
+        names = re.findall(r"^    \w+ \(\*(\w+)\)\(", members, re.MULTILINE)
+        self.assertGreater(len(names), 20)
+        table = (ctypes.c_void_p * 100)(*[ctypes.cast(fake.fake_clear, ctypes.c_void_p).value] * 100)
+        library = unittest.mock.Mock(memprof_api_v1=lambda: ctypes.addressof(table))
+        unbound = {"pool", "alloc", "free"}  # Python's blocks are announced by nobody
+        for count in range(len(names) + 1):
+            table[0] = (count + 1) * ctypes.sizeof(ctypes.c_void_p)
+            with unittest.mock.patch("ctypes.CDLL", lambda _: library):
+                bound = set(mp._bind()) - {"new_stats"}
+            self.assertEqual(bound, set(names[:count]) - unbound, count)
 
 
 class ModuleNames(unittest.TestCase):
