@@ -14,6 +14,7 @@ NEVER = ("tests/tools/", "tests/bench/")
 # What is changed is compiled quickly, and stops where it does what C leaves undefined.
 CFLAGS = ("-g0 -O1 -fsanitize=undefined -fsanitize-undefined-trap-on-error "
           "-Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration")
+SANITIZED_CFLAGS = "-g0 -O1"
 
 
 def used_by_children():
@@ -38,6 +39,7 @@ class Copy:
         self.source, self.folder = source, folder
         # In the tree, as `tools/build` has it: so ccache knows the objects of the working tree's own build.
         self.tree, self.build, self.covered = folder / "tree", folder / "tree/build", folder / "tree/build-coverage"
+        self.sanitized = folder / "tree/build-sanitized"
         self.log = folder / "log"
 
     def call(self, *command, cwd=None, **options):
@@ -84,6 +86,15 @@ class Copy:
         """Everything, with the programs that tests need."""
         if not self.make(build, *settings, "check", "TESTS=", timeout=3600, jobs=os.cpu_count()):
             raise SystemExit(f"mutate: the copy does not build: {self.log}")
+
+    def sanitized_tests(self):
+        """The Check programs that the test command runs under AddressSanitizer, with what they need but themselves made there."""
+        if not hasattr(self, "under_sanitizers"):
+            self.configure(self.sanitized, "--enable-asan", "--enable-ubsan", f"CFLAGS={SANITIZED_CFLAGS}")
+            if not self.make(self.sanitized, *self.variable("BUILT_SOURCES"), timeout=3600):
+                raise SystemExit(f"mutate: the copy does not build with sanitizers: {self.log}")
+            self.under_sanitizers = set(self.variable("SANITIZED_TESTS")) & set(self.variable("check_PROGRAMS"))
+        return self.under_sanitizers
 
     def variable(self, name):
         """A variable of the Makefile, as words."""
