@@ -53,9 +53,21 @@ class Optimizers:
         found = arguments[0] if type(arguments) is tuple and arguments else None
         return found if module is not None and isinstance(found, module.Optimizer) else None
 
+    def _is_within(self, frame, optimizer):
+        """Whether a step of the same optimizer is under way around this one: it ends there. An optimizer that is of a class of
+        the program's calls that of PyTorch's; and PyTorch wraps a class twice where two threads make its first ones."""
+        outer, code = frame.f_back, frame.f_code
+        while outer is not None:
+            if outer.f_code is code and self._optimizer_of(outer) is optimizer:
+                return True
+            outer = outer.f_back
+        return False
+
     def stepped(self, frame):
         try:
             optimizer = self._optimizer_of(frame)
+            if optimizer is not None and self._is_within(frame, optimizer):
+                return
             is_main = optimizer is not None and self._is_main(optimizer)
         except TROUBLE:
             return
@@ -137,6 +149,10 @@ class Optimizers:
         return (outer is not None and outer.reference() is not None and outer is not made and
                 made.born == self._born == self._born_before + 1)
 
+    def _ends_its_last_round(self, made):
+        """Whether the main one is gone, and this one still makes what steps it made after each of the main one's."""
+        return self._main.reference() is None and made.turn == self._turn and self._others < self._others_most
+
     def _is_main(self, optimizer):
         made, main = self._made_of(optimizer), self._main
         if self._has_outer(made):
@@ -151,6 +167,9 @@ class Optimizers:
         self._looked_at += 1
         if made.turn is None and main is not None and made.born < main.born:
             self._outer = made
+        if self._main is not None and self._ends_its_last_round(made):
+            self._others += 1
+            return False
         made.turn = self._turn
         if main is not None and main is not made and not comes_back and not self._follows(made):
             self._others += 1

@@ -12,8 +12,8 @@ import harness
 PYTHON = harness.python_with_torch()
 PROGRAM = harness.SOURCE / "tests" / "leakbench" / "programs" / "guests.py"
 # Steps that are told beyond the program's: those of the first round of inner optimizers, which are taken for the loop's
-# until the outer one has come back; the first one of either of two trainers that begin at the same time.
-MORE_STEPS = {"few_shots": 25, "two_trainers": 1, "translator": 1}
+# until the outer one has come back; what a translator does behind its last.
+MORE_STEPS = {"few_shots": 25, "translator": 1}
 # Of what was kept: episodes of random length, errors by chance, threads that run ahead of each other.
 WITHIN = {"reinforce": 0.02, "failures": 0.1, "staged": 0.04, "two_trainers": 0.04, "few_shots": 0.04}
 PLACES = {"reinforce": 2, "failures": 3}

@@ -509,6 +509,8 @@ class Steps(ShimCase):
                 ("AB:" + "A" * 8 + "B" * 5, "A" * 8 + "B" * 3),  # it was alone for long
                 ("AB:" + "ABBBBBB" * 3 + "B" * 30, "AAA" + "B" * 12),  # four times six, of which six are in the pattern
                 ("AB:AAAaBBB", "AAABBB"),  # it is gone
+                ("AB:" + "ABB" * 3 + "AaBB" + "B" * 5, "AAAA" + "B" * 5),  # the other one still ends the last round
+                ("AB:" + "ABB" * 3 + "AaBb" + "C" * 5, "AAAA" + "C" * 5),  # both are gone before it is ended
                 ("AB:" + "A" * 8 + "BBABBABBBBB", "A" * 8 + "AA"),
                 ("A" + "B" * 17 + "A" * 17, "AB" + "A" * 16),  # it comes back
         ):
@@ -554,6 +556,25 @@ class Steps(ShimCase):
         del sys.modules["torch.optim.optimizer"]
         wrapper(optim)
         self.assertNotIn(("torch_step",), self.take())
+
+    def test_a_step_within_a_step_of_the_same_optimizer(self):
+        """As where a class of the program's calls the step of PyTorch's, both of which have a region."""
+        self.start()
+        optim, other = self.optimizer(*self.parameters(1)), self.optimizer(*self.parameters(1))
+
+        def inner():
+            del optim.change
+            optim.step()
+
+        def calls(change):
+            optim.change = change
+            optim.step()
+            return [call[0][-4:] for call in self.take() if call[0] != "label"]
+        self.assertEqual(calls(inner), ["push", "push", "_pop", "step", "_pop"])
+        self.assertEqual(calls(other.step), ["push", "push", "_pop", "step", "_pop"])  # another one's, which is not the loop's
+        del optim.change
+        other.step()
+        self.assertEqual([call[0] for call in self.take()], ["region_push", "region_pop"])
 
     def test_regions(self):
         self.start()
