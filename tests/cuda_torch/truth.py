@@ -6,6 +6,7 @@ written; an exception that ends it is told.
 """
 import atexit
 import ctypes
+import gc
 import json
 import runpy
 import sys
@@ -57,6 +58,7 @@ try:
 except Exception as exception:  # the program's frames hold its tensors until the end
     failure = exception
     traceback.print_exc()
+gc.disable()  # what lies in circles stays from here to the recording's end, too
 native = torch.cuda.get_allocator_backend() == "native"
 if native and torch.cuda.is_initialized():
     settle()
