@@ -69,8 +69,7 @@ def compare(folder, name, habits, *options, estimates=False):
         if (advice["pattern"] in ESTIMATES) != estimates or advice["pattern"] in ON_CUDA:
             continue
         change = change_of(advice)
-        runs = 4 if change == "zero_2" else 1  # gloo's thread may hold a gradient for a moment after it was summed
-        after = min(measure(folder, name, habits, change) for _ in range(runs))
+        after = measure(folder, name, habits, change)
         rows.append((change, advice["saved_bytes"], before - after, before))
     return rows
 

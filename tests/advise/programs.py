@@ -629,14 +629,18 @@ def divided_among_ranks(parameters, kind, **options):
 
 
 def divided_gradients(optimizer):
-    """Each gradient is summed as soon as it is made, and kept by the rank that owns its parameter."""
+    """Each gradient is summed as soon as it is made, and kept by the rank that owns its parameter. Its memory is given back
+    by hand: gloo's thread holds the tensor until it gets a processor again."""
     import torch.distributed as distributed
     owners = optimizer._param_to_rank
 
     def keep(parameter, *_):
         distributed.all_reduce(parameter.grad)
         if owners[parameter] != RANK:
-            parameter.grad = None
+            grad, parameter.grad = parameter.grad, None
+            storage = getattr(grad, "untyped_storage", grad.storage)()
+            if storage.nbytes() == grad.numel() * grad.element_size():  # else others look at it, too
+                storage.resize_(0)
 
     for parameter in owners:
         node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
