@@ -130,8 +130,16 @@ static uint64_t median_bytes(const struct births *births, uint32_t count)
     return median;
 }
 
+/* Whether what came beside the regular amount of step `at` may be one more of these, of a step before or after it. */
+static bool is_one_more(const struct births *births, uint32_t at)
+{
+    return births->odd[at].blocks && births->odd[at].bytes <= births->regular[at].bytes;
+}
+
 /* A few amounts of other sizes, each where one of the regular amounts is missing, stand for these: rows that sometimes
- * are one less, texts of a rare length. What came beside a regular amount, or is much more, does not. */
+ * are one less, texts of a rare length. So does a second regular amount of the step before or after, which a thread
+ * brought that is sometimes faster or slower than the one that ends the steps: 1 1 0 2 1. What else came beside a
+ * regular amount, or is much more, does not. */
 static void take_substitutes(struct births *births)
 {
     uint32_t count = count_steps(births->regular, 0, births->steps), first = 0, last = births->steps;
@@ -150,8 +158,15 @@ static void take_substitutes(struct births *births)
             other = next;
         }
         uint32_t pause = next - before;
-        if (others != 1 || pause < LACKS_ONE * usual || pause > LACKS_MORE * usual) continue;
-        if (births->odd[other].bytes > most) continue;
+        if (pause < LACKS_ONE * usual || pause > LACKS_MORE * usual) continue;
+        if (!others && is_one_more(births, next)) {
+            add(&births->regular[next], &births->odd[next]);
+            births->odd[next] = (struct amount){0};
+        } else if (!others && is_one_more(births, before)) {
+            add(&births->regular[before], &births->odd[before]);
+            births->odd[before] = (struct amount){0};
+        }
+        if (others != 1 || births->odd[other].bytes > most) continue;
         births->regular[other] = births->odd[other];
         births->odd[other] = (struct amount){0};
     }

@@ -124,6 +124,26 @@ START_TEST(rate_is_the_slope)
 }
 END_TEST
 
+/* Another thread keeps one each step, and is sometimes faster or slower than the one that ends the steps: early in the
+ * recording, so that nothing of it is seen later on. One more without a step that lacks one does not count. */
+START_TEST(another_thread_is_ahead_or_behind)
+{
+    for (uint32_t every = 1; every < 4; every++) {
+        for (uint32_t moved = 0; moved < 10; moved++) {
+            struct lives lives = {0};
+            for (uint32_t number = 0; number < 120; number++) {
+                bool moves = number % 5 == 3 && number / 5 < moved;
+                uint32_t step = number + (moves ? number % 2 ? 1 : -1u : 0);
+                live(&lives, step * every, FOR_EVER);
+                if (number == 90) live(&lives, step * every, FOR_EVER);
+            }
+            ck_assert_double_eq_tol(slope_of(&lives, 120 * every).bytes_per_step, 1000.0 / every, 1e-9);
+            mp_vec_free(&lives);
+        }
+    }
+}
+END_TEST
+
 /* Now and then what is kept is a little less, as of rows that occur twice: it counts as what is usual does. What came
  * beside it, or is much more, does not. */
 START_TEST(a_rare_size_stands_for_the_usual_one)
@@ -297,6 +317,6 @@ START_TEST(marks_come_before_inference)
 END_TEST
 
 MP_SUITE("leaks", one_block_a_step_leaks, rate_of_a_rarer_leak_among_others, rate_is_the_slope,
-         a_rare_size_stands_for_the_usual_one, plateaus_do_not_leak, bounded_things_do_not_leak,
-         a_sawtooth_that_climbs_leaks, trend_equals_its_definition, suppressions_match_as_lsan_does,
-         marks_come_before_inference)
+         another_thread_is_ahead_or_behind, a_rare_size_stands_for_the_usual_one, plateaus_do_not_leak,
+         bounded_things_do_not_leak, a_sawtooth_that_climbs_leaks, trend_equals_its_definition,
+         suppressions_match_as_lsan_does, marks_come_before_inference)
