@@ -1,5 +1,6 @@
 /* What a user asks of a model: windows, filters, stacks. Every answer is held against the scene. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "model/builder.h"
@@ -346,6 +347,65 @@ START_TEST(the_one_root_of_paths_is_left_out)
 }
 END_TEST
 
-MP_SUITE("questions", paths_of_modules_become_patterns, the_one_root_of_paths_is_left_out, windows_by_time_and_part,
-         windows_by_step, bad_windows_are_refused, filters_pick_what_they_say, bad_filters_are_refused,
-         stacks_resolve_to_the_root, user_code_is_told_from_packages, headlines)
+static uint64_t random_below(uint64_t *random, uint64_t below)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    return *random % below;
+}
+
+/* Random tracks of three devices and a few totals, of which each track's last counts, against every pair of tracks. */
+START_TEST(what_an_allocator_has_from_a_lower_layer_is_its)
+{
+    enum { TRACKS = 9, TOTALS = 12 };
+    uint64_t random = 7, backing = 0;
+    for (int trial = 0; trial < 500; trial++) {
+        struct mp_model model = {0};
+        uint8_t types[TOTALS];
+        uint16_t tracks[TOTALS];
+        uint64_t last[TRACKS];
+        memset(types, MP_EVENT_RESERVED, sizeof types);
+        memset(last, 0xff, sizeof last);
+        model.events.type = types;
+        model.events.track = tracks;
+        ck_assert_uint_eq(mp_intern_text(&model.strings, ""), 0);
+        for (int i = 0; i < TRACKS; i++) {
+            const struct mp_track track = {.device = (uint32_t)random_below(&random, 3),
+                                           .layer = (uint8_t)(MP_LAYER_DRIVER + random_below(&random, 3))};
+            ck_assert(mp_vec_push(&model.tracks, track));
+            const struct mp_model_track_sum sum = {.end_bytes = random_below(&random, 5)};
+            ck_assert(mp_vec_push(&model.sums, sum));
+        }
+        for (uint32_t event = 0; event < TOTALS; event++) {
+            const struct mp_model_note note = {.bytes = random_below(&random, 5)};
+            tracks[event] = (uint16_t)random_below(&random, TRACKS);
+            types[event] = random_below(&random, 4) ? MP_EVENT_RESERVED : MP_EVENT_OOM;
+            if (types[event] == MP_EVENT_RESERVED) last[tracks[event]] = note.bytes;
+            ck_assert(mp_vec_push(&model.notes, note) && mp_vec_push(&model.noted, event));
+        }
+        unsigned char *meant = mp_tracks_meant(&model, MP_TRACK_NONE);
+        for (int below = 0; below < TRACKS; below++) {
+            const struct mp_track *lower = &model.tracks.at[below];
+            bool backs = false;
+            for (int i = 0; i < TRACKS; i++)
+                backs |= model.tracks.at[i].device == lower->device && model.tracks.at[i].layer > lower->layer &&
+                         last[i] == model.sums.at[below].end_bytes;
+            ck_assert_int_eq(meant[below], !backs);
+            backing += backs;
+        }
+        free(meant);
+        mp_vec_free(&model.tracks);
+        mp_vec_free(&model.sums);
+        mp_vec_free(&model.notes);
+        mp_vec_free(&model.noted);
+        mp_intern_free(&model.strings);
+    }
+    ck_assert_uint_gt(backing, 400);
+}
+END_TEST
+
+MP_SUITE("questions", what_an_allocator_has_from_a_lower_layer_is_its, paths_of_modules_become_patterns,
+         the_one_root_of_paths_is_left_out, windows_by_time_and_part, windows_by_step, bad_windows_are_refused,
+         filters_pick_what_they_say, bad_filters_are_refused, stacks_resolve_to_the_root,
+         user_code_is_told_from_packages, headlines)
