@@ -21,6 +21,15 @@ def _nothing():
     pass
 
 
+def _is_wrapped_once(kind, wrapper):
+    """Whether a class is PyTorch's own and has that wrapper around PyTorch's own function alone. That is usual, and spares a
+    look at all callers in every step."""
+    inner = getattr(getattr(kind.step, "__wrapped__", None), "__code__", None)
+    folder, _, _ = wrapper.co_filename.rpartition("/optim/")
+    return (kind.__module__.startswith("torch.optim.") and getattr(kind.step, "__code__", None) is wrapper and
+            inner not in (None, wrapper) and folder != "" and inner.co_filename.startswith(folder))
+
+
 class _Made:
     __slots__ = ("reference", "born", "turn", "others")
 
@@ -57,6 +66,8 @@ class Optimizers:
         """Whether a step of the same optimizer is under way around this one: it ends there. An optimizer that is of a class of
         the program's calls that of PyTorch's; and PyTorch wraps a class twice where two threads make its first ones."""
         outer, code = frame.f_back, frame.f_code
+        if _is_wrapped_once(type(optimizer), code):
+            return False
         while outer is not None:
             if outer.f_code is code and self._optimizer_of(outer) is optimizer:
                 return True

@@ -189,6 +189,13 @@ class Torch(harness.TestCase):
         self.assertEqual((leaks["verdict"], leaks["steps"]), ("leak", {"count": 20, "source": "torch"}))
         self.assertEqual(leaks["findings"][0]["bytes_per_step"], 1000 * 4)
 
+    def test_a_step_of_an_optimizer_that_calls_another_of_its_own_is_one(self):
+        for kind in ("Mine", "torch.optim.SGD", "torch.optim.Adagrad"):
+            script = self.folder / "nested.py"
+            script.write_text(NESTED.replace("KIND", kind))
+            snapshot, _, _ = self.record(PYTHON, script, options=("--force",))
+            self.assertEqual(harness.answer("leaks", snapshot)["steps"], {"count": 30, "source": "torch"}, kind)
+
     def test_start_and_stop(self):
         script = self.folder / "window.py"
         script.write_text(WINDOW)
@@ -344,6 +351,27 @@ for step in range(400):
         with mp.region("inner"):
             loss = model(torch.randn(8, 100)).sum()
     loss.backward()
+    optimizer.step()
+"""
+
+# A class of the program's; one that PyTorch wraps again, as where two threads make the first ones; and a usual one.
+NESTED = """
+import torch
+
+
+class Mine(torch.optim.Adam):
+    def step(self, closure=None):
+        return super().step(closure)
+
+
+net = torch.nn.Linear(50, 50)
+torch.optim.Adam(net.parameters())
+torch.optim.SGD(net.parameters(), lr=0.01)
+del torch.optim.SGD.step.hooked
+optimizer = KIND(net.parameters(), lr=0.01)
+for _ in range(30):
+    optimizer.zero_grad()
+    net(torch.randn(9, 50)).sum().backward()
     optimizer.step()
 """
 
