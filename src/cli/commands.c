@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/gone.h"
 
 /* In the order in which a user meets them: record, read, write other forms. */
 #define COMMANDS(X)                                                                                                    \
@@ -84,6 +85,7 @@ static const char *by_other_name(const char *name)
 
 int mp_command_unknown(const char *name)
 {
+    if (mp_gone_command(name)) return MP_EXIT_USAGE;
     const char *names[64] = {0};
     for (size_t i = 0; mp_commands[i]; i++)
         names[i] = mp_commands[i]->name;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/gone.h"
 #include "cli/settings.h"
 
 const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
@@ -184,6 +185,8 @@ static int unknown_option(const struct mp_command *command, const char *text)
     const char *names[MP_OPTIONS] = {0};
     size_t count = 0;
     char name[64];
+    if (!strncmp(text, "--", 2) && mp_gone_option(command->name, text + 2, strcspn(text + 2, "=")))
+        return MP_EXIT_USAGE;
     for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++)
         if (mp_command_takes(command, i)) names[count++] = mp_option_rows[i].name;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(text + strspn(text, "-"), "="), text + strspn(text, "-"));

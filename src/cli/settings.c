@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/gone.h"
 #include "cli/text_file.h"
 
 static const char variable[] = "MEMPROF_CONF";
@@ -32,6 +33,7 @@ static int unknown_setting(const struct source *source, const char *name)
         names[count++] = mp_option_rows[i].name;
     const char *nearest = mp_nearest(name, names);
     int status = bad_setting(source, "there is no setting", name);
+    if (mp_gone_option(NULL, name, strlen(name))) return status;
     if (nearest) mp_message("did you mean \"%s\"?", nearest);
     return status;
 }

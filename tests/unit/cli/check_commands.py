@@ -181,6 +181,7 @@ class Commands(unittest.TestCase):
         self.assertTrue(said.startswith("memprof: ") and said.endswith("\n"), (line, said))
         for word in words:
             self.assertIn(word, said, line)
+        return done
 
     def test_expected_texts(self):
         for name, line in TEXTS.items():
@@ -386,6 +387,26 @@ class Commands(unittest.TestCase):
         }.items():
             with self.subTest(line):
                 self.check_fails(line, 2, word)
+
+    def test_what_is_gone_names_what_to_use_instead(self):
+        table = (SOURCE / "src/cli/gone.c").read_text()
+        rows = re.findall(r'^ +\{"(\w*)", *"([\w-]*)",\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\},$', table, re.M)
+        self.assertEqual(len(rows), table.count("\n    {"), "a row that this test does not read")
+        for name, option, instead in rows:
+            instead = "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', instead)).replace('\\"', '"')
+            line = f"{name or 'snapshot'} --{option}" if option else name
+            with self.subTest(line):
+                said = self.check_fails(line, 2, "any more: " + instead).stderr.decode()
+                self.assertEqual(said.count("\n"), 1, said)
+                self.assertNotRegex(instead, r"^[A-Z]|\.$")
+                if not option:
+                    self.assertNotRegex(self.run_in("help").stdout.decode(), rf"(?m)^  {name} ")
+                else:
+                    self.check_fails(line + "=1", 2, "any more: " + instead)
+                    helped = self.run_in(f"help {line.split()[0]}").stdout.decode()
+                    self.assertNotRegex(helped, rf"(?m)^ .*--{option}\b")
+                if not name:
+                    self.check_fails("peak train.mp", 2, "any more: " + instead, env={"MEMPROF_CONF": f"{option}=1"})
 
     def test_wrong_files(self):
         self.check_fails("peak nosuch.mp", 1, "nosuch.mp", "No such file")

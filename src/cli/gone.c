@@ -1,0 +1,39 @@
+#include "cli/gone.h"
+
+#include <string.h>
+
+#include "cli/messages.h"
+
+/* tests/unit/cli/check_commands.py reads these rows, and tries each. */
+static const struct gone {
+    const char *command; /* "": every command */
+    const char *option;  /* without dashes; "": the command itself is gone */
+    const char *instead; /* follows "... any more: " */
+} rows[] = {
+    {"symbolize", "", "a recording has the names of its frames when it is written"},
+};
+
+static const struct gone *find(const char *command, const char *option, size_t length)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct gone *row = &rows[i];
+        if (strlen(row->option) != length || strncmp(row->option, option, length)) continue;
+        if (!command || !*row->command || !strcmp(row->command, command)) return row;
+    }
+    return NULL;
+}
+
+bool mp_gone_command(const char *name)
+{
+    const struct gone *row = find(name, "", 0);
+    if (row) mp_message("there is no command \"%s\" any more: %s", name, row->instead);
+    return row;
+}
+
+bool mp_gone_option(const char *command, const char *name, size_t length)
+{
+    const struct gone *row = find(command, name, length);
+    if (row && command) mp_message("%s has no option --%s any more: %s", command, row->option, row->instead);
+    if (row && !command) mp_message("there is no option --%s any more: %s", row->option, row->instead);
+    return row;
+}
