@@ -26,8 +26,9 @@ const struct mp_command mp_command_anonymize = {
     .summary = "make a copy without names, to be passed on",
     .usage = "FILE",
     .about =
-        "Functions, files, libraries, regions, pools and threads get numbers, one name always the same, unless they "
-        "belong to Python, PyTorch, CUDA or the C and C++ libraries; command, host and device UUIDs are left out. "
+        "Functions, files, libraries, regions, pools and threads get numbers, one name always the same. Names stay of "
+        "native functions in the libraries of Python, PyTorch, CUDA, C and C++, and of well-known files and functions "
+        "of Python and PyTorch. Command, host and device UUIDs are left out. "
         "Sizes, times, addresses and line numbers stay: peaks, leaks and sizes are those of the original.",
     .example = "memprof anonymize run.mp -o to-send.mp",
     .meanings = {{MP_OPT_OUTPUT, "the new recording; needed"}},

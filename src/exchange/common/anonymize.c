@@ -196,7 +196,7 @@ static uint32_t rename_counter(struct renaming *renaming, const char *name)
                                                 : numbered(renaming, ROLE_COUNTER, "counter%u%s", "");
 }
 
-/* The new id of an old one. Names of functions in public code are kept by whoever knows where they are: ROLE_KEPT. */
+/* Words of Python and of memprof in a holder's path. */
 static bool is_path_word(const char *word, size_t length)
 {
     static const char *const words[] = {
@@ -236,6 +236,7 @@ static uint32_t rename_path(struct renaming *renaming, const char *path)
     return id;
 }
 
+/* The new id of an old one. The caller decides which functions are public, and gives them ROLE_KEPT. */
 static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old)
 {
     if (!old) return 0;
@@ -280,22 +281,40 @@ static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old
     }
 }
 
-/* A function in Python is public where its file and its name are; else its name decides. */
-static bool is_public(const struct mp_frame *frame, const char *function, const char *path)
+/* A function in Python is public where its file and its name are, a native one where its library is. */
+static bool is_public(const struct mp_model *model, const struct mp_frame *frame, const char *function,
+                      const char *path)
 {
     if (frame->language == MP_BACKWARD) return !strcmp(function, "backward of") || !strcmp(function, "autograd thread");
     if (frame->language == MP_PYTHON)
         return mp_public_python(function) && (*function == '<' || (mp_public_path(path) && *path != '<') ||
                                               !strncmp(path, "<frozen ", strlen("<frozen ")));
-    return mp_public_function(function);
+    return frame->module && mp_public_library(mp_model_text(model, model->modules.at[frame->module].path));
+}
+
+/* Files of others name no libraries. Backward shows there by the functions of its engine, which lose their types. */
+static const char *engine_function(const struct mp_frame *frame, const char *function)
+{
+    static const char *const known[] = {"torch::autograd::Engine::evaluate_function",
+                                        "torch::autograd::Engine::thread_main",
+                                        "torch::autograd::Engine::thread_init",
+                                        "torch::autograd::Engine::execute",
+                                        "torch::autograd::python::PythonEngine::thread_init",
+                                        "torch::autograd::python::PythonEngine::execute"};
+    size_t length = strcspn(function, "(");
+    for (size_t i = 0; frame->language == MP_NATIVE && i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i]) == length && !memcmp(known[i], function, length)) return known[i];
+    return NULL;
 }
 
 static uint32_t rename_function(struct renaming *renaming, const struct mp_frame *frame, uint32_t function,
                                 uint32_t file)
 {
     const struct mp_model *model = renaming->model;
-    bool kept = is_public(frame, mp_model_text(model, function), mp_model_text(model, file));
-    return new_name(renaming, kept ? ROLE_KEPT : ROLE_FUNCTION, function);
+    const char *name = mp_model_text(model, function);
+    bool kept = is_public(model, frame, name, mp_model_text(model, file));
+    const char *engine = kept ? NULL : engine_function(frame, name);
+    return engine ? intern(renaming, engine) : new_name(renaming, kept ? ROLE_KEPT : ROLE_FUNCTION, function);
 }
 
 static uint32_t new_name_of(struct renaming *renaming, enum role role, const char *text)
@@ -320,7 +339,7 @@ static void rename_text(void *context, enum mp_named what, const char *text, con
         mp_buffer_printf(out, "node %u", mp_intern_add_text(&renaming->said, text));
         return;
     }
-    if (what == MP_NAMED_FUNCTION && file && is_public(&python, text, file)) {
+    if (what == MP_NAMED_FUNCTION && file && is_public(renaming->model, &python, text, file)) {
         mp_buffer_append_text(out, text);
         return;
     }

@@ -1,7 +1,6 @@
 /*
  * Public names: of Python, PyTorch, CUDA, the C and C++ libraries, and of memprof's own sentences. A name is public
- * because it is on a list, made from known builds by tools/public-names, and never because of how it begins. Pure; any
- * thread.
+ * because a short list has it, never because of how it begins: a name that no list has is private. Pure; any thread.
  */
 #ifndef MP_EXCHANGE_PUBLIC_NAMES_H
 #define MP_EXCHANGE_PUBLIC_NAMES_H
@@ -9,15 +8,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The public end of a source file's path ("/site-packages/torch/nn/functional.py"); a name in angle brackets is public
+/* The public end of a Python file's path ("/site-packages/torch/nn/functional.py"); a name in angle brackets is public
  * as a whole. NULL: the file is private. */
 const char *mp_public_path(const char *path);
-/* The file name of a known library's or interpreter's shared object; NULL: private. */
+/* The file name of a known library's or interpreter's shared object; NULL: private. All functions in it are public. */
 const char *mp_public_library(const char *path);
-/* Whether a native function's name is public: exported by a C library; or one of PyTorch's or the C++ library's whose
- * words, those of its types included, are all theirs. */
-bool mp_public_function(const char *name);
-/* Whether a Python function's name is public, given that its file is; also for functions without a name. */
+/* Whether the name of a Python function in a public file is public; also for functions without a name. */
 bool mp_public_python(const char *name);
 /* Whether a thread's name is that of a library's thread. */
 bool mp_public_thread(const char *name);

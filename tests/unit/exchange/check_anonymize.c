@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "exchange/common/public_names.h"
 #include "exchange/common/save.h"
 #include "format/events.h"
@@ -309,6 +310,46 @@ START_TEST(a_secret_anywhere_is_gone)
 }
 END_TEST
 
+/* Functions of one frame each: in Python in a public file, and native in the library of that path. */
+static const char *name_after(const char *library, uint8_t language, const char *function, const char *file)
+{
+    static char name[256];
+    struct mp_error error;
+    struct mp_model *model = mp_alloc_zeroed(1, sizeof *model);
+    mp_intern_add_text(&model->strings, "");
+    model->start.host = model->start.spool = model->start.configuration = "";
+    const struct mp_module modules[2] = {{0}, {.path = mp_intern_add_text(&model->strings, library)}};
+    mp_vec_add(&model->modules, modules[0]);
+    mp_vec_add(&model->modules, modules[1]);
+    const struct mp_model_frame frame = {.raw = {.language = language,
+                                                 .module = 1,
+                                                 .function = mp_intern_add_text(&model->strings, function),
+                                                 .file = mp_intern_add_text(&model->strings, file)}};
+    mp_vec_add(&model->frames, frame);
+    ck_assert_msg(!mp_anonymize(model, &error), "%s", error.text);
+    snprintf(name, sizeof name, "%s", mp_model_text(model, model->frames.at[0].raw.function));
+    mp_model_free(model);
+    return name;
+}
+
+START_TEST(a_function_is_public_by_where_it_is)
+{
+    static const char module[] = "/x/site-packages/torch/nn/modules/module.py";
+    ck_assert_str_eq(name_after("/x/libtorch_cpu.so", MP_NATIVE, "at::native::add(at::Tensor)", ""),
+                     "at::native::add(at::Tensor)");
+    ck_assert_str_eq(name_after("/x/libacme.so", MP_NATIVE, "at::native::add(at::Tensor)", ""), "f1");
+    ck_assert_str_eq(name_after("", MP_NATIVE, "malloc", ""), "f1");
+    ck_assert_str_eq(name_after("", MP_NATIVE, "torch::autograd::Engine::thread_main(acme)", ""),
+                     "torch::autograd::Engine::thread_main");
+    ck_assert_str_eq(name_after("", MP_NATIVE, "torch::autograd::Engine::acme()", ""), "f1");
+    ck_assert_str_eq(name_after("", MP_PYTHON, "Module._call_impl", module), "Module._call_impl");
+    ck_assert_str_eq(name_after("", MP_PYTHON, "Module.acme", module), "f1");
+    ck_assert_str_eq(name_after("", MP_PYTHON, "forward", "/home/me/model.py"), "f1");
+    /* The library of the interpreter's frame says nothing of a function in Python. */
+    ck_assert_str_eq(name_after("/usr/bin/python3", MP_PYTHON, "acme", "/home/me/model.py"), "f1");
+}
+END_TEST
+
 START_TEST(a_secret_in_the_settings_is_gone)
 {
     static const char *const settings[] = {"step_range=" SECRET ";step_at=" SECRET,
@@ -348,39 +389,27 @@ END_TEST
 
 START_TEST(what_is_public_stays)
 {
-    static const char *const functions[] = {"malloc",
-                                            "cuMemAlloc_v2",
-                                            "cudaMalloc",
-                                            "_PyEval_EvalFrameDefault",
-                                            "PyObject_Call",
-                                            "at::detail::empty_generic(c10::ArrayRef<long>, c10::Allocator*, "
-                                            "c10::DispatchKeySet, c10::ScalarType, c10::optional<c10::MemoryFormat>)",
-                                            "c10::TensorImpl::release_resources()",
-                                            "torch::autograd::Engine::thread_init",
-                                            "std::vector<long, std::allocator<long> >::reserve(unsigned long)"};
-    static const char *const others[] = {"acme",
-                                         "cudaAcme",
-                                         "PyAcmeSecretLoader",
-                                         "CUSTOMER_TABLE",
-                                         "clone_secret_model",
-                                         "acme::at::empty",
-                                         "std::vector<Acme>::size()",
-                                         "at::acme_router(at::Tensor)"};
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        ck_assert_msg(mp_public_function(functions[i]), "%s", functions[i]);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        ck_assert_msg(!mp_public_function(others[i]), "%s", others[i]);
     ck_assert_str_eq(mp_public_path("/opt/x/lib/python3.11/site-packages/torch/nn/modules/module.py"),
                      "/site-packages/torch/nn/modules/module.py");
     ck_assert_str_eq(mp_public_path("/usr/lib/python3.13/json/encoder.py"), "/lib/python3.13/json/encoder.py");
-    ck_assert_str_eq(mp_public_path("/usr/include/c++/12/bits/stl_vector.h"), "/include/c++/12/bits/stl_vector.h");
-    ck_assert_ptr_null(mp_public_path("/usr/include/c++/12/bits/stl_acme.h"));
+    ck_assert_str_eq(mp_public_path("torch/optim/adam.py"), "torch/optim/adam.py");
+    ck_assert_ptr_null(mp_public_path("/opt/x/site-packages/torch/nn/modules/acme.py"));
+    ck_assert_ptr_null(mp_public_path("/opt/x/site-packages/acme/nn/modules/module.py"));
+    ck_assert_ptr_null(mp_public_path("/opt/x/site-packages/torch/nn/modules/module.cpp"));
+    ck_assert_ptr_null(mp_public_path("/usr/lib/python3.13/json//encoder.py"));
+    ck_assert_ptr_null(mp_public_path("/home/me/torch/optim/adam.py"));
     ck_assert_str_eq(mp_public_library("/x/libtorch_cpu.so"), "libtorch_cpu.so");
     ck_assert_str_eq(mp_public_library("/lib/libc.so.6"), "libc.so.6");
+    ck_assert_ptr_null(mp_public_library("/x/libacme.so.6"));
+    ck_assert_ptr_null(mp_public_library("/x/libc.so.acme"));
+    ck_assert_str_eq(mp_public_library("/usr/bin/python3.11"), "python3.11");
+    ck_assert_ptr_null(mp_public_library("/home/me/python3"));
     ck_assert_ptr_null(mp_public_library("/x/acme/_C.cpython-311-x86_64-linux-gnu.so"));
     ck_assert_str_eq(mp_public_library("/x/torch/_C.cpython-311-x86_64-linux-gnu.so"),
                      "_C.cpython-311-x86_64-linux-gnu.so");
     ck_assert(mp_public_python("Module._call_impl") && mp_public_python("<module>") && mp_public_python("_call_impl"));
+    ck_assert(!mp_public_python("acme") && !mp_public_python("Module.acme") && !mp_public_python("Module step") &&
+              !mp_public_python("") && !mp_public_python("Module."));
     ck_assert(mp_public_device("cuda:0") && mp_public_device("cpu") && mp_public_model("NVIDIA H100 80GB HBM3"));
     ck_assert(mp_public_model("NVIDIA A100-SXM4-40GB") && mp_public_model("Tesla V100-SXM2-16GB"));
     ck_assert(mp_public_words("exit 0") && mp_public_words("killed by SIGKILL"));
@@ -388,4 +417,4 @@ START_TEST(what_is_public_stays)
 END_TEST
 
 MP_SUITE("anonymize", a_secret_anywhere_is_gone, a_secret_in_the_settings_is_gone, every_string_of_the_format_is_known,
-         what_is_public_stays)
+         what_is_public_stays, a_function_is_public_by_where_it_is)
