@@ -53,15 +53,10 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_REPLAY] = {"replay", '\0', "SETTINGS",
                        "replay under these settings of PyTorch's allocator, as "
                        "expandable_segments:True, or `recorded`: a snapshot's own trace"},
-    [MP_OPT_KIND] =
-        {"kind", '\0', "LIST",
-         "only changes of these kinds: allocator, checkpoint, lifetime, precision, optimizer, offload, shard"},
-    [MP_OPT_RANKS] = {"ranks", '\0', "N", "also what N ranks, two or more, would save that divide state among them"},
+    [MP_OPT_KIND] = {"kind", '\0', "LIST", "only changes of these kinds: allocator, checkpoint, lifetime"},
     [MP_OPT_PAGE] = {"page", '\0', "FILE",
                      "beside a report in HTML: write the page of trace_plot to FILE, to which the report's rows link"},
     [MP_OPT_PAGES] = {"pages", '\0', NULL, "of a job: a page of each recording, too, in a folder beside FILE"},
-    [MP_OPT_LINK] = {"link", '\0', "BYTES",
-                     "what a second moves to the CPU's memory, as 25GB/s: only what waits longer"},
     [MP_OPT_ADVISE] = {"advise", '\0', NULL, "also the three best changes for the last probe"},
     [MP_OPT_STACKS] = {"stacks", '\0', "WHICH", "native,python, native, python or none (native,python)",
                        MP_OPTS_RECORDED},

@@ -17,8 +17,6 @@ PROGRAMS = harness.SOURCE / "tests" / "advise" / "programs.py"
 COUNTER = harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so"
 MADE = {"late_zero_grad": "zero_grad", "gradients_kept": "zero_grad", "held_variables": "del", "one_by_one": "one_by_one",
         "fused": "fused"}
-ESTIMATES = {"eight_bit_state": "quantized", "micro_batch": "halves", "zero_1": "zero", "autocast": "autocast", "zero_2": "zero_2", "zero_3": "fsdp", "save_on_cpu": "offload"}
-ON_CUDA = {"zero_3"}  # what these programs do there alone
 WITHIN = 0.02
 
 
@@ -30,7 +28,7 @@ def change_of(advice):
     """The change of programs.py that does what an advice says."""
     if advice["pattern"] == "checkpoint":
         return f"checkpoint:{advice['module']}:{advice['modules']}"
-    return {**MADE, **ESTIMATES}[advice["pattern"]]
+    return MADE[advice["pattern"]]
 
 
 def measure(folder, name, habits, changes=""):
@@ -58,27 +56,24 @@ def answer(path, *options):
     return found
 
 
-def compare(folder, name, habits, *options, estimates=False):
-    """For each change that is advised: the change, what it is said to save, what it saves, and the peak without it.
-    `estimates`: of those alone that follow from sizes; else of all others."""
+def compare(folder, name, habits, *options):
+    """For each change that is advised: the change, what it is said to save, what it saves, and the peak without it."""
     before = measure(folder, name, habits)
     found = answer(record(folder, name, habits), *options)
     assert found["peak_bytes"] == before, (name, habits, found["peak_bytes"], before)
     rows = []
     for advice in found["changes"]:
-        if (advice["pattern"] in ESTIMATES) != estimates or advice["pattern"] in ON_CUDA:
-            continue
         change = change_of(advice)
         after = measure(folder, name, habits, change)
         rows.append((change, advice["saved_bytes"], before - after, before))
     return rows
 
 
-def is_within(said, real, within=WITHIN):
-    return real > 0 and abs(said - real) <= within * real
+def is_within(said, real):
+    return real > 0 and abs(said - real) <= WITHIN * real
 
 
-def show(compared, within=WITHIN):
+def show(compared):
     """A line for each program's changes, as they come: name, habits, and (change, said, real, before) of each."""
     rows = []
     for name, habits, changes in compared:
@@ -86,15 +81,15 @@ def show(compared, within=WITHIN):
             rows.append((said, real))
             print(f"{name:22} {habits:22} {change:36} says {said:11}  saves {real:11}  "
                   f"of {before:11}  {(said / real - 1) * 100 if real else float('inf'):7.2f} %"
-                  f"{'' if is_within(said, real, within) else '   MISS'}", flush=True)
-    print(f"{len(rows)} changes; within {within:.0%}: {sum(is_within(*row, within) for row in rows)}; "
+                  f"{'' if is_within(said, real) else '   MISS'}", flush=True)
+    print(f"{len(rows)} changes; within {WITHIN:.0%}: {sum(is_within(*row) for row in rows)}; "
           f"promised and none: {sum(row[1] <= 0 for row in rows)}")
     return rows
 
 
-def table(cases, *options, within=WITHIN, **more):
+def table(cases, *options):
     def compared():
         for name, habits in cases:
             with tempfile.TemporaryDirectory() as folder:
-                yield name, habits, compare(pathlib.Path(folder), name, habits, *options, **more)
-    show(compared(), within)
+                yield name, habits, compare(pathlib.Path(folder), name, habits, *options)
+    show(compared())

@@ -6,6 +6,7 @@ torch.utils.checkpoint, measured by a counter that is not memprof's.
 """
 import os
 import sys
+import unittest.mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bench
@@ -54,6 +55,21 @@ class Checkpointing(harness.TestCase):
         self.assertLessEqual(bench.measure(self.folder, "decoder", "", bench.change_of(chosen)), capacity)
         fewer = bench.change_of({**chosen, "modules": chosen["modules"] - 1})
         self.assertGreater(bench.measure(self.folder, "decoder", "", fewer), capacity)
+
+    def test_size_tells_the_best_of_the_last_probe(self):
+        """As `report` and `advise` have it of that recording alone; not where it is not asked for."""
+        small = bench.record(self.folder, "decoder", "").rename(self.folder / "small.mp")
+        with unittest.mock.patch.dict(os.environ, BENCH_SCALE="2"):
+            path = bench.record(self.folder, "decoder", "")
+        probes = ("--capacity", "1GiB", f"4={small}", f"8={path}")
+        wanted = [(change["text"], change["saved_bytes"]) for change in harness.answer("report", path)["advice"]]
+        found = harness.answer("size", "--advise", *probes)["advice"]
+        self.assertEqual([(change["text"], change["saved_bytes"]) for change in found], wanted[:3])
+        self.assertTrue(found)
+        self.assertEqual(harness.answer("size", *probes)["advice"], [])
+        text = harness.memprof("size", "--advise", *probes).stdout
+        self.assertIn("What would lower the peak of the probe at 8:", text)
+        self.assertIn(wanted[0][0], text)
 
 
 if __name__ == "__main__":

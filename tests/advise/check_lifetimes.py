@@ -16,7 +16,7 @@ HABITS = ("late", "zeroed", "held", "foreach", "late,held,foreach", "zeroed,vali
 NAMES = ("mlp", "wide", "deep", "cnn", "autoencoder", "residual", "mixture", "recommender", "variational", "siamese",
          "attention", "transformer", "lstm", "gru", "large_vocabulary", "accumulating", "accumulating_language", "mixed",
          "clipped", "momentum", "scheduled")
-KINDS = ("--kind", "lifetime,optimizer")
+KINDS = ("--kind", "lifetime")
 
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")

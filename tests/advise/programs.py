@@ -3,12 +3,8 @@
 Habits of the program as it is: `late`, gradients are freed between forward and backward; `zeroed`, they are set to zero;
 `held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `validates`,
 it evaluates after each step; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`, `del`, `one_by_one`, `fused`,
-`quantized` (optimizer state of 8 bits), `halves` (two micro-batches of half the size), `autocast` (forward in bfloat16), `zero` (the state divided among two
-ranks), `zero_2` (gradients, too), `fsdp` (FSDP 2 around each numbered module, on CUDA), `offload` (what is saved for backward
-waits outside of PyTorch's memory),
 `checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many of them).
 """
-import contextlib
 import functools
 import os
 import random
@@ -23,9 +19,6 @@ from torch.utils.checkpoint import checkpoint
 DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 SCALE = float(os.environ.get("BENCH_SCALE", "1"))  # of batches
 length = 1.0
-autocast = offload = False
-NODES = []
-RANK, RENDEZVOUS = 0, ""
 torch.manual_seed(0)
 if DEVICE == "cuda":
     torch.backends.cudnn.enabled = False
@@ -68,12 +61,6 @@ def autoencoder():
     model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(),
                           nn.Conv2d(8, 1, 3, padding=1))
     return model, lambda: (lambda x: (x, x))(rand(16, 1, 64, 64)), F.mse_loss
-
-
-def lone():
-    """Batches of one sample."""
-    model = nn.Sequential(nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.ReLU(), nn.Conv2d(16, 8, 3))
-    return model, lambda: (rand(1, 8, 128, 128), rand(1, 8, 122, 122)), F.mse_loss
 
 
 class Residual(nn.Module):
@@ -420,26 +407,6 @@ def adversaries():
     return Adversaries(), lambda: (rand(128, 32), rand(128)), F.mse_loss
 
 
-def stack():
-    """More numbered modules than a few."""
-    return nn.Sequential(*[nn.Linear(64, 64) for _ in range(100)]), lambda: (rand(4, 64), rand(4, 64)), F.mse_loss
-
-
-class Scaled(nn.Module):
-    """A product with a parameter has 32 bits under autocast, and so has all behind it."""
-
-    def __init__(self, width=128):
-        super().__init__()
-        self.linear, self.gamma = nn.Linear(width, width), nn.Parameter(torch.full((width,), 0.5))
-
-    def forward(self, x):
-        return (self.linear(x) * self.gamma).sigmoid().sigmoid().sigmoid()
-
-
-def scaled():
-    return nn.Sequential(*[Scaled() for _ in range(6)]), lambda: (rand(1024, 128), rand(1024, 128)), F.mse_loss
-
-
 class Pairs(nn.Module):
     """What is largest in a block is not kept for backward, and made again with it: the sums of all pairs."""
 
@@ -499,29 +466,6 @@ class Sums(nn.Module):
 
 def sums():
     return Sums(), lambda: (rand(256, 256), rand(256, 256)), F.mse_loss
-
-
-class Ends(nn.Module):
-    """What forward keeps lies between two large parameters, or before one: backward makes the last one's gradient first."""
-
-    def __init__(self, width=512, depth=60, first=True):
-        super().__init__()
-        self.first = nn.Linear(width, width) if first else None
-        self.scales, self.last = nn.Parameter(torch.ones(depth, width)), nn.Linear(width, width)
-
-    def forward(self, x):
-        x = self.first(x) if self.first else x
-        for scale in self.scales:
-            x = torch.tanh(x + scale)
-        return self.last(x)
-
-
-def ends():
-    return Ends(), lambda: (rand(64, 512), rand(64, 512)), F.mse_loss
-
-
-def last():
-    return Ends(depth=30, first=False), lambda: (rand(64, 512), rand(64, 512)), F.mse_loss
 
 
 class Results(nn.Module):
@@ -594,108 +538,24 @@ MODELS = {
     "transformer": language, "lstm": lambda: language(3000, "lstm"), "gru": lambda: language(2000, "gru", 128, 1),
     "large_vocabulary": lambda: language(20000, "transformer", 32, 1), "accumulating": mlp, "mixed": wide,
     "accumulating_language": lambda: language(3000), "clipped": deep, "momentum": wide, "scheduled": cnn,
-    "bfloat16": wide, "lone": lone, "scaled": scaled, "stack": stack, "lumps": lumps, "sums": sums,
-    "ends": ends, "last": last, "results": results,
+    "lumps": lumps, "sums": sums, "results": results,
 }
 
 
-class Quantized(torch.optim.Optimizer):
-    """Holds what Adam of 8 bits holds: a byte for each value, a scale for 256 of them, all of it for small parameters. A
-    stand-in for libraries that need a GPU, whose numbers it does not compute; it works on few values at a time."""
-
-    def __init__(self, parameters):
-        super().__init__(parameters, {})
-
-    @torch.no_grad()
-    def step(self):
-        for parameter in self.param_groups[0]["params"]:
-            if parameter.grad is None:
-                continue
-            state, count, kept = self.state[parameter], parameter.numel(), dict(device=parameter.device)
-            for name in () if state else ("mean", "square"):
-                small = count < 4096
-                state[name] = torch.zeros(count, dtype=torch.float32 if small else torch.uint8, **kept)
-                if not small:
-                    state[name + " scale"] = torch.zeros(-(-count // 256), **kept)
-            parameter.add_(parameter.grad, alpha=-1e-4)
-
-
-def divided_among_ranks(parameters, kind, **options):
-    """The other rank is a process of its own that does the same, and is not counted."""
-    import torch.distributed as distributed
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-    distributed.init_process_group("gloo", init_method="file://" + RENDEZVOUS, rank=RANK, world_size=2)
-    return ZeroRedundancyOptimizer(parameters, optimizer_class=kind, **options)
-
-
-def divided_gradients(optimizer):
-    """Each gradient is summed as soon as it is made, and kept by the rank that owns its parameter. Its memory is given back
-    by hand: gloo's thread holds the tensor until it gets a processor again."""
-    import torch.distributed as distributed
-    owners = optimizer._param_to_rank
-
-    def keep(parameter, *_):
-        distributed.all_reduce(parameter.grad)
-        if owners[parameter] != RANK:
-            grad, parameter.grad = parameter.grad, None
-            storage = getattr(grad, "untyped_storage", grad.storage)()
-            if storage.nbytes() == grad.numel() * grad.element_size():  # else others look at it, too
-                storage.resize_(0)
-
-    for parameter in owners:
-        node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-        node.register_hook(functools.partial(keep, parameter))
-        NODES.append(node)
-
-
-def sharded(model):
-    """FSDP 2 around each module with a number, and around all."""
-    import torch.distributed as distributed
-    from torch.distributed.fsdp import fully_shard
-    torch.cuda.set_device(RANK)
-    distributed.init_process_group("nccl", init_method="file://" + RENDEZVOUS, rank=RANK, world_size=2)
-    for path, module in model.named_modules():
-        parts = path.split(".")
-        if parts[-1].isdigit() and not any(part.isdigit() for part in parts[:-1]) and list(module.parameters()):
-            fully_shard(module)
-    fully_shard(model)
-    return model
-
-
-def packed(tensor):
-    import numpy
-    return numpy.array(tensor.detach().numpy(), copy=True, order="C"), tensor.dtype
-
-
-def unpacked(kept):
-    tensor = torch.empty(kept[0].shape, dtype=kept[1])
-    tensor.numpy()[...] = kept[0]
-    return tensor
-
-
-def waiting_elsewhere():
-    if not offload:
-        return contextlib.nullcontext()
-    if DEVICE == "cuda":
-        return torch.autograd.graph.save_on_cpu(pin_memory=True)
-    return torch.autograd.graph.saved_tensors_hooks(packed, unpacked)
-
-
 def make_optimizer(name, parameters, habits, changes):
-    if "quantized" in changes:
-        return Quantized(parameters)
     kind, options = torch.optim.AdamW, {"foreach": "foreach" in habits and "one_by_one" not in changes}
-    if name in ("momentum", "scheduled", "last"):
+    if name in ("momentum", "scheduled"):
         kind, options = torch.optim.SGD, {**options, "lr": 0.01, "momentum": 0.9}
     elif "fused" in changes:
         options = {"fused": True}
-    return divided_among_ranks(parameters, kind, **options) if {"zero", "zero_2"} & set(changes) else kind(parameters, **options)
+    return kind(parameters, **options)
 
 
 def forward(name, model, loss_of, batch):
-    with torch.autocast(DEVICE, torch.bfloat16, enabled=autocast or name.startswith("mixed")), waiting_elsewhere():
+    mixed = name.startswith("mixed")
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=mixed):
         output = model(batch[0])
-        return output, loss_of(output.float() if autocast or name.startswith(("mixed", "bfloat16")) else output, batch[1])
+        return output, loss_of(output.float() if mixed else output, batch[1])
 
 
 def checkpoint_modules(model, changes):
@@ -709,27 +569,16 @@ def checkpoint_modules(model, changes):
             module.forward = functools.partial(checkpoint, module.forward, use_reentrant=False)
 
 
-def of_type(name, batch):
-    return (batch[0].bfloat16(), batch[1]) if name == "bfloat16" else batch
-
-
 def train(name, habits, changes):
-    global autocast, length, offload
-    autocast, offload = "autocast" in changes, "offload" in changes
+    global length
     steps = 12 if "varies" in habits else 4
     model, data, loss_of = by_chance(int(name[len("chance"):])) if name.startswith("chance") else MODELS[name]()
-    if "fsdp" in changes:
-        torch.cuda.set_device(RANK)
-    model = model.to(DEVICE, torch.bfloat16 if name == "bfloat16" else None)
-    if "fsdp" in changes:
-        model = sharded(model)
+    model = model.to(DEVICE)
     checkpoint_modules(model, changes)
     optimizer = make_optimizer(name, model.parameters(), habits, changes)
-    if "zero_2" in changes:
-        divided_gradients(optimizer)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2) if name == "scheduled" else None
     parts = 3 if name.startswith("accumulating") else 1
-    batches = [of_type(name, data()) for _ in range(2)]
+    batches = [data() for _ in range(2)]
 
     def step_of(batch):
         """A function: what it holds is gone with it."""
@@ -747,12 +596,9 @@ def train(name, habits, changes):
         for part in range(parts):
             if "varies" in habits:
                 length = (0.4, 1.0, 0.7, 1.3, 0.55, 0.85)[(step * 5 + part) % 6]
-                batches[(step + part) % 2] = of_type(name, data())
+                batches[(step + part) % 2] = data()
             batch = batches[(step + part) % 2]
-            if "halves" in changes:
-                for half in zip(*(part.chunk(2) for part in batch)):
-                    step_of(half)
-            elif "held" in habits:
+            if "held" in habits:
                 output, loss = forward(name, model, loss_of, batch)
                 prepare()
                 loss.backward()
@@ -777,13 +623,4 @@ def train(name, habits, changes):
 
 if __name__ == "__main__":
     changes_ = sys.argv[3].split(",") if len(sys.argv) > 3 else []
-    ranks_ = {"zero", "zero_2", "fsdp"} & set(changes_)
-    if ranks_:
-        RENDEZVOUS = os.path.abspath(f"rendezvous-{os.getpid()}")
-        RANK = 0 if os.fork() else 1
     train(sys.argv[1], sys.argv[2].split(","), changes_)
-    if ranks_:
-        sys.stdout.flush()
-        if RANK:
-            os._exit(0)
-        os.wait()

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "analysis/advise/checkpoint.h"
-#include "analysis/advise/estimates.h"
 #include "analysis/advise/lifetimes.h"
 #include "analysis/advise/tune_phases.h"
 #include "base/memory.h"
@@ -28,8 +27,7 @@ struct outcome {
     uint64_t peak, reserved, ooms;
 };
 
-static const char *const kinds[MP_CHANGE_KINDS] = {"allocator", "checkpoint", "lifetime", "precision",
-                                                   "optimizer", "offload",    "shard"};
+static const char *const kinds[MP_CHANGE_KINDS] = {"allocator", "checkpoint", "lifetime"};
 
 const char *mp_change_kind_name(enum mp_change_kind kind)
 {
@@ -38,10 +36,9 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 
 const char *mp_change_what_name(enum mp_change_what what)
 {
-    static const char *const names[MP_CHANGE_WHATS] = {
-        "settings",   "late_zero_grad", "gradients_kept",  "held_variables", "fused",
-        "one_by_one", "checkpoint",     "eight_bit_state", "zero_1",         "micro_batch",
-        "autocast",   "zero_2",         "zero_3",          "save_on_cpu",    "phase_settings"};
+    static const char *const names[MP_CHANGE_WHATS] = {"settings",       "late_zero_grad", "gradients_kept",
+                                                       "held_variables", "fused",          "one_by_one",
+                                                       "checkpoint",     "phase_settings"};
     return names[what];
 }
 
@@ -96,9 +93,9 @@ static uint64_t less(uint64_t from, uint64_t what)
  * recomputation's blocks come, which PyTorch may cut short behind the last one that backward needs. */
 static bool is_worth(const struct mp_advise *advise, const struct mp_change *change)
 {
-    unsigned parts = change->kind == MP_CHANGE_CHECKPOINT || change->estimated ? WORTH_TIME : WORTH;
+    unsigned parts = change->kind == MP_CHANGE_CHECKPOINT ? WORTH_TIME : WORTH;
     if (change->saved && change->saved >= advise->peak / parts) return true;
-    return change->what != MP_CHANGE_CHECKPOINTING && !change->estimated && change->saved_reserved &&
+    return change->what != MP_CHANGE_CHECKPOINTING && change->saved_reserved &&
            change->saved_reserved >= advise->reserved / parts;
 }
 
@@ -177,8 +174,7 @@ static enum mp_status prove(struct adviser *a, struct mp_changes *proposed)
 
 static uint64_t weight(const struct mp_change *change)
 {
-    bool by_allocated =
-        change->what == MP_CHANGE_CHECKPOINTING || change->estimated || change->saved > change->saved_reserved;
+    bool by_allocated = change->what == MP_CHANGE_CHECKPOINTING || change->saved > change->saved_reserved;
     return by_allocated ? change->saved : change->saved_reserved;
 }
 
@@ -232,7 +228,6 @@ static enum mp_status add_checkpoints(struct adviser *a)
 static int by_weight(const void *a, const void *b)
 {
     const struct mp_change *x = a, *y = b;
-    if (x->estimated != y->estimated) return x->estimated ? 1 : -1;
     if (weight(x) != weight(y)) return weight(x) < weight(y) ? 1 : -1;
     if (x->what != y->what) return x->what < y->what ? -1 : 1;
     return x->place < y->place ? -1 : x->place > y->place;
@@ -283,11 +278,10 @@ static bool overlap(const char *a, const char *b)
     return !strncmp(a, b, length) && (!a[length] || a[length] == '.') && (!b[length] || b[length] == '.');
 }
 
-/* Two settings exclude one another, and two checkpoints of the same modules; what is only estimated joins nothing, nor
- * do settings of a phase. */
+/* Two settings exclude one another, and two checkpoints of the same modules; settings of a phase join nothing. */
 static bool may_join(const struct mp_advise *advise, const struct mp_change *change)
 {
-    if (change->estimated || change->phased) return false;
+    if (change->phased) return false;
     for (size_t i = 0; i < advise->fit.changes.count; i++) {
         const struct mp_change *chosen = &advise->changes.at[advise->fit.changes.at[i]];
         if (change->what == MP_CHANGE_SETTINGS && chosen->what == MP_CHANGE_SETTINGS) return false;
@@ -481,7 +475,6 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     enum mp_status status = begin(&a);
     if (!status) add_settings(&a);
     if (!status) status = mp_lifetimes_propose(model, &a.history, &proposed, error);
-    if (!status) status = mp_estimates_propose(model, &a.history, query->ranks, query->link, &proposed, error);
     if (!status) status = prove(&a, &proposed);
     if (!status) status = add_checkpoints(&a);
     if (!status) sort_changes(advise);

@@ -1,6 +1,6 @@
 /*
  * Changes to a program that would lower its peak, each proved by a replay of what the recording has with the change
- * made to it, or estimated and not proved, and which of them together fit a capacity. Pure; the result is the caller's.
+ * made to it, and which of them together fit a capacity. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_ADVISE_H
 #define MP_ANALYSIS_ADVISE_H
@@ -11,8 +11,6 @@
 struct mp_advise_query {
     uint16_t track;
     uint64_t capacity; /* that is to be fitted; 0: none */
-    unsigned ranks;    /* that could divide state; 0 or 1: none */
-    uint64_t link;     /* bytes a second to the CPU's memory; 0: not known */
     unsigned kinds;    /* bits 1 << enum mp_change_kind of those that are wanted */
     size_t curves;     /* so many changes, the first ones, have theirs */
     mp_tune_progress *progress;
@@ -34,7 +32,7 @@ struct mp_advise {
     bool replayed;           /* the recording has something to replay, not only what lived at its end */
     uint64_t peak, reserved; /* as recorded, or as replayed where that is less; reserved 0: there is no such thing */
     struct mp_tuning tuning; /* of a caching allocator */
-    MP_VEC(struct mp_change) changes; /* that which saves most first; estimates come last */
+    MP_VEC(struct mp_change) changes; /* that which saves most first */
     struct mp_advise_fit fit;
 };
 

@@ -7,16 +7,7 @@
 #include "analysis/advise/tune.h"
 
 /* Names of MP_CHANGE_KINDS are a promise. */
-enum mp_change_kind {
-    MP_CHANGE_ALLOCATOR,
-    MP_CHANGE_CHECKPOINT,
-    MP_CHANGE_LIFETIME,
-    MP_CHANGE_PRECISION,
-    MP_CHANGE_OPTIMIZER,
-    MP_CHANGE_OFFLOAD,
-    MP_CHANGE_SHARD,
-    MP_CHANGE_KINDS
-};
+enum mp_change_kind { MP_CHANGE_ALLOCATOR, MP_CHANGE_CHECKPOINT, MP_CHANGE_LIFETIME, MP_CHANGE_KINDS };
 
 /* Names of them are a promise, too. */
 enum mp_change_what {
@@ -27,13 +18,6 @@ enum mp_change_what {
     MP_CHANGE_FUSED,          /* temporaries of an optimizer that has a fused form */
     MP_CHANGE_ONE_BY_ONE,     /* temporaries of an optimizer that works on lists of tensors */
     MP_CHANGE_CHECKPOINTING,  /* what modules keep for backward is made again there */
-    MP_CHANGE_EIGHT_BIT,      /* optimizer state of 8 bits a value */
-    MP_CHANGE_ZERO_1,         /* optimizer state that ranks divide */
-    MP_CHANGE_MICRO_BATCH,    /* two micro-batches of half the size, one behind the other */
-    MP_CHANGE_AUTOCAST,       /* forward in bfloat16 */
-    MP_CHANGE_ZERO_2,         /* gradients, too */
-    MP_CHANGE_ZERO_3,         /* parameters, too */
-    MP_CHANGE_SAVE_ON_CPU,    /* what forward keeps for backward waits in the CPU's memory */
     MP_CHANGE_PHASE_SETTINGS, /* settings for one phase of the program, set anew where it ends or begins */
     MP_CHANGE_WHATS
 };
@@ -43,8 +27,7 @@ enum mp_change_what {
 struct mp_change {
     enum mp_change_kind kind;
     enum mp_change_what what;
-    bool exact;              /* replayed, not estimated */
-    bool estimated;          /* from categories and sizes: combined with nothing */
+    bool exact;              /* the replay has no block but those that were recorded */
     uint64_t peak, reserved; /* then */
     uint64_t saved, saved_reserved;
     /* Of settings: */
@@ -60,11 +43,6 @@ struct mp_change {
     size_t modules, modules_of; /* of those that the path means, that are changed: the first ones; all */
     size_t blocks;              /* that would live less long */
     uint64_t bytes;             /* the most of theirs that lived at a time */
-    unsigned ranks;             /* that divide state; 0 */
-    uint64_t link;              /* bytes a second there; 0: not known */
-    bool at_home;               /* it moves to memory that it is in already, as in a trial on the CPU */
-    const char *optimizer;      /* "Adam" or "AdamW", whose state it is about; NULL */
-    bool steps;                 /* an optimizer's step follows what is done in parts */
     double share;               /* of forward that is done again; 0; MP_SHARE_UNKNOWN */
     size_t place;               /* among the others, before they were sorted */
     struct mp_curve curve;      /* with the change; empty where none was asked for */

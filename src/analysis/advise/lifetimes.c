@@ -513,7 +513,7 @@ static void add_counters(const struct finder *f, uint32_t first, struct mp_chang
 static void find_fused(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_FUSED};
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_FUSED};
     unsigned char *adam = mark_stacks(model, is_adam);
     uint32_t first = MP_NONE;
     for (uint32_t block = 0; block < model->blocks.count; block++) {
@@ -573,7 +573,7 @@ static void replace_by_largest(struct finder *f, struct likes *step, size_t upda
 static void find_foreach(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    struct mp_change change = {.kind = MP_CHANGE_OPTIMIZER, .what = MP_CHANGE_ONE_BY_ONE};
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_ONE_BY_ONE};
     unsigned char *foreach = mark_stacks(model, is_foreach), *adam = mark_stacks(model, is_adam);
     struct likes step = {0};
     size_t current = 0;

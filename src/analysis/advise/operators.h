@@ -30,17 +30,4 @@ enum mp_operator_saves mp_operator_saves(unsigned number);
 /* Whether two have a node of the same name in autograd's graph, as an operator's and that of its backward. */
 bool mp_operators_match(unsigned one, unsigned other);
 
-/* A number that operators and nodes of backward with the same node share; 0: none is known. */
-unsigned mp_operator_node(unsigned number);
-/* Whether it adds two tensors, one of which may be what came into the module. */
-bool mp_operator_is_sum(unsigned number);
-/* Whether it computes one result of two or more tensors, value by value. */
-bool mp_operator_is_binary(unsigned number);
-/* Whether what it makes is of a batch: of none of the others' operands is it known to be more than a parameter. */
-bool mp_operator_is_of_batch(unsigned number);
-/* Whether it is of a batch, and reads no parameter: activations and losses, whose backward makes no gradient of one. */
-bool mp_operator_is_of_values(unsigned number);
-/* Whether backward reads the first tensor that it makes; of norms it reads others. */
-bool mp_operator_keeps_first(unsigned number);
-
 #endif

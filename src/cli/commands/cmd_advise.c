@@ -8,7 +8,29 @@
 #include "cli/progress.h"
 #include "cli/query.h"
 
-#define MOST_RANKS 100000u
+/* Kinds of changes that no replay could prove, and what proves them. */
+static const struct {
+    const char *name, *instead;
+} gone[] = {
+    {"precision", "record the program with autocast too, and `memprof compare` the two recordings"},
+    {"optimizer", "--kind lifetime has temporaries of a step; for 8 bit state or a smaller batch record both ways, and "
+                  "`memprof compare` the two recordings"},
+    {"offload", "record the program with save_on_cpu too, and `memprof compare` the two recordings"},
+    {"shard", "run the sharded program under `memprof plan`, which needs no GPU"},
+};
+
+/* MP_EXIT_USAGE, after a message. */
+static int refuse_kind(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+        if (strlen(gone[i].name) != length || strncmp(gone[i].name, name, length)) continue;
+        mp_message("--kind %s is gone: %s", gone[i].name, gone[i].instead);
+        return MP_EXIT_USAGE;
+    }
+    mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint and lifetime", (int)length,
+               name);
+    return MP_EXIT_USAGE;
+}
 
 /* `list`: names of kinds, apart by commas; NULL: all. MP_EXIT_USAGE, after a message, where it makes no sense. */
 static int read_kinds(const char *list, unsigned *kinds)
@@ -23,12 +45,7 @@ static int read_kinds(const char *list, unsigned *kinds)
             name[length] = '\0';
             kind = mp_change_kind_named(name);
         }
-        if (kind == MP_CHANGE_KINDS) {
-            mp_message("--kind: \"%.*s\" is no kind of change; there are allocator, checkpoint, lifetime, precision, "
-                       "optimizer, offload and shard",
-                       (int)length, at);
-            return MP_EXIT_USAGE;
-        }
+        if (kind == MP_CHANGE_KINDS) return refuse_kind(at, length);
         *kinds |= 1u << kind;
     }
     return MP_EXIT_DONE;
@@ -40,35 +57,6 @@ static int read_capacity(const char *text, uint64_t *capacity)
     *capacity = 0;
     if (!text || !strcmp(text, "auto") || (mp_parse_bytes(text, capacity) && *capacity)) return MP_EXIT_DONE;
     mp_message("--capacity: \"%s\" is not an amount of memory, as 24GiB", text);
-    return MP_EXIT_USAGE;
-}
-
-/* 0 where it is not given. */
-static int read_ranks(const char *text, unsigned *ranks)
-{
-    char *end = NULL;
-    *ranks = 0;
-    if (!text) return MP_EXIT_DONE;
-    unsigned long number = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
-    if (!end || *end || number < 2 || number > MOST_RANKS) {
-        mp_message("--ranks: \"%s\" is not a number of ranks, from 2 to %u", text, MOST_RANKS);
-        return MP_EXIT_USAGE;
-    }
-    *ranks = (unsigned)number;
-    return MP_EXIT_DONE;
-}
-
-/* "25GB/s"; 0 where it is not given. */
-static int read_link(const char *text, uint64_t *link)
-{
-    char bytes[32];
-    *link = 0;
-    if (!text) return MP_EXIT_DONE;
-    size_t length = strlen(text);
-    if (length > 2 && !strcmp(text + length - 2, "/s")) length -= 2;
-    snprintf(bytes, sizeof bytes, "%.*s", (int)length, text);
-    if (length < sizeof bytes && mp_parse_bytes(bytes, link) && *link) return MP_EXIT_DONE;
-    mp_message("--link: \"%s\" is not what a second moves, as 25GB/s", text);
     return MP_EXIT_USAGE;
 }
 
@@ -105,8 +93,6 @@ static int run(const struct mp_invocation *invocation)
     struct mp_advise_query ask = {.progress = mp_progress_report};
     int status = read_kinds(invocation->value[MP_OPT_KIND], &ask.kinds);
     if (!status) status = read_capacity(invocation->value[MP_OPT_CAPACITY], &ask.capacity);
-    if (!status) status = read_ranks(invocation->value[MP_OPT_RANKS], &ask.ranks);
-    if (!status) status = read_link(invocation->value[MP_OPT_LINK], &ask.link);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, find_advice(&query, &ask));
 }
@@ -114,23 +100,18 @@ static int run(const struct mp_invocation *invocation)
 extern const struct mp_command mp_command_advise;
 const struct mp_command mp_command_advise = {
     .name = "advise",
-    .summary = "changes that would save memory, replayed or estimated",
+    .summary = "changes that would save memory, replayed",
     .usage = "FILE",
     .about =
         "Tries changes to the program on what the recording has, and lists those that lower the peak: settings of "
         "PyTorch's caching allocator, searched by replaying all that was asked of it under each, as the line of "
         "PYTORCH_CUDA_ALLOC_CONF to set, or for one phase; blocks that live longer than they are needed; temporaries "
-        "of an optimizer's step; and modules whose activations could be made again in backward. Estimated from sizes, "
-        "marked ~, and not proved, are forward in "
-        "bfloat16 by autocast, Adam's state of 8 bits, micro-batches "
-        "of half the size, what forward keeps moved to the CPU's memory, and with --ranks what ranks divide: state "
-        "(ZeRO-1), "
-        "gradients (ZeRO-2), parameters (ZeRO-3, FSDP). Each has the bytes that it saves, what the peak "
-        "would then be, what it costs "
-        "or breaks, and how to write it. With --capacity, changes are put together until it fits, with as little as "
-        "possible done twice.",
+        "of an optimizer's step; and modules whose activations could be made again in backward. Each has the bytes "
+        "that it saves, what the peak would then be, what it costs or breaks, and how to write it; ~ marks a replay "
+        "with blocks that the changed program would make and the recording does not have. With --capacity, changes "
+        "are put together until it fits, with as little as possible done twice.",
     .example = "memprof advise run.mp --capacity 24GiB",
-    .options = {MP_REPORT_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND, MP_OPT_RANKS, MP_OPT_LINK},
+    .options = {MP_REPORT_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

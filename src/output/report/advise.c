@@ -125,14 +125,6 @@ static const struct {
                          ""},
     [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that takes one parameter after the other", "foreach=False",
                               "more kernels, which are smaller"},
-    [MP_CHANGE_EIGHT_BIT] = {"optimizer state of 8 bits in place of 32", "",
-                             "other numerics; counts on state of 32 bits, as of parameters in float32"},
-    [MP_CHANGE_MICRO_BATCH] = {"two micro-batches of half the size in each step",
-                               "for half in batch.chunk(2): (loss(half) / 2).backward()",
-                               "counts on a batch of two or more; smaller kernels; batch norm sees half a batch"},
-    [MP_CHANGE_AUTOCAST] = {"forward in bfloat16 by autocast",
-                            "with torch.autocast(DEVICE, torch.bfloat16): around forward",
-                            "other numerics; counts on values of 32 bits, and on a device that computes with bfloat16"},
 };
 
 static void put_checkpoint(const struct mp_change *change, struct words *words)
@@ -149,55 +141,6 @@ static void put_checkpoint(const struct mp_change *change, struct words *words)
         mp_buffer_printf(&words->cost, "does %.0f %% of forward twice", change->share * 100);
 }
 
-static void put_sharded(const struct mp_change *change, struct words *words)
-{
-    static const struct {
-        enum mp_change_what what;
-        const char *name, *code, *cost;
-    } stages[] = {{MP_CHANGE_ZERO_1, "optimizer state divided among %u ranks (ZeRO-1)",
-                   "torch.distributed.optim.ZeroRedundancyOptimizer(parameters, optimizer_class=...) in each rank",
-                   "each rank sends what it updated to all others"},
-                  {MP_CHANGE_ZERO_2, "optimizer state and gradients divided among %u ranks (ZeRO-2)",
-                   "as ZeRO-1, and each gradient goes to the rank that owns it: DeepSpeed's \"zero_optimization\": "
-                   "{\"stage\": 2}",
-                   "buckets in which a library collects gradients come on top"},
-                  {MP_CHANGE_ZERO_3, "parameters, gradients and optimizer state divided among %u ranks (ZeRO-3, FSDP)",
-                   "torch.distributed.fsdp.fully_shard(...) for each numbered module, then for the network",
-                   "gathers all parameters twice in each step"}};
-    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
-        if (stages[i].what != change->what) continue;
-        const char *name = stages[i].name, *number = strstr(name, "%u");
-        mp_buffer_printf(&words->text, "%.*s%u%s", (int)(number - name), name, change->ranks, number + 2);
-        mp_buffer_append_text(&words->code, stages[i].code);
-        mp_buffer_append_text(&words->cost, stages[i].cost);
-    }
-}
-
-static void put_offload(const struct mp_change *change, struct words *words)
-{
-    char bytes[MP_UNIT_TEXT];
-    mp_buffer_append_text(&words->text, "what forward keeps for backward waits in the CPU's memory");
-    mp_buffer_append_text(&words->code, "with torch.autograd.graph.save_on_cpu(pin_memory=True): around forward");
-    mp_buffer_printf(&words->cost, "moves %s there and back in each step", mp_format_bytes(bytes, change->bytes));
-    if (change->link)
-        mp_buffer_printf(&words->cost, ": %.2g s by that link; counts on moving only what waits longer than that takes",
-                         2 * (double)change->bytes / (double)change->link);
-    else if (change->at_home)
-        mp_buffer_append_text(&words->cost, "; saves it on a GPU, not on the CPU that this was recorded on");
-    else
-        mp_buffer_append_text(&words->cost,
-                              "; --link 25GB/s says how long that takes, and leaves out what it would delay");
-}
-
-/* In newer PyTorch, AdamW's state is made by Adam's code. */
-static void put_eight_bit(const struct mp_change *change, struct words *words)
-{
-    if (!strcmp(change->optimizer, "AdamW"))
-        mp_buffer_append_text(&words->code, "bitsandbytes.optim.AdamW8bit(...)");
-    else
-        mp_buffer_append_text(&words->code, "bitsandbytes.optim.Adam8bit(...), AdamW8bit(...) where it is AdamW");
-}
-
 static void find_words(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
     *words = (struct words){0};
@@ -211,19 +154,9 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
     case MP_CHANGE_CHECKPOINTING:
         put_checkpoint(change, words);
         break;
-    case MP_CHANGE_ZERO_1:
-    case MP_CHANGE_ZERO_2:
-    case MP_CHANGE_ZERO_3:
-        put_sharded(change, words);
-        break;
-    case MP_CHANGE_SAVE_ON_CPU:
-        put_offload(change, words);
-        break;
     default:
         mp_buffer_append_text(&words->text, said[change->what].text);
         mp_buffer_append_text(&words->code, said[change->what].code);
-        if (change->what == MP_CHANGE_EIGHT_BIT) put_eight_bit(change, words);
-        if (change->steps) mp_buffer_append_text(&words->code, ", then optimizer.step()");
         put_line(model, change->stack, &words->code);
         mp_buffer_append_text(&words->cost, said[change->what].cost);
     }
@@ -251,7 +184,6 @@ static void change_json(struct mp_json *json, const struct mp_model *model, cons
     mp_json_number(json, "peak_bytes", change->peak);
     mp_json_known(json, "reserved_peak_bytes", advise->has_allocator ? change->reserved : MP_BYTES_UNKNOWN);
     mp_json_bool(json, "exact", change->exact);
-    mp_json_bool(json, "estimated", change->estimated);
     mp_json_bool(json, "out_of_memory", change->ooms);
     put_part(json, "cost", &words.cost);
     put_part(json, "code", &words.code);
@@ -354,8 +286,7 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
 static void put_row(struct mp_table *table, const struct mp_model *model, const struct mp_advise *advise, size_t number)
 {
     const struct mp_change *change = &advise->changes.at[number];
-    bool reserves =
-        change->kind == MP_CHANGE_ALLOCATOR || (!change->estimated && change->saved_reserved > change->saved);
+    bool reserves = change->kind == MP_CHANGE_ALLOCATOR || change->saved_reserved > change->saved;
     char bytes[MP_UNIT_TEXT];
     struct words words;
     find_words(model, change, &words);
@@ -460,9 +391,8 @@ void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, con
         put_part(json, "text", &words.text);
         mp_json_number(json, "saved_bytes", saving_of(change));
         mp_json_text(json, "evidence",
-                     change->exact       ? "replay of the recording with the change made"
-                     : change->estimated ? "arithmetic on sizes and categories, placed by a replay; not proved"
-                                         : "replay of the recording with the change made, estimated in part");
+                     change->exact ? "replay of the recording with the change made"
+                                   : "replay of the recording with the change made, estimated in part");
         mp_json_text(json, "kind", mp_change_kind_name(change->kind));
         put_part(json, "code", &words.code);
         put_part(json, "cost", &words.cost);

@@ -661,7 +661,7 @@ class Commands(unittest.TestCase):
                 "flamegraph train.mp -o x --format": "html folded speedscope pprof",
                 "flamegraph train.mp -o x --of": "peak outstanding allocated at:TIME",
                 "compare train.mp train.mp --of": "peak outstanding allocated",
-                "advise train.mp --kind": "allocator checkpoint lifetime precision optimizer offload shard",
+                "advise train.mp --kind": "allocator checkpoint lifetime",
                 "snapshot --stacks": "native,python native python none", "snapshot --capture": "auto cupti hooks torch cpu",
                 "snapshot --on-full": "wait drop", "snapshot --on-oom": "snapshot none", "snapshot --follow": "yes no all",
                 "snapshot --at-signal": "USR1 USR2", "snapshot --schedule": "wait= warmup= active= repeat= every= unit=",

@@ -83,12 +83,11 @@ export class AdviceView {
 
 /** Of the memory of which more is saved, as the reports say it. */
 function savingOf(change) {
-  const reserves = change.kind === "allocator" ||
-    (!change.estimated && (change.saved_reserved_bytes ?? 0) > change.saved_bytes);
+  const reserves = change.kind === "allocator" || (change.saved_reserved_bytes ?? 0) > change.saved_bytes;
   return reserves ? { bytes: change.saved_reserved_bytes, then: change.reserved_peak_bytes, of: "reserved" }
     : { bytes: change.saved_bytes, then: change.peak_bytes, of: "allocated" };
 }
 
-function knownBy({ exact, estimated }) {
-  return exact ? "Proved by a replay" : estimated ? "Estimated from sizes, not proved" : "Replayed, estimated in part";
+function knownBy({ exact }) {
+  return exact ? "Proved by a replay" : "Replayed, estimated in part";
 }
