@@ -10,6 +10,8 @@ static const struct gone {
     const char *option;  /* without dashes; "": the command itself is gone */
     const char *instead; /* follows "... any more: " */
 } rows[] = {
+    {"advise", "ranks", "run the sharded program under `memprof plan`, which needs no GPU"},
+    {"advise", "link", "record the program with save_on_cpu too, and `memprof compare` the two recordings"},
     {"symbolize", "", "a recording has the names of its frames when it is written"},
 };
 
