@@ -3,7 +3,7 @@
 Random values of CPU tensors are not made: nobody reads them, and they take minutes and the machine's memory. One rank of
 many runs alone (MEMPROF_PLAN_WORLD): its collectives return at once. Started by python/start/sitecustomize.py.
 
-The recorder leaves frames of these files out of stacks (src/capture/core/stack.c).
+The recorder leaves frames of these files out of stacks (src/capture/stack/stack.c).
 """
 
 import os

@@ -4,7 +4,7 @@ Started by python/start/sitecustomize.py once torch is imported. It must never c
 or keep anything of the program alive: it holds weak references, addresses and names. Every part stands alone; one that
 meets what it does not know turns itself off, and the recording's coverage says so. Nothing but the standard library.
 
-The recorder leaves frames of these files out of stacks (src/capture/core/stack.c).
+The recorder leaves frames of these files out of stacks (src/capture/stack/stack.c).
 """
 
 import sys

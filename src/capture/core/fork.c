@@ -8,13 +8,11 @@
 
 #include "base/clock.h"
 #include "base/kernel.h"
-#include "capture/core/stack.h"
+#include "capture/core/front.h"
 #include "capture/core/tables.h"
-#include "capture/native/loaded.h"
 
-#define FORK_WAIT_NS    (200 * MP_NS_PER_MS) /* a hook may wait half of that for its ring */
-#define LEFT_WITHOUT_NS MP_NS_PER_SECOND     /* a hook that began earlier never ended */
-#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS)   /* or has not yet recorded when it began */
+#define LEFT_WITHOUT_NS MP_NS_PER_SECOND   /* a hook that began earlier never ended */
+#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS) /* or has not yet recorded when it began */
 
 /* Of a hook that has been running since `open`, 0: none. */
 static bool may_run(uint64_t open, uint64_t waited)
@@ -44,7 +42,7 @@ static void before_fork(void)
     if (mp_session.header) {
         const struct timespec little = {.tv_nsec = 20000};
         uint64_t begin = mp_clock_monotonic_ns(), waited = 0;
-        while (hook_runs(mp_thread_present(), waited) && waited < FORK_WAIT_NS) {
+        while (hook_runs(mp_thread_present(), waited) && waited < MP_FORK_WAIT_NS) {
             mp_syscall(SYS_nanosleep, &little, NULL); /* without a cancellation point */
             waited = mp_clock_monotonic_ns() - begin;
         }
@@ -61,27 +59,19 @@ static void after_fork_in_parent(void)
     errno = saved;
 }
 
-static bool is_here(const void *at)
-{
-    char byte;
-    return !at || mp_read_memory(&byte, (uintptr_t)at, sizeof byte);
-}
-
 /* The program may have marked memory that it did not know as not inherited by children (MADV_DONTFORK). */
 static void after_fork_in_child(void)
 {
     const struct mp_thread *own = mp_thread_present();
-    const void *parts[MP_TABLES + MP_STACK_PARTS + 2] = {mp_session.page, own};
-    mp_tables_memory(parts + 2);
-    mp_stack_memory(parts + 2 + MP_TABLES);
-    bool whole = true;
-    for (size_t i = 0; mp_session.page && i < sizeof parts / sizeof *parts; i++)
-        whole &= is_here(parts[i]);
+    bool whole = !mp_session.page ||
+                 (mp_is_here(mp_session.page) && mp_is_here(own) && mp_tables_are_here() && mp_fronts_are_here());
+    bool inside = whole && own && own->inside;
     if (!whole) mp_thread_forget();
     if (whole)
-        mp_session_after_fork(own && own->inside);
+        mp_session_after_fork(inside);
     else
         mp_session_give_up();
+    mp_fronts_forked(inside);
 }
 
 bool mp_fork_start(void)
@@ -92,7 +82,7 @@ bool mp_fork_start(void)
 void mp_fork_wait(struct mp_thread *thread)
 {
     struct mp_session_page *page = mp_session.page;
-    uint64_t give_up = mp_clock_monotonic_ns() + FORK_WAIT_NS;
+    uint64_t give_up = mp_clock_monotonic_ns() + MP_FORK_WAIT_NS;
     for (uint32_t forking; (forking = atomic_load(&page->forking)) && !atomic_load(&page->fork_in_vain);) {
         uint64_t now = mp_clock_monotonic_ns();
         if (now >= give_up) atomic_store(&page->fork_in_vain, 1); /* a fork that takes long, or that a jump left */
@@ -101,23 +91,4 @@ void mp_fork_wait(struct mp_thread *thread)
         mp_futex_wait(&page->forking, forking, give_up - now);
         atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
     }
-}
-
-void mp_fork_hold(void)
-{
-    struct mp_session_page *page = mp_session.page;
-    uint64_t give_up = mp_clock_monotonic_ns() + FORK_WAIT_NS;
-    atomic_fetch_add(&page->holding, 1);
-    for (uint32_t forking; (forking = atomic_load(&page->forking)) && !atomic_load(&page->fork_in_vain);) {
-        uint64_t now = mp_clock_monotonic_ns();
-        if (now >= give_up) return;
-        atomic_fetch_sub(&page->holding, 1);
-        mp_futex_wait(&page->forking, forking, give_up - now);
-        atomic_fetch_add(&page->holding, 1);
-    }
-}
-
-void mp_fork_release(void)
-{
-    atomic_fetch_sub(&mp_session.page->holding, 1);
 }

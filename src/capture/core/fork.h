@@ -13,6 +13,8 @@
 #include "capture/core/session.h"
 #include "capture/core/thread.h"
 
+#define MP_FORK_WAIT_NS (200 * MP_NS_PER_MS) /* a hook may wait half of that for its ring */
+
 /* For the constructor. */
 bool mp_fork_start(void);
 
@@ -38,9 +40,5 @@ static inline bool mp_fork_guard(struct mp_thread *thread)
     thread->inside = 0;
     return false;
 }
-
-/* Around use of the unwinder outside any hook. */
-void mp_fork_hold(void);
-void mp_fork_release(void);
 
 #endif

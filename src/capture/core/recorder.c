@@ -5,9 +5,9 @@
 
 #include "base/clock.h"
 #include "capture/core/fork.h"
+#include "capture/core/front.h"
 #include "capture/core/sampling.h"
 #include "capture/core/session.h"
-#include "capture/core/stack.h"
 #include "capture/core/tables.h"
 
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)
@@ -144,7 +144,7 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     struct mp_record *record = reserve(thread);
     if (!record) return;
     struct mp_captured captured = {.stack = block->stack, .module = block->module};
-    if (!block->stack_known && with_stack) captured = mp_stack_capture(thread, block->may_call_python);
+    if (!block->stack_known && with_stack) captured = mp_fronts.capture(thread, block->may_call_python);
     if (is_over(thread, hook)) return;
     bool begins = type == MP_EVENT_ALLOC && thread->call_begins;
 #define COPY(field, type) .field = block->field,
@@ -240,7 +240,7 @@ void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_
     uint64_t now = stamp(thread);
     struct mp_record *record = reserve(thread);
     if (!record) return;
-    uint32_t stack = type == MP_EVENT_MARK ? mp_stack_capture(thread, true).stack : 0;
+    uint32_t stack = type == MP_EVENT_MARK ? mp_fronts.capture(thread, true).stack : 0;
     if (is_over(thread, hook)) return;
     *record = (struct mp_record){
         .time_ns = now,

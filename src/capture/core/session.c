@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/kernel.h"
+#include "capture/core/front.h"
 #include "capture/core/signals.h"
-#include "capture/core/stack.h"
 #include "capture/core/tables.h"
 #include "capture/core/views.h"
 
@@ -251,13 +251,13 @@ static void attach_now(struct mp_session_page *page)
 {
     if (!atomic_load(&mp_session.pending) || must_wait(page)) return;
     bool asked = false;
-    int reason = mp_tables_reset() && mp_stack_reset() ? attach(&asked) : ENOMEM;
+    int reason = mp_tables_reset() && mp_fronts_reset() ? attach(&asked) : ENOMEM;
     if (!reason) {
         begin_recording(page);
         return;
     }
     mp_tables_end();
-    mp_stack_end();
+    mp_fronts_end();
     give_up_or_wait(page, reason, asked || !is_passing(reason));
 }
 

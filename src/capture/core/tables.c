@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "capture/core/front.h"
 #include "capture/core/room.h"
 #include "capture/core/session.h"
 #include "capture/core/views.h"
@@ -78,10 +79,12 @@ static void give_back_some(struct lookup *lookup)
         lookup->empty = NULL;
 }
 
-void mp_tables_memory(const void *parts[MP_TABLES])
+bool mp_tables_are_here(void)
 {
+    bool here = true;
     for (int i = 0; i < MP_TABLES; i++)
-        parts[i] = lookups[i].now;
+        here = here && mp_is_here(lookups[i].now);
+    return here;
 }
 
 void mp_tables_end(void)

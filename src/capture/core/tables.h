@@ -20,8 +20,8 @@
 bool mp_tables_reset(void);
 /* Gives the memory back. */
 void mp_tables_end(void);
-/* The beginning of each table's memory; NULL where it has none. */
-void mp_tables_memory(const void *parts[MP_TABLES]);
+/* Whether this process has their memory (mp_is_here()). */
+bool mp_tables_are_here(void);
 
 uint32_t mp_table_string(const char *text, size_t length);
 uint16_t mp_table_track(const struct mp_wire_track *track);

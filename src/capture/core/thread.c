@@ -41,7 +41,7 @@ static void retire_ring(void *thread_pointer)
         atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);
         atomic_store_explicit(&thread->ring->state, MP_RING_RETIRED, memory_order_release);
     }
-    mp_room_unmap(thread, sizeof *thread);
+    mp_room_unmap(thread, mp_thread_bytes());
 }
 
 bool mp_thread_start(void)
@@ -131,7 +131,7 @@ static void claim_ring(struct mp_thread *thread)
 /* A hook has surely been left if its frames lie further in than the thread is now on the same stack, or on the
  * alternate stack when the thread is not there. Otherwise a handler may have interrupted it and will return to it: on
  * its stack, on the alternate one, or on that of a coroutine to which it has switched. */
-static bool is_surely_left(const struct mp_thread *thread, uintptr_t frame)
+static bool is_surely_left(struct mp_thread *thread, uintptr_t frame)
 {
     stack_t own;
     uintptr_t hook = thread->inside, inner = frame < hook ? frame : hook;
@@ -139,8 +139,7 @@ static bool is_surely_left(const struct mp_thread *thread, uintptr_t frame)
     bool has_alternate = !mp_syscall(SYS_sigaltstack, NULL, &own) && !(own.ss_flags & SS_DISABLE);
     bool hook_on_alternate = has_alternate && hook - (uintptr_t)own.ss_sp < own.ss_size;
     if (has_alternate && own.ss_flags & SS_ONSTACK) return hook_on_alternate && further_out;
-    return hook_on_alternate ||
-           (further_out && mp_native_same_stack(&thread->stack.known, inner, frame + hook - inner));
+    return hook_on_alternate || (further_out && mp_fronts.same_stack(thread, inner, frame + hook - inner));
 }
 
 /* A hook that seems to go on mostly will. But no hook lasts this long, and returning to one does no harm: its event is
@@ -196,9 +195,9 @@ static __attribute__((noinline)) struct mp_thread *join_session(struct mp_thread
 {
     if (!generation) return NULL; /* a signal handler has forked since the caller's check */
     if (!thread) {
-        thread = mp_room_map(sizeof *thread);
+        thread = mp_room_map(mp_thread_bytes());
         if (thread && pthread_setspecific(ending_thread, thread)) {
-            mp_room_unmap(thread, sizeof *thread);
+            mp_room_unmap(thread, mp_thread_bytes());
             thread = NULL;
         }
         if (!thread) mp_session_no_memory();

@@ -1,6 +1,6 @@
 /*
- * What the recorder keeps per thread: its ring, its recursion guard and the room in which stacks are walked. The memory
- * is mapped, not allocated; only what a deep stack needs is ever touched.
+ * What the recorder keeps per thread: its ring and its recursion guard; behind them lies the memory that its parts ask
+ * for (capture/core/front.h). It is mapped, not allocated; only what a deep stack needs is ever touched.
  */
 #ifndef MP_CAPTURE_THREAD_H
 #define MP_CAPTURE_THREAD_H
@@ -8,12 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/core/front.h"
 #include "capture/core/sampling.h"
-#include "capture/core/stack.h"
-#include "capture/cuda/visit.h"
-#include "capture/nvtx/nvtx_ranges.h"
-#include "capture/python/calls.h"
-#include "capture/torch/autograd_thread.h"
 #include "wire/spool.h"
 
 struct mp_thread {
@@ -33,12 +29,8 @@ struct mp_thread {
     uint64_t last_time_ns;
     uint64_t tail_seen, full_tail;
     bool call_begins; /* of the function of --step-at: the next alloc says so */
-    struct mp_python_calls calls;
     struct mp_sampler sampler;
-    struct mp_stack_room stack;
-    struct mp_autograd_thread autograd;
-    struct mp_nvtx_stack nvtx;
-    struct mp_cupti_thread cupti;
+    /* Then the parts' (capture/core/front.h). */
 };
 
 /* This thread's state with a ring of the present session; NULL where the memory cannot be had. Call inside a hook, with

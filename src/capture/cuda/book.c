@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "capture/core/session.h"
-#include "capture/core/stack.h"
 #include "capture/native/loaded.h"
+#include "capture/stack/stack.h"
 
 static const struct {
     const char *name;

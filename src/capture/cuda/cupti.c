@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/kernel.h"
 #include "capture/core/session.h"
-#include "capture/core/stack.h"
 #include "capture/cuda/front.h"
+#include "capture/stack/stack.h"
 
 #define FLUSH_EVERY_NS  MP_NS_PER_SECOND
 #define FLUSH_PERIOD_MS 1000
@@ -87,21 +87,21 @@ static void on_enter(enum mp_cuda_call_id id, const struct mp_cupti_call *data)
     struct mp_cuda_visit visit = {0};
     mp_cuda_enter(id, data->functionParams, &visit);
     *data->correlationData = VISIT_MARK;
-    struct mp_thread *thread = mp_thread_present();
-    if (!thread) return;
-    thread->cupti.captured = false;
-    unsigned place = thread->cupti.enters++ % MP_CUPTI_VISITS;
-    thread->cupti.visits[place] = visit;
+    struct mp_cupti_thread *own = mp_cupti_thread(mp_thread_present());
+    if (!own) return;
+    own->captured = false;
+    unsigned place = own->enters++ % MP_CUPTI_VISITS;
+    own->visits[place] = visit;
     *data->correlationData = VISIT_MARK | (place + 1);
 }
 
 static void on_exit_of(enum mp_cuda_call_id id, const struct mp_cupti_call *data)
 {
     struct mp_cuda_visit visit = {0};
-    struct mp_thread *thread = mp_thread_present();
+    const struct mp_cupti_thread *own = mp_cupti_thread(mp_thread_present());
     uint64_t place = *data->correlationData ^ VISIT_MARK;
-    if (thread && place && place <= MP_CUPTI_VISITS) visit = thread->cupti.visits[place - 1];
-    bool captured = thread && thread->cupti.captured;
+    if (own && place && place <= MP_CUPTI_VISITS) visit = own->visits[place - 1];
+    bool captured = own && own->captured;
     int result = *(const int *)data->functionReturnValue;
     struct mp_cuda_facts facts = MP_CUDA_NO_FACTS;
     facts.context = (uint64_t)(uintptr_t)data->context;
@@ -109,8 +109,8 @@ static void on_exit_of(enum mp_cuda_call_id id, const struct mp_cupti_call *data
     if (captured) facts.capturing = 1;
     mp_cuda_exit(id, data->functionParams, result, &visit, &facts);
     if (result == MP_CU_SUCCESS) mp_cupti_expect(&mp_cuda_calls[id], data, &visit);
-    thread = mp_thread_present();
-    if (thread) thread->cupti.exits++;
+    struct mp_cupti_thread *now = mp_cupti_thread(mp_thread_present()); /* the exit may have made it */
+    if (now) now->exits++;
     flush(mp_cuda_loads_code(mp_cuda_calls[id].action));
 }
 
@@ -147,8 +147,8 @@ static void on_resource(uint32_t id, const struct mp_cupti_resource *data)
 {
     const struct mp_cupti_graph *graph = data->resourceDescriptor;
     if (id == MP_CUPTI_GRAPHNODE_CREATED) {
-        struct mp_thread *present = mp_thread_present();
-        if (present && graph && graph->nodeType == MP_CU_NODE_MEM_ALLOC) present->cupti.captured = true;
+        struct mp_cupti_thread *own = mp_cupti_thread(mp_thread_present());
+        if (own && graph && graph->nodeType == MP_CU_NODE_MEM_ALLOC) own->captured = true;
         return;
     }
     struct mp_thread *thread = mp_hook_enter();

@@ -2,13 +2,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "capture/core/session.h"
-#include "capture/core/stack.h"
 #include "capture/cuda/cupti.h"
+#include "capture/stack/stack.h"
 
 _Atomic int mp_cuda_front;
 static bool has_hooks; /* libmemprof-hooks.so is preloaded; written by the constructor */
@@ -16,21 +15,29 @@ static bool has_hooks; /* libmemprof-hooks.so is preloaded; written by the const
 /* CUDA does not survive a fork, so the parent's memory is not the child's; CUPTI's state in the child belongs to
  * nobody. A hook out of which a signal handler forked continues in the child with its tables; no other will begin
  * there. */
-static void after_fork_in_child(void)
+static void forked(bool inside)
 {
-    const struct mp_thread *own = mp_thread_present();
-    if (!own || !own->inside) {
+    if (!inside) {
         mp_live_reset();
         mp_book_reset();
     }
     if (mp_cupti_forget()) atomic_store(&mp_cuda_front, MP_FRONT_NOBODY);
 }
 
-bool mp_cuda_start(void)
+static bool start(void)
 {
     has_hooks = dlsym(RTLD_DEFAULT, "memprof_hooks_are_here");
     mp_cupti_start();
-    return pthread_atfork(NULL, NULL, after_fork_in_child) == 0;
+    return true;
+}
+
+static size_t thread_place;
+const struct mp_front mp_cuda_front_end = {
+    .start = start, .forked = forked, .thread_bytes = sizeof(struct mp_cupti_thread), .thread_place = &thread_place};
+
+struct mp_cupti_thread *mp_cupti_thread(struct mp_thread *thread)
+{
+    return thread ? mp_thread_part(thread, thread_place) : NULL;
 }
 
 bool mp_cuda_has_hooks(void)
@@ -63,9 +70,9 @@ static void decide_without_injection(void)
 /* Counts the calls of this thread that callbacks reported: their enters, their exits. */
 static void count_callbacks(uint32_t *enters, uint32_t *exits)
 {
-    const struct mp_thread *thread = mp_thread_present();
-    *enters = thread ? thread->cupti.enters : 0;
-    *exits = thread ? thread->cupti.exits : 0;
+    const struct mp_cupti_thread *own = mp_cupti_thread(mp_thread_present());
+    *enters = own ? own->enters : 0;
+    *exits = own ? own->exits : 0;
 }
 
 static bool before(struct mp_hook_call *call)
@@ -115,7 +122,7 @@ static void take_over(struct mp_hook_call *call, bool entered)
         mp_cuda_without_cupti("CUPTI went away in the middle, finalized by another tool; from then on");
         mp_hook_leave(thread);
     }
-    const struct mp_cupti_thread *facts = entered ? &mp_thread_present()->cupti : NULL;
+    const struct mp_cupti_thread *facts = entered ? mp_cupti_thread(mp_thread_present()) : NULL;
     if (facts)
         call->visit = facts->visits[(facts->enters - 1) % MP_CUPTI_VISITS];
     else

@@ -43,7 +43,6 @@ struct mp_cuda_hooks {
 /* Called by the hooks' library, whose frames are left out of stacks from then on. */
 const struct mp_cuda_hooks *memprof_cuda_v1(void);
 
-/* For the constructor: registers the handler for forked children. */
-bool mp_cuda_start(void);
+extern const struct mp_front mp_cuda_front_end;
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef MP_CAPTURE_CUDA_VISIT_H
 #define MP_CAPTURE_CUDA_VISIT_H
 
+#include "capture/core/front.h"
 #include "capture/cuda/live.h"
 
 /* Zeroed by its owner. */
@@ -20,5 +21,6 @@ struct mp_cupti_thread {
     bool captured;          /* an alloc node was made since the call's enter */
     struct mp_cuda_visit visits[MP_CUPTI_VISITS];
 };
+struct mp_cupti_thread *mp_cupti_thread(struct mp_thread *thread); /* NULL of NULL */
 
 #endif

@@ -1,66 +1,15 @@
 /* The format: System V ABI, "Dynamic Linking"; the hash table of GNU's: glibc, elf/dl-lookup.c. */
 #include "capture/native/loaded.h"
 
+#include "capture/native/module.h"
 #include <elf.h>
-#include <errno.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
-#include "base/kernel.h"
-
-#include "capture/native/module.h"
 
 #define LOADED_MAX 8192 /* of a list that became circular because it changed meanwhile */
 #define CHAIN_MAX  4096
 #define SYMBOL_MAX 256
-
-enum { PAGE = 4096 };
-
-/* Whether an address is mapped, where a process may not read memory in this way, not even its own. */
-static bool is_there(uintptr_t address)
-{
-    return mp_syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)(PAGE - 1), NULL, sizeof(uint64_t)) == -1 &&
-           errno == EINVAL;
-}
-
-static bool read_by_hand(void *to, uintptr_t from, size_t bytes)
-{
-    for (uintptr_t at = from & ~(uintptr_t)(PAGE - 1); at < from + bytes; at += PAGE)
-        if (!is_there(at)) return false;
-    memcpy(to, (const void *)from, bytes); /* NOLINT(performance-no-int-to-ptr) */
-    return true;
-}
-
-static _Atomic bool by_hand; /* the kernel refused once: a sandbox */
-
-bool mp_read_memory(void *to, uintptr_t from, size_t bytes)
-{
-    struct iovec own = {to, bytes}, other = {(void *)from, bytes}; /* NOLINT(performance-no-int-to-ptr) */
-    int saved = errno;
-    long got = mp_syscall(SYS_process_vm_readv, mp_getpid(), &own, 1, &other, 1, 0);
-    bool whole = got == (long)bytes;
-    if (got < 0 && (errno == EPERM || errno == ENOSYS)) {
-        atomic_store_explicit(&by_hand, true, memory_order_relaxed);
-        whole = read_by_hand(to, from, bytes);
-    }
-    errno = saved;
-    return whole;
-}
-
-bool mp_read_is_safe(void)
-{
-    static _Atomic bool answered;
-    char byte = 0, copy;
-    if (!atomic_load_explicit(&answered, memory_order_acquire)) {
-        mp_read_memory(&copy, (uintptr_t)&byte, 1);
-        atomic_store_explicit(&answered, true, memory_order_release);
-    }
-    return !atomic_load_explicit(&by_hand, memory_order_relaxed);
-}
 
 struct tables {
     uintptr_t symbols, names, gnu_hash, hash;

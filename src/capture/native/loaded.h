@@ -12,11 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copies memory; false: not all of it is there. */
-bool mp_read_memory(void *to, uintptr_t from, size_t bytes);
-/* Whether that holds for memory which another thread unmaps meanwhile: false in a sandbox that refuses
- * process_vm_readv(), where pages are asked for before they are read. */
-bool mp_read_is_safe(void);
+#include "capture/core/read_memory.h"
 
 /* A library, or the program, by its place in memory. */
 struct mp_loaded {

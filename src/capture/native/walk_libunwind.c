@@ -16,12 +16,33 @@ void mp_native_walk_start(void)
     has_libunwind = mp_libunwind_open(&libunwind);
 }
 
+/* Around use of the unwinder outside any hook. */
+static void hold_forks(void)
+{
+    struct mp_session_page *page = mp_session.page;
+    if (!page) return;
+    uint64_t give_up = mp_clock_monotonic_ns() + MP_FORK_WAIT_NS;
+    atomic_fetch_add(&page->holding, 1);
+    for (uint32_t forking; (forking = atomic_load(&page->forking)) && !atomic_load(&page->fork_in_vain);) {
+        uint64_t now = mp_clock_monotonic_ns();
+        if (now >= give_up) return;
+        atomic_fetch_sub(&page->holding, 1);
+        mp_futex_wait(&page->forking, forking, give_up - now);
+        atomic_fetch_add(&page->holding, 1);
+    }
+}
+
+static void release_forks(void)
+{
+    if (mp_session.page) atomic_fetch_sub(&mp_session.page->holding, 1);
+}
+
 void mp_native_walk_forget(void)
 {
     if (!has_libunwind) return;
-    mp_fork_hold();
+    hold_forks();
     libunwind.flush_cache(*libunwind.local_addr_space, 0, 0);
-    mp_fork_release();
+    release_forks();
 }
 
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)

@@ -39,6 +39,14 @@ static struct mp_thread *enter(const struct message *message, uint32_t *name)
     return thread;
 }
 
+static size_t thread_place;
+const struct mp_front mp_nvtx_front = {.thread_bytes = sizeof(struct mp_nvtx_stack), .thread_place = &thread_place};
+
+static struct mp_nvtx_stack *stack_of(struct mp_thread *thread)
+{
+    return mp_thread_part(thread, thread_place);
+}
+
 static uint32_t generation_now(void)
 {
     return atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
@@ -53,10 +61,10 @@ static int push(struct message message)
     if (!thread) {
         thread = mp_thread_present();
         if (!thread) return NVTX_NO_TRACKING;
-        mp_nvtx_stack_push(&thread->nvtx, message.domain, NVTX_UNRECORDED);
-        return (int)thread->nvtx.depth[message.domain] - 1;
+        mp_nvtx_stack_push(stack_of(thread), message.domain, NVTX_UNRECORDED);
+        return (int)stack_of(thread)->depth[message.domain] - 1;
     }
-    struct mp_nvtx_stack *stack = &thread->nvtx;
+    struct mp_nvtx_stack *stack = stack_of(thread);
     mp_nvtx_stack_renew(stack, generation_now());
     if (mp_nvtx_stack_push(stack, message.domain, name)) mp_record_region(thread, MP_EVENT_REGION_BEGIN, name, 0);
     mp_hook_leave(thread);
@@ -69,7 +77,7 @@ static int pop(unsigned domain)
     bool records = thread;
     if (!thread) thread = mp_thread_present();
     if (!thread) return NVTX_NO_TRACKING;
-    struct mp_nvtx_stack *stack = &thread->nvtx;
+    struct mp_nvtx_stack *stack = stack_of(thread);
     uint32_t index;
     if (records) mp_nvtx_stack_renew(stack, generation_now());
     int level = (int)stack->depth[domain] - 1;

@@ -9,11 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/core/front.h"
 #include "capture/nvtx/nvtx_names.h"
 
 #define NVTX_DEPTH      128
 #define NVTX_LANES      255        /* ranges without a thread that may be open at once */
 #define NVTX_UNRECORDED UINT32_MAX /* instead of a name: no event records this range */
+
+extern const struct mp_front mp_nvtx_front; /* nvtx.c */
 
 struct mp_nvtx_stack {
     uint32_t generation; /* of the session that the names are of */

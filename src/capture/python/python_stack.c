@@ -86,6 +86,15 @@ void mp_python_keep_loaded(void)
     mp_python_runtime_keep(&runtime);
 }
 
+static bool start(void)
+{
+    mp_python_probe();
+    mp_python_keep_loaded();
+    return true;
+}
+
+const struct mp_front mp_python_front = {.start = start};
+
 /* An interpreter may be loaded late. Looks at events 1, 2, 4, ... and then at each 65536th: what is missed is never
  * more than what had passed before. Lost counts between threads only delay it. */
 static void probe_now_and_then(void)

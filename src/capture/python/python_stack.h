@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/core/front.h"
 #include "capture/python/calls.h"
 
 #define MP_PYTHON_FRAMES_MAX          4096 /* a room that holds what Python's default limits allow, and more */
@@ -46,6 +47,8 @@ struct mp_python_stack {
      * of them. An address to be compared, not more: its object may be on its way out. NULL: there is none. */
     const void *module;
 };
+
+extern const struct mp_front mp_python_front;
 
 /* Looks for an interpreter in the process; in hooks. Later looks come by themselves from mp_python_walk. */
 void mp_python_probe(void);
@@ -79,9 +82,9 @@ bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_de
 #define MP_PYTHON_MODULE_CODES 4
 bool mp_python_module_code(const void *code);
 
-/* Has call(context) run by the interpreter's main thread, with the GIL, when it next comes by. False: not now. Never takes the
- * GIL: where that might happen (3.13 on: a thread that has it and must wait for a lock gives it up meanwhile), only
- * with `may_call_python`. */
+/* Has call(context) run by the interpreter's main thread, with the GIL, when it next comes by. False: not now. Never
+ * takes the GIL: where that might happen (3.13 on: a thread that has it and must wait for a lock gives it up
+ * meanwhile), only with `may_call_python`. */
 bool mp_python_call_soon(int (*call)(void *), void *context, bool may_call_python);
 
 /* Whether a call of the function that the user named begins (calls.h). Right after mp_python_walk(). */

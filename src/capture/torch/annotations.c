@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "capture/core/next.h"
+#include "capture/native/next.h"
+#include "capture/torch/torch.h"
 
 #define ADD_CALLBACK "_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE"
 
@@ -27,10 +28,12 @@ static __thread bool keeping;
 static struct callback kept;
 static _Atomic(void *) adds_kept; /* NULL: nothing is kept */
 
-void mp_torch_annotations_start(void)
+static void enter(void)
 {
     mp_next_start(&add_callback, 1);
 }
+
+const struct mp_front mp_annotations_front = {.enter = enter};
 
 /* uint64_t at::addThreadLocalCallback(at::RecordFunctionCallback): returns a number for removing it. */
 uint64_t add_thread_local_callback(struct callback callback) MP_PRELOADED(ADD_CALLBACK);

@@ -15,11 +15,12 @@
 #include <string.h>
 
 #include "capture/core/fork.h"
-#include "capture/core/next.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
-#include "capture/core/stack.h"
+#include "capture/native/next.h"
+#include "capture/stack/stack.h"
 #include "capture/torch/creations.h"
+#include "capture/torch/torch.h"
 
 #define TAKE_NUMBER   "_ZN2at15sequence_number17get_and_incrementEv"
 #define THREAD_NUMBER "_ZN2at14RecordFunction15currentThreadIdEv"
@@ -45,12 +46,29 @@ static _Atomic uint32_t nodes_in_vain;      /* that ran until then */
 #define NODES_IN_VAIN_MAX 4096
 #define UNNUMBERED        UINT64_MAX /* AccumulateGrad's and others' */
 
-void mp_autograd_start(void)
+struct autograd_thread {
+    uint64_t number; /* PyTorch's own number of this thread; 0: not yet known */
+    /* The node that ran last, and its task: nodes without a number run after the last one that feeds them. */
+    struct mp_captured last; /* stack 0: none */
+    uint32_t last_generation, last_level;
+    const void *last_task;
+};
+
+static size_t thread_place;
+static struct autograd_thread *autograd_of(struct mp_thread *thread)
+{
+    return mp_thread_part(thread, thread_place);
+}
+
+static void enter(void)
 {
     mp_next_start(&take_number, 1);
     mp_next_start(&thread_number, 1);
     mp_next_start(&run_node, 1);
 }
+
+const struct mp_front mp_autograd_front = {
+    .enter = enter, .thread_bytes = sizeof(struct autograd_thread), .thread_place = &thread_place};
 
 static bool wanted(void)
 {
@@ -63,26 +81,28 @@ static bool wanted(void)
 
 static uint64_t number_of_thread(struct mp_thread *thread, const void *caller)
 {
-    if (!thread->autograd.number) {
+    uint64_t *number = &autograd_of(thread)->number;
+    if (!*number) {
         uint64_t (*ask)(void);
         void *at = mp_next_definition(&thread_number, caller);
         memcpy(&ask, &at, sizeof at);
         if (ask)
-            thread->autograd.number = ask();
+            *number = ask();
         else
             mp_session_note("this PyTorch does not number its threads (at::RecordFunction::currentThreadId is "
                             "missing): what backward allocates has no forward line");
     }
-    return thread->autograd.number;
+    return *number;
 }
 
 /* Most nodes are made where this thread has made some before. */
 static bool keep_again(struct mp_thread *thread, uint64_t number)
 {
-    struct mp_creation creation;
-    if (!thread || thread->inside || !thread->autograd.number || !mp_fork_guard(thread)) return false;
+    struct mp_captured creation;
+    uint64_t own = thread ? autograd_of(thread)->number : 0;
+    if (!own || thread->inside || !mp_fork_guard(thread)) return false;
     bool again = wanted() && mp_stack_creation_again(thread, &creation);
-    if (again) mp_creation_put(thread->generation, thread->autograd.number, number, creation);
+    if (again) mp_creation_put(thread->generation, own, number, creation);
     thread->inside = 0;
     return again;
 }
@@ -93,7 +113,7 @@ static void keep_creation(uint64_t number, const void *caller)
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     uint64_t number_here = number_of_thread(thread, caller);
-    struct mp_creation creation = number_here ? mp_stack_creation(thread) : (struct mp_creation){0};
+    struct mp_captured creation = number_here ? mp_stack_creation(thread) : (struct mp_captured){0};
     if (creation.stack) mp_creation_put(thread->generation, number_here, number, creation);
     mp_hook_leave(thread);
 }
@@ -120,12 +140,12 @@ static uint64_t load(const char *node, size_t offset)
 }
 
 static bool find_by(const struct layout *by, const struct mp_thread *thread, const char *node,
-                    struct mp_creation *creation)
+                    struct mp_captured *creation)
 {
     return mp_creation_find(thread->generation, load(node, by->thread), load(node, by->number), creation);
 }
 
-static bool find_by_any(const struct mp_thread *thread, const char *node, struct mp_creation *creation)
+static bool find_by_any(const struct mp_thread *thread, const char *node, struct mp_captured *creation)
 {
     for (size_t i = 0; i < LAYOUTS; i++) {
         if (!find_by(&layouts[i], thread, node, creation)) continue;
@@ -140,17 +160,17 @@ static bool find_by_any(const struct mp_thread *thread, const char *node, struct
 
 /* A node without a number collects the results of others and is first in the engine's queue: it runs right after the
  * last of them, on the same thread, and belongs to that one's line. */
-static bool find_by_last(const struct mp_thread *thread, const struct mp_backward *running, uint32_t level,
-                         struct mp_creation *creation)
+static bool find_by_last(struct mp_thread *thread, const struct mp_backward *running, uint32_t level,
+                         struct mp_captured *creation)
 {
-    const struct mp_autograd_thread *own = &thread->autograd;
+    const struct autograd_thread *own = autograd_of(thread);
     *creation = own->last;
     return own->last.stack && own->last_generation == running->generation && own->last_task == running->task &&
            own->last_level == level;
 }
 
-static bool find(const struct mp_thread *thread, const char *node, const struct mp_backward *running, uint32_t level,
-                 struct mp_creation *creation)
+static bool find(struct mp_thread *thread, const char *node, const struct mp_backward *running, uint32_t level,
+                 struct mp_captured *creation)
 {
     static _Atomic uint32_t noted; /* in that session */
     const struct layout *by = atomic_load_explicit(&layout, memory_order_relaxed);
@@ -190,13 +210,13 @@ static struct mp_thread *begin(const void *const *task, const char *node, const 
 {
     struct mp_thread *thread = wanted() ? own_thread() : NULL;
     if (!thread) return NULL;
-    struct mp_autograd_thread *own = &thread->autograd;
+    struct mp_stack_thread *own = mp_stack_thread(thread);
     while (own->level && own->level <= MP_BACKWARD_LEVELS && own->running[own->level - 1].frame <= (uintptr_t)frame)
         own->level--; /* left by a longjmp() */
     if (own->level < MP_BACKWARD_LEVELS) {
         struct mp_backward running = {.generation = thread->generation, .frame = (uintptr_t)frame, .task = *task};
         look_up(thread, node, &running, own->level);
-        if (running.root != MP_BACKWARD_OF) running.creation = (struct mp_creation){0};
+        if (running.root != MP_BACKWARD_OF) running.creation = (struct mp_captured){0};
         own->running[own->level] = running;
     }
     own->level++;
@@ -205,12 +225,13 @@ static struct mp_thread *begin(const void *const *task, const char *node, const 
 
 static void end(struct mp_thread *thread, uint32_t level)
 {
-    struct mp_autograd_thread *own = &thread->autograd;
-    own->level = level;
+    struct mp_stack_thread *stack = mp_stack_thread(thread);
+    struct autograd_thread *own = autograd_of(thread);
+    stack->level = level;
     if (level >= MP_BACKWARD_LEVELS) return;
-    own->last = own->running[level].creation;
-    own->last_generation = own->running[level].generation;
-    own->last_task = own->running[level].task;
+    own->last = stack->running[level].creation;
+    own->last_generation = stack->running[level].generation;
+    own->last_task = stack->running[level].task;
     own->last_level = level;
 }
 
@@ -222,7 +243,8 @@ int mp_autograd_unwound(int version, int actions, uint64_t class, void *exceptio
     enum { CLEANUP_PHASE = 2, CONTINUE_UNWIND = 8 };
     (void)version, (void)class, (void)exception, (void)context;
     struct mp_thread *thread = mp_thread_present();
-    if (actions & CLEANUP_PHASE && thread && thread->autograd.level) thread->autograd.level--;
+    struct mp_stack_thread *own = thread ? mp_stack_thread(thread) : NULL;
+    if (actions & CLEANUP_PHASE && own && own->level) own->level--;
     return CONTINUE_UNWIND;
 }
 
@@ -235,7 +257,7 @@ void run_autograd_node(void *engine, void *task, void *node, void *inputs, void 
     void (*next)(void *, void *, void *, void *, void *);
     MP_NEXT(next, &run_node);
     struct mp_thread *thread = begin(task, node, __builtin_frame_address(0));
-    uint32_t level = thread ? thread->autograd.level - 1 : 0;
+    uint32_t level = thread ? mp_stack_thread(thread)->level - 1 : 0;
     if (next) next(engine, task, node, inputs, queue);
     if (thread) end(thread, level);
 }

@@ -34,7 +34,7 @@ static uint64_t key_of(uint32_t generation, uint64_t thread, uint64_t number)
     return mp_hash_mix(mp_hash_step(mp_hash_step(generation, thread), number)) | 1;
 }
 
-void mp_creation_put(uint32_t generation, uint64_t thread, uint64_t number, struct mp_creation creation)
+void mp_creation_put(uint32_t generation, uint64_t thread, uint64_t number, struct mp_captured creation)
 {
     struct entry *entries = atomic_load_explicit(&table, memory_order_acquire);
     if (__builtin_expect(!entries, 0) && !(entries = make_table())) return;
@@ -44,7 +44,7 @@ void mp_creation_put(uint32_t generation, uint64_t thread, uint64_t number, stru
     atomic_store_explicit(&entry->value, value, memory_order_release);
 }
 
-bool mp_creation_find(uint32_t generation, uint64_t thread, uint64_t number, struct mp_creation *creation)
+bool mp_creation_find(uint32_t generation, uint64_t thread, uint64_t number, struct mp_captured *creation)
 {
     struct entry *entries = atomic_load_explicit(&table, memory_order_acquire);
     if (!entries) return false;
@@ -52,6 +52,6 @@ bool mp_creation_find(uint32_t generation, uint64_t thread, uint64_t number, str
     uint64_t value = atomic_load_explicit(&entry->value, memory_order_acquire);
     uint64_t check = atomic_load_explicit(&entry->check, memory_order_relaxed);
     if ((check ^ value) != key_of(generation, thread, number)) return false;
-    *creation = (struct mp_creation){.stack = (uint32_t)value, .module = (uint32_t)(value >> 32)};
+    *creation = (struct mp_captured){.stack = (uint32_t)value, .module = (uint32_t)(value >> 32)};
     return true;
 }

@@ -10,16 +10,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/core/front.h"
+
 /* Nodes that are remembered: hundreds of forward passes of a large network. */
 #define MP_CREATIONS (UINT64_C(1) << 18)
 
-struct mp_creation {
-    uint32_t stack;  /* node id of the path in the spool */
-    uint32_t module; /* string id of the module that ran; 0: none */
-};
-
 /* `thread`: PyTorch's own number of the thread, never 0. `generation`: of the session, whose ids these are. */
-void mp_creation_put(uint32_t generation, uint64_t thread, uint64_t number, struct mp_creation creation);
-bool mp_creation_find(uint32_t generation, uint64_t thread, uint64_t number, struct mp_creation *creation);
+void mp_creation_put(uint32_t generation, uint64_t thread, uint64_t number, struct mp_captured creation);
+bool mp_creation_find(uint32_t generation, uint64_t thread, uint64_t number, struct mp_captured *creation);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
-#include "capture/torch/asker.h"
+#include "capture/python/asker.h"
 
 #define FIRST_STEPS    8 /* what was kept in fewer is no leak yet */
 #define ASKED_EVERY_NS (100 * MP_NS_PER_MS)

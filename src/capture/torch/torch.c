@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "capture/core/next.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
+#include "capture/native/next.h"
 #include "capture/torch/holders.h"
 
 /* c10::Device: two bytes, passed in one register. */
@@ -47,10 +47,12 @@ static struct mp_next nexts[] = {
     [WHICH_OUT_OF_MEMORY_SIGNED] = {OUT_OF_MEMORY_SIGNED, "libc10.so", NULL},
 };
 
-void mp_torch_start(void)
+static void enter(void)
 {
     mp_next_start(nexts, sizeof nexts / sizeof *nexts);
 }
+
+const struct mp_front mp_torch_front = {.enter = enter};
 
 static _Atomic bool other_device_seen;
 static _Atomic int sources = MP_SOURCE_TORCH; /* what a tensor proves */

@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-/* For the constructor. */
-void mp_torch_start(void);
+#include "capture/core/front.h"
+
+extern const struct mp_front mp_torch_front, mp_autograd_front, mp_annotations_front;
 
 /* The process has the PyTorch shim: a recording with tensors says so. Any thread; no session is needed. */
 void mp_torch_shim_started(void);

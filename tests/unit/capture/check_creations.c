@@ -5,15 +5,15 @@
 
 #include "unit/suite.h"
 
-static struct mp_creation made(uint64_t thread, uint64_t number)
+static struct mp_captured made(uint64_t thread, uint64_t number)
 {
-    return (struct mp_creation){.stack = (uint32_t)(number * 7 + thread), .module = (uint32_t)(number ^ thread << 20)};
+    return (struct mp_captured){.stack = (uint32_t)(number * 7 + thread), .module = (uint32_t)(number ^ thread << 20)};
 }
 
 /* Whether it is there; what is there is right. */
 static bool finds(uint32_t generation, uint64_t thread, uint64_t number)
 {
-    struct mp_creation found, right = made(thread, number);
+    struct mp_captured found, right = made(thread, number);
     if (!mp_creation_find(generation, thread, number, &found)) return false;
     if (found.stack != right.stack || found.module != right.module) ck_abort();
     return true;

@@ -1,5 +1,5 @@
 /* Names of modules by address, over a spool in plain memory. */
-#include "capture/torch/module_paths.h"
+#include "capture/python/module_paths.h"
 
 #include <pthread.h>
 #include <stdio.h>

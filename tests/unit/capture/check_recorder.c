@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "capture/core/fork.h"
 #include "capture/core/session.h"
-#include "capture/core/stack.h"
 #include "capture/core/tables.h"
 #include "capture/python/layout.h"
+#include "capture/stack/stack.h"
 #include "collect/recording/drain.h"
 #include "unit/capture/memory_spool.h"
 

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "capture/core/fork.h"
-#include "capture/core/stack.h"
+#include "capture/core/front.h"
 #include "capture/core/tables.h"
 #include "unit/suite.h"
 
@@ -106,7 +106,7 @@ static void begin(void)
     char variable[160];
     snprintf(variable, sizeof variable, "%c;%s", MP_SESSION_VERSION, path);
     setenv(MP_SESSION_VARIABLE, variable, 1);
-    ck_assert(mp_stack_start() && mp_thread_start() && mp_fork_start());
+    ck_assert(mp_fronts_start() && mp_thread_start() && mp_fork_start());
     mp_session_start();
     ck_assert_ptr_nonnull(mp_session.page);
     ck_assert(mp_session.pending);

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "capture/core/fork.h"
+#include "capture/core/front.h"
 #include "capture/core/session.h"
-#include "capture/core/stack.h"
 #include "capture/core/tables.h"
 #include "capture/core/views.h"
 #include "unit/suite.h"
@@ -52,7 +52,7 @@ static inline struct mp_spool_header *start(bool wait)
     mp_record_config_defaults(&mp_session.config);
     mp_session.config.native_stacks = mp_session.config.python_stacks = false;
     mp_session.config.wait_when_full = wait;
-    ck_assert(mp_tables_reset() && mp_stack_start() && mp_stack_reset() && mp_thread_start() && mp_fork_start());
+    ck_assert(mp_tables_reset() && mp_fronts_start() && mp_fronts_reset() && mp_thread_start() && mp_fork_start());
     atomic_store(&mp_session.page->generation, 1);
     atomic_store(&mp_session.page->recording, 1);
     return spool;

@@ -26,9 +26,6 @@ void mp_session_refused(const char *call)
     fprintf(stderr, "harness: %s was refused\n", call);
 }
 
-void mp_fork_hold(void) {}
-void mp_fork_release(void) {}
-
 static _Thread_local struct mp_python_frame frames[MP_PYTHON_FRAMES_MAX];
 static _Thread_local uintptr_t markers[MP_PYTHON_FRAMES_MAX];
 

@@ -2,8 +2,8 @@
  * A function of the shim that the interpreter's main thread is asked to call between two instructions. Any thread, in
  * hooks too.
  */
-#ifndef MP_CAPTURE_TORCH_ASKER_H
-#define MP_CAPTURE_TORCH_ASKER_H
+#ifndef MP_CAPTURE_PYTHON_ASKER_H
+#define MP_CAPTURE_PYTHON_ASKER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "capture/torch/asker.h"
+#include "capture/python/asker.h"
 
 #include "capture/core/session.h"
 #include "capture/python/python_stack.h"

@@ -5,15 +5,11 @@
 #include <string.h>
 
 #include "capture/core/fork.h"
+#include "capture/core/front.h"
 #include "capture/core/session.h"
-#include "capture/core/stack.h"
-#include "capture/core/tables.h"
 #include "capture/core/thread.h"
-#include "capture/cuda/front.h"
 #include "capture/python/python_stack.h"
-#include "capture/torch/autograd_thread.h"
-#include "capture/torch/torch.h"
-#include "capture/torch/torch_history.h"
+#include "capture/stack/stack.h"
 
 /* Several environment variables may bring several copies of this library into one process: the first claims this
  * symbol, the others stay inert. */
@@ -44,15 +40,9 @@ __attribute__((constructor)) static void enter_program(void)
     _Atomic int *first = dlsym(RTLD_DEFAULT, "memprof_recorder_is_here");
     if (first && atomic_exchange(first, 1)) return;
     find_real_dlclose();
-    mp_torch_start();
-    mp_autograd_start();
-    mp_torch_annotations_start();
+    mp_fronts_enter();
     mp_session_start();
-    if (!mp_session.page) return;
-    if (mp_stack_start() && mp_thread_start() && mp_fork_start() && mp_cuda_start())
-        mp_python_probe(), mp_python_keep_loaded();
-    else
-        mp_session.page = NULL;
+    if (mp_session.page && !(mp_thread_start() && mp_fork_start() && mp_fronts_start())) mp_session.page = NULL;
 }
 
 /* Lets `memprof recover` distinguish a normal end from a kill. */

@@ -1,4 +1,4 @@
-#include "capture/core/next.h"
+#include "capture/native/next.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "capture/core/stack.h"
+#include "capture/stack/stack.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "capture/core/thread.h"
 #include "capture/native/module.h"
 #include "capture/python/merge.h"
-#include "capture/torch/module_paths.h"
+#include "capture/python/module_paths.h"
 
 static struct mp_tag_cache stacks, frames;
 #define FRAME_LEFT_OUT ((UINT32_C(1) << MP_TAG_ID_BITS) - 1) /* among the ids of `frames`: its table has fewer */
@@ -30,29 +30,41 @@ void mp_stack_leave_out(uintptr_t address)
     atomic_store_explicit(&left_out_count, count + 1, memory_order_release);
 }
 
-bool mp_stack_start(void)
+static bool start(void)
 {
     mp_module_start();
     mp_native_walk_start();
-    mp_stack_leave_out((uintptr_t)mp_stack_start);
+    mp_stack_leave_out((uintptr_t)start);
     return true;
 }
 
-void mp_stack_memory(const void *parts[MP_STACK_PARTS])
-{
-    parts[0] = stacks.memory;
-    parts[1] = frames.memory;
-}
-
-void mp_stack_end(void)
+static void end(void)
 {
     mp_tag_cache_end(&stacks);
     mp_tag_cache_end(&frames);
 }
 
-bool mp_stack_reset(void)
+static bool reset(void)
 {
     return mp_tag_cache_reset(&stacks) && mp_tag_cache_reset(&frames);
+}
+
+static size_t thread_place;
+const struct mp_front mp_stack_front = {.start = start,
+                                        .reset = reset,
+                                        .end = end,
+                                        .memory = {&stacks.memory, &frames.memory},
+                                        .thread_bytes = sizeof(struct mp_stack_thread),
+                                        .thread_place = &thread_place};
+
+struct mp_stack_thread *mp_stack_thread(struct mp_thread *thread)
+{
+    return mp_thread_part(thread, thread_place);
+}
+
+bool mp_stack_same(struct mp_thread *thread, uintptr_t inner, uintptr_t outer)
+{
+    return mp_native_same_stack(&mp_stack_thread(thread)->room.known, inner, outer);
 }
 
 void mp_stack_code_unloaded(void)
@@ -300,9 +312,14 @@ static uint64_t hash_of(const struct mp_thread *thread, const struct mp_backward
     return mp_hash_mix(mp_hash_step(native_hash, python_hash + session));
 }
 
+static struct mp_stack_room *room_of(struct mp_thread *thread)
+{
+    return &mp_stack_thread(thread)->room;
+}
+
 static struct mp_recent_stack *recent_of(struct mp_thread *thread, uint64_t hash)
 {
-    return &thread->stack.recent[hash % MP_RECENT_STACKS];
+    return &room_of(thread)->recent[hash % MP_RECENT_STACKS];
 }
 
 /* `python` NULL: what Python frames there are is not known. */
@@ -313,7 +330,7 @@ static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *ro
     struct mp_recent_stack *recent = recent_of(thread, hash);
     if (__builtin_expect(recent->hash == hash, 1)) return recent->id;
     uint32_t id = mp_tag_cache_find(&stacks, hash);
-    if (id == MP_TAG_NONE) id = enter_stack(&thread->stack, root, native, python, hash);
+    if (id == MP_TAG_NONE) id = enter_stack(room_of(thread), root, native, python, hash);
     if (id == MP_TAG_NONE) return 0;
     *recent = (struct mp_recent_stack){.hash = hash, .id = id};
     return id;
@@ -321,11 +338,12 @@ static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *ro
 
 /* What the thread's stack stands on: the node that it runs, if it is known; else NULL. One that was left by a longjmp()
  * lies further in than `here`. */
-static const struct mp_backward *root_of(const struct mp_thread *thread, const void *here)
+static const struct mp_backward *root_of(struct mp_thread *thread, const void *here)
 {
-    uint32_t level = thread->autograd.level;
+    const struct mp_stack_thread *own = mp_stack_thread(thread);
+    uint32_t level = own->level;
     for (level = level < MP_BACKWARD_LEVELS ? level : MP_BACKWARD_LEVELS; level-- > 0;) {
-        const struct mp_backward *root = &thread->autograd.running[level];
+        const struct mp_backward *root = &own->running[level];
         if (root->root != MP_BACKWARD_UNKNOWN && root->frame > (uintptr_t)here)
             return root->generation == thread->generation ? root : NULL;
     }
@@ -350,7 +368,7 @@ void mp_stack_calls_are_told(void)
 /* Calls of the function of --step-at. The next alloc says that one has begun. */
 static void look_for_call(struct mp_thread *thread)
 {
-    enum mp_python_calls_answer answer = mp_python_call(&thread->calls);
+    enum mp_python_calls_answer answer = mp_python_call(&mp_stack_thread(thread)->calls);
     thread->call_begins |= answer == MP_PYTHON_CALL_BEGINS;
     if (answer == MP_PYTHON_CALL_MAY_BEGIN) count_in_header(&mp_session.header->doubtful_calls);
 }
@@ -359,9 +377,10 @@ struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_pyth
 {
     const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
     uint64_t hash;
-    struct mp_native_stack native = walk_native(&thread->stack, __builtin_frame_address(0), root, &hash);
+    struct mp_native_stack native = walk_native(room_of(thread), __builtin_frame_address(0), root, &hash);
     struct mp_python_stack walked;
-    const struct mp_python_stack *python = walk_python(&thread->stack, root, may_call_python, &walked) ? &walked : NULL;
+    const struct mp_python_stack *python =
+        walk_python(room_of(thread), root, may_call_python, &walked) ? &walked : NULL;
     uint32_t module = module_of(root, python, may_call_python);
     uint32_t path = find_path(thread, root, &native, hash, python);
     if (*mp_session.config.step_at && python && !atomic_load_explicit(&calls_are_told, memory_order_relaxed))
@@ -369,23 +388,23 @@ struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_pyth
     return (struct mp_captured){path, module};
 }
 
-struct mp_creation mp_stack_creation(struct mp_thread *thread)
+struct mp_captured mp_stack_creation(struct mp_thread *thread)
 {
     const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
     struct mp_python_stack walked;
-    const struct mp_python_stack *python = walk_python(&thread->stack, root, true, &walked) ? &walked : NULL;
+    const struct mp_python_stack *python = walk_python(room_of(thread), root, true, &walked) ? &walked : NULL;
     uint64_t hash = 0;
-    struct mp_native_stack native = {.addresses = thread->stack.native};
-    if (!python || !python->frame_count) native = walk_native(&thread->stack, __builtin_frame_address(0), root, &hash);
+    struct mp_native_stack native = {.addresses = room_of(thread)->native};
+    if (!python || !python->frame_count) native = walk_native(room_of(thread), __builtin_frame_address(0), root, &hash);
     uint32_t module = module_of(root, python, true);
-    return (struct mp_creation){find_path(thread, root, &native, hash, python), module};
+    return (struct mp_captured){find_path(thread, root, &native, hash, python), module};
 }
 
-bool mp_stack_creation_again(struct mp_thread *thread, struct mp_creation *creation)
+bool mp_stack_creation_again(struct mp_thread *thread, struct mp_captured *creation)
 {
     const struct mp_backward *root = root_of(thread, __builtin_frame_address(0));
     struct mp_python_stack python;
-    if (!walk_python(&thread->stack, root, false, &python) || !python.frame_count) return false;
+    if (!walk_python(room_of(thread), root, false, &python) || !python.frame_count) return false;
     uint64_t hash = hash_of(thread, root, 0, python.hash);
     const struct mp_recent_stack *recent = recent_of(thread, hash);
     if (recent->hash != hash) return false;

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "capture/core/front.h"
 #include "capture/native/walk.h"
 #include "capture/python/merge.h"
-#include "capture/torch/creations.h"
 
 #define MP_WALK_MAX   4096 /* native frames walked at most */
 #define MP_MERGED_MAX (MP_WALK_MAX + MP_PYTHON_FRAMES_MAX)
@@ -44,41 +44,41 @@ enum mp_backward_root {
 struct mp_backward {
     enum mp_backward_root root;
     uint32_t generation;         /* of the session, whose ids `creation` holds */
-    struct mp_creation creation; /* of MP_BACKWARD_OF; else zero */
+    struct mp_captured creation; /* of MP_BACKWARD_OF; else zero */
     uintptr_t frame; /* an address in the C frame of the call that runs it: frames from there on are left out */
     const void *python_frame; /* the thread's innermost when the running began; likewise */
     const void *task;         /* the backward pass */
 };
 
-struct mp_thread;
+/* A node may start another backward pass, which runs nodes. PyTorch itself continues on another thread at 60. */
+#define MP_BACKWARD_LEVELS 64
 
-/* For the constructor. */
-bool mp_stack_start(void);
+/* What a thread has for its stacks. */
+struct mp_stack_thread {
+    struct mp_stack_room room;
+    struct mp_python_calls calls;
+    uint32_t level;                                 /* how many nodes run now, each inside the one before */
+    struct mp_backward running[MP_BACKWARD_LEVELS]; /* the outer ones */
+};
+struct mp_stack_thread *mp_stack_thread(struct mp_thread *thread);
+
+extern const struct mp_front mp_stack_front;
+bool mp_stack_same(struct mp_thread *thread, uintptr_t inner, uintptr_t outer);
+
 /* The inner frames of the module that `address` is in are left out of stacks, as the recorder's own are. For a few
  * modules; before their first. */
 void mp_stack_leave_out(uintptr_t address);
-/* A new session: no path is known. False: there is no memory. */
-bool mp_stack_reset(void);
-/* Where its memory begins, NULL where it has none. */
-#define MP_STACK_PARTS 2
-void mp_stack_memory(const void *parts[MP_STACK_PARTS]);
-/* Gives the memory back. */
-void mp_stack_end(void);
 /* Python itself tells of calls of the function of --step-at: they are not looked for. */
 void mp_stack_calls_are_told(void);
 /* Code was unloaded: addresses may mean something else from now on. */
 void mp_stack_code_unloaded(void);
 
-/* The id of the calling thread's path, and the string id of the path of the network's module that it runs in; 0 where
- * stacks are off, the tables are full, there is none. */
-struct mp_captured {
-    uint32_t stack, module;
-};
+/* Of the calling thread; 0 where stacks are off, the tables are full, there is none. */
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python);
 /* The same for what makes a node: Python frames alone, where it has any. A moment at which Python may be called. */
-struct mp_creation mp_stack_creation(struct mp_thread *thread);
+struct mp_captured mp_stack_creation(struct mp_thread *thread);
 /* The same where this thread was at that path before: touches nothing but the thread's own memory, so that it may be
  * called behind the thread's guard alone, without a hook's ring. False: it was not. */
-bool mp_stack_creation_again(struct mp_thread *thread, struct mp_creation *creation);
+bool mp_stack_creation_again(struct mp_thread *thread, struct mp_captured *creation);
 
 #endif

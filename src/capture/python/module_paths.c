@@ -1,4 +1,4 @@
-#include "capture/torch/module_paths.h"
+#include "capture/python/module_paths.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 #include "capture/core/room.h"
 #include "capture/core/session.h"
 #include "capture/core/tables.h"
-#include "capture/torch/asker.h"
+#include "capture/python/asker.h"
 
 #define SLOTS      (UINT32_C(1) << 16)
 #define PROBES     64

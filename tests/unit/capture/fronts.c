@@ -1,0 +1,6 @@
+/* The recorder of these tests has no front end that defines functions of others: only stacks. */
+#include "capture/stack/stack.h"
+
+static const struct mp_front *const fronts[] = {&mp_stack_front, NULL};
+
+const struct mp_fronts mp_fronts = {.front = fronts, .capture = mp_stack_capture, .same_stack = mp_stack_same};
