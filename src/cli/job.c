@@ -6,7 +6,7 @@
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/query.h"
-#include "exchange/common/load.h"
+#include "exchange/load/load.h"
 
 #define ROWS_OF_TEXT 10
 #define MORE_TO_SAY  8 /* problems that are listed on stderr */
@@ -22,8 +22,8 @@ bool mp_job_asked(const struct mp_invocation *invocation)
 /* Options that look into one recording. */
 static int check_options(const struct mp_invocation *invocation)
 {
-    static const enum mp_option single[] = {MP_OPT_TRACK,  MP_OPT_FROM,        MP_OPT_TO,    MP_OPT_GROUP,
-                                            MP_OPT_FILTER, MP_OPT_RULES,       MP_OPT_QUICK, MP_OPT_SIZES,
+    static const enum mp_option single[] = {MP_OPT_TRACK,  MP_OPT_FROM,         MP_OPT_TO,    MP_OPT_GROUP,
+                                            MP_OPT_FILTER, MP_OPT_RULES,        MP_OPT_QUICK, MP_OPT_SIZES,
                                             MP_OPT_FORMAT, MP_OPT_SUPPRESSIONS, MP_OPT_PAGE};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         if (!mp_given(invocation, single[i])) continue;

@@ -12,7 +12,7 @@
 #include "cli/page_advice.h"
 #include "cli/progress.h"
 #include "cli/query.h"
-#include "exchange/common/load.h"
+#include "exchange/load/load.h"
 #include "model/stack.h"
 #include "output/page/page.h"
 

@@ -10,7 +10,7 @@
 #include "cli/messages.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
-#include "exchange/common/load.h"
+#include "exchange/load/load.h"
 #include "format/reader.h"
 
 /* Why a file does not count: an index travels to other processes. A job beside the recordings that it was made of is

@@ -7,8 +7,8 @@
 #include "cli/command.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
-#include "exchange/common/load.h"
 #include "exchange/common/save.h"
+#include "exchange/load/load.h"
 
 int mp_output_recording_check(const struct mp_invocation *invocation)
 {

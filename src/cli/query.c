@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 #include "cli/text_file.h"
 #include "collect/recover/left_behind.h"
-#include "exchange/common/load.h"
+#include "exchange/load/load.h"
 #include "model/part.h"
 #include "model/skip.h"
 

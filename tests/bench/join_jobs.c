@@ -20,8 +20,8 @@
 
 #include "analysis/job/job.h"
 #include "base/hash.h"
-#include "exchange/common/load.h"
 #include "exchange/common/save.h"
+#include "exchange/load/load.h"
 
 static void must(enum mp_status status, const struct mp_error *error)
 {

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "exchange/common/load.h"
+#include "exchange/load/load.h"
 #include "exchange/pytorch/pytorch_export.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

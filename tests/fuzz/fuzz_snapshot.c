@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "analysis/allocator/frag.h"
-#include "exchange/common/load.h"
 #include "exchange/common/save.h"
+#include "exchange/load/load.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -61,3 +61,24 @@ no_room() {
 no_room exchange/new.c 'lies in no room of exchange'
 no_room collect/attic/new.c 'collect has no room attic'
 no_room format/attic/new.c 'format has no room attic'
+
+# circle FILE INCLUDE OTHER: rooms that include each other are refused, and the files that do are named.
+circle() {
+    rm -rf "$tree/src"
+    cp -r "$source/src" "$tree/src"
+    chmod -R u+w "$tree/src"
+    echo "$1 includes $2:"
+    printf '#include "%s"\n' "$2" >> "$tree/src/$1"
+    found=no
+    said=$($check "$tree") || found=yes
+    echo "  $said"
+    held [ "$found" = yes ]
+    held [ "$(printf '%s\n' "$said" | wc -l)" = 1 ]
+    case $said in "src/${1%%/*}: rooms in a circle: "*"src/$1 includes "*) ;; *) held [ "$said" = "src/$1" ] ;; esac
+    case $said in *"$3"*) ;; *) held [ "$said" = "$3" ] ;; esac
+}
+
+circle capture/core/views.c capture/native/walk.h 'includes core'
+circle capture/python/utf8.h capture/torch/torch.h 'src/capture/torch/'
+circle analysis/sites/live.c analysis/allocator/frag.h 'includes sites'
+circle cli/term.c cli/commands/new.h 'src/cli/commands/'

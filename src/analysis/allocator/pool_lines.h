@@ -5,7 +5,7 @@
 #ifndef MP_ANALYSIS_POOL_LINES_H
 #define MP_ANALYSIS_POOL_LINES_H
 
-#include "analysis/allocator/placement.h"
+#include "analysis/sites/placement.h"
 #include "model/model.h"
 
 /* From time_ns on, the pool has so many bytes. */

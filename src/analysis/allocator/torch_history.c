@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/allocator/placement.h"
 #include "analysis/allocator/torch_uses.h"
+#include "analysis/sites/placement.h"
 #include "base/map.h"
 #include "base/search.h"
 #include "base/words.h"

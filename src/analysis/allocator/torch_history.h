@@ -1,7 +1,7 @@
 /*
  * Requests to a caching allocator, in order, and the state in which it began: out of a model, ready for replays.
  * Where the file has the allocator's own trace (snapshots of PyTorch), it is complete: streams, pools, segments. Of
- * other recordings only blocks are known, and what PyTorch's history told of them (analysis/allocator/placement.h).
+ * other recordings only blocks are known, and what PyTorch's history told of them (analysis/sites/placement.h).
  */
 #ifndef MP_ANALYSIS_TORCH_HISTORY_H
 #define MP_ANALYSIS_TORCH_HISTORY_H

@@ -5,8 +5,8 @@
 #ifndef MP_ANALYSIS_TORCH_USES_H
 #define MP_ANALYSIS_TORCH_USES_H
 
-#include "analysis/allocator/placement.h"
 #include "analysis/allocator/torch_history.h"
+#include "analysis/sites/placement.h"
 
 /* A pool served requests between two events of the model. */
 struct mp_torch_use {

@@ -293,7 +293,7 @@ static uint32_t string_of(const struct mp_model *model, const char *device, cons
     return MP_NONE;
 }
 
-/* Values that were read together have equal times; the device's comes first (collect/device/device_samples.c). */
+/* Values that were read together have equal times; the device's comes first (collect/recording/recording_devices.c). */
 static bool gather(const struct mp_model *model, uint32_t device, struct readings *readings)
 {
     const char *name = mp_model_text(model, model->devices.at[device].name);

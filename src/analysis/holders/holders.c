@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/allocator/placement.h"
+#include "analysis/sites/placement.h"
 #include "base/memory.h"
 
 static const char native_code[] = "native code", not_found[] = "not found";
@@ -99,7 +99,8 @@ static int by_site_bytes(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
-/* What is known of a block that no path leads to: whose memory it is part of. `text`, or one that holders->texts owns. */
+/* What is known of a block that no path leads to: whose memory it is part of. `text`, or one that holders->texts owns.
+ */
 static const char *with_place(struct mp_holders *holders, const struct mp_placements *placements, uint32_t block,
                               const char *text)
 {

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/leaks/growth.h"
 #include "analysis/leaks/leak_class.h"
 #include "analysis/leaks/leak_hidden.h"
 #include "analysis/leaks/leak_places.h"
 #include "analysis/leaks/leak_slope.h"
+#include "analysis/sites/growth.h"
 #include "analysis/sites/level.h"
 #include "base/map.h"
 #include "base/memory.h"

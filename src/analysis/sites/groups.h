@@ -5,8 +5,8 @@
 #ifndef MP_ANALYSIS_GROUPS_H
 #define MP_ANALYSIS_GROUPS_H
 
-#include "analysis/allocator/placement.h"
 #include "analysis/categories/categories.h"
+#include "analysis/sites/placement.h"
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/intern.h"

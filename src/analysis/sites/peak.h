@@ -2,7 +2,7 @@
 #ifndef MP_ANALYSIS_PEAK_H
 #define MP_ANALYSIS_PEAK_H
 
-#include "analysis/allocator/placement.h"
+#include "analysis/sites/placement.h"
 #include "analysis/sites/sites.h"
 #include "model/window.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "analysis/leaks/growth.h"
+#include "analysis/sites/growth.h"
 #include "analysis/sites/site_shares.h"
 #include "base/map.h"
 #include "base/sampling.h"

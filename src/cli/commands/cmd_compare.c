@@ -7,7 +7,7 @@
 #include "cli/progress.h"
 #include "cli/query.h"
 #include "cli/query_page.h"
-#include "exchange/common/load.h"
+#include "exchange/load/load.h"
 #include "output/report/compare.h"
 #include "output/report/job_compare.h"
 

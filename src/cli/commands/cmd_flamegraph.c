@@ -3,9 +3,9 @@
 #include "base/units.h"
 #include "cli/progress.h"
 #include "cli/query.h"
-#include "exchange/common/load.h"
 #include "exchange/flame/flame_export.h"
 #include "exchange/flame/pprof_export.h"
+#include "exchange/load/load.h"
 #include "output/page/flame_page.h"
 
 struct graph {

@@ -10,7 +10,7 @@
 #include "cli/progress.h"
 #include "cli/query.h"
 #include "cli/size_probing.h"
-#include "exchange/common/load.h"
+#include "exchange/load/load.h"
 
 #define POINTS_MAX  64
 #define PLOT_POINTS 60

@@ -6,13 +6,13 @@
 #define MP_COLLECT_RECORDING_H
 
 #include "base/error.h"
-#include "collect/device/device_samples.h"
 #include "collect/history/history.h"
 #include "collect/recording/drain.h"
 #include "collect/recording/lives.h"
 #include "collect/recording/program_name.h"
 #include "collect/recording/recording_bound.h"
 #include "collect/recording/recording_cycle.h"
+#include "collect/recording/recording_devices.h"
 #include "collect/recording/recording_memory.h"
 #include "collect/recording/schedule.h"
 #include "collect/recording/spool_file.h"

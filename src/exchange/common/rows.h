@@ -5,7 +5,7 @@
 #ifndef MP_EXCHANGE_ROWS_H
 #define MP_EXCHANGE_ROWS_H
 
-#include "analysis/allocator/placement.h"
+#include "analysis/sites/placement.h"
 #include "model/filter.h"
 #include "model/model.h"
 #include "model/spans.h"

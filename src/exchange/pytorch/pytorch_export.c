@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/allocator/placement.h"
 #include "analysis/device/device_free.h"
+#include "analysis/sites/placement.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
@@ -279,13 +279,15 @@ struct pages {
 static void put_pages(struct writer *writer, struct pages *pages)
 {
     if (pages->bytes)
-        put_entry(writer, pages->action, "addr", pages->address, pages->bytes, pages->stack, pages->event, pages->block);
+        put_entry(writer, pages->action, "addr", pages->address, pages->bytes, pages->stack, pages->event,
+                  pages->block);
     pages->bytes = 0;
 }
 
 static void put_range(struct writer *writer, struct pages *pages, const struct pages *range, bool expandable)
 {
-    if (expandable && pages->bytes && pages->action == range->action && pages->address + pages->bytes == range->address) {
+    if (expandable && pages->bytes && pages->action == range->action &&
+        pages->address + pages->bytes == range->address) {
         pages->bytes += range->bytes;
         return;
     }

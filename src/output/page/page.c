@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/leaks/growth.h"
+#include "analysis/sites/growth.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/allocator/placement.h"
+#include "analysis/sites/placement.h"
 #include "analysis/sites/site_shares.h"
 #include "base/buffer.h"
 #include "base/intern.h"

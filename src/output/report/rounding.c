@@ -1,4 +1,4 @@
-#include "analysis/allocator/placement.h"
+#include "analysis/sites/placement.h"
 #include "base/units.h"
 #include "output/report/reports.h"
 

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "exchange/common/load.h"
 #include "exchange/common/save.h"
+#include "exchange/load/load.h"
 #include "unit/model/scene.h"
 #include "unit/suite.h"
 #include "unit/whole.h"

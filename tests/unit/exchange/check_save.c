@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "exchange/common/load.h"
+#include "exchange/load/load.h"
 #include "format/events.h"
 #include "unit/model/scene.h"
 #include "unit/suite.h"

@@ -3,7 +3,7 @@
 
 import { upperBound } from "./track.js";
 
-const PARTS = 64; // MP_TIME_PARTS of src/analysis/leaks/growth.h
+const PARTS = 64; // MP_TIME_PARTS of src/analysis/sites/growth.h
 
 /** The period in which a block was born, from 1; 0 for a block of the base. */
 function periodOf(track, recording) {

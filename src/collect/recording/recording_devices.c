@@ -1,4 +1,4 @@
-#include "collect/device/device_samples.h"
+#include "collect/recording/recording_devices.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -9,8 +9,8 @@
  *
  * N is the device's number in the process. One thread at a time.
  */
-#ifndef MP_COLLECT_DEVICE_SAMPLES_H
-#define MP_COLLECT_DEVICE_SAMPLES_H
+#ifndef MP_COLLECT_RECORDING_DEVICES_H
+#define MP_COLLECT_RECORDING_DEVICES_H
 
 #include "collect/device/device_watch.h"
 
@@ -25,8 +25,8 @@ struct mp_device_samples {
     char *visible, *order; /* the process's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, owned; NULL: not set */
     struct mp_device_seen {
         bool used, begun, named, has_total, has_process;
-        bool described; /* the tables say which device it is */
-        int gpu;        /* -1: unknown */
+        bool described;                     /* the tables say which device it is */
+        int gpu;                            /* -1: unknown */
         uint64_t used_bytes, process_bytes; /* as last read; MP_BYTES_UNKNOWN */
     } devices[MP_DEVICES_SEEN];
 };

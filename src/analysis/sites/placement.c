@@ -1,4 +1,4 @@
-#include "analysis/allocator/placement.h"
+#include "analysis/sites/placement.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "exchange/common/load.h"
+#include "exchange/load/load.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "analysis/leaks/growth.h"
+#include "analysis/sites/growth.h"
 
 #include <stdlib.h>
 #include <string.h>
