@@ -2,11 +2,11 @@
 
 #include <stdlib.h>
 
-#include "analysis/leaks/own_steps.h"
 #include "base/buffer.h"
 #include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "model/own_steps.h"
 #include "model/stack.h"
 #include "model/track.h"
 

@@ -9,8 +9,8 @@
  * For instance threads a and b begin the steps a1 b2 b3 a4, and a allocates once more after b3 began: that block is born
  * in step 1, which ends there.
  */
-#ifndef MP_ANALYSIS_LEAKS_OWN_STEPS_H
-#define MP_ANALYSIS_LEAKS_OWN_STEPS_H
+#ifndef MP_MODEL_OWN_STEPS_H
+#define MP_MODEL_OWN_STEPS_H
 
 #include "base/vec.h"
 #include "model/spans.h"

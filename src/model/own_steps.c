@@ -1,4 +1,4 @@
-#include "analysis/leaks/own_steps.h"
+#include "model/own_steps.h"
 
 #include <string.h>
 
