@@ -4,23 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/leaks/trend.h"
 #include "analysis/sites/level.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "model/track.h"
 
-#define PARTS          32 /* of the steps, or fewer where there are few readings: */
-#define PARTS_LEAST    8  /* of which all must rise */
-#define TREND_PARTS    16 /* fewer show none */
-#define PARTS_BRIEF    5  /* where there are no more readings than parts, which is no proof */
-#define FEW_LEAST      3  /* readings, of which each is looked at: two show nothing but a difference */
-#define SAMPLES_A_PART 3  /* fewer readings are chance */
+#define PARTS          32                   /* of the steps, or fewer where there are few readings: */
+#define PARTS_PROOF    8                    /* fewer are no proof */
+#define PARTS_LEAST    5                    /* fewer show nothing: of four, three rise one in eight times by chance */
+#define SAMPLES_A_PART 3                    /* fewer readings are chance */
 #define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a process is read so often that one that grows has a reading */
 #define GROWN_MIN      (16u << 20)          /* bytes: less is what heaps and interpreters do */
 #define SHARE_MIN      0.05                 /* of what it was at first */
-#define SIGNIFICANT    5.0
-#define BYTES_A_BLOCK  4096 /* of the host, additional cost of a block: objects, a graph's nodes */
+#define BYTES_A_BLOCK  4096                 /* of the host, additional cost of a block: objects, a graph's nodes */
 
 /* The role of a track in its device's handed out memory. */
 enum part_of { NOTHING, LIVE, RESERVED };
@@ -42,12 +38,8 @@ struct share {
 /* The steps in equal parts; the first quarter of them is the warm-up. */
 struct parts {
     struct part at[PARTS];
-    uint32_t count, warm_up;
+    uint32_t count;
     bool brief; /* too few readings for a proof */
-    /* Fewer than PARTS_BRIEF, one by one: when, and what was not recorded of the process then. */
-    double few_when[PARTS_BRIEF];
-    uint64_t few[PARTS_BRIEF];
-    uint32_t few_count;
 };
 
 struct sweep {
@@ -144,11 +136,7 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
         for (; next < model->samples.count && model->samples.at[next].time_ns <= model->events.time_ns[event]; next++) {
             const struct mp_sample *sample = &model->samples.at[next];
             if (!follow_share(&share, sample, &now) || !inside) continue;
-            double when = step + fraction_of(&steps[step], sample->time_ns);
-            note(part, &now, when, sweep->known);
-            if (parts->few_count == PARTS_BRIEF) continue;
-            parts->few_when[parts->few_count] = when;
-            parts->few[parts->few_count++] = now > sweep->known ? now - sweep->known : 0;
+            note(part, &now, step + fraction_of(&steps[step], sample->time_ns), sweep->known);
         }
         apply(sweep, event);
         if (inside) note(part, NULL, 0, sweep->known);
@@ -173,10 +161,10 @@ static uint32_t count_parts(const struct mp_model *model, const struct mp_step *
                     sample->time_ns < steps[last].start_ns;
     }
     if (readings / SAMPLES_A_PART < parts) parts = readings / SAMPLES_A_PART;
-    *brief = parts < PARTS_LEAST;
-    if (*brief) parts = readings < PARTS_LEAST ? readings : PARTS_LEAST;
+    *brief = parts < PARTS_PROOF;
+    if (*brief) parts = readings < PARTS_PROOF ? readings : PARTS_PROOF;
     if (last < parts) parts = last;
-    return parts < (*brief ? FEW_LEAST : PARTS_LEAST) ? 0 : parts;
+    return parts < PARTS_LEAST ? 0 : parts;
 }
 
 static int by_size(const void *left, const void *right)
@@ -198,74 +186,34 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
     return (slopes[(found - 1) / 2] + slopes[found / 2]) / 2;
 }
 
-/* Whether it goes up: by the trend of many parts, of few in every one, or all but one. */
-static bool is_rising(const uint32_t *series, uint32_t count, uint32_t rises)
+/* Growth that goes on: nearly each part is higher than the one before, the later half rose at least half as fast as the
+ * earlier one, and the last two parts rose, too. */
+static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding)
 {
-    struct mp_trend trend;
-    if (count < TREND_PARTS) return rises + 1 >= count - 1;
-    mp_trend_find(series, count, &trend);
-    return trend.z > SIGNIFICANT && rises * 4 >= (count - 1) * 3;
-}
-
-/* Fewer readings than parts could be made of: behind the first step each must be higher, by half of the mean pace at
- * least. A buffer that is there at some readings, or one jump, is no such series. */
-static void judge_few(const struct parts *parts, struct mp_leak_finding *finding, bool *grows)
-{
-    const double *when = parts->few_when;
-    const uint64_t *rest = parts->few;
-    uint32_t count = parts->few_count;
-    *grows = false;
-    while (count && when[0] < 1)
-        when++, rest++, count--;
-    if (count < FEW_LEAST || rest[count - 1] < rest[0] + GROWN_MIN || when[count - 1] <= when[0]) return;
-    double grown = (double)(rest[count - 1] - rest[0]), pace = grown / (when[count - 1] - when[0]);
-    for (uint32_t i = 1; i < count; i++)
-        if ((double)rest[i] - (double)rest[i - 1] < pace / 2 * (when[i] - when[i - 1])) return;
-    *grows = grown >= SHARE_MIN * (double)rest[0];
-    finding->bytes = rest[count - 1] - rest[0];
-    finding->births = count - 1;
-    finding->first_step = (uint32_t)when[0] + 1;
-    finding->bytes_per_step = pace;
-}
-
-static void judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *grows)
-{
-    if (parts->brief && parts->few_count < PARTS_BRIEF) {
-        judge_few(parts, finding, grows);
-        return;
-    }
-    uint32_t series[PARTS], count = 0, samples = 0, rises = 0;
     uint64_t rest[PARTS];
     double when[PARTS];
-    uint32_t from = parts->warm_up;
-    *grows = false;
-    while (parts->brief && from < parts->count && parts->at[from].sample == UINT64_MAX)
+    uint32_t from = parts->count / 4, count = 0, rises = 0;
+    while (from < parts->count && parts->at[from].sample == UINT64_MAX)
         from++; /* the first readings may come when the program has begun long since */
     for (uint32_t i = from; i < parts->count; i++) {
         const struct part *part = &parts->at[i];
         if (part->passed_over) continue;
-        if (part->sample == UINT64_MAX || part->known == UINT64_MAX) return;
         rest[count] = part->sample > part->known ? part->sample - part->known : 0;
-        if (count && parts->brief && rest[count] < rest[count - 1]) return;
-        rises += count && rest[count] > rest[count - 1];
-        series[count] = (uint32_t)(rest[count] >> 12);
         when[count] = part->when;
-        samples += part->samples;
+        rises += count && rest[count] > rest[count - 1];
         count++;
     }
-    if (count < PARTS_BRIEF - 1) return;
+    if (count < PARTS_LEAST - 1) return false;
     uint64_t first = rest[0], middle = rest[count / 2], end = rest[count - 1];
-    if ((!parts->brief && samples < 2 * count) || end < first + GROWN_MIN ||
-        (double)(end - first) < SHARE_MIN * (double)first)
-        return;
+    if (end < first + GROWN_MIN || (double)(end - first) < SHARE_MIN * (double)first) return false;
     double earlier = middle > first ? (double)(middle - first) * (when[count - 1] - when[count / 2]) : 0;
-    bool goes_on = end > middle && (double)(end - middle) * 2 * (when[count / 2] - when[0]) >= earlier; /* as fast */
-    bool full = count > 3 && end - rest[count - 3] < (end - first) / (2 * count); /* of late it rose no more */
-    *grows = is_rising(series, count, rises) && goes_on && !full;
+    bool goes_on = end > middle && (double)(end - middle) * 2 * (when[count / 2] - when[0]) >= earlier;
+    bool full = end < rest[count - 3] + (end - first) / (2 * count);
     finding->bytes = end - first;
     finding->births = rises;
     finding->first_step = last * from / parts->count + 1;
     finding->bytes_per_step = slope_of(rest, when, count);
+    return rises * 8 >= (count - 1) * 7 && goes_on && !full;
 }
 
 /* Whether the additional host memory of recorded leaks explains it. */
@@ -295,9 +243,8 @@ static void look_at(const struct mp_model *model, const struct mp_step *steps, u
 {
     struct parts parts = {.count = 0};
     parts.count = count_parts(model, steps, last, share, &parts.brief);
-    parts.warm_up = parts.count / 4;
     if (!parts.count) return;
-    bool grows = false, by_driver = has_driver_blocks(model, device);
+    bool by_driver = has_driver_blocks(model, device);
     struct mp_leak_finding finding = {
         .class = MP_LEAK_HIDDEN, .track = track_of(model, device), .eta_oom_steps = UINT64_MAX};
     size_t tracks = model->tracks.count;
@@ -313,8 +260,7 @@ static void look_at(const struct mp_model *model, const struct mp_step *steps, u
         if (sweep.role[i] == LIVE) sweep.known += sweep.levels[i].bytes;
     }
     fill_parts(&sweep, steps, last, *share, &parts);
-    judge(&parts, last, &finding, &grows);
-    if (grows && !is_explained(leaks, finding.bytes_per_step)) {
+    if (judge(&parts, last, &finding) && !is_explained(leaks, finding.bytes_per_step)) {
         if (!parts.brief)
             mp_vec_add(&leaks->findings, finding);
         else if (finding.bytes > leaks->unsure_growth.bytes)

@@ -17,24 +17,6 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 
-/* Whether the stack's blocks are torch.optim.LBFGS's memory of its last changes: at most history_size of them, which is
- * this number where a program does not set it. Up to then they are no leak. False where memory is short. */
-#define MP_LEAK_HISTORY 100
-
-static bool leak_is_history(const struct mp_model *model, uint32_t stack, bool *yes)
-{
-    static const char file[] = "torch/optim/lbfgs.py";
-    struct mp_stack_lines lines = {0};
-    bool done = mp_stack_resolve(model, stack, &lines);
-    *yes = false;
-    for (size_t i = 0; done && i < lines.count; i++) {
-        size_t length = lines.at[i].file ? strlen(lines.at[i].file) : 0;
-        *yes |= length >= sizeof file - 1 && !strcmp(lines.at[i].file + length - (sizeof file - 1), file);
-    }
-    mp_stack_lines_free(&lines);
-    return done;
-}
-
 /* One track's reserved and allocated bytes at each boundary. */
 struct held {
     uint64_t *reserved, *allocated;
@@ -268,7 +250,6 @@ struct judge {
     bool one_loop;    /* nobody marked the steps, and they do not train: all of them may be one request */
     size_t few;       /* places that grew too few times */
     size_t paused;    /* places that grew, but not recently */
-    size_t histories; /* places that fill an optimizer's history */
     struct mp_leaks *leaks;
 };
 
@@ -535,14 +516,9 @@ static bool judge_place(struct judge *judge, const struct mp_leak_place *place)
     if (evidence->growth == MP_GROWTH_NONE || (!growth.regrown && was_cleared(judge, place, evidence->births)))
         return true;
     if (evidence->growth == MP_GROWTH_ONCE && growth.slope.bytes < WORTH_BYTES) return true;
-    bool history = false;
-    if (evidence->growth == MP_GROWTH_LEAK && evidence->births <= MP_LEAK_HISTORY &&
-        !leak_is_history(judge->model, place->stack, &history))
-        return false;
     judge->few += evidence->growth == MP_GROWTH_FEW;
     judge->paused += evidence->growth == MP_GROWTH_PAUSED;
-    judge->histories += history;
-    if (evidence->growth == MP_GROWTH_FEW || evidence->growth == MP_GROWTH_PAUSED || history) return true;
+    if (evidence->growth == MP_GROWTH_FEW || evidence->growth == MP_GROWTH_PAUSED) return true;
     return take_finding(judge, place, &growth);
 }
 
@@ -652,12 +628,6 @@ static void give_verdict(const struct judge *judge)
                  "%zu place%s a thing anew, larger, in every round, as a cache does within one request; a recording of "
                  "several requests tells",
                  judge->leaks->caches, judge->leaks->caches == 1 ? " makes" : "s make");
-    else if (judge->histories)
-        snprintf(
-            leaks->reason, sizeof leaks->reason,
-            "what torch.optim.LBFGS remembers grew, which ends at its history_size (%d if not set); a longer recording "
-            "tells",
-            MP_LEAK_HISTORY);
     else if (mp_damage_any(&judge->model->damage))
         snprintf(leaks->reason, sizeof leaks->reason,
                  "nothing keeps growing in what could be read, but a part is lost");

@@ -437,7 +437,7 @@ def framework():
 def lbfgs():
     """The optimizer calls the closure several times in a step."""
     model = mlp()
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4, history_size=5)
     for _ in range(16):
         inputs = torch.randn(8, WIDTH)
 
