@@ -54,6 +54,7 @@ struct changes {
 
 struct search {
     const struct mp_model *model;
+    uint8_t language;          /* of the lines */
     uint32_t root;             /* function: lines count in its callees, on any thread */
     MP_VEC(struct site) sites; /* by stack */
     MP_VEC(struct line) lines;
@@ -103,11 +104,24 @@ static uint8_t role_of(struct search *search, const struct mp_model_line *line)
     return *role;
 }
 
-const struct mp_model_line *mp_loop_python_line(const struct mp_model *model, uint32_t node)
+uint8_t mp_loop_language(const struct mp_model *model)
+{
+    for (size_t i = 0; i < model->frames.count; i++)
+        if (model->frames.at[i].raw.language == MP_PYTHON) return MP_PYTHON;
+    return MP_NATIVE;
+}
+
+const struct mp_model_line *mp_loop_line(const struct mp_model *model, uint32_t node, uint8_t language)
 {
     uint32_t frame = model->stacks.at[node].frame;
-    if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) return NULL;
+    if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != language) return NULL;
     return model->frames.at[frame].line_count ? &model->lines.at[model->frames.at[frame].first_line] : NULL;
+}
+
+/* What tells a call from others of its function: its line, or its address where lines are not known. */
+static uint32_t place_of(const struct mp_model *model, uint32_t node, const struct mp_model_line *line)
+{
+    return line->line ? line->line : (uint32_t)model->frames.at[model->stacks.at[node].frame].raw.address;
 }
 
 static bool is_border(const struct mp_model *model, uint32_t node)
@@ -116,11 +130,18 @@ static bool is_border(const struct mp_model *model, uint32_t node)
     return frame != MP_FRAME_CUT && model->frames.at[frame].raw.language == MP_BACKWARD;
 }
 
+/* A call of a function of the program. */
+struct call {
+    const struct mp_model_line *line;
+    uint32_t place; /* in the function */
+    bool backward;  /* of the lines that made a node that runs */
+};
+
 /* The number of a function's line; a function that is in the stack twice counts as the outermost only. */
-static bool add_line(struct search *search, const struct mp_model_line *from, bool backward, uint32_t depth,
-                     struct site *site)
+static bool add_line(struct search *search, const struct call *call, uint32_t depth, struct site *site)
 {
-    uint32_t number_in_file = backward ? UINT32_MAX - 1 : from->line;
+    const struct mp_model_line *from = call->line;
+    uint32_t place = call->backward ? UINT32_MAX - 1 : call->place;
     bool fresh;
     uint64_t *function = mp_map_at(&search->functions, (uint64_t)from->function << 32 | from->file, &fresh);
     if (fresh) {
@@ -129,9 +150,9 @@ static bool add_line(struct search *search, const struct mp_model_line *from, bo
     }
     for (uint32_t i = site->first; i < search->line_of.count; i++)
         if (search->lines.at[search->line_of.at[i]].function == *function) return true;
-    uint64_t *number = mp_map_at(&search->numbers, (*function << 32 | number_in_file) + 1, &fresh);
+    uint64_t *number = mp_map_at(&search->numbers, (*function << 32 | place) + 1, &fresh);
     if (fresh) {
-        struct line line = {.at = from, .backward = backward, .function = (uint32_t)*function, .depth = depth};
+        struct line line = {.at = from, .backward = call->backward, .function = (uint32_t)*function, .depth = depth};
         *number = search->lines.count;
         mp_vec_add(&search->lines, line);
     }
@@ -143,31 +164,26 @@ static bool add_line(struct search *search, const struct mp_model_line *from, bo
 
 static bool know_site(struct search *search, uint32_t stack)
 {
-    struct {
-        const struct mp_model_line *line;
-        bool backward;
-    } path[DEPTH_MAX]; /* the outermost, as a ring */
+    struct call path[DEPTH_MAX]; /* the outermost, as a ring */
     bool backward = false;
     struct site *site = &search->sites.at[stack];
     uint32_t depth = 0;
     for (uint32_t node = stack; node; node = search->model->stacks.at[node].parent) {
-        const struct mp_model_line *line = mp_loop_python_line(search->model, node);
+        const struct mp_model_line *line = mp_loop_line(search->model, node, search->language);
         backward |= is_border(search->model, node);
         if (!line || role_of(search, line) == ROLE_AROUND) continue;
-        path[depth % DEPTH_MAX].line = line;
-        path[depth++ % DEPTH_MAX].backward = backward;
+        path[depth++ % DEPTH_MAX] = (struct call){line, place_of(search->model, node, line), backward};
         site->optimizer |= role_of(search, line) == ROLE_OPTIMIZER;
         search->inside |= role_of(search, line) != ROLE_ANY;
     }
     site->known = true;
     site->first = (uint32_t)search->line_of.count;
     for (uint32_t i = 0; i < depth && i < DEPTH_MAX; i++) {
-        const struct mp_model_line *line = path[(depth - 1 - i) % DEPTH_MAX].line;
-        bool made = path[(depth - 1 - i) % DEPTH_MAX].backward;
-        if (role_of(search, line) != ROLE_ANY) break;
-        search->nodes |= made;
-        if (made && !search->backward) continue;
-        if (line->function && !add_line(search, line, made, i, site)) return false;
+        const struct call *call = &path[(depth - 1 - i) % DEPTH_MAX];
+        if (role_of(search, call->line) != ROLE_ANY) break;
+        search->nodes |= call->backward;
+        if (call->backward && !search->backward) continue;
+        if (call->line->function && !add_line(search, call, i, site)) return false;
     }
     site->count = (uint32_t)search->line_of.count - site->first;
     return true;
@@ -398,7 +414,7 @@ static bool lines_are_conclusive(const struct search *search)
 /* *again: another search, with `backward`, is worth while. */
 static bool find(const struct mp_model *model, bool backward, struct mp_steps *steps, struct mp_loop *loop, bool *again)
 {
-    struct search search = {.model = model, .backward = backward, .steps = steps};
+    struct search search = {.model = model, .language = mp_loop_language(model), .backward = backward, .steps = steps};
     bool done = know_sites(&search);
     if (done) {
         sum_work(&search);

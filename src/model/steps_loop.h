@@ -42,8 +42,10 @@ struct mp_loop {
  * `steps` (may be NULL) gets the loop's steps. */
 bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct mp_loop *loop);
 
-/* The line of a call (a node of the stacks) of Python code; NULL for other calls. */
-const struct mp_model_line *mp_loop_python_line(const struct mp_model *model, uint32_t node);
+/* The language whose lines show the loop: Python, or C and C++ where nothing of Python was recorded. */
+uint8_t mp_loop_language(const struct mp_model *model);
+/* The line of a call (a node of the stacks) in that language; NULL for other calls. */
+const struct mp_model_line *mp_loop_line(const struct mp_model *model, uint32_t node, uint8_t language);
 /* Whether a line belongs to a network's forward(); the other: whether it is in no file of networks, optimizers,
  * loaders. */
 bool mp_loop_is_forward(const struct mp_model *model, const struct mp_model_line *line);

@@ -71,7 +71,7 @@ static uint64_t root_of(const struct mp_model *model, uint32_t stack)
     const struct mp_model_line *outermost = NULL;
     bool backward = false;
     for (; stack; stack = model->stacks.at[stack].parent) {
-        const struct mp_model_line *line = mp_loop_python_line(model, stack);
+        const struct mp_model_line *line = mp_loop_line(model, stack, MP_PYTHON);
         if (line) outermost = line;
         backward |= is_of_autograd(model, stack);
     }
@@ -361,7 +361,7 @@ static size_t lines_of(const struct mp_model *model, uint32_t stack, const struc
     const struct mp_model_line *inner[LINES_MAX]; /* the outermost, as a ring */
     size_t count = 0, kept;
     for (; stack; stack = model->stacks.at[stack].parent) {
-        const struct mp_model_line *line = mp_loop_python_line(model, stack);
+        const struct mp_model_line *line = mp_loop_line(model, stack, MP_PYTHON);
         if (line) inner[count++ % LINES_MAX] = line;
     }
     kept = count < LINES_MAX ? count : LINES_MAX;
@@ -452,13 +452,6 @@ static uint32_t find_period(const struct mp_model *model, const struct crew *cre
     return period;
 }
 
-static bool has_python(const struct mp_model *model)
-{
-    for (size_t i = 0; i < model->frames.count; i++)
-        if (model->frames.at[i].raw.language == MP_PYTHON) return true;
-    return false;
-}
-
 /* First times take other ways, so the first round begins at the first place where half a round equals the next; or with
  * the thread's first call, where each round's is the same. */
 static size_t find_first(const struct crew *crew, const struct calls *calls, size_t next, const struct beginning *start)
@@ -525,7 +518,7 @@ static void begin_steps(const struct mp_model *model, const struct crew *crew, c
 void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
 {
     struct crew crew = {.allocs = 0};
-    if (!has_python(model)) return;
+    if (mp_loop_language(model) != MP_PYTHON) return;
     collect(model, &crew);
     uint32_t period = crew.model ? find_period(model, &crew) : 0;
     if (period) {

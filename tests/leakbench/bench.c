@@ -21,7 +21,7 @@ struct score {
     struct {
         uint32_t asked, right;
         double worst;
-    } rates[2];           /* where steps are guessed, and where they are marked */
+    } rates[2];            /* where steps are guessed, and where they are marked */
     uint32_t longer_steps; /* guessed ones of which one is many of the program's: no rate can be right */
     uint32_t few, few_unknown, few_leak;
     uint64_t clean_steps;
@@ -120,7 +120,8 @@ static void score_findings(const struct world *world, const struct pattern *patt
         if (!i) score->first++, score->right_first += right;
         if (!right) continue;
         score->class_asked++;
-        score->class_right += finding->class == pattern->class;
+        score->class_right +=
+            finding->class == (world->native && pattern->class == MP_LEAK_RETENTION ? MP_LEAK_NATIVE : pattern->class);
         got += finding->bytes_per_step * scale;
     }
     if (!leaks->leaks || pattern->class == MP_LEAK_CYCLE || !want) return;

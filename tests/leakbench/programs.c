@@ -165,6 +165,7 @@ static void native_start(struct world *world, struct state *state)
 {
     static const char *const names[] = {"Grid::Grid", "-",        "read_tile", "sweep",
                                         "reduce",     "exchange", "report",    "spill"};
+    world->native = true;
     for (size_t i = 0; i < 8; i++)
         state->site[i] = world_site(world, names[i], false, W_DRIVER, MP_KIND_DEVICE);
     for (size_t i = 0; i < 3; i++)

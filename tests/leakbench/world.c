@@ -23,6 +23,8 @@ uint32_t world_random(struct world *world, uint32_t below)
 
 static uint32_t add_text(struct world *world, const char *text)
 {
+    for (uint32_t i = 0; i < world->texts.count; i++)
+        if (!strcmp(world->texts.at[i], text)) return i;
     char *copy = strdup(text);
     struct mp_string_entry entry = {copy, strlen(text)};
     MUST(copy && mp_vec_push(&world->texts, copy) && mp_vec_push(&world->strings, entry));
@@ -67,7 +69,7 @@ uint32_t world_site(struct world *world, const char *function, bool python, enum
     struct world_stack stack = {.place = (uint32_t)world->places.count, .track = (uint8_t)track, .kind = (uint8_t)kind};
     uint32_t line = 10 + 7 * stack.place;
     MUST(mp_vec_push(&world->places, place));
-    if (python) {
+    if (python && !world->native) {
         stack.node = add_node(world, 0, (struct mp_frame){MP_PYTHON, 0, 0, STRING_MAIN, STRING_FILE, 1000 + line, 0});
         stack.node = add_node(world, stack.node,
                               (struct mp_frame){MP_PYTHON, 0, 0, add_text(world, function), STRING_FILE, line, 0});

@@ -34,6 +34,7 @@ struct world {
     uint64_t random;
     uint32_t step, steps, threads;
     bool marked, frees_all; /* steps are marked; it frees everything when it ends */
+    bool native; /* a program in C++: no site has lines of Python */
     uint32_t thread;
     uint64_t now_ns;
     MP_VEC(struct mp_event) events;
