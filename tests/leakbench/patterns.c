@@ -169,7 +169,6 @@ static void leak_beside_more(struct world *world, struct state *state, const str
     for (uint32_t i = 0; world->step == 1 && i < 11; i++)
         world_alloc(world, i % 2 ? other : state->site[0], variant->bytes << i % 3);
     if (world->step == world->steps / 2) world_alloc(world, other, 100 * variant->bytes + 4096);
-    if (pattern->every && world->step % pattern->every) return;
     world_leaks(world, world_alloc(world, state->site[0], variant->bytes));
 }
 
@@ -352,7 +351,6 @@ const struct pattern patterns[] = {
     LEAK("P35", MP_LEAK_NATIVE, leak_among_others, W_DRIVER, MP_KIND_DEVICE, true, .sites = 1, .blocks = 1),
     LEAK("P36", MP_LEAK_RETENTION, leak_beside_more, .sites = 2, .blocks = 1, .every = 1),
     LEAK("P37", MP_LEAK_RETENTION, leak_beside_more, .sites = 1, .blocks = 1, .every = 1),
-    LEAK("P38", MP_LEAK_RETENTION, leak_beside_more, .sites = 2, .blocks = 1, .every = 5),
     LEAK("P39", MP_LEAK_RETENTION, leak_of_any_size, .sites = 2, .blocks = 1, .every = 1),
     SAFE("N01", at_first, W_DRIVER, MP_KIND_DEVICE, true, .sites = 1, .blocks = 2),
     SAFE("N02", at_first, .sites = 1, .blocks = 3),
