@@ -12,6 +12,10 @@ static const struct gone {
 } rows[] = {
     {"advise", "ranks", "run the sharded program under `memprof plan`, which needs no GPU"},
     {"advise", "link", "record the program with save_on_cpu too, and `memprof compare` the two recordings"},
+    {"snapshot", "delay",
+     "the program says when to begin (--paused, and libmemprof.start()), or --schedule wait=N,active=M counts steps"},
+    {"snapshot", "duration",
+     "the program says when to end (libmemprof.stop()), or --schedule wait=N,active=M,repeat=1 counts steps"},
     {"symbolize", "", "a recording has the names of its frames when it is written"},
 };
 

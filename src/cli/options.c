@@ -80,8 +80,6 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
          "steps and keep active ones (needed); repeat=N cycles (endless), every=N steps one, "
          "unit=REGEX: count regions instead of steps",
          MP_OPTS_LONG_RUNS},
-    [MP_OPT_DELAY] = {"delay", '\0', "TIME", "record nothing in the first TIME, as 30s or 5min", MP_OPTS_LONG_RUNS},
-    [MP_OPT_DURATION] = {"duration", '\0', "TIME", "record for TIME, then only follow what is live", MP_OPTS_LONG_RUNS},
     [MP_OPT_MAX_EVENTS] = {"max-events", '\0', "N",
                            "keep the newest N events; of older ones the live blocks and the peak with its sites",
                            MP_OPTS_LONG_RUNS},

@@ -48,8 +48,6 @@ enum mp_option {
     MP_OPT_CAPTURE,
     MP_OPT_PAUSED,
     MP_OPT_SCHEDULE,
-    MP_OPT_DELAY,
-    MP_OPT_DURATION,
     MP_OPT_MAX_EVENTS,
     MP_OPT_SAMPLE,
     MP_OPT_ON_OOM,

@@ -115,15 +115,12 @@ static void print_unseen(int status)
 static void print_nothing(const struct mp_collector_result *result, const struct mp_collector_options *options)
 {
     const struct mp_schedule *schedule = &options->schedule;
-    if (schedule->in_cycles)
+    if (mp_schedule_is_set(schedule))
         mp_message("nothing was recorded and no file written: the schedule never came to an active %s; %llu began%s",
                    schedule->by_region ? "region" : "step", (unsigned long long)result->units_seen,
                    result->units_seen || schedule->by_region
                        ? ""
                        : ". It counts steps that are marked: libmemprof.step() in the loop, or --step-at FUNCTION");
-    else if (mp_schedule_is_set(schedule))
-        mp_message("nothing was recorded and no file written: no allocation was seen in the time that --delay and "
-                   "--duration leave");
     else if (options->record.paused && !*result->note)
         mp_message("nothing was recorded and no file written: --paused waits until the program says start "
                    "(libmemprof.start(), memprof_start()); that was never said, or nothing was allocated after it");
@@ -481,7 +478,7 @@ static void print_tree(const struct mp_collector_result *result, const struct mp
     print_end(&tree);
 }
 
-/* Several files of one process: of cycles, or of programs that followed each other. */
+/* Several files of one process: of programs that followed each other. */
 static void print_one_process(const struct mp_collector_result *result, bool verbose)
 {
     size_t outcome = 0, biggest = 0;
@@ -526,7 +523,7 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
         whole = false;
         print_nothing(result, options);
     }
-    bool by_steps = options->schedule.in_cycles && !result->units_seen;
+    bool by_steps = mp_schedule_is_set(&options->schedule) && !result->units_seen;
     if ((result->recordings.count || by_steps) && !quiet) print_no_steps(result, &options->record);
     return whole;
 }

@@ -333,7 +333,7 @@ struct mp_exit {
     uint64_t time_ns;
     uint32_t text; /* string id: "exit 0", "killed by SIGKILL", "replaced by exec", "collector was killed" */
 };
-/* How that text begins where the process had not ended: a snapshot, a cycle of a schedule, a child that outlived the
+/* How that text begins where the process had not ended: a snapshot, a child that outlived the
  * command. */
 #define MP_STILL_RUNNING "still running"
 /* The whole text of a snapshot: it begins what a later recording of the process holds, too. */

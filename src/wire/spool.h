@@ -28,7 +28,7 @@
 #include "wire/record.h"
 
 #define MP_SPOOL_MAGIC   UINT64_C(0x316c6f6f70736d70) /* "mpspool1" */
-#define MP_SPOOL_VERSION 6
+#define MP_SPOOL_VERSION 7
 
 #define MP_SPOOL_RINGS_MAX    96
 #define MP_RING_BYTES         (UINT64_C(1) << 20)
@@ -135,12 +135,11 @@ struct mp_spool_answer {
 
 /* Where a schedule stands (collect/recording/schedule.h). */
 struct mp_schedule_position {
-    uint64_t steps; /* of the program begun so far */
-    uint64_t units; /* begun so far */
-    uint64_t end_ns;
+    uint64_t steps;     /* of the program begun so far */
+    uint64_t units;     /* begun so far */
     uint32_t unit_ring; /* the thread whose region is the unit, and the depth of that region */
     uint32_t unit_depth;
-    bool begun, over;
+    bool over;
 };
 
 /* Where it stood when so many records had been taken from the rings. */

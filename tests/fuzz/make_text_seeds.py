@@ -9,7 +9,7 @@ TEXTS = [  # in the order of the readers of fuzz_texts.c
     [b"# mine\nleak:at::empty\nleak:^main$\nleak:lib*cuda*.so\n\0lib_cuda_1.so", b"leak:a*b*c*d$\0aXbXcXdX", b"nothing"],
     [b"size>1MiB,fn~ma.n,layer=torch\0main", b"file!~x,kind=pinned,step=3..9,age>5", b"fn~(", b"stream=7,pool=0"],
     [b"10%\0" b"90%", b"step:1\0step:2", b"1.5s\0" b"2min", b"-1\0nan"],
-    [b"wait=1,warmup=1,active=3,repeat=2,every=10,unit=^step, [0-9]+", b"active=1", b"5 7 0 0 0 0 0"],
+    [b"wait=1,warmup=1,active=3,repeat=2,every=10,unit=^step, [0-9]+", b"active=1", b"wait=2,active=2"],
     [b"^ProfilerStep#[0-9]+$\0ProfilerStep#12", b"native=1;step_range=a%3bb;step_at=f"],
     [b"native=1;python=0;depth=64;wait=0;paused=1", b"depth=99999999999999999999;x=1;;=;"],
     [b"python3\0--token\0hf_abcdefgh\0--db-password=secret\0postgres://u:pass@h/d\0HF_TOKEN=x\0"],

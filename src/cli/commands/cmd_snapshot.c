@@ -119,19 +119,19 @@ static bool parse_follow(const char *text, struct mp_record_config *config, uint
            (*text >= '0' && *text <= '9' && mp_parse_bytes(text, from_bytes));
 }
 
-/* Whether a pattern of names asks for a file of each process by its number. */
-static bool names_processes(const char *pattern)
+/* Whether the pattern of a name has this letter after a %. */
+static bool has_sign(const char *pattern, char letter)
 {
     const char *sign = pattern ? strchr(pattern, '%') : NULL;
-    while (sign && sign[1] && sign[1] != 'p')
+    while (sign && sign[1] && sign[1] != letter)
         sign = strchr(sign + 2, '%');
-    return sign && sign[1] == 'p';
+    return sign && sign[1] == letter;
 }
 
 static int read_follow(const struct mp_invocation *invocation, struct mp_collector_options *options)
 {
     const char *value = invocation->value[MP_OPT_FOLLOW];
-    options->file_from_bytes = names_processes(invocation->value[MP_OPT_OUTPUT]) ? 0 : FILE_FROM_BYTES;
+    options->file_from_bytes = has_sign(invocation->value[MP_OPT_OUTPUT], 'p') ? 0 : FILE_FROM_BYTES;
     if (!value || parse_follow(value, &options->record, &options->file_from_bytes)) return MP_EXIT_DONE;
     mp_message("--follow %s: yes, no, all or an amount of memory, as 64MiB, is wanted", value);
     return MP_EXIT_USAGE;
@@ -198,20 +198,17 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
 
 static int read_schedule(const struct mp_invocation *invocation, struct mp_schedule *schedule)
 {
-    const struct {
-        enum mp_option option;
-        uint64_t *to;
-    } times[] = {{MP_OPT_DELAY, &schedule->delay_ns}, {MP_OPT_DURATION, &schedule->duration_ns}};
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        const char *value = invocation->value[times[i].option];
-        if (!value || (mp_parse_duration(value, times[i].to) && *times[i].to)) continue;
-        mp_message("--%s %s: a time is wanted, as 1.5s or 5min", mp_option_rows[times[i].option].name, value);
-        return MP_EXIT_USAGE;
-    }
     const char *cycles = invocation->value[MP_OPT_SCHEDULE];
     struct mp_error error;
     if (!cycles || !mp_schedule_parse(cycles, schedule, &error)) return MP_EXIT_DONE;
     mp_message("--schedule %s: %s", cycles, error.text);
+    return MP_EXIT_USAGE;
+}
+
+static int check_name(const struct mp_invocation *invocation)
+{
+    if (!has_sign(invocation->value[MP_OPT_OUTPUT], 'c')) return MP_EXIT_DONE;
+    mp_message("-o: names have no %%c any more: one file has all cycles of --schedule");
     return MP_EXIT_USAGE;
 }
 
@@ -362,6 +359,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
                                            .snapshot_calls = {&quiet, mp_snapshot_say_oom, mp_snapshot_say}};
     int status = read_options(invocation, &options.record);
     if (!status) status = read_follow(invocation, &options);
+    if (!status) status = check_name(invocation);
     if (!status) status = read_snapshots(invocation, &options);
     if (!status) status = read_schedule(invocation, &options.schedule);
     if (status) return status;
@@ -417,7 +415,7 @@ const struct mp_command mp_command_snapshot = {
         "process that allocates. Exits with the command's own status.\n\nIn the file's name %p is the process, %r "
         "the rank (torchrun, Slurm, Open MPI, PMI), %n a name of what the process is (rank3, loader-worker-4711), %h "
         "the "
-        "host, %t the time and %c the cycle of --schedule, from 0: with it each cycle is a whole file of its own. "
+        "host and %t the time. "
         "Without %p, %r or %n the first process with events gets the name as given, others get their number before the "
         "extension. A folder (-o run/) is made where it is not there, and each process has a file of its name (%n) in "
         "it.\n\nA process that another one has started, that used no device, held less than 1 MiB at its peak and "
@@ -433,13 +431,12 @@ const struct mp_command mp_command_snapshot = {
     .meanings = {{MP_OPT_OUTPUT,
                   "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"},
                  {MP_OPT_PID, "a running program that another memprof records, instead of COMMAND"}},
-    .options =
-        {MP_OPT_OUTPUT,           MP_OPT_FORCE,      MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,
-         MP_OPT_CAPTURE,          MP_OPT_PAUSED,     MP_OPT_SCHEDULE,   MP_OPT_DELAY,       MP_OPT_DURATION,
-         MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,     MP_OPT_ON_OOM,     MP_OPT_PID,         MP_OPT_AT_SIGNAL,
-         MP_OPT_ON_FULL,          MP_OPT_FOLLOW,     MP_OPT_STEP_RANGE, MP_OPT_STEP_AT,     MP_OPT_NO_SHIM,
-         MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,       MP_OPT_VERBOSE,
-         MP_OPT_STRICT,           MP_OPT_METRICS,    MP_OPT_HOLDERS,    MP_OPT_BUDGET,      MP_OPT_TORCH_HISTORY},
+    .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,   MP_OPT_STACKS,       MP_OPT_FREE_STACKS,      MP_OPT_DEPTH,
+                MP_OPT_CAPTURE,    MP_OPT_PAUSED,  MP_OPT_SCHEDULE,     MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,
+                MP_OPT_ON_OOM,     MP_OPT_PID,     MP_OPT_AT_SIGNAL,    MP_OPT_ON_FULL,          MP_OPT_FOLLOW,
+                MP_OPT_STEP_RANGE, MP_OPT_STEP_AT, MP_OPT_NO_SHIM,      MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS,
+                MP_OPT_NO_COMMAND, MP_OPT_QUIET,   MP_OPT_VERBOSE,      MP_OPT_STRICT,           MP_OPT_METRICS,
+                MP_OPT_HOLDERS,    MP_OPT_BUDGET,  MP_OPT_TORCH_HISTORY},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

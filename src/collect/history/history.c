@@ -200,14 +200,6 @@ enum mp_status mp_history_take(struct mp_history *history, struct mp_ledger *led
     return done ? MP_OK : no_memory(error);
 }
 
-void mp_history_forget(struct mp_history *history)
-{
-    for (size_t i = 0; i < history->tracks.count; i++)
-        for (size_t k = 0; k < history->tracks.at[i].allocs.count; k++)
-            history->tracks.at[i].allocs.at[k].block = UINT64_MAX; /* belongs to no live block and to no file */
-    history->requests.count = 0;
-}
-
 uint64_t mp_history_bytes(const struct mp_history *history)
 {
     const struct mp_history_held *held[] = {&history->coming, &history->held};

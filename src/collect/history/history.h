@@ -13,10 +13,11 @@
 #include "model/state/ledger.h"
 #include "wire/record.h"
 
-#define MP_HISTORY_ALLOCS   (UINT32_C(1) << 17)
-#define MP_HISTORY_CLOSE_NS INT64_C(500000)     /* most entries' times differ less from ours; otherwise none is
-                                                 * believed */
-#define MP_HISTORY_ENTRIES  (UINT32_C(1) << 18) /* of one reading; the same limit for parts of segments */
+#define MP_HISTORY_ALLOCS (UINT32_C(1) << 17)
+#define MP_HISTORY_CLOSE_NS                                                                                            \
+    INT64_C(500000)                            /* most entries' times differ less from ours; otherwise none is         \
+                                                * believed */
+#define MP_HISTORY_ENTRIES (UINT32_C(1) << 18) /* of one reading; the same limit for parts of segments */
 
 struct mp_history_track {
     bool followed;                           /* PyTorch's caching allocator of a CUDA device */
@@ -54,9 +55,6 @@ bool mp_history_event(struct mp_history *history, const struct mp_event *event);
  * blocks of the ledger get their requests, and history->requests grows. */
 enum mp_status mp_history_take(struct mp_history *history, struct mp_ledger *ledger, uint16_t track,
                                const struct mp_record *record, uint64_t moment_ns, struct mp_error *error);
-
-/* Called when block numbers start again. */
-void mp_history_forget(struct mp_history *history);
 
 /* The memory that the allocators hold now: the segments of the last reading with the live blocks. Only for tracks where
  * nothing happened since, or where the segments add up to the allocator's present total and contain all blocks. The

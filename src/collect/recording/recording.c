@@ -57,8 +57,8 @@ void mp_recording_schedule(struct mp_recording *recording, const struct mp_sched
 {
     struct mp_spool_header *spool = recording->spool.header;
     recording->schedule = schedule;
-    if (!mp_schedule_begins_open(schedule)) recording->window_open = false;
-    recording->state.ledger.paused = !recording->window_open;
+    recording->window_open = false;
+    recording->state.ledger.paused = true;
     if (!mp_schedule_format(schedule, spool->schedule, sizeof spool->schedule)) *spool->schedule = '\0';
 }
 
@@ -169,7 +169,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     uint64_t held_bytes = 0;
     bool best_holds = false;
     mp_recording_memory(recording, &summary->memory);
-    summary->events = recording->events - recording->events_before;
+    summary->events = recording->events;
     summary->kept = recording->bound.file_events;
     summary->dropped = mp_recording_dropped(recording->spool.header);
     summary->full = mp_recording_ring_full(recording->spool.header);
@@ -282,7 +282,6 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
 {
     if (!recording) return;
     mp_recording_bound_free(recording);
-    mp_recording_free_cycles(recording);
     mp_writer_abandon(recording->writer);
     if (recording->symbols) mp_symbols_close(recording->symbols);
     if (recording->spool.header) {

@@ -11,7 +11,6 @@
 #include "collect/recording/lives.h"
 #include "collect/recording/program_name.h"
 #include "collect/recording/recording_bound.h"
-#include "collect/recording/recording_cycle.h"
 #include "collect/recording/recording_devices.h"
 #include "collect/recording/recording_memory.h"
 #include "collect/recording/schedule.h"
@@ -81,9 +80,7 @@ struct mp_recording {
     MP_VEC(uint32_t) notes; /* of the file, as string ids */
     uint64_t notes_read;
     struct mp_bound bound;
-    struct mp_cycles cycles;
-    uint64_t id;            /* the spool's number when this recording began */
-    uint64_t events_before; /* in files of earlier cycles */
+    uint64_t id; /* the spool's number when this recording began */
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_device_samples devices;

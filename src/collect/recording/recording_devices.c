@@ -170,12 +170,6 @@ void mp_device_samples_round(struct mp_recording *recording)
             if (samples->devices[i].begun && samples->devices[i].gpu == (int)reading.gpu) take(recording, i, &reading);
 }
 
-void mp_device_samples_rewind(struct mp_device_samples *samples)
-{
-    for (unsigned i = 0; i < MP_DEVICES_SEEN; i++)
-        samples->devices[i].begun = samples->devices[i].has_total = samples->devices[i].has_process = false;
-}
-
 void mp_device_samples_notes(struct mp_recording *recording)
 {
     const struct mp_device_samples *samples = &recording->devices;

@@ -39,8 +39,6 @@ void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_wa
 /* Called once per round: takes new devices and new readings; reads at once where the recorder reports that something
  * took memory. */
 void mp_device_samples_round(struct mp_recording *recording);
-/* Another file begins. */
-void mp_device_samples_rewind(struct mp_device_samples *samples);
 /* Adds notes on missing data, before coverage is written. */
 void mp_device_samples_notes(struct mp_recording *recording);
 void mp_device_samples_free(struct mp_device_samples *samples);

@@ -161,7 +161,6 @@ static enum mp_status take_window(struct mp_recording *recording, uint32_t ring,
         status = mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     recording->window_open = false;
     recording->state.ledger.paused = true;
-    if (!status && recording->cycles.apart && recording->writer) status = mp_recording_end_cycle(recording, error);
     return status;
 }
 

@@ -48,7 +48,6 @@ enum mp_status mp_schedule_parse(const char *text, struct mp_schedule *schedule,
 {
     static const char unit[] = "unit=";
     enum mp_status status = MP_OK;
-    schedule->in_cycles = true;
     for (const char *at = text; !status && *at;) {
         size_t length = strcspn(at, ",");
         if (!strncmp(at, unit, strlen(unit))) {
@@ -78,27 +77,11 @@ void mp_schedule_free(struct mp_schedule *schedule)
 
 bool mp_schedule_format(const struct mp_schedule *schedule, char *text, size_t room)
 {
-    int length = snprintf(text, room, "%llu %llu ", (unsigned long long)schedule->delay_ns,
-                          (unsigned long long)schedule->duration_ns);
-    if (schedule->in_cycles && length > 0 && (size_t)length < room)
-        length += snprintf(text + length, room - (size_t)length, "wait=%llu,active=%llu,every=%llu,repeat=%llu%s%s",
-                           (unsigned long long)schedule->idle, (unsigned long long)schedule->active,
-                           (unsigned long long)schedule->every, (unsigned long long)schedule->repeat,
-                           schedule->by_region ? ",unit=" : "", schedule->by_region ? schedule->pattern : "");
+    int length = snprintf(text, room, "wait=%llu,active=%llu,every=%llu,repeat=%llu%s%s",
+                          (unsigned long long)schedule->idle, (unsigned long long)schedule->active,
+                          (unsigned long long)schedule->every, (unsigned long long)schedule->repeat,
+                          schedule->by_region ? ",unit=" : "", schedule->by_region ? schedule->pattern : "");
     return length > 0 && (size_t)length < room;
-}
-
-enum mp_status mp_schedule_restore(const char *text, struct mp_schedule *schedule, struct mp_error *error)
-{
-    char *end;
-    *schedule = (struct mp_schedule){.delay_ns = strtoull(text, &end, 10)};
-    schedule->duration_ns = strtoull(end, &end, 10);
-    return *end == ' ' && end[1] ? mp_schedule_parse(end + 1, schedule, error) : MP_OK;
-}
-
-bool mp_schedule_begins_open(const struct mp_schedule *schedule)
-{
-    return !schedule->delay_ns && !schedule->in_cycles;
 }
 
 static bool is_active(const struct mp_schedule *schedule, uint64_t unit)
@@ -126,8 +109,7 @@ static enum mp_schedule_wish next_region(const struct mp_schedule *schedule, str
     uint32_t *depth = &state->depth[ring];
     if (event->type == MP_EVENT_REGION_BEGIN) {
         ++*depth;
-        if (!state->position.begun || state->position.unit_depth || regexec(&schedule->unit, name, 0, NULL, 0))
-            return MP_SCHEDULE_NONE;
+        if (state->position.unit_depth || regexec(&schedule->unit, name, 0, NULL, 0)) return MP_SCHEDULE_NONE;
         state->position.unit_ring = ring;
         state->position.unit_depth = *depth;
         return begin_unit(schedule, state);
@@ -144,18 +126,6 @@ enum mp_schedule_wish mp_schedule_next(const struct mp_schedule *schedule, struc
                                        uint32_t ring, const struct mp_event *event, const char *name, bool is_step)
 {
     if (state->position.over) return MP_SCHEDULE_NONE;
-    bool begins = !state->position.begun && event->time_ns >= schedule->delay_ns;
-    if (begins) {
-        state->position.begun = true;
-        state->position.end_ns = schedule->duration_ns ? schedule->delay_ns + schedule->duration_ns : UINT64_MAX;
-    }
-    if (schedule->by_region && !state->position.begun) return next_region(schedule, state, ring, event, name);
-    if (!state->position.begun) return MP_SCHEDULE_NONE;
-    if (event->time_ns >= state->position.end_ns) {
-        state->position.over = true;
-        return MP_SCHEDULE_CLOSE;
-    }
-    if (!schedule->in_cycles) return begins ? MP_SCHEDULE_OPEN : MP_SCHEDULE_NONE;
     if (schedule->by_region) return next_region(schedule, state, ring, event, name);
     return is_step ? begin_unit(schedule, state) : MP_SCHEDULE_NONE;
 }

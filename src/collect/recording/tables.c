@@ -256,14 +256,6 @@ static enum mp_status write_tracks(struct mp_tables *tables, struct mp_spool_hea
     return status;
 }
 
-void mp_tables_rewind(struct mp_tables *tables)
-{
-    tables->strings_written = 0;
-    tables->devices_written = tables->threads_written = 0;
-    for (unsigned id = 0; id < MP_TABLES; id++)
-        if (id != MP_TABLE_STRINGS) tables->done[id] = 0; /* of strings: the bytes read */
-}
-
 enum mp_status mp_tables_write(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,
                                struct mp_error *error)
 {

@@ -63,8 +63,6 @@ typedef void mp_tables_module_seen(void *context, uint32_t id, const char *path,
  * known. */
 enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *spool, mp_tables_module_seen *seen,
                               void *context, struct mp_error *error);
-/* Prepares to write everything once more, into another file. */
-void mp_tables_rewind(struct mp_tables *tables);
 /* Writes what the last reading found. */
 enum mp_status mp_tables_write(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,
                                struct mp_error *error);

@@ -96,7 +96,7 @@ static enum mp_status new_recording(struct mp_recovering *recovering, struct mp_
     const char *schedule = spool->header->schedule;
     bool is_scheduled = *schedule && memchr(schedule, '\0', MP_SPOOL_SCHEDULE);
     struct mp_error ignored;
-    if (is_scheduled && mp_schedule_restore(schedule, &recovering->schedule, &ignored)) is_scheduled = false;
+    if (is_scheduled && mp_schedule_parse(schedule, &recovering->schedule, &ignored)) is_scheduled = false;
     recovering->recording = mp_recording_new(spool, true, name, name_context, error);
     if (!recovering->recording) {
         mp_spool_file_close(spool, false);

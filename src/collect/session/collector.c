@@ -32,20 +32,11 @@ static void keep_note(const struct mp_recording *recording, struct mp_collector_
              mp_intern_get(&recording->tables.strings, recording->notes.at[0], NULL));
 }
 
-/* Collects finished files of cycles; with `wait` all of them. */
-static void reap_cycles(struct mp_collector *collector, struct mp_recording *recording, bool wait)
-{
-    struct mp_recording_summary summary;
-    while (mp_recording_reap_cycle(recording, wait, &summary))
-        if (!mp_vec_push(&collector->result->recordings, summary)) free(summary.path);
-}
-
 static void take_finished(struct mp_collector *collector, struct mp_finished *finished)
 {
     /* Data that a full disk could not take stays in the spool for `memprof recover`. */
     uint64_t units = finished->recording->schedule_state.position.units;
     if (units > collector->result->units_seen) collector->result->units_seen = units;
-    reap_cycles(collector, finished->recording, true);
     bool worth_reporting = finished->summary.path || finished->summary.failed;
     if (!worth_reporting && !*collector->result->note) keep_note(finished->recording, collector->result);
     mp_recording_free(finished->recording, !finished->summary.failed);
@@ -306,7 +297,6 @@ static void serve(struct mp_collector *collector, struct mp_collected *process)
     look_where_suspected(collector, process);
     mp_looks_serve(&collector->looks, &collector->snapshots, process->recording, false);
     mp_snapshots_serve(&collector->snapshots, process->recording);
-    reap_cycles(collector, process->recording, false);
 }
 
 static void end_all(struct mp_collector *collector)

@@ -34,15 +34,13 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
                                            struct mp_error *error)
 {
     struct mp_collector *collector = context;
-    struct mp_naming naming = collector->naming;
     bool force = collector->options->force;
     const struct mp_spool_header *facts = recording->spool.header;
     char program[MP_PROGRAM_NAME];
     mp_program_name(facts->command, sizeof facts->command, program);
     const struct mp_named process = {facts->pid, mp_member_copy(&facts->member), program};
-    naming.cycle = recording->cycles.number;
-    for (unsigned number = recording->cycles.name_number;; number++) {
-        char *candidate = mp_naming_path(&naming, &process, number);
+    for (unsigned number = 0;; number++) {
+        char *candidate = mp_naming_path(&collector->naming, &process, number);
         if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
         if (!is_taken(collector, candidate)) {
             snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", candidate);
@@ -56,7 +54,6 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
                 char *known = strdup(candidate);
                 if (!known || !mp_vec_push(&collector->paths, known)) free(known);
                 *path = candidate;
-                recording->cycles.name_number = number;
                 return MP_OK;
             }
             struct stat there;
@@ -108,7 +105,6 @@ static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, 
     if (getenv(MP_NVTX_VARIABLE))
         mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");
     if (mp_schedule_is_set(schedule)) mp_recording_schedule(process.recording, schedule);
-    process.recording->cycles.apart = schedule->in_cycles && mp_naming_separates_cycles(collector->naming.pattern);
     if ((pid_t)pid != collector->command) process.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (mp_vec_push(&collector->processes, process)) return MP_OK;
     mp_recording_free(process.recording, true);

@@ -16,21 +16,11 @@ static const char *file_part(const char *pattern)
     return slash ? slash + 1 : pattern;
 }
 
-static bool names_one_of(const char *pattern, const char *letters)
-{
-    for (const char *at = strchr(file_part(pattern), '%'); at && at[1]; at = strchr(at + 2, '%'))
-        if (strchr(letters, at[1])) return true;
-    return false;
-}
-
 bool mp_naming_separates_processes(const char *pattern)
 {
-    return names_one_of(pattern, "prn");
-}
-
-bool mp_naming_separates_cycles(const char *pattern)
-{
-    return names_one_of(pattern, "c");
+    for (const char *at = strchr(file_part(pattern), '%'); at && at[1]; at = strchr(at + 2, '%'))
+        if (strchr("prn", at[1])) return true;
+    return false;
 }
 
 /* Letters that no shell and no file system takes for anything else. */
@@ -85,9 +75,6 @@ static void expand(struct mp_buffer *to, const struct mp_naming *naming, char wh
     case 't':
         strftime(text, sizeof text, "%Y%m%d-%H%M%S", localtime_r(&start, &local));
         mp_buffer_append_text(to, text);
-        break;
-    case 'c':
-        mp_buffer_printf(to, "%u", naming->cycle);
         break;
     default:
         mp_buffer_append(to, &what, 1);

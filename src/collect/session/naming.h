@@ -8,10 +8,9 @@
 #include "base/member.h"
 
 struct mp_naming {
-    const char *pattern; /* absolute; in its last part %p pid, %r rank, %n name, %h host, %t time, %c cycle, %% */
+    const char *pattern; /* absolute; in its last part %p pid, %r rank, %n name, %h host, %t time, %% */
     const char *host;
     uint64_t start_unix_s;
-    unsigned cycle;
 };
 
 /* A process, as far as its file's name is made of it. The name (%n) is its rank, as "rank03" where there are up to 100;
@@ -24,8 +23,6 @@ struct mp_named {
 
 /* True where two processes can never get one name from the pattern. */
 bool mp_naming_separates_processes(const char *pattern);
-/* True where each cycle of a schedule gets a name of its own. */
-bool mp_naming_separates_cycles(const char *pattern);
 
 /* The file name for a process; freed by the caller, NULL where memory is short. `number` 0 is the plain name; n > 0
  * is the n-th of those that must differ: run.mp, run.PID.mp, run.PID.2.mp, ... */

@@ -125,9 +125,7 @@ static enum mp_status prepare(struct mp_recording *recording, enum mp_snapshot_o
     enum mp_status status = mp_recording_write(recording, false, error);
     if (!mp_recording_check(recording, status, error)) return status;
     if (recording->writer) return MP_OK;
-    return mp_fail(error, MP_NOT_FOUND,
-                   recording->cycles.number ? "between two cycles of the schedule nothing is recorded"
-                                            : "nothing was recorded yet");
+    return mp_fail(error, MP_NOT_FOUND, "nothing was recorded yet");
 }
 
 static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording *recording,

@@ -225,24 +225,6 @@ enum mp_status mp_ledger_resume(struct mp_ledger *ledger, struct mp_error *error
     return status;
 }
 
-enum mp_status mp_ledger_unnumber(struct mp_ledger *ledger, struct mp_error *error)
-{
-    struct mp_base_block *blocks;
-    size_t count;
-    enum mp_status status = mp_ledger_copy(ledger, &blocks, &count, error);
-    if (status) return status;
-    ledger->next_unnumbered = 0;
-    for (size_t i = 0; i < count; i++) {
-        const uint64_t *slot = mp_map_find(&ledger->by_address, key_of(blocks[i].track, blocks[i].address));
-        ledger->blocks.at[*slot].block = MP_LEDGER_UNNUMBERED | ledger->next_unnumbered++;
-    }
-    free(blocks);
-    ledger->next_block = 0;
-    ledger->freed_unseen.count = 0;
-    ledger->paused = true;
-    return MP_OK;
-}
-
 void mp_ledger_free_all(struct mp_ledger *ledger)
 {
     mp_map_free(&ledger->by_address);

@@ -77,9 +77,6 @@ enum mp_status mp_ledger_copy(const struct mp_ledger *ledger, struct mp_base_blo
  * blocks in ledger->freed_unseen as free events, and empty the list. */
 enum mp_status mp_ledger_resume(struct mp_ledger *ledger, struct mp_error *error);
 
-/* Begins a pause in which live blocks lose their numbers: numbering begins anew with mp_ledger_resume(). */
-enum mp_status mp_ledger_unnumber(struct mp_ledger *ledger, struct mp_error *error);
-
 void mp_ledger_free_all(struct mp_ledger *ledger);
 
 #endif

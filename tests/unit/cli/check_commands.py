@@ -384,6 +384,7 @@ class Commands(unittest.TestCase):
             "trace_plot train.mp": "-o FILE",
             "segment_plot train.mp": "-o FILE",
             "help frobnicate": "no command",
+            "snapshot -o run.%c.mp -- true": "one file has all cycles",
         }.items():
             with self.subTest(line):
                 self.check_fails(line, 2, word)

@@ -357,25 +357,5 @@ START_TEST(what_the_process_was_started_with)
 }
 END_TEST
 
-/* Another file is told everything anew, but which device it is: the tables know that. */
-START_TEST(another_file_is_told_again)
-{
-    struct mp_device_watch watch;
-    uint32_t own = (uint32_t)getpid();
-    struct mp_recording *recording = begin(&watch, own);
-    watch.first[0] = (struct mp_device_reading){.use = use_of(own, 5 * MIB, 0, 5 * MIB)};
-    watch.has_first[0] = true;
-    ck_assert(mp_recording_round(recording, false));
-    size_t devices = recording->tables.devices.count;
-    mp_device_samples_rewind(&recording->devices);
-    ck_assert(mp_recording_round(recording, false));
-    ck_assert_uint_eq(recording->tables.devices.count, devices);
-    struct mp_model *model = finish(recording);
-    ck_assert_str_eq(samples_of(model), "cuda:0/before 0 5; cuda:0/system 0 0; cuda:0/before 0 5; cuda:0/system 0 0; ");
-    mp_model_free(model);
-}
-END_TEST
-
 MP_SUITE("device_samples", readings_are_samples, the_programs_own_driver_says_which_device_it_is,
-         what_has_ended_is_not_missed, what_is_not_known_is_said, what_the_process_was_started_with,
-         another_file_is_told_again)
+         what_has_ended_is_not_missed, what_is_not_known_is_said, what_the_process_was_started_with)

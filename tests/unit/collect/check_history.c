@@ -237,27 +237,7 @@ START_TEST(nonsense_does_no_harm)
         mp_ledger_track(&world.ledger, TRACK)->reserved_bytes = numbers[2];
         if (i % 100 == 0) ck_assert(!mp_history_now(&world.history, &world.ledger, &held, &error));
         mp_history_held_free(&held);
-        if (i % 1000 == 0) mp_history_forget(&world.history);
     }
-    end(&world);
-}
-END_TEST
-
-START_TEST(numbers_that_begin_anew_are_forgotten)
-{
-    struct world world;
-    struct mp_error error;
-    begin(&world);
-    happen(&world, MP_EVENT_ALLOC, ADDRESS, 1024);
-    uint64_t born_ns = world.now;
-    ck_assert(!mp_ledger_unnumber(&world.ledger, &error));
-    mp_history_forget(&world.history);
-    tell_alloc(&world, born_ns - 1000, ADDRESS, 1000, 0);
-    tell_segment(&world, ADDRESS, 2 * MIB);
-    tell_part(&world, 1024, 1000, MP_TORCH_ALLOCATED);
-    tell_end(&world, 3);
-    ck_assert_uint_eq(world.history.requests.count, 0);                                  /* it is in no file yet; */
-    ck_assert_uint_eq(mp_ledger_at(&world.ledger, TRACK, ADDRESS)->request.bytes, 1000); /* the next base tells */
     end(&world);
 }
 END_TEST
@@ -279,4 +259,4 @@ END_TEST
 
 MP_SUITE("history", entries_and_parts_tell_what_was_asked_for, parts_are_of_older_blocks_of_their_size,
          a_wrong_clock_tells_nothing, segments_hold_what_lives_now, a_reading_that_lacks_records_has_no_segments,
-         nonsense_does_no_harm, numbers_that_begin_anew_are_forgotten, memory_has_a_bound)
+         nonsense_does_no_harm, memory_has_a_bound)

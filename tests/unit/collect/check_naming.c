@@ -23,25 +23,12 @@ START_TEST(what_a_pattern_becomes)
     check("/a/run.mp", 0, "/a/run.mp");
     check("/a/run.%p.mp", 0, "/a/run.4711.mp");
     check("/a/%h-%p%%.mp", 0, "/a/node-7-4711%.mp");
-    check("/a/%c%x%", 0, "/a/0x%");
+    check("/a/%c%x%", 0, "/a/cx%");
     char time_text[64], wanted[96];
     time_t start = START;
     strftime(time_text, sizeof time_text, "%Y%m%d-%H%M%S", localtime(&start));
     snprintf(wanted, sizeof wanted, "/%s.mp", time_text);
     check("/%t.mp", 0, wanted);
-}
-END_TEST
-
-START_TEST(each_cycle_has_a_name)
-{
-    struct mp_naming naming = {.pattern = "/%c/run.%c.mp", .host = "h", .cycle = 12};
-    char *first = mp_naming_path(&naming, &nobody, 0), *second = mp_naming_path(&naming, &nobody, 1);
-    ck_assert_str_eq(first, "/%c/run.12.mp");
-    ck_assert_str_eq(second, "/%c/run.12.4711.mp");
-    free(first);
-    free(second);
-    ck_assert(mp_naming_separates_cycles("/run.%p.%c.mp"));
-    ck_assert(!mp_naming_separates_cycles("/%c/run.%%c.mp"));
 }
 END_TEST
 
@@ -80,7 +67,7 @@ START_TEST(names_tell_processes_apart)
     ck_assert(mp_naming_separates_processes("/run.%p.mp"));
     ck_assert(mp_naming_separates_processes("/run.%h-%r.mp"));
     ck_assert(!mp_naming_separates_processes("/run.mp"));
-    ck_assert(!mp_naming_separates_processes("/run.%h%t%c.mp"));
+    ck_assert(!mp_naming_separates_processes("/run.%h%t.mp"));
     ck_assert(!mp_naming_separates_processes("/run.%%p.mp"));
     ck_assert(!mp_naming_separates_processes("/run%"));
 }
@@ -132,5 +119,5 @@ START_TEST(names_in_a_folder)
 }
 END_TEST
 
-MP_SUITE("naming", what_a_pattern_becomes, each_cycle_has_a_name, folders_are_taken_as_they_are, later_files_differ,
-         extensions, names_tell_processes_apart, a_rank_or_else_the_pid, names_in_a_folder)
+MP_SUITE("naming", what_a_pattern_becomes, folders_are_taken_as_they_are, later_files_differ, extensions,
+         names_tell_processes_apart, a_rank_or_else_the_pid, names_in_a_folder)

@@ -510,97 +510,6 @@ START_TEST(windows_end_with_what_lives)
 }
 END_TEST
 
-/* ---- cycles of a schedule ---------------------------------------------------------------------------------------- */
-
-/* The record with which step `number` begins, from 1; the end where there are not so many. */
-static size_t record_of_step(const struct traffic *traffic, uint64_t number)
-{
-    size_t at = 0;
-    for (uint64_t seen = 0; at < traffic->records.count; at++) {
-        seen += traffic->records.at[at].record.type == MP_EVENT_STEP;
-        if (seen == number) break;
-    }
-    return at;
-}
-
-/* The file's events are those of its window, but for what it is told when it opens. */
-static void check_cycle_events(const struct traffic *part, const struct mp_model *model, uint64_t first_ns)
-{
-    size_t at = 0;
-    for (size_t i = 0; i < part->events.count; i++) {
-        const struct mp_event *event = &part->events.at[i];
-        if (event->time_ns < first_ns) continue;
-        while (at < model->events.count &&
-               (model->events.type[at] == MP_EVENT_START ||
-                (model->events.type[at] == MP_EVENT_RESERVED && event->type != MP_EVENT_RESERVED)))
-            at++;
-        ck_assert_uint_lt(at, model->events.count);
-        ck_assert_uint_eq(model->events.type[at], event->type);
-        ck_assert_uint_eq(model->events.time_ns[at], event->time_ns);
-        at++;
-    }
-    for (; at < model->events.count; at++)
-        ck_assert_uint_eq(model->events.type[at], MP_EVENT_STOP);
-}
-
-static void check_cycle(uint64_t seed, uint64_t cycle, const struct traffic *whole, char *path)
-{
-    struct traffic part;
-    size_t first = record_of_step(whole, 3 * cycle + 2), end = record_of_step(whole, 3 * cycle + 4);
-    traffic_make(&part, seed, end, TRAFFIC_STEPS);
-    struct mp_model *model = load(path);
-    struct mp_steps steps = {0};
-    uint64_t first_ns = whole->records.at[first].record.time_ns - TRAFFIC_START_NS;
-    traffic_check_live(&part, model);
-    check_cycle_events(&part, model, first_ns);
-    mp_steps_marked(model, &steps);
-    ck_assert_uint_eq(steps.before, 3 * cycle + 1);
-    for (size_t i = 0; i < steps.count; i++)
-        ck_assert_uint_eq(steps.at[i].start_ns,
-                          whole->records.at[record_of_step(whole, 3 * cycle + 2 + i)].record.time_ns -
-                              TRAFFIC_START_NS);
-    ck_assert_uint_eq(model->coverage.limit_count, 1);
-    mp_steps_free(&steps);
-    mp_model_free(model);
-    traffic_free(&part);
-    unlink(path);
-    free(path);
-}
-
-/* One idle step, two that are kept, each time in a file of its own. */
-START_TEST(each_cycle_is_a_recording)
-{
-    unsigned files = 0;
-    for (uint64_t seed = 1; seed <= 8; seed++) {
-        struct traffic traffic;
-        struct mp_schedule schedule = {0};
-        struct mp_recording_summary summary;
-        struct mp_error error;
-        traffic_make(&traffic, seed, 1500, TRAFFIC_STEPS);
-        struct mp_recording *recording = traffic_record(&traffic, in_folder("cycle.mp"), NULL, folder);
-        ck_assert(!mp_schedule_parse("wait=1,active=2", &schedule, &error));
-        mp_recording_schedule(recording, &schedule);
-        recording->cycles.apart = true;
-        traffic_play(&traffic, recording, 0, traffic.records.count);
-        mp_recording_round(recording, true);
-        uint64_t cycle = 0;
-        for (; mp_recording_reap_cycle(recording, true, &summary); cycle++) {
-            ck_assert_msg(!summary.failed, "%s", summary.failure.text);
-            ck_assert(summary.scheduled);
-            check_cycle(seed, cycle, &traffic, summary.path);
-            files++;
-        }
-        ck_assert_uint_eq(cycle, traffic.steps < 4 ? 0 : (traffic.steps - 1) / 3);
-        summary = end(recording);
-        if (summary.path) unlink(summary.path);
-        free(summary.path);
-        mp_schedule_free(&schedule);
-        traffic_free(&traffic);
-    }
-    ck_assert_uint_gt(files, 20);
-}
-END_TEST
-
 /* ---- files of now ------------------------------------------------------------------------------------------------ */
 
 static unsigned endings;
@@ -854,5 +763,5 @@ static void remove_folder(void)
 }
 
 MP_SUITE("recording", all_is_kept, calls_of_a_function_are_steps, a_kill_loses_nothing, the_newest_are_kept_whole,
-         folded_again_and_again, windows_end_with_what_lives, each_cycle_is_a_recording, snapshots_are_of_their_moment,
-         what_is_live_is_told_whole, metrics_say_what_is_true)
+         folded_again_and_again, windows_end_with_what_lives, snapshots_are_of_their_moment, what_is_live_is_told_whole,
+         metrics_say_what_is_true)

@@ -35,9 +35,8 @@ uint64_t mp_clock_realtime_ns(void)
 }
 
 #define NAMES 9
-static const char *const names[NAMES] = {
-    "",        "po\"ol\\\n2", "Net.layers.0", "Net.layers.1",        "weight",
-    "forward", "back\"ward",  "main",         "/home/user/train.py"};
+static const char *const names[NAMES] = {"",        "po\"ol\\\n2", "Net.layers.0", "Net.layers.1",       "weight",
+                                         "forward", "back\"ward",  "main",         "/home/user/train.py"};
 enum { POOL = 1, FIRST_NAME = 2, LAST_NAME = 6, FUNCTION = 7, FILE_NAME = 8 };
 
 const char *const traffic_track_ids[TRAFFIC_TRACKS] = {"cuda:0/driver", "cuda:0/torch", "cpu/app/po\"ol\\\n2",
@@ -375,10 +374,7 @@ void traffic_free(struct traffic *traffic)
 
 static struct mp_frame frame_of(uint32_t number)
 {
-    return (struct mp_frame){.language = MP_PYTHON,
-                             .function = FUNCTION,
-                             .file = FILE_NAME,
-                             .line = 10 + number};
+    return (struct mp_frame){.language = MP_PYTHON, .function = FUNCTION, .file = FILE_NAME, .line = 10 + number};
 }
 
 /* Node N is a call of frame N from node N - 1, but every fifth from the root. */
@@ -428,8 +424,7 @@ static uint32_t spool_id_of(uint32_t name)
 static enum mp_status name_file(void *context, struct mp_recording *recording, char **path, int *fd,
                                 struct mp_error *error)
 {
-    if (asprintf(path, recording->cycles.apart ? "%s.%u" : "%s", (char *)context, recording->cycles.number) < 0)
-        return mp_fail(error, MP_NO_MEMORY, "no memory for a name");
+    if (asprintf(path, "%s", (char *)context) < 0) return mp_fail(error, MP_NO_MEMORY, "no memory for a name");
     *fd = open(*path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     return *fd < 0 ? mp_fail_errno(error, "cannot create %s", *path) : MP_OK;
 }
