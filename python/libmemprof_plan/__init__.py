@@ -17,6 +17,7 @@ def start(torch, after_import):
     if settings.get("random") != "made":
         _leave_out_random_values(torch)
     if torch.version.cuda:
+        _tell_version_of_cudnn(torch)
         _let_recurrent_layers_do_without_cudnn(torch)
     if torch.distributed.is_available():
         from libmemprof_plan import ranks
@@ -33,6 +34,12 @@ def _say(text):
 
 def _is_left_out(tensor):
     return tensor.device.type == "cpu" and tensor.numel() >= SMALLEST_LEFT_OUT and tensor.is_floating_point()
+
+
+def _tell_version_of_cudnn(torch):
+    """PyTorch refuses a cuDNN older than the one that it was built with; the stand-in is as new as that."""
+    compiled = torch._C._cudnn.getCompileVersion()  # (9, 26, 0)
+    os.environ["SOFTGPU_CUDNN"] = str(compiled[0] * 10000 + compiled[1] * 100 + compiled[2])
 
 
 def _let_recurrent_layers_do_without_cudnn(torch):

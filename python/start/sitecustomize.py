@@ -62,6 +62,17 @@ def _after_import(name, then):
         sys.meta_path.insert(0, _Finder(name, then))
 
 
+def _load_lazily():
+    """Under `memprof plan` a library may link a function that the stand-in GPU lacks: only a call of it fails, with a
+    message of the loader that names it."""
+    try:
+        import os
+        if os.environ.get("MEMPROF_PLAN"):
+            sys.setdlopenflags(os.RTLD_LAZY)
+    except Exception:  # a system without such flags
+        pass
+
+
 def _tell_calls():
     try:
         import os
@@ -84,4 +95,5 @@ def _hand_over():
         _after_import("torch", _start)
 
 
+_load_lazily()
 _hand_over()

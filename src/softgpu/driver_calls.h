@@ -180,6 +180,8 @@
       (CUmemGenericAllocationHandle * handle, void *addr))                                                             \
     F(cuMemGetAllocationGranularity, 10020, PLAIN, cuMemGetAllocationGranularity, 556,                                 \
       (size_t * granularity, const CUmemAllocationProp *prop, int option))                                             \
+    F(cuMemGetAllocationPropertiesFromHandle, 10020, PLAIN, cuMemGetAllocationPropertiesFromHandle, 0,                 \
+      (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle))                                               \
     F(cuMulticastCreate, 12010, PLAIN, cuMulticastCreate, 706,                                                         \
       (CUmemGenericAllocationHandle * mcHandle, const CUmulticastObjectProp *prop))                                    \
     F(cuMulticastAddDevice, 12010, PLAIN, cuMulticastAddDevice, 707,                                                   \
@@ -281,6 +283,45 @@
        unsigned blockDimZ, unsigned sharedMemBytes, CUstream hStream, void **kernelParams))                            \
     F(cuLaunchKernelEx, 11060, PLAIN, cuLaunchKernelEx, 0,                                                             \
       (const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra))                                 \
+    F(cuFuncSetCacheConfig, 3000, PLAIN, cuFuncSetCacheConfig, 0, (CUfunction hfunc, int config))                      \
+    F(cuFuncSetSharedMemConfig, 4020, PLAIN, cuFuncSetSharedMemConfig, 0, (CUfunction hfunc, int config))              \
+    F(cuFuncGetName, 12030, PLAIN, cuFuncGetName, 0, (const char **name, CUfunction hfunc))                            \
+    F(cuFuncLoad, 12040, PLAIN, cuFuncLoad, 0, (CUfunction function))                                                  \
+    F(cuFuncGetModule, 11000, PLAIN, cuFuncGetModule, 0, (CUmodule * hmod, CUfunction hfunc))                          \
+    F(cuLibraryGetKernel, 12000, PLAIN, cuLibraryGetKernel, 0,                                                         \
+      (CUfunction * pKernel, CUlibrary library, const char *name))                                                     \
+    F(cuLibraryGetModule, 12000, PLAIN, cuLibraryGetModule, 0, (CUmodule * pMod, CUlibrary library))                   \
+    F(cuLibraryGetKernelCount, 12040, PLAIN, cuLibraryGetKernelCount, 0, (unsigned *count, CUlibrary lib))             \
+    F(cuLibraryEnumerateKernels, 12040, PLAIN, cuLibraryEnumerateKernels, 0,                                           \
+      (CUfunction * kernels, unsigned numKernels, CUlibrary lib))                                                      \
+    F(cuKernelGetFunction, 12000, PLAIN, cuKernelGetFunction, 0, (CUfunction * pFunc, CUfunction kernel))              \
+    F(cuKernelGetAttribute, 12000, PLAIN, cuKernelGetAttribute, 0,                                                     \
+      (int *pi, int attrib, CUfunction kernel, CUdevice dev))                                                          \
+    F(cuKernelSetAttribute, 12000, PLAIN, cuKernelSetAttribute, 0,                                                     \
+      (int attrib, int val, CUfunction kernel, CUdevice dev))                                                          \
+    F(cuKernelSetCacheConfig, 12000, PLAIN, cuKernelSetCacheConfig, 0, (CUfunction kernel, int config, CUdevice dev))  \
+    F(cuKernelGetName, 12030, PLAIN, cuKernelGetName, 0, (const char **name, CUfunction hfunc))                        \
+    F(cuModuleGetLoadingMode, 11070, PLAIN, cuModuleGetLoadingMode, 0, (int *mode))                                    \
+    F(cuOccupancyMaxActiveClusters, 11080, PLAIN, cuOccupancyMaxActiveClusters, 0,                                     \
+      (int *numClusters, CUfunction func, const CUlaunchConfig *config))                                               \
+    F(cuOccupancyMaxPotentialClusterSize, 11080, PLAIN, cuOccupancyMaxPotentialClusterSize, 0,                         \
+      (int *clusterSize, CUfunction func, const CUlaunchConfig *config))                                               \
+    F(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000, PLAIN,                                               \
+      cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 0,                                                         \
+      (int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned flags))                        \
+    F(cuOccupancyAvailableDynamicSMemPerBlock, 10020, PLAIN, cuOccupancyAvailableDynamicSMemPerBlock, 0,               \
+      (size_t *bytes, CUfunction func, int numBlocks, int blockSize))                                                  \
+    F(cuCtxGetLimit, 3010, PLAIN, cuCtxGetLimit, 0, (size_t *pvalue, int limit))                                       \
+    F(cuCtxResetPersistingL2Cache, 11000, PLAIN, cuCtxResetPersistingL2Cache, 0, (void))                               \
+    F(cuCtxGetStreamPriorityRange, 5050, PLAIN, cuCtxGetStreamPriorityRange, 0, (int *least, int *greatest))           \
+    F(cuStreamSetAttribute, 11000, PLAIN, cuStreamSetAttribute, 0, (CUstream hStream, int attr, const void *value))    \
+    F(cuTensorMapReplaceAddress, 12000, PLAIN, cuTensorMapReplaceAddress, 0, (void *tensorMap, void *globalAddress))   \
+    F(cuTensorMapEncodeIm2col, 12000, PLAIN, cuTensorMapEncodeIm2col, 0,                                               \
+      (void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress, const uint64_t *globalDim,       \
+       const uint64_t *globalStrides, const int *lower, const int *upper, uint32_t channels, uint32_t pixels,          \
+       const uint32_t *elementStrides, int interleave, int swizzle, int l2Promotion, int oobFill))                     \
+    F(cuMulticastGetGranularity, 12010, PLAIN, cuMulticastGetGranularity, 0,                                           \
+      (size_t *granularity, const void *prop, int option))                                                             \
     F(cuTensorMapEncodeTiled, 12000, PLAIN, cuTensorMapEncodeTiled, 0,                                                 \
       (void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress, const uint64_t *globalDim,       \
        const uint64_t *globalStrides, const uint32_t *boxDim, const uint32_t *elementStrides, int interleave,          \

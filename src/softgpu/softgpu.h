@@ -27,6 +27,7 @@
  *     SOFTGPU_INNER=1               cuGetProcAddress() answers with addresses that the library does not export
  *     SOFTGPU_LEDGER=FILE           the book; appended to
  *     SOFTGPU_LOOKUPS=FILE          the questions to cuGetProcAddress(): name, version, flags, the library that asked
+ *     SOFTGPU_CUDNN=N               what cudnnGetVersion() says (90100)
  *     SOFTGPU_STATE=FILE            shared with the stand-in of NVML (softgpu/state.h)
  *     CUDA_VISIBLE_DEVICES, CUDA_INJECTION64_PATH      as NVIDIA's driver
  */

@@ -1,4 +1,8 @@
-/* A function of NVIDIA's libraries that is not imitated: it does nothing, and prints its name once. */
+/*
+ * Functions of NVIDIA's libraries that are not imitated. They are there so that a library which links them can be
+ * loaded. A STUB answers its library's soft_stub_result() and prints its name once; a QUIET_STUB only computes, so that
+ * doing nothing is right; a MAKING_STUB puts a new handle into its first argument.
+ */
 #ifndef SOFTGPU_STUB_H
 #define SOFTGPU_STUB_H
 
@@ -11,7 +15,7 @@
     {                                                                                                                  \
         static int reported;                                                                                           \
         if (!__atomic_exchange_n(&reported, 1, __ATOMIC_RELAXED))                                                      \
-            fputs("memprof: the stand-in of " library " has no " #name "(); nothing was done\n", stderr);              \
+            fputs("memprof: the stand-in of " library " does not imitate " #name "()\n", stderr);                      \
         return soft_stub_result();                                                                                     \
     }
 #define MAKING_STUB(library, name)                                                                                     \

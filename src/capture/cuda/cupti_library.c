@@ -44,8 +44,16 @@ static const char *const names[] = {"libcupti.so.13",   "libcupti.so.12",   "lib
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
+/* Over a stand-in of the driver (src/softgpu) only a stand-in of CUPTI is called: NVIDIA's recurses there until the
+ * stack is gone. */
+static bool fits_driver(void *library)
+{
+    return !dlsym(RTLD_DEFAULT, "softgpu_live") || dlsym(library, "softcupti_version");
+}
+
 static bool look_up(void *library)
 {
+    if (!fits_driver(library)) return false;
     struct mp_cupti found = {0};
     void *at;
     bool whole = true;

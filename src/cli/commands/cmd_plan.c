@@ -136,7 +136,7 @@ static bool preload(const struct planning *planning)
         "lib/libcuda.so.1",       "lib/libnvidia-ml.so.1",  "cuda/libnccl.so.2",      "cuda/libcudnn.so.9",
         "cuda/libcudart.so.12",   "cuda/libcublas.so.12",   "cuda/libcublasLt.so.12", "cuda/libcudart.so.13",
         "cuda/libcublas.so.13",   "cuda/libcublasLt.so.13", "cuda/libcudart.so.11.0", "cuda/libcublas.so.11",
-        "cuda/libcublasLt.so.11",
+        "cuda/libcublasLt.so.11", "cuda/libcupti.so.12",    "cuda/libcupti.so.13",
     };
     const char *present = getenv("LD_PRELOAD");
     struct mp_buffer list = {0};
@@ -177,7 +177,8 @@ static bool set_up(struct planning *planning)
         set("SOFTGPU_DEVICES", "%u", planning->devices) && set("SOFTGPU_VALUES", "%s", planning->values) &&
         set("SOFTGPU_SELECTED", "%g", planning->selected) &&
         set("SOFTGPU_PROFILE", "name=%s;cc=%u;sms=%u;l2=%u", device->name, device->cc, device->sms, device->l2) &&
-        set("TORCH_CUDNN_V8_API_DISABLED", "1") && /* cuDNN's stand-in has the older functions only */
+        set("TRITON_LIBCUDA_PATH", "%s/lib", planning->folder) && /* Triton asks ldconfig, which does not know it */
+        set("TORCH_CUDNN_V8_API_DISABLED", "1") &&                /* cuDNN's stand-in has the older functions only */
         set("MEMPROF_PLAN", "random=%s;rank=%u;world=%u", planning->random ? "made" : "left", planning->rank,
             planning->world);
     if (done && dlopen(nvml, RTLD_NOW | RTLD_GLOBAL)) return true;

@@ -4,13 +4,17 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-#ifndef SOFTDNN_VERSION
-#    define SOFTDNN_VERSION 90100
-#endif
+/* $SOFTGPU_CUDNN, as 92600 for 9.26.0: PyTorch wants the version that it was built with, or a newer one. */
+static size_t version(void)
+{
+    const char *text = getenv("SOFTGPU_CUDNN");
+    size_t found = text ? strtoul(text, NULL, 10) : 0;
+    return found ? found : 90100;
+}
 
 EXPORTED size_t cudnnGetVersion(void)
 {
-    return SOFTDNN_VERSION;
+    return version();
 }
 
 EXPORTED size_t cudnnGetCudartVersion(void)
@@ -20,7 +24,7 @@ EXPORTED size_t cudnnGetCudartVersion(void)
 
 EXPORTED int cudnnGetProperty(int which, int *value)
 {
-    *value = which == 0 ? SOFTDNN_VERSION / 10000 : which == 1 ? SOFTDNN_VERSION / 100 % 100 : SOFTDNN_VERSION % 100;
+    *value = (int)(which == 0 ? version() / 10000 : which == 1 ? version() / 100 % 100 : version() % 100);
     return 0;
 }
 

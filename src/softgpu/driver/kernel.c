@@ -78,9 +78,93 @@ ENTRY(cuLaunchKernelEx,
       (const CUlaunchConfig *, config), (CUfunction, f), (void **, kernelParams), (void **, extra))
 ENTRY(cuLinkCreate_v2, link_begun(stateOut), (unsigned, numOptions), (int *, options), (void **, optionValues),
       (void **, stateOut))
-ENTRY(cuLinkAddData_v2, CUDA_SUCCESS, (void *, state), (int, type), (void *, data), (size_t, size), (const char *, name),
-      (unsigned, numOptions), (int *, options), (void **, optionValues))
+ENTRY(cuLinkAddData_v2, CUDA_SUCCESS, (void *, state), (int, type), (void *, data), (size_t, size),
+      (const char *, name), (unsigned, numOptions), (int *, options), (void **, optionValues))
 ENTRY(cuLinkComplete, link_done(cubinOut, sizeOut), (void *, state), (void **, cubinOut), (size_t *, sizeOut))
+
+static CUresult put_name(const char **to)
+{
+    *to = "kernel";
+    return CUDA_SUCCESS;
+}
+
+static CUresult put_number(int *to, int value)
+{
+    *to = value;
+    return CUDA_SUCCESS;
+}
+
+static CUresult put_bytes(size_t *to, size_t value)
+{
+    *to = value;
+    return CUDA_SUCCESS;
+}
+
+static CUresult put_priorities(int *least, int *greatest)
+{
+    if (least) *least = 0;
+    if (greatest) *greatest = -5;
+    return CUDA_SUCCESS;
+}
+
+static CUresult put_kernels(CUfunction *to, unsigned count, CUlibrary library)
+{
+    for (unsigned i = 0; i < count; i++)
+        to[i] = (CUfunction)(void *)library;
+    return CUDA_SUCCESS;
+}
+
+/* Limits of compute capability 9.0, which the newest kernels are written for. */
+enum { LAZY_LOADING = 2, CLUSTERS = 16, CLUSTER_SIZE = 8, SHARED_PER_BLOCK = 232448 };
+
+ENTRY(cuFuncSetCacheConfig, CUDA_SUCCESS, (CUfunction, hfunc), (int, config))
+ENTRY(cuFuncSetSharedMemConfig, CUDA_SUCCESS, (CUfunction, hfunc), (int, config))
+ENTRY(cuFuncGetName, put_name(name), (const char **, name), (CUfunction, hfunc))
+ENTRY(cuFuncLoad, CUDA_SUCCESS, (CUfunction, function))
+ENTRY(cuFuncGetModule, find_function((CUfunction *)hmod, (CUmodule)hfunc), (CUmodule *, hmod), (CUfunction, hfunc))
+ENTRY(cuLibraryGetKernel, find_function(pKernel, (CUmodule)library), (CUfunction *, pKernel), (CUlibrary, library),
+      (const char *, name))
+ENTRY(cuLibraryGetModule, find_function((CUfunction *)pMod, (CUmodule)library), (CUmodule *, pMod),
+      (CUlibrary, library))
+ENTRY(cuLibraryGetKernelCount, put_number((int *)count, 1), (unsigned *, count), (CUlibrary, lib))
+ENTRY(cuLibraryEnumerateKernels, put_kernels(kernels, numKernels, lib), (CUfunction *, kernels), (unsigned, numKernels),
+      (CUlibrary, lib))
+ENTRY(cuKernelGetFunction, find_function(pFunc, (CUmodule)kernel), (CUfunction *, pFunc), (CUfunction, kernel))
+ENTRY(cuKernelGetAttribute, attribute(pi, attrib), (int *, pi), (int, attrib), (CUfunction, kernel), (CUdevice, dev))
+ENTRY(cuKernelSetAttribute, CUDA_SUCCESS, (int, attrib), (int, val), (CUfunction, kernel), (CUdevice, dev))
+ENTRY(cuKernelSetCacheConfig, CUDA_SUCCESS, (CUfunction, kernel), (int, config), (CUdevice, dev))
+ENTRY(cuKernelGetName, put_name(name), (const char **, name), (CUfunction, hfunc))
+ENTRY(cuModuleGetLoadingMode, put_number(mode, LAZY_LOADING), (int *, mode))
+ENTRY(cuOccupancyMaxActiveClusters, put_number(numClusters, CLUSTERS), (int *, numClusters), (CUfunction, func),
+      (const CUlaunchConfig *, config))
+ENTRY(cuOccupancyMaxPotentialClusterSize, put_number(clusterSize, CLUSTER_SIZE), (int *, clusterSize),
+      (CUfunction, func), (const CUlaunchConfig *, config))
+ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, occupancy(numBlocks, blockSize), (int *, numBlocks),
+      (CUfunction, func), (int, blockSize), (size_t, dynamicSMemSize), (unsigned, flags))
+ENTRY(cuOccupancyAvailableDynamicSMemPerBlock, put_bytes(bytes, SHARED_PER_BLOCK), (size_t *, bytes),
+      (CUfunction, func), (int, numBlocks), (int, blockSize))
+ENTRY(cuCtxGetLimit, put_bytes(pvalue, 0), (size_t *, pvalue), (int, limit))
+EXPORTED CUresult cuCtxResetPersistingL2Cache(void)
+{
+    return CUDA_SUCCESS;
+}
+ENTRY(cuCtxGetStreamPriorityRange, put_priorities(least, greatest), (int *, least), (int *, greatest))
+ENTRY(cuStreamSetAttribute, CUDA_SUCCESS, (CUstream, hStream), (int, attr), (const void *, value))
+ENTRY(cuTensorMapReplaceAddress, CUDA_SUCCESS, (void *, tensorMap), (void *, globalAddress))
+ENTRY(cuMulticastGetGranularity, put_bytes(granularity, SOFT_GRANULE), (size_t *, granularity), (const void *, prop),
+      (int, option))
+
+EXPORTED CUresult cuTensorMapEncodeIm2col(void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress,
+                                          const uint64_t *globalDim, const uint64_t *globalStrides, const int *lower,
+                                          const int *upper, uint32_t channels, uint32_t pixels,
+                                          const uint32_t *elementStrides, int interleave, int swizzle, int l2Promotion,
+                                          int oobFill)
+{
+    (void)tensorMap, (void)tensorDataType, (void)tensorRank, (void)globalAddress, (void)globalDim, (void)globalStrides;
+    (void)lower, (void)upper, (void)channels, (void)pixels, (void)elementStrides, (void)interleave, (void)swizzle;
+    (void)l2Promotion, (void)oobFill;
+    return CUDA_SUCCESS;
+}
 
 /* More arguments than an ENTRY takes. */
 EXPORTED CUresult cuTensorMapEncodeTiled(void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress,

@@ -202,6 +202,20 @@ static CUresult pointer_attribute(void *data, int attribute, CUdeviceptr address
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
         value = on_device ? device_of(address) : inside.found->context ? inside.found->context->device : 0;
         break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER: /* both are the address: host memory is mapped at its own */
+        if (on_device && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER) return CUDA_ERROR_INVALID_VALUE;
+        memcpy(data, &address, sizeof address);
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        value = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        value = inside.found && inside.found->class == SOFT_managed;
+        break;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        value = 1;
+        break;
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }

@@ -11,6 +11,7 @@ struct physical {
     uint64_t references; /* from creation and retention; 0: the handle is gone, but mappings may still hold the
                           * memory */
     uint64_t mappings;
+    CUmemAllocationProp asked; /* what it was created with; zero where another process or a multicast object did */
 };
 
 struct mapping {
@@ -77,7 +78,9 @@ static CUresult create(CUmemGenericAllocationHandle *to, size_t bytes, const CUm
     bool on_device = prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
     if (on_device && !soft_has_device(prop->location.id)) return CUDA_ERROR_INVALID_DEVICE;
     if (on_device && !soft_take(SOFT_physical, prop->location.id, bytes, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    *to = new_handle(SOFT_physical, on_device ? prop->location.id : SOFT_HOST, bytes)->address;
+    struct soft_block *block = new_handle(SOFT_physical, on_device ? prop->location.id : SOFT_HOST, bytes);
+    ((struct physical *)block->more)->asked = *prop;
+    *to = block->address;
     return CUDA_SUCCESS;
 }
 
@@ -189,6 +192,14 @@ static CUresult import(CUmemGenericAllocationHandle *to, void *shared)
     return CUDA_SUCCESS;
 }
 
+static CUresult put_properties(CUmemAllocationProp *to, CUmemGenericAllocationHandle handle)
+{
+    struct soft_block *block = find_handle(handle);
+    if (!to || !block) return CUDA_ERROR_INVALID_VALUE;
+    *to = ((struct physical *)block->more)->asked;
+    return CUDA_SUCCESS;
+}
+
 static CUresult put_granularity(size_t *to)
 {
     *to = SOFT_GRANULE;
@@ -234,6 +245,8 @@ ENTRY(cuMemExportToShareableHandle, export(shareableHandle, handle), (void *, sh
 ENTRY(cuMemImportFromShareableHandle, import(handle, osHandle), (CUmemGenericAllocationHandle *, handle),
       (void *, osHandle), (int, shHandleType))
 ENTRY(cuMemRetainAllocationHandle, retain(handle, addr), (CUmemGenericAllocationHandle *, handle), (void *, addr))
+ENTRY(cuMemGetAllocationPropertiesFromHandle, put_properties(prop, handle), (CUmemAllocationProp *, prop),
+      (CUmemGenericAllocationHandle, handle))
 ENTRY(cuMemGetAllocationGranularity, put_granularity(granularity), (size_t *, granularity),
       (const CUmemAllocationProp *, prop), (int, option))
 ENTRY(cuMulticastCreate, multicast_create(mcHandle, prop), (CUmemGenericAllocationHandle *, mcHandle),

@@ -14,7 +14,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 typedef int ncclResult_t;
-enum { ncclSuccess = 0, ncclSystemError = 2, ncclInvalidArgument = 4 };
+enum { ncclSuccess = 0, ncclUnhandledCudaError = 1, ncclSystemError = 2, ncclInvalidArgument = 4 };
 
 typedef struct {
     char internal[128];
@@ -39,7 +39,7 @@ static ncclResult_t create(ncclComm_t *to, int size, int rank, int device)
 
 EXPORTED ncclResult_t ncclGetVersion(int *version)
 {
-    *version = 22203;
+    *version = 22203; /* of the interface: what came later is here as well */
     return ncclSuccess;
 }
 
@@ -83,17 +83,38 @@ static size_t bytes_of(size_t count, int type)
     return count * (type >= 0 && type < (int)sizeof sizes ? sizes[type] : 1);
 }
 
-/* Uses the driver's public function, so that the host's knowledge of the values is copied, too. */
+/* The driver's public function, so that the host's knowledge of the values is copied, too; NULL: there is no driver. */
+static void *driver_function(const char *name)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+    return driver ? dlsym(driver, name) : NULL;
+}
+
 static ncclResult_t give(const void *from, void *to, size_t bytes, void *stream)
 {
     static int (*copy)(unsigned long long, unsigned long long, size_t, void *);
     if (!copy) {
-        void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-        void *found = driver ? dlsym(driver, "cuMemcpyAsync") : NULL;
+        void *found = driver_function("cuMemcpyAsync");
         memcpy(&copy, &found, sizeof copy);
     }
     if (copy && from != to && bytes) copy((uintptr_t)to, (uintptr_t)from, bytes, stream);
     return ncclSuccess;
+}
+
+EXPORTED ncclResult_t ncclMemAlloc(void **to, size_t bytes)
+{
+    int (*alloc)(void **, size_t);
+    void *found = driver_function("cuMemAlloc_v2");
+    memcpy(&alloc, &found, sizeof found);
+    return found && !alloc(to, bytes) ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+EXPORTED ncclResult_t ncclMemFree(void *address)
+{
+    int (*release)(void *);
+    void *found = driver_function("cuMemFree_v2");
+    memcpy(&release, &found, sizeof found);
+    return found && !release(address) ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 EXPORTED ncclResult_t ncclAllGather(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream)
@@ -102,6 +123,26 @@ EXPORTED ncclResult_t ncclAllGather(const void *from, void *to, size_t count, in
     for (int i = 0; i < comm->size; i++)
         give(from, (char *)to + (size_t)i * bytes, bytes, stream);
     return ncclSuccess;
+}
+
+/* The others send what this rank sends to itself. */
+EXPORTED ncclResult_t ncclAlltoAll(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream)
+{
+    return ncclAllGather((const char *)from + (size_t)comm->rank * bytes_of(count, type), to, count, type, comm,
+                         stream);
+}
+
+EXPORTED ncclResult_t ncclGather(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
+                                 void *stream)
+{
+    return comm->rank == root ? ncclAllGather(from, to, count, type, comm, stream) : ncclSuccess;
+}
+
+EXPORTED ncclResult_t ncclScatter(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
+                                  void *stream)
+{
+    size_t bytes = bytes_of(count, type);
+    return comm->rank == root ? give((const char *)from + (size_t)root * bytes, to, bytes, stream) : ncclSuccess;
 }
 
 EXPORTED ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, int type, int operation,
@@ -139,6 +180,56 @@ EXPORTED ncclResult_t ncclCommSplit(ncclComm_t from, int color, int key, ncclCom
     (void)key, (void)config;
     *to = NULL;
     return color < 0 ? ncclSuccess : create(to, from->size, from->rank, from->device);
+}
+
+EXPORTED ncclResult_t ncclCommShrink(ncclComm_t from, int *left_out, int count, ncclComm_t *to, void *config, int flags)
+{
+    (void)config, (void)flags;
+    int before = 0; /* ranks that leave and come before this one */
+    for (int i = 0; i < count; i++)
+        before += left_out[i] < from->rank;
+    return create(to, from->size - count, from->rank - before, from->device);
+}
+
+EXPORTED ncclResult_t ncclCommGrow(ncclComm_t from, int size, const ncclUniqueId *id, int rank, ncclComm_t *to,
+                                   void *config)
+{
+    (void)id, (void)config;
+    return create(to, size, from ? from->rank : rank, from ? from->device : 0);
+}
+
+EXPORTED ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
+{
+    (void)comm;
+    return ncclGetUniqueId(id);
+}
+
+/* A registered buffer's handle, and its window, is its address. */
+EXPORTED ncclResult_t ncclCommRegister(ncclComm_t comm, void *buffer, size_t bytes, void **handle)
+{
+    (void)comm, (void)bytes;
+    *handle = buffer;
+    return ncclSuccess;
+}
+
+EXPORTED ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t bytes, void **window, int flags)
+{
+    (void)flags;
+    return ncclCommRegister(comm, buffer, bytes, window);
+}
+
+EXPORTED ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, void *window, void **buffer)
+{
+    (void)comm;
+    *buffer = window;
+    return ncclSuccess;
+}
+
+EXPORTED ncclResult_t ncclCommMemStats(ncclComm_t comm, int which, uint64_t *bytes)
+{
+    (void)comm, (void)which;
+    *bytes = 0;
+    return ncclSuccess;
 }
 
 static ncclResult_t drop(ncclComm_t comm)

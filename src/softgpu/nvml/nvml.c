@@ -55,7 +55,7 @@ struct pci {
 };
 
 static struct device devices[SOFT_DEVICES], instances[INSTANCES];
-static bool initialized;
+static unsigned initialized; /* nvmlInit() counts */
 static const struct soft_state *state;
 
 static uint64_t number(const char *name, uint64_t otherwise)
@@ -96,7 +96,7 @@ EXPORTED int nvmlInit_v2(void)
     for (int i = 0; i < INSTANCES; i++)
         instances[i] = (struct device){0, i};
     if (!state) state = map_state();
-    initialized = true;
+    initialized++;
     return OK;
 }
 
@@ -114,7 +114,7 @@ EXPORTED int nvmlInitWithFlags(unsigned flags)
 EXPORTED int nvmlShutdown(void)
 {
     if (!initialized) return UNINITIALIZED;
-    initialized = false;
+    initialized--;
     return OK;
 }
 
@@ -212,15 +212,59 @@ EXPORTED int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **to)
     return NOT_FOUND;
 }
 
+/* The text behind "key=" in $SOFTGPU_PROFILE, up to ';'; NULL: it has none. */
+static const char *profile_text(const char *key, size_t *length)
+{
+    const char *profile = getenv("SOFTGPU_PROFILE"), *found = profile ? strstr(profile, key) : NULL;
+    if (!found) return NULL;
+    found += strlen(key);
+    *length = strcspn(found, ";");
+    return *length ? found : NULL;
+}
+
 EXPORTED int nvmlDeviceGetName(const struct device *device, char *to, unsigned room)
 {
     if (!initialized) return UNINITIALIZED;
-    const char *profile = getenv("SOFTGPU_PROFILE"), *name = profile ? strstr(profile, "name=") : NULL;
-    size_t length = name ? strcspn(name + 5, ";") : 0;
+    size_t length = strlen("Stand-in GPU");
+    const char *name = profile_text("name=", &length);
     char text[128];
-    snprintf(text, sizeof text, "%.*s%s", length ? (int)length : 12, length ? name + 5 : "Stand-in GPU",
+    snprintf(text, sizeof text, "%.*s%s", (int)length, name ? name : "Stand-in GPU",
              device->instance < 0 ? "" : " MIG 1g.1gb");
     return copy_text(to, room, text);
+}
+
+EXPORTED int nvmlDeviceGetCudaComputeCapability(const struct device *device, int *major, int *minor)
+{
+    (void)device;
+    size_t length;
+    const char *text = profile_text("cc=", &length);
+    int capability = text ? atoi(text) : 86; /* as the driver's stand-in */
+    *major = capability / 10;
+    *minor = capability % 10;
+    return initialized ? OK : UNINITIALIZED;
+}
+
+/* The stand-in has no nodes, and its devices reach each other. */
+EXPORTED int nvmlDeviceGetNumaNodeId(const struct device *device, unsigned *to)
+{
+    (void)device;
+    *to = 0;
+    return initialized ? OK : UNINITIALIZED;
+}
+
+EXPORTED int nvmlDeviceGetP2PStatus(const struct device *device, const struct device *other, int which, int *to)
+{
+    (void)device, (void)other, (void)which;
+    *to = 0;
+    return initialized ? OK : UNINITIALIZED;
+}
+
+EXPORTED int nvmlDeviceGetCpuAffinity(const struct device *device, unsigned count, unsigned long *to)
+{
+    (void)device;
+    for (unsigned i = 0; i < count; i++)
+        to[i] = ~0ul;
+    return initialized ? OK : UNINITIALIZED;
 }
 
 EXPORTED int nvmlDeviceGetIndex(const struct device *device, unsigned *to)

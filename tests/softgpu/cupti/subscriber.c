@@ -132,6 +132,9 @@ static int subscribe(void **to, mp_cupti_callback *callback, void *user)
     return MP_CUPTI_SUCCESS;
 }
 
+/* The recorder asks for it before it calls a CUPTI over the stand-in driver (src/capture/cuda/cupti_library.c). */
+EXPORTED const int softcupti_version = SOFTCUPTI_VERSION;
+
 EXPORTED mp_cuptiGetVersion cuptiGetVersion;
 EXPORTED int cuptiGetVersion(uint32_t *version)
 {
