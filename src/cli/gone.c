@@ -16,6 +16,7 @@ static const struct gone {
      "the program says when to begin (--paused, and libmemprof.start()), or --schedule wait=N,active=M counts steps"},
     {"snapshot", "duration",
      "the program says when to end (libmemprof.stop()), or --schedule wait=N,active=M,repeat=1 counts steps"},
+    {"top", "json", "memprof leaks --pid PID --json says what a program holds now, --metrics what each track holds"},
     {"symbolize", "", "a recording has the names of its frames when it is written"},
 };
 

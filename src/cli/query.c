@@ -14,9 +14,11 @@
 
 #define ROWS_OF_TEXT 10
 
-static int read_limit(const char *text, size_t *limit)
+int mp_query_limit(const struct mp_invocation *invocation, size_t *limit)
 {
+    const char *text = invocation->value[MP_OPT_LIMIT];
     char *end;
+    if (!text) return MP_EXIT_DONE;
     unsigned long long rows = strtoull(text, &end, 10);
     if (*text >= '0' && *text <= '9' && !*end) {
         *limit = (size_t)rows;
@@ -64,9 +66,8 @@ static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
     query->view.filter = invocation->value[MP_OPT_FILTER];
     query->view.limit = query->as_json ? 0 : ROWS_OF_TEXT;
     query->view.grouping = (struct mp_grouping){.by = MP_GROUP_STACK, .sort = default_sort};
-    const char *limit = invocation->value[MP_OPT_LIMIT], *group = invocation->value[MP_OPT_GROUP],
-               *sort = invocation->value[MP_OPT_SORT];
-    int status = limit ? read_limit(limit, &query->view.limit) : MP_EXIT_DONE;
+    const char *group = invocation->value[MP_OPT_GROUP], *sort = invocation->value[MP_OPT_SORT];
+    int status = mp_query_limit(invocation, &query->view.limit);
     if (!status) status = mp_query_color(invocation, &query->text.color);
     if (!status && group && mp_group_parse(group, &query->view.grouping, &error)) status = mp_message_error(&error);
     const char *rules = invocation->value[MP_OPT_RULES];

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""`memprof top` against programs that say themselves what they hold: one picture as text and as JSON, and the live view,
-driven by keys through a real terminal (tmux), as it is resized, stopped, killed, and as its programs end."""
+"""`memprof top` against programs that say themselves what they hold: one picture as text, and the live view, driven by keys
+through a real terminal (tmux), as it is resized, stopped, killed, and as its programs end."""
 
-import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -63,8 +63,8 @@ class Held(harness.TestCase):
         self.wait_for(lambda: self.steps_seen() == self.steps, "the collector did not take all steps")
 
     def steps_seen(self):
-        processes = json.loads(self.once("--json", "-n", "1"))["processes"]
-        return next((process["steps"] for process in processes if process["pid"] == self.pid), None)
+        found = re.search(r"   step ([\d ]+)", self.once("-n", "1").splitlines()[0])
+        return int(found[1].replace(" ", "")) if found else None
 
     def once(self, *arguments, env=UTF8, status=0):
         result = harness.memprof("top", self.pid, "--once", *arguments, env=env)
@@ -73,39 +73,18 @@ class Held(harness.TestCase):
 
 
 class Once(Held):
-    def test_it_is_what_the_program_says(self):
-        self.begin()
-        self.rest()
-        pid, steps, held, blocks = self.says()
-        top = json.loads(self.once("--json"))
-        self.assertEqual(top["schema"], "memprof.top/1")
-        (process,) = top["processes"]
-        self.assertEqual((process["pid"], process["steps"], process["state"]), (pid, steps, "running"))
-        (track,) = process["tracks"]
-        self.assertEqual((track["id"], track["bytes"], track["blocks"]), ("cpu/app/held", held, blocks))
-        self.assertEqual(process["devices"][0]["allocated_bytes"], held)
-        self.assertEqual(top["sites_of"], pid)
-        self.assertEqual(sum(site["bytes"] for site in top["sites"]), held)
-        by_name = {frame["function"]: site for site in top["sites"] for frame in site["stack"]}
-        leak, filled, steady = (by_name[name] for name in ("leak_here", "fill_here", "steady_here"))
-        self.assertEqual((leak["bytes"], leak["blocks"]), (4096 * steps, steps))
-        self.assertEqual((leak["bytes_per_step"], leak["leak"]), (4096.0, True))
-        self.assertEqual((filled["bytes"], filled["bytes_per_step"], filled["leak"]), (81920, 0.0, False))
-        self.assertEqual((steady["bytes"], steady["bytes_per_step"], steady["leak"]), (1 << 20, 0.0, False))
-        self.assertEqual((process["devices"][0]["leak"], process["devices"][0]["bytes_per_step"]), (True, 4096.0))
-
     def test_one_rule_for_one_question(self):
         for leaking, verdict in ((1, "leak"), (0, "clean")):
             self.begin(leaking=leaking)
             self.rest()
             leaks = harness.answer("leaks", "--pid", self.pid)
-            top = json.loads(self.once("--json"))
             self.assertEqual(leaks["verdict"], verdict)
-            self.assertEqual(top["verdict"], verdict)
-            found = [(finding["track"], finding["bytes_per_step"], finding["stack"]) for finding in leaks["findings"]]
-            shown = [(site["track"], site["bytes_per_step"], site["stack"]) for site in top["sites"] if site["leak"]]
-            self.assertEqual(shown, found)
-            self.assertEqual("leak?" in self.once(), bool(leaking))
+            shown = [line for line in self.once().splitlines() if "leak? " in line]
+            self.assertEqual(len(shown), len(leaks["findings"]))
+            for line, finding in zip(shown, leaks["findings"]):
+                self.assertEqual(finding["bytes_per_step"], 4096)
+                self.assertIn("+4.00 KiB", line)
+                self.assertIn(line.split()[-1], {frame["function"] for frame in finding["stack"]})
             self.leave_nothing(self.collector)
             self.told.unlink()
 
@@ -117,7 +96,10 @@ class Once(Held):
         self.assertIn(f"cpu {self.pid}", lines[1])
         self.assertIn("4.00 KiB/step  leak?", lines[1])
         sites = lines[next(i for i, line in enumerate(lines) if "growth/step" in line) + 1:]
-        self.assertEqual([site.split()[:2] for site in sites], [["1.00", "MiB"], ["800", "KiB"], ["80.0", "KiB"]])
+        self.assertEqual([re.split(" {2,}", site)[1:3] for site in sites],
+                         [["1.00 MiB", "0"], ["800 KiB", "+4.00 KiB"], ["80.0 KiB", "0"]])
+        self.assertEqual(self.says()[2], (1 << 20) + 200 * 4096 + 81920)
+        self.assertIn("1.86 MiB of ", lines[1])
         self.assertIn("leak? held.c:", sites[1])
         self.assertIn("leak_here", sites[1])
         self.assertIn("░", lines[1])
@@ -136,11 +118,11 @@ class Once(Held):
     def test_processes(self):
         self.begin(children=12, leaking=0)
         self.wait_for(lambda: all(self.says(child)[1] == self.steps for child in range(13)))
-        top = json.loads(self.once("--json"))
-        self.assertEqual({process["pid"]: process["tracks"][0]["bytes"] for process in top["processes"]},
-                         {self.says(child)[0]: self.says(child)[2] for child in range(13)})
-        self.assertEqual(top["sites_of"], self.pid)
+        rows = dict(re.findall(r"^cpu (\d+) .*?([\d.]+ [KM]iB|\d+ B|[\d.]+) of ", self.once(), re.M))
+        self.assertEqual({int(pid) for pid in rows}, {self.says(child)[0] for child in range(13)})
+        self.assertEqual(len(set(rows.values())), len({self.says(child)[2] for child in range(13)}))
         self.assertIn("13 processes of held", self.once())
+        self.assertIn(f"site ({self.pid})", self.once())
 
     def test_names(self):
         hostile = ["\033[31m\033[2Jred", "a\nb\tc", "\u202egnirts", "漢字漢字漢字漢字漢字漢字", "e" + "\u0301" * 40, "x" * 220,
@@ -154,7 +136,6 @@ class Once(Held):
                 self.assertFalse([c for c in text if unicodedata.category(c) in ("Cc", "Cf") and c != "\n"], repr(name))
                 self.assertGreaterEqual(len(text.splitlines()), 4)
                 self.assertLessEqual(len(text.encode()), 16 * width * len(text.splitlines()))
-            json.loads(self.once("--json"))
             self.leave_nothing(self.collector)
             self.told.unlink()
 
@@ -250,25 +231,9 @@ class Live(Held):
         self.shows("by blocks", " 200 ")
         self.press("s")
         self.shows("by held")
-        self.press("/", "fill")
-        self.shows("/fill_", "fill_here", without=("leak_here", "steady_here"))
-        self.press("Enter")
-        self.shows("/fill ", "fill_here", "enter stack", without=("leak_here",))
-        self.press("Escape")
-        self.shows("leak_here", "steady_here")
-        self.press("/", "none such")
-        self.shows("no site has that in its name")
-        self.press(*["BSpace"] * 9)
-        self.shows("/_", "leak_here")
-        self.press("Escape", "Down", "Enter")
-        self.shows("800 KiB in 200 blocks on cpu/app/held", "leak?", "held.c:", "leak_here", "main", without=("steady_here",))
-        self.press("Enter")
-        self.shows("steady_here")
-        self.press("?")
-        self.shows("memprof top: keys", "bars:")
-        self.press("?", "Tab", "Down")
+        self.press("Down")
         self.shows(f"site ({self.says(1)[0]})", "steady_here", without=("leak_here",))
-        self.press("Home", "Tab")
+        self.press("Up")
         self.shows(f"site ({self.pid})", "leak_here")
         self.press("q")
         self.shows("ended with 0")
@@ -278,16 +243,6 @@ class Live(Held):
         self.wait_for(lambda: (self.folder / "after").exists() and (self.folder / "after").stat().st_size)
         self.assertEqual((self.folder / "before").read_text(), (self.folder / "after").read_text())
         self.assertEqual(self.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}").split(), ["0", "1"])
-
-    def test_snapshot(self):
-        self.begin()
-        self.rest()
-        self.open(command=f"cd {self.folder}; {harness.MEMPROF} top {self.pid}; cat")
-        self.shows("leak_here")
-        self.press("w")
-        self.shows(f"snapshot.{self.pid}.mp", f"of process {self.pid} as it is now")
-        track = self.track(self.folder / f"snapshot.{self.pid}.mp", "cpu/app/held")
-        self.assertEqual(track["end_bytes"], self.says()[2])
 
     def test_pause(self):
         self.begin(steps=100000, pause_us=1000)
@@ -311,7 +266,7 @@ class Live(Held):
             if width < 40:
                 time.sleep(0.3)
                 continue
-            self.wait_for(lambda: (self.picture().splitlines() + [""] * 99)[height - 1].startswith("enter stack"))
+            self.wait_for(lambda: (self.picture().splitlines() + [""] * 99)[height - 1].startswith("s sort"))
             picture = self.shows("leak?")
             self.assertIn("growth/step", picture)
             self.assertLessEqual(max(columns_of(line) for line in picture.splitlines()), width)

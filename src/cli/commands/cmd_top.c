@@ -12,7 +12,7 @@
 #include "cli/command.h"
 #include "cli/output_file.h"
 #include "cli/query.h"
-#include "cli/top/top_json.h"
+#include "cli/top/top_frame.h"
 #include "cli/top/top_screen.h"
 #include "collect/session/control.h"
 
@@ -24,8 +24,8 @@
 #define JUDGED_WITHIN  (2 * MP_NS_PER_SECOND) /* --once: other processes are judged for so long */
 
 static const char *const styles[MP_TOP_STYLES] = {
-    [MP_TOP_BOLD] = "1",       [MP_TOP_DIM] = "2",       [MP_TOP_WARNING] = "1;31", [MP_TOP_CHOSEN] = "7",
-    [MP_TOP_ALLOCATED] = "32", [MP_TOP_RESERVED] = "36", [MP_TOP_OTHERS] = "33",    [MP_TOP_FREE] = "2",
+    [MP_TOP_BOLD] = "1",      [MP_TOP_DIM] = "2",     [MP_TOP_WARNING] = "1;31", [MP_TOP_ALLOCATED] = "32",
+    [MP_TOP_RESERVED] = "36", [MP_TOP_OTHERS] = "33", [MP_TOP_FREE] = "2",
 };
 
 /* ---- options ---------------------------------------------------------------------------------------------------- */
@@ -49,18 +49,6 @@ static int read_sort(const struct mp_invocation *invocation, enum mp_top_sort *s
     *sort = !strcmp(text, "growth") ? MP_TOP_BY_GROWTH : MP_TOP_BY_BLOCKS;
     if (*sort == MP_TOP_BY_GROWTH || !strcmp(text, "blocks")) return MP_EXIT_DONE;
     mp_message("--sort: top sorts by bytes, blocks or growth, not by \"%s\"", text);
-    return MP_EXIT_USAGE;
-}
-
-static int read_limit(const struct mp_invocation *invocation, size_t *limit)
-{
-    const char *text = invocation->value[MP_OPT_LIMIT];
-    char *end;
-    *limit = mp_given(invocation, MP_OPT_JSON) ? 0 : SITES_OF_TEXT;
-    if (!text) return MP_EXIT_DONE;
-    *limit = strtoull(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end) return MP_EXIT_DONE;
-    mp_message("--limit: \"%s\" is not a number of rows", text);
     return MP_EXIT_USAGE;
 }
 
@@ -127,21 +115,14 @@ static int print_once(const struct mp_invocation *invocation, struct mp_top_gath
     struct mp_top_state state = {0};
     struct mp_top_canvas canvas = {0};
     struct mp_buffer out = {0};
-    struct mp_json json;
     uint64_t other, begun = mp_clock_monotonic_ns();
     mp_top_gather_choose(gather, view->chosen);
     mp_top_gather_look(gather, view->chosen, false);
     while (mp_clock_monotonic_ns() - begun < JUDGED_WITHIN && (other = mp_top_gather_unjudged(gather)))
         mp_top_gather_look(gather, other, true);
     mp_top_gather_take(gather, &state);
-    mp_top_view_follow(view, &state);
-    if (mp_given(invocation, MP_OPT_JSON)) {
-        mp_json_start(&json, &out);
-        mp_top_json(&json, view, &state, view->limit);
-    } else {
-        mp_top_frame_draw(view, &state, &canvas);
-        write_picture(&canvas, color, &out);
-    }
+    mp_top_frame_draw(view, &state, &canvas);
+    write_picture(&canvas, color, &out);
     int status = mp_output_buffer(invocation, &out);
     mp_top_gather_give_back(gather, &state);
     mp_top_canvas_free(&canvas);
@@ -165,7 +146,7 @@ static int look(const struct mp_invocation *invocation, const char *socket, pid_
                 struct mp_top_view *view)
 {
     struct mp_top_state state = {0};
-    bool color, once = mp_given(invocation, MP_OPT_ONCE) || mp_given(invocation, MP_OPT_JSON);
+    bool color, once = mp_given(invocation, MP_OPT_ONCE);
     int status = mp_query_color(invocation, &color);
     if (status) return status;
     struct mp_top_gather *gather = mp_top_gather_new(socket, interval);
@@ -188,21 +169,19 @@ static int look(const struct mp_invocation *invocation, const char *socket, pid_
 
 static int run(const struct mp_invocation *invocation)
 {
-    struct mp_top_view view = {.now = time(NULL), .width = width_of_output()};
+    struct mp_top_view view = {.now = time(NULL), .width = width_of_output(), .limit = SITES_OF_TEXT};
     struct mp_error error;
     char socket[128];
     uint64_t interval;
     pid_t pid;
     int status = read_interval(invocation, &interval);
     if (!status) status = read_sort(invocation, &view.sort);
-    if (!status) status = read_limit(invocation, &view.limit);
+    if (!status) status = mp_query_limit(invocation, &view.limit);
     if (!status) status = read_pid(invocation, &pid);
     if (status) return status;
     view.utf8 = setlocale(LC_CTYPE, "") && !strcasecmp(nl_langinfo(CODESET), "UTF-8");
     if (pid && mp_control_find(pid, socket, sizeof socket, &error)) return mp_message_error(&error);
-    status = look(invocation, pid ? socket : NULL, pid, interval, &view);
-    mp_top_view_free(&view);
-    return status;
+    return look(invocation, pid ? socket : NULL, pid, interval, &view);
 }
 
 extern const struct mp_command mp_command_top;
@@ -216,17 +195,15 @@ const struct mp_command mp_command_top = {
         "how fast. Below stand the sites of the chosen process that hold most now, what each gains a step (since half "
         "of the program's steps), and \"leak?\" where the rule of memprof leaks finds a leak so far. With PID, only "
         "the "
-        "processes that are recorded together with that one.\n\nKeys: up, down, page up, page down, home and end move; "
-        "tab goes to the processes and back; enter shows the stack of a site; s sorts by what sites hold, by growth, "
-        "by blocks; / looks for a text in the names; p pauses the picture; w writes a snapshot of the chosen process "
-        "into the current folder; ? shows the keys; q quits. The programs are never stopped: the memprof that records "
-        "answers, and sites are looked at less often where that takes long. Bars and other signs are plain where the "
-        "locale is not UTF-8.\n\n--once prints one picture, 80 columns wide or as COLUMNS says, and needs no terminal; "
+        "processes that are recorded together with that one.\n\nKeys: up and down choose a process; s sorts sites by "
+        "what they hold, by growth, by blocks; p pauses the picture; q quits. The programs are never stopped: the "
+        "memprof that records answers, and sites are looked at less often where that takes long. Bars and other signs "
+        "are plain where the locale is not UTF-8.\n\n--once prints one picture, 80 columns wide or as COLUMNS says, "
+        "and needs no terminal; "
         "it exits with 1 where nothing is being recorded.",
     .example = "memprof top --once --sort growth",
     .meanings = {{MP_OPT_SORT, "sort rows by bytes, blocks or growth (bytes)"}},
-    .options = {MP_OPT_ONCE, MP_OPT_INTERVAL, MP_OPT_SORT, MP_OPT_LIMIT, MP_OPT_JSON, MP_OPT_OUTPUT, MP_OPT_FORCE,
-                MP_OPT_COLOR},
+    .options = {MP_OPT_ONCE, MP_OPT_INTERVAL, MP_OPT_SORT, MP_OPT_LIMIT, MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_COLOR},
     .operands_min = 0,
     .operands_max = 1,
     .run = run,

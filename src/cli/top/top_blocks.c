@@ -94,6 +94,7 @@ enum mp_status mp_top_blocks_read(int fd, struct mp_top_names *names, struct mp_
                                   struct mp_error *error)
 {
     struct mp_top_blocks *blocks = mp_alloc_zeroed(1, sizeof *blocks);
+    blocks->holders = 1;
     struct mp_leaks_query query = {.track = MP_TRACK_NONE, .grouping = {.by = MP_GROUP_STACK}};
     struct mp_steps steps = {0};
     char path[64];

@@ -23,6 +23,7 @@ struct mp_top_blocks {
     bool growth_known;
     struct mp_top_growth *growths; /* by device */
     size_t growth_count;
+    unsigned holders; /* of the pointer: the last one frees it */
 };
 
 /* Reads the file that a collector wrote to `fd`. `names` NULL: nobody reads a stack. */

@@ -17,7 +17,6 @@ void mp_top_canvas_clear(struct mp_top_canvas *canvas, unsigned width, bool utf8
     canvas->width = width;
     canvas->utf8 = utf8;
     canvas->column = 0;
-    canvas->chosen = false;
 }
 
 void mp_top_line(struct mp_top_canvas *canvas)
@@ -68,7 +67,7 @@ static size_t next(const struct mp_top_canvas *canvas, const char *at, int *mark
 static unsigned put_raw(struct mp_top_canvas *canvas, enum mp_top_style style, const char *text, unsigned room,
                         const char **end)
 {
-    struct mp_top_run run = {.start = canvas->text.size, .style = canvas->chosen ? MP_TOP_CHOSEN : style};
+    struct mp_top_run run = {.start = canvas->text.size, .style = style};
     unsigned used = 0;
     int marks = -1;
     while (*text) {
@@ -131,7 +130,7 @@ void mp_top_put(struct mp_top_canvas *canvas, enum mp_top_style style, const cha
 
 void mp_top_fill_to(struct mp_top_canvas *canvas, unsigned column)
 {
-    struct mp_top_run run = {.start = canvas->text.size, .style = canvas->chosen ? MP_TOP_CHOSEN : MP_TOP_PLAIN};
+    struct mp_top_run run = {.start = canvas->text.size, .style = MP_TOP_PLAIN};
     for (; canvas->column < column && canvas->column < canvas->width; canvas->column++)
         mp_buffer_append_text(&canvas->text, " ");
     run.size = canvas->text.size - run.start;

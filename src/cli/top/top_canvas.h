@@ -18,7 +18,6 @@ enum mp_top_style {
     MP_TOP_BOLD,
     MP_TOP_DIM,
     MP_TOP_WARNING,
-    MP_TOP_CHOSEN,    /* the line of the cursor */
     MP_TOP_ALLOCATED, /* parts of a bar */
     MP_TOP_RESERVED,
     MP_TOP_OTHERS,
@@ -34,7 +33,6 @@ struct mp_top_run {
 struct mp_top_canvas {
     unsigned width;
     bool utf8;
-    bool chosen; /* what is put now is on the cursor's line */
     struct mp_buffer text;
     MP_VEC(struct mp_top_run) runs;
     MP_VEC(size_t) lines; /* the first run of each */

@@ -77,19 +77,6 @@ static char *title_of(yajl_val command)
     return mp_text_copy(last_part(words[0]));
 }
 
-static char *line_of(yajl_val command)
-{
-    struct mp_buffer line = {0};
-    for (size_t i = 0; i < count_of(command); i++) {
-        yajl_val word = YAJL_GET_ARRAY(command)->values[i];
-        if (!YAJL_IS_STRING(word)) continue;
-        if (line.size) mp_buffer_append_text(&line, " ");
-        mp_buffer_append_text(&line, YAJL_GET_STRING(word));
-    }
-    mp_buffer_append(&line, "", 1);
-    return (char *)line.data;
-}
-
 /* ---- devices ---------------------------------------------------------------------------------------------------- */
 
 static struct mp_top_device *device_at(struct mp_top_process *process, uint8_t type, int index, const char *track)
@@ -108,33 +95,44 @@ static struct mp_top_device *device_at(struct mp_top_process *process, uint8_t t
     return &process->devices.at[process->devices.count - 1];
 }
 
+struct track {
+    char *id;
+    uint8_t type, layer;
+    int index;
+    bool memory;
+    uint64_t bytes, blocks, peak, reserved;
+};
+
+struct tracks {
+    MP_VEC(struct track) at;
+};
+
 /* PyTorch's memory lies in the driver's, and pools of the program in either: the layer that counts is the uppermost
  * that holds all of it, which is PyTorch's where it is used at all. */
-static int preference(const struct mp_top_track *track)
+static int preference(const struct track *track)
 {
     return track->layer == MP_LAYER_TORCH ? 2 : track->layer == MP_LAYER_APP ? 1 : 0;
 }
 
-static int best_preference(const struct mp_top_process *process, const struct mp_top_track *of)
+static int best_preference(const struct tracks *tracks, const struct track *of)
 {
     int best = -1;
-    for (size_t i = 0; i < process->tracks.count; i++) {
-        const struct mp_top_track *track = &process->tracks.at[i];
+    for (size_t i = 0; i < tracks->at.count; i++) {
+        const struct track *track = &tracks->at.at[i];
         bool same = track->memory && track->type == of->type && track->index == of->index;
         if (same && (track->peak || track->blocks) && preference(track) > best) best = preference(track);
     }
     return best;
 }
 
-static void add_to_device(struct mp_top_process *process, const struct mp_top_track *track)
+static void add_to_device(struct mp_top_process *process, const struct tracks *tracks, const struct track *track)
 {
     if (!track->memory || (!track->peak && !track->blocks)) return;
     struct mp_top_device *device = device_at(process, track->type, track->index, track->id);
-    int best = best_preference(process, track);
+    int best = best_preference(tracks, track);
     if (preference(track) == best) {
         device->allocated += track->bytes;
         device->peak += track->peak;
-        device->blocks += track->blocks;
         if (track->reserved != MP_BYTES_UNKNOWN) device->reserved = track->reserved;
     }
     if (track->layer == MP_LAYER_DRIVER && preference(track) < best && device->reserved == MP_BYTES_UNKNOWN)
@@ -149,12 +147,12 @@ static int gpus_first(const void *left, const void *right)
     return (a->index > b->index) - (a->index < b->index);
 }
 
-static void read_devices(yajl_val object, struct mp_top_process *process)
+static void read_devices(yajl_val object, const struct tracks *tracks, struct mp_top_process *process)
 {
     yajl_val list = member(object, "devices");
     struct sysinfo machine;
-    for (size_t i = 0; i < process->tracks.count; i++)
-        add_to_device(process, &process->tracks.at[i]);
+    for (size_t i = 0; i < tracks->at.count; i++)
+        add_to_device(process, tracks, &tracks->at.at[i]);
     for (size_t i = 0; i < process->devices.count; i++) {
         struct mp_top_device *device = &process->devices.at[i];
         if (device->type == MP_DEVICE_CPU) {
@@ -163,9 +161,7 @@ static void read_devices(yajl_val object, struct mp_top_process *process)
         }
         for (size_t k = 0; k < count_of(list) && device->type == MP_DEVICE_CUDA; k++) {
             yajl_val facts = YAJL_GET_ARRAY(list)->values[k];
-            if (number(facts, "index", UINT64_MAX) != (uint64_t)device->index || device->uuid) continue;
-            device->uuid = text(facts, "uuid");
-            device->name = text(facts, "name");
+            if (number(facts, "index", UINT64_MAX) != (uint64_t)device->index) continue;
             device->total = number(facts, "total_bytes", MP_BYTES_UNKNOWN);
             device->used = number(facts, "used_bytes", MP_BYTES_UNKNOWN);
             device->process = number(facts, "process_bytes", MP_BYTES_UNKNOWN);
@@ -175,23 +171,22 @@ static void read_devices(yajl_val object, struct mp_top_process *process)
         qsort(process->devices.at, process->devices.count, sizeof *process->devices.at, gpus_first);
 }
 
-static void read_tracks(yajl_val object, struct mp_top_process *process)
+static void read_tracks(yajl_val object, struct tracks *tracks)
 {
     yajl_val list = member(object, "tracks");
     for (size_t i = 0; i < count_of(list); i++) {
         yajl_val track = YAJL_GET_ARRAY(list)->values[i], index = member(track, "device_index");
-        struct mp_top_track fresh = {.id = text(track, "id"),
-                                     .type = (uint8_t)number(track, "device_type", 0),
-                                     .layer = (uint8_t)number(track, "layer", 0),
-                                     .index = YAJL_IS_NUMBER(index) ? atoi(YAJL_GET_NUMBER(index)) : -1,
-                                     .memory = is_true(track, "memory"),
-                                     .pool = is_true(track, "pool"),
-                                     .bytes = number(track, "bytes", 0),
-                                     .blocks = number(track, "blocks", 0),
-                                     .peak = number(track, "peak_bytes", 0),
-                                     .reserved = number(track, "reserved_bytes", MP_BYTES_UNKNOWN)};
+        struct track fresh = {.id = text(track, "id"),
+                              .type = (uint8_t)number(track, "device_type", 0),
+                              .layer = (uint8_t)number(track, "layer", 0),
+                              .index = YAJL_IS_NUMBER(index) ? atoi(YAJL_GET_NUMBER(index)) : -1,
+                              .memory = is_true(track, "memory"),
+                              .bytes = number(track, "bytes", 0),
+                              .blocks = number(track, "blocks", 0),
+                              .peak = number(track, "peak_bytes", 0),
+                              .reserved = number(track, "reserved_bytes", MP_BYTES_UNKNOWN)};
         if (!fresh.id) fresh.id = mp_text_copy("?");
-        mp_vec_add(&process->tracks, fresh);
+        mp_vec_add(&tracks->at, fresh);
     }
 }
 
@@ -203,7 +198,6 @@ static void read_process(yajl_val object, struct mp_top_process *process)
     process->pid = (pid_t)number(object, "pid", 0);
     process->recording = number(object, "recording", 0);
     process->title = title_of(command);
-    process->command = line_of(command);
     process->rank = text(object, "rank");
     process->role = text(object, "role");
     process->failed = text(object, "failed");
@@ -211,13 +205,14 @@ static void read_process(yajl_val object, struct mp_top_process *process)
     process->paused = is_true(object, "paused");
     process->steps = number(object, "steps", MP_BYTES_UNKNOWN);
     process->rate = YAJL_IS_NUMBER(rate) ? strtod(YAJL_GET_NUMBER(rate), NULL) : -1;
-    process->events = number(object, "events", 0);
-    process->dropped = number(object, "dropped", 0);
-    process->sample_bytes = number(object, "sample_bytes", 0);
     process->resident = number(object, "resident_bytes", MP_BYTES_UNKNOWN);
     if (!process->title) process->title = mp_text_make("process %d", (int)process->pid);
-    read_tracks(object, process);
-    read_devices(object, process);
+    struct tracks tracks = {0};
+    read_tracks(object, &tracks);
+    read_devices(object, &tracks, process);
+    for (size_t i = 0; i < tracks.at.count; i++)
+        free(tracks.at.at[i].id);
+    mp_vec_free(&tracks.at);
 }
 
 enum mp_status mp_top_overview_read(const char *overview, uint32_t session, struct mp_top_processes *processes,
@@ -249,22 +244,13 @@ void mp_top_processes_copy(const struct mp_top_processes *from, struct mp_top_pr
         const struct mp_top_process *old = &from->at[i];
         struct mp_top_process copy = *old;
         copy.title = copy_or_null(old->title);
-        copy.command = copy_or_null(old->command);
         copy.rank = copy_or_null(old->rank);
         copy.role = copy_or_null(old->role);
         copy.failed = copy_or_null(old->failed);
-        memset(&copy.tracks, 0, sizeof copy.tracks);
         memset(&copy.devices, 0, sizeof copy.devices);
         memset(&copy.growths, 0, sizeof copy.growths);
         mp_vec_add_all(&copy.growths, old->growths.at, old->growths.count);
-        mp_vec_add_all(&copy.tracks, old->tracks.at, old->tracks.count);
         mp_vec_add_all(&copy.devices, old->devices.at, old->devices.count);
-        for (size_t k = 0; k < copy.tracks.count; k++)
-            copy.tracks.at[k].id = mp_text_copy(old->tracks.at[k].id);
-        for (size_t k = 0; k < copy.devices.count; k++) {
-            copy.devices.at[k].uuid = copy_or_null(old->devices.at[k].uuid);
-            copy.devices.at[k].name = copy_or_null(old->devices.at[k].name);
-        }
         mp_vec_add(to, copy);
     }
 }
@@ -272,17 +258,9 @@ void mp_top_processes_copy(const struct mp_top_processes *from, struct mp_top_pr
 void mp_top_process_free(struct mp_top_process *process)
 {
     free(process->title);
-    free(process->command);
     free(process->rank);
     free(process->role);
     free(process->failed);
-    for (size_t i = 0; i < process->tracks.count; i++)
-        free(process->tracks.at[i].id);
-    for (size_t i = 0; i < process->devices.count; i++) {
-        free(process->devices.at[i].uuid);
-        free(process->devices.at[i].name);
-    }
-    mp_vec_free(&process->tracks);
     mp_vec_free(&process->devices);
     mp_vec_free(&process->growths);
 }

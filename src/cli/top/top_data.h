@@ -19,18 +19,9 @@ struct mp_top_device {
     uint8_t type; /* enum mp_device_type */
     int index;
     char label[24]; /* "cuda:0", "cpu" */
-    uint64_t allocated, peak, blocks;
+    uint64_t allocated, peak;
     uint64_t reserved;             /* by PyTorch's allocator, else by the driver's tracks; MP_BYTES_UNKNOWN */
     uint64_t used, total, process; /* of the device, by all; by this process. CPU: resident, and the machine's memory */
-    char *uuid, *name;             /* NULL: not known */
-};
-
-struct mp_top_track {
-    char *id;
-    uint8_t type, layer;
-    int index;
-    bool memory, pool;
-    uint64_t bytes, blocks, peak, reserved;
 };
 
 enum mp_top_fate {
@@ -52,14 +43,12 @@ struct mp_top_process {
     uint32_t session;   /* number of the socket's path */
     pid_t pid, memprof, command_pid;
     char *title;                /* "train.py" */
-    char *command;              /* the whole line, as it was typed but for quotes; "" where it is not kept */
     char *rank, *role, *failed; /* NULL: none */
     bool helper;                /* it works for another process: the rank is that one's */
     bool paused;
     uint64_t steps; /* MP_BYTES_UNKNOWN: it has none yet */
     double rate;    /* steps per second; negative: not known */
-    uint64_t events, dropped, sample_bytes, resident;
-    MP_VEC(struct mp_top_track) tracks;
+    uint64_t resident;
     MP_VEC(struct mp_top_device) devices; /* those on which it has memory, GPUs first */
     enum mp_top_fate state;
     uint64_t gone_ns;      /* when it was first missing */

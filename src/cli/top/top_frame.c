@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 #include "base/memory.h"
@@ -38,38 +37,15 @@ static const struct mp_site *site_at(const struct mp_top_blocks *blocks, uint32_
     return &blocks->leaks.outstanding.at[blocks->sites[row].at];
 }
 
-/* The text of a site, which is the same in each picture of a process. */
-static const char *text_of(struct mp_top_view *view, const struct mp_top_blocks *blocks, uint32_t row)
-{
-    const struct mp_site *site = site_at(blocks, row);
-    bool fresh;
-    uint64_t *at = mp_map_at(&view->text_of, ((uint64_t)site->track << 32 | site->stack) + 1, &fresh);
-    if (fresh) {
-        struct mp_buffer text = {0};
-        mp_site_text(&text, blocks->model, site);
-        mp_buffer_append_text(&text, "  ");
-        mp_site_modules_text(&text, &blocks->leaks.outstanding, site);
-        while (text.size && text.data[text.size - 1] == ' ')
-            text.size--;
-        mp_buffer_append(&text, "", 1);
-        mp_vec_add(&view->texts, (char *)text.data);
-        *at = view->texts.count;
-    }
-    return view->texts.at[*at - 1];
-}
-
-static void forget_texts(struct mp_top_view *view)
-{
-    for (size_t i = 0; i < view->texts.count; i++)
-        free(view->texts.at[i]);
-    view->texts.count = 0;
-    mp_map_clear(&view->text_of);
-}
+/* Sites in the order of the view. */
+struct order {
+    struct mp_top_blocks *blocks;
+    MP_VEC(uint32_t) at;
+};
 
 static int by_growth(const void *left, const void *right, void *context)
 {
-    const struct mp_top_view *view = context;
-    const struct mp_top_site *sites = view->blocks->sites;
+    const struct mp_top_site *sites = ((const struct mp_top_blocks *)context)->sites;
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
     if (sites[a].leak != sites[b].leak) return sites[a].leak ? -1 : 1;
     if (sites[a].growth != sites[b].growth) return sites[a].growth > sites[b].growth ? -1 : 1;
@@ -78,63 +54,22 @@ static int by_growth(const void *left, const void *right, void *context)
 
 static int by_blocks(const void *left, const void *right, void *context)
 {
-    const struct mp_top_view *view = context;
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    uint64_t of_a = site_at(view->blocks, a)->blocks, of_b = site_at(view->blocks, b)->blocks;
+    uint64_t of_a = site_at(context, a)->blocks, of_b = site_at(context, b)->blocks;
     if (of_a != of_b) return of_a > of_b ? -1 : 1;
     return a < b ? -1 : a > b;
 }
 
-static void make_rows(struct mp_top_view *view, const struct mp_top_blocks *blocks)
+/* The blocks of the chosen process; NULL: none are known. The caller frees order->at. */
+static void make_order(const struct mp_top_view *view, const struct mp_top_state *state,
+                       const struct mp_top_process *chosen, struct order *order)
 {
-    view->rows.count = 0;
-    for (uint32_t i = 0; i < blocks->leaks.outstanding.count; i++)
-        if (!*view->search || strcasestr(text_of(view, blocks, i), view->search)) mp_vec_add(&view->rows, i);
-    if (view->sort != MP_TOP_BY_HELD && view->rows.count)
-        qsort_r(view->rows.at, view->rows.count, sizeof *view->rows.at,
-                view->sort == MP_TOP_BY_GROWTH ? by_growth : by_blocks, view);
-    view->rows_sort = view->sort;
-    memcpy(view->rows_search, view->search, sizeof view->search);
-}
-
-/* The row of the same site as before; the same row where it has gone. */
-static size_t same_site(const struct mp_top_view *view, const struct mp_top_blocks *blocks, uint16_t track,
-                        uint32_t stack)
-{
-    for (size_t i = 0; i < view->rows.count; i++) {
-        const struct mp_site *site = site_at(blocks, view->rows.at[i]);
-        if (site->stack == stack && site->track == track) return i;
-    }
-    return view->site < view->rows.count ? view->site : view->rows.count ? view->rows.count - 1 : 0;
-}
-
-void mp_top_view_follow(struct mp_top_view *view, const struct mp_top_state *state)
-{
-    const struct mp_top_process *chosen = mp_top_chosen(view, state);
-    const struct mp_top_blocks *blocks = chosen && state->blocks_of == chosen->recording ? state->blocks : NULL;
-    bool same = blocks && view->blocks && view->texts_of == state->blocks_of;
-    if (chosen) view->chosen = chosen->recording;
-    if (!blocks) {
-        view->rows.count = 0;
-        view->blocks = NULL;
-        view->site = view->first_site = 0;
-        return;
-    }
-    if (view->texts_of != state->blocks_of) forget_texts(view);
-    view->texts_of = state->blocks_of;
-    bool sorted_anew = view->sort != view->rows_sort || strcmp(view->search, view->rows_search) != 0;
-    if (blocks == view->blocks && !sorted_anew) return;
-    uint16_t track = 0;
-    uint32_t stack = 0;
-    bool had = same && view->site && view->site < view->rows.count && !sorted_anew;
-    if (had) {
-        const struct mp_site *site = site_at(view->blocks, view->rows.at[view->site]);
-        track = site->track;
-        stack = site->stack;
-    }
-    view->blocks = blocks;
-    make_rows(view, blocks);
-    view->site = had ? same_site(view, blocks, track, stack) : 0;
+    *order = (struct order){.blocks = chosen && state->blocks_of == chosen->recording ? state->blocks : NULL};
+    for (uint32_t i = 0; order->blocks && i < order->blocks->leaks.outstanding.count; i++)
+        mp_vec_add(&order->at, i);
+    if (view->sort != MP_TOP_BY_HELD && order->at.count)
+        qsort_r(order->at.at, order->at.count, sizeof *order->at.at,
+                view->sort == MP_TOP_BY_GROWTH ? by_growth : by_blocks, order->blocks);
 }
 
 /* ---- parts of the picture --------------------------------------------------------------------------------------- */
@@ -350,9 +285,7 @@ static void put_row(struct mp_top_view *view, struct mp_top_canvas *canvas, cons
     label_of(rows, row, label, sizeof label);
     describe(row, &behind);
     mp_top_line(canvas);
-    canvas->chosen = chosen && view->in_processes && view->height;
     mp_top_put_in(canvas, chosen ? MP_TOP_BOLD : MP_TOP_PLAIN, rows->label, false, label);
-    canvas->chosen = false;
     mp_top_put(canvas, MP_TOP_PLAIN, "  ");
     if (!row->device) {
         mp_top_put(canvas, MP_TOP_DIM, "%s", state ? state : "holds nothing yet");
@@ -431,37 +364,28 @@ static void put_header(struct mp_top_view *view, const struct mp_top_state *stat
     mp_top_put(canvas, MP_TOP_DIM, "%s", clock);
 }
 
+/* A line for what the blocks are for; an empty one where nothing is known of that. */
 static void put_categories(const struct mp_top_blocks *blocks, struct mp_top_canvas *canvas)
 {
-    const struct mp_sites *categories = &blocks->categories;
+    const struct mp_sites *categories = blocks ? &blocks->categories : NULL;
     char number[MP_UNIT_TEXT], part[160];
     uint64_t other = 0;
     mp_top_line(canvas);
-    for (size_t i = 0; i < categories->count; i++) {
-        const struct mp_site *row = &categories->at[i];
-        if (row->group == MP_NONE) {
-            other += row->bytes;
-            continue;
-        }
+    for (size_t i = 0; categories && i <= categories->count; i++) {
+        const struct mp_site *row = i < categories->count ? &categories->at[i] : NULL;
+        bool named = row && row->group != MP_NONE;
+        uint64_t bytes = row ? row->bytes : other;
+        if (row && !named) other += bytes;
+        if (!bytes || (row ? !named : !canvas->column)) continue;
         snprintf(part, sizeof part, "%s%s %s", canvas->column ? " | " : "",
-                 mp_intern_get(&categories->groups, row->group, NULL), mp_format_bytes(number, row->bytes));
-        if (row->bytes && canvas->column + mp_top_width(canvas, part) <= canvas->width)
-            mp_top_put(canvas, MP_TOP_DIM, "%s", part);
+                 named ? mp_intern_get(&categories->groups, row->group, NULL) : "other",
+                 mp_format_bytes(number, bytes));
+        if (canvas->column + mp_top_width(canvas, part) <= canvas->width) mp_top_put(canvas, MP_TOP_DIM, "%s", part);
     }
-    if (!canvas->column || !other) return;
-    snprintf(part, sizeof part, " | other %s", mp_format_bytes(number, other));
-    if (canvas->column + mp_top_width(canvas, part) <= canvas->width) mp_top_put(canvas, MP_TOP_DIM, "%s", part);
 }
 
-static bool has_categories(const struct mp_top_blocks *blocks)
-{
-    for (size_t i = 0; blocks && i < blocks->categories.count; i++)
-        if (blocks->categories.at[i].group != MP_NONE && blocks->categories.at[i].bytes) return true;
-    return false;
-}
-
-static void put_heading(struct mp_top_view *view, const struct mp_top_process *chosen, size_t processes,
-                        struct mp_top_canvas *canvas)
+static void put_heading(const struct mp_top_view *view, const struct mp_top_process *chosen, size_t processes,
+                        size_t sites, struct mp_top_canvas *canvas)
 {
     static const char *const sorts[MP_TOP_SORTS] = {"held", "growth", "blocks"};
     char who[64] = "", right[160] = "", number[MP_UNIT_TEXT];
@@ -474,198 +398,91 @@ static void put_heading(struct mp_top_view *view, const struct mp_top_process *c
     mp_top_put_in(canvas, MP_TOP_DIM, 13, true, "growth/step");
     mp_top_put(canvas, MP_TOP_DIM, "  site%s", who);
     if (!view->height) return;
-    if (*view->search || view->typing)
-        snprintf(right, sizeof right, "/%s%s   %s", view->search, view->typing ? "_" : "",
-                 mp_format_count(number, view->rows.count));
-    else
-        snprintf(right, sizeof right, "%s by %s", mp_format_count(number, view->rows.count), sorts[view->sort]);
+    snprintf(right, sizeof right, "%s by %s", mp_format_count(number, sites), sorts[view->sort]);
     unsigned width = mp_top_width(canvas, right);
     if (canvas->column + 2 + width > canvas->width) return;
     mp_top_fill_to(canvas, canvas->width - width);
-    mp_top_put(canvas, view->typing ? MP_TOP_BOLD : MP_TOP_DIM, "%s", right);
+    mp_top_put(canvas, MP_TOP_DIM, "%s", right);
 }
 
-static void put_site(struct mp_top_view *view, const struct mp_top_blocks *blocks, size_t index,
+static void put_site(const struct mp_top_view *view, const struct order *order, size_t index,
                      struct mp_top_canvas *canvas)
 {
-    uint32_t row = view->rows.at[index];
-    const struct mp_site *site = site_at(blocks, row);
-    const struct mp_top_site *judged = &blocks->sites[row];
+    const struct mp_top_blocks *blocks = order->blocks;
+    const struct mp_site *site = site_at(blocks, order->at.at[index]);
+    const struct mp_top_site *judged = &blocks->sites[order->at.at[index]];
     char held[MP_UNIT_TEXT] = "?", growth[MP_UNIT_TEXT] = "";
+    struct mp_buffer text = {0};
     if (view->sort == MP_TOP_BY_BLOCKS)
         mp_format_count(held, site->blocks);
     else if (mp_site_bytes(site) != MP_BYTES_UNKNOWN)
         mp_format_bytes(held, site->bytes);
     if (blocks->growth_known || judged->leak) format_growth(growth, judged->growth);
+    mp_site_text(&text, blocks->model, site);
+    mp_buffer_append_text(&text, "  ");
+    mp_site_modules_text(&text, &blocks->leaks.outstanding, site);
+    mp_buffer_append(&text, "", 1);
     mp_top_line(canvas);
-    canvas->chosen = index == view->site && !view->in_processes && view->height;
     mp_top_put_in(canvas, MP_TOP_PLAIN, 10, true, held);
     mp_top_put_in(canvas, MP_TOP_PLAIN, 13, true, growth);
     mp_top_put(canvas, MP_TOP_PLAIN, "  ");
     if (judged->leak) mp_top_put(canvas, MP_TOP_WARNING, "leak? ");
-    mp_top_put(canvas, MP_TOP_PLAIN, "%s", text_of(view, blocks, row));
-    mp_top_fill_to(canvas, canvas->chosen ? canvas->width : 0);
-    canvas->chosen = false;
+    mp_top_put(canvas, MP_TOP_PLAIN, "%s", (const char *)text.data);
+    mp_buffer_free(&text);
 }
 
-static void put_footer(const struct mp_top_view *view, bool several, struct mp_top_canvas *canvas)
-{
-    static const char *const keys[] = {"enter stack", "s sort", "/ search", "p pause", "w snapshot", "q quit"};
-    mp_top_line(canvas);
-    if (*view->message) {
-        mp_top_put(canvas, MP_TOP_BOLD, "%s", view->message);
-        return;
-    }
-    if (view->typing) {
-        mp_top_put(canvas, MP_TOP_DIM, "type a part of a name; enter keeps it, esc drops it");
-        return;
-    }
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (canvas->column + 3 + strlen(keys[i]) <= canvas->width)
-            mp_top_put(canvas, MP_TOP_DIM, "%s%s", i ? "   " : "", keys[i]);
-    if (several && canvas->column + 14 <= canvas->width) mp_top_put(canvas, MP_TOP_DIM, "   tab process");
-    if (canvas->column + 9 <= canvas->width) mp_top_put(canvas, MP_TOP_DIM, "   ? keys");
-}
-
-static const char *no_sites(const struct mp_top_view *view, const struct mp_top_state *state,
-                            const struct mp_top_process *chosen)
+static const char *no_sites(const struct mp_top_state *state, const struct mp_top_process *chosen,
+                            const struct mp_top_blocks *blocks)
 {
     if (chosen && chosen->state != MP_TOP_RUNS) return "nothing is known of its blocks";
     if (*state->why && chosen && state->blocks_of == chosen->recording) return state->why;
-    if (!view->blocks) return "asking for its live blocks ...";
-    return *view->search ? "no site has that in its name" : "it holds nothing";
+    return blocks ? "it holds nothing" : "asking for its live blocks ...";
 }
 
-static void put_sites(struct mp_top_view *view, const struct mp_top_state *state, const struct mp_top_process *chosen,
-                      size_t room, struct mp_top_canvas *canvas)
+/* The lines that are left for sites, above the line of keys. */
+static size_t room_for_sites(const struct mp_top_view *view, const struct mp_top_canvas *canvas)
 {
-    view->page = room;
-    if (!view->rows.count) {
-        mp_top_line(canvas);
-        mp_top_put(canvas, MP_TOP_DIM, "  %s", no_sites(view, state, chosen));
-        return;
-    }
-    if (view->site >= view->rows.count) view->site = view->rows.count - 1;
-    if (view->site < view->first_site) view->first_site = view->site;
-    if (room && view->site >= view->first_site + room) view->first_site = view->site + 1 - room;
-    if (view->first_site + room > view->rows.count)
-        view->first_site = view->rows.count > room ? view->rows.count - room : 0;
-    for (size_t i = view->first_site; i < view->rows.count && i < view->first_site + room; i++)
-        put_site(view, view->blocks, i, canvas);
+    if (!view->height) return view->limit ? view->limit : SIZE_MAX;
+    return canvas->lines.count + 1 < view->height ? view->height - canvas->lines.count - 1 : 0;
 }
 
-static void put_main(struct mp_top_view *view, const struct mp_top_state *state, struct mp_top_canvas *canvas)
+static void put_keys(const struct mp_top_view *view, bool several, struct mp_top_canvas *canvas)
+{
+    while (canvas->lines.count + 1 < view->height)
+        mp_top_line(canvas);
+    mp_top_line(canvas);
+    mp_top_put(canvas, MP_TOP_DIM, "s sort   p pause   q quit%s", several ? "   up, down process" : "");
+}
+
+void mp_top_frame_draw(struct mp_top_view *view, const struct mp_top_state *state, struct mp_top_canvas *canvas)
 {
     const struct mp_top_process *chosen = mp_top_chosen(view, state);
+    bool high = !view->height || view->height >= CATEGORIES;
+    struct order order;
     struct rows rows;
+    mp_top_canvas_clear(canvas, view->width, view->utf8);
+    make_order(view, state, chosen, &order);
     list_rows(state, canvas, &rows);
     size_t shown = window_of_rows(view, &rows);
     struct columns columns = lay_out(canvas, &rows, view->first_process, shown);
     put_header(view, state, &rows, chosen, canvas);
     for (size_t i = 0; i < shown; i++)
         put_row(view, canvas, &rows, &rows.at.at[view->first_process + i], &columns);
-    if (shown < rows.at.count && view->height >= CATEGORIES) {
+    if (shown < rows.at.count && high) {
         mp_top_line(canvas);
-        mp_top_put(canvas, MP_TOP_DIM, "rows %zu to %zu of %zu; tab and arrows choose", view->first_process + 1,
-                   view->first_process + shown, rows.at.count);
+        mp_top_put(canvas, MP_TOP_DIM, "rows %zu to %zu of %zu", view->first_process + 1, view->first_process + shown,
+                   rows.at.count);
     }
-    if ((!view->height || view->height >= CATEGORIES) && has_categories(view->blocks))
-        put_categories(view->blocks, canvas);
-    else if (!view->height || view->height >= CATEGORIES)
+    if (high) put_categories(order.blocks, canvas);
+    put_heading(view, chosen, state->processes.count, order.at.count, canvas);
+    if (!order.at.count) {
         mp_top_line(canvas);
-    put_heading(view, chosen, state->processes.count, canvas);
-    size_t room = view->height
-                      ? view->height - (canvas->lines.count < view->height ? canvas->lines.count + 1 : view->height)
-                  : view->limit ? view->limit
-                                : view->rows.count;
-    put_sites(view, state, chosen, room, canvas);
+        mp_top_put(canvas, MP_TOP_DIM, "  %s", no_sites(state, chosen, order.blocks));
+    }
+    size_t room = room_for_sites(view, canvas);
+    for (size_t i = 0; i < order.at.count && i < room; i++)
+        put_site(view, &order, i, canvas);
+    if (view->height) put_keys(view, state->processes.count > 1, canvas);
+    mp_vec_free(&order.at);
     mp_vec_free(&rows.at);
-}
-
-/* ---- the others ------------------------------------------------------------------------------------------------- */
-
-static void put_stack(struct mp_top_view *view, const struct mp_top_state *state, struct mp_top_canvas *canvas)
-{
-    const struct mp_top_blocks *blocks = view->blocks;
-    char held[MP_UNIT_TEXT], growth[MP_UNIT_TEXT], count[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    if (!blocks || view->site >= view->rows.count) {
-        mp_top_line(canvas);
-        mp_top_put(canvas, MP_TOP_DIM, "%s", no_sites(view, state, mp_top_chosen(view, state)));
-        return;
-    }
-    uint32_t row = view->rows.at[view->site];
-    const struct mp_site *site = site_at(blocks, row);
-    struct mp_stack_lines lines = {0};
-    format_growth(growth, blocks->sites[row].growth);
-    mp_top_line(canvas);
-    mp_top_put(canvas, MP_TOP_BOLD, "%s in %s block%s on %s", mp_format_bytes(held, site->bytes),
-               mp_format_count(count, site->blocks), site->blocks == 1 ? "" : "s",
-               mp_track_id(blocks->model, site->track, id));
-    if (blocks->growth_known) mp_top_put(canvas, MP_TOP_PLAIN, "   %s a step", growth);
-    if (blocks->sites[row].leak) mp_top_put(canvas, MP_TOP_WARNING, "   leak?");
-    mp_stack_resolve(blocks->model, site->stack, &lines);
-    size_t room = view->height > 3 ? view->height - 3 : 1;
-    const struct mp_stack_line *headline = mp_stack_headline(&lines);
-    if (view->scroll == MP_TOP_AT_HEADLINE) view->scroll = headline ? (size_t)(headline - lines.at) : 0;
-    if (view->scroll + room > lines.count) view->scroll = lines.count > room ? lines.count - room : 0;
-    for (size_t i = view->scroll; i < lines.count && i < view->scroll + room; i++) {
-        struct mp_buffer text = {0};
-        mp_line_text(&text, &lines.at[i]);
-        mp_top_line(canvas);
-        mp_top_put(canvas, lines.at[i].user ? MP_TOP_BOLD : MP_TOP_PLAIN, "  %.*s", (int)text.size,
-                   (const char *)text.data);
-        mp_buffer_free(&text);
-    }
-    if (!lines.count) {
-        mp_top_line(canvas);
-        mp_top_put(canvas, MP_TOP_DIM, "  %s", mp_no_stack_text(site));
-    }
-    mp_stack_lines_free(&lines);
-}
-
-static void put_keys(struct mp_top_canvas *canvas)
-{
-    static const char *const keys[][2] = {
-        {"up, down", "another site, or another process; page up, page down, home, end"},
-        {"tab", "the cursor goes to the processes, and back to the sites"},
-        {"enter", "the stack of the site; enter or esc goes back"},
-        {"s", "sort sites by what they hold, by growth, by blocks"},
-        {"/", "only sites that have a text in their name; esc shows all again"},
-        {"p", "pause: the picture stays, the program goes on"},
-        {"w", "write a snapshot of the chosen process into this folder"},
-        {"q", "quit"},
-    };
-    mp_top_line(canvas);
-    mp_top_put(canvas, MP_TOP_BOLD, "memprof top: keys");
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        mp_top_line(canvas);
-        mp_top_put_in(canvas, MP_TOP_BOLD, 10, false, keys[i][0]);
-        mp_top_put(canvas, MP_TOP_PLAIN, "%s", keys[i][1]);
-    }
-    mp_top_line(canvas);
-    mp_top_put(canvas, MP_TOP_DIM, "bars: %s allocated, %s reserved, %s others, %s free", canvas->utf8 ? "█" : "#",
-               canvas->utf8 ? "▓" : "=", canvas->utf8 ? "▒" : "-", canvas->utf8 ? "░" : ".");
-}
-
-void mp_top_frame_draw(struct mp_top_view *view, const struct mp_top_state *state, struct mp_top_canvas *canvas)
-{
-    mp_top_canvas_clear(canvas, view->width, view->utf8);
-    if (view->screen == MP_TOP_KEYS)
-        put_keys(canvas);
-    else if (view->screen == MP_TOP_STACK)
-        put_stack(view, state, canvas);
-    else
-        put_main(view, state, canvas);
-    if (!view->height) return;
-    while (canvas->lines.count + 1 < view->height)
-        mp_top_line(canvas);
-    put_footer(view, state->processes.count > 1, canvas);
-}
-
-void mp_top_view_free(struct mp_top_view *view)
-{
-    forget_texts(view);
-    mp_vec_free(&view->texts);
-    mp_map_free(&view->text_of);
-    mp_vec_free(&view->rows);
 }

@@ -33,13 +33,6 @@ struct session {
     enum mp_status status; /* of the last round */
 };
 
-/* A result that several states may hold. */
-struct shared {
-    struct mp_top_blocks *blocks;
-    unsigned holders;
-    struct shared *next;
-};
-
 struct mp_top_gather {
     /* of the thread of rounds */
     const char *only;
@@ -54,10 +47,9 @@ struct mp_top_gather {
     pthread_cond_t changed;
     struct mp_top_processes processes;
     uint64_t number, chosen;
-    struct mp_top_blocks *blocks; /* in `results` */
+    struct mp_top_blocks *blocks;
     uint64_t blocks_of;
     char why[240];
-    struct shared *results;
     bool started;
 };
 
@@ -224,16 +216,9 @@ static struct mp_top_process *process_of(struct mp_top_gather *gather, uint64_t 
 }
 
 /* Under the lock. */
-static void release(struct mp_top_gather *gather, struct mp_top_blocks *blocks)
+static void release(struct mp_top_blocks *blocks)
 {
-    struct shared **at = &gather->results;
-    while (*at && (*at)->blocks != blocks)
-        at = &(*at)->next;
-    if (!*at || --(*at)->holders) return;
-    struct shared *over = *at;
-    *at = over->next;
-    mp_top_blocks_free(over->blocks);
-    free(over);
+    if (blocks && !--blocks->holders) mp_top_blocks_free(blocks);
 }
 
 static void publish(struct mp_top_gather *gather, uint64_t recording, struct mp_top_blocks *blocks, bool only_judge,
@@ -253,12 +238,9 @@ static void publish(struct mp_top_gather *gather, uint64_t recording, struct mp_
     } else {
         snprintf(gather->why, sizeof gather->why, "%s", blocks ? "" : error->text);
         if (blocks || gather->blocks_of != recording) {
-            if (gather->blocks) release(gather, gather->blocks);
+            release(gather->blocks);
             gather->blocks = blocks;
             gather->blocks_of = recording;
-            struct shared *shared = blocks ? mp_alloc(sizeof *shared) : NULL;
-            if (shared) *shared = (struct shared){.blocks = blocks, .holders = 1, .next = gather->results};
-            if (shared) gather->results = shared;
         }
     }
     gather->number++;
@@ -266,8 +248,8 @@ static void publish(struct mp_top_gather *gather, uint64_t recording, struct mp_
     pthread_mutex_unlock(&gather->lock);
 }
 
-static enum mp_status look(struct mp_top_gather *gather, const char *path, pid_t pid, struct mp_top_names *names,
-                           struct mp_top_blocks **blocks, struct mp_error *error)
+static enum mp_status look(const char *path, pid_t pid, struct mp_top_names *names, struct mp_top_blocks **blocks,
+                           struct mp_error *error)
 {
     int connection, file;
     struct pollfd wait = {.events = POLLIN};
@@ -281,7 +263,6 @@ static enum mp_status look(struct mp_top_gather *gather, const char *path, pid_t
             : mp_fail(error, MP_BUSY, "the memprof that records process %d does not answer", (int)pid);
     if (!status) status = mp_top_blocks_read(file, names, blocks, error);
     hang_up(&connection, &file);
-    (void)gather;
     return status;
 }
 
@@ -304,7 +285,7 @@ void mp_top_gather_look(struct mp_top_gather *gather, uint64_t recording, bool o
         gather->names = mp_top_names_new(pid);
         gather->names_of = recording;
     }
-    (void)look(gather, path, pid, only_judge ? NULL : gather->names, &blocks, &error);
+    (void)look(path, pid, only_judge ? NULL : gather->names, &blocks, &error);
     publish(gather, recording, blocks, only_judge, &error);
 }
 
@@ -407,15 +388,14 @@ void mp_top_gather_take(struct mp_top_gather *gather, struct mp_top_state *state
     state->blocks = gather->blocks;
     state->blocks_of = gather->blocks_of;
     memcpy(state->why, gather->why, sizeof state->why);
-    for (struct shared *shared = gather->results; shared; shared = shared->next)
-        if (shared->blocks == state->blocks) shared->holders++;
+    if (state->blocks) state->blocks->holders++;
     pthread_mutex_unlock(&gather->lock);
 }
 
 void mp_top_gather_give_back(struct mp_top_gather *gather, struct mp_top_state *state)
 {
     pthread_mutex_lock(&gather->lock);
-    if (state->blocks) release(gather, state->blocks);
+    release(state->blocks);
     pthread_mutex_unlock(&gather->lock);
     mp_top_processes_free(&state->processes);
     *state = (struct mp_top_state){0};
@@ -426,7 +406,7 @@ void mp_top_gather_free(struct mp_top_gather *gather)
     if (gather->started) return;
     for (size_t i = 0; i < gather->sessions.count; i++)
         hang_up(&gather->sessions.at[i].connection, &gather->sessions.at[i].file);
-    if (gather->blocks) release(gather, gather->blocks);
+    release(gather->blocks);
     mp_top_processes_free(&gather->processes);
     mp_top_names_free(gather->names);
     mp_vec_free(&gather->sessions);

@@ -1,6 +1,5 @@
 #include "cli/top/top_screen.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +15,10 @@
 #undef columns
 
 #include "base/memory.h"
-#include "base/worker.h"
-#include "cli/mcp/child.h"
 #include "cli/messages.h"
 
-#define KEY_WAIT_MS  100 /* new figures are shown so soon */
-#define MESSAGE_S    5   /* a message stays for so long */
-#define KEY_ESCAPE   27
-#define ESCAPE_MS    50 /* after it, the rest of a key's sequence has come */
-#define PAGE_OVERLAP 1
+#define KEY_WAIT_MS 100 /* new figures are shown so soon */
+#define ESCAPE_MS   50  /* after it, the rest of a key's sequence has come */
 
 /* ---- the terminal, given back at every end ---------------------------------------------------------------------- */
 
@@ -125,8 +119,6 @@ static attr_t attribute_of(enum mp_top_style style, bool color)
     case MP_TOP_DIM:
     case MP_TOP_FREE:
         return A_DIM;
-    case MP_TOP_CHOSEN:
-        return A_REVERSE;
     case MP_TOP_WARNING:
         return color ? A_BOLD | COLOR_PAIR(MP_TOP_WARNING) : A_BOLD;
     case MP_TOP_ALLOCATED:
@@ -157,66 +149,6 @@ static void show(const struct mp_top_canvas *canvas, bool color)
     refresh();
 }
 
-/* ---- a snapshot, by a memprof of its own: nothing waits ---------------------------------------------------------- */
-
-struct snapshot {
-    pthread_mutex_t lock;
-    bool runs, done;
-    pid_t pid;
-    char message[240];
-};
-
-static void *write_snapshot(void *context)
-{
-    struct snapshot *snapshot = context;
-    struct mp_mcp_answer answer;
-    char name[] = "memprof", command[] = "snapshot", option[] = "--pid", pid[16];
-    char *arguments[] = {name, command, option, pid, NULL};
-    snprintf(pid, sizeof pid, "%d", (int)snapshot->pid);
-    mp_mcp_run(arguments, &answer);
-    pthread_mutex_lock(&snapshot->lock);
-    size_t length = 0;
-    while (length < answer.messages.size && answer.messages.data[length] != '\n')
-        length++;
-    snprintf(snapshot->message, sizeof snapshot->message, "%.*s", (int)length,
-             length ? (const char *)answer.messages.data : "");
-    snapshot->runs = false;
-    snapshot->done = true;
-    pthread_mutex_unlock(&snapshot->lock);
-    mp_buffer_free(&answer.out);
-    mp_buffer_free(&answer.messages);
-    return NULL;
-}
-
-static bool begin_snapshot(struct snapshot *snapshot, pid_t pid)
-{
-    pthread_t thread;
-    sigset_t all, mask;
-    pthread_mutex_lock(&snapshot->lock);
-    bool free_now = !snapshot->runs;
-    snapshot->runs = true;
-    if (free_now) snapshot->pid = pid;
-    pthread_mutex_unlock(&snapshot->lock);
-    if (!free_now) return false;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &mask);
-    bool started = mp_worker_start(&thread, write_snapshot, snapshot);
-    pthread_sigmask(SIG_SETMASK, &mask, NULL);
-    if (started) pthread_detach(thread);
-    if (!started) snapshot->runs = false;
-    return started;
-}
-
-static bool take_message(struct snapshot *snapshot, char *to, size_t room)
-{
-    pthread_mutex_lock(&snapshot->lock);
-    bool done = snapshot->done;
-    snapshot->done = false;
-    if (done) snprintf(to, room, "%s", snapshot->message);
-    pthread_mutex_unlock(&snapshot->lock);
-    return done;
-}
-
 /* ---- keys ------------------------------------------------------------------------------------------------------- */
 
 struct screen {
@@ -224,140 +156,39 @@ struct screen {
     struct mp_top_view *view;
     struct mp_top_state state;
     uint64_t number; /* of the state */
-    struct snapshot snapshot;
-    time_t message_since;
     bool over;
 };
 
-static void say(struct screen *screen, const char *text)
-{
-    snprintf(screen->view->message, sizeof screen->view->message, "%s", text);
-    screen->message_since = time(NULL);
-}
-
-static void choose_process(struct screen *screen, long by)
+static void choose_process(struct screen *screen, int by)
 {
     const struct mp_top_processes *processes = &screen->state.processes;
-    long at = 0;
+    size_t at = 0;
     for (size_t i = 0; i < processes->count; i++)
-        if (processes->at[i].recording == screen->view->chosen) at = (long)i;
-    at += by;
-    if (at >= (long)processes->count) at = (long)processes->count - 1;
-    if (at < 0) at = 0;
-    if (!processes->count) return;
+        if (processes->at[i].recording == screen->view->chosen) at = i;
+    if (by < 0 ? at > 0 : at + 1 < processes->count) at += (size_t)by;
+    if (at >= processes->count) return;
     screen->view->chosen = processes->at[at].recording;
-    screen->view->scroll = 0;
     mp_top_gather_choose(screen->gather, screen->view->chosen);
-}
-
-static void move_by(struct screen *screen, long by)
-{
-    struct mp_top_view *view = screen->view;
-    if (view->screen == MP_TOP_STACK) {
-        view->scroll = by < 0 && view->scroll < (size_t)-by ? 0 : view->scroll + (size_t)by;
-    } else if (view->in_processes) {
-        choose_process(screen, by);
-    } else {
-        long at = (long)view->site + by, last = (long)view->rows.count - 1;
-        view->site = at < 0 || last < 0 ? 0 : at > last ? (size_t)last : (size_t)at;
-    }
-}
-
-static void snapshot_now(struct screen *screen)
-{
-    const struct mp_top_process *chosen = mp_top_chosen(screen->view, &screen->state);
-    if (!chosen || chosen->state != MP_TOP_RUNS)
-        say(screen, "there is no running process to take a snapshot of");
-    else if (begin_snapshot(&screen->snapshot, chosen->pid))
-        say(screen, "taking a snapshot ...");
-    else
-        say(screen, "a snapshot is being taken already");
-}
-
-static void type_key(struct screen *screen, int key)
-{
-    struct mp_top_view *view = screen->view;
-    size_t length = strlen(view->search);
-    if (key == '\r' || key == '\n' || key == KEY_ENTER) {
-        view->typing = false;
-    } else if (key == KEY_ESCAPE) {
-        view->typing = false;
-        *view->search = '\0';
-    } else if (key == KEY_BACKSPACE || key == 127 || key == '\b') {
-        while (length && (view->search[length - 1] & 0xc0) == 0x80)
-            view->search[--length] = '\0';
-        if (length) view->search[length - 1] = '\0';
-    } else if (key >= ' ' && key < 256 && length + 1 < sizeof view->search) {
-        view->search[length] = (char)key;
-        view->search[length + 1] = '\0';
-    }
 }
 
 static void press(struct screen *screen, int key)
 {
     struct mp_top_view *view = screen->view;
-    long page = view->page > PAGE_OVERLAP ? (long)view->page - PAGE_OVERLAP : 1;
     switch (key) {
     case 'q':
-    case 'Q':
         screen->over = true;
         break;
     case KEY_UP:
-    case 'k':
-        move_by(screen, -1);
+        choose_process(screen, -1);
         break;
     case KEY_DOWN:
-    case 'j':
-        move_by(screen, 1);
-        break;
-    case KEY_PPAGE:
-        move_by(screen, -page);
-        break;
-    case KEY_NPAGE:
-    case ' ':
-        move_by(screen, page);
-        break;
-    case KEY_HOME:
-    case 'g':
-        move_by(screen, -(1 << 30));
-        break;
-    case KEY_END:
-    case 'G':
-        move_by(screen, 1 << 30);
-        break;
-    case '\t':
-        if (view->screen == MP_TOP_MAIN) view->in_processes = !view->in_processes;
-        break;
-    case '\r':
-    case '\n':
-    case KEY_ENTER:
-        view->scroll = MP_TOP_AT_HEADLINE;
-        if (view->screen == MP_TOP_MAIN && view->in_processes)
-            view->in_processes = false;
-        else
-            view->screen = view->screen == MP_TOP_MAIN ? MP_TOP_STACK : MP_TOP_MAIN;
-        break;
-    case KEY_ESCAPE:
-        if (view->screen == MP_TOP_MAIN) *view->search = '\0';
-        view->screen = MP_TOP_MAIN;
+        choose_process(screen, 1);
         break;
     case 's':
         view->sort = (view->sort + 1) % MP_TOP_SORTS;
         break;
-    case '/':
-        view->screen = MP_TOP_MAIN;
-        view->in_processes = false;
-        view->typing = true;
-        break;
     case 'p':
         view->paused = !view->paused;
-        break;
-    case 'w':
-        snapshot_now(screen);
-        break;
-    case '?':
-    case 'h':
-        view->screen = view->screen == MP_TOP_KEYS ? MP_TOP_MAIN : MP_TOP_KEYS;
         break;
     default:
         break;
@@ -369,21 +200,20 @@ static void press(struct screen *screen, int key)
 static void take_news(struct screen *screen)
 {
     struct mp_top_view *view = screen->view;
-    struct mp_top_state fresh = {0};
     uint64_t number = mp_top_gather_number(screen->gather);
     bool other = screen->state.blocks_of != view->chosen; /* of the chosen process nothing is shown yet */
     if (number == screen->number || (view->paused && !other)) return;
     screen->number = number;
-    mp_top_gather_take(screen->gather, &fresh);
-    mp_top_view_follow(view, &fresh); /* while the blocks that it showed are still there */
     mp_top_gather_give_back(screen->gather, &screen->state);
-    screen->state = fresh;
+    mp_top_gather_take(screen->gather, &screen->state);
+    const struct mp_top_process *chosen = mp_top_chosen(view, &screen->state);
+    if (chosen) view->chosen = chosen->recording;
     mp_top_gather_choose(screen->gather, view->chosen);
 }
 
 int mp_top_screen_run(struct mp_top_gather *gather, struct mp_top_view *view, bool color)
 {
-    struct screen screen = {.gather = gather, .view = view, .snapshot = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+    struct screen screen = {.gather = gather, .view = view};
     struct mp_top_canvas canvas = {0};
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
         mp_message("top needs a terminal; memprof top --once prints one picture");
@@ -399,9 +229,6 @@ int mp_top_screen_run(struct mp_top_gather *gather, struct mp_top_view *view, bo
     while (!screen.over) {
         int height, width;
         take_news(&screen);
-        mp_top_view_follow(view, &screen.state);
-        if (*view->message && time(NULL) - screen.message_since >= MESSAGE_S) *view->message = '\0';
-        if (take_message(&screen.snapshot, view->message, sizeof view->message)) screen.message_since = time(NULL);
         getmaxyx(stdscr, height, width);
         view->width = (unsigned)width;
         view->height = (unsigned)height;
@@ -409,14 +236,8 @@ int mp_top_screen_run(struct mp_top_gather *gather, struct mp_top_view *view, bo
         mp_top_frame_draw(view, &screen.state, &canvas);
         show(&canvas, color && has_colors());
         int key = getch();
-        for (; key != ERR && !screen.over; key = (timeout(0), getch())) {
-            if (key == KEY_RESIZE) continue;
-            if (view->typing)
-                type_key(&screen, key);
-            else
-                press(&screen, key);
-            mp_top_view_follow(view, &screen.state);
-        }
+        for (; key != ERR && !screen.over; key = (timeout(0), getch()))
+            press(&screen, key);
         timeout(KEY_WAIT_MS);
     }
     leave_screen();
