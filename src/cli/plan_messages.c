@@ -84,22 +84,21 @@ static void print_peak(const struct mp_model *model, uint16_t track)
         .track = track, .window = mp_window_all(model), .grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES}};
     if (mp_categories_make(model, NULL, &categories, &ignored)) return;
     ask.categories = categories;
-    if (!mp_peak_find(model, &ask, &peak, &ignored)) {
-        struct mp_buffer text = {0};
-        char bytes[MP_UNIT_TEXT], moment[MP_UNIT_TEXT];
-        for (size_t i = 0; i < peak.categories.count; i++) {
-            const struct mp_site *one = &peak.categories.at[i];
-            mp_buffer_printf(&text, "%s%s %s", i ? ", " : "",
-                             one->group == MP_NONE ? "other" : mp_intern_get(&peak.categories.groups, one->group, NULL),
-                             mp_format_bytes(bytes, one->bytes));
-        }
-        char step[48] = "";
-        if (peak.step) snprintf(step, sizeof step, ", in step %u", peak.step);
-        mp_message("at the peak (%s%s%s%s): %.*s", mp_format_duration(moment, peak.ns), step, peak.phase ? ", " : "",
-                   peak.phase ? peak.phase : "", (int)text.size, (const char *)text.data);
-        mp_buffer_free(&text);
-        mp_peak_free(&peak);
+    mp_peak_find(model, &ask, &peak);
+    struct mp_buffer text = {0};
+    char bytes[MP_UNIT_TEXT], moment[MP_UNIT_TEXT];
+    for (size_t i = 0; i < peak.categories.count; i++) {
+        const struct mp_site *one = &peak.categories.at[i];
+        mp_buffer_printf(&text, "%s%s %s", i ? ", " : "",
+                         one->group == MP_NONE ? "other" : mp_intern_get(&peak.categories.groups, one->group, NULL),
+                         mp_format_bytes(bytes, one->bytes));
     }
+    char step[48] = "";
+    if (peak.step) snprintf(step, sizeof step, ", in step %u", peak.step);
+    mp_message("at the peak (%s%s%s%s): %.*s", mp_format_duration(moment, peak.ns), step, peak.phase ? ", " : "",
+               peak.phase ? peak.phase : "", (int)text.size, (const char *)text.data);
+    mp_buffer_free(&text);
+    mp_peak_free(&peak);
     mp_categories_free(categories);
 }
 

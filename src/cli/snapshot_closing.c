@@ -28,7 +28,8 @@ static void put_unattributed(const struct mp_recording_summary *summary, char *t
     *text = '\0';
     if (!summary->has_totals || summary->file_bytes > READ_AGAIN_MAX || mp_model_load(summary->path, &model, &ignored))
         return;
-    if (mp_device_uses_find(model, &uses) && mp_device_unattributed(&uses) != MP_BYTES_UNKNOWN)
+    mp_device_uses_find(model, &uses);
+    if (mp_device_unattributed(&uses) != MP_BYTES_UNKNOWN)
         snprintf(text, room, "; unattributed %s", mp_format_bytes(number, mp_device_unattributed(&uses)));
     mp_device_uses_free(&uses);
     mp_model_free(model);

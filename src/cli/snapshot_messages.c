@@ -75,27 +75,25 @@ static void say_holders(const struct mp_model *model, uint32_t event)
     struct mp_sites sites = {0};
     struct mp_steps none = {0};
     struct mp_grouping grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES};
-    struct mp_error ignored;
-    if (!mp_live_blocks_at(model, track, event, NULL, &live)) return;
-    if (!mp_sites_make(model, &live, &none, &grouping, &sites, &ignored)) {
-        char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], cached[MP_UNIT_TEXT];
-        uint64_t held = reserved_before(model, track, event);
-        if (held == MP_BYTES_UNKNOWN)
-            mp_message("  allocated %s in %zu blocks", mp_format_bytes(allocated, sites.bytes), live.count);
-        else
-            mp_message("  allocated %s in %zu blocks; reserved %s, of which %s cached and free",
-                       mp_format_bytes(allocated, sites.bytes), live.count, mp_format_bytes(reserved, held),
-                       mp_format_bytes(cached, held > sites.bytes ? held - sites.bytes : 0));
-        for (size_t i = 0; i < sites.count && i < HOLDERS; i++) {
-            char bytes[MP_UNIT_TEXT];
-            struct mp_buffer place = {0};
-            put_place(&place, model, sites.at[i].stack);
-            if (sites.at[i].module_count) mp_buffer_append_text(&place, ", in ");
-            mp_site_modules_text(&place, &sites, &sites.at[i]);
-            mp_message("  %-10s %s  %.*s", i ? "" : "held by", mp_format_bytes(bytes, sites.at[i].bytes),
-                       (int)place.size, (const char *)place.data);
-            mp_buffer_free(&place);
-        }
+    mp_live_blocks_at(model, track, event, NULL, &live);
+    mp_sites_make(model, &live, &none, &grouping, &sites);
+    char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], cached[MP_UNIT_TEXT];
+    uint64_t held = reserved_before(model, track, event);
+    if (held == MP_BYTES_UNKNOWN)
+        mp_message("  allocated %s in %zu blocks", mp_format_bytes(allocated, sites.bytes), live.count);
+    else
+        mp_message("  allocated %s in %zu blocks; reserved %s, of which %s cached and free",
+                   mp_format_bytes(allocated, sites.bytes), live.count, mp_format_bytes(reserved, held),
+                   mp_format_bytes(cached, held > sites.bytes ? held - sites.bytes : 0));
+    for (size_t i = 0; i < sites.count && i < HOLDERS; i++) {
+        char bytes[MP_UNIT_TEXT];
+        struct mp_buffer place = {0};
+        put_place(&place, model, sites.at[i].stack);
+        if (sites.at[i].module_count) mp_buffer_append_text(&place, ", in ");
+        mp_site_modules_text(&place, &sites, &sites.at[i]);
+        mp_message("  %-10s %s  %.*s", i ? "" : "held by", mp_format_bytes(bytes, sites.at[i].bytes), (int)place.size,
+                   (const char *)place.data);
+        mp_buffer_free(&place);
     }
     mp_sites_free(&sites);
     mp_live_blocks_free(&live);

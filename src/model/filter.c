@@ -158,7 +158,7 @@ static bool frame_fits(const struct mp_model *model, const struct term *term, co
 }
 
 /* A parent stands before its children, so one pass over the nodes settles every stack. */
-static bool match_stacks(const struct mp_model *model, struct term *term, const char *value, const regex_t *pattern)
+static void match_stacks(const struct mp_model *model, struct term *term, const char *value, const regex_t *pattern)
 {
     signed char *frames = mp_alloc_zeroed(model->frames.count + 1, 1); /* 0 not looked at, 1 fits, -1 does not */
     term->matches = mp_alloc_zeroed(model->stacks.count + 1, 1);
@@ -169,7 +169,6 @@ static bool match_stacks(const struct mp_model *model, struct term *term, const 
         term->matches[i] = term->matches[node->parent] || (frame && *frame > 0);
     }
     free(frames);
-    return true;
 }
 
 static void match_strings(const struct mp_model *model, size_t root, struct term *term, const char *value,
@@ -199,7 +198,7 @@ static void match_categories(struct mp_filter *filter, struct term *term, const 
 static enum mp_status match_text(struct mp_filter *filter, struct term *term, const char *value, struct mp_error *error)
 {
     regex_t pattern;
-    bool exact = term->operation == EQUAL || term->operation == NOT_EQUAL, done = true;
+    bool exact = term->operation == EQUAL || term->operation == NOT_EQUAL;
     struct mp_error why;
     if (!exact && mp_pattern_compile(value, &pattern, &why))
         return mp_fail(error, MP_INVALID, "filter: \"%s\" is not a regular expression: %s", value, why.text);
@@ -212,9 +211,9 @@ static enum mp_status match_text(struct mp_filter *filter, struct term *term, co
     else if (term->key == CATEGORY)
         match_categories(filter, term, value, &pattern);
     else
-        done = match_stacks(filter->model, term, value, &pattern);
+        match_stacks(filter->model, term, value, &pattern);
     if (!exact) regfree(&pattern);
-    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
+    return MP_OK;
 }
 
 static enum mp_status add_term(struct mp_filter *filter, const char *text, size_t length, struct mp_error *error)
@@ -253,10 +252,7 @@ enum mp_status mp_filter_make(const struct mp_model *model, const char *text,
                               struct mp_error *error)
 {
     struct mp_filter *made = mp_alloc_zeroed(1, sizeof *made);
-    if (!mp_steps_find(model, &made->steps)) {
-        free(made);
-        return mp_fail(error, MP_NO_MEMORY, "not enough memory for the filter");
-    }
+    mp_steps_find(model, &made->steps);
     made->model = model;
     made->categories = categories;
     enum mp_status status = MP_OK;

@@ -201,20 +201,19 @@ static uint32_t stand_in(const struct mp_model *model, const struct mp_open_regi
     return open->at[first].thread;
 }
 
-bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open)
+void mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open)
 {
     open->count = 0;
     for (size_t i = 0; i < model->noted.count && model->noted.at[i] < moment; i++)
         mp_regions_follow(model, model->noted.at[i], open, NULL);
-    if (!moment || !open->count) return true;
+    if (!moment || !open->count) return;
     uint32_t thread = model->events.thread[moment - 1];
     for (size_t i = 0; i < open->count; i++) {
         if (open->at[i].thread != thread) continue;
         keep_thread(model, open, thread);
-        return true;
+        return;
     }
     keep_thread(model, open, stand_in(model, open));
-    return true;
 }
 
 static uint32_t innermost(const struct mp_open_regions *open, uint32_t thread)

@@ -60,9 +60,9 @@ void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_o
 /* The regions open after `moment` events, outermost first: those of the last event's thread, and those of no thread.
  * Where that thread has none, those of the first thread that has (an autograd thread works for the one in
  * backward()). */
-bool mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open);
+void mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open);
 /* By block: the name (a string id) of the innermost region in which it was allocated, by the same rule; MP_NONE where
- * there was none or the block is in the base. The caller frees it; NULL where memory is short. */
+ * there was none or the block is in the base. The caller frees it. */
 uint32_t *mp_regions_of_births(const struct mp_model *model);
 void mp_open_regions_free(struct mp_open_regions *open);
 

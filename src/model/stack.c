@@ -55,7 +55,7 @@ static void push_frame(const struct mp_model *model, const struct mp_model_frame
     }
 }
 
-bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines)
+void mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines)
 {
     bool backward = false;
     lines->count = 0;
@@ -68,7 +68,6 @@ bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_st
             push_frame(model, &model->frames.at[frame], backward, lines);
         backward |= frame != MP_FRAME_CUT && model->frames.at[frame].raw.language == MP_BACKWARD;
     }
-    return true;
 }
 
 void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines)

@@ -25,8 +25,8 @@ struct mp_stack_lines {
     size_t count, room;
 };
 
-/* Replaces the contents of *lines; false where memory is short. */
-bool mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines);
+/* Replaces the contents of *lines. */
+void mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines);
 /* Likewise, for one frame. */
 void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines);
 /* The line a person wants to see first: the innermost Python line of the user's own code, else the innermost Python

@@ -30,9 +30,8 @@ static enum mp_status step_place(const struct mp_model *model, const char *text,
         return mp_fail(error, MP_INVALID, "\"%s\" is not a step; write step:10", text);
     struct mp_steps steps = {0};
     enum mp_status status = MP_OK;
-    if (!mp_steps_find(model, &steps)) {
-        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
-    } else if (!steps.count) {
+    mp_steps_find(model, &steps);
+    if (!steps.count) {
         status = mp_fail(error, MP_INVALID, "\"%s\": the recording has no steps; give a time, as 1.5s or 50%%", text);
     } else if (number <= steps.before || number > steps.before + steps.count) {
         status = mp_fail(error, MP_INVALID, "\"%s\": the recording has steps %u to %zu", text, steps.before + 1,

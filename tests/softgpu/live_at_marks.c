@@ -35,7 +35,7 @@ static bool agrees(const struct mp_model *model, uint16_t track, uint32_t moment
 {
     struct mp_live_blocks live = {0};
     struct softgpu_digest found = {0, 0, 0};
-    if (!mp_live_blocks_at(model, track, moment, NULL, &live)) abort();
+    mp_live_blocks_at(model, track, moment, NULL, &live);
     for (size_t i = 0; i < live.count; i++) {
         found.blocks++;
         found.bytes += live.at[i].bytes;

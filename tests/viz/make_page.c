@@ -18,9 +18,9 @@ static void put_stack(struct mp_json *json, const struct mp_model *model, uint32
 {
     struct mp_stack_lines lines = {0};
     mp_json_array(json, "stack");
-    if (mp_stack_resolve(model, stack, &lines))
-        for (size_t i = 0; i < lines.count; i++)
-            mp_json_text(json, NULL, lines.at[i].function);
+    mp_stack_resolve(model, stack, &lines);
+    for (size_t i = 0; i < lines.count; i++)
+        mp_json_text(json, NULL, lines.at[i].function);
     mp_json_end_array(json);
     mp_stack_lines_free(&lines);
 }

@@ -443,17 +443,18 @@ static enum mp_status begin(struct adviser *a)
     advise->has_allocator = model->tracks.at[advise->track].layer == MP_LAYER_TORCH &&
                             !strncmp(mp_track_device(model, advise->track), "cuda", strlen("cuda"));
     advise->peak = model->sums.at[advise->track].peak_bytes;
-    enum mp_status status = mp_torch_history_make(model, advise->track, true, &a->history, a->error);
+    mp_torch_history_make(model, advise->track, true, &a->history);
     advise->replayed = a->history.steps.count;
     advise->has_allocator = advise->has_allocator && advise->replayed;
-    if (!status && advise->replayed && !advise->has_allocator) {
+    if (advise->replayed && !advise->has_allocator) {
         uint64_t replayed =
             mp_edited_peak(model, &a->history, NULL, NULL); /* less where a folded recording's lies in its past */
         if (replayed < advise->peak) advise->peak = replayed;
     }
-    if (status || !advise->has_allocator) return status;
+    if (!advise->has_allocator) return MP_OK;
     bool search = is_wanted(a, MP_CHANGE_ALLOCATOR);
-    status = mp_tune(model, &a->history, search, a->query->progress, a->query->context, &advise->tuning, a->error);
+    enum mp_status status =
+        mp_tune(model, &a->history, search, a->query->progress, a->query->context, &advise->tuning, a->error);
     if (status) return status;
     advise->reserved = advise->tuning.reserved;
     bool requested = model->tracks.at[advise->track].size_basis == MP_BASIS_REQUESTED; /* not what blocks take */

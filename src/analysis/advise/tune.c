@@ -320,10 +320,7 @@ static void replay_as_set(struct search *s)
     t->recorded_reserved = recorded == MP_BYTES_UNKNOWN ? 0 : recorded;
     t->total = model->devices.at[model->tracks.at[track].device].total_bytes;
     s->total = t->total == MP_BYTES_UNKNOWN ? (uint64_t)1 << 40 : t->total;
-    if (!mp_torch_room_find(model, track, t->recorded_reserved, &t->capacity)) {
-        s->status = mp_fail(s->error, MP_NO_MEMORY, "not enough memory to replay the allocator");
-        return;
-    }
+    t->capacity = mp_torch_room(model, track, t->recorded_reserved);
     bool exact;
     s->status = replay_trace(s, &exact);
     if (s->status) return;

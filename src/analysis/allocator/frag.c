@@ -145,11 +145,6 @@ const char *mp_oom_cause_name(enum mp_oom_cause cause)
     return names[cause];
 }
 
-static enum mp_status no_memory(struct mp_error *error)
-{
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the segments");
-}
-
 /* The last out-of-memory of the track in the window. */
 static uint32_t find_oom(const struct mp_model *model, const struct mp_frag_query *query)
 {
@@ -244,7 +239,7 @@ static void add_block(struct mp_frag *frag, struct mp_frag_segment *segment, con
     frag->requested += block->requested;
 }
 
-static bool sum_up(const struct mp_torch_history *history, struct mp_frag *frag)
+static void sum_up(const struct mp_torch_history *history, struct mp_frag *frag)
 {
     const struct mp_torch_listing *listing = &frag->layout.moment.listing;
     bool exact = frag->layout.source != MP_LAYOUT_PLACED;
@@ -267,7 +262,6 @@ static bool sum_up(const struct mp_torch_history *history, struct mp_frag *frag)
         if (segment.largest_free > frag->largest_free) frag->largest_free = segment.largest_free;
         mp_vec_add(&frag->segments, segment);
     }
-    return true;
 }
 
 static int by_free_bytes(const void *a, const void *b)
@@ -278,8 +272,8 @@ static int by_free_bytes(const void *a, const void *b)
     return x->address < y->address ? -1 : x->address > y->address;
 }
 
-static enum mp_status add_pin(const struct mp_model *model, const struct mp_steps *steps,
-                              const struct mp_frag_segment *segment, struct mp_frag *frag, struct mp_error *error)
+static void add_pin(const struct mp_model *model, const struct mp_steps *steps, const struct mp_frag_segment *segment,
+                    struct mp_frag *frag)
 {
     const struct mp_torch_moment *moment = &frag->layout.moment;
     struct mp_frag_pin pin = {
@@ -291,24 +285,21 @@ static enum mp_status add_pin(const struct mp_model *model, const struct mp_step
         if (block->state != MP_TORCH_FREE && held.block != MP_NONE) mp_vec_add(&live, held);
     }
     const struct mp_grouping grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES};
-    enum mp_status status = mp_sites_make(model, &live, steps, &grouping, &pin.sites, error);
+    mp_sites_make(model, &live, steps, &grouping, &pin.sites);
     mp_live_blocks_free(&live);
-    if (status) return status;
     mp_vec_add(&frag->pins, pin);
-    return MP_OK;
 }
 
-static enum mp_status find_pins(const struct mp_model *model, struct mp_frag *frag, struct mp_error *error)
+static void find_pins(const struct mp_model *model, struct mp_frag *frag)
 {
     struct mp_steps steps = {0};
-    enum mp_status status = mp_steps_find(model, &steps) ? MP_OK : no_memory(error);
-    for (size_t i = 0; !status && i < frag->segments.count; i++) {
+    mp_steps_find(model, &steps);
+    for (size_t i = 0; i < frag->segments.count; i++) {
         const struct mp_frag_segment *segment = &frag->segments.at[i];
-        if (segment->held && segment->held < segment->bytes / 2) status = add_pin(model, &steps, segment, frag, error);
+        if (segment->held && segment->held < segment->bytes / 2) add_pin(model, &steps, segment, frag);
     }
     mp_steps_free(&steps);
     if (frag->pins.count) qsort(frag->pins.at, frag->pins.count, sizeof *frag->pins.at, by_free_bytes);
-    return status;
 }
 
 /* The highest reserved total of the recording. */
@@ -341,9 +332,7 @@ static enum mp_status replay_settings(const struct mp_model *model, const struct
         return mp_fail(error, MP_UNSUPPORTED, "there is nothing to replay: the track has no blocks");
     uint64_t total = model->devices.at[model->tracks.at[frag->track].device].total_bytes;
     bool ran_out = frag->oom.event != MP_NONE && frag->known && frag->oom.device_free != MP_BYTES_UNKNOWN;
-    uint64_t capacity = frag_capacity(frag);
-    if (!ran_out && !mp_torch_room_find(model, frag->track, recorded_peak(model, frag), &capacity))
-        return no_memory(error);
+    uint64_t capacity = ran_out ? frag_capacity(frag) : mp_torch_room(model, frag->track, recorded_peak(model, frag));
     if (total == MP_BYTES_UNKNOWN) total = (uint64_t)1 << 40;
     replay->capacity = capacity;
     status =
@@ -383,14 +372,15 @@ enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_q
                        "the recording has a sample of its blocks (--sample): what lies between them is not known");
     frag->oom.event = find_oom(model, query);
     bool untraced = query->replay || frag->oom.event != MP_NONE;
-    enum mp_status status = mp_torch_history_make(model, query->track, untraced, &history, error);
-    if (!status) status = find_moment(model, query, &history, frag, error);
+    mp_torch_history_make(model, query->track, untraced, &history);
+    enum mp_status status = find_moment(model, query, &history, frag, error);
     if (!status && frag->oom.event != MP_NONE)
         frag->wanted = model->notes.at[model->events.subject[frag->oom.event]].bytes;
     else
         frag->wanted = largest_block(model, query->track);
     if (!status && frag->known) {
-        status = sum_up(&history, frag) ? find_pins(model, frag, error) : no_memory(error);
+        sum_up(&history, frag);
+        find_pins(model, frag);
     } else {
         frag->allocated = allocated_at(model, query->track, frag->events);
     }

@@ -131,7 +131,7 @@ static void find_segments(struct finder *f)
 }
 
 /* Collects the addresses of the parts live at the end, and of the trace's allocations. */
-static bool gather(struct finder *f)
+static void gather(struct finder *f)
 {
     const struct mp_model *model = f->model;
     uint64_t offset = 0;
@@ -152,7 +152,6 @@ static bool gather(struct finder *f)
         if (f->history->steps.at[i].action == MP_TORCH_ALLOC) mp_vec_add(&f->births, birth);
     }
     if (f->births.count) qsort(f->births.at, f->births.count, sizeof *f->births.at, by_address);
-    return true;
 }
 
 static void gather_owners(struct finder *f)
@@ -264,20 +263,19 @@ static void find_pools(struct finder *f)
     }
 }
 
-/* Fills in base, segments and mapped of a history whose steps are there. False where memory is short. */
-static bool torch_find_base(const struct mp_model *model, struct mp_torch_history *history)
+/* Fills in base, segments and mapped of a history whose steps are there. */
+static void torch_find_base(const struct mp_model *model, struct mp_torch_history *history)
 {
     struct finder f = {.model = model, .history = history, .driver = mp_track_below(model, history->track)};
     if (history->traced) gather_owners(&f);
     find_pools(&f);
     if (history->traced) find_segments(&f);
-    bool done = gather(&f);
-    if (done) find_blocks(&f);
+    gather(&f);
+    find_blocks(&f);
     mp_map_free(&f.held);
     mp_vec_free(&f.births);
     mp_vec_free(&f.ends);
     mp_vec_free(&f.given_back);
-    return done;
 }
 
 /* The value of a key in key=value,key=value, up to the next comma outside brackets; NULL where there is none. */
@@ -532,7 +530,7 @@ static bool was_emptied(const struct follower *f, uint32_t from, uint32_t to)
 }
 
 /* Follows events alone. */
-static bool follow_events(const struct mp_model *model, struct mp_torch_history *history)
+static void follow_events(const struct mp_model *model, struct mp_torch_history *history)
 {
     struct follower f = {.model = model,
                          .history = history,
@@ -542,8 +540,9 @@ static bool follow_events(const struct mp_model *model, struct mp_torch_history 
                          .capture = MP_NONE,
                          .collects = history->settings.gc_threshold > 0};
     uint32_t seen = 0;
-    bool gives_back, done = !model->requests.count || mp_placements_find(model, &f.known);
-    for (uint32_t at = next_event(model, history->track, 0); done && at < model->events.count;
+    bool gives_back;
+    if (model->requests.count) mp_placements_find(model, &f.known);
+    for (uint32_t at = next_event(model, history->track, 0); at < model->events.count;
          at = next_event(model, history->track, at + 1)) {
         struct mp_torch_step step = {.block = MP_NONE, .address = MP_BYTES_UNKNOWN};
         follow_marks(&f, at, &gives_back);
@@ -556,11 +555,10 @@ static bool follow_events(const struct mp_model *model, struct mp_torch_history 
     }
     follow_marks(&f, MP_NONE, &gives_back);
     lose_capture(&f, MP_NONE);
-    if (done) mp_torch_follow_uses(model, f.driver, &f.uses, &f.known, history);
+    mp_torch_follow_uses(model, f.driver, &f.uses, &f.known, history);
     mp_vec_free(&f.contexts);
     mp_vec_free(&f.uses);
     mp_placements_free(&f.known);
-    return done;
 }
 
 /* Whether a request to free is followed at once by its completion. */
@@ -652,8 +650,8 @@ static void read_settings(const struct mp_model *model, struct mp_torch_settings
     }
 }
 
-enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, bool untraced,
-                                     struct mp_torch_history *history, struct mp_error *error)
+void mp_torch_history_make(const struct mp_model *model, uint16_t track, bool untraced,
+                           struct mp_torch_history *history)
 {
     history->track = track;
     read_settings(model, &history->settings);
@@ -662,16 +660,14 @@ enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t trac
     if (has_calls(model, track)) follow_calls(model, history, &history->traced);
     for (size_t i = 0; i < model->segments.count; i++)
         if (model->segments.at[i].track == track) pool_index(history, model->segments.at[i].pool, &ignored);
-    bool done = true;
     if (!history->traced) {
         history->steps.count = 0;
-        if (untraced) done = follow_events(model, history);
+        if (untraced) follow_events(model, history);
     }
-    if (done && (history->traced || untraced)) {
+    if (history->traced || untraced) {
         resolve_requests(model, history);
-        done = torch_find_base(model, history);
+        torch_find_base(model, history);
     }
-    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator");
 }
 
 uint32_t mp_torch_step_of(const struct mp_torch_history *history, uint32_t event)

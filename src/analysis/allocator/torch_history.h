@@ -60,10 +60,10 @@ struct mp_torch_history {
               * the driver got back without a mark that says why */
 };
 
-/* The history starts empty; the caller frees it, also after a failure. `untraced`: steps are wanted (48 bytes each)
- * even where they are blocks alone. MP_NO_MEMORY. */
-enum mp_status mp_torch_history_make(const struct mp_model *model, uint16_t track, bool untraced,
-                                     struct mp_torch_history *history, struct mp_error *error);
+/* The history starts empty; the caller frees it. `untraced`: steps are wanted (48 bytes each)
+ * even where they are blocks alone. */
+void mp_torch_history_make(const struct mp_model *model, uint16_t track, bool untraced,
+                           struct mp_torch_history *history);
 void mp_torch_history_free(struct mp_torch_history *history);
 
 /* The first step that has not happened when so many events have. */

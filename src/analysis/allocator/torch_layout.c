@@ -15,13 +15,12 @@ struct placer {
     struct mp_torch_moment *to;
 };
 
-static bool put(struct placer *p, const struct mp_torch_block *block, uint32_t owner)
+static void put(struct placer *p, const struct mp_torch_block *block, uint32_t owner)
 {
     struct mp_torch_segment *segment = &p->to->listing.segments.at[p->to->listing.segments.count - 1];
     segment->block_count++;
     mp_vec_add(&p->to->listing.blocks, *block);
     mp_vec_add(&p->to->owners, owner);
-    return true;
 }
 
 static void open_segment(struct placer *p, struct mp_torch_segment segment)
@@ -32,17 +31,17 @@ static void open_segment(struct placer *p, struct mp_torch_segment segment)
 }
 
 /* Takes the file's own list; its parts are in the order of the segments. */
-static bool take_list(struct placer *p)
+static void take_list(struct placer *p)
 {
     const struct mp_model *model = p->model;
     struct mp_live_blocks live = {0};
     struct mp_map owners = {0};
-    bool done = mp_live_blocks_at(model, p->history->track, p->event, NULL, &live);
-    for (size_t i = 0; done && i < live.count; i++) {
+    mp_live_blocks_at(model, p->history->track, p->event, NULL, &live);
+    for (size_t i = 0; i < live.count; i++) {
         uint64_t *slot = mp_map_at(&owners, model->blocks.address[live.at[i].block] + 1, NULL);
         *slot = live.at[i].block;
     }
-    for (size_t i = 0, last = SIZE_MAX; done && i < model->parts.count; i++) {
+    for (size_t i = 0, last = SIZE_MAX; i < model->parts.count; i++) {
         const struct mp_segment_part *part = &model->parts.at[i];
         const struct mp_segment *from = &model->segments.at[part->segment];
         if (from->track != p->history->track || (from->keys & MP_ROW_OVERLAPS)) continue;
@@ -53,21 +52,18 @@ static bool take_list(struct placer *p)
                                                      .small = from->small,
                                                      .expandable = from->expandable};
             open_segment(p, segment);
-            done = true;
             last = part->segment;
         }
-        if (!done) break;
         struct mp_torch_segment *segment = &p->to->listing.segments.at[p->to->listing.segments.count - 1];
         const struct mp_torch_block block = {segment->address + segment->bytes, part->bytes,
                                              part->state == MP_TORCH_FREE ? 0 : part->requested, 0, part->state};
         const uint64_t *owner =
             part->state == MP_TORCH_FREE ? NULL : mp_map_find(&owners, segment->address + segment->bytes + 1);
         segment->bytes += part->bytes;
-        done = put(p, &block, owner ? (uint32_t)*owner : (uint32_t)MP_NONE);
+        put(p, &block, owner ? (uint32_t)*owner : (uint32_t)MP_NONE);
     }
     mp_live_blocks_free(&live);
     mp_map_free(&owners);
-    return done;
 }
 
 struct range {
@@ -88,23 +84,21 @@ static int by_address(const void *a, const void *b)
 }
 
 /* The live blocks of a track; with `memory` only those that are ranges of it. */
-static bool gather_track(const struct placer *p, uint16_t track, const struct mp_track_memory *memory,
+static void gather_track(const struct placer *p, uint16_t track, const struct mp_track_memory *memory,
                          struct ranges *to)
 {
     const struct mp_model_blocks *blocks = &p->model->blocks;
     struct mp_live_blocks live = {0};
-    bool done = mp_live_blocks_at(p->model, track, p->event, NULL, &live);
-    for (size_t i = 0; done && i < live.count; i++) {
+    mp_live_blocks_at(p->model, track, p->event, NULL, &live);
+    for (size_t i = 0; i < live.count; i++) {
         uint32_t block = live.at[i].block;
         uint64_t address = blocks->address[block], bytes = live.at[i].bytes;
         if (memory && !mp_track_is_range(p->model, memory, block)) continue;
         if (!bytes || bytes == MP_BYTES_UNKNOWN || address > INT64_MAX || bytes > INT64_MAX) continue;
         const struct range range = {address, address + bytes, block, false};
         mp_vec_add(to, range);
-        done = true;
     }
     mp_live_blocks_free(&live);
-    return done;
 }
 
 /* Sorts by address, and drops ranges that overlap the one before. */
@@ -154,7 +148,7 @@ static uint64_t taken(const struct placer *p, const struct range *block, uint64_
     return !small && !expandable && room - bytes <= MP_TORCH_SMALL ? room : bytes;
 }
 
-static bool place_in(struct placer *p, const struct mp_torch_segment *segment, const struct ranges *blocks,
+static void place_in(struct placer *p, const struct mp_torch_segment *segment, const struct ranges *blocks,
                      size_t *next)
 {
     uint64_t address = segment->address, end = segment->address + segment->bytes;
@@ -173,23 +167,23 @@ static bool place_in(struct placer *p, const struct mp_torch_segment *segment, c
         }
         const struct mp_torch_block placed = {address, limit - address, here ? block->end - block->address : 0, 0,
                                               here ? MP_TORCH_ALLOCATED : MP_TORCH_FREE};
-        if (!put(p, &placed, here ? block->block : (uint32_t)MP_NONE)) return false;
+        put(p, &placed, here ? block->block : (uint32_t)MP_NONE);
         address = limit;
     }
-    return true;
 }
 
 /* Pages that were mapped one after the other are one run. */
-static bool place_all(struct placer *p, const struct mp_track_memory *memory)
+static void place_all(struct placer *p, const struct mp_track_memory *memory)
 {
     struct ranges below = {0}, blocks = {0};
-    bool done = gather_track(p, memory->below, memory, &below) && gather_track(p, p->history->track, NULL, &blocks);
-    if (done && memory->mapped != MP_TRACK_NONE) done = gather_track(p, memory->mapped, memory, &below);
+    gather_track(p, memory->below, memory, &below);
+    gather_track(p, p->history->track, NULL, &blocks);
+    if (memory->mapped != MP_TRACK_NONE) gather_track(p, memory->mapped, memory, &below);
     sort(&below);
     sort(&blocks);
-    if (done) mark_used(p, &below, &blocks);
+    mark_used(p, &below, &blocks);
     size_t next = 0;
-    for (size_t i = 0; done && i < below.count; i++) {
+    for (size_t i = 0; i < below.count; i++) {
         bool expandable = p->model->blocks.kind[below.at[i].block] == MP_KIND_VMM, used = below.at[i].used;
         uint64_t address = below.at[i].address, end = below.at[i].end;
         for (; expandable && i + 1 < below.count && below.at[i + 1].address == end &&
@@ -202,11 +196,10 @@ static bool place_all(struct placer *p, const struct mp_track_memory *memory)
                                                  .bytes = end - address,
                                                  .small = end - address <= MP_TORCH_PAGE,
                                                  .expandable = expandable};
-        if (used) done = place_in(p, &segment, &blocks, &next);
+        if (used) place_in(p, &segment, &blocks, &next);
     }
     mp_vec_free(&below);
     mp_vec_free(&blocks);
-    return done;
 }
 
 static bool has_list(const struct mp_model *model, uint16_t track)
@@ -230,15 +223,14 @@ enum mp_status mp_torch_layout_at(const struct mp_model *model, struct mp_torch_
     }
     struct placer p = {model, history, event, &layout->moment};
     const struct mp_track_memory memory = mp_track_memory_of(model, history->track);
-    bool done = true, below = memory.below != MP_TRACK_NONE && memory.below != history->track;
+    bool below = memory.below != MP_TRACK_NONE && memory.below != history->track;
     if (event >= model->events.count && has_list(model, history->track)) {
         layout->source = MP_LAYOUT_LISTED;
-        done = take_list(&p);
+        take_list(&p);
     } else {
         layout->source = MP_LAYOUT_PLACED;
-        done = !below || place_all(&p, &memory);
+        if (below) place_all(&p, &memory);
     }
-    if (!done) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the segments");
     if (layout->moment.listing.segments.count) return MP_OK;
     return mp_fail(error, MP_NOT_FOUND, "the recording does not say what the allocator held");
 }

@@ -27,27 +27,26 @@ static uint64_t refused_from(const struct mp_model *model, uint16_t driver)
     return least;
 }
 
-bool mp_torch_room_find(const struct mp_model *model, uint16_t track, uint64_t held, uint64_t *room)
+uint64_t mp_torch_room(const struct mp_model *model, uint16_t track, uint64_t held)
 {
     struct mp_device_uses uses = {0};
     uint64_t total = model->devices.at[model->tracks.at[track].device].total_bytes;
-    *room = total;
-    if (total == MP_BYTES_UNKNOWN) return true;
-    bool done = mp_device_uses_find(model, &uses);
-    for (size_t i = 0; done && i < uses.count; i++) {
+    uint64_t room = total;
+    if (total == MP_BYTES_UNKNOWN) return total;
+    mp_device_uses_find(model, &uses);
+    for (size_t i = 0; i < uses.count; i++) {
         const struct mp_device_use *use = &uses.at[i];
         if (use->device != model->tracks.at[track].device || use->in_use_bytes == MP_BYTES_UNKNOWN) continue;
         uint64_t beside = use->in_use_bytes;
         for (size_t k = 0; k < use->parts.count; k++)
             if (use->parts.at[k].kind == MP_PART_TENSORS || use->parts.at[k].kind == MP_PART_CACHED)
                 beside -= beside < use->parts.at[k].bytes ? beside : use->parts.at[k].bytes;
-        *room = beside < total ? total - beside : 0;
+        room = beside < total ? total - beside : 0;
     }
     uint16_t driver = mp_track_below(model, track);
     uint64_t refused = MP_BYTES_UNKNOWN;
     if (driver != MP_TRACK_NONE && driver != track) refused = refused_from(model, driver);
-    if (refused && refused <= *room) *room = (refused - 1) / MP_TORCH_PAGE * MP_TORCH_PAGE;
-    if (*room < held) *room = held;
+    if (refused && refused <= room) room = (refused - 1) / MP_TORCH_PAGE * MP_TORCH_PAGE;
     mp_device_uses_free(&uses);
-    return done;
+    return room < held ? held : room;
 }

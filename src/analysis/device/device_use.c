@@ -113,42 +113,39 @@ static unsigned char rule_of(const struct mp_stack_lines *lines, bool in_pool)
     return 0;
 }
 
-static bool add_all(const struct mp_model *model, const unsigned char *roles, const struct mp_device_use *use,
+static void add_all(const struct mp_model *model, const unsigned char *roles, const struct mp_device_use *use,
                     uint64_t bytes[RULES])
 {
     enum { NOT_ASKED = 255 };
     struct mp_stack_lines lines = {0};
     size_t stacks = model->stacks.count + 1;
     unsigned char *known = mp_alloc(2 * stacks); /* the rule of a stack outside and inside pools */
-    bool done = true;
     memset(known, NOT_ASKED, 2 * stacks);
-    for (size_t i = 0; i < model->blocks.count && done; i++) {
+    for (size_t i = 0; i < model->blocks.count; i++) {
         unsigned role = roles[model->blocks.track[i]];
         if ((role != MP_DEVICE_ROLE_BLOCKS && role != MP_DEVICE_ROLE_POOL) || !device_is_live(model, i, use->moment))
             continue;
         unsigned char *rule = &known[model->blocks.stack[i] + (role == MP_DEVICE_ROLE_POOL ? stacks : 0)];
         if (*rule == NOT_ASKED) {
-            done = mp_stack_resolve(model, model->blocks.stack[i], &lines);
-            *rule = done ? rule_of(&lines, role == MP_DEVICE_ROLE_POOL) : 0;
+            mp_stack_resolve(model, model->blocks.stack[i], &lines);
+            *rule = rule_of(&lines, role == MP_DEVICE_ROLE_POOL);
         }
         uint64_t size = mp_model_bytes_at(model, (uint32_t)i, use->moment ? use->moment - 1 : 0);
         if (*rule && size != MP_BYTES_UNKNOWN) bytes[*rule - 1] += size;
     }
     mp_stack_lines_free(&lines);
     free(known);
-    return done;
 }
 
 /* Fills use->hidden. */
-static bool device_find_hidden(const struct mp_model *model, const unsigned char *roles, struct mp_device_use *use)
+static void device_find_hidden(const struct mp_model *model, const unsigned char *roles, struct mp_device_use *use)
 {
     uint64_t bytes[RULES] = {0};
-    bool done = add_all(model, roles, use, bytes);
-    for (size_t i = 0; i < RULES && done; i++) {
+    add_all(model, roles, use, bytes);
+    for (size_t i = 0; i < RULES; i++) {
         struct mp_hidden_allocator hidden = {rules[i].name, rules[i].advice, bytes[i]};
         if (bytes[i] && bytes[i] >= use->handed_out_bytes / LEAST_SHARE) mp_vec_add(&use->hidden, hidden);
     }
-    return done;
 }
 
 /* Shared objects that only pass on a request: the driver, its runtime, the recorder. */
@@ -294,7 +291,7 @@ static uint32_t string_of(const struct mp_model *model, const char *device, cons
 }
 
 /* Values that were read together have equal times; the device's comes first (collect/recording/recording_devices.c). */
-static bool gather(const struct mp_model *model, uint32_t device, struct readings *readings)
+static void gather(const struct mp_model *model, uint32_t device, struct readings *readings)
 {
     const char *name = mp_model_text(model, model->devices.at[device].name);
     uint32_t in_use = string_of(model, name, "device"), process = string_of(model, name, "process"),
@@ -313,7 +310,6 @@ static bool gather(const struct mp_model *model, uint32_t device, struct reading
             .at_ns = sample->time_ns, .in_use = sample->value, .process = MP_BYTES_UNKNOWN, .others = MP_BYTES_UNKNOWN};
         mp_vec_add(readings, fresh);
     }
-    return true;
 }
 
 /* ---- the recording beside the readings ---- */
@@ -420,7 +416,7 @@ static bool knows_more(const struct device_level *level, const struct device_lev
     return level->torch_reserved > highest->torch_reserved;
 }
 
-static bool run(struct sweep *sweep)
+static void run(struct sweep *sweep)
 {
     const struct mp_model *model = sweep->model;
     sweep->reserved = mp_alloc_zeroed(model->tracks.count + 1, sizeof *sweep->reserved);
@@ -438,7 +434,6 @@ static bool run(struct sweep *sweep)
     }
     meet_readings(sweep, UINT64_MAX, (uint32_t)model->events.count);
     free(sweep->reserved);
-    return true;
 }
 
 /* ---- the moment, and its parts ---- */
@@ -560,13 +555,15 @@ static void add_rest(const struct readings *readings, const struct reading *read
     device_add_part(use, MP_PART_UNATTRIBUTED, "unattributed", use->unattributed_bytes);
 }
 
-static bool find_one(const struct mp_model *model, uint32_t device, struct mp_device_use *use, bool *wanted)
+/* False: nothing is known of the device's memory. */
+static bool find_one(const struct mp_model *model, uint32_t device, struct mp_device_use *use)
 {
     struct readings readings = {0};
     unsigned char *roles = device_roles(model, device);
     struct sweep sweep = {.model = model, .roles = roles, .readings = &readings};
-    bool done = gather(model, device, &readings) && run(&sweep);
-    const struct reading *reading = done ? choose(&readings) : NULL;
+    gather(model, device, &readings);
+    run(&sweep);
+    const struct reading *reading = choose(&readings);
     const struct device_level *level = reading ? &reading->level : &sweep.highest;
     *use = (struct mp_device_use){.device = device,
                                   .sampled = reading,
@@ -577,19 +574,16 @@ static bool find_one(const struct mp_model *model, uint32_t device, struct mp_de
                                   .others_bytes = MP_BYTES_UNKNOWN,
                                   .handed_out_bytes = device_handed_out(level),
                                   .unattributed_bytes = MP_BYTES_UNKNOWN};
-    *wanted = reading || use->handed_out_bytes;
     if (reading)
         use->at_ns = reading->at_ns;
     else if (use->moment)
         use->at_ns = model->events.time_ns[use->moment - 1];
-    if (done) {
-        add_known(model, roles, level, use);
-    }
-    if (done && reading) add_rest(&readings, reading, use);
-    if (done) done = device_find_hidden(model, roles, use);
+    add_known(model, roles, level, use);
+    if (reading) add_rest(&readings, reading, use);
+    device_find_hidden(model, roles, use);
     free(roles);
     mp_vec_free(&readings);
-    return done;
+    return reading || use->handed_out_bytes;
 }
 
 static void free_use(struct mp_device_use *use)
@@ -598,18 +592,16 @@ static void free_use(struct mp_device_use *use)
     mp_vec_free(&use->hidden);
 }
 
-bool mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses)
+void mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses)
 {
     for (uint32_t i = 0; i < model->devices.count; i++) {
         struct mp_device_use use;
-        bool wanted;
         if (strncmp(mp_model_text(model, model->devices.at[i].name), "cuda:", 5)) continue;
-        bool done = find_one(model, i, &use, &wanted);
-        if (done && wanted) mp_vec_add(uses, use);
-        if (!done || !wanted) free_use(&use);
-        if (!done) return false;
+        if (find_one(model, i, &use))
+            mp_vec_add(uses, use);
+        else
+            free_use(&use);
     }
-    return true;
 }
 
 uint64_t mp_device_unattributed(const struct mp_device_uses *uses)

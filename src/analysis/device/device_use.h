@@ -66,7 +66,7 @@ struct mp_device_uses {
     size_t count, room;
 };
 
-bool mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses);
+void mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses);
 /* Of all devices; MP_BYTES_UNKNOWN where none is known. */
 uint64_t mp_device_unattributed(const struct mp_device_uses *uses);
 void mp_device_uses_free(struct mp_device_uses *uses);

@@ -59,19 +59,18 @@ static int by_change(const void *left, const void *right)
     return a->stacks[MP_BEFORE] < b->stacks[MP_BEFORE] ? -1 : 1;
 }
 
-enum mp_status mp_job_compare_make(const struct mp_job_view *const sides[MP_SIDES], enum mp_job_sense sense,
-                                   struct mp_job_compare *compare, struct mp_error *error)
+void mp_job_compare_make(const struct mp_job_view *const sides[MP_SIDES], enum mp_job_sense sense,
+                         struct mp_job_compare *compare)
 {
     struct mp_flames flames = {.moved = NULL};
-    enum mp_status status = MP_OK;
     *compare = (struct mp_job_compare){0};
-    for (int side = MP_BEFORE; !status && side < MP_SIDES; side++) {
+    for (int side = MP_BEFORE; side < MP_SIDES; side++) {
         struct mp_profile profile = {0};
         sum_sites(sides[side], sense, &profile);
-        status = mp_flames_add(&flames, side, sides[side]->model, &profile, MP_PROFILE_PEAK, error);
+        mp_flames_add(&flames, side, sides[side]->model, &profile, MP_PROFILE_PEAK);
         mp_profile_free(&profile);
     }
-    for (size_t i = 0; !status && i < flames.flames.count; i++) {
+    for (size_t i = 0; i < flames.flames.count; i++) {
         const struct mp_flame *flame = &flames.flames.at[i];
         const struct mp_job_compare_row row = {{flame->values[MP_BEFORE].bytes, flame->values[MP_AFTER].bytes},
                                                {flame->stacks[MP_BEFORE], flame->stacks[MP_AFTER]}};
@@ -79,7 +78,6 @@ enum mp_status mp_job_compare_make(const struct mp_job_view *const sides[MP_SIDE
     }
     mp_flames_free(&flames);
     if (compare->rows.count) qsort(compare->rows.at, compare->rows.count, sizeof *compare->rows.at, by_change);
-    return status;
 }
 
 void mp_job_compare_free(struct mp_job_compare *compare)

@@ -16,9 +16,9 @@ struct mp_job_compare {
     MP_VEC(struct mp_job_compare_row) rows; /* those that differ, by the size of the change */
 };
 
-/* Sites are equal as in analysis/sites/flames.h. `sense`: MP_JOB_PEAK or MP_JOB_END. MP_NO_MEMORY. */
-enum mp_status mp_job_compare_make(const struct mp_job_view *const sides[MP_SIDES], enum mp_job_sense sense,
-                                   struct mp_job_compare *compare, struct mp_error *error);
+/* Sites are equal as in analysis/sites/flames.h. `sense`: MP_JOB_PEAK or MP_JOB_END. */
+void mp_job_compare_make(const struct mp_job_view *const sides[MP_SIDES], enum mp_job_sense sense,
+                         struct mp_job_compare *compare);
 void mp_job_compare_free(struct mp_job_compare *compare);
 
 /* The highest of what its processes have at their peaks, or outstanding at their ends. */

@@ -240,16 +240,14 @@ static void put_track(struct taker *t, uint16_t track, uint32_t kind, const stru
     mp_vec_add(&t->job->rows.tracks, row);
 }
 
-static enum mp_status take_track(struct taker *t, uint16_t track, const struct mp_step_report *steps,
-                                 struct mp_error *error)
+static void take_track(struct taker *t, uint16_t track, const struct mp_step_report *steps)
 {
     struct mp_profile profile;
     const struct mp_profile_query ask = {.track = track, .window = mp_window_all(t->model), .at = MP_NONE};
     uint32_t kind = kind_of(t, track);
     put_track(t, track, kind, steps);
-    if (!holds_memory(t->model, track)) return MP_OK;
-    enum mp_status status = mp_profile_make(t->model, &ask, &profile, error);
-    if (status) return status;
+    if (!holds_memory(t->model, track)) return;
+    mp_profile_make(t->model, &ask, &profile);
     for (size_t i = 0; i < profile.samples.count; i++) {
         const struct mp_profile_sample *sample = &profile.samples.at[i];
         const struct mp_profile_value *peak = &sample->values[MP_PROFILE_PEAK];
@@ -261,7 +259,6 @@ static enum mp_status take_track(struct taker *t, uint16_t track, const struct m
     }
     mp_profile_free(&profile);
     if (track == t->chosen) put_holdings(t, kind);
-    return MP_OK;
 }
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
@@ -372,9 +369,9 @@ static enum mp_status take_memory(struct taker *t, struct mp_job_process *proces
     const struct mp_window all = mp_window_all(t->model);
     enum mp_status status = take_leaks(t, process, error);
     t->job->rows.processes.at[t->process] = *process;
-    if (!status && t->chosen != MP_TRACK_NONE) status = mp_steps_report(t->model, t->chosen, &all, &steps, error);
+    if (!status && t->chosen != MP_TRACK_NONE) mp_steps_report(t->model, t->chosen, &all, &steps);
     for (size_t i = 0; !status && i < t->model->tracks.count; i++)
-        if (t->wanted[i]) status = take_track(t, (uint16_t)i, &steps, error);
+        if (t->wanted[i]) take_track(t, (uint16_t)i, &steps);
     if (!status && t->chosen != MP_TRACK_NONE) {
         char id[MP_TRACK_ID_MAX];
         uint32_t track = mp_job_text(t->job, mp_track_id(t->model, t->chosen, id));

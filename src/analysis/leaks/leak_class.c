@@ -55,10 +55,7 @@ bool mp_leak_classify(const struct mp_model *model, const struct mp_leak_places 
         [MP_KIND_PINNED] = MP_LEAK_PINNED, [MP_KIND_HANDLE] = MP_LEAK_HANDLE, [MP_KIND_GRAPH] = MP_LEAK_GRAPH_POOL};
     struct mp_stack_lines lines = {0};
     bool python = false, segment = false, fresh, driver = model->tracks.at[place->track].layer == MP_LAYER_DRIVER;
-    if (!mp_stack_resolve(model, place->stack, &lines)) {
-        mp_stack_lines_free(&lines);
-        return false;
-    }
+    mp_stack_resolve(model, place->stack, &lines);
     new_sizes(places, place, &fresh);
     for (size_t i = 0; i < lines.count; i++) {
         python |= lines.at[i].language == MP_PYTHON && !lines.at[i].cut;

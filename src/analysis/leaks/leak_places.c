@@ -31,7 +31,7 @@ struct search {
 static bool name_place(struct search *search, uint32_t stack, uint16_t track, uint8_t kind)
 {
     mp_buffer_clear(&search->name);
-    if (!mp_stack_resolve(search->model, stack, &search->lines)) return false;
+    mp_stack_resolve(search->model, stack, &search->lines);
     for (size_t i = 0; i < search->lines.count; i++) {
         const struct mp_stack_line *line = &search->lines.at[i];
         if (!line->user) continue;

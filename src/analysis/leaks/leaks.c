@@ -253,26 +253,23 @@ struct judge {
     struct mp_leaks *leaks;
 };
 
-static enum mp_status sites_at(const struct mp_model *model, const struct mp_leaks_query *query, uint32_t moment,
-                               const struct mp_steps *steps, struct mp_sites *sites, struct mp_error *error)
+static void sites_at(const struct mp_model *model, const struct mp_leaks_query *query, uint32_t moment,
+                     const struct mp_steps *steps, struct mp_sites *sites)
 {
     struct mp_live_blocks live = {0};
-    enum mp_status status = MP_OK;
-    if (!mp_live_blocks_at(model, query->track, moment, query->filter, &live))
-        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the outstanding blocks");
-    if (status == MP_OK) status = mp_sites_make(model, &live, steps, &query->grouping, sites, error);
+    mp_live_blocks_at(model, query->track, moment, query->filter, &live);
+    mp_sites_make(model, &live, steps, &query->grouping, sites);
     mp_live_blocks_free(&live);
-    return status;
 }
 
-static enum mp_status find_held(const struct mp_model *model, const struct mp_leaks_query *query,
-                                const struct mp_steps *steps, struct mp_leaks *leaks, struct mp_error *error)
+static void find_held(const struct mp_model *model, const struct mp_leaks_query *query, const struct mp_steps *steps,
+                      struct mp_leaks *leaks)
 {
     uint32_t moment;
     mp_growth_moment(model, query->track, &query->window, steps, query->filter, &moment);
     leaks->held_moment = moment;
     leaks->held_ns = moment == query->window.last ? query->window.to_ns : model->events.time_ns[moment - 1];
-    return sites_at(model, query, moment, steps, &leaks->held, error);
+    sites_at(model, query, moment, steps, &leaks->held);
 }
 
 /* Whether a site holds at least half as many blocks as before. */
@@ -298,20 +295,19 @@ static void put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks
 
 /* One step's blocks may be born in many parts of a recording that has no steps, and end soon after: a site that grows
  * still holds its blocks at the last allocation. */
-static enum mp_status find_lasting(const struct mp_model *model, const struct mp_leaks_query *query,
-                                   const struct mp_steps *steps, struct mp_leaks *leaks, struct mp_error *error)
+static void find_lasting(const struct mp_model *model, const struct mp_leaks_query *query, const struct mp_steps *steps,
+                         struct mp_leaks *leaks)
 {
     uint32_t moment = query->window.last;
     while (moment > query->window.first && model->events.type[moment - 1] != MP_EVENT_ALLOC)
         moment--;
     if (moment <= leaks->held_moment || query->grouping.by != MP_GROUP_STACK) {
         leaks->held_lasting = leaks->held.count;
-        return MP_OK;
+        return;
     }
     struct mp_sites sites;
     struct mp_map later = {0};
-    enum mp_status status = sites_at(model, query, moment, steps, &sites, error);
-    if (status) return status;
+    sites_at(model, query, moment, steps, &sites);
     for (size_t i = 0; i < sites.count; i++) {
         uint64_t *blocks = mp_map_at(&later, ((uint64_t)sites.at[i].track << 32 | sites.at[i].stack) + 1, NULL);
         *blocks = sites.at[i].blocks;
@@ -319,7 +315,6 @@ static enum mp_status find_lasting(const struct mp_model *model, const struct mp
     put_lasting_first(&later, leaks);
     mp_map_free(&later);
     mp_sites_free(&sites);
-    return MP_OK;
 }
 
 /* The point where less than half of a step's allocations was still to come. */
@@ -686,15 +681,16 @@ enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks
     *leaks = (struct mp_leaks){.verdict = MP_VERDICT_UNKNOWN};
     struct mp_steps steps = {0};
     struct judge judge = {.model = model, .query = query, .steps = &steps, .leaks = leaks};
-    enum mp_status status = MP_OK;
-    if (!mp_steps_find(model, &steps)) status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps");
+    mp_steps_find(model, &steps);
     leaks->step_count = (uint32_t)steps.count;
     leaks->step_source = mp_steps_source(&steps);
-    if (status == MP_OK) status = find_growing(&judge, error);
-    if (status == MP_OK) count_in_own_steps(&steps, leaks);
-    if (status == MP_OK) status = sites_at(model, query, query->window.last, &steps, &leaks->outstanding, error);
-    if (status == MP_OK) status = find_held(model, query, &steps, leaks, error);
-    if (status == MP_OK) status = find_lasting(model, query, &steps, leaks, error);
+    enum mp_status status = find_growing(&judge, error);
+    if (status == MP_OK) {
+        count_in_own_steps(&steps, leaks);
+        sites_at(model, query, query->window.last, &steps, &leaks->outstanding);
+        find_held(model, query, &steps, leaks);
+        find_lasting(model, query, &steps, leaks);
+    }
     mp_steps_free(&steps);
     if (status != MP_OK) mp_leaks_free(leaks);
     return status;

@@ -64,7 +64,8 @@ struct mp_suppression *mp_suppressions_find(const struct mp_suppressions *suppre
 {
     struct mp_stack_lines lines = {0};
     struct mp_suppression *found = NULL;
-    if (!suppressions || !mp_stack_resolve(model, stack, &lines)) return NULL;
+    if (!suppressions) return NULL;
+    mp_stack_resolve(model, stack, &lines);
     for (size_t i = 0; i < suppressions->at.count && !found; i++) {
         struct mp_suppression *suppression = &suppressions->at.at[i];
         for (size_t k = 0; k < lines.count && !found; k++) {

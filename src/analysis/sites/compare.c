@@ -24,15 +24,14 @@ static bool differs(const struct mp_compare_row *row)
 
 /* ---- sites ---------------------------------------------------------------------------------------------------- */
 
-static enum mp_status add_flames(const struct mp_compare_query *query, const struct mp_profile *profiles,
-                                 struct mp_compare *compare, struct mp_error *error)
+static void add_flames(const struct mp_compare_query *query, const struct mp_profile *profiles,
+                       struct mp_compare *compare)
 {
     struct mp_flames flames = {.moved = &compare->moved};
-    enum mp_status status = MP_OK;
     mp_moved_find(query->models[MP_BEFORE], query->models[MP_AFTER], &compare->moved);
-    for (int side = MP_BEFORE; !status && side < MP_SIDES; side++)
-        status = mp_flames_add(&flames, side, query->models[side], &profiles[side], query->sense, error);
-    for (size_t i = 0; !status && i < flames.flames.count; i++) {
+    for (int side = MP_BEFORE; side < MP_SIDES; side++)
+        mp_flames_add(&flames, side, query->models[side], &profiles[side], query->sense);
+    for (size_t i = 0; i < flames.flames.count; i++) {
         const struct mp_flame *flame = &flames.flames.at[i];
         struct mp_compare_row row = {.values = {flame->values[MP_BEFORE], flame->values[MP_AFTER]},
                                      .stacks = {flame->stacks[MP_BEFORE], flame->stacks[MP_AFTER]},
@@ -41,12 +40,11 @@ static enum mp_status add_flames(const struct mp_compare_query *query, const str
         if (differs(&row)) mp_vec_add(&compare->rows, row);
     }
     mp_flames_free(&flames);
-    return status;
 }
 
 /* ---- groups --------------------------------------------------------------------------------------------------- */
 
-static bool find_allocated(const struct mp_model *model, const struct mp_profile_query *ask,
+static void find_allocated(const struct mp_model *model, const struct mp_profile_query *ask,
                            struct mp_live_blocks *live)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -59,36 +57,32 @@ static bool find_allocated(const struct mp_model *model, const struct mp_profile
             continue;
         mp_vec_add(live, found);
     }
-    return true;
 }
 
 /* The groups of one recording, as in every other table. */
-static enum mp_status find_groups(const struct mp_compare_query *query, int side, struct mp_sites *sites,
-                                  struct mp_error *error)
+static void find_groups(const struct mp_compare_query *query, int side, struct mp_sites *sites)
 {
     const struct mp_model *model = query->models[side];
     const struct mp_profile_query *ask = &query->asks[side];
     if (query->sense == MP_PROFILE_PEAK) {
         struct mp_peak peak;
         const struct mp_peak_query of_peak = {ask->track, ask->window, query->grouping, NULL, ask->filter};
-        enum mp_status status = mp_peak_find(model, &of_peak, &peak, error);
-        if (status) return status;
+        mp_peak_find(model, &of_peak, &peak);
         *sites = peak.sites;
         peak.sites = (struct mp_sites){0};
         mp_peak_free(&peak);
-        return MP_OK;
+        return;
     }
     struct mp_live_blocks live = {0};
     struct mp_steps steps = {0};
-    bool found = query->sense == MP_PROFILE_OUTSTANDING
-                     ? mp_live_blocks_at(model, ask->track, ask->window.last, ask->filter, &live)
-                     : find_allocated(model, ask, &live);
-    enum mp_status status = found && mp_steps_find(model, &steps)
-                                ? mp_sites_make(model, &live, &steps, &query->grouping, sites, error)
-                                : mp_fail(error, MP_NO_MEMORY, "not enough memory to compare the recordings");
+    if (query->sense == MP_PROFILE_OUTSTANDING)
+        mp_live_blocks_at(model, ask->track, ask->window.last, ask->filter, &live);
+    else
+        find_allocated(model, ask, &live);
+    mp_steps_find(model, &steps);
+    mp_sites_make(model, &live, &steps, &query->grouping, sites);
     mp_live_blocks_free(&live);
     mp_steps_free(&steps);
-    return status;
 }
 
 /* The part of a name that two recordings can have in common. */
@@ -120,13 +114,11 @@ static void add_group(struct mp_compare *compare, int side, enum mp_group_by by,
     compare->rows.at[id].values[side].blocks += site->blocks;
 }
 
-static enum mp_status add_groups(const struct mp_compare_query *query, struct mp_compare *compare,
-                                 struct mp_error *error)
+static void add_groups(const struct mp_compare_query *query, struct mp_compare *compare)
 {
     for (int side = MP_BEFORE; side < MP_SIDES; side++) {
         struct mp_sites sites;
-        enum mp_status status = find_groups(query, side, &sites, error);
-        if (status) return status;
+        find_groups(query, side, &sites);
         for (size_t i = 0; i < sites.count; i++)
             add_group(compare, side, query->grouping.by, &sites, &sites.at[i]);
         mp_sites_free(&sites);
@@ -135,7 +127,6 @@ static enum mp_status add_groups(const struct mp_compare_query *query, struct mp
     for (size_t i = 0; i < compare->rows.count; i++)
         if (differs(&compare->rows.at[i])) compare->rows.at[kept++] = compare->rows.at[i];
     compare->rows.count = kept;
-    return MP_OK;
 }
 
 /* ---- order ---------------------------------------------------------------------------------------------------- */
@@ -157,26 +148,22 @@ static int by_change(const void *left, const void *right, void *context)
     return order ? order : descending(b->found, a->found);
 }
 
-enum mp_status mp_compare_make(const struct mp_compare_query *query, struct mp_compare *compare, struct mp_error *error)
+void mp_compare_make(const struct mp_compare_query *query, struct mp_compare *compare)
 {
     struct mp_profile profiles[MP_SIDES] = {0};
     enum mp_sort_by sort = query->grouping.sort;
-    enum mp_status status = MP_OK;
     *compare = (struct mp_compare){0};
-    for (int side = MP_BEFORE; !status && side < MP_SIDES; side++) {
-        status = mp_profile_make(query->models[side], &query->asks[side], &profiles[side], error);
-        if (!status) memcpy(compare->sums[side], profiles[side].sums, sizeof compare->sums[side]);
+    for (int side = MP_BEFORE; side < MP_SIDES; side++) {
+        mp_profile_make(query->models[side], &query->asks[side], &profiles[side]);
+        memcpy(compare->sums[side], profiles[side].sums, sizeof compare->sums[side]);
     }
-    if (!status)
-        status = query->grouping.by == MP_GROUP_STACK ? add_flames(query, profiles, compare, error)
-                                                      : add_groups(query, compare, error);
+    if (query->grouping.by == MP_GROUP_STACK)
+        add_flames(query, profiles, compare);
+    else
+        add_groups(query, compare);
     for (int side = MP_BEFORE; side < MP_SIDES; side++)
         mp_profile_free(&profiles[side]);
-    if (status)
-        mp_compare_free(compare);
-    else if (compare->rows.count)
-        qsort_r(compare->rows.at, compare->rows.count, sizeof *compare->rows.at, by_change, &sort);
-    return status;
+    if (compare->rows.count) qsort_r(compare->rows.at, compare->rows.count, sizeof *compare->rows.at, by_change, &sort);
 }
 
 void mp_compare_free(struct mp_compare *compare)

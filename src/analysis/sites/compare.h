@@ -34,8 +34,7 @@ struct mp_compare {
     struct mp_moved moved; /* of sites: code that moved to other lines, and is compared as the same */
 };
 
-enum mp_status mp_compare_make(const struct mp_compare_query *query, struct mp_compare *compare,
-                               struct mp_error *error);
+void mp_compare_make(const struct mp_compare_query *query, struct mp_compare *compare);
 void mp_compare_free(struct mp_compare *compare);
 
 /* The growth of a row from before to after; negative where it shrank. */

@@ -72,24 +72,22 @@ static void drop_interpreter(struct mp_stack_lines *lines)
     if (interpreter) lines->count = kept;
 }
 
-enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
-                             const struct mp_profile *profile, enum mp_profile_of sense, struct mp_error *error)
+void mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
+                   const struct mp_profile *profile, enum mp_profile_of sense)
 {
     struct mp_stack_lines lines = {0};
-    bool done = true;
-    for (size_t i = 0; done && i < profile->samples.count; i++) {
+    for (size_t i = 0; i < profile->samples.count; i++) {
         const struct mp_profile_sample *sample = &profile->samples.at[i];
         uint32_t flame;
         if (!sample->values[sense].blocks) continue;
-        done = mp_stack_resolve(model, sample->stack, &lines);
-        for (size_t k = 0; done && side == MP_BEFORE && flames->moved && k < lines.count; k++)
+        mp_stack_resolve(model, sample->stack, &lines);
+        for (size_t k = 0; side == MP_BEFORE && flames->moved && k < lines.count; k++)
             lines.at[k].line = mp_moved_line(flames->moved, &lines.at[k]);
-        if (done && flames->moved) drop_interpreter(&lines);
-        if (done) mp_flames_find(flames, &lines, sample->base, &flame);
-        if (done) add_values(flames, side, flame, sample, sense);
+        if (flames->moved) drop_interpreter(&lines);
+        mp_flames_find(flames, &lines, sample->base, &flame);
+        add_values(flames, side, flame, sample, sense);
     }
     mp_stack_lines_free(&lines);
-    return done ? MP_OK : mp_fail(error, MP_NO_MEMORY, "not enough memory for the stacks");
 }
 
 const char *mp_flames_path(const struct mp_flames *flames, size_t flame, size_t *count)

@@ -39,9 +39,9 @@ struct mp_flames {
 /* The flame of a stack, added where new. `base`: for an empty stack, whether the block was live before the
  * recording. */
 void mp_flames_find(struct mp_flames *flames, const struct mp_stack_lines *lines, bool base, uint32_t *flame);
-/* Adds the profile of a recording to one side. Zero-initialised flames are empty. MP_NO_MEMORY. */
-enum mp_status mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
-                             const struct mp_profile *profile, enum mp_profile_of sense, struct mp_error *error);
+/* Adds the profile of a recording to one side. Zero-initialised flames are empty. */
+void mp_flames_add(struct mp_flames *flames, enum mp_flame_side side, const struct mp_model *model,
+                   const struct mp_profile *profile, enum mp_profile_of sense);
 /* The frames of a flame, outermost first: *count of them, valid until the next addition. Not aligned: use
  * mp_flames_frame(). */
 const char *mp_flames_path(const struct mp_flames *flames, size_t flame, size_t *count);

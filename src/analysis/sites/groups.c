@@ -59,26 +59,27 @@ bool mp_group_is_of_stack(enum mp_group_by by)
     return by <= MP_GROUP_LIBRARY;
 }
 
-bool mp_groups_open(const struct mp_model *model, const struct mp_grouping *grouping, uint32_t moment,
+void mp_groups_open(const struct mp_model *model, const struct mp_grouping *grouping, uint32_t moment,
                     struct mp_intern *names, struct mp_groups *groups)
 {
     *groups = (struct mp_groups){.model = model, .grouping = grouping, .names = names, .moment = moment};
     switch (grouping->by) {
     case MP_GROUP_REGION:
         groups->regions = mp_regions_of_births(model);
-        return true;
+        return;
     case MP_GROUP_STREAM:
     case MP_GROUP_POOL:
-        return mp_placements_find(model, &groups->placements);
+        mp_placements_find(model, &groups->placements);
+        return;
     case MP_GROUP_CATEGORY:
-        if (!grouping->categories && mp_categories_make(model, grouping->rules, &groups->made, NULL)) return false;
+        if (!grouping->categories) mp_categories_make(model, grouping->rules, &groups->made, NULL);
         groups->categories = grouping->categories ? grouping->categories : groups->made;
-        return true;
+        return;
     case MP_GROUP_MODULE:
         groups->root = mp_module_root(model);
-        return true;
+        return;
     default:
-        return true;
+        return;
     }
 }
 
@@ -100,18 +101,18 @@ static void append_frames(struct mp_buffer *text, const struct mp_stack_lines *l
 }
 
 /* Takes in the name that `text` holds; an empty one is not known. */
-static void take_name(struct mp_groups *groups, uint32_t *group)
+static uint32_t take_name(struct mp_groups *groups)
 {
     struct mp_buffer *text = &groups->text;
-    *group = text->size ? mp_intern_add(groups->names, (const char *)text->data, text->size) : MP_NONE;
+    return text->size ? mp_intern_add(groups->names, (const char *)text->data, text->size) : MP_NONE;
 }
 
-bool mp_groups_of_stack(struct mp_groups *groups, uint32_t stack, uint32_t *group)
+uint32_t mp_groups_of_stack(struct mp_groups *groups, uint32_t stack)
 {
     const struct mp_grouping *grouping = groups->grouping;
     const char *name = NULL;
     mp_buffer_clear(&groups->text);
-    if (!mp_stack_resolve(groups->model, stack, &groups->lines)) return false;
+    mp_stack_resolve(groups->model, stack, &groups->lines);
     const struct mp_stack_line *headline = mp_stack_headline(&groups->lines);
     if (grouping->by == MP_GROUP_FRAMES)
         append_frames(&groups->text, &groups->lines, grouping->frames);
@@ -121,8 +122,7 @@ bool mp_groups_of_stack(struct mp_groups *groups, uint32_t stack, uint32_t *grou
         name = grouping->by == MP_GROUP_FILE ? headline->file : headline->function;
     if (name && grouping->by == MP_GROUP_FUNCTION) mp_buffer_append_text(&groups->text, mp_frame_prefix(headline));
     if (name) mp_buffer_append_text(&groups->text, name);
-    take_name(groups, group);
-    return true;
+    return take_name(groups);
 }
 
 static void name_thread(struct mp_groups *groups, uint32_t block)
@@ -164,7 +164,7 @@ static void name_category(struct mp_groups *groups, uint32_t block)
     if (name) mp_buffer_append_text(&groups->text, name);
 }
 
-bool mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes, uint32_t *group)
+uint32_t mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes)
 {
     struct mp_buffer *text = &groups->text;
     mp_buffer_clear(text);
@@ -196,10 +196,9 @@ bool mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes
         name_category(groups, block);
         break;
     default:
-        return mp_groups_of_stack(groups, groups->model->blocks.stack[block], group);
+        return mp_groups_of_stack(groups, groups->model->blocks.stack[block]);
     }
-    take_name(groups, group);
-    return true;
+    return take_name(groups);
 }
 
 void mp_groups_close(struct mp_groups *groups)

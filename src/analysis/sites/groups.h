@@ -65,13 +65,12 @@ struct mp_groups {
     size_t root;                /* mp_module_root() */
 };
 
-/* For blocks as they are after `moment` events. False where memory is short; mp_groups_close() is then due, too. */
-bool mp_groups_open(const struct mp_model *model, const struct mp_grouping *grouping, uint32_t moment,
+/* For blocks as they are after `moment` events. */
+void mp_groups_open(const struct mp_model *model, const struct mp_grouping *grouping, uint32_t moment,
                     struct mp_intern *names, struct mp_groups *groups);
-/* The string id in `names` of a stack's group or of a block's, as the grouping is; MP_NONE where it is not known. False
- * where memory is short. */
-bool mp_groups_of_stack(struct mp_groups *groups, uint32_t stack, uint32_t *group);
-bool mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes, uint32_t *group);
+/* The string id in `names` of a stack's group or of a block's, as the grouping is; MP_NONE where it is not known. */
+uint32_t mp_groups_of_stack(struct mp_groups *groups, uint32_t stack);
+uint32_t mp_groups_of_block(struct mp_groups *groups, uint32_t block, uint64_t bytes);
 void mp_groups_close(struct mp_groups *groups);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-bool mp_live_blocks_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
+void mp_live_blocks_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
                        struct mp_live_blocks *live)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -20,7 +20,6 @@ bool mp_live_blocks_at(const struct mp_model *model, uint16_t track, uint32_t mo
         mp_vec_add(live, found);
     }
     free(meant);
-    return true;
 }
 
 void mp_live_blocks_free(struct mp_live_blocks *live)

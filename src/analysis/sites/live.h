@@ -19,7 +19,7 @@ struct mp_live_blocks {
 
 /* Blocks of `track` (MP_TRACK_NONE: of all, as mp_tracks_meant() has it) that `filter` picks and that live after
  * `moment` events. */
-bool mp_live_blocks_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
+void mp_live_blocks_at(const struct mp_model *model, uint16_t track, uint32_t moment, const struct mp_filter *filter,
                        struct mp_live_blocks *live);
 void mp_live_blocks_free(struct mp_live_blocks *live);
 

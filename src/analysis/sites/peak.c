@@ -46,18 +46,17 @@ void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct m
 }
 
 /* Of all blocks of the track, with or without the filter. */
-static bool find_error(const struct mp_model *model, struct mp_peak *peak)
+static void find_error(const struct mp_model *model, struct mp_peak *peak)
 {
     uint64_t mean = mp_model_sample_of(model, peak->track);
     struct mp_live_blocks live = {0};
     double variance = 0;
-    if (!mean) return true;
-    bool done = mp_live_blocks_at(model, peak->track, peak->moment, NULL, &live);
+    if (!mean) return;
+    mp_live_blocks_at(model, peak->track, peak->moment, NULL, &live);
     for (size_t i = 0; i < live.count; i++)
         if (live.at[i].bytes != MP_BYTES_UNKNOWN) variance += mp_sampling_variance(live.at[i].bytes, mean);
     peak->standard_error = sqrt(variance);
     mp_live_blocks_free(&live);
-    return done;
 }
 
 /* A graph ends at one place, at once: that of its largest block. */
@@ -83,36 +82,32 @@ static void find_previous(const struct mp_model *model, const struct mp_live_blo
     }
 }
 
-enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
-                            struct mp_error *error)
+void mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak)
 {
     mp_peak_locate(model, query->track, &query->window, !query->filter, peak);
     struct mp_live_blocks live = {0};
     struct mp_steps steps = {0};
-    enum mp_status status = MP_OK;
     if (peak->in_past) {
         peak->step = (uint32_t)model->sums.at[query->track].past.step;
         peak->standard_error = NAN;
-        return mp_sites_of_past(model, query->track, &query->grouping, &peak->sites, error);
+        mp_sites_of_past(model, query->track, &query->grouping, &peak->sites);
+        return;
     }
-    if (!mp_live_blocks_at(model, query->track, peak->moment, query->filter, &live) || !mp_steps_find(model, &steps) ||
-        !find_error(model, peak) || !mp_rounding_at(model, query->track, peak->moment, &peak->rounding) ||
-        !mp_regions_at(model, peak->moment, &peak->regions))
-        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the blocks at the peak");
-    if (status == MP_OK) {
-        peak->step = peak->moment ? mp_step_of(&steps, peak->moment - 1) : 0;
-        status = mp_sites_make(model, &live, &steps, &query->grouping, &peak->sites, error);
-    }
-    if (status == MP_OK && query->categories) {
+    mp_live_blocks_at(model, query->track, peak->moment, query->filter, &live);
+    mp_steps_find(model, &steps);
+    find_error(model, peak);
+    mp_rounding_at(model, query->track, peak->moment, &peak->rounding);
+    mp_regions_at(model, peak->moment, &peak->regions);
+    peak->step = peak->moment ? mp_step_of(&steps, peak->moment - 1) : 0;
+    mp_sites_make(model, &live, &steps, &query->grouping, &peak->sites);
+    if (query->categories) {
         const struct mp_grouping by_category = {.by = MP_GROUP_CATEGORY, .categories = query->categories};
         peak->phase = mp_category_phase(query->categories, peak->moment);
         find_previous(model, &live, query->categories, &peak->previous);
-        status = mp_sites_make(model, &live, &steps, &by_category, &peak->categories, error);
+        mp_sites_make(model, &live, &steps, &by_category, &peak->categories);
     }
     mp_live_blocks_free(&live);
     mp_steps_free(&steps);
-    if (status != MP_OK) mp_peak_free(peak);
-    return status;
 }
 
 void mp_peak_free(struct mp_peak *peak)

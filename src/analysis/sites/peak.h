@@ -42,8 +42,7 @@ struct mp_peak {
  * before it (mp_model.past). */
 void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct mp_window *window, bool with_past,
                     struct mp_peak *peak);
-enum mp_status mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak,
-                            struct mp_error *error);
+void mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak);
 void mp_peak_free(struct mp_peak *peak);
 
 #endif

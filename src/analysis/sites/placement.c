@@ -26,11 +26,10 @@ static void place_traced(const struct mp_model *model, uint16_t track, struct mp
 }
 
 /* Blocks that are live at the end, and whose birth is not in the trace, lie in the segments of the end. */
-static bool place_held(const struct mp_model *model, struct mp_placements *placements)
+static void place_held(const struct mp_model *model, struct mp_placements *placements)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
     const struct mp_segment **sorted = mp_segments_sorted(model->segments.at, model->segments.count);
-    if (!sorted) return false;
     for (size_t i = 0; i < blocks->count; i++) {
         if (blocks->free_event[i] != MP_NONE || placements->stream[i] != MP_PLACE_UNKNOWN) continue;
         const struct mp_segment *segment =
@@ -40,7 +39,6 @@ static bool place_held(const struct mp_model *model, struct mp_placements *place
         placements->pool[i] = segment->pool;
     }
     free(sorted);
-    return true;
 }
 
 /* Where the track's sizes are the requested ones. */
@@ -119,11 +117,11 @@ static bool is_any_known(const struct mp_model *model)
     return known;
 }
 
-bool mp_placements_find(const struct mp_model *model, struct mp_placements *placements)
+void mp_placements_find(const struct mp_model *model, struct mp_placements *placements)
 {
     size_t bytes = (model->blocks.count + 1) * sizeof *placements->stream;
     *placements = (struct mp_placements){0};
-    if (!is_any_known(model)) return true;
+    if (!is_any_known(model)) return;
     *placements = (struct mp_placements){mp_alloc(bytes), mp_alloc(bytes), mp_alloc(bytes),
                                          mp_alloc_zeroed(model->blocks.count + 1, sizeof *placements->usual)};
     memset(placements->stream, 0xff, bytes); /* MP_PLACE_UNKNOWN */
@@ -134,9 +132,8 @@ bool mp_placements_find(const struct mp_model *model, struct mp_placements *plac
     if (model->calls.count)
         for (uint16_t track = 0; track < model->tracks.count; track++)
             place_traced(model, track, placements);
-    if (model->segments.count && !place_held(model, placements)) return false;
+    if (model->segments.count) place_held(model, placements);
     if (model->requests.count) place_usual(model, placements);
-    return true;
 }
 
 void mp_placements_free(struct mp_placements *placements)
@@ -154,14 +151,15 @@ static bool has_requests(const struct mp_model *model, uint16_t track)
     return false;
 }
 
-bool mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_rounding *rounding)
+void mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_rounding *rounding)
 {
     struct mp_placements placements = {0};
     struct mp_live_blocks live = {0};
     *rounding = (struct mp_rounding){0};
-    if (!has_requests(model, track)) return true;
-    bool done = mp_placements_find(model, &placements) && mp_live_blocks_at(model, track, moment, NULL, &live);
-    for (size_t i = 0; done && i < live.count; i++) {
+    if (!has_requests(model, track)) return;
+    mp_placements_find(model, &placements);
+    mp_live_blocks_at(model, track, moment, NULL, &live);
+    for (size_t i = 0; i < live.count; i++) {
         uint64_t requested = mp_placed(placements.requested, live.at[i].block), bytes = live.at[i].bytes;
         if (bytes == MP_BYTES_UNKNOWN) continue;
         rounding->bytes += bytes;
@@ -172,5 +170,4 @@ bool mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t momen
     }
     mp_live_blocks_free(&live);
     mp_placements_free(&placements);
-    return done;
 }

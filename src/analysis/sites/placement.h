@@ -26,8 +26,7 @@ static inline bool mp_placed_as_usual(const struct mp_placements *placements, ui
     return placements->usual && placements->usual[block];
 }
 
-/* False where memory is short. */
-bool mp_placements_find(const struct mp_model *model, struct mp_placements *placements);
+void mp_placements_find(const struct mp_model *model, struct mp_placements *placements);
 void mp_placements_free(struct mp_placements *placements);
 
 /* The requests for a track's blocks that live at a moment (a number of events), and how far they are known. All 0 where
@@ -42,6 +41,6 @@ static inline bool mp_rounding_is_whole(const struct mp_rounding *rounding)
 {
     return rounding->known_bytes && rounding->known_bytes == rounding->bytes;
 }
-bool mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_rounding *rounding);
+void mp_rounding_at(const struct mp_model *model, uint16_t track, uint32_t moment, struct mp_rounding *rounding);
 
 #endif

@@ -42,7 +42,7 @@ static void add(struct mp_profile_value *value, uint64_t bytes)
     value->blocks++;
 }
 
-static bool add_block(struct maker *maker, uint32_t block)
+static void add_block(struct maker *maker, uint32_t block)
 {
     const struct mp_model *model = maker->model;
     const struct mp_window *window = &maker->query->window;
@@ -58,15 +58,14 @@ static bool add_block(struct maker *maker, uint32_t block)
     bool any = false;
     for (int sense = 0; sense < MP_PROFILE_SENSES; sense++)
         any |= values[sense].blocks;
-    if (!any) return true;
+    if (!any) return;
     struct mp_profile_sample *sample = find_sample(maker, block);
-    for (int sense = 0; sample && sense < MP_PROFILE_SENSES; sense++) {
+    for (int sense = 0; sense < MP_PROFILE_SENSES; sense++) {
         sample->values[sense].bytes += values[sense].bytes;
         sample->values[sense].blocks += values[sense].blocks;
         maker->profile->sums[sense].bytes += values[sense].bytes;
         maker->profile->sums[sense].blocks += values[sense].blocks;
     }
-    return sample;
 }
 
 /* Adds a peak before the first event: sites, without steps and regions. */
@@ -85,21 +84,19 @@ static void add_past(struct maker *maker)
     }
 }
 
-static bool add_blocks(struct maker *maker)
+static void add_blocks(struct maker *maker)
 {
     const struct mp_model *model = maker->model;
     maker->regions = mp_regions_of_births(model);
-    bool done = mp_steps_find(model, &maker->steps);
-    for (uint32_t block = 0; done && block < model->blocks.count; block++)
+    mp_steps_find(model, &maker->steps);
+    for (uint32_t block = 0; block < model->blocks.count; block++)
         if (model->blocks.track[block] == maker->query->track && mp_filter_picks(maker->query->filter, block))
-            done = add_block(maker, block);
+            add_block(maker, block);
     free(maker->regions);
     mp_steps_free(&maker->steps);
-    return done;
 }
 
-enum mp_status mp_profile_make(const struct mp_model *model, const struct mp_profile_query *query,
-                               struct mp_profile *profile, struct mp_error *error)
+void mp_profile_make(const struct mp_model *model, const struct mp_profile_query *query, struct mp_profile *profile)
 {
     struct mp_peak peak;
     mp_peak_locate(model, query->track, &query->window, !query->filter, &peak);
@@ -111,12 +108,8 @@ enum mp_status mp_profile_make(const struct mp_model *model, const struct mp_pro
                                       [MP_PROFILE_ALLOCATED] = MP_NONE,
                                       [MP_PROFILE_AT] = query->at},
                           .profile = profile};
-    if (add_blocks(&maker)) {
-        if (peak.in_past) add_past(&maker);
-        return MP_OK;
-    }
-    mp_profile_free(profile);
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory to sum up the stacks");
+    add_blocks(&maker);
+    if (peak.in_past) add_past(&maker);
 }
 
 void mp_profile_free(struct mp_profile *profile)

@@ -45,8 +45,7 @@ struct mp_profile {
     struct mp_intern keys;                    /* sample N has key N + 1, except those of the past, which come last */
 };
 
-enum mp_status mp_profile_make(const struct mp_model *model, const struct mp_profile_query *query,
-                               struct mp_profile *profile, struct mp_error *error);
+void mp_profile_make(const struct mp_model *model, const struct mp_profile_query *query, struct mp_profile *profile);
 void mp_profile_free(struct mp_profile *profile);
 
 #endif

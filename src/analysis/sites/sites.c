@@ -135,27 +135,25 @@ struct counting {
     MP_VEC(uint32_t) site_of;     /* by index of the live blocks; empty where nobody asks for more of them */
 };
 
-static bool site_of(struct counting *counting, const struct key *key, size_t *at)
+static size_t site_of(struct counting *counting, const struct key *key)
 {
-    uint32_t id = mp_intern_add(&counting->keys, (const char *)key, sizeof *key);
-    *at = id - 1;
+    size_t at = mp_intern_add(&counting->keys, (const char *)key, sizeof *key) - 1;
     struct mp_site site = {.stack = key->stack, .group = key->group, .track = (uint16_t)key->track};
-    if (*at >= counting->sites->count) {
+    if (at >= counting->sites->count) {
         mp_vec_add(counting->sites, site);
         mp_vec_add(&counting->last_period, 0);
     }
-    return true;
+    return at;
 }
 
 /* The index of a block's site. */
-static bool find_site(struct counting *counting, const struct mp_live_block *live, size_t *at)
+static size_t find_site(struct counting *counting, const struct mp_live_block *live)
 {
     const struct mp_model_blocks *blocks = &counting->model->blocks;
     struct key key = {blocks->stack[live->block], MP_NONE, blocks->track[live->block]};
-    if (!mp_group_is_of_stack(counting->groups.grouping->by) &&
-        !mp_groups_of_block(&counting->groups, live->block, live->bytes, &key.group))
-        return false;
-    return site_of(counting, &key, at);
+    if (!mp_group_is_of_stack(counting->groups.grouping->by))
+        key.group = mp_groups_of_block(&counting->groups, live->block, live->bytes);
+    return site_of(counting, &key);
 }
 
 /* Blocks come in order of their numbers, hence of birth: a site's periods only rise, and a distinct one is one that
@@ -170,11 +168,10 @@ static void count_birth(struct counting *counting, size_t at, uint32_t born)
     if (!site->first_step) site->first_step = site->last_step;
 }
 
-static bool count_block(struct counting *counting, const struct mp_live_block *live)
+static void count_block(struct counting *counting, const struct mp_live_block *live)
 {
     struct mp_sites *sites = counting->sites;
-    size_t at;
-    if (!find_site(counting, live, &at)) return false;
+    size_t at = find_site(counting, live);
     if (counting->wants_modules || counting->wants_frees || counting->wants_metadata)
         mp_vec_add(&counting->site_of, (uint32_t)at);
     struct mp_site *site = &sites->at[at];
@@ -188,29 +185,24 @@ static bool count_block(struct counting *counting, const struct mp_live_block *l
     sites->unknown_blocks += live->bytes == MP_BYTES_UNKNOWN;
     uint32_t born = counting->model->blocks.alloc_event[live->block];
     if (born != MP_NONE) count_birth(counting, at, born);
-    return true;
 }
 
 /* Of the past, sums are known and no blocks: what is a block's own group is not known. */
-static bool count_past(struct counting *counting, uint16_t track)
+static void count_past(struct counting *counting, uint16_t track)
 {
     const struct mp_model *model = counting->model;
     struct mp_sites *sites = counting->sites;
-    bool done = true;
-    for (size_t i = 0; i < model->past_sites.count && done; i++) {
+    for (size_t i = 0; i < model->past_sites.count; i++) {
         const struct mp_past_site *past = &model->past_sites.at[i];
         struct key key = {past->stack, MP_NONE, past->track};
-        size_t at;
         if (past->track != track || !past->blocks) continue;
-        done = site_of(counting, &key, &at);
-        if (!done) break;
+        size_t at = site_of(counting, &key);
         sites->at[at].bytes += past->bytes;
         sites->at[at].variance = NAN;
         sites->at[at].blocks += past->blocks;
         sites->bytes += past->bytes;
         sites->blocks += past->blocks;
     }
-    return done;
 }
 
 static void merge_site(struct mp_site *into, const struct mp_site *from, uint64_t *heaviest)
@@ -230,33 +222,29 @@ static void merge_site(struct mp_site *into, const struct mp_site *from, uint64_
 }
 
 /* Replaces the sites by one for each (track, group). */
-static bool merge_groups(struct counting *counting)
+static void merge_groups(struct counting *counting)
 {
     struct mp_sites *sites = counting->sites;
-    bool of_stack = mp_group_is_of_stack(counting->groups.grouping->by), done = true;
+    bool of_stack = mp_group_is_of_stack(counting->groups.grouping->by);
     struct mp_map index = {0};
     MP_VEC(uint64_t) heaviest = {0};
     size_t merged = 0;
-    for (size_t i = 0; i < sites->count && done; i++) {
+    for (size_t i = 0; i < sites->count; i++) {
         struct mp_site site = sites->at[i];
         bool fresh;
-        uint64_t *at = NULL;
-        done = !of_stack || mp_groups_of_stack(&counting->groups, site.stack, &site.group);
-        if (done) at = mp_map_at(&index, ((uint64_t)site.track << 32 | site.group) + 1, &fresh);
-        done = at;
-        if (done && fresh) {
+        if (of_stack) site.group = mp_groups_of_stack(&counting->groups, site.stack);
+        uint64_t *at = mp_map_at(&index, ((uint64_t)site.track << 32 | site.group) + 1, &fresh);
+        if (fresh) {
             *at = merged;
             mp_vec_add(&heaviest, site.bytes);
-            done = true;
             sites->at[merged++] = site;
-        } else if (done) {
+        } else {
             merge_site(&sites->at[*at], &site, &heaviest.at[*at]);
         }
     }
     sites->count = merged;
     mp_map_free(&index);
     mp_vec_free(&heaviest);
-    return done;
 }
 
 static int compare(uint64_t a, uint64_t b)
@@ -296,9 +284,8 @@ void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort)
 }
 
 /* `live` NULL: what lived at the track's peak in the past. */
-static enum mp_status make(const struct mp_model *model, const struct mp_live_blocks *live, uint16_t track,
-                           const struct mp_steps *steps, const struct mp_grouping *grouping, struct mp_sites *sites,
-                           struct mp_error *error)
+static void make(const struct mp_model *model, const struct mp_live_blocks *live, uint16_t track,
+                 const struct mp_steps *steps, const struct mp_grouping *grouping, struct mp_sites *sites)
 {
     *sites = (struct mp_sites){0};
     struct counting counting = {.model = model,
@@ -307,40 +294,31 @@ static enum mp_status make(const struct mp_model *model, const struct mp_live_bl
                                 .wants_modules = live && grouping->by == MP_GROUP_STACK && model->blocks.module,
                                 .wants_frees = live && grouping->by == MP_GROUP_STACK && model->blocks.freed_at,
                                 .wants_metadata = live && grouping->by == MP_GROUP_STACK && model->metadata.count};
-    bool done = mp_groups_open(model, grouping, live ? live->moment : 0, &sites->groups, &counting.groups);
-    if (done && !live) done = count_past(&counting, track);
-    for (size_t i = 0; live && i < live->count && done; i++)
-        done = count_block(&counting, &live->at[i]);
-    if (done && grouping->by != MP_GROUP_STACK) done = merge_groups(&counting);
-    if (done && counting.wants_modules) {
-        site_modules_find(model, live, counting.site_of.at, sites);
-        done = true;
-    }
-    if (done && counting.wants_frees) mp_site_frees_find(model, live, counting.site_of.at, sites);
-    if (done && counting.wants_metadata) mp_site_metadata_find(model, live, counting.site_of.at, sites);
+    mp_groups_open(model, grouping, live ? live->moment : 0, &sites->groups, &counting.groups);
+    if (!live) count_past(&counting, track);
+    for (size_t i = 0; live && i < live->count; i++)
+        count_block(&counting, &live->at[i]);
+    if (grouping->by != MP_GROUP_STACK) merge_groups(&counting);
+    if (counting.wants_modules) site_modules_find(model, live, counting.site_of.at, sites);
+    if (counting.wants_frees) mp_site_frees_find(model, live, counting.site_of.at, sites);
+    if (counting.wants_metadata) mp_site_metadata_find(model, live, counting.site_of.at, sites);
     mp_groups_close(&counting.groups);
     mp_intern_free(&counting.keys);
     mp_vec_free(&counting.last_period);
     mp_vec_free(&counting.site_of);
-    if (!done) {
-        mp_sites_free(sites);
-        return mp_fail(error, MP_NO_MEMORY, "not enough memory for the table of sites");
-    }
     mp_sites_sort(sites, grouping->sort);
-    return MP_OK;
 }
 
-enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live_blocks *live,
-                             const struct mp_steps *steps, const struct mp_grouping *grouping, struct mp_sites *sites,
-                             struct mp_error *error)
+void mp_sites_make(const struct mp_model *model, const struct mp_live_blocks *live, const struct mp_steps *steps,
+                   const struct mp_grouping *grouping, struct mp_sites *sites)
 {
-    return make(model, live, MP_TRACK_NONE, steps, grouping, sites, error);
+    make(model, live, MP_TRACK_NONE, steps, grouping, sites);
 }
 
-enum mp_status mp_sites_of_past(const struct mp_model *model, uint16_t track, const struct mp_grouping *grouping,
-                                struct mp_sites *sites, struct mp_error *error)
+void mp_sites_of_past(const struct mp_model *model, uint16_t track, const struct mp_grouping *grouping,
+                      struct mp_sites *sites)
 {
-    return make(model, NULL, track, NULL, grouping, sites, error);
+    make(model, NULL, track, NULL, grouping, sites);
 }
 
 void mp_sites_free(struct mp_sites *sites)

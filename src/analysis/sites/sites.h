@@ -52,11 +52,11 @@ static inline uint64_t mp_site_bytes(const struct mp_site *site)
 }
 
 /* Sites of one track are never merged with another's. `steps` are the model's. */
-enum mp_status mp_sites_make(const struct mp_model *model, const struct mp_live_blocks *live, const struct mp_steps *steps,
-                             const struct mp_grouping *grouping, struct mp_sites *sites, struct mp_error *error);
+void mp_sites_make(const struct mp_model *model, const struct mp_live_blocks *live, const struct mp_steps *steps,
+                   const struct mp_grouping *grouping, struct mp_sites *sites);
 /* Sites at the track's peak before the recording's first event (mp_model.past_sites). */
-enum mp_status mp_sites_of_past(const struct mp_model *model, uint16_t track, const struct mp_grouping *grouping,
-                                struct mp_sites *sites, struct mp_error *error);
+void mp_sites_of_past(const struct mp_model *model, uint16_t track, const struct mp_grouping *grouping,
+                      struct mp_sites *sites);
 void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort);
 void mp_sites_free(struct mp_sites *sites);
 

@@ -20,13 +20,12 @@ struct sweep {
     MP_VEC(size_t) row_ends; /* in rows: later ones have more columns */
 };
 
-/* The column of a block; MP_NONE where memory is short. */
+/* The column of a block. */
 static uint32_t column_of(struct sweep *sweep, uint32_t block)
 {
     if (sweep->column_of[block]) return sweep->column_of[block] - 1;
-    uint32_t name;
+    uint32_t name = mp_groups_of_block(&sweep->naming, block, sweep->model->blocks.bytes[block]);
     bool fresh;
-    if (!mp_groups_of_block(&sweep->naming, block, sweep->model->blocks.bytes[block], &name)) return MP_NONE;
     uint64_t *at = mp_map_at(&sweep->columns, (uint64_t)name + 1, &fresh);
     if (fresh) {
         struct mp_step_group group = {.name = name, .column = sweep->levels.count};
@@ -54,31 +53,25 @@ static void write_due(struct sweep *sweep, uint32_t moment)
         write_row(sweep);
 }
 
-static bool add_bytes(struct sweep *sweep, uint32_t block, uint64_t change)
+static void add_bytes(struct sweep *sweep, uint32_t block, uint64_t change)
 {
     uint32_t column = column_of(sweep, block);
-    if (column != MP_NONE) sweep->levels.at[column] += change;
-    return column != MP_NONE;
+    sweep->levels.at[column] += change;
 }
 
-static bool run(struct sweep *sweep)
+static void run(struct sweep *sweep)
 {
     const struct mp_model *model = sweep->model;
     uint16_t track = sweep->report->track;
-    bool done = true;
-    for (uint32_t block = 0; done && block < model->blocks.count; block++)
+    for (uint32_t block = 0; block < model->blocks.count; block++)
         if (model->blocks.alloc_event[block] == MP_NONE && model->blocks.track[block] == track)
-            done = add_bytes(sweep, block, mp_level_known_(model->blocks.bytes[block]));
-    for (uint32_t event = 0; done && event < model->events.count; event++) {
+            add_bytes(sweep, block, mp_level_known_(model->blocks.bytes[block]));
+    for (uint32_t event = 0; event < model->events.count; event++) {
         struct mp_level level = {0};
         write_due(sweep, event);
-        done = true;
-        if (done && mp_level_apply(&level, model, track, event))
-            done = add_bytes(sweep, model->events.subject[event], level.bytes);
+        if (mp_level_apply(&level, model, track, event)) add_bytes(sweep, model->events.subject[event], level.bytes);
     }
-    if (!done) return false;
     write_due(sweep, (uint32_t)model->events.count);
-    return true;
 }
 
 static int by_most(const void *left, const void *right)
@@ -89,7 +82,7 @@ static int by_most(const void *left, const void *right)
 }
 
 /* Rows of one width, and the groups in order. */
-static bool finish(struct sweep *sweep)
+static void finish(struct sweep *sweep)
 {
     struct mp_step_groups *groups = sweep->groups;
     size_t begin = 0, kept = 0;
@@ -107,27 +100,23 @@ static bool finish(struct sweep *sweep)
         if (groups->groups.at[i].most) groups->groups.at[kept++] = groups->groups.at[i];
     groups->groups.count = kept;
     if (kept) qsort(groups->groups.at, kept, sizeof *groups->groups.at, by_most);
-    return true;
 }
 
-enum mp_status mp_step_groups_find(const struct mp_model *model, const struct mp_step_report *report,
-                                   const struct mp_grouping *grouping, struct mp_step_groups *groups,
-                                   struct mp_error *error)
+void mp_step_groups_find(const struct mp_model *model, const struct mp_step_report *report,
+                         const struct mp_grouping *grouping, struct mp_step_groups *groups)
 {
     *groups = (struct mp_step_groups){.bytes = NULL};
     struct sweep sweep = {.model = model, .report = report, .groups = groups};
     sweep.column_of = mp_alloc_zeroed(model->blocks.count + 1, sizeof *sweep.column_of);
-    bool done = mp_groups_open(model, grouping, (uint32_t)model->events.count, &groups->names, &sweep.naming) &&
-                run(&sweep) && finish(&sweep);
+    mp_groups_open(model, grouping, (uint32_t)model->events.count, &groups->names, &sweep.naming);
+    run(&sweep);
+    finish(&sweep);
     mp_groups_close(&sweep.naming);
     free(sweep.column_of);
     mp_map_free(&sweep.columns);
     mp_vec_free(&sweep.levels);
     mp_vec_free(&sweep.rows);
     mp_vec_free(&sweep.row_ends);
-    if (done) return MP_OK;
-    mp_step_groups_free(groups);
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the groups of the steps");
 }
 
 void mp_step_groups_free(struct mp_step_groups *groups)

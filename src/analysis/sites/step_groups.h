@@ -18,10 +18,9 @@ struct mp_step_groups {
     uint64_t *bytes; /* of report step N and group G: bytes[N * columns + G's column] */
 };
 
-/* For the steps of a report. MP_NO_MEMORY; the result is the caller's. */
-enum mp_status mp_step_groups_find(const struct mp_model *model, const struct mp_step_report *report,
-                                   const struct mp_grouping *grouping, struct mp_step_groups *groups,
-                                   struct mp_error *error);
+/* For the steps of a report. The result is the caller's. */
+void mp_step_groups_find(const struct mp_model *model, const struct mp_step_report *report,
+                         const struct mp_grouping *grouping, struct mp_step_groups *groups);
 void mp_step_groups_free(struct mp_step_groups *groups);
 
 #endif

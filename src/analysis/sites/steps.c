@@ -136,7 +136,7 @@ static uint64_t time_at(const struct mp_model *model, uint32_t event)
     return event < model->events.count ? model->events.time_ns[event] : model->duration_ns;
 }
 
-static bool close_span(struct sweep *sweep, uint32_t index)
+static void close_span(struct sweep *sweep, uint32_t index)
 {
     const struct span *span = &sweep->spans.at[index];
     size_t at = open_since(sweep, span->first) - 1;
@@ -150,7 +150,6 @@ static bool close_span(struct sweep *sweep, uint32_t index)
 
     struct peaks *peaks;
     struct mp_region_row *row = region_row(sweep, span->name, &peaks);
-    if (!row) return false;
     mp_vec_add(peaks, peak_since(sweep, span->first + 1));
     uint64_t allocated = sweep->level.allocated - closed.allocated_before;
     row->count++;
@@ -158,28 +157,24 @@ static bool close_span(struct sweep *sweep, uint32_t index)
     row->kept_bytes += allocated - freed;
     row->total_ns += time_at(sweep->model, span->end) - time_at(sweep->model, span->first);
     if (!sweep->open.count) sweep->maxima.count = 0;
-    return true;
 }
 
-static bool close_due(struct sweep *sweep, uint32_t event)
+static void close_due(struct sweep *sweep, uint32_t event)
 {
-    while (sweep->next_close < sweep->by_end.count) {
+    for (; sweep->next_close < sweep->by_end.count; sweep->next_close++) {
         uint32_t index = sweep->by_end.at[sweep->next_close];
-        if (sweep->spans.at[index].end != event) return true;
-        if (!close_span(sweep, index)) return false;
-        sweep->next_close++;
+        if (sweep->spans.at[index].end != event) return;
+        close_span(sweep, index);
     }
-    return true;
 }
 
-static bool open_due(struct sweep *sweep, uint32_t event)
+static void open_due(struct sweep *sweep, uint32_t event)
 {
-    if (sweep->next_open == sweep->spans.count || sweep->spans.at[sweep->next_open].first != event) return true;
+    if (sweep->next_open == sweep->spans.count || sweep->spans.at[sweep->next_open].first != event) return;
     struct peaks *peaks;
-    if (!region_row(sweep, sweep->spans.at[sweep->next_open].name, &peaks)) return false;
+    region_row(sweep, sweep->spans.at[sweep->next_open].name, &peaks);
     struct open_span open = {(uint32_t)sweep->next_open++, sweep->level.allocated, 0};
     mp_vec_add(&sweep->open, open);
-    return true;
 }
 
 /* Ends the open step; until now `allocated` and `freed` of its row hold the negative amounts from before it. */
@@ -192,7 +187,7 @@ static void end_step(struct sweep *sweep)
     row->end_bytes = sweep->level.bytes;
 }
 
-static bool begin_step(struct sweep *sweep)
+static void begin_step(struct sweep *sweep)
 {
     const struct mp_step *step = &sweep->steps.at[sweep->report->steps.count];
     struct mp_step_row row = {.number = (uint32_t)sweep->report->steps.count + sweep->steps.before + 1,
@@ -205,16 +200,17 @@ static bool begin_step(struct sweep *sweep)
                               .to_end = step->end == sweep->model->events.count};
     end_step(sweep);
     mp_vec_add(&sweep->report->steps, row);
-    return true;
 }
 
 /* Ends a step, and begins the next where there is one. */
-static bool change_step(struct sweep *sweep)
+static void change_step(struct sweep *sweep)
 {
-    if (sweep->report->steps.count < sweep->steps.count) return begin_step(sweep);
+    if (sweep->report->steps.count < sweep->steps.count) {
+        begin_step(sweep);
+        return;
+    }
     end_step(sweep);
     sweep->steps_over = true;
-    return true;
 }
 
 static void book_free(struct sweep *sweep, uint32_t event, uint64_t freed)
@@ -265,24 +261,24 @@ static uint32_t next_step(const struct sweep *sweep)
     return end < sweep->model->events.count ? end : MP_NONE;
 }
 
-static bool run_sweep(struct sweep *sweep)
+static void run_sweep(struct sweep *sweep)
 {
     const struct mp_model *model = sweep->model;
     uint32_t count = (uint32_t)model->events.count, next = 0;
-    if (!sweep->steps.count && !sweep->spans.count) return true;
+    if (!sweep->steps.count && !sweep->spans.count) return;
     for (size_t i = 0;;) {
         uint32_t step = next_step(sweep), note = i < model->noted.count ? model->noted.at[i] : MP_NONE;
         uint32_t event = step < note ? step : note;
         if (event == MP_NONE) break;
         run_stretch(sweep, next, event);
-        if (event == note && (!close_due(sweep, event) || !open_due(sweep, event))) return false;
-        if (event == step && !change_step(sweep)) return false;
+        if (event == note) close_due(sweep, event), open_due(sweep, event);
+        if (event == step) change_step(sweep);
         next = event + (event == note); /* an inferred step begins with an event that counts */
         i += event == note;
     }
     run_stretch(sweep, next, count);
     if (!sweep->steps_over) end_step(sweep);
-    return close_due(sweep, count);
+    close_due(sweep, count);
 }
 
 static void keep_steps_inside(struct sweep *sweep)
@@ -335,27 +331,20 @@ static void free_sweep(struct sweep *sweep)
     mp_steps_free(&sweep->steps);
 }
 
-enum mp_status mp_steps_report(const struct mp_model *model, uint16_t track, const struct mp_window *window,
-                               struct mp_step_report *report, struct mp_error *error)
+void mp_steps_report(const struct mp_model *model, uint16_t track, const struct mp_window *window,
+                     struct mp_step_report *report)
 {
     *report = (struct mp_step_report){.track = track};
     struct sweep sweep = {.model = model, .report = report, .window = window};
     sweep.level = mp_level_start(model, track);
-    bool done = mp_steps_find(model, &sweep.steps);
-    if (done) {
-        find_spans(&sweep);
-        done = run_sweep(&sweep);
-    }
+    mp_steps_find(model, &sweep.steps);
+    find_spans(&sweep);
+    run_sweep(&sweep);
     report->source = mp_steps_source(&sweep.steps);
-    if (done) {
-        keep_steps_inside(&sweep);
-        for (size_t i = 0; i < report->regions.count; i++)
-            summarise(&report->regions.at[i], &sweep.peaks.at[i]);
-    }
+    keep_steps_inside(&sweep);
+    for (size_t i = 0; i < report->regions.count; i++)
+        summarise(&report->regions.at[i], &sweep.peaks.at[i]);
     free_sweep(&sweep);
-    if (done) return MP_OK;
-    mp_step_report_free(report);
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the steps and regions");
 }
 
 void mp_step_report_free(struct mp_step_report *report)

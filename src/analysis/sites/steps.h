@@ -39,8 +39,8 @@ struct mp_step_report {
 };
 
 /* Steps (marked or inferred: `source` says) and regions that begin inside the window. */
-enum mp_status mp_steps_report(const struct mp_model *model, uint16_t track, const struct mp_window *window,
-                               struct mp_step_report *report, struct mp_error *error);
+void mp_steps_report(const struct mp_model *model, uint16_t track, const struct mp_window *window,
+                     struct mp_step_report *report);
 void mp_step_report_free(struct mp_step_report *report);
 
 #endif

@@ -327,7 +327,7 @@ static void describe_steps(const struct mp_model *model, struct mp_size_probed *
 static void find_device(const struct mp_model *model, uint16_t track, uint64_t reserved, uint64_t *device)
 {
     struct mp_device_uses uses = {0};
-    if (!mp_device_uses_find(model, &uses)) mp_memory_lacks(0);
+    mp_device_uses_find(model, &uses);
     for (size_t i = 0; i < uses.count; i++) {
         const struct mp_device_use *use = &uses.at[i];
         if (use->device != model->tracks.at[track].device || use->in_use_bytes == MP_BYTES_UNKNOWN) continue;

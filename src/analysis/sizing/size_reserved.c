@@ -196,7 +196,7 @@ static void read_history(struct mp_size_pool *pool)
 {
     const struct mp_size_source *source = pool->plan->source;
     struct mp_torch_history history = {0};
-    if (mp_torch_history_make(source->model, source->track, false, &history, NULL)) mp_memory_lacks(0);
+    mp_torch_history_make(source->model, source->track, false, &history);
     for (size_t i = 0; i < history.steps.count; i++)
         if (history.steps.at[i].action == MP_TORCH_ALLOC && history.steps.at[i].block != MP_NONE)
             pool->streams[history.steps.at[i].block] = history.steps.at[i].stream;

@@ -97,9 +97,8 @@ static int sum_up(const struct mp_query *query, const struct mp_model *model, st
     struct mp_profile_query ask;
     struct mp_filter *filter;
     struct mp_profile profile;
-    struct mp_error error;
     int status = ask_of(query, model, &ask, &filter);
-    if (!status && mp_profile_make(model, &ask, &profile, &error)) status = mp_message_error(&error);
+    if (!status) mp_profile_make(model, &ask, &profile);
     mp_filter_free(filter);
     if (status) return status;
     compared->peak_bytes = profile.sums[MP_PROFILE_PEAK].bytes;
@@ -140,13 +139,12 @@ static int compare(struct mp_query *query, const struct mp_model *before, struct
                    const struct limit *limit, bool *grew)
 {
     struct mp_compare result;
-    struct mp_error error;
     struct mp_filter *filters[MP_SIDES] = {NULL, NULL};
     struct mp_compare_query ask = {
         .models = {before, query->model}, .sense = comparison->sense, .grouping = query->view.grouping};
     int status = ask_of(query, before, &ask.asks[MP_BEFORE], &filters[MP_BEFORE]);
     if (!status) status = ask_of(query, query->model, &ask.asks[MP_AFTER], &filters[MP_AFTER]);
-    if (!status && mp_compare_make(&ask, &result, &error)) status = mp_message_error(&error);
+    if (!status) mp_compare_make(&ask, &result);
     mp_filter_free(filters[MP_BEFORE]);
     mp_filter_free(filters[MP_AFTER]);
     if (status) return status;
@@ -214,10 +212,9 @@ static int write_jobs(struct mp_job_query *query, const struct mp_job_comparison
                       bool *grew)
 {
     struct mp_job_compare compare;
-    struct mp_error error;
     struct mp_job_comparison whole = *comparison;
     const struct mp_job_view *const sides[MP_SIDES] = {&comparison->jobs[0], &comparison->jobs[comparison->count - 1]};
-    if (mp_job_compare_make(sides, comparison->sense, &compare, &error)) return mp_message_error(&error);
+    mp_job_compare_make(sides, comparison->sense, &compare);
     whole.compare = &compare;
     for (int sense = MP_JOB_PEAK; sense <= MP_JOB_END; sense++)
         *grew |= mp_compare_grew(mp_job_most_of(sides[MP_BEFORE], sense), mp_job_most_of(sides[MP_AFTER], sense),

@@ -49,8 +49,8 @@ static enum mp_status write_table(void *context, FILE *out, struct mp_error *err
     const char *format = query->invocation->value[MP_OPT_FORMAT];
     bool compress = mp_path_ends(query->invocation->value[MP_OPT_OUTPUT], ".gz");
     struct mp_rows rows;
-    enum mp_status status = mp_rows_start(query->model, &query->view.window, query->filter, &rows, error);
-    if (status) return status;
+    enum mp_status status;
+    mp_rows_start(query->model, &query->view.window, query->filter, &rows);
     if (!strcmp(format, "sqlite"))
         status = mp_sqlite_export(&rows, query->view.filter, out, error);
     else if (!strcmp(format, "csv"))

@@ -42,12 +42,9 @@ static enum mp_status write_graph(void *context, FILE *out, struct mp_error *err
     const struct graph *graph = context;
     struct mp_flames flames = {0};
     if (!strcmp(graph->format, "pprof")) return write_pprof(graph, out, error);
-    enum mp_status status = MP_OK;
-    if (graph->before)
-        status = mp_flames_add(&flames, MP_BEFORE, graph->before, &graph->profiles[MP_BEFORE], graph->sense, error);
-    if (!status)
-        status = mp_flames_add(&flames, MP_AFTER, graph->query->model, &graph->profiles[MP_AFTER], graph->sense, error);
-    if (!status) status = write_flames(graph, &flames, out, error);
+    if (graph->before) mp_flames_add(&flames, MP_BEFORE, graph->before, &graph->profiles[MP_BEFORE], graph->sense);
+    mp_flames_add(&flames, MP_AFTER, graph->query->model, &graph->profiles[MP_AFTER], graph->sense);
+    enum mp_status status = write_flames(graph, &flames, out, error);
     mp_flames_free(&flames);
     return status;
 }
@@ -67,7 +64,7 @@ static int make_profile(const struct graph *graph, const struct mp_model *model,
     if (!status && graph->at) ask.at = at.last;
     if (!status) status = mp_query_filter(graph->query, model, &filter, &error);
     ask.filter = filter;
-    if (!status) status = mp_profile_make(model, &ask, profile, &error);
+    if (!status) mp_profile_make(model, &ask, profile);
     mp_filter_free(filter);
     return status ? mp_message_error(&error) : MP_EXIT_DONE;
 }

@@ -17,9 +17,8 @@ static int find_peak(struct mp_query *query)
         return mp_message_error(&error);
     query->view.grouping.categories = categories;
     struct mp_peak_query ask = {query->track, query->view.window, query->view.grouping, categories, query->filter};
-    enum mp_status status = mp_peak_find(query->model, &ask, &peak, &error);
+    mp_peak_find(query->model, &ask, &peak);
     mp_categories_free(categories);
-    if (status) return mp_message_error(&error);
     if (query->as_json)
         mp_peak_json(&query->json, NULL, query->model, &peak, &query->view);
     else

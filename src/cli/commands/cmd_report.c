@@ -43,16 +43,14 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
         if (mp_categories_make(query->model, &query->rules, &categories, &error)) return mp_message_error(&error);
         struct mp_peak_query ask = {
             query->track, query->view.window, {.by = MP_GROUP_STACK}, categories, query->filter};
-        enum mp_status found = mp_peak_find(query->model, &ask, &peak, &error);
+        mp_peak_find(query->model, &ask, &peak);
         mp_categories_free(categories);
-        if (found) return mp_message_error(&error);
-        if (mp_steps_report(query->model, query->track, &query->view.window, &steps, &error))
-            status = mp_message_error(&error);
+        mp_steps_report(query->model, query->track, &query->view.window, &steps);
         story.peak = &peak;
         story.steps = &steps;
         const struct mp_frag_query holes = {.track = query->track, .window = query->view.window, .advise = true};
         bool sampled = mp_model_sample_of(query->model, query->track);
-        if (!status && !sampled && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
+        if (!sampled && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
         story.frag = sampled ? NULL : &frag;
         bool whole = query->view.window.whole && !query->filter && !sampled; /* changes are replayed on all of it */
         const struct mp_advise_query changes = {.track = query->track, .kinds = ~(1u << MP_CHANGE_ALLOCATOR)};

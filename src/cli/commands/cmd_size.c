@@ -201,10 +201,10 @@ static uint64_t used_by_others(const struct mp_model *model, uint32_t device)
 {
     struct mp_device_uses uses = {0};
     uint64_t others = 0;
-    if (mp_device_uses_find(model, &uses))
-        for (size_t i = 0; i < uses.count; i++)
-            if (uses.at[i].device == device && uses.at[i].others_bytes != MP_BYTES_UNKNOWN)
-                others = uses.at[i].others_bytes;
+    mp_device_uses_find(model, &uses);
+    for (size_t i = 0; i < uses.count; i++)
+        if (uses.at[i].device == device && uses.at[i].others_bytes != MP_BYTES_UNKNOWN)
+            others = uses.at[i].others_bytes;
     mp_device_uses_free(&uses);
     return others;
 }

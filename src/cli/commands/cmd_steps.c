@@ -3,26 +3,22 @@
 
 static int report_steps(struct mp_query *query)
 {
-    struct mp_error error;
     struct mp_step_report report;
     if (!mp_query_pick_track(query)) {
         mp_message("%s holds no allocation: it has no track", query->view.path);
         return MP_EXIT_COULD_NOT;
     }
-    if (mp_steps_report(query->model, query->track, &query->view.window, &report, &error))
-        return mp_message_error(&error);
+    mp_steps_report(query->model, query->track, &query->view.window, &report);
     struct mp_step_groups groups = {.bytes = NULL};
     bool grouped = mp_given(query->invocation, MP_OPT_GROUP);
-    int status = MP_EXIT_DONE;
-    if (grouped && mp_step_groups_find(query->model, &report, &query->view.grouping, &groups, &error))
-        status = mp_message_error(&error);
-    else if (query->as_json)
+    if (grouped) mp_step_groups_find(query->model, &report, &query->view.grouping, &groups);
+    if (query->as_json)
         mp_steps_json(&query->json, NULL, query->model, &report, grouped ? &groups : NULL, &query->view);
     else
         mp_steps_text(&query->text, query->model, &report, grouped ? &groups : NULL, &query->view);
     mp_step_groups_free(&groups);
     mp_step_report_free(&report);
-    return status;
+    return MP_EXIT_DONE;
 }
 
 static int run(const struct mp_invocation *invocation)

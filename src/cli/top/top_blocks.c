@@ -9,34 +9,27 @@
 #include "model/steps_infer.h"
 
 /* The sites whose frames need names: all that hold something, by stacks, which have no names yet. */
-static enum mp_status give_names(struct mp_model *model, struct mp_top_names *names, struct mp_error *error)
+static void give_names(struct mp_model *model, struct mp_top_names *names)
 {
     const struct mp_steps none = {0};
     const struct mp_grouping by_stack = {.by = MP_GROUP_STACK};
     struct mp_live_blocks live = {0};
     struct mp_sites sites = {0};
-    enum mp_status status = MP_OK;
-    if (!mp_live_blocks_at(model, MP_TRACK_NONE, (uint32_t)model->events.count, NULL, &live))
-        status = mp_fail(error, MP_NO_MEMORY, "out of memory for the live blocks");
-    if (!status) status = mp_sites_make(model, &live, &none, &by_stack, &sites, error);
-    if (!status) mp_top_names_fill(names, model, &sites);
+    mp_live_blocks_at(model, MP_TRACK_NONE, (uint32_t)model->events.count, NULL, &live);
+    mp_sites_make(model, &live, &none, &by_stack, &sites);
+    mp_top_names_fill(names, model, &sites);
     mp_sites_free(&sites);
     mp_live_blocks_free(&live);
-    return status;
 }
 
-static enum mp_status find_categories(struct mp_top_blocks *blocks, const struct mp_steps *steps,
-                                      struct mp_error *error)
+static void find_categories(struct mp_top_blocks *blocks, const struct mp_steps *steps)
 {
     const struct mp_grouping by_category = {.by = MP_GROUP_CATEGORY};
     struct mp_live_blocks live = {0};
-    enum mp_status status = MP_OK;
-    if (!mp_live_blocks_at(blocks->model, MP_TRACK_NONE, (uint32_t)blocks->model->events.count, NULL, &live))
-        status = mp_fail(error, MP_NO_MEMORY, "out of memory for the live blocks");
-    if (!status) status = mp_sites_make(blocks->model, &live, steps, &by_category, &blocks->categories, error);
-    if (!status) mp_sites_sort(&blocks->categories, MP_SORT_BYTES);
+    mp_live_blocks_at(blocks->model, MP_TRACK_NONE, (uint32_t)blocks->model->events.count, NULL, &live);
+    mp_sites_make(blocks->model, &live, steps, &by_category, &blocks->categories);
+    mp_sites_sort(&blocks->categories, MP_SORT_BYTES);
     mp_live_blocks_free(&live);
-    return status;
 }
 
 static const struct mp_leak_finding *finding_of(const struct mp_leaks *leaks, const struct mp_site *site)
@@ -100,13 +93,12 @@ enum mp_status mp_top_blocks_read(int fd, struct mp_top_names *names, struct mp_
     char path[64];
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     enum mp_status status = mp_model_load(path, &blocks->model, error);
-    if (!status && names) status = give_names(blocks->model, names, error);
+    if (!status && names) give_names(blocks->model, names);
     if (!status) query.window = mp_window_all(blocks->model);
     if (!status) status = mp_leaks_find(blocks->model, &query, &blocks->leaks, error);
-    if (!status && !mp_steps_find(blocks->model, &steps))
-        status = mp_fail(error, MP_NO_MEMORY, "out of memory for the steps");
-    if (!status) status = find_categories(blocks, &steps, error);
     if (!status) {
+        mp_steps_find(blocks->model, &steps);
+        find_categories(blocks, &steps);
         mp_sites_sort(&blocks->leaks.outstanding, MP_SORT_BYTES);
         judge_sites(blocks, &steps);
     }

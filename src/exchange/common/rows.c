@@ -7,15 +7,14 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 
-enum mp_status mp_rows_start(const struct mp_model *model, const struct mp_window *window,
-                             const struct mp_filter *filter, struct mp_rows *rows, struct mp_error *error)
+void mp_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
+                   struct mp_rows *rows)
 {
     *rows = (struct mp_rows){.model = model, .window = window, .filter = filter};
     rows->regions = mp_regions_of_births(model);
     rows->root = mp_module_root(model);
-    if (mp_steps_find(model, &rows->steps) && mp_placements_find(model, &rows->placements)) return MP_OK;
-    mp_rows_free(rows);
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the table of blocks");
+    mp_steps_find(model, &rows->steps);
+    mp_placements_find(model, &rows->placements);
 }
 
 bool mp_rows_pick(const struct mp_rows *rows, uint32_t block)

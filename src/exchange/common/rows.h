@@ -36,9 +36,9 @@ struct mp_row {
     char torch_pool[24];        /* its pair of numbers, as "0,1"; "": unknown */
 };
 
-/* The texts belong to the model, which must outlive the rows. MP_NO_MEMORY. */
-enum mp_status mp_rows_start(const struct mp_model *model, const struct mp_window *window,
-                             const struct mp_filter *filter, struct mp_rows *rows, struct mp_error *error);
+/* The texts belong to the model, which must outlive the rows. */
+void mp_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
+                   struct mp_rows *rows);
 bool mp_rows_pick(const struct mp_rows *rows, uint32_t block);
 /* The next picked block from row->block on; false where there is none. Begin with row->block 0, go on with + 1. */
 bool mp_rows_next(const struct mp_rows *rows, struct mp_row *row);

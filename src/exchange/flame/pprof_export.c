@@ -106,10 +106,7 @@ static void put_sample(struct pprof *pprof, const struct mp_pprof_side *side, co
     uint16_t track = side->profile->track;
     char id[MP_TRACK_ID_MAX];
     uint32_t flame;
-    if (!mp_stack_resolve(side->model, sample->stack, &pprof->lines)) {
-        pprof->failed = true;
-        return;
-    }
+    mp_stack_resolve(side->model, sample->stack, &pprof->lines);
     mp_flames_find(&pprof->flames, &pprof->lines, sample->base, &flame);
     size_t count;
     const char *path = mp_flames_path(&pprof->flames, flame, &count);

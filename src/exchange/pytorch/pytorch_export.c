@@ -632,7 +632,7 @@ static bool put_all(struct writer *writer)
     }
     if (!make_layouts(writer)) return false;
     mp_steps_marked(writer->model, &writer->steps);
-    if (!mp_placements_find(writer->model, &writer->placements)) return false;
+    mp_placements_find(writer->model, &writer->placements);
     put_snapshot(writer);
     return true;
 }

@@ -162,7 +162,7 @@ static void put_stack(struct database *db, uint32_t stack)
     if (!stack || db->written[stack] || db->failed) return;
     db->written[stack] = 1;
     struct mp_buffer site = {0}, folded = {0};
-    db->no_memory |= !mp_stack_resolve(db->model, stack, &db->lines);
+    mp_stack_resolve(db->model, stack, &db->lines);
     mp_frame_headline(&site, &db->lines);
     mp_frame_fold(&folded, &db->lines);
     mp_buffer_append(&site, "", 1);

@@ -56,7 +56,7 @@ static void fold(struct text_export *export, uint32_t stack)
 {
     if (stack == export->folded_stack) return;
     mp_buffer_clear(&export->folded);
-    export->failed |= !mp_stack_resolve(export->rows->model, stack, &export->lines);
+    mp_stack_resolve(export->rows->model, stack, &export->lines);
     mp_frame_fold(&export->folded, &export->lines);
     export->folded_stack = stack;
 }
@@ -195,7 +195,7 @@ static void put_stack(struct text_export *export, uint32_t stack)
 {
     if (!stack || export->written[stack]) return;
     export->written[stack] = 1;
-    if (!mp_stack_resolve(export->rows->model, stack, &export->lines)) export->failed = true;
+    mp_stack_resolve(export->rows->model, stack, &export->lines);
     struct mp_json json = begin_line(export, "stack");
     mp_json_number(&json, "stack", stack);
     mp_json_array(&json, "frames");

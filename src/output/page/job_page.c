@@ -289,7 +289,7 @@ static void put_stacks(struct facts *f)
         mp_site_text(&label, f->job->model, &site);
         mp_json_array(&f->json, NULL);
         put_buffer(f, NULL, &label);
-        if (!mp_stack_resolve(f->job->model, f->stacks.at[i], &lines)) lines.count = 0;
+        mp_stack_resolve(f->job->model, f->stacks.at[i], &lines);
         for (size_t k = 0; k < lines.count; k++)
             mp_json_number(&f->json, NULL, frame_id(f, &lines.at[k]));
         mp_json_end_array(&f->json);

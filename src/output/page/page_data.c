@@ -120,7 +120,7 @@ static bool page_places_find(const struct mp_model *model, struct mp_page_data *
     data->lanes = (struct mp_page_lanes){.of_block = mp_alloc_zeroed(model->blocks.count + 1, sizeof(uint32_t))};
     mp_vec_grow_to(&data->pools, model->tracks.count);
     if (!model->calls.count && !model->segments.count && !model->requests.count) return true;
-    if (!mp_placements_find(model, &placements)) return false;
+    mp_placements_find(model, &placements);
     if (placements.stream && placements.pool) page_lanes_find(model, &placements, &data->lanes);
     for (uint16_t i = 0; i < model->tracks.count; i++)
         mp_pool_lines_find(model, i, &placements, &data->pools.at[i]);

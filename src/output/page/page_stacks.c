@@ -144,10 +144,7 @@ static void write_sites(struct mp_page_stacks *stacks, const uint32_t *node_of_s
 {
     for (size_t i = 0; i < stacks->sites.count; i++) {
         uint32_t stack = stacks->sites.at[i];
-        if (!mp_stack_resolve(stacks->model, stack, lines)) {
-            stacks->failed = true;
-            return;
-        }
+        mp_stack_resolve(stacks->model, stack, lines);
         const struct mp_stack_line *headline = mp_stack_headline(lines);
         mp_varint_append(&columns->site, node_of_stack[stack]);
         mp_varint_append(&columns->headline, headline ? (uint64_t)(headline - lines->at) + 1 : 0);

@@ -23,7 +23,7 @@ static void put_unbacked_json(struct mp_json *json, const struct mp_model *model
 void mp_device_uses_json(struct mp_json *json, const struct mp_model *model)
 {
     struct mp_device_uses uses = {0};
-    if (!mp_device_uses_find(model, &uses)) json->out->failed = true;
+    mp_device_uses_find(model, &uses);
     mp_json_array(json, "device_use");
     for (size_t i = 0; i < uses.count; i++) {
         const struct mp_device_use *use = &uses.at[i];
@@ -112,7 +112,7 @@ static void put_device(struct mp_text *text, const struct mp_model *model, const
 void mp_device_uses_text(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_device_uses uses = {0};
-    if (!mp_device_uses_find(model, &uses)) text->out->failed = true;
+    mp_device_uses_find(model, &uses);
     for (size_t i = 0; i < uses.count; i++)
         put_device(text, model, &uses.at[i]);
     mp_device_uses_free(&uses);

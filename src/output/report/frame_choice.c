@@ -146,7 +146,8 @@ static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, 
 void mp_difference_text(struct mp_buffer *out, const struct mp_model *model, uint32_t stack, uint32_t twin)
 {
     struct mp_stack_lines lines = {0}, others = {0};
-    if (!mp_stack_resolve(model, stack, &lines) || !mp_stack_resolve(model, twin, &others)) out->failed = true;
+    mp_stack_resolve(model, stack, &lines);
+    mp_stack_resolve(model, twin, &others);
     const struct mp_stack_line *line = own_line(&lines, &others);
     if (line && line->language == MP_PYTHON)
         mp_line_text(out, line);

@@ -22,8 +22,8 @@ static void put_row(struct mp_buffer *out, const struct table *table, const stru
         mp_site_text(out, table->model, site);
         return;
     }
-    const struct mp_stack_line *line =
-        mp_stack_resolve(table->model, site->stack, &lines) ? mp_stack_headline(&lines) : NULL;
+    mp_stack_resolve(table->model, site->stack, &lines);
+    const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line) mp_headline_text(out, line);
     mp_stack_lines_free(&lines);
 }

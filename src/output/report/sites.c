@@ -80,7 +80,7 @@ void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line)
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site)
 {
     struct mp_stack_lines lines = {0};
-    if (!mp_stack_resolve(model, site->stack, &lines)) out->failed = true;
+    mp_stack_resolve(model, site->stack, &lines);
     const struct mp_stack_line *headline = mp_stack_headline(&lines);
     if (headline)
         mp_headline_text(out, headline);
@@ -258,7 +258,7 @@ void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_mod
 {
     struct mp_buffer difference = {0}, last = {0};
     struct mp_stack_lines lines = {0};
-    if (!mp_stack_resolve(model, site->stack, &lines)) table->texts.failed = true;
+    mp_stack_resolve(model, site->stack, &lines);
     if (apart) mp_site_apart_text(&last, model, site, apart);
     mp_buffer_append(&last, "", 1);
     if (!lines.count) {
@@ -450,7 +450,7 @@ static void frame_json(struct mp_json *json, const struct mp_model *model, const
 void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack)
 {
     struct mp_stack_lines lines = {0};
-    if (!mp_stack_resolve(model, stack, &lines)) json->out->failed = true;
+    mp_stack_resolve(model, stack, &lines);
     mp_json_array(json, "stack");
     for (size_t i = 0; i < lines.count; i++)
         frame_json(json, model, &lines.at[i]);

@@ -246,7 +246,8 @@ size_t mp_size_growing(const struct mp_size_answer *answer, const struct mp_size
 static void headline_of(struct mp_buffer *out, const struct mp_model *model, uint32_t stack)
 {
     struct mp_stack_lines lines = {0};
-    const struct mp_stack_line *line = mp_stack_resolve(model, stack, &lines) ? mp_stack_headline(&lines) : NULL;
+    mp_stack_resolve(model, stack, &lines);
+    const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line)
         mp_headline_text(out, line);
     else
