@@ -64,7 +64,6 @@ static enum mp_status replay(struct adviser *a, const struct mp_edits *edits, co
     struct mp_torch_replay result;
     struct mp_curve_maker maker = {0};
     mp_torch_watch *watch = curve ? mp_curve_watch : NULL;
-    enum mp_status status = MP_OK;
     uint64_t total = a->advise->tuning.total == MP_BYTES_UNKNOWN ? (uint64_t)1 << 40 : a->advise->tuning.total;
     if (edits->ends.count || edits->extras.count) {
         mp_edits_apply(a->model, history, edits, &edited);
@@ -73,15 +72,14 @@ static enum mp_status replay(struct adviser *a, const struct mp_edits *edits, co
     *outcome = (struct outcome){0};
     if (curve) mp_curve_start(&maker, a->model, history, curve);
     if (a->advise->has_allocator) {
-        status =
-            mp_torch_replay_watched(a->model, history, settings, capacity, total, watch, &maker, &result, a->error);
-        if (!status) *outcome = (struct outcome){result.allocated_peak, result.reserved_peak, result.ooms};
+        mp_torch_replay_watched(a->model, history, settings, capacity, total, watch, &maker, &result);
+        *outcome = (struct outcome){result.allocated_peak, result.reserved_peak, result.ooms};
     } else {
         outcome->peak = mp_edited_peak(a->model, history, watch, &maker);
     }
     mp_curve_end(&maker);
     if (history == &edited) mp_edited_free(&edited);
-    return status;
+    return MP_OK;
 }
 
 static uint64_t less(uint64_t from, uint64_t what)
@@ -436,7 +434,7 @@ static enum mp_status draw_curves(struct adviser *a)
     return status;
 }
 
-static enum mp_status begin(struct adviser *a)
+static void begin(struct adviser *a)
 {
     struct mp_advise *advise = a->advise;
     const struct mp_model *model = a->model;
@@ -451,16 +449,13 @@ static enum mp_status begin(struct adviser *a)
             mp_edited_peak(model, &a->history, NULL, NULL); /* less where a folded recording's lies in its past */
         if (replayed < advise->peak) advise->peak = replayed;
     }
-    if (!advise->has_allocator) return MP_OK;
+    if (!advise->has_allocator) return;
     bool search = is_wanted(a, MP_CHANGE_ALLOCATOR);
-    enum mp_status status =
-        mp_tune(model, &a->history, search, a->query->progress, a->query->context, &advise->tuning, a->error);
-    if (status) return status;
+    mp_tune(model, &a->history, search, a->query->progress, a->query->context, &advise->tuning);
     advise->reserved = advise->tuning.reserved;
     bool requested = model->tracks.at[advise->track].size_basis == MP_BASIS_REQUESTED; /* not what blocks take */
     if (requested || advise->tuning.as_set.allocated_peak < advise->peak)
         advise->peak = advise->tuning.as_set.allocated_peak;
-    return MP_OK;
 }
 
 enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advise_query *query,
@@ -473,9 +468,9 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     if (mp_model_sample_of(model, query->track))
         return mp_fail(error, MP_UNSUPPORTED,
                        "the recording has a sample of its blocks (--sample): what others would save is not known");
-    enum mp_status status = begin(&a);
-    if (!status) add_settings(&a);
-    if (!status) status = mp_lifetimes_propose(model, &a.history, &proposed, error);
+    begin(&a);
+    add_settings(&a);
+    enum mp_status status = mp_lifetimes_propose(model, &a.history, &proposed, error);
     if (!status) status = prove(&a, &proposed);
     if (!status) status = add_checkpoints(&a);
     if (!status) sort_changes(advise);

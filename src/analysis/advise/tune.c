@@ -29,10 +29,8 @@ struct search {
     const struct mp_model *model;
     struct mp_torch_history *history;
     struct mp_tuning *tuning;
-    struct mp_error *error;
     mp_tune_progress *progress;
     void *context;
-    enum mp_status status;
     size_t most; /* replays */
     uint64_t total;
     MP_VEC(struct mp_torch_settings) tried;
@@ -107,18 +105,17 @@ static void keep(struct search *s, const struct mp_tune_found *found)
 static void try(struct search *s, const struct mp_torch_settings *settings)
 {
     struct mp_tune_found found = {.settings = *settings, .options = options_changed(&s->history->settings, settings)};
-    if (s->status || s->tuning->replays >= s->most || was_tried(s, settings)) return;
+    if (s->tuning->replays >= s->most || was_tried(s, settings)) return;
     mp_vec_add(&s->tried, *settings);
     uint64_t most = cost(s, &s->sides[settings->expandable]), other = cost(s, &s->single);
     if (found.options == 1 && other > most) most = other;
     if (most <= price(s, &found)) return;
     most -= price(s, &found);
     if (most >= OOM) most = 0; /* endless, as where it ran out of memory so far */
-    s->status = mp_torch_replay_below(s->model, s->history, settings, s->tuning->capacity, s->total, most,
-                                      &found.replay, s->error);
+    mp_torch_replay_below(s->model, s->history, settings, s->tuning->capacity, s->total, most, &found.replay);
     s->tuning->replays++;
     if (s->progress) s->progress(s->context, s->tuning->replays, s->most);
-    if (!s->status && !found.replay.given_up && found.replay.ooms <= s->tuning->as_set.ooms) keep(s, &found);
+    if (!found.replay.given_up && found.replay.ooms <= s->tuning->as_set.ooms) keep(s, &found);
 }
 
 /* Tries every value of an option. */
@@ -278,7 +275,7 @@ static bool is_close(uint64_t a, uint64_t b)
 }
 
 /* What the device had for the allocator when memory ran out: all that it held, and what was free beside it. */
-static enum mp_status find_room_at_oom(struct search *s, uint64_t *room)
+static void find_room_at_oom(struct search *s, uint64_t *room)
 {
     struct mp_torch_history *history = s->history;
     struct mp_torch_moment moment = {0};
@@ -287,27 +284,24 @@ static enum mp_status find_room_at_oom(struct search *s, uint64_t *room)
     while (at && (history->steps.at[at - 1].action != MP_TORCH_OUT_OF_MEMORY ||
                   history->steps.at[at - 1].address == MP_BYTES_UNKNOWN))
         at--;
-    if (!at) return MP_OK;
-    enum mp_status status = mp_torch_replay_recorded(s->model, history, (uint32_t)at, &moment, &replay, s->error);
-    if (!status && !replay.differences) {
+    if (!at) return;
+    mp_torch_replay_recorded(s->model, history, (uint32_t)at, &moment, &replay);
+    if (!replay.differences) {
         *room = history->steps.at[at - 1].address / MP_TORCH_PAGE * MP_TORCH_PAGE;
         for (size_t i = 0; i < moment.listing.segments.count; i++)
             *room += moment.listing.segments.at[i].bytes;
     }
     mp_torch_moment_free(&moment);
-    return status;
 }
 
-/* A trace as it was, which shows where the program emptied the cache. */
-static enum mp_status replay_trace(struct search *s, bool *exact)
+/* A trace as it was, which shows where the program emptied the cache. False: the replay differs. */
+static bool replay_trace(struct search *s)
 {
     struct mp_torch_replay replay;
-    *exact = true;
-    if (!s->history->traced) return MP_OK;
-    enum mp_status status = find_room_at_oom(s, &s->tuning->capacity);
-    if (!status) status = mp_torch_replay_recorded(s->model, s->history, MP_TORCH_TO_THE_END, NULL, &replay, s->error);
-    if (!status) *exact = !replay.differences;
-    return status;
+    if (!s->history->traced) return true;
+    find_room_at_oom(s, &s->tuning->capacity);
+    mp_torch_replay_recorded(s->model, s->history, MP_TORCH_TO_THE_END, NULL, &replay);
+    return !replay.differences;
 }
 
 /* The record once more, under its own settings. */
@@ -321,11 +315,8 @@ static void replay_as_set(struct search *s)
     t->total = model->devices.at[model->tracks.at[track].device].total_bytes;
     s->total = t->total == MP_BYTES_UNKNOWN ? (uint64_t)1 << 40 : t->total;
     t->capacity = mp_torch_room(model, track, t->recorded_reserved);
-    bool exact;
-    s->status = replay_trace(s, &exact);
-    if (s->status) return;
-    s->status =
-        mp_torch_replay_below(model, s->history, &s->history->settings, t->capacity, s->total, 0, &t->as_set, s->error);
+    bool exact = replay_trace(s);
+    mp_torch_replay_below(model, s->history, &s->history->settings, t->capacity, s->total, 0, &t->as_set);
     t->replays++;
     t->reserved = t->recorded_reserved && t->recorded_reserved < t->as_set.reserved_peak ? t->recorded_reserved
                                                                                          : t->as_set.reserved_peak;
@@ -374,24 +365,22 @@ static void find_settings(struct search *s)
     descend(s);
     refine_classes(s);
     descend(s);
-    if (s->status) return;
     if (is_worth(s->tuning, &s->best)) mp_vec_add(&s->tuning->found, s->best);
     if (s->best.options > 1 && is_worth(s->tuning, &s->single)) mp_vec_add(&s->tuning->found, s->single);
 }
 
-enum mp_status mp_tune(const struct mp_model *model, struct mp_torch_history *history, bool search,
-                       mp_tune_progress *progress, void *context, struct mp_tuning *tuning, struct mp_error *error)
+void mp_tune(const struct mp_model *model, struct mp_torch_history *history, bool search, mp_tune_progress *progress,
+             void *context, struct mp_tuning *tuning)
 {
-    struct search s = {
-        .model = model, .history = history, .tuning = tuning, .error = error, .progress = progress, .context = context};
+    struct search s = {.model = model, .history = history, .tuning = tuning, .progress = progress, .context = context};
     *tuning = (struct mp_tuning){.capacity = MP_BYTES_UNKNOWN};
     replay_as_set(&s);
-    if (!s.status && search) find_settings(&s);
-    if (!s.status && search) s.status = mp_tune_phases(model, history, tuning, error);
+    if (search) {
+        find_settings(&s);
+        mp_tune_phases(model, history, tuning);
+    }
     mp_vec_free(&s.tried);
     mp_vec_free(&s.splits);
-    if (s.status) mp_tuning_free(tuning);
-    return s.status;
 }
 
 void mp_tuning_free(struct mp_tuning *tuning)

@@ -46,9 +46,9 @@ struct mp_tuning {
 };
 
 /* The history is that of a caching allocator's track. It learns from a replay where
- * the cache was emptied. Without `search` only the record is replayed. MP_NO_MEMORY. */
-enum mp_status mp_tune(const struct mp_model *model, struct mp_torch_history *history, bool search,
-                       mp_tune_progress *progress, void *context, struct mp_tuning *tuning, struct mp_error *error);
+ * the cache was emptied. Without `search` only the record is replayed. */
+void mp_tune(const struct mp_model *model, struct mp_torch_history *history, bool search, mp_tune_progress *progress,
+             void *context, struct mp_tuning *tuning);
 void mp_tuning_free(struct mp_tuning *tuning);
 
 #endif

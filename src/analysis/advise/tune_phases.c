@@ -17,7 +17,6 @@ struct search {
     const struct mp_model *model;
     const struct mp_torch_history *history;
     struct mp_tuning *tuning;
-    struct mp_error *error;
     uint64_t best; /* reserved by the best for the whole program */
     struct mp_tune_phased found;
 };
@@ -82,8 +81,7 @@ static bool is_worth(const struct search *s, const struct mp_tune_phased *phased
     return reserved + least <= s->best || (breaks_less && (all - reserved) * 4 >= (all - s->best) * 3);
 }
 
-static enum mp_status try(struct search *s, const struct border *border, const struct mp_torch_settings *settings,
-                          bool early)
+static void try(struct search *s, const struct border *border, const struct mp_torch_settings *settings, bool early)
 {
     const struct mp_torch_settings *as_set = &s->history->settings;
     struct mp_tune_phased phased = {.settings = *settings,
@@ -96,18 +94,16 @@ static enum mp_status try(struct search *s, const struct border *border, const s
     const struct mp_tuning *t = s->tuning;
     uint64_t total = t->total == MP_BYTES_UNKNOWN ? (uint64_t)1 << 40 : t->total;
     mp_tune_phased_apply(s->history, &phased, &changed);
-    enum mp_status status = mp_torch_replay_below(s->model, &changed, early ? settings : as_set, t->capacity, total, 0,
-                                                  &phased.replay, s->error);
+    mp_torch_replay_below(s->model, &changed, early ? settings : as_set, t->capacity, total, 0, &phased.replay);
     mp_tune_phased_free(&changed);
     s->tuning->replays++;
     bool better = !s->found.then || phased.replay.reserved_peak < s->found.replay.reserved_peak;
-    if (status || !is_worth(s, &phased) || !better) {
+    if (!is_worth(s, &phased) || !better) {
         free(phased.then);
-        return status;
+        return;
     }
     free(s->found.then);
     s->found = phased;
-    return MP_OK;
 }
 
 static bool is_work(unsigned phase)
@@ -147,14 +143,12 @@ static size_t find_borders(const struct search *s, struct border borders[2])
     return count;
 }
 
-enum mp_status mp_tune_phases(const struct mp_model *model, const struct mp_torch_history *history,
-                              struct mp_tuning *tuning, struct mp_error *error)
+void mp_tune_phases(const struct mp_model *model, const struct mp_torch_history *history, struct mp_tuning *tuning)
 {
-    struct search s = {.model = model, .history = history, .tuning = tuning, .error = error, .best = tuning->reserved};
+    struct search s = {.model = model, .history = history, .tuning = tuning, .best = tuning->reserved};
     struct mp_torch_settings tried[3] = {history->settings};
     struct border borders[2];
     size_t count = 1, border_count = find_borders(&s, borders);
-    enum mp_status status = MP_OK;
     tried[0].expandable = !tried[0].expandable;
     for (size_t i = 0; i < tuning->found.count && count < 3; i++) {
         if (tuning->found.at[i].replay.reserved_peak < s.best) s.best = tuning->found.at[i].replay.reserved_peak;
@@ -162,11 +156,10 @@ enum mp_status mp_tune_phases(const struct mp_model *model, const struct mp_torc
             tried[count++] = tuning->found.at[i].settings;
     }
     for (size_t i = 0; i < border_count; i++)
-        for (size_t k = 0; !status && k < 2 * count; k++)
-            status = try(&s, &borders[i], &tried[k / 2], k % 2);
-    if (!status && s.found.then)
+        for (size_t k = 0; k < 2 * count; k++)
+            try(&s, &borders[i], &tried[k / 2], k % 2);
+    if (s.found.then)
         mp_vec_add(&tuning->phased, s.found);
     else
         free(s.found.then);
-    return status;
 }

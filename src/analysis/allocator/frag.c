@@ -45,10 +45,9 @@ static enum mp_status try_remedies(const struct mp_model *model, const struct mp
         struct mp_torch_settings settings = history->settings;
         struct mp_torch_replay replay;
         enum mp_status status = mp_torch_settings_parse(&settings, remedies[i], error);
-        if (!status && !memcmp(&settings, &history->settings, sizeof settings)) continue;
-        if (!status)
-            status = mp_torch_replay_with(model, history, &settings, capacity, capacity, step + 1, &replay, error);
         if (status) return status;
+        if (!memcmp(&settings, &history->settings, sizeof settings)) continue;
+        mp_torch_replay_with(model, history, &settings, capacity, capacity, step + 1, &replay);
         if (!replay.new_ooms && replay.last_oom != step) mp_vec_add(&frag->oom.would_fit, remedies[i]);
     }
     return MP_OK;
@@ -183,27 +182,19 @@ static uint64_t allocated_at(const struct mp_model *model, uint16_t track, uint3
     return level.bytes;
 }
 
-static enum mp_status take_layout(const struct mp_model *model, struct mp_torch_history *history, struct mp_frag *frag,
-                                  struct mp_error *error)
-{
-    enum mp_status status = mp_torch_layout_at(model, history, frag->events, &frag->layout, error);
-    frag->known = status == MP_OK;
-    return status == MP_NOT_FOUND ? MP_OK : status;
-}
-
 /* The moment that was asked for, or, where a program has given everything back at its end, that of the highest. */
-static enum mp_status find_moment(const struct mp_model *model, const struct mp_frag_query *query,
-                                  struct mp_torch_history *history, struct mp_frag *frag, struct mp_error *error)
+static void find_moment(const struct mp_model *model, const struct mp_frag_query *query,
+                        struct mp_torch_history *history, struct mp_frag *frag)
 {
     frag->moment = frag->oom.event == MP_NONE ? MP_FRAG_END : MP_FRAG_OOM;
     frag->events = frag->oom.event == MP_NONE ? query->window.last : frag->oom.event + 1;
-    enum mp_status status = take_layout(model, history, frag, error);
+    frag->known = mp_torch_layout_at(model, history, frag->events, &frag->layout);
     bool empty = !frag->known || !frag->layout.moment.listing.segments.count;
-    if (!status && empty && frag->moment == MP_FRAG_END && query->window.whole) {
+    if (empty && frag->moment == MP_FRAG_END && query->window.whole) {
         mp_torch_moment_free(&frag->layout.moment);
         frag->moment = MP_FRAG_PEAK;
         frag->events = find_highest(model, query->track);
-        status = take_layout(model, history, frag, error);
+        frag->known = mp_torch_layout_at(model, history, frag->events, &frag->layout);
     }
     if (!frag->known && frag->moment == MP_FRAG_PEAK) {
         frag->moment = MP_FRAG_END;
@@ -212,7 +203,6 @@ static enum mp_status find_moment(const struct mp_model *model, const struct mp_
     frag->ns = frag->events >= model->events.count ? model->duration_ns
                : frag->events                      ? model->events.time_ns[frag->events - 1]
                                                    : 0;
-    return status;
 }
 
 static uint64_t largest_block(const struct mp_model *model, uint16_t track)
@@ -317,7 +307,8 @@ static enum mp_status replay_recorded(const struct mp_model *model, struct mp_to
                        "there is no allocator's trace to replay: only PyTorch's snapshots have one, where "
                        "_record_memory_history() was on and the file does not contradict itself");
     frag->replay.recorded = true;
-    return mp_torch_replay_recorded(model, history, MP_TORCH_TO_THE_END, NULL, &frag->replay.result, error);
+    mp_torch_replay_recorded(model, history, MP_TORCH_TO_THE_END, NULL, &frag->replay.result);
+    return MP_OK;
 }
 
 static enum mp_status replay_settings(const struct mp_model *model, const struct mp_torch_history *history,
@@ -335,12 +326,8 @@ static enum mp_status replay_settings(const struct mp_model *model, const struct
     uint64_t capacity = ran_out ? frag_capacity(frag) : mp_torch_room(model, frag->track, recorded_peak(model, frag));
     if (total == MP_BYTES_UNKNOWN) total = (uint64_t)1 << 40;
     replay->capacity = capacity;
-    status =
-        mp_torch_replay_with(model, history, &settings, capacity, total, MP_TORCH_TO_THE_END, &replay->result, error);
-    if (!status)
-        status = mp_torch_replay_with(model, history, &history->settings, capacity, total, MP_TORCH_TO_THE_END, &same,
-                                      error);
-    if (status) return status;
+    mp_torch_replay_with(model, history, &settings, capacity, total, MP_TORCH_TO_THE_END, &replay->result);
+    mp_torch_replay_with(model, history, &history->settings, capacity, total, MP_TORCH_TO_THE_END, &same);
     uint64_t recorded = recorded_peak(model, frag);
     replay->recorded_reserved = recorded;
     replay->asked = history->asked;
@@ -373,18 +360,19 @@ enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_q
     frag->oom.event = find_oom(model, query);
     bool untraced = query->replay || frag->oom.event != MP_NONE;
     mp_torch_history_make(model, query->track, untraced, &history);
-    enum mp_status status = find_moment(model, query, &history, frag, error);
-    if (!status && frag->oom.event != MP_NONE)
+    find_moment(model, query, &history, frag);
+    if (frag->oom.event != MP_NONE)
         frag->wanted = model->notes.at[model->events.subject[frag->oom.event]].bytes;
     else
         frag->wanted = largest_block(model, query->track);
-    if (!status && frag->known) {
+    if (frag->known) {
         sum_up(&history, frag);
         find_pins(model, frag);
     } else {
         frag->allocated = allocated_at(model, query->track, frag->events);
     }
-    if (!status && frag->oom.event != MP_NONE) status = frag_judge_oom(model, &history, frag, error);
+    enum mp_status status = MP_OK;
+    if (frag->oom.event != MP_NONE) status = frag_judge_oom(model, &history, frag, error);
     if (!status) status = find_replay(model, query, &history, frag, error);
     mp_torch_history_free(&history);
     if (status) mp_frag_free(frag);

@@ -69,11 +69,6 @@ enum mp_torch_state mp_torch_block_state(const struct mp_torch_allocator *a, uin
     return block < a->blocks.count ? (enum mp_torch_state)a->blocks.at[block].state : MP_TORCH_FREE;
 }
 
-static enum mp_torch_result result_of(const struct mp_torch_allocator *a)
-{
-    return a->broken ? MP_TORCH_BROKEN : MP_TORCH_DONE;
-}
-
 void mp_torch_trace(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
                     const struct segment *segment, uint32_t block)
 {
@@ -160,7 +155,7 @@ static uint32_t find_memory(struct mp_torch_allocator *a, uint32_t pool, uint64_
         if (a->pools.at[i].use_on_oom) block = search(a, i, bytes, stream, false);
     if (block == NONE && mp_torch_release_available(a, bytes, stream, pool))
         block = mp_torch_get_memory(a, bytes, stream, pool);
-    if (block == NONE && !a->contexts.count && !a->broken) {
+    if (block == NONE && !a->contexts.count) {
         mp_torch_release_all(a);
         a->stats.retries++;
         block = mp_torch_get_memory(a, bytes, stream, pool); /* only there, whatever became free meanwhile */
@@ -190,9 +185,7 @@ static void hand_out(struct mp_torch_allocator *a, uint32_t block, uint64_t byte
     uint64_t rest = a->blocks.at[block].bytes - bytes;
     a->blocks.at[block].state = MP_TORCH_FREE;
     if (should_split(a, segment, rest, bytes)) {
-        uint32_t high = mp_torch_cut(a, block, bytes);
-        if (high == NONE) return;
-        mp_torch_put(a, high);
+        mp_torch_put(a, mp_torch_cut(a, block, bytes));
         if (counts && was_split)
             stats->inactive_split -= bytes;
         else if (counts)
@@ -218,14 +211,13 @@ enum mp_torch_result mp_torch_malloc(struct mp_torch_allocator *a, uint64_t byte
                                      uint32_t *block)
 {
     *block = MP_TORCH_NO_BLOCK;
-    if (a->broken || mp_torch_pool_need(a, pool) == NONE) return MP_TORCH_BROKEN;
+    mp_torch_pool_need(a, pool);
     if (!bytes) return MP_TORCH_DONE;
     if (bytes >= TOO_LARGE) return MP_TORCH_OOM;
     if (!a->contexts.count) mp_torch_look_at_streams(a);
     uint64_t rounded = mp_torch_round(&a->settings, bytes);
     uint32_t found = search(a, pool, rounded, stream, a->settings.expandable);
     if (found == NONE) found = find_memory(a, pool, rounded, stream);
-    if (a->broken) return MP_TORCH_BROKEN;
     if (found == NONE) {
         const struct segment none = {.stream = stream, .pool = pool};
         a->stats.ooms++;
@@ -234,13 +226,12 @@ enum mp_torch_result mp_torch_malloc(struct mp_torch_allocator *a, uint64_t byte
     }
     hand_out(a, found, rounded, bytes);
     *block = found;
-    return result_of(a);
+    return MP_TORCH_DONE;
 }
 
-enum mp_torch_result mp_torch_free(struct mp_torch_allocator *a, uint32_t block)
+void mp_torch_free(struct mp_torch_allocator *a, uint32_t block)
 {
-    if (a->broken) return MP_TORCH_BROKEN;
-    if (block == MP_TORCH_NO_BLOCK || a->blocks.at[block].state != MP_TORCH_ALLOCATED) return MP_TORCH_DONE;
+    if (block == MP_TORCH_NO_BLOCK || a->blocks.at[block].state != MP_TORCH_ALLOCATED) return;
     const struct block *it = &a->blocks.at[block];
     a->stats.allocated -= it->bytes;
     mp_torch_trace(a, MP_TORCH_FREE_REQUESTED, it->address, it->requested, segment_of(a, block), block);
@@ -248,7 +239,6 @@ enum mp_torch_result mp_torch_free(struct mp_torch_allocator *a, uint32_t block)
         mp_torch_wait_for_streams(a, block);
     else
         mp_torch_free_now(a, block);
-    return result_of(a);
 }
 
 void mp_torch_free_now(struct mp_torch_allocator *a, uint32_t block)
@@ -269,8 +259,7 @@ void mp_torch_free_now(struct mp_torch_allocator *a, uint32_t block)
     if (is_split(it)) a->stats.inactive_split += it->bytes;
 }
 
-enum mp_torch_result mp_torch_empty_cache(struct mp_torch_allocator *a)
+void mp_torch_empty_cache(struct mp_torch_allocator *a)
 {
-    if (!a->broken) mp_torch_release_all(a);
-    return result_of(a);
+    mp_torch_release_all(a);
 }

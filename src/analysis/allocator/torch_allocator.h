@@ -7,8 +7,7 @@
  * Sizes are bytes. Streams are any numbers, 0 being the default stream. Pools are small numbers, 0 being the default
  * pool, the others private ones (CUDA graphs, MemPool). Blocks have ids that are reused after a free.
  *
- * A call takes 0.1 to 0.3 µs. One thread at a time. Where memory for the model itself runs out, that call and every
- * later one return MP_TORCH_BROKEN.
+ * A call takes 0.1 to 0.3 µs. One thread at a time.
  */
 #ifndef MP_ANALYSIS_TORCH_ALLOCATOR_H
 #define MP_ANALYSIS_TORCH_ALLOCATOR_H
@@ -23,12 +22,10 @@
 
 #define MP_TORCH_ANY_STREAM UINT64_MAX /* of a pool's filter */
 #define MP_TORCH_NO_BLOCK   UINT32_MAX /* the result of a request for 0 bytes; may be freed */
-#define MP_TORCH_POOLS      65536      /* pools have lower numbers */
 
 enum mp_torch_result {
     MP_TORCH_DONE,
-    MP_TORCH_OOM,   /* the program gets an OutOfMemoryError */
-    MP_TORCH_BROKEN /* the model itself is out of memory */
+    MP_TORCH_OOM, /* the program gets an OutOfMemoryError */
 };
 
 struct mp_torch_event {
@@ -79,10 +76,10 @@ struct mp_torch_listing {
 struct mp_torch_allocator;
 
 /* `capacity`: the device's memory for this allocator. The limit of settings->fraction is a part of `total` bytes, which
- * also bounds the address space of an expandable segment. hooks may be NULL. NULL where memory is short. */
+ * also bounds the address space of an expandable segment. hooks may be NULL. */
 struct mp_torch_allocator *mp_torch_allocator_new(const struct mp_torch_settings *settings, uint64_t capacity,
                                                   uint64_t total, const struct mp_torch_hooks *hooks);
-/* A copy of the state, with the same hooks and ids. NULL where memory is short. */
+/* A copy of the state, with the same hooks and ids. */
 struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocator *allocator);
 void mp_torch_allocator_free(struct mp_torch_allocator *allocator);
 /* As torch.cuda.memory._set_allocator_settings() while the program runs. */
@@ -90,9 +87,9 @@ void mp_torch_set(struct mp_torch_allocator *allocator, const struct mp_torch_se
 
 enum mp_torch_result mp_torch_malloc(struct mp_torch_allocator *allocator, uint64_t bytes, uint64_t stream,
                                      uint32_t pool, uint32_t *block);
-enum mp_torch_result mp_torch_free(struct mp_torch_allocator *allocator, uint32_t block);
+void mp_torch_free(struct mp_torch_allocator *allocator, uint32_t block);
 /* torch.cuda.empty_cache() */
-enum mp_torch_result mp_torch_empty_cache(struct mp_torch_allocator *allocator);
+void mp_torch_empty_cache(struct mp_torch_allocator *allocator);
 
 uint64_t mp_torch_block_address(const struct mp_torch_allocator *allocator, uint32_t block);
 uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *allocator, uint32_t block); /* the bytes that it
@@ -111,33 +108,32 @@ uint64_t mp_torch_segment_bytes(const struct mp_torch_settings *settings, uint64
  * Streams. A block that another stream used stays pending after its free, until all work that had been given to that
  * stream by then is done, and until the next malloc checks.
  */
-enum mp_torch_result mp_torch_record_stream(struct mp_torch_allocator *allocator, uint32_t block, uint64_t stream);
+void mp_torch_record_stream(struct mp_torch_allocator *allocator, uint32_t block, uint64_t stream);
 void mp_torch_stream_done(struct mp_torch_allocator *allocator, uint64_t stream);
 /* Completes the free of a pending block now, when a trace says so. */
-enum mp_torch_result mp_torch_complete(struct mp_torch_allocator *allocator, uint32_t block);
+void mp_torch_complete(struct mp_torch_allocator *allocator, uint32_t block);
 
 /*
  * Private pools. Between begin and end, mp_torch_pool_for() of a stream that the filter accepts is that pool, and the
  * allocator neither checks streams nor releases memory to try again. Once a pool is released as often as it was begun
  * and held (a MemPool holds its pool), its segments go at the next release.
  */
-enum mp_torch_result mp_torch_pool_hold(struct mp_torch_allocator *allocator, uint32_t pool);
-enum mp_torch_result mp_torch_pool_begin(struct mp_torch_allocator *allocator, uint32_t pool, uint64_t stream);
+void mp_torch_pool_hold(struct mp_torch_allocator *allocator, uint32_t pool);
+void mp_torch_pool_begin(struct mp_torch_allocator *allocator, uint32_t pool, uint64_t stream);
 void mp_torch_pool_end(struct mp_torch_allocator *allocator, uint32_t pool);
 void mp_torch_pool_release(struct mp_torch_allocator *allocator, uint32_t pool);
 /* As a MemPool does when it is deleted: gives back the free memory of a pool without users. */
-enum mp_torch_result mp_torch_empty_pool(struct mp_torch_allocator *allocator, uint32_t pool);
+void mp_torch_empty_pool(struct mp_torch_allocator *allocator, uint32_t pool);
 uint32_t mp_torch_pool_for(const struct mp_torch_allocator *allocator, uint64_t stream);
 /* MemPool(no_split=..., use_on_oom=...) */
-enum mp_torch_result mp_torch_pool_options(struct mp_torch_allocator *allocator, uint32_t pool, bool no_split,
-                                           bool use_on_oom);
+void mp_torch_pool_options(struct mp_torch_allocator *allocator, uint32_t pool, bool no_split, bool use_on_oom);
 
 /*
  * Adds to the initial state a segment with its blocks, ascending, without gaps, no two free ones adjacent. An
  * expandable segment is given whole, with its unmapped parts. ids[i] becomes the id of blocks[i]. Only `address`,
  * `bytes`, `requested` and `state` of the blocks count; only mp_torch_complete() completes a pending block.
  */
-enum mp_torch_result mp_torch_restore(struct mp_torch_allocator *allocator, const struct mp_torch_segment *segment,
-                                      const struct mp_torch_block *blocks, size_t count, uint32_t *ids);
+void mp_torch_restore(struct mp_torch_allocator *allocator, const struct mp_torch_segment *segment,
+                      const struct mp_torch_block *blocks, size_t count, uint32_t *ids);
 
 #endif

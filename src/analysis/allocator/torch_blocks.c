@@ -8,13 +8,8 @@ uint32_t mp_torch_block_new(struct mp_torch_allocator *a, const struct block *bl
         a->blocks.at[id] = *block;
         return id;
     }
-    id = (uint32_t)a->blocks.count;
-    if (id != NONE) {
-        mp_vec_add(&a->blocks, *block);
-        return id;
-    }
-    a->broken = true;
-    return NONE;
+    mp_vec_add(&a->blocks, *block);
+    return (uint32_t)a->blocks.count - 1;
 }
 
 void mp_torch_block_unused(struct mp_torch_allocator *a, uint32_t block)
@@ -31,7 +26,6 @@ uint32_t mp_torch_cut(struct mp_torch_allocator *a, uint32_t block, uint64_t byt
     high.bytes -= bytes;
     high.previous = block;
     uint32_t id = mp_torch_block_new(a, &high);
-    if (id == NONE) return NONE;
     a->blocks.at[block].bytes = bytes;
     a->blocks.at[block].next = id;
     if (high.next != NONE) a->blocks.at[high.next].previous = id;
@@ -88,12 +82,7 @@ uint32_t mp_torch_join(struct mp_torch_allocator *a, uint32_t block)
     return block;
 }
 
-uint32_t mp_torch_pool_need(struct mp_torch_allocator *a, uint32_t pool)
+void mp_torch_pool_need(struct mp_torch_allocator *a, uint32_t pool)
 {
-    if (pool < MP_TORCH_POOLS) {
-        mp_vec_grow_to(&a->pools, (size_t)pool + 1);
-        return pool;
-    }
-    a->broken = true;
-    return NONE;
+    mp_vec_grow_to(&a->pools, (size_t)pool + 1);
 }

@@ -26,7 +26,6 @@ static uint32_t reserve(struct mp_torch_allocator *a, uint64_t bytes, uint64_t s
     const struct segment segment = {
         .address = address, .bytes = room, .page = page, .stream = stream, .pool = pool, .small = small};
     uint32_t id = mp_torch_segment_new(a, &segment);
-    if (id == NONE) return NONE;
     const struct block whole = {.address = address,
                                 .bytes = room,
                                 .segment = id,
@@ -35,7 +34,6 @@ static uint32_t reserve(struct mp_torch_allocator *a, uint64_t bytes, uint64_t s
                                 .uses = NONE,
                                 .state = MP_TORCH_UNMAPPED};
     uint32_t block = mp_torch_block_new(a, &whole);
-    if (block == NONE) return NONE;
     a->segments.at[id].first = block;
     mp_torch_put(a, block);
     return block;
@@ -75,9 +73,7 @@ static uint32_t map(struct mp_torch_allocator *a, uint32_t block, uint64_t bytes
     if (!ask_pages(a, address, pages)) return NONE;
     mp_torch_take(a, block);
     if (pages < a->blocks.at[block].bytes) {
-        uint32_t rest = mp_torch_cut(a, block, pages);
-        if (rest == NONE) return NONE;
-        mp_torch_put(a, rest);
+        mp_torch_put(a, mp_torch_cut(a, block, pages));
     }
     a->blocks.at[block].state = MP_TORCH_FREE;
     block = mp_torch_join(a, block);
@@ -117,12 +113,7 @@ void mp_torch_unmap(struct mp_torch_allocator *a, uint32_t block)
         mp_torch_put(a, block);
         block = rest;
     }
-    if (block != NONE && end > last) {
-        uint32_t rest = mp_torch_cut(a, block, last - first);
-        if (rest == NONE) return;
-        mp_torch_put(a, rest);
-    }
-    if (block == NONE) return;
+    if (end > last) mp_torch_put(a, mp_torch_cut(a, block, last - first));
     a->blocks.at[block].state = MP_TORCH_UNMAPPED;
     block = mp_torch_join(a, block);
     mp_torch_put(a, block);

@@ -319,12 +319,14 @@ void mp_torch_settings_recorded(const char *configuration, struct mp_torch_setti
     }
 }
 
+#define POOLS_MAX 65536
+
 static void pool_index(struct mp_torch_history *history, uint64_t pool, uint32_t *index)
 {
     if (!history->pools.count) mp_vec_add(&history->pools, (uint64_t)0);
     for (*index = 0; *index < history->pools.count; ++*index)
         if (history->pools.at[*index] == pool) return;
-    if (history->pools.count < MP_TORCH_POOLS) {
+    if (history->pools.count < POOLS_MAX) {
         mp_vec_add(&history->pools, pool);
         return;
     }

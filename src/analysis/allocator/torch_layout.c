@@ -209,15 +209,15 @@ static bool has_list(const struct mp_model *model, uint16_t track)
     return false;
 }
 
-enum mp_status mp_torch_layout_at(const struct mp_model *model, struct mp_torch_history *history, uint32_t event,
-                                  struct mp_torch_layout *layout, struct mp_error *error)
+bool mp_torch_layout_at(const struct mp_model *model, struct mp_torch_history *history, uint32_t event,
+                        struct mp_torch_layout *layout)
 {
     *layout = (struct mp_torch_layout){0};
     if (history->traced) {
         struct mp_torch_replay replay;
         uint32_t until = event < model->events.count ? mp_torch_step_of(history, event) : MP_TORCH_TO_THE_END;
-        enum mp_status status = mp_torch_replay_recorded(model, history, until, &layout->moment, &replay, error);
-        if (status || !replay.differences) return status;
+        mp_torch_replay_recorded(model, history, until, &layout->moment, &replay);
+        if (!replay.differences) return true;
         mp_torch_moment_free(&layout->moment);
         *layout = (struct mp_torch_layout){0};
     }
@@ -231,6 +231,5 @@ enum mp_status mp_torch_layout_at(const struct mp_model *model, struct mp_torch_
         layout->source = MP_LAYOUT_PLACED;
         if (below) place_all(&p, &memory);
     }
-    if (layout->moment.listing.segments.count) return MP_OK;
-    return mp_fail(error, MP_NOT_FOUND, "the recording does not say what the allocator held");
+    return layout->moment.listing.segments.count;
 }

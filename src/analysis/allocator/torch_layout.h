@@ -19,9 +19,9 @@ struct mp_torch_layout {
     struct mp_torch_moment moment; /* its blocks' ids mean nothing; owners do */
 };
 
-/* `event`: the number of events that have happened. The history is the track's. MP_NOT_FOUND where the
- * allocator's memory is unknown. */
-enum mp_status mp_torch_layout_at(const struct mp_model *model, struct mp_torch_history *history, uint32_t event,
-                                  struct mp_torch_layout *layout, struct mp_error *error);
+/* `event`: the number of events that have happened. The history is the track's. False: the recording does not say what
+ * the allocator held. */
+bool mp_torch_layout_at(const struct mp_model *model, struct mp_torch_history *history, uint32_t event,
+                        struct mp_torch_layout *layout);
 
 #endif

@@ -64,7 +64,6 @@ struct mp_torch_allocator {
     uint64_t capacity, total, device_used;
     uint64_t limit; /* MP_TORCH_UNLIMITED */
     uint64_t next_segment, next_reservation;
-    bool broken;
     struct mp_torch_stats stats;
     MP_VEC(struct block) blocks;
     uint32_t unused_block;
@@ -103,7 +102,7 @@ static inline bool collects_garbage(const struct mp_torch_allocator *a)
 void mp_torch_trace(struct mp_torch_allocator *a, enum mp_torch_action action, uint64_t address, uint64_t bytes,
                     const struct segment *segment, uint32_t block);
 
-/* torch_blocks.c: blocks and free memory. NONE and `broken` where memory is short. */
+/* torch_blocks.c: blocks and free memory. */
 uint32_t mp_torch_block_new(struct mp_torch_allocator *a, const struct block *block);
 void mp_torch_block_unused(struct mp_torch_allocator *a, uint32_t block);
 /* Cuts a block after `bytes`; the high part is new, has the same state, and is in no set. */
@@ -113,7 +112,7 @@ void mp_torch_take(struct mp_torch_allocator *a, uint32_t block); /* out of it *
 /* Joins a free or unmapped block, which is in no set, with neighbours of the same state. Returns the lowest one, which
  * remains. */
 uint32_t mp_torch_join(struct mp_torch_allocator *a, uint32_t block);
-uint32_t mp_torch_pool_need(struct mp_torch_allocator *a, uint32_t pool); /* NONE: memory is short */
+void mp_torch_pool_need(struct mp_torch_allocator *a, uint32_t pool); /* makes room for it */
 
 /* torch_segments.c */
 uint32_t mp_torch_segment_new(struct mp_torch_allocator *a, const struct segment *segment);

@@ -10,23 +10,18 @@ void mp_torch_not_freeable(struct mp_torch_allocator *a, uint32_t pool)
     a->pools.at[pool].freeable = false;
 }
 
-enum mp_torch_result mp_torch_pool_hold(struct mp_torch_allocator *a, uint32_t pool)
+void mp_torch_pool_hold(struct mp_torch_allocator *a, uint32_t pool)
 {
-    if (a->broken || mp_torch_pool_need(a, pool) == NONE) return MP_TORCH_BROKEN;
+    mp_torch_pool_need(a, pool);
     a->pools.at[pool].users++;
     mp_torch_not_freeable(a, pool);
-    return MP_TORCH_DONE;
 }
 
-enum mp_torch_result mp_torch_pool_begin(struct mp_torch_allocator *a, uint32_t pool, uint64_t stream)
+void mp_torch_pool_begin(struct mp_torch_allocator *a, uint32_t pool, uint64_t stream)
 {
     const struct context context = {pool, stream};
-    if (a->broken || mp_torch_pool_need(a, pool) == NONE) return MP_TORCH_BROKEN;
-    if (!mp_vec_push(&a->contexts, context)) {
-        a->broken = true;
-        return MP_TORCH_BROKEN;
-    }
-    return mp_torch_pool_hold(a, pool);
+    mp_vec_add(&a->contexts, context);
+    mp_torch_pool_hold(a, pool);
 }
 
 void mp_torch_pool_end(struct mp_torch_allocator *a, uint32_t pool)
@@ -55,10 +50,9 @@ uint32_t mp_torch_pool_for(const struct mp_torch_allocator *a, uint64_t stream)
     return 0;
 }
 
-enum mp_torch_result mp_torch_pool_options(struct mp_torch_allocator *a, uint32_t pool, bool no_split, bool use_on_oom)
+void mp_torch_pool_options(struct mp_torch_allocator *a, uint32_t pool, bool no_split, bool use_on_oom)
 {
-    if (a->broken || mp_torch_pool_need(a, pool) == NONE) return MP_TORCH_BROKEN;
+    mp_torch_pool_need(a, pool);
     a->pools.at[pool].no_split = no_split;
     a->pools.at[pool].use_on_oom = use_on_oom;
-    return MP_TORCH_DONE;
 }

@@ -32,7 +32,6 @@ struct mp_torch_player {
     uint32_t probes;
     uint32_t step;               /* under way */
     uint32_t script, script_end; /* steps among which are those about segments that the record has next */
-    bool failed;                 /* memory is short */
 };
 
 static void torch_differ(struct mp_torch_player *p, const char *format, ...)
@@ -62,13 +61,6 @@ static void torch_own(struct mp_torch_player *p, uint32_t block, uint32_t id)
     if (block != MP_NONE) p->ids[block] = id;
 }
 
-/* False, and so noted, where the allocator has no memory for itself. */
-static bool torch_check(struct mp_torch_player *p, enum mp_torch_result result)
-{
-    if (result == MP_TORCH_BROKEN) p->failed = true;
-    return !p->failed;
-}
-
 /* `is_new`: the record has memory for the request. */
 static void torch_count_oom(struct mp_torch_player *p, bool is_new)
 {
@@ -78,7 +70,7 @@ static void torch_count_oom(struct mp_torch_player *p, bool is_new)
 }
 
 /* The blocks of the base that lie in [address, end), and what is free between them: `run` of memory. */
-static bool fill(const struct mp_torch_history *history, size_t *next, uint64_t address, uint64_t end,
+static void fill(const struct mp_torch_history *history, size_t *next, uint64_t address, uint64_t end,
                  struct mp_torch_moment *to)
 {
     while (address < end) {
@@ -98,11 +90,10 @@ static bool fill(const struct mp_torch_history *history, size_t *next, uint64_t 
         mp_vec_add(&to->owners, here ? base->block : (uint32_t)MP_NONE);
         address = limit;
     }
-    return true;
 }
 
 /* The blocks of an expandable segment: its runs of mapped pages, and no memory between them. */
-static bool fill_expandable(const struct mp_torch_history *history, const struct mp_torch_segment *segment,
+static void fill_expandable(const struct mp_torch_history *history, const struct mp_torch_segment *segment,
                             size_t *next, size_t *run, struct mp_torch_moment *to)
 {
     uint64_t address = segment->address, end = segment->address + segment->bytes;
@@ -114,7 +105,7 @@ static bool fill_expandable(const struct mp_torch_history *history, const struct
             uint64_t limit = address;
             for (; *run < history->mapped.count && history->mapped.at[*run].address == limit; ++*run)
                 limit += history->mapped.at[*run].bytes;
-            if (!fill(history, next, address, limit, to)) return false;
+            fill(history, next, address, limit, to);
             address = limit;
             continue;
         }
@@ -126,7 +117,6 @@ static bool fill_expandable(const struct mp_torch_history *history, const struct
         mp_vec_add(&to->owners, (uint32_t)MP_NONE);
         address = limit;
     }
-    return true;
 }
 
 /* The state that the record begins with; the same blocks as the settings place them. */
@@ -136,17 +126,17 @@ static void torch_begin_recorded(struct mp_torch_player *p)
     struct mp_torch_moment parts = {0};
     MP_VEC(uint32_t) ids = {0};
     size_t next = 0, run = 0;
-    for (size_t i = 0; i < history->segments.count && !p->failed; i++) {
+    for (size_t i = 0; i < history->segments.count; i++) {
         const struct mp_torch_segment *segment = &history->segments.at[i];
         parts.listing.blocks.count = parts.owners.count = ids.count = 0;
-        bool done = segment->expandable
-                        ? fill_expandable(history, segment, &next, &run, &parts)
-                        : fill(history, &next, segment->address, segment->address + segment->bytes, &parts);
+        if (segment->expandable)
+            fill_expandable(history, segment, &next, &run, &parts);
+        else
+            fill(history, &next, segment->address, segment->address + segment->bytes, &parts);
         size_t count = parts.listing.blocks.count;
-        if (done) mp_vec_grow_to(&ids, count);
-        if (!done || !torch_check(p, mp_torch_restore(p->allocator, segment, parts.listing.blocks.at, count, ids.at)))
-            p->failed = true;
-        for (size_t k = 0; k < count && !p->failed; k++)
+        mp_vec_grow_to(&ids, count);
+        mp_torch_restore(p->allocator, segment, parts.listing.blocks.at, count, ids.at);
+        for (size_t k = 0; k < count; k++)
             if (parts.owners.at[k] != MP_NONE) torch_own(p, parts.owners.at[k], ids.at[k]);
     }
     for (size_t i = 0; i < history->base.count; i++)
@@ -159,11 +149,10 @@ static void torch_begin_recorded(struct mp_torch_player *p)
 
 static void torch_begin_anew(struct mp_torch_player *p)
 {
-    for (size_t i = 0; i < p->history->base.count && !p->failed; i++) {
+    for (size_t i = 0; i < p->history->base.count; i++) {
         const struct mp_torch_base *base = &p->history->base.at[i];
         uint32_t id;
         enum mp_torch_result result = mp_torch_malloc(p->allocator, base->requested, base->stream, base->pool, &id);
-        if (!torch_check(p, result)) return;
         if (result == MP_TORCH_OOM) torch_count_oom(p, true);
         if (result == MP_TORCH_DONE) torch_own(p, base->block, id);
     }
@@ -244,7 +233,7 @@ static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_l
         first[model->parts.at[i].segment] = i;
     if (order.count) qsort(order.at, order.count, sizeof *order.at, by_address);
     size_t common = order.count < listing->segments.count ? order.count : listing->segments.count;
-    for (size_t i = 0; i < common && !p->failed; i++) {
+    for (size_t i = 0; i < common; i++) {
         const struct mp_torch_segment *segment = &listing->segments.at[i];
         const struct mp_segment *with = &model->segments.at[order.at[i].segment];
         if (segment->address != with->address || segment->bytes != with->bytes || segment->stream != with->stream ||
@@ -371,16 +360,17 @@ static bool release_pools(struct mp_torch_player *p)
     return any;
 }
 
-/* Memory of a private pool is only handed out while a graph is captured, or the program uses the pool, or it is put back
- * to what it was. */
+/* Memory of a private pool is only handed out while a graph is captured, or the program uses the pool, or it is put
+ * back to what it was. */
 static enum mp_torch_result ask(struct mp_torch_player *p, const struct mp_torch_step *step, uint32_t *id)
 {
     bool open = step->pool < p->open.count && p->open.at[step->pool];
-    if (!step->pool || open || step->put_back) return mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, id);
-    if (!mp_vec_extend(&p->begun, (size_t)step->pool + 1)) return MP_TORCH_BROKEN;
+    if (!step->pool || open || step->put_back)
+        return mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, id);
+    mp_vec_grow_to(&p->begun, (size_t)step->pool + 1);
     if (!p->probing) p->begun.at[step->pool]++;
-    enum mp_torch_result result = mp_torch_pool_begin(p->allocator, step->pool, MP_TORCH_ANY_STREAM);
-    if (result == MP_TORCH_DONE) result = mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, id);
+    mp_torch_pool_begin(p->allocator, step->pool, MP_TORCH_ANY_STREAM);
+    enum mp_torch_result result = mp_torch_malloc(p->allocator, step->bytes, step->stream, step->pool, id);
     mp_torch_pool_end(p->allocator, step->pool);
     return result;
 }
@@ -389,7 +379,7 @@ static void complete_late(struct mp_torch_player *p)
 {
     for (size_t i = 0; i < p->late.count; i++) {
         uint32_t id = p->ids[p->late.at[i]];
-        if (id != MP_TORCH_NO_BLOCK) torch_check(p, mp_torch_complete(p->allocator, id));
+        if (id != MP_TORCH_NO_BLOCK) mp_torch_complete(p->allocator, id);
     }
 }
 
@@ -404,7 +394,7 @@ static enum mp_torch_result take_course(struct mp_torch_player *p, const struct 
     if (course != COURSE_WAITING) complete_late(p);
     if (course == COURSE_EMPTIED) {
         if (!p->probing) mp_vec_add(&p->noted->emptied, p->step);
-        torch_check(p, mp_torch_empty_cache(p->allocator));
+        mp_torch_empty_cache(p->allocator);
     }
     return ask(p, step, id);
 }
@@ -416,14 +406,13 @@ static bool leads_there(struct mp_torch_player *p, const struct mp_torch_step *s
     uint32_t script = p->script, id = MP_TORCH_NO_BLOCK;
     p->allocator = mp_torch_allocator_copy(kept);
     p->probing = true;
-    p->probe_failed = !p->allocator;
-    enum mp_torch_result result = p->allocator ? take_course(p, step, course, &id) : MP_TORCH_BROKEN;
+    p->probe_failed = false;
+    enum mp_torch_result result = take_course(p, step, course, &id);
     bool there = !p->probe_failed && !next_of_script(p);
     if (step->action == MP_TORCH_OUT_OF_MEMORY)
         there = there && result == MP_TORCH_OOM;
     else
         there = there && result == MP_TORCH_DONE && mp_torch_block_address(p->allocator, id) == step->address;
-    if (result == MP_TORCH_BROKEN) p->failed = true;
     for (size_t i = 0; there && i < p->late.count; i++) {
         uint32_t late = p->ids[p->late.at[i]];
         there = late == MP_TORCH_NO_BLOCK || mp_torch_block_state(p->allocator, late) != MP_TORCH_PENDING;
@@ -440,7 +429,7 @@ static enum course find_course(struct mp_torch_player *p, const struct mp_torch_
     if (!p->recorded) return COURSE_REQUEST;
     bool in_doubt = release_pools(p) || (p->late.count && step->action == MP_TORCH_OUT_OF_MEMORY);
     if (!in_doubt || p->probes++ > PROBES) return COURSE_REQUEST;
-    for (enum course course = COURSE_REQUEST; course < COURSES && !p->failed; course++)
+    for (enum course course = COURSE_REQUEST; course < COURSES; course++)
         if (leads_there(p, step, course)) return course;
     return COURSE_REQUEST;
 }
@@ -463,13 +452,12 @@ static void play_alloc(struct mp_torch_player *p, const struct mp_torch_step *st
 {
     uint32_t id;
     enum mp_torch_result result = take_course(p, step, find_course(p, step), &id);
-    if (!torch_check(p, result)) return;
     bool found = result == MP_TORCH_DONE;
     p->replay->allocs += step->action == MP_TORCH_ALLOC;
     if (!found) torch_count_oom(p, step->action == MP_TORCH_ALLOC);
     if (p->recorded) compare_alloc(p, step, found, mp_torch_block_address(p->allocator, id));
     if (found && step->action == MP_TORCH_OUT_OF_MEMORY)
-        torch_check(p, mp_torch_free(p->allocator, id));
+        mp_torch_free(p->allocator, id);
     else if (found)
         torch_own(p, step->block, id);
     complete_late(p);
@@ -485,10 +473,10 @@ static void play_free(struct mp_torch_player *p, const struct mp_torch_step *ste
     uint32_t id = id_of(p, step);
     if (id == MP_TORCH_NO_BLOCK) return;
     if (step->action == MP_TORCH_FREE_REQUESTED)
-        torch_check(p, mp_torch_record_stream(p->allocator, id, OTHER_STREAM));
+        mp_torch_record_stream(p->allocator, id, OTHER_STREAM);
     else
-        torch_check(p, mp_torch_complete(p->allocator, id)); /* where it was requested before */
-    if (p->ids[step->block] == id) torch_check(p, mp_torch_free(p->allocator, id));
+        mp_torch_complete(p->allocator, id); /* where it was requested before */
+    if (p->ids[step->block] == id) mp_torch_free(p->allocator, id);
 }
 
 static void play_limit(struct mp_torch_player *p, double limit)
@@ -510,18 +498,17 @@ static void play_call(struct mp_torch_player *p, const struct mp_torch_step *ste
 {
     struct mp_torch_allocator *a = p->allocator;
     uint32_t pool = step->pool;
-    if (!mp_vec_extend(&p->open, (size_t)pool + 1)) p->failed = true;
-    if (p->failed) return;
+    mp_vec_grow_to(&p->open, (size_t)pool + 1);
     switch (step->action - MP_TORCH_CALL) {
     case MP_TORCH_CALL_EMPTY:
-        torch_check(p, mp_torch_empty_cache(a));
+        mp_torch_empty_cache(a);
         break;
     case MP_TORCH_CALL_POOL_MADE:
-        torch_check(p, mp_torch_pool_hold(a, pool));
+        mp_torch_pool_hold(a, pool);
         break;
     case MP_TORCH_CALL_POOL_BEGINS:
         p->open.at[pool]++;
-        torch_check(p, mp_torch_pool_begin(a, pool, MP_TORCH_ANY_STREAM));
+        mp_torch_pool_begin(a, pool, MP_TORCH_ANY_STREAM);
         break;
     case MP_TORCH_CALL_POOL_ENDS:
         if (p->open.at[pool]) p->open.at[pool]--;
@@ -532,7 +519,7 @@ static void play_call(struct mp_torch_player *p, const struct mp_torch_step *ste
         break;
     case MP_TORCH_CALL_POOL_DELETED:
         mp_torch_pool_release(a, pool);
-        torch_check(p, mp_torch_empty_pool(a, pool));
+        mp_torch_empty_pool(a, pool);
         break;
     case MP_TORCH_CALL_LIMIT:
         play_limit(p, p->history->limits.at[step->bytes]);
@@ -549,7 +536,7 @@ static void end_script(struct mp_torch_player *p)
     complete_late(p);
     if (release_pools(p)) {
         mp_vec_add(&p->noted->emptied, p->step);
-        torch_check(p, mp_torch_empty_cache(p->allocator));
+        mp_torch_empty_cache(p->allocator);
     }
 }
 
@@ -591,12 +578,12 @@ static void play(struct mp_torch_player *p, uint32_t until)
     const struct mp_torch_history *history = p->history;
     size_t end = until < history->steps.count ? until : history->steps.count, emptied = 0;
     tell(p, MP_TORCH_BEFORE_STEPS);
-    for (p->step = 0; p->step < end && !p->failed && !is_too_much(p); p->step++) {
+    for (p->step = 0; p->step < end && !is_too_much(p); p->step++) {
         const struct mp_torch_step *step = &history->steps.at[p->step];
         bool asks = step->action == MP_TORCH_ALLOC || step->action == MP_TORCH_OUT_OF_MEMORY;
         if (p->recorded ? belongs_to_next(p, step) : is_about_segments(step)) continue;
         for (; !p->recorded && emptied < history->emptied.count && history->emptied.at[emptied] <= p->step; emptied++)
-            torch_check(p, mp_torch_empty_cache(p->allocator));
+            mp_torch_empty_cache(p->allocator);
         if (step->action >= MP_TORCH_CALL) {
             play_call(p, step);
             tell(p, p->step);
@@ -609,12 +596,12 @@ static void play(struct mp_torch_player *p, uint32_t until)
         if (!asks) play_free(p, step);
         tell(p, p->step);
     }
-    if (!p->recorded || p->failed) return;
+    if (!p->recorded) return;
     end_script(p);
     end_call(p);
 }
 
-static bool start(struct mp_torch_player *p, const struct mp_torch_settings *settings, uint64_t capacity,
+static void start(struct mp_torch_player *p, const struct mp_torch_settings *settings, uint64_t capacity,
                   uint64_t total)
 {
     static const struct mp_torch_hooks none;
@@ -634,87 +621,81 @@ static bool start(struct mp_torch_player *p, const struct mp_torch_settings *set
     p->ids = mp_alloc((blocks + 1) * sizeof *p->ids);
     for (size_t i = 0; i < blocks; i++)
         p->ids[i] = MP_TORCH_NO_BLOCK;
-    return true;
 }
 
-static enum mp_status finish(struct mp_torch_player *p, bool failed, struct mp_error *error)
+static void finish(struct mp_torch_player *p)
 {
-    if (p->allocator) {
-        p->replay->reserved_peak = mp_torch_stats(p->allocator)->peak_reserved;
-        p->replay->allocated_peak = mp_torch_stats(p->allocator)->peak_allocated;
-        p->replay->retries = mp_torch_stats(p->allocator)->retries;
-    }
+    const struct mp_torch_stats *stats = mp_torch_stats(p->allocator);
+    p->replay->reserved_peak = stats->peak_reserved;
+    p->replay->allocated_peak = stats->peak_allocated;
+    p->replay->retries = stats->retries;
     mp_torch_allocator_free(p->allocator);
     mp_vec_free(&p->owners);
     mp_vec_free(&p->begun);
     mp_vec_free(&p->open);
     mp_vec_free(&p->late);
     free(p->ids);
-    return failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory to replay the allocator") : MP_OK;
 }
 
 static void list(struct mp_torch_player *p, struct mp_torch_moment *moment)
 {
     mp_torch_list(p->allocator, &moment->listing);
-    for (size_t i = 0; i < moment->listing.blocks.count && !p->failed; i++) {
+    for (size_t i = 0; i < moment->listing.blocks.count; i++) {
         const struct mp_torch_block *block = &moment->listing.blocks.at[i];
         bool owned = block->state != MP_TORCH_FREE && block->id < p->owners.count;
         mp_vec_add(&moment->owners, owned ? p->owners.at[block->id] : (uint32_t)MP_NONE);
     }
 }
 
-enum mp_status mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_history *history, uint32_t until,
-                                        struct mp_torch_moment *moment, struct mp_torch_replay *replay,
-                                        struct mp_error *error)
+void mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_history *history, uint32_t until,
+                              struct mp_torch_moment *moment, struct mp_torch_replay *replay)
 {
     struct mp_torch_player p = {
         .model = model, .history = history, .noted = history, .replay = replay, .recorded = true};
     struct mp_torch_moment own_moment = {0};
     history->emptied.count = 0;
-    if (!start(&p, &history->settings, MP_TORCH_UNLIMITED, TOTAL)) return finish(&p, true, error);
+    start(&p, &history->settings, MP_TORCH_UNLIMITED, TOTAL);
     torch_begin_recorded(&p);
-    if (!p.failed) play(&p, until);
-    if (!p.failed) list(&p, moment ? moment : &own_moment);
-    if (!p.failed && until >= history->steps.count)
-        torch_compare_end(&p, moment ? &moment->listing : &own_moment.listing);
+    play(&p, until);
+    list(&p, moment ? moment : &own_moment);
+    if (until >= history->steps.count) torch_compare_end(&p, moment ? &moment->listing : &own_moment.listing);
     mp_torch_moment_free(&own_moment);
-    return finish(&p, p.failed, error);
+    finish(&p);
 }
 
-static enum mp_status replay_anew(struct mp_torch_player *p, const struct mp_torch_settings *settings,
-                                  uint64_t capacity, uint64_t total, uint32_t until, struct mp_error *error)
+static void replay_anew(struct mp_torch_player *p, const struct mp_torch_settings *settings, uint64_t capacity,
+                        uint64_t total, uint32_t until)
 {
-    if (!start(p, settings, capacity, total)) return finish(p, true, error);
+    start(p, settings, capacity, total);
     torch_begin_anew(p);
-    if (!p->failed) play(p, until);
-    if (!p->failed) (void)is_too_much(p);
-    return finish(p, p->failed, error);
+    play(p, until);
+    (void)is_too_much(p);
+    finish(p);
 }
 
-enum mp_status mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
-                                    const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
-                                    uint32_t until, struct mp_torch_replay *replay, struct mp_error *error)
+void mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
+                          const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint32_t until,
+                          struct mp_torch_replay *replay)
 {
     struct mp_torch_player p = {.model = model, .history = history, .replay = replay};
-    return replay_anew(&p, settings, capacity, total, until, error);
+    replay_anew(&p, settings, capacity, total, until);
 }
 
-enum mp_status mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch_history *history,
-                                       const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
-                                       mp_torch_watch *watch, void *context, struct mp_torch_replay *replay,
-                                       struct mp_error *error)
+void mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch_history *history,
+                             const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
+                             mp_torch_watch *watch, void *context, struct mp_torch_replay *replay)
 {
     struct mp_torch_player p = {
         .model = model, .history = history, .replay = replay, .watch = watch, .context = context};
-    return replay_anew(&p, settings, capacity, total, MP_TORCH_TO_THE_END, error);
+    replay_anew(&p, settings, capacity, total, MP_TORCH_TO_THE_END);
 }
 
-enum mp_status mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
-                                     const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
-                                     uint64_t most, struct mp_torch_replay *replay, struct mp_error *error)
+void mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
+                           const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint64_t most,
+                           struct mp_torch_replay *replay)
 {
     struct mp_torch_player p = {.model = model, .history = history, .replay = replay, .most = most};
-    return replay_anew(&p, settings, capacity, total, MP_TORCH_TO_THE_END, error);
+    replay_anew(&p, settings, capacity, total, MP_TORCH_TO_THE_END);
 }
 
 void mp_torch_moment_free(struct mp_torch_moment *moment)

@@ -36,29 +36,27 @@ struct mp_torch_moment {
 
 /* Replays the record of a traced history: memory comes from the driver where the trace says so, everything else must
  * follow. Before step `until`, or at the end, the state is listed in *moment (may be NULL; starts empty, freed by the
- * caller). Notes in the history where the program emptied the cache. MP_NO_MEMORY. */
-enum mp_status mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_history *history, uint32_t until,
-                                        struct mp_torch_moment *moment, struct mp_torch_replay *replay,
-                                        struct mp_error *error);
+ * caller). Notes in the history where the program emptied the cache. */
+void mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_history *history, uint32_t until,
+                              struct mp_torch_moment *moment, struct mp_torch_replay *replay);
 void mp_torch_moment_free(struct mp_torch_moment *moment);
 
 /* Replays what was asked for, up to before step `until`, under other settings on a device of `capacity` bytes
  * (MP_TORCH_UNLIMITED), `total` of which a limit is a share. Blocks from before the first step are placed anew, in the
  * order of their addresses. A request that had found no memory is made too; what it gets now is freed at once. */
-enum mp_status mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
-                                    const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
-                                    uint32_t until, struct mp_torch_replay *replay, struct mp_error *error);
+void mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
+                          const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint32_t until,
+                          struct mp_torch_replay *replay);
 /* Told after each step what is allocated and reserved then, and once before the first, of MP_TORCH_BEFORE_STEPS. */
 typedef void mp_torch_watch(void *context, size_t step, uint64_t allocated, uint64_t reserved);
 #define MP_TORCH_BEFORE_STEPS SIZE_MAX
 /* The same to the end, under watch. */
-enum mp_status mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch_history *history,
-                                       const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
-                                       mp_torch_watch *watch, void *context, struct mp_torch_replay *replay,
-                                       struct mp_error *error);
+void mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch_history *history,
+                             const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
+                             mp_torch_watch *watch, void *context, struct mp_torch_replay *replay);
 /* The same to the end, given up as soon as more than `most` bytes are reserved. */
-enum mp_status mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
-                                     const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
-                                     uint64_t most, struct mp_torch_replay *replay, struct mp_error *error);
+void mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
+                           const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint64_t most,
+                           struct mp_torch_replay *replay);
 
 #endif

@@ -10,13 +10,8 @@ uint32_t mp_torch_segment_new(struct mp_torch_allocator *a, const struct segment
         a->segments.at[id] = *segment;
         return id;
     }
-    id = (uint32_t)a->segments.count;
-    if (id != NONE) {
-        mp_vec_add(&a->segments, *segment);
-        return id;
-    }
-    a->broken = true;
-    return NONE;
+    mp_vec_add(&a->segments, *segment);
+    return (uint32_t)a->segments.count - 1;
 }
 
 void mp_torch_segment_unused(struct mp_torch_allocator *a, uint32_t segment)
@@ -63,11 +58,9 @@ uint32_t mp_torch_get_memory(struct mp_torch_allocator *a, uint64_t bytes, uint6
     const struct segment segment = {
         .address = address, .bytes = asked, .stream = stream, .pool = pool, .small = bytes <= MP_TORCH_SMALL};
     uint32_t id = mp_torch_segment_new(a, &segment);
-    if (id == NONE) return NONE;
     const struct block whole = {
         .address = address, .bytes = asked, .segment = id, .previous = NONE, .next = NONE, .uses = NONE};
     uint32_t block = mp_torch_block_new(a, &whole);
-    if (block == NONE) return NONE;
     a->segments.at[id].first = block;
     mp_torch_gained(a, &segment, asked);
     mp_torch_trace(a, MP_TORCH_SEGMENT_ALLOC, address, asked, &segment, MP_TORCH_NO_BLOCK);
@@ -91,14 +84,13 @@ static void release(struct mp_torch_allocator *a, uint32_t block)
 }
 
 /* The blocks of a set, in order, as a->scratch. */
-static bool gather(struct mp_torch_allocator *a, const struct mp_torch_set *set)
+static void gather(struct mp_torch_allocator *a, const struct mp_torch_set *set)
 {
     struct mp_torch_place place = {0, 0};
     const struct mp_torch_key *key;
     a->scratch.count = 0;
     for (; (key = mp_torch_set_at(set, place)); place = mp_torch_set_next(set, place))
         mp_vec_add(&a->scratch, key->block);
-    return true;
 }
 
 void mp_torch_collect_garbage(struct mp_torch_allocator *a)
@@ -107,7 +99,7 @@ void mp_torch_collect_garbage(struct mp_torch_allocator *a)
     if (a->stats.reserved <= keep) return;
     uint64_t target = a->stats.reserved - keep;
     const struct side *side = &a->pools.at[0].sides[0];
-    if (!gather(a, &side->blocks)) return;
+    gather(a, &side->blocks);
     double ages = 0, count = 0;
     for (size_t i = 0; i < a->scratch.count; i++)
         if (!is_split(&a->blocks.at[a->scratch.at[i]])) {
@@ -139,37 +131,32 @@ static bool is_oversize(const struct mp_torch_key *key, uint64_t stream, uint64_
 }
 
 /* Chooses the blocks to release for a request, as a->scratch: the smallest that suffices alone, else several, from the
- * largest on. *bytes is their sum. */
-static bool choose(struct mp_torch_allocator *a, uint64_t need, uint64_t stream, const struct mp_torch_set *set,
-                   uint64_t *bytes)
+ * largest on. Returns their sum. */
+static uint64_t choose(struct mp_torch_allocator *a, uint64_t need, uint64_t stream, const struct mp_torch_set *set)
 {
     struct mp_torch_place place = mp_torch_set_find(set, stream, need, 0);
     const struct mp_torch_key *key = mp_torch_set_at(set, place);
+    uint64_t bytes = 0;
     a->scratch.count = 0;
-    *bytes = 0;
     if (is_oversize(key, stream, need) && may_release(a, key->block)) {
-        *bytes = key->bytes;
         mp_vec_add(&a->scratch, key->block);
-        return true;
+        return key->bytes;
     }
-    while (*bytes < need && mp_torch_set_previous(set, &place)) {
+    while (bytes < need && mp_torch_set_previous(set, &place)) {
         key = mp_torch_set_at(set, place);
         if (!is_oversize(key, stream, a->settings.max_split)) break;
         if (!may_release(a, key->block)) continue;
-        *bytes += key->bytes;
+        bytes += key->bytes;
         mp_vec_add(&a->scratch, key->block);
     }
-    return true;
+    return bytes;
 }
 
 bool mp_torch_release_available(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool)
 {
-    uint64_t need = bytes > a->settings.max_split ? bytes : a->settings.max_split, chosen;
+    uint64_t need = bytes > a->settings.max_split ? bytes : a->settings.max_split;
     if (a->settings.max_split == MP_TORCH_UNLIMITED) return false;
-    if (!choose(a, need, stream, &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL].blocks, &chosen)) {
-        a->broken = true;
-        return false;
-    }
+    uint64_t chosen = choose(a, need, stream, &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL].blocks);
     for (size_t i = 0; i < a->scratch.count; i++)
         release(a, a->scratch.at[i]);
     return chosen >= need;
@@ -177,7 +164,7 @@ bool mp_torch_release_available(struct mp_torch_allocator *a, uint64_t bytes, ui
 
 static void release_side(struct mp_torch_allocator *a, uint32_t pool, bool small)
 {
-    if (!gather(a, &a->pools.at[pool].sides[small].blocks)) return;
+    gather(a, &a->pools.at[pool].sides[small].blocks);
     size_t kept = 0;
     for (size_t i = 0; i < a->scratch.count; i++) {
         uint32_t block = a->scratch.at[i];
@@ -186,7 +173,7 @@ static void release_side(struct mp_torch_allocator *a, uint32_t pool, bool small
         else if (segment_of(a, block)->page)
             a->scratch.at[kept++] = block;
     }
-    for (size_t i = 0; i < kept && !a->broken; i++)
+    for (size_t i = 0; i < kept; i++)
         mp_torch_unmap(a, a->scratch.at[i]);
 }
 
@@ -201,17 +188,17 @@ static bool empty_pool(struct mp_torch_allocator *a, uint32_t pool)
     return true;
 }
 
-enum mp_torch_result mp_torch_empty_pool(struct mp_torch_allocator *a, uint32_t pool)
+void mp_torch_empty_pool(struct mp_torch_allocator *a, uint32_t pool)
 {
-    if (a->broken || mp_torch_pool_need(a, pool) == NONE) return MP_TORCH_BROKEN;
+    mp_torch_pool_need(a, pool);
     if (!a->contexts.count) mp_torch_finish_streams(a);
     if (a->pools.at[pool].freeable && empty_pool(a, pool)) mp_torch_not_freeable(a, pool);
-    return a->broken ? MP_TORCH_BROKEN : MP_TORCH_DONE;
 }
 
 void mp_torch_release_all(struct mp_torch_allocator *a)
 {
-    if (!a->contexts.count && mp_torch_pool_need(a, 0) == 0) {
+    if (!a->contexts.count) {
+        mp_torch_pool_need(a, 0);
         mp_torch_finish_streams(a);
         release_side(a, 0, false);
         release_side(a, 0, true);

@@ -42,7 +42,6 @@ struct mp_torch_allocator *mp_torch_allocator_copy(const struct mp_torch_allocat
     to->device_used = from->device_used;
     to->next_segment = from->next_segment;
     to->next_reservation = from->next_reservation;
-    to->broken = from->broken;
     to->stats = from->stats;
     to->unused_block = from->unused_block;
     to->unused_segment = from->unused_segment;
@@ -118,7 +117,6 @@ static uint32_t restore_block(struct mp_torch_allocator *a, uint32_t segment, ui
                                 .uses = NONE,
                                 .state = from->state};
     uint32_t id = mp_torch_block_new(a, &block);
-    if (id == NONE) return NONE;
     if (previous == NONE)
         a->segments.at[segment].first = id;
     else
@@ -133,10 +131,10 @@ static uint32_t restore_block(struct mp_torch_allocator *a, uint32_t segment, ui
     return id;
 }
 
-enum mp_torch_result mp_torch_restore(struct mp_torch_allocator *a, const struct mp_torch_segment *segment,
-                                      const struct mp_torch_block *blocks, size_t count, uint32_t *ids)
+void mp_torch_restore(struct mp_torch_allocator *a, const struct mp_torch_segment *segment,
+                      const struct mp_torch_block *blocks, size_t count, uint32_t *ids)
 {
-    if (a->broken || mp_torch_pool_need(a, segment->pool) == NONE) return MP_TORCH_BROKEN;
+    mp_torch_pool_need(a, segment->pool);
     const struct segment made = {.address = segment->address,
                                  .bytes = segment->bytes,
                                  .page = !segment->expandable ? 0
@@ -148,18 +146,15 @@ enum mp_torch_result mp_torch_restore(struct mp_torch_allocator *a, const struct
                                  .small = segment->small};
     uint32_t id = mp_torch_segment_new(a, &made);
     uint64_t mapped = 0, free_bytes = 0;
-    for (size_t i = 0; i < count && id != NONE; i++) {
+    for (size_t i = 0; i < count; i++) {
         ids[i] = restore_block(a, id, i ? ids[i - 1] : NONE, &blocks[i]);
-        if (ids[i] == NONE) return MP_TORCH_BROKEN;
         if (blocks[i].state != MP_TORCH_UNMAPPED) mapped += blocks[i].bytes;
         if (blocks[i].state == MP_TORCH_FREE && count > 1) free_bytes += blocks[i].bytes;
     }
-    if (a->broken) return MP_TORCH_BROKEN;
     mp_torch_gained(a, &made, mapped);
     struct mp_torch_stats *stats = &a->stats;
     if (!segment->expandable) stats->inactive_split += free_bytes;
     stats->peak_allocated = stats->allocated;
     stats->peak_active = stats->active;
     stats->peak_requested = stats->requested;
-    return MP_TORCH_DONE;
 }

@@ -3,12 +3,11 @@
  * made, so such frees wait; blocks used only in that time need no event. */
 #include "analysis/allocator/torch_parts.h"
 
-enum mp_torch_result mp_torch_record_stream(struct mp_torch_allocator *a, uint32_t block, uint64_t stream)
+void mp_torch_record_stream(struct mp_torch_allocator *a, uint32_t block, uint64_t stream)
 {
-    if (a->broken) return MP_TORCH_BROKEN;
-    if (block == MP_TORCH_NO_BLOCK || segment_of(a, block)->stream == stream) return MP_TORCH_DONE;
+    if (block == MP_TORCH_NO_BLOCK || segment_of(a, block)->stream == stream) return;
     for (uint32_t id = a->blocks.at[block].uses; id != NONE; id = a->uses.at[id].next)
-        if (a->uses.at[id].stream == stream) return MP_TORCH_DONE;
+        if (a->uses.at[id].stream == stream) return;
     const struct use use = {stream, a->blocks.at[block].uses, a->contexts.count > 0};
     uint32_t id = a->unused_use;
     if (id != NONE) {
@@ -16,14 +15,9 @@ enum mp_torch_result mp_torch_record_stream(struct mp_torch_allocator *a, uint32
         a->uses.at[id] = use;
     } else {
         id = (uint32_t)a->uses.count;
-        if (id == NONE) {
-            a->broken = true;
-            return MP_TORCH_BROKEN;
-        }
         mp_vec_add(&a->uses, use);
     }
     a->blocks.at[block].uses = id;
-    return MP_TORCH_DONE;
 }
 
 static struct queue *queue_of(struct mp_torch_allocator *a, uint64_t stream)
@@ -102,10 +96,9 @@ void mp_torch_finish_streams(struct mp_torch_allocator *a)
     }
 }
 
-enum mp_torch_result mp_torch_complete(struct mp_torch_allocator *a, uint32_t block)
+void mp_torch_complete(struct mp_torch_allocator *a, uint32_t block)
 {
-    if (a->broken) return MP_TORCH_BROKEN;
-    if (block == MP_TORCH_NO_BLOCK || a->blocks.at[block].state != MP_TORCH_PENDING) return MP_TORCH_DONE;
+    if (block == MP_TORCH_NO_BLOCK || a->blocks.at[block].state != MP_TORCH_PENDING) return;
     end_uses(a, block, false, false);
     a->blocks.at[block].events = 0;
     for (size_t i = 0; i < a->queues.count; i++) {
@@ -126,5 +119,4 @@ enum mp_torch_result mp_torch_complete(struct mp_torch_allocator *a, uint32_t bl
         if (a->deferred.at[i] != block) a->deferred.at[kept++] = a->deferred.at[i];
     a->deferred.count = kept;
     mp_torch_free_now(a, block);
-    return a->broken ? MP_TORCH_BROKEN : MP_TORCH_DONE;
 }

@@ -82,7 +82,6 @@ static void begin(const char *rest)
     set(rest + length);
     const struct mp_torch_hooks hooks = {.event = tell};
     allocator = mp_torch_allocator_new(&settings, capacity, total, &hooks);
-    if (!allocator) abort();
 }
 
 static void call(const char *word, const char *rest)
@@ -90,35 +89,32 @@ static void call(const char *word, const char *rest)
     uint64_t at[3] = {0};
     sscanf(rest, "%" SCNu64 " %" SCNu64 " %" SCNu64, &at[0], &at[1], &at[2]);
     uint32_t *block = &blocks[at[0] % NAMES];
-    enum mp_torch_result result = MP_TORCH_DONE;
     if (!strcmp(word, "malloc")) {
-        result = mp_torch_malloc(allocator, at[1], at[2], mp_torch_pool_for(allocator, at[2]), block);
-        if (result == MP_TORCH_DONE)
+        if (mp_torch_malloc(allocator, at[1], at[2], mp_torch_pool_for(allocator, at[2]), block) == MP_TORCH_DONE)
             printf("got %" PRIu64 " %" PRIu64 "\n", mp_torch_block_address(allocator, *block),
                    mp_torch_block_bytes(allocator, *block));
         else
             puts("oom");
     } else if (!strcmp(word, "free"))
-        result = mp_torch_free(allocator, *block);
+        mp_torch_free(allocator, *block);
     else if (!strcmp(word, "use"))
-        result = mp_torch_record_stream(allocator, *block, at[1]);
+        mp_torch_record_stream(allocator, *block, at[1]);
     else if (!strcmp(word, "complete"))
-        result = mp_torch_complete(allocator, *block);
+        mp_torch_complete(allocator, *block);
     else if (!strcmp(word, "done"))
         mp_torch_stream_done(allocator, at[0]);
     else if (!strcmp(word, "empty"))
-        result = mp_torch_empty_cache(allocator);
+        mp_torch_empty_cache(allocator);
     else if (!strcmp(word, "begin"))
-        result = mp_torch_pool_begin(allocator, (uint32_t)at[0], at[1]);
+        mp_torch_pool_begin(allocator, (uint32_t)at[0], at[1]);
     else if (!strcmp(word, "end"))
         mp_torch_pool_end(allocator, (uint32_t)at[0]);
     else if (!strcmp(word, "release"))
         mp_torch_pool_release(allocator, (uint32_t)at[0]);
     else if (!strcmp(word, "pool"))
-        result = mp_torch_pool_options(allocator, (uint32_t)at[0], at[1], at[2]);
+        mp_torch_pool_options(allocator, (uint32_t)at[0], at[1], at[2]);
     else
         abort();
-    if (result == MP_TORCH_BROKEN) abort();
 }
 
 int main(void)
