@@ -14,11 +14,6 @@
     4                    /* where there is a graph, at least one in so many of the blocks that a forward pass makes is \
                           * kept */
 #define STEADY (1 << 16) /* bytes: recurring sizes from here on belong to layers, whatever uses them */
-#define SMALL_CUBLAS                                                                                                   \
-    8519680u /* bytes of the cuBLAS workspaces that PyTorch makes, before Hopper and from Hopper on                    \
-              */
-#define LARGE_CUBLAS 33554432u
-
 /* The number of blocks of a size; sorted by size. */
 struct size_count {
     uint64_t bytes;
@@ -35,24 +30,10 @@ struct finder {
     struct mp_guesses *guesses;
     unsigned char *known;  /* by block: enum mp_category */
     unsigned char *zeroes; /* by stack: optimizer.zero_grad() or like it */
-    uint32_t *line;        /* by stack: mp_guesses_line() */
-    uint32_t *successor;   /* by block: find_successors() */
+    uint32_t *line;        /* by stack: the one that a person reads, its innermost of Python, else its innermost */
     bool stays;            /* find_staying() */
     bool trains, infers;   /* some turn is backward; some is inference */
-    struct sizes vectors;  /* list_vectors() */
 };
-
-uint32_t mp_guesses_line(const struct mp_model *model, uint32_t stack)
-{
-    uint32_t innermost = MP_NONE;
-    for (uint32_t node = stack; node; node = model->stacks.at[node].parent) {
-        uint32_t frame = model->stacks.at[node].frame;
-        if (frame == MP_FRAME_CUT) continue;
-        if (innermost == MP_NONE) innermost = frame;
-        if (model->frames.at[frame].raw.language == MP_PYTHON) return frame;
-    }
-    return innermost;
-}
 
 static bool is_zeroing(const struct mp_model *model, uint32_t frame)
 {
@@ -170,14 +151,6 @@ static struct size_count *find_size(const struct sizes *sizes, uint64_t bytes)
             high = middle;
     }
     return low < sizes->count && sizes->at[low].bytes == bytes ? &sizes->at[low] : NULL;
-}
-
-static uint64_t bytes_of(const struct sizes *sizes)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < sizes->count; i++)
-        bytes += sizes->at[i].bytes * sizes->at[i].count;
-    return bytes;
 }
 
 /* ---- inference */
@@ -304,8 +277,8 @@ static void find_inference(struct finder *f)
         turns++;
     }
     f->infers = infer;
-    /* In a turn of a server other threads are amid a call, whose blocks live like a graph's: on a busy machine in nearly
-     * half of its turns. */
+    /* In a turn of a server other threads are amid a call, whose blocks live like a graph's: on a busy machine in
+     * nearly half of its turns. */
     size_t needed = several ? turns / 2 : turns - turns / 4;
     bool served = !f->trains && infer >= SMALL_LEAST && infer >= needed;
     for (size_t i = 0; served && i < count; i++)
@@ -386,102 +359,6 @@ bool mp_guesses_is_previous(const struct mp_guesses *guesses, const struct mp_mo
     return end != MP_NONE && end < moment && (freed == MP_NONE || freed > end);
 }
 
-/* ---- blocks that an optimizer's step replaces */
-
-/* By block freed in an optimizer's step: the last block of its size that the same turn made, which has replaced it;
- * MP_NONE. */
-static uint32_t *find_successors(const struct finder *f)
-{
-    const struct mp_model *model = f->model;
-    uint32_t *successor = mp_alloc((model->blocks.count + 1) * sizeof *successor);
-    struct mp_map latest = {0}; /* size to block + 1 */
-    bool fresh;
-    for (size_t i = 0; i <= model->blocks.count; i++)
-        successor[i] = MP_NONE;
-    for (uint32_t event = 0; f->phases->any && event < model->events.count; event++) {
-        uint32_t block = model->events.subject[event];
-        bool born = model->events.type[event] == MP_EVENT_ALLOC, freed = model->events.type[event] == MP_EVENT_FREE;
-        if ((!born && !freed) || !is_of_torch(f, block) || model->blocks.bytes[block] == MP_BYTES_UNKNOWN) continue;
-        if (born && mp_phase_of_block(f->phases, model, block) == MP_PHASE_OPTIMIZER)
-            *mp_map_at(&latest, model->blocks.bytes[block] + 1, &fresh) = block + 1;
-        uint64_t *last = freed ? mp_map_find(&latest, model->blocks.bytes[block] + 1) : NULL;
-        if (!last || !*last || *last - 1 == block || f->zeroes[mp_model_freed_at(model, block)]) continue;
-        uint32_t other = (uint32_t)(*last - 1), end = model->blocks.free_event[other];
-        bool same = mp_phase_turn_of(f->phases, event) == mp_phase_turn_of(f->phases, model->blocks.alloc_event[other]);
-        if (same && (end == MP_NONE || end > event)) successor[block] = other;
-    }
-    mp_map_free(&latest);
-    return successor;
-}
-
-#define HOPS 4 /* lines of one step, each of which replaces the result of the one before */
-
-/* The line that made the block's replacement at the end of the step; MP_NONE. */
-static uint32_t replaced_at(const struct finder *f, uint32_t block)
-{
-    for (int i = 0; i < HOPS; i++) {
-        block = f->successor[block];
-        if (block == MP_NONE) return MP_NONE;
-        if (f->known[block] == MP_CATEGORY_OPTIMIZER_STATE) return f->line[f->model->blocks.stack[block]];
-    }
-    return MP_NONE;
-}
-
-/* A line of the optimizer's step: the last block it makes that lives on, and the earlier block that this one
- * replaces. */
-struct replacing {
-    uint32_t line, last;
-    uint64_t bytes;
-};
-struct replacings {
-    struct replacing *at;
-    size_t count, room;
-};
-
-static struct replacing *replacing_at(struct replacings *lines, uint32_t line)
-{
-    for (size_t i = 0; i < lines->count; i++)
-        if (lines->at[i].line == line) return &lines->at[i];
-    struct replacing fresh = {line, 0, 0};
-    mp_vec_add(lines, fresh);
-    return &lines->at[lines->count - 1];
-}
-
-/* Where nobody holds one more copy than the lines replace, the last line sets the parameters: their update needs the
- * states'. */
-static void set_by_order(struct finder *f, const struct replacings *lines)
-{
-    uint64_t most = 0;
-    const struct replacing *last = NULL;
-    for (size_t k = 0; k < lines->count; k++)
-        if (lines->at[k].bytes > most) most = lines->at[k].bytes;
-    for (size_t k = 0; k < lines->count; k++)
-        if (lines->at[k].bytes >= most / 2 && (!last || lines->at[k].last > last->last)) last = &lines->at[k];
-    if (last && most) f->guesses->sets_parameter[last->line] = true;
-}
-
-/* Finds the lines that set parameters: those that replace a known parameter; else by their order. `held`: parameters
- * live elsewhere. */
-static void find_setters(struct finder *f, bool held)
-{
-    const struct mp_model *model = f->model;
-    struct replacings lines = {0};
-    bool any = false;
-    for (uint32_t i = 0; i < model->blocks.count; i++) {
-        uint32_t line = replaced_at(f, i);
-        if (line == MP_NONE) continue;
-        bool set = f->known[i] == MP_CATEGORY_PARAMETERS;
-        f->guesses->sets_parameter[line] |= set;
-        any |= set;
-        if (was_before(f, i)) replacing_at(&lines, line)->bytes += model->blocks.bytes[i];
-    }
-    for (uint32_t i = 0; lines.count && i < model->blocks.count; i++)
-        for (size_t k = 0; f->known[i] == MP_CATEGORY_OPTIMIZER_STATE && !was_before(f, i) && k < lines.count; k++)
-            if (lines.at[k].line == f->line[model->blocks.stack[i]]) lines.at[k].last = model->blocks.alloc_event[i];
-    if (!any && !held) set_by_order(f, &lines);
-    mp_vec_free(&lines);
-}
-
 /* ---- freed blocks */
 
 /* By line: bytes of blocks of each category that are freed there. */
@@ -531,15 +408,14 @@ static uint32_t *count_together(const struct finder *f)
 
 static unsigned of_freed(const struct finder *f, uint32_t block, const struct votes *votes, uint32_t together)
 {
-    uint32_t stack = mp_model_freed_at(f->model, block), line = f->line[stack], sets = replaced_at(f, block);
+    uint32_t stack = mp_model_freed_at(f->model, block), line = f->line[stack];
     if (f->zeroes[stack]) return MP_CATEGORY_GRADIENTS;
     switch (phase_of_free(f, block)) {
     case MP_PHASE_BACKWARD:
     case MP_PHASE_RECOMPUTE:
         return MP_CATEGORY_ACTIVATIONS;
     case MP_PHASE_OPTIMIZER:
-        return sets != MP_NONE && f->guesses->sets_parameter[sets] ? MP_CATEGORY_PARAMETERS
-                                                                   : MP_CATEGORY_OPTIMIZER_STATE;
+        return MP_CATEGORY_OPTIMIZER_STATE;
     default:
         break;
     }
@@ -591,136 +467,34 @@ static void count_gradients(const struct finder *f, struct sizes *gradients, boo
     mp_vec_free(left);
 }
 
-#define COPIES_MOST 6 /* of a parameter's size: itself, its gradient, the optimizer's state */
-
-/* Where gradients are counted by the blocks that backward makes to add, the count is too high, since gradients of
- * activations may have the same size: the number of copies of each parameter follows from the other sizes. */
-static void correct(struct sizes *gradients, const struct sizes *there)
-{
-    uint64_t votes[COPIES_MOST + 1] = {0};
-    unsigned best = 0;
-    for (size_t i = 0; i < there->count; i++) {
-        const struct size_count *at = &there->at[i], *made = find_size(gradients, at->bytes);
-        uint32_t copies = made && at->count % made->count == 0 ? at->count / made->count : 0;
-        if (copies && copies <= COPIES_MOST) votes[copies] += at->bytes * at->count;
-    }
-    for (unsigned i = 1; i <= COPIES_MOST; i++)
-        if (votes[i] > votes[best]) best = i;
-    for (size_t i = 0; best && i < there->count; i++) {
-        struct size_count *made = find_size(gradients, there->at[i].bytes);
-        if (made && there->at[i].count % best == 0) made->count = there->at[i].count / best;
-    }
-}
-
-/* Whether a good part of the blocks that live on has sizes that occur several times. */
-static bool is_of_layers(const struct sizes *there)
-{
-    uint64_t again = 0;
-    for (size_t i = 0; i < there->count; i++)
-        if (there->at[i].count > 1 && there->at[i].bytes >= STEADY) again += there->at[i].bytes * there->at[i].count;
-    return again && again >= bytes_of(there) / 4;
-}
-
-static unsigned of_workspace(const struct sizes *there, const struct sizes *gradients, uint64_t bytes)
-{
-    const struct size_count *at = find_size(there, bytes);
-    bool few = at && at->count <= 2 && !find_size(gradients, bytes);
-    return few && (bytes == SMALL_CUBLAS || bytes == LARGE_CUBLAS) ? MP_CATEGORY_WORKSPACE : MP_CATEGORY_NONE;
-}
-
-/* The number of tensors of a parameter's size that PyTorch's optimizers keep for it, in their usual configuration. */
-static const struct {
-    const char *file;
-    uint32_t states;
-} optimizers[] = {
-    {"adadelta.py", 2}, {"adagrad.py", 1}, {"adam.py", 2},  {"adamax.py", 2}, {"adamw.py", 2},   {"asgd.py", 1},
-    {"nadam.py", 2},    {"radam.py", 2},   {"rprop.py", 2}, {"sgd.py", 1},    {"rmsprop.py", 1},
-};
-
-static bool is_of_optimizers(const char *file)
-{
-    static const char *const shared[] = {"optimizer.py", "lr_scheduler.py", "swa_utils.py", "_functional.py"};
-    const char *name = strrchr(file, '/');
-    for (size_t i = 0; name && i < sizeof shared / sizeof *shared; i++)
-        if (!strcmp(name + 1, shared[i])) return false;
-    return name && name - file >= 11 && !memcmp(name - 11, "torch/optim", 11);
-}
-
-/* The most that the optimizers named in the stacks keep for a parameter; UINT32_MAX: any number. Further copies are a
- * model beside the trained one: its average, an earlier state of it. */
-static uint32_t find_states(const struct mp_model *model)
-{
-    uint32_t most = 0;
-    for (size_t i = 0; i < model->frames.count; i++) {
-        const struct mp_model_frame *frame = &model->frames.at[i];
-        const char *file = frame->line_count ? mp_model_text(model, model->lines.at[frame->first_line].file) : "";
-        if (frame->raw.language != MP_PYTHON || !is_of_optimizers(file)) continue;
-        uint32_t states = UINT32_MAX;
-        for (size_t k = 0; k < sizeof optimizers / sizeof *optimizers; k++)
-            if (!strcmp(strrchr(file, '/') + 1, optimizers[k].file)) states = optimizers[k].states;
-        if (states > most) most = states;
-    }
-    return most ? most : UINT32_MAX;
-}
-
-/* The Nth block of its size, from 0, where so many parameters have it: parameters first. `states`: of each; 0: nothing
- * is trained. */
-static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, uint32_t states)
+/* The Nth block of its size, from 0, where so many parameters have it: parameters first. `steps`: an optimizer keeps
+ * state for them. */
+static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, bool steps)
 {
     uint32_t copy = parameters ? nth / parameters : 0;
     if (!copy) return MP_CATEGORY_PARAMETERS;
     if (with_gradients && copy == 1) return MP_CATEGORY_GRADIENTS;
-    return copy - with_gradients <= states ? MP_CATEGORY_OPTIMIZER_STATE : MP_CATEGORY_PARAMETERS;
-}
-
-/* Lists sizes that the steps of optimizers make and no gradient has: of all parameters together, as LBFGS keeps
- * them. */
-static void list_vectors(struct finder *f, const struct sizes *gradients)
-{
-    for (uint32_t i = 0; i < f->model->blocks.count; i++) {
-        uint64_t bytes = f->model->blocks.bytes[i];
-        if (!was_before(f, i) && is_of_torch(f, i) && bytes >= STEADY && !find_size(gradients, bytes) &&
-            mp_phase_of_block(f->phases, f->model, i) == MP_PHASE_OPTIMIZER)
-            add_size(&f->vectors, bytes, 0);
-    }
-    sum_up(&f->vectors);
+    return steps ? MP_CATEGORY_OPTIMIZER_STATE : MP_CATEGORY_PARAMETERS;
 }
 
 static void guess_lasting(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    struct sizes there = {0}, gradients = {0}, seen = {0};
-    bool kept = false, steps = false, any = false;
+    struct sizes gradients = {0};
+    struct mp_map seen = {0}; /* by size: how many */
+    bool kept = false, steps = false;
     for (size_t i = 0; i < f->phases->turns.count; i++)
         steps |= f->phases->turns.at[i].phase == MP_PHASE_OPTIMIZER;
-    for (uint32_t i = 0; i < model->blocks.count; i++)
-        if (is_lasting(f, i)) add_size(&there, model->blocks.bytes[i], 0);
-    sum_up(&there);
     count_gradients(f, &gradients, &kept);
-    if (kept) correct(&gradients, &there);
-    uint64_t matched = 0;
-    for (size_t i = 0; i < there.count; i++) {
-        const struct size_count *one = find_size(&gradients, there.at[i].bytes);
-        if (one) matched += there.at[i].bytes * there.at[i].count;
-        mp_vec_add(&seen, ((struct size_count){there.at[i].bytes, 0, 0}));
-    }
-    find_setters(f, matched && matched >= bytes_of(&gradients) / 2);
-    any = f->phases->any || is_of_layers(&there);
-    list_vectors(f, &gradients);
-    uint32_t states = steps ? find_states(model) : 0;
-    for (uint32_t i = 0; any && i < model->blocks.count; i++) {
+    for (uint32_t i = 0; f->phases->any && i < model->blocks.count; i++) {
         if (!is_lasting(f, i)) continue;
         uint64_t bytes = model->blocks.bytes[i];
         const struct size_count *one = find_size(&gradients, bytes);
-        unsigned guess = of_workspace(&there, &gradients, bytes);
-        uint32_t nth = find_size(&seen, bytes)->count++;
-        if (!guess && find_size(&f->vectors, bytes)) guess = MP_CATEGORY_OPTIMIZER_STATE;
-        if (!guess) guess = of_copy(nth, one ? one->count : 0, kept, states);
-        f->guesses->of_block[i] = (unsigned char)guess;
+        uint32_t nth = (uint32_t)(*mp_map_at(&seen, bytes + 1, NULL))++;
+        f->guesses->of_block[i] = (unsigned char)of_copy(nth, one ? one->count : 0, kept, steps);
     }
-    mp_vec_free(&there);
     mp_vec_free(&gradients);
-    mp_vec_free(&seen);
+    mp_map_free(&seen);
 }
 
 /* ---- older blocks with a stack, and freed blocks */
@@ -743,24 +517,7 @@ static unsigned of_stack(const struct finder *f, uint32_t block)
 static unsigned of_rest(const struct finder *f, uint32_t block, const struct votes *votes, uint32_t together)
 {
     unsigned guess = f->model->blocks.stack[block] ? of_stack(f, block) : MP_CATEGORY_NONE;
-    if (!guess && find_size(&f->vectors, f->model->blocks.bytes[block])) return MP_CATEGORY_OPTIMIZER_STATE;
     return guess || lives_to_the_end(f, block) ? guess : of_freed(f, block, votes, together);
-}
-
-/* Recorded blocks that fit no rule: those that a step puts in the parameters' places; cuBLAS's workspace, which no line
- * of Python requests; those freed together with a graph, such as a loss's own. */
-static unsigned of_made(const struct finder *f, uint32_t block, const struct votes *votes, uint32_t together)
-{
-    const struct mp_model_blocks *blocks = &f->model->blocks;
-    uint32_t line = f->line[blocks->stack[block]], freed = f->line[mp_model_freed_at(f->model, block)];
-    if (f->known[block] == MP_CATEGORY_OPTIMIZER_STATE)
-        return line != MP_NONE && f->guesses->sets_parameter[line] ? MP_CATEGORY_PARAMETERS : MP_CATEGORY_NONE;
-    bool only_infers = f->infers && !f->trains && !f->guesses->passes.count;
-    if (only_infers && !f->known[block] && together >= GRAPH_LEAST) return MP_CATEGORY_KEPT;
-    if (blocks->bytes[block] == SMALL_CUBLAS && lives_to_the_end(f, block)) return MP_CATEGORY_WORKSPACE;
-    bool outside = !f->known[block] || f->known[block] == MP_CATEGORY_INPUT;
-    bool goes = outside && together >= GRAPH_LEAST && freed != MP_NONE;
-    return goes && winner(&votes[freed]) == MP_CATEGORY_ACTIVATIONS ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_NONE;
 }
 
 static void guess_rest(struct finder *f)
@@ -770,11 +527,7 @@ static void guess_rest(struct finder *f)
     uint32_t *together = count_together(f);
     for (uint32_t i = 0; i < model->blocks.count; i++) {
         unsigned char *guess = &f->guesses->of_block[i];
-        if (*guess) continue;
-        if (is_unknown(f, i))
-            *guess = (unsigned char)of_rest(f, i, votes, together[i]);
-        else if (!was_before(f, i) && is_of_torch(f, i) && !model->labels.count)
-            *guess = (unsigned char)of_made(f, i, votes, together[i]);
+        if (!*guess && is_unknown(f, i)) *guess = (unsigned char)of_rest(f, i, votes, together[i]);
     }
     free(together);
     free(votes);
@@ -785,8 +538,7 @@ void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phase
                      struct mp_guesses *guesses)
 {
     struct finder f = {.model = model, .phases = phases, .guesses = guesses};
-    *guesses = (struct mp_guesses){.of_block = mp_alloc_zeroed(model->blocks.count + 1, 1),
-                                   .sets_parameter = mp_alloc_zeroed(model->frames.count + 1, 1)};
+    *guesses = (struct mp_guesses){.of_block = mp_alloc_zeroed(model->blocks.count + 1, 1)};
     f.known = mp_alloc_zeroed(model->blocks.count + 1, 1);
     f.stays = find_staying(&f);
     look_at_stacks(&f);
@@ -794,14 +546,11 @@ void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phase
     find_previous(&f);
     for (uint32_t i = 0; i < model->blocks.count; i++)
         f.known[i] = (unsigned char)known(context, i);
-    f.successor = find_successors(&f);
     guess_lasting(&f);
     guess_rest(&f);
     free(f.known);
     free(f.zeroes);
     free(f.line);
-    free(f.successor);
-    mp_vec_free(&f.vectors);
 }
 
 void mp_guesses_free(struct mp_guesses *guesses)
@@ -809,5 +558,4 @@ void mp_guesses_free(struct mp_guesses *guesses)
     free(guesses->of_block);
     free(guesses->inference);
     mp_vec_free(&guesses->passes);
-    free(guesses->sets_parameter);
 }

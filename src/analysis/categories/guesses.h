@@ -4,13 +4,12 @@
  * reported as one. Pure; ends the program where memory is short (base/memory.h).
  *
  *   freed in backward: of the graph that was there when the recording began; freed by zero_grad(): a gradient; freed in
- *   an optimizer's step: state that the step replaces, but for the last line of three, which replaces the parameters
- *   where nobody else holds them; many at once by a line outside: a graph that was kept (a previous one), or what an
- *   inference kept. What lives on: a parameter for each gradient of that size, then the optimizer's state; parameters
- *   where nothing was trained.
+ *   an optimizer's step: state that the step replaces; many at once by a line outside: a graph that was kept (a
+ * previous one), or what an inference kept. What lives on: a parameter for each gradient of that size, then the
+ * optimizer's state; parameters where nothing was trained.
  *
- * Forward passes that keep nothing for a backward, but perhaps their results, are inference: they make working memory, or
- * memory that is kept over calls. A graph is a previous one as soon as the same code runs again.
+ * Forward passes that keep nothing for a backward, but perhaps their results, are inference: they make working memory,
+ * or memory that is kept over calls. A graph is a previous one as soon as the same code runs again.
  */
 #ifndef MP_ANALYSIS_GUESSES_H
 #define MP_ANALYSIS_GUESSES_H
@@ -31,16 +30,12 @@ struct mp_guesses {
         struct mp_guess_pass *at;
         size_t count, room;
     } passes; /* in which autograd keeps a graph */
-    unsigned char
-        *sets_parameter; /* by frame: in the optimizer's step this line puts new tensors in the parameters' places */
 };
 
 /* `known`: the category of a block at the end, without guesses (enum mp_category). */
 void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phases,
                      unsigned (*known)(const void *context, uint32_t block), const void *context,
                      struct mp_guesses *guesses);
-/* The line of a stack that a person reads, its innermost of Python, else its innermost: an index of frames; MP_NONE. */
-uint32_t mp_guesses_line(const struct mp_model *model, uint32_t stack);
 /* Whether a block that the forward pass made is of a previous graph after `moment` events. */
 bool mp_guesses_is_previous(const struct mp_guesses *guesses, const struct mp_model *model,
                             const struct mp_phases *phases, uint32_t block, uint32_t moment);
