@@ -9,7 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import asserted
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "NEWS", "examples/README.md", "viz/FORMAT.md",
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "examples/README.md", "viz/FORMAT.md",
              *sorted(str(path.relative_to(TREE)) for path in (TREE / "docs").rglob("*.md"))]
 # Not what lies in another folder, as build/tests/...: a path begins at one of ours.
 NAMED = re.compile(r"(?<![\w/.-])(?:(?:src|tests|tools|examples|python|include|viz|docs|m4|\.ci)/[\w*./-]*[\w*]"
@@ -34,7 +34,7 @@ def missing(text, folder=TREE):
 def main():
     asserted.held(missing("see `src/base/no_such.c`, tools/nothing and `NONE.md`") == [
         "src/base/no_such.c", "tools/nothing", "NONE.md"])
-    asserted.held(missing("[a](../NEWS) [b](NEWS#c) [d](https://e.f/g) [h](#i)", TREE / "docs") == ["NEWS"])
+    asserted.held(missing("[a](../LICENSE) [b](LICENSE#c) [d](https://e.f/g) [h](#i)", TREE / "docs") == ["LICENSE"])
     asserted.held(missing("`src/base/vec.h`, src/*/Makefile.inc, build/tests/what, src/NAME.c, tests/fuzz/fuzz_reader.")
                   == [])
     wrong = 0
