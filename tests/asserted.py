@@ -2,8 +2,13 @@
 exit status says so. Tests that are plain scripts assert with held(), and end as script() ends them."""
 
 import functools
+import os
+import pathlib
 import sys
 import unittest
+
+LONG = bool(os.environ.get("MEMPROF_TEST_LONG"))  # tools/test --long: the whole of each bench
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def counting(method):
@@ -25,6 +30,34 @@ class Result(unittest.TextTestResult):
         else:
             nothing = AssertionError("this test has asserted nothing")
             self.addFailure(test, (AssertionError, nothing, None))
+
+
+class Loader(unittest.TestLoader):
+    """Of a bench that tests/short_form lists, the tests named there alone."""
+
+    def __init__(self, file):
+        super().__init__()
+        self.short, self.loaded = None if LONG else short_form(file), set()
+
+    def getTestCaseNames(self, case):
+        names = super().getTestCaseNames(case)
+        self.loaded.update(names)
+        return names if self.short is None else [name for name in names if name in self.short]
+
+    def say_what_is_left_out(self):
+        if self.short is None or not self.loaded:
+            return
+        assert self.short <= self.loaded, f"tests/short_form names what is not here: {sorted(self.short - self.loaded)}"
+        print(f"short form: {len(self.short)} of {len(self.loaded)} tests; tools/test --long runs all", file=sys.stderr)
+
+
+def short_form(file):
+    """The names of the tests that the short form of a bench runs; None where FILE is run whole."""
+    for line in (HERE / "short_form").read_text().splitlines():
+        path, *names = line.split()
+        if names and HERE.parent / path == pathlib.Path(file).resolve():
+            return set(names)
+    return None
 
 
 held_so_far = 0
@@ -50,7 +83,10 @@ def script(run):
 def main(verbosity=1):
     """Runs the tests of the calling file; exit status 77 where all were skipped."""
     runner = unittest.TextTestRunner(resultclass=Result, verbosity=verbosity)
-    result = unittest.main(module="__main__", exit=False, testRunner=runner).result
+    loader = Loader(sys.modules["__main__"].__file__)
+    result = unittest.main(module="__main__", exit=False, testRunner=runner, testLoader=loader).result
+    if len(sys.argv) == 1:
+        loader.say_what_is_left_out()
     if not result.wasSuccessful():
         sys.exit(1)
     sys.exit(77 if result.testsRun and len(result.skipped) == result.testsRun else 0)

@@ -72,11 +72,11 @@ OWN = {
     **{name: (check_fresh.file_of(name), (name,), variables) for name, variables in check_fresh.PROGRAMS.items()
        if CONF in variables or "SOFTGPU_DEVICES" in variables},
 }
-ALL = os.environ.get("MEMPROF_CUDA_TORCH") == "all"
+ALL = harness.asserted.LONG
 for name_ in OWN if ALL else ("full_devices", "expandable_graph", "accumulation"):
     setattr(Replay, f"test_own_{name_}", lambda self, name=name_: self.own(name))
 
-# The others with MEMPROF_CUDA_TORCH=all: each is five runs.
+# The others with tools/test --long: each is five runs.
 QUICK = ("mempool", "paged", "shared_pools", "stress", "retries", "bisect", "producers", "other_settings", "taken_over")
 for name_ in PROGRAMS if ALL else QUICK:
     setattr(Replay, f"test_{name_}", lambda self, name=name_: self.compare(name))

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What blocks are likely to be of which a snapshot has no stack, since PyTorch's history began late (programs/roles.py):
 within 2 % of the peak for each category, by what the program itself says of its tensors; with Python's stacks alone, and,
-with MEMPROF_CUDA_TORCH=all, with native ones. What is beyond the program's own count is libraries' workspace. A graph that
+in the long form (tools/test --long) with native ones. What is beyond the program's own count is libraries' workspace. A graph that
 is held is told by name. programs/roles_unseen.py: those that the rules were not made by, where nothing is guessed but of
-what was there before, and as memprof records them; with MEMPROF_CUDA_TORCH=all, all of them."""
+what was there before, and as memprof records them; in the long form all of them."""
 import json
 import os
 import subprocess
@@ -77,10 +77,10 @@ class Roles(bed.TestCase):
 
 
 for name_ in PROGRAMS:
-    for stacks_ in ("python", "all") if os.environ.get("MEMPROF_CUDA_TORCH") == "all" else ("python",):
+    for stacks_ in ("python", "all") if harness.asserted.LONG else ("python",):
         setattr(Roles, f"test_{name_}_{stacks_}", lambda self, name=name_, stacks=stacks_: self.compare(name, stacks))
 
-for name_ in UNSEEN if os.environ.get("MEMPROF_CUDA_TORCH") == "all" else SHORT:
+for name_ in UNSEEN if harness.asserted.LONG else SHORT:
     setattr(Roles, f"test_unseen_{name_}", lambda self, name=name_: self.unseen(name))
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Random operations from eight threads on the stand-in driver of tests/softgpu: what the recording says is live is what
-the driver holds, at random moments, whatever the way in. $MEMPROF_CUDA_OPERATIONS: how many operations (10000000 with
-1000 moments take half a minute each way)."""
+the driver holds, at random moments, whatever the way in. tools/test --long: ten million operations and 1000 moments, half a
+minute each way."""
 
 import collections
-import os
 import subprocess
 
 import cuda_stand_in as stand_in
@@ -12,7 +11,7 @@ import harness
 
 
 class RandomOperations(stand_in.TestCase):
-    operations = int(os.environ.get("MEMPROF_CUDA_OPERATIONS", 200000))
+    operations = 10_000_000 if harness.asserted.LONG else 100_000
     moments = max(operations // 10000, 20)
 
     def wanted(self, printed):

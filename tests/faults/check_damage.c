@@ -5,7 +5,7 @@
  *
  *     check_damage [RECORDING...]      each instead of the small one that is made here
  *
- * The commands run in this program, thousands of times. $MEMPROF_FAULTS=all: every byte and 10 000 flips; else some.
+ * The commands run in this program, thousands of times. tools/test --long: every byte and 10 000 flips; else some.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -385,8 +385,7 @@ static unsigned check_recording(const char *path, enum small_form form)
     size_t size, other_size;
     unsigned char *bytes = read_named(path, 4, form, &size), *other = read_named(path, 8, form, &other_size);
 
-    const char *how_much = getenv("MEMPROF_FAULTS");
-    bool all = how_much && !strcmp(how_much, "all");
+    bool all = getenv("MEMPROF_TEST_LONG");
     size_t every = all ? 1 : SHORT_CUTS, cuts = (size + every - 1) / every, flips = all ? FLIPS : SHORT_FLIPS;
     *place = (struct place){0};
     put_file(FILE_NAME, bytes, size);

@@ -4,9 +4,8 @@ and memory that only work on every pair of things, or a copy of everything for e
 
     check_extreme.py [KIND...]    those only
 
-$MEMPROF_FAULTS=all makes them five times as large, and takes more commands."""
+tools/test --long makes them five times as large, and takes more commands."""
 
-import os
 import pathlib
 import resource
 import subprocess
@@ -16,7 +15,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness  # noqa: E402
 
-LONG = os.environ.get("MEMPROF_FAULTS") == "all"
+LONG = harness.asserted.LONG
 COUNT = 500000 if LONG else 100000
 SECONDS = (150 if LONG else 30) * (10 if harness.SANITIZED else 1)  # of processor time; the slowest takes a quarter
 ROOM = 4 << 30

@@ -5,7 +5,7 @@ every pair of things, or a copy of everything for each thing, exceeds; and what 
 
     check_extreme_imports.py [KIND...]    those only
 
-$MEMPROF_FAULTS=all makes them five times as large, and takes more commands."""
+tools/test --long makes them five times as large, and takes more commands."""
 
 import json
 import pathlib

@@ -3,7 +3,7 @@
 returned is in the file, or in what `memprof recover` makes of file and spool, once; the program ends by itself where
 only its collector was harmed. The program keeps its own count (tests/e2e/programs/churn.c).
 
-A short form of some 70 kills; $MEMPROF_FAULTS=all: more than 500, and a table."""
+A short form of some 70 kills; the long form (tools/test --long): more than 500, and a table."""
 
 import collections
 import concurrent.futures
@@ -24,7 +24,7 @@ import harness  # noqa: E402
 if harness.SANITIZED:  # whoever is killed dies of the signal, not of a report about it
     os.environ["ASAN_OPTIONS"] += ":handle_segv=0:handle_abort=0"
 
-ALL = os.environ.get("MEMPROF_FAULTS") == "all"
+ALL = harness.asserted.LONG
 AT_ONCE = 4
 THREADS = 3
 DEADLINE_S = 120

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Recovery from what a kill left and something else then harmed: a real program's spool and file, with bits turned, pages
 gone, parts exchanged, ends cut. `memprof recover` ends, with a recording that can be read, or with a sentence; and where
-events are missing, that is said. `check_mutated_spool.py [ROUNDS [SEED]]`; $MEMPROF_FAULTS=all: 600 rounds, new ones."""
+events are missing, that is said. `check_mutated_spool.py [ROUNDS [SEED]]`; tools/test --long: 600 rounds, new ones."""
 
 import json
 import os
@@ -183,7 +183,7 @@ def begun_files(top):
 
 
 def main():
-    long = os.environ.get("MEMPROF_FAULTS") == "all"
+    long = asserted.LONG
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 600 if long else 40
     first = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 30) if long else 1
     print(f"mutated spools: {rounds} from seed {first}", flush=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A short run of each fuzzing target: over seeds, over corpus/NAME (what longer runs found, and what was hard to reach),
-and over damaged copies of both: 20 of each, with $MEMPROF_FAULTS=all 1000.
+and over damaged copies of both: 20 of each, with tools/test --long 1000.
 
     check_fuzz.py --seconds N [NAME...]     libFuzzer instead, built by `make fuzz`: N seconds each, one after another;
                                             what it finds is left in fuzz-NAME/found
@@ -19,7 +19,7 @@ import asserted
 
 BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
-ROUNDS = "1000" if os.environ.get("MEMPROF_FAULTS") == "all" else "20"
+ROUNDS = "1000" if asserted.LONG else "20"
 NAMES = sorted(path.stem[len("fuzz_"):] for path in HERE.glob("fuzz_*.c"))
 
 

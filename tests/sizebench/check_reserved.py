@@ -2,7 +2,7 @@
 """`memprof size` on reserved memory: made-up trainings on a GPU, as PyTorch's snapshots would show them at three small
 batches, against what a second, naive model of its allocator reserves at larger ones. It shares no code with memprof's.
 
-    check_reserved.py [--table] [PROGRAMS]      as a test: 24 programs; --table prints what came out for each
+    check_reserved.py [--table] [PROGRAMS]      as a test: 6 programs, 24 with tools/test --long; --table prints what came out for each
 """
 
 import json
@@ -141,7 +141,7 @@ def measure(seed, folder):
 
 def main():
     table = "--table" in sys.argv
-    programs = next((int(word) for word in sys.argv[1:] if word.isdigit()), 24)
+    programs = next((int(word) for word in sys.argv[1:] if word.isdigit()), 24 if asserted.LONG else 6)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(programs):

@@ -33,6 +33,12 @@ ssize_t pread(int fd, void *to, size_t size, off_t at)
     return syscall(SYS_pread64, fd, to, disk.most && size > disk.most ? disk.most : size, at);
 }
 
+/* How often a file is damaged: `all` with tools/test --long, else a fifth of it. */
+static size_t times(size_t all)
+{
+    return getenv("MEMPROF_TEST_LONG") ? all : all / 5;
+}
+
 /* A small recording, as bytes and as what went into it. */
 struct sample {
     struct maker made;
@@ -113,7 +119,7 @@ START_TEST(a_file_cut_at_any_byte_has_all_before_it)
     const struct made_chunk *chunks = sample.made.chunks.at;
     size_t whole = sample.made.chunks.count;
     set_file(&sample, sample.bytes, sample.size);
-    for (size_t cut = sample.size - 1; cut > 0; cut--) {
+    for (size_t cut = sample.size - 1, step = getenv("MEMPROF_TEST_LONG") ? 1 : 5; cut > step; cut -= step) {
         ck_assert_int_eq(ftruncate(sample.fd, (off_t)cut), 0);
         struct seen seen = read_all(&sample);
         if (cut < chunks[0].bytes_before) {
@@ -151,13 +157,13 @@ static bool names_lost_segment(const struct sample *sample, size_t at, size_t lo
 
 START_TEST(one_flipped_bit_costs_one_chunk)
 {
-    enum { FLIPS = 10000 };
+    size_t flips = times(10000);
     struct sample sample;
     make_sample(&sample, 4, 200);
     struct maker dice = {.random = 1234567};
     const struct made_chunk *chunks = sample.made.chunks.at;
     size_t total = sample.made.chunks.count, index_at = (size_t)chunks[total - 1].bytes_after;
-    for (int flip = 0; flip < FLIPS; flip++) {
+    for (size_t flip = 0; flip < flips; flip++) {
         size_t bit = (size_t)(made_random(&dice) % (sample.size * 8)), at = bit / 8;
         sample.bytes[at] ^= (unsigned char)(1u << bit % 8);
         set_file(&sample, sample.bytes, sample.size);
@@ -219,13 +225,13 @@ static size_t maul(struct maker *dice, unsigned char *bytes, size_t size)
 
 START_TEST(any_damage_leaves_only_what_was_made)
 {
-    enum { ROUNDS = 4000 };
+    size_t rounds = times(4000);
     struct sample sample;
     make_sample(&sample, 4, 200);
     struct maker dice = {.random = 7654321};
     unsigned char *bytes = malloc(sample.size + 10000);
     size_t came = 0;
-    for (int round = 0; round < ROUNDS; round++) {
+    for (size_t round = 0; round < rounds; round++) {
         memcpy(bytes, sample.bytes, sample.size);
         size_t size = sample.size;
         for (size_t times = 1 + (size_t)(made_random(&dice) % 6); times; times--)
@@ -238,7 +244,7 @@ START_TEST(any_damage_leaves_only_what_was_made)
             ck_assert_uint_ge(seen.damage.lost_chunks + seen.chunks, sample.made.chunks.count);
     }
     /* Most chunks survive what hits a few hundred bytes of many thousand. */
-    ck_assert_uint_gt(came, ROUNDS * sample.made.chunks.count / 2);
+    ck_assert_uint_gt(came, rounds * sample.made.chunks.count / 2);
     free(bytes);
     free_sample(&sample);
 }
