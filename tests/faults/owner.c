@@ -56,6 +56,20 @@ static void rest(long ns)
     nanosleep(&time, NULL);
 }
 
+static long now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Until the recorder tries to attach again: it waits four times as long each time, so at most some three times as long as
+ * it has tried by then, however busy the machine is. */
+static void rest_until_tried_again(long begun)
+{
+    rest(50000000 + 4 * (now_ns() - begun));
+}
+
 /* ---- descriptors ------------------------------------------------------------------------------------------------ */
 
 /* Without the three that everybody takes for granted, the first ones opened are these. */
@@ -83,10 +97,11 @@ static int without_descriptors(void)
     none = before;
     none.rlim_cur = 0;
     if (setrlimit(RLIMIT_NOFILE, &none)) return -2;
+    long begun = now_ns();
     pool = memprof_pool("owner", -1);
     int sum = paths(0, 100);
     if (setrlimit(RLIMIT_NOFILE, &before)) return -3;
-    rest(50000000);
+    rest_until_tried_again(begun);
     return sum + paths(0, 1000);
 }
 
@@ -95,6 +110,7 @@ static int few_descriptors(void)
 {
     struct rlimit before;
     if (getrlimit(RLIMIT_NOFILE, &before)) return -1;
+    long begun = now_ns();
     int sum = 0, free_one = dup(1);
     close(free_one);
     for (int left = 0; left < 3; left++) {
@@ -106,7 +122,7 @@ static int few_descriptors(void)
         rest(5000000);
     }
     if (setrlimit(RLIMIT_NOFILE, &before)) return -3;
-    rest(50000000);
+    rest_until_tried_again(begun);
     return sum + paths(0, 1000);
 }
 
@@ -128,9 +144,10 @@ static int tensors_without_descriptors(void)
     none = before;
     none.rlim_cur = 0;
     if (setrlimit(RLIMIT_NOFILE, &none)) return -2;
+    long begun = now_ns();
     tensors(100);
     if (setrlimit(RLIMIT_NOFILE, &before)) return -3;
-    rest(50000000);
+    rest_until_tried_again(begun);
     tensors(1000);
     return 0;
 }

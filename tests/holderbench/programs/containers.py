@@ -12,44 +12,6 @@ for step in range(12):
     history.append(loss)
 del loss
 
-#--- dict-of-a-global
-# holder: seen[*]
-# kind: dict
-seen = {}
-for step in range(12):
-    seen[f"batch {step}"] = accuse(torch.zeros(200))
-
-#--- global-itself
-# holder: everything
-# kind: attribute
-everything = torch.zeros(0)
-for step in range(4):
-    everything = torch.cat([everything, torch.zeros(100)])
-accuse(everything)
-
-#--- attribute-list
-# holder: trainer.history[*]
-# kind: list
-class Trainer:
-    def __init__(self):
-        self.history = []
-
-    def step(self):
-        self.history.append(accuse(torch.zeros(200)))
-
-trainer = Trainer()
-for step in range(12):
-    trainer.step()
-
-#--- attribute-tensor
-# holder: trainer.best
-# kind: attribute
-class Trainer:
-    pass
-
-trainer = Trainer()
-trainer.best = accuse(torch.zeros(300))
-
 #--- slots
 # holder: buffer.items[*]
 # kind: list
@@ -60,29 +22,6 @@ buffer = Buffer()
 buffer.items, buffer.size = [], 0
 for step in range(9):
     buffer.items.append(accuse(torch.zeros(200)))
-
-#--- slot-itself
-# holder: buffer.last
-# kind: attribute
-class Buffer:
-    __slots__ = ("last",)
-
-buffer = Buffer()
-buffer.last = accuse(torch.zeros(200))
-
-#--- class-attribute
-# holder: Model.cache[*]
-# kind: dict
-class Model:
-    cache = {}
-
-    def forward(self, key):
-        self.cache[key] = accuse(torch.zeros(200))
-
-model = Model()
-for step in range(9):
-    model.forward(step)
-del model
 
 #--- default-argument
 # holder: collect.outputs[*]
@@ -116,18 +55,6 @@ tracker = make_tracker()
 for step in range(9):
     tracker(accuse(torch.zeros(200)))
 
-#--- closure-cell-itself
-# holder: again.batch
-# kind: closure
-def make():
-    batch = accuse(torch.zeros(200))
-
-    def again():
-        return batch
-    return again
-
-again = make()
-
 #--- local-of-a-running-function
 # holder: main().results[*]
 # kind: local
@@ -135,15 +62,6 @@ def main():
     results = []
     for step in range(9):
         results.append(accuse(torch.zeros(200)))
-    look()
-
-main()
-
-#--- local-itself
-# holder: main().batch
-# kind: local
-def main():
-    batch = accuse(torch.zeros(200))
     look()
 
 main()
@@ -216,14 +134,6 @@ for sample in samples:
     features[sample] = accuse(torch.zeros(200))
 del sample
 
-#--- deque
-# holder: replay[*]
-# kind: list
-import collections
-replay = collections.deque(maxlen=1000)
-for step in range(9):
-    replay.append(accuse(torch.zeros(200)))
-
 #--- queue
 # holder: results.queue[*]
 # kind: list
@@ -231,21 +141,6 @@ import queue
 results = queue.Queue()
 for step in range(9):
     results.put(accuse(torch.zeros(200)))
-
-#--- nested
-# holder: state
-# through: metrics, losses
-# kind: list
-state = {"metrics": {"losses": [], "count": 0}}
-for step in range(9):
-    state["metrics"]["losses"].append(accuse(torch.zeros(200)))
-
-#--- list-of-tuples
-# holder: records[*]
-# kind: list
-records = []
-for step in range(9):
-    records.append((step, accuse(torch.zeros(200))))
 
 #--- named-tuples
 # holder: memory[*].state
@@ -322,19 +217,3 @@ sys.modules["telemetry"] = telemetry_module
 for step in range(9):
     telemetry_module.history.append(accuse(torch.zeros(200)))
 del telemetry_module
-
-#--- view-of-a-large-one
-# holder: rows[*]
-# kind: list
-rows = []
-for step in range(9):
-    big = accuse(torch.zeros(500, 4))
-    rows.append(big[3])
-del big
-
-#--- numpy-over-a-tensor
-# holder: arrays[*]
-# kind: list
-arrays = []
-for step in range(9):
-    arrays.append(accuse(torch.zeros(200)).numpy())

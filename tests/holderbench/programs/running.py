@@ -47,23 +47,6 @@ def main():
 
 main()
 
-#--- cause-of-an-exception
-# holder: failure.__cause__
-# through: work(), batch
-# kind: traceback
-def work():
-    batch = accuse(torch.zeros(200))
-    raise ValueError
-
-failure = None
-try:
-    try:
-        work()
-    except ValueError as error:
-        raise RuntimeError("again") from error
-except RuntimeError as error:
-    failure = error.with_traceback(None)
-
 #--- generator
 # holder: batches
 # through: load(), batch
@@ -94,24 +77,6 @@ pending = [fetch() for _ in range(4)]
 for one in pending:
     one.send(None)
 del one
-
-#--- thread-local-variable
-# holder: worker().batch
-# kind: thread
-import threading
-ready, go_on = threading.Event(), threading.Event()
-
-def worker():
-    batch = accuse(torch.zeros(200))
-    ready.set()
-    go_on.wait()
-
-thread = threading.Thread(target=worker, daemon=True)
-thread.start()
-ready.wait()
-look()
-go_on.set()
-thread.join()
 
 #--- thread-arguments
 # holder: worker().values[*]
@@ -153,21 +118,6 @@ for step in range(5):
     node.self, node.value = node, accuse(torch.zeros(200))
 del node
 
-#--- cycle-of-two-with-del
-# holder: a cycle
-# kind: unknown
-import gc
-gc.disable()
-
-class Owner:
-    def __del__(self):
-        pass
-
-for step in range(5):
-    left, right = Owner(), Owner()
-    left.other, right.other, left.batch = right, left, accuse(torch.zeros(200))
-del left, right
-
 #--- object-with-del-in-a-list
 # holder: owners[*].batch
 # kind: list
@@ -190,15 +140,6 @@ class Batch:
 
 alive = Batch()
 weakref.finalize(alive, print, accuse(torch.zeros(200))).atexit = False
-
-#--- leaked-reference
-# holder: native code
-# kind: native
-import ctypes
-for step in range(4):
-    lost = accuse(torch.zeros(200))
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(lost))
-del lost
 
 #--- iterator
 # holder: left

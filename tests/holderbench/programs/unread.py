@@ -21,25 +21,6 @@ class Scale(torch.autograd.Function):
 for step in range(9):
     Scale.apply(torch.zeros(3, requires_grad=True))
 
-#--- list-in-a-context
-# holder: curve[*].grad_fn
-# through: intermediates
-# kind: graph
-class Scale(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, value):
-        ctx.intermediates = [accuse(torch.zeros(200))]
-        return value * 2
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 2
-
-curve = []
-weight = torch.zeros(3, requires_grad=True)
-for step in range(9):
-    curve.append(Scale.apply(weight).sum())
-
 #--- parameter-list
 # holder: bank
 # kind: attribute | list | dict
@@ -55,17 +36,6 @@ heads = torch.nn.ModuleDict()
 for step in range(9):
     heads[f"task{step}"] = torch.nn.Linear(20, 10)
     accuse(heads[f"task{step}"].weight)
-
-#--- copies-of-the-average
-# holder: averages[*]
-# through: weight
-# kind: list
-import copy
-averages = []
-model = torch.nn.Linear(20, 10)
-for epoch in range(9):
-    averages.append(copy.deepcopy(model))
-    accuse(averages[-1].weight)
 
 #--- full-backward-hook
 # holder: model
@@ -99,38 +69,6 @@ Tracker(model)
 for step in range(9):
     model(torch.ones(10, 20))
 
-#--- state-dict-hook
-# holder: model._state_dict_hooks[*]
-# through: copies
-# kind: hook
-def remember(module):
-    copies = []
-    def hook(module, state, prefix, metadata):
-        copies.append(accuse(module.weight.detach().clone()))
-    module._register_state_dict_hook(hook)
-
-model = torch.nn.Linear(20, 20)
-remember(model)
-for step in range(9):
-    model.state_dict()
-
-#--- closure-in-a-scheduler
-# holder: scheduler.lr_lambdas[*]
-# through: kept
-# kind: closure
-def decay():
-    kept = []
-    def factor(epoch):
-        kept.append(accuse(torch.zeros(200)))
-        return 1 / len(kept)
-    return factor
-
-optimizer = torch.optim.SGD([torch.zeros(3, requires_grad=True)], lr=0.1)
-scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, decay())
-for epoch in range(9):
-    optimizer.step()
-    scheduler.step()
-
 #--- hook-of-a-gradient-accumulator
 # holder: accumulators[*]
 # through: kept
@@ -148,19 +86,6 @@ for weight in weights:
     reduce(weight)
 for step in range(4):
     sum(weight.sum() for weight in weights).backward()
-
-#--- fast-weights
-# holder: fast
-# through: grad_fn, _saved_
-# kind: graph
-weight = torch.ones(200, requires_grad=True)
-fast = weight
-for step in range(9):
-    batch = accuse(torch.full((200,), 1.5))
-    loss = (fast * batch).pow(2).sum()
-    gradient, = torch.autograd.grad(loss, fast, create_graph=True)
-    fast = fast - 0.1 * gradient
-    del batch, loss, gradient
 
 #--- packed-into-a-store
 # holder: store[*]
@@ -186,14 +111,6 @@ for step in range(9):
     values = accuse(torch.ones(200))
     masks.append(torch.sparse_coo_tensor(torch.arange(200).reshape(1, 200), values, (300,)))
 del values
-
-#--- distributions
-# holder: policies[*]
-# through: loc
-# kind: list
-policies = []
-for step in range(9):
-    policies.append(torch.distributions.Normal(accuse(torch.zeros(200)), torch.ones(200)))
 
 #--- hook-of-a-node
 # holder: losses[*].grad_fn
@@ -223,69 +140,6 @@ for step in range(9):
     losses.append(loss)
 del loss
 
-#--- buffer-with-history
-# holder: model.running
-# through: grad_fn, _saved_
-# kind: graph
-class Norm(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("running", torch.zeros(()))
-        self.scale = torch.nn.Parameter(torch.ones(200))
-
-    def forward(self, value):
-        self.running = 0.9 * self.running + 0.1 * (value * self.scale).mean()
-        return value
-
-model = Norm()
-for step in range(9):
-    model(accuse(torch.ones(200)))
-
-#--- meters
-# holder: meters['loss'].sum
-# through: grad_fn, _saved_
-# kind: graph
-class Meter:
-    def __init__(self):
-        self.sum, self.count = 0, 0
-
-    def update(self, value):
-        self.sum, self.count = self.sum + value, self.count + 1
-
-meters = {"loss": Meter(), "time": Meter()}
-weight = torch.ones(200, requires_grad=True)
-for step in range(9):
-    batch = accuse(torch.ones(200))
-    meters["loss"].update((weight * batch).mean())
-    meters["time"].update(0.1)
-del batch
-
-#--- memory-of-an-optimizer
-# holder: optimizer.state[*]['old_dirs'][*]
-# kind: list | dict
-weight = torch.ones(200, requires_grad=True)
-optimizer = torch.optim.LBFGS([weight], max_iter=8, lr=0.1)
-
-def closure():
-    optimizer.zero_grad()
-    loss = (weight ** 4).sum() + (weight * torch.arange(200.)).pow(2).sum()
-    loss.backward()
-    return loss
-
-for step in range(2):
-    optimizer.step(closure)
-for direction in optimizer.state[weight]["old_dirs"]:
-    accuse(direction)
-del direction
-
-#--- averaged-model
-# holder: swa
-# through: module, weight
-# kind: attribute
-model = torch.nn.Linear(20, 10)
-swa = torch.optim.swa_utils.AveragedModel(model)
-accuse(swa.module.weight)
-
 #--- cache-in-a-parametrization
 # holder: layer.parametrizations
 # through: weight, seen
@@ -305,38 +159,6 @@ layer = torch.nn.Linear(20, 10)
 torch.nn.utils.parametrize.register_parametrization(layer, "weight", Remember())
 for step in range(9):
     layer(torch.ones(1, 20))
-
-#--- defaultdict-of-lists
-# holder: by_label[*][*]
-# kind: list
-import collections
-by_label = collections.defaultdict(list)
-for step in range(12):
-    by_label[step % 3].append(accuse(torch.zeros(200)))
-
-#--- ordered-cache
-# holder: recent[*]
-# kind: dict
-import collections
-recent = collections.OrderedDict()
-for step in range(12):
-    recent[step] = accuse(torch.zeros(200))
-
-#--- chain-of-maps
-# holder: settings.maps[*][*]
-# kind: dict
-import collections
-settings = collections.ChainMap({}, {"a": 1})
-for step in range(12):
-    settings[f"mask{step}"] = accuse(torch.zeros(200))
-
-#--- heap
-# holder: best[*][*]
-# kind: list
-import heapq
-best = []
-for step in range(12):
-    heapq.heappush(best, (step % 5, step, accuse(torch.zeros(200))))
 
 #--- objects-in-an-array
 # holder: episodes[*]
@@ -423,22 +245,6 @@ for step in range(9):
     nodes.append(Node())
     watchers.append(weakref.ref(nodes[-1], functools.partial(lambda kept, dead: None, accuse(torch.zeros(200)))))
 
-#--- weak-cache-beside-the-holder
-# holder: alive[*].embedding
-# kind: list
-import weakref
-
-class Word:
-    pass
-
-cache, alive = weakref.WeakValueDictionary(), []
-for step in range(9):
-    word = Word()
-    word.embedding = accuse(torch.zeros(200))
-    cache[step] = word
-    alive.append(word)
-del word
-
 #--- namespace
 # holder: state.window[*]
 # kind: list
@@ -446,42 +252,6 @@ import types
 state = types.SimpleNamespace(window=[], size=3)
 for step in range(9):
     state.window.append(accuse(torch.zeros(200)))
-
-#--- attribute-of-another-library
-# holder: torch.debug_outputs[*]
-# kind: list
-torch.debug_outputs = []
-cleanup(lambda library=torch: delattr(library, "debug_outputs"))
-for step in range(9):
-    torch.debug_outputs.append(accuse(torch.zeros(200)))
-
-#--- builtin-name
-# holder: builtins.last_batch
-# kind: attribute
-import builtins
-builtins.last_batch = accuse(torch.zeros(200))
-cleanup(lambda library=builtins: delattr(library, "last_batch"))
-
-#--- descriptor
-# holder: Model.state.values[*]
-# kind: dict
-class Cached:
-    def __init__(self):
-        self.values = {}
-
-    def __get__(self, instance, owner):
-        if instance is None:
-            raise RuntimeError("the class has none")
-        return self.values.setdefault(instance.number, accuse(torch.zeros(200)))
-
-class Model:
-    state = Cached()
-
-    def __init__(self, number):
-        self.number = number
-
-for step in range(9):
-    Model(step).state
 
 #--- singletons
 # holder: Singleton.instances[*].table
@@ -498,47 +268,6 @@ class Table(metaclass=Singleton):
 
 for step in range(9):
     Table(200 + step)
-
-#--- subclass-of-list
-# holder: history[*]
-# kind: list
-class History(list):
-    def __init__(self):
-        super().__init__()
-        self.best = None
-
-history = History()
-for step in range(9):
-    history.append(accuse(torch.zeros(200)))
-
-#--- user-dict
-# holder: registry.data[*]
-# kind: dict
-import collections
-registry = collections.UserDict()
-for step in range(9):
-    registry[step] = accuse(torch.zeros(200))
-
-#--- decorated
-# holder: step
-# through: calls
-# kind: closure
-import functools
-
-def recorded(function):
-    calls = []
-    @functools.wraps(function)
-    def wrapper(*arguments):
-        calls.append((arguments, function(*arguments)))
-        return calls[-1][1]
-    return wrapper
-
-@recorded
-def step(value):
-    return value.sum()
-
-for number in range(9):
-    step(accuse(torch.zeros(200)))
 
 #--- attribute-of-a-function
 # holder: predict.seen[*]
@@ -585,23 +314,6 @@ forward = unittest.mock.MagicMock()
 for step in range(9):
     forward(accuse(torch.zeros(200)))
 
-#--- garbage-list
-# holder: gc.garbage[*]
-# kind: list
-import gc
-
-class Node:
-    def __init__(self):
-        self.me, self.batch = self, accuse(torch.zeros(200))
-
-gc.collect()
-gc.set_debug(gc.DEBUG_SAVEALL)
-for step in range(9):
-    Node()
-gc.collect()
-gc.set_debug(0)
-cleanup(gc.garbage.clear)
-
 #--- caught-warnings
 # holder: caught[*].source
 # kind: list
@@ -610,31 +322,6 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for step in range(9):
         warnings.warn("a leak", ResourceWarning, source=accuse(torch.zeros(200)))
-
-#--- queue-of-a-task
-# holder: inbox._queue[*]
-# kind: list
-import asyncio
-inbox = asyncio.Queue()
-for step in range(9):
-    inbox.put_nowait((step, accuse(torch.zeros(200))))
-
-#--- asynchronous-generator
-# holder: streams[*]
-# through: frames(), batch
-# kind: local
-async def frames():
-    batch = accuse(torch.zeros(200))
-    yield 1
-    yield batch
-
-streams = []
-for step in range(9):
-    streams.append(frames())
-    try:
-        streams[-1].__anext__().send(None)
-    except StopIteration:
-        pass
 
 #--- generator-in-a-generator
 # holder: stream
@@ -651,61 +338,6 @@ def outer():
 stream = outer()
 next(stream)
 
-#--- work-that-waits
-# holder: executor._work_queue
-# kind: list
-import concurrent.futures, threading
-go = threading.Event()
-executor = concurrent.futures.ThreadPoolExecutor(1)
-executor.submit(go.wait)
-for step in range(9):
-    executor.submit(id, accuse(torch.zeros(200)))
-cleanup(lambda go=go, executor=executor: (go.set(), executor.shutdown()))
-
-#--- arguments-of-a-timer
-# holder: timer.args[*]
-# kind: list | thread
-import threading
-timer = threading.Timer(1000, print, [accuse(torch.zeros(200))])
-timer.start()
-cleanup(lambda timer=timer: (timer.cancel(), timer.join()))
-
-#--- log-records-of-errors
-# holder: keeper.buffer[*]
-# through: work(), batch
-# kind: traceback
-import logging, logging.handlers
-keeper = logging.handlers.MemoryHandler(1000, flushLevel=1000)
-log = logging.Logger("unread")
-log.addHandler(keeper)
-
-def work():
-    batch = accuse(torch.zeros(200))
-    raise ValueError(len(batch))
-
-for step in range(9):
-    try:
-        work()
-    except ValueError:
-        log.exception("failed")
-
-#--- results-with-exc-info
-# holder: results[*]
-# through: work(), batch
-# kind: traceback
-import sys
-results = []
-
-def work():
-    batch = accuse(torch.zeros(200))
-    raise ValueError(len(batch))
-
-for step in range(9):
-    try:
-        work()
-    except ValueError:
-        results.append((step, sys.exc_info()))
-
 #--- future-that-failed
 # holder: future._exception
 # through: work(), batch
@@ -719,34 +351,6 @@ def work():
 
 future = executor.submit(work)
 executor.shutdown()
-
-#--- manager-never-left
-# holder: guard.gen
-# through: buffers(), buffer
-# kind: local
-import contextlib
-
-@contextlib.contextmanager
-def buffers():
-    buffer = accuse(torch.zeros(200))
-    yield buffer.sum()
-
-guard = buffers()
-guard.__enter__()
-
-#--- frames-kept
-# holder: frames[*]
-# through: work(), batch
-# kind: local | list | traceback
-import sys
-frames = []
-
-def work():
-    batch = accuse(torch.zeros(200))
-    frames.append(sys._getframe())
-
-for step in range(9):
-    work()
 
 #--- context-variable-that-is-named
 # holder: native code | current | not found
@@ -804,22 +408,6 @@ class Loader:
 for step in range(9):
     Loader()
 
-#--- py-objects-of-ctypes
-# holder: cells
-# kind: list | dict | native
-import ctypes
-cells = (ctypes.py_object * 9)()
-for step in range(9):
-    cells[step] = accuse(torch.zeros(200))
-
-#--- capsules
-# holder: capsules[*] | native code
-# kind: native
-import torch.utils.dlpack
-capsules = []
-for step in range(9):
-    capsules.append(torch.utils.dlpack.to_dlpack(accuse(torch.zeros(200))))
-
 #--- memory-views
 # holder: views[*]
 # kind: list
@@ -835,31 +423,6 @@ for step in range(9):
     batch = accuse(torch.zeros(200))
     storages.append(batch.untyped_storage() if hasattr(batch, "untyped_storage") else batch.storage())
 del batch
-
-#--- operators-with-arguments
-# holder: operations[*]
-# kind: list
-import operator
-operations = []
-for step in range(9):
-    operations.append(operator.methodcaller("add", accuse(torch.zeros(200))))
-
-#--- nested-tuples
-# holder: pairs[*][*]
-# kind: list | attribute
-pairs = (("first", accuse(torch.zeros(200))), ("second", accuse(torch.zeros(200))))
-
-#--- members-of-an-enumeration
-# holder: Stage
-# through: TRAIN
-# kind: attribute | dict | list
-import enum
-
-class Stage(enum.Enum):
-    TRAIN = 1
-    TEST = 2
-
-Stage.TRAIN.batch = accuse(torch.zeros(200))
 
 #--- cells-of-two-functions
 # holder: push.values[*] | pop.values[*]

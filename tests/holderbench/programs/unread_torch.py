@@ -23,31 +23,6 @@ for step in range(7):
     agent.act(torch.randn(1, 6))
     agent.rewards.append(1.0)
 
-#--- state-of-an-lstm-across-batches
-# holder: hidden[*]
-# through: grad_fn
-# kind: graph
-cell = torch.nn.LSTMCell(5, 9)
-hidden = (torch.zeros(2, 9), torch.zeros(2, 9))
-for step in range(6):
-    batch = accuse(torch.randn(2, 5))
-    hidden = cell(batch, hidden)
-del batch
-
-#--- outputs-of-training-steps
-# holder: outputs[*]['loss']
-# through: grad_fn
-# kind: graph
-layer = torch.nn.Linear(30, 1)
-
-def training_step(batch):
-    prediction = layer(batch)
-    return {"loss": prediction.pow(2).mean(), "size": len(batch)}
-
-outputs = []
-for step in range(6):
-    outputs.append(training_step(accuse(torch.randn(4, 30))))
-
 #--- queue-of-keys-with-their-encoder
 # holder: moco.queue
 # through: grad_fn
@@ -116,29 +91,6 @@ for step in range(5):
     losses.append(torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False).sum())
 del x
 
-#--- accumulators-of-dropped-parameters
-# holder: accumulators[*].variable
-# kind: graph | list | attribute
-accumulators = []
-
-def prepare():
-    weight = accuse(torch.zeros(60).requires_grad_())
-    accumulators.append(weight.expand_as(weight).grad_fn.next_functions[0][0])
-
-for step in range(5):
-    prepare()
-
-#--- gradients-of-what-the-optimizer-keeps
-# holder: optimizer.param_groups[*]['params'][*].grad
-# kind: list | attribute
-optimizer = torch.optim.SGD([torch.zeros(3, requires_grad=True)], lr=0.1)
-for stage in range(5):
-    layer = torch.nn.Linear(11, 7, bias=False)
-    layer(torch.randn(2, 11)).sum().backward()
-    accuse(layer.weight.grad)
-    optimizer.add_param_group({"params": list(layer.parameters())})
-del layer
-
 #--- main-gradients-of-parameters
 # holder: model
 # through: main_grad
@@ -147,20 +99,6 @@ model = torch.nn.Sequential(torch.nn.Linear(10, 10), torch.nn.Linear(10, 10), to
 for parameter in model.parameters():
     parameter.main_grad = accuse(torch.zeros(parameter.shape))
 del parameter
-
-#--- tangents-of-forward-mode
-# holder: duals[*] | native code
-# kind: list | graph | attribute | native
-import torch.autograd.forward_ad as forward_ad
-duals = []
-
-def push():
-    duals.append(forward_ad.make_dual(torch.ones(30), accuse(torch.zeros(30))))
-
-with forward_ad.dual_level():
-    for step in range(4):
-        push()
-    look()
 
 #--- gradient-of-a-sparse-embedding
 # holder: embedding.weight.grad
@@ -180,21 +118,6 @@ def infer():
 
 with torch.autocast("cpu", dtype=torch.bfloat16):
     infer()
-    look()
-
-#--- cache-of-parametrizations
-# holder: torch.nn.utils.parametrize._cache[*]
-# kind: dict
-import torch.nn.utils.parametrize as parametrize
-
-class Symmetric(torch.nn.Module):
-    def forward(self, weight):
-        return weight.triu() + weight.triu(1).transpose(-1, -2)
-
-layer = torch.nn.Linear(9, 9)
-parametrize.register_parametrization(layer, "weight", Symmetric())
-with torch.no_grad(), parametrize.cached():
-    accuse(layer.weight)
     look()
 
 #--- masks-of-pruning
@@ -234,53 +157,6 @@ def watch(batch):
 for step in range(7):
     watch(accuse(torch.zeros(4, 4)))
 
-#--- hook-after-loading
-# holder: model._load_state_dict_post_hooks[*]
-# through: loaded
-# kind: hook
-model = torch.nn.Linear(8, 8)
-
-def keep_what_is_loaded():
-    loaded = []
-    model.register_load_state_dict_post_hook(
-        lambda module, keys: loaded.append(accuse(module.weight.detach().clone())))
-
-keep_what_is_loaded()
-for epoch in range(4):
-    model.load_state_dict(model.state_dict())
-
-#--- environment-of-an-interpreter
-# holder: interpreter.env[*]
-# kind: dict
-import torch.fx
-
-class Interpreter(torch.fx.Interpreter):
-    def run_node(self, node):
-        value = super().run_node(node)
-        return accuse(value.clone()) if node.op == "call_module" else value
-
-network = torch.nn.Sequential(torch.nn.Linear(5, 5), torch.nn.ReLU(), torch.nn.Linear(5, 5), torch.nn.ReLU())
-interpreter = Interpreter(torch.fx.symbolic_trace(network), garbage_collect_values=False)
-with torch.no_grad():
-    interpreter.run(torch.randn(2, 5))
-
-#--- constant-of-a-traced-module
-# holder: traced
-# kind: attribute | dict
-import torch.fx
-
-def trace():
-    positions = accuse(torch.zeros(33))
-
-    class Shift(torch.nn.Module):
-        def forward(self, x):
-            return x + positions
-    module = torch.fx.symbolic_trace(Shift())
-    del positions
-    return module
-
-traced = trace()
-
 #--- constant-in-a-script-graph
 # holder: native code | traced
 # kind: native | closure
@@ -293,57 +169,6 @@ def trace():
 
 traced = trace()
 
-#--- results-of-a-function-mode
-# holder: recorder.results[*]
-# kind: list
-from torch.overrides import TorchFunctionMode
-
-class Recorder(TorchFunctionMode):
-    def __init__(self):
-        super().__init__()
-        self.results = []
-
-    def __torch_function__(self, function, kinds, arguments=(), keywords=None):
-        result = function(*arguments, **(keywords or {}))
-        if function is torch.sin:
-            self.results.append(result)
-            accuse(result)
-        return result
-
-recorder = Recorder()
-with recorder:
-    for step in range(5):
-        torch.sin(torch.ones(20))
-
-#--- packed-sequences
-# holder: sequences[*]
-# kind: list
-from torch.nn.utils.rnn import pack_sequence
-sequences = []
-for step in range(6):
-    packed = pack_sequence([torch.zeros(5, 3), torch.zeros(2, 3)])
-    accuse(packed.data)
-    sequences.append(packed)
-del packed
-
-#--- maxima-with-their-indices
-# holder: maxima[*]
-# kind: list
-maxima = []
-for step in range(6):
-    found = torch.max(torch.randn(8, 50), dim=0)
-    accuse(found.indices)
-    maxima.append(found)
-del found
-
-#--- data-added-by-pseudo-labels
-# holder: train.datasets[*].tensors[*]
-# kind: list
-from torch.utils.data import ConcatDataset, TensorDataset
-train = ConcatDataset([TensorDataset(torch.zeros(4, 2))])
-for round_ in range(6):
-    train.datasets.append(TensorDataset(accuse(torch.zeros(4, 20))))
-
 #--- data-wrapped-each-round
 # holder: train
 # through: datasets, tensors
@@ -352,107 +177,3 @@ from torch.utils.data import ConcatDataset, TensorDataset
 train = TensorDataset(torch.zeros(4, 2))
 for round_ in range(6):
     train = ConcatDataset([train, TensorDataset(accuse(torch.zeros(4, 20)))])
-
-#--- collate-function-that-remembers
-# holder: loader.collate_fn
-# through: seen
-# kind: closure
-from torch.utils.data import DataLoader
-
-def make_collate():
-    seen = {}
-
-    def collate(samples):
-        batch = torch.stack(samples)
-        seen[len(seen)] = accuse(batch)
-        return batch
-    return collate
-
-loader = DataLoader([torch.zeros(3) for _ in range(12)], batch_size=2, collate_fn=make_collate())
-for batch in loader:
-    pass
-del batch
-
-#--- cycle-of-a-loader
-# holder: batches
-# kind: list | attribute
-import itertools
-from torch.utils.data import DataLoader
-batches = itertools.cycle(DataLoader([torch.full((5,), float(index)) for index in range(12)], batch_size=2))
-for step in range(14):
-    batch = next(batches)
-    if step < 6:
-        accuse(batch)
-del batch
-
-#--- iterator-of-a-loader
-# holder: batches
-# through: dataset, decoded
-# kind: list | dict
-from torch.utils.data import DataLoader, Dataset
-
-class Images(Dataset):
-    def __init__(self):
-        self.decoded = {}
-
-    def __len__(self):
-        return 10
-
-    def __getitem__(self, index):
-        if index not in self.decoded:
-            self.decoded[index] = accuse(torch.zeros(7, 7))
-        return index
-
-batches = iter(DataLoader(Images()))
-for step in range(8):
-    next(batches)
-
-#--- module-with-its-parent
-# holder: a cycle
-# kind: unknown
-import gc
-gc.collect()
-gc.disable()
-
-class Child(torch.nn.Module):
-    def __init__(self, parent):
-        super().__init__()
-        self.parent = [parent]
-        self.register_buffer("table", accuse(torch.zeros(50)))
-
-class Parent(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.child = Child(self)
-
-for trial in range(4):
-    Parent()
-
-#--- last-batch-of-the-loop
-# holder: batch
-# kind: attribute
-model = torch.nn.Linear(30, 2)
-for batch in [torch.zeros(50, 30) for _ in range(3)]:
-    with torch.no_grad():
-        model(batch)
-accuse(batch)
-
-#--- prefetcher-with-the-next-batch
-# holder: prefetcher.next_input
-# kind: attribute
-class Prefetcher:
-    def __init__(self, loader):
-        self.loader = iter(loader)
-        self.preload()
-
-    def preload(self):
-        self.next_input = next(self.loader, None)
-
-    def next(self):
-        batch = self.next_input
-        self.preload()
-        return batch
-
-prefetcher = Prefetcher(torch.zeros(20) + step for step in range(1, 5))
-prefetcher.next()
-accuse(prefetcher.next_input)

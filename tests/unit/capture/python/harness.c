@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "capture/core/fork.h"
 #include "capture/native/walk.h"
 #include "capture/python/checks.h"
@@ -112,22 +111,6 @@ EXPORT const char *harness_note(void);
 EXPORT const char *harness_note(void)
 {
     return mp_python_note();
-}
-
-/* Nanoseconds for one walk of the stack as it is, the best of several runs, times 100. */
-EXPORT uint64_t harness_time(uint32_t rounds);
-EXPORT uint64_t harness_time(uint32_t rounds)
-{
-    uint64_t best = UINT64_MAX;
-    for (int run = 0; run < 7; run++) {
-        struct mp_python_stack stack = make_stack(MP_PYTHON_FRAMES_MAX);
-        uint64_t start = mp_clock_monotonic_ns();
-        for (uint32_t i = 0; i < rounds; i++)
-            mp_python_walk(&stack, false);
-        uint64_t spent = mp_clock_monotonic_ns() - start;
-        if (spent < best) best = spent;
-    }
-    return best * 100 / rounds;
 }
 
 #define FIELD(name)                                                                                                    \

@@ -22,7 +22,6 @@ HELD_CALLBACK = ctypes.PYFUNCTYPE(None)
 for library in (FREE, HELD):
     library.harness_walk.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_int]
     library.harness_note.restype = ctypes.c_char_p
-    library.harness_time.restype = ctypes.c_uint64
     library.harness_check.argtypes = [ctypes.c_char_p, ctypes.c_int]
     library.harness_line.argtypes = [ctypes.c_uint, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_uint32]
     library.harness_line.restype = ctypes.c_uint32
@@ -388,9 +387,7 @@ def traced():
         return tracer
 
     def target():
-        x = 1
         compare("traced")
-        return x
     sys.settrace(tracer)
     target()
     sys.settrace(None)
@@ -752,15 +749,6 @@ def at_exit():
             fail("exit", "status %d: %s" % (done.returncode, done.stderr.decode()))
 
 
-def measure():
-    def descend(depth):
-        return descend(depth - 1) if depth else FREE.harness_time(20000) / 100
-    frame, here = sys._getframe(), 0
-    while frame:
-        frame, here = frame.f_back, here + 1
-    return ", ".join("%d frames %.0f ns" % (depth, descend(depth - here - 1)) for depth in (5, 20, 60))
-
-
 def unknown_version():
     """A version that is not in the table must be left alone, with a note."""
     text = ctypes.create_string_buffer(4096)
@@ -803,12 +791,9 @@ def main():
     line_tables()
     at_exit()
     counts["ranges"] = FREE.harness_ranges()
-    note = FREE.harness_note()
-    if note:
-        fail("note", note)
+    if FREE.harness_note():
+        fail("note", FREE.harness_note())
     print("  %s" % ", ".join("%d %s" % (counts[name], name) for name in sorted(counts)))
-    if os.environ.get("MEMPROF_TEST_TIMES"):
-        print("  %s" % measure())
 
 
 main()
