@@ -10,9 +10,8 @@ The recorder leaves frames of these files out of stacks (src/capture/stack/stack
 import sys
 import types
 
-# What a part can run into by itself. All else was raised by a signal's handler, and is the program's own.
-TROUBLE = (ArithmeticError, AssertionError, AttributeError, BufferError, ImportError, LookupError, MemoryError, NameError,
-           ReferenceError, RuntimeError, TypeError, ValueError)
+# Whatever a part runs into. What a signal's handler of the program raised meanwhile goes on (is_of_signal()).
+TROUBLE = Exception
 
 
 def start(torch, after_import=lambda name, then: None):
@@ -51,6 +50,8 @@ def _begin(api, call, part, begin):
     try:
         return begin() if call in api else None
     except TROUBLE as trouble:
+        if is_of_signal(trouble):
+            raise
         complain(api, part, trouble)
         return None
 
@@ -65,7 +66,11 @@ def is_of_signal(trouble):
     """Whether a signal's handler of the program raised it, while Python ran a part of the shim."""
     import signal
 
-    handlers = [getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()]
+    handlers = []
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        handler = getattr(handler, "func", handler)  # functools.partial
+        handlers.append(getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None))
     trace = trouble.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code in handlers:

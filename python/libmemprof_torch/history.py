@@ -159,8 +159,10 @@ class History:
         self._off = True
         try:
             self._turn_off()
-        except TROUBLE:
+        except TROUBLE as trouble:
             self._on = False
+            if is_of_signal(trouble):
+                raise
 
     # ---- hidden from the program
 

@@ -88,7 +88,6 @@ class Look:
         self._torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
-        self._fix_storage = getattr(torch._C.StorageBase, "_fix_weakref", None)
         self._wanted = set(wanted) if wanted is not None else None
         self._saved = saved  # SavedHooks
         self._budget_ns, self._objects_most = budget_ns, objects_most
@@ -239,12 +238,14 @@ class Look:
         return kind
 
     def _find_tensors(self):
-        """All tensors that Python has objects of, and the addresses of those whose holder is looked for."""
+        """All tensors that Python has objects of, and the addresses of those whose holder is looked for. Storages are asked
+        only where the walk meets them: C++ alone may keep one, and may end it while it is asked."""
         tensor_types = {cls for cls in set(map(type, self._objects)) if self.kind_of(cls) in ("tensor", "storage")}
         self._tensors, self._found, self._left = {}, [], set()
         self._tensor_types = tensor_types
         until = self._budget_ns * FIND_PERCENT // 100
-        are_tensors = map(tensor_types.__contains__, map(type, self._objects))
+        asked = {cls for cls in tensor_types if self.kind_of(cls) == "tensor"}
+        are_tensors = map(asked.__contains__, map(type, self._objects))
         for found in itertools.compress(self._objects, are_tensors):
             if len(self._tensors) % CLOCK_EVERY == 0 and self._spent() > until and self._tensors:
                 self._stop, self.complete = "out of time", False
@@ -271,15 +272,19 @@ class Look:
         """(address, what has it, the step there) of each storage under a tensor or a storage. Those of a sparse tensor
         are under tensors that are made here and dropped again."""
         if self.kind_of(type(found)) == "storage":
-            try:
-                if self._fix_storage is not None:  # C++ alone may keep it: PyTorch would end it below us, and warn
-                    self._fix_storage(found)
-                address = self._torch._C.StorageBase.data_ptr(found)
-            except (RuntimeError, NotImplementedError):
-                address = 0
+            address = self._address_of_storage(found)
             return [(address, found, None)] if address else []
         address = self.address_of(found)
         return [(address, found, None)] if address else self._parts_of(found)
+
+    def _address_of_storage(self, storage):
+        """0 where there is none. A storage of the meta device, as a FakeTensor's, has no memory, and PyTorch warns on
+        stderr where its address is asked for."""
+        base = self._torch._C.StorageBase
+        try:
+            return 0 if base.device.__get__(storage).type == "meta" else base.data_ptr(storage)
+        except (RuntimeError, NotImplementedError, AttributeError):
+            return 0
 
     def _parts_of(self, tensor):
         with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):

@@ -81,7 +81,7 @@ class Frame:
     def __init__(self, frame, is_main):
         code = frame.f_code
         self.frame, self.is_main = frame, is_main
-        self.name, self.file, self.line = function_name(code), code.co_filename, frame.f_lineno
+        self.name, self.file, self.line = function_name(code), code.co_filename, line_of(frame)
         namespace = frame.f_globals
         module = dict.get(namespace, "__name__") if type(namespace) is dict else None
         self.tier = _tier(module, namespace) if type(module) is str else 0
@@ -94,6 +94,11 @@ class Frame:
 
     def read(self):
         self.locals = locals_of(self.frame, lambda namespace: self._is_alone)
+
+
+def line_of(frame):
+    """0 where the frame is at none, as in code that the compiler made (Python 3.12 says None)."""
+    return frame.f_lineno or 0
 
 
 def function_name(code):
@@ -701,8 +706,8 @@ def _of_frame(names, parent, child, grand):
         return [Token(".f_back", "attribute")]
     for name, value in locals_of(parent, names.may_empty):
         if value is child:
-            return [Token(f" → {function_name(code)}().{name}", "local", None, code.co_filename, parent.f_lineno)]
-    return [Token(f" → {function_name(code)}()", "local", None, code.co_filename, parent.f_lineno)]
+            return [Token(f" → {function_name(code)}().{name}", "local", None, code.co_filename, line_of(parent))]
+    return [Token(f" → {function_name(code)}()", "local", None, code.co_filename, line_of(parent))]
 
 
 def _of_generator(names, parent, child, grand):

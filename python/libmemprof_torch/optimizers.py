@@ -80,7 +80,9 @@ class Optimizers:
             if optimizer is not None and self._is_within(frame, optimizer):
                 return
             is_main = optimizer is not None and self._is_main(optimizer)
-        except TROUBLE:
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
             return
         if optimizer is not None:
             self._end(optimizer, is_main)

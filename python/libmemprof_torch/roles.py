@@ -56,7 +56,9 @@ class Roles:
         """`key`: tell it only where the address is another than the last of that key."""
         try:
             address = self._address_of(tensor)
-        except TROUBLE:
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
             address = 0
         if not address:
             local = getattr(tensor, "_local_tensor", None)  # of a DTensor

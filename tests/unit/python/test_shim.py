@@ -2,6 +2,7 @@
 LIBMEMPROF_FOLDER names the folder with its sources."""
 
 import ctypes
+import functools
 import gc
 import importlib
 import os
@@ -238,7 +239,7 @@ class Naming(ShimCase):
 
         def handler(number, frame):
             raise RuntimeError("of the program")
-        before = signal.signal(signal.SIGUSR1, handler)
+        before = signal.signal(signal.SIGUSR1, functools.partial(handler))
         self.addCleanup(signal.signal, signal.SIGUSR1, before)
         names = shim.parts["names"]
         with unittest.mock.patch.object(names, "_tell", lambda *told: signal.raise_signal(signal.SIGUSR1)):
@@ -258,9 +259,9 @@ class Naming(ShimCase):
         other = self.kind("Other")()
         self.assertEqual(self.ask(), [])  # in the midst of a look
         names._looking = False
-        self.answers["module_name"] = ValueError("why")
+        self.answers["module_name"] = ctypes.ArgumentError("why")  # of no common kind
         self.assertEqual(self.ask(), [("module_name", id(other), b"Other"),
-                                      ("shim", b"memprof's PyTorch shim is without names of modules: ValueError: why")])
+                                      ("shim", b"memprof's PyTorch shim is without names of modules: ArgumentError: why")])
         self.assertEqual(self.ask(), [])
 
 
