@@ -22,9 +22,9 @@ bool mp_job_asked(const struct mp_invocation *invocation)
 /* Options that look into one recording. */
 static int check_options(const struct mp_invocation *invocation)
 {
-    static const enum mp_option single[] = {MP_OPT_TRACK,  MP_OPT_FROM,         MP_OPT_TO,    MP_OPT_GROUP,
-                                            MP_OPT_FILTER, MP_OPT_RULES,        MP_OPT_QUICK, MP_OPT_SIZES,
-                                            MP_OPT_FORMAT, MP_OPT_SUPPRESSIONS, MP_OPT_PAGE};
+    static const enum mp_option single[] = {MP_OPT_TRACK,        MP_OPT_FROM,  MP_OPT_TO,    MP_OPT_GROUP,
+                                            MP_OPT_FILTER,       MP_OPT_RULES, MP_OPT_QUICK, MP_OPT_SIZES,
+                                            MP_OPT_SUPPRESSIONS, MP_OPT_PAGE};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         if (!mp_given(invocation, single[i])) continue;
         mp_message("--%s looks into one recording, and this is a job of several: name one of them",
@@ -34,24 +34,11 @@ static int check_options(const struct mp_invocation *invocation)
     return mp_progress_valid(invocation) ? MP_EXIT_DONE : MP_EXIT_USAGE;
 }
 
-int mp_job_refuse_page(const struct mp_invocation *invocation)
-{
-    bool document;
-    enum mp_document_form form;
-    int status = mp_query_document(invocation, &document, &form);
-    if (status || !document) return status;
-    mp_message(
-        "-o %s: only one recording has such a report, and this is a job of several; name one of them, or a file that "
-        "ends otherwise",
-        invocation->value[MP_OPT_OUTPUT]);
-    return MP_EXIT_USAGE;
-}
-
-static int read_limit(const struct mp_invocation *invocation, bool as_json, size_t *limit)
+static int read_limit(const struct mp_invocation *invocation, bool all, size_t *limit)
 {
     const char *text = invocation->value[MP_OPT_LIMIT];
     char *end;
-    *limit = as_json ? 0 : ROWS_OF_TEXT;
+    *limit = all ? 0 : ROWS_OF_TEXT;
     if (!text) return MP_EXIT_DONE;
     unsigned long long rows = strtoull(text, &end, 10);
     *limit = (size_t)rows;
@@ -102,15 +89,16 @@ int mp_job_load(const struct mp_invocation *invocation, char *const *operands, s
 int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_query *query)
 {
     *query = (struct mp_job_query){.invocation = invocation};
-    query->text.out = &query->out;
     mp_json_start(&query->json, &query->out);
     query->as_json = mp_given(invocation, MP_OPT_JSON);
     query->view.path = invocation->operands[0];
     query->view.full_stacks = mp_given(invocation, MP_OPT_FULL_STACKS);
     query->view.outstanding = mp_given(invocation, MP_OPT_OUTSTANDING);
     int status = check_options(invocation);
-    if (!status) status = read_limit(invocation, query->as_json, &query->view.limit);
-    return status ? status : mp_query_color(invocation, &query->text.color);
+    if (!status) status = mp_form_open(invocation, true, &query->out, &query->text, &query->document);
+    bool all = query->as_json || (query->document.out && query->document.form == MP_CSV);
+    if (!status) status = read_limit(invocation, all, &query->view.limit);
+    return status || query->document.out ? status : mp_query_color(invocation, &query->text.color);
 }
 
 int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *query)
@@ -139,6 +127,7 @@ bool mp_job_report_problems(const char *path, const struct mp_job_view *job)
 
 int mp_job_close(struct mp_job_query *query, int status)
 {
+    mp_form_close(&query->document);
     if (!status) status = mp_output_buffer(query->invocation, &query->out);
     return mp_job_end(query, status);
 }

@@ -8,6 +8,7 @@
 #include "analysis/job/job.h"
 #include "analysis/job/job_view.h"
 #include "cli/command.h"
+#include "cli/form.h"
 #include "cli/job_paths.h"
 #include "output/report/job.h"
 
@@ -18,6 +19,7 @@ struct mp_job_query {
     struct mp_view view;
     struct mp_buffer out;
     struct mp_text text;
+    struct mp_document document; /* as in struct mp_query */
     struct mp_json json;
     bool as_json;
 };
@@ -28,8 +30,6 @@ bool mp_job_asked(const struct mp_invocation *invocation);
 int mp_job_load(const struct mp_invocation *invocation, char *const *operands, size_t count, struct mp_model **model);
 /* The options that all commands of jobs have; a message where one looks into a single recording. */
 int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_query *query);
-/* For commands whose answer about one recording has other forms: a message where -o asks for one of them. */
-int mp_job_refuse_page(const struct mp_invocation *invocation);
 /* Reads the job. Returns an exit status; where it is not 0, a message was printed and nothing is held. */
 int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *query);
 /* Writes query->text or query->json where `status` is 0, says on stderr what is wrong with the job, and frees the

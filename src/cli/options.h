@@ -69,6 +69,7 @@ enum mp_option {
     MP_OPT_PREDICT,
     MP_OPT_PROBE,
     MP_OPT_FORMAT,
+    MP_OPT_COLUMNS,
     MP_OPT_OF,
     MP_OPT_MAX_GROWTH,
     MP_OPT_MERGE,

@@ -60,15 +60,18 @@ static int read_options(struct mp_query *query, enum mp_sort_by default_sort)
     const struct mp_invocation *invocation = query->invocation;
     struct mp_error error;
     if (!mp_progress_valid(invocation)) return MP_EXIT_USAGE;
+    int formed = mp_form_open(invocation, false, &query->out, &query->text, &query->document);
+    if (formed) return formed;
     query->as_json = mp_given(invocation, MP_OPT_JSON);
     query->view.path = invocation->operands[invocation->operand_count - 1];
     query->view.full_stacks = mp_given(invocation, MP_OPT_FULL_STACKS);
     query->view.filter = invocation->value[MP_OPT_FILTER];
-    query->view.limit = query->as_json ? 0 : ROWS_OF_TEXT;
+    bool csv = query->document.out && query->document.form == MP_CSV;
+    query->view.limit = query->as_json || csv ? 0 : ROWS_OF_TEXT;
     query->view.grouping = (struct mp_grouping){.by = MP_GROUP_STACK, .sort = default_sort};
     const char *group = invocation->value[MP_OPT_GROUP], *sort = invocation->value[MP_OPT_SORT];
     int status = mp_query_limit(invocation, &query->view.limit);
-    if (!status) status = mp_query_color(invocation, &query->text.color);
+    if (!status && !query->document.out) status = mp_query_color(invocation, &query->text.color);
     if (!status && group && mp_group_parse(group, &query->view.grouping, &error)) status = mp_message_error(&error);
     const char *rules = invocation->value[MP_OPT_RULES];
     if (!status && rules) status = read_rules(rules, &query->rules);
@@ -164,6 +167,7 @@ static void note_spool(const char *path)
 
 static void free_query(struct mp_query *query)
 {
+    mp_form_close(&query->document);
     mp_filter_free(query->filter);
     mp_rules_free(&query->rules);
     mp_buffer_free(&query->out);
@@ -193,11 +197,10 @@ static int open_query(const struct mp_invocation *invocation, enum mp_sort_by de
                       struct mp_query *query)
 {
     *query = (struct mp_query){.invocation = invocation};
-    query->text.out = &query->out;
     mp_json_start(&query->json, &query->out);
     int status = read_options(query, default_sort);
     if (status) {
-        mp_rules_free(&query->rules);
+        free_query(query);
         return status;
     }
     struct mp_error error;
@@ -207,7 +210,7 @@ static int open_query(const struct mp_invocation *invocation, enum mp_sort_by de
     if (loaded) {
         status = mp_message_error(&error);
         note_spool(query->view.path);
-        mp_rules_free(&query->rules);
+        free_query(query);
         return status;
     }
     status = bind_options(query);
@@ -226,31 +229,6 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
 int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query)
 {
     return open_query(invocation, default_sort, true, query);
-}
-
-/* What the ending of a file's name asks for; NULL: nothing. */
-static const char *format_of_name(const char *path)
-{
-    static const char *const endings[][2] = {{".html", "html"}, {".htm", "html"}, {".md", "markdown"}};
-    const char *ending = path ? strrchr(path, '.') : NULL;
-    for (size_t i = 0; ending && i < sizeof endings / sizeof *endings; i++)
-        if (!strcmp(ending, endings[i][0])) return endings[i][1];
-    return NULL;
-}
-
-int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form)
-{
-    const char *format = invocation->value[MP_OPT_FORMAT];
-    if (!format && !mp_given(invocation, MP_OPT_JSON)) format = format_of_name(invocation->value[MP_OPT_OUTPUT]);
-    *document = format && strcmp(format, "text");
-    *form = format && !strcmp(format, "html") ? MP_HTML : MP_MARKDOWN;
-    if (*document && *form == MP_MARKDOWN && strcmp(format, "markdown")) {
-        mp_message("--format: there is no format \"%s\"; there are text, markdown and html", format);
-        return MP_EXIT_USAGE;
-    }
-    if (!format || !mp_given(invocation, MP_OPT_JSON)) return MP_EXIT_DONE;
-    mp_message("--json and --format do not go together");
-    return MP_EXIT_USAGE;
 }
 
 bool mp_query_pick_track(struct mp_query *query)
@@ -279,6 +257,7 @@ int mp_query_end(struct mp_query *query, int status)
 
 int mp_query_finish(struct mp_query *query, int status)
 {
+    mp_form_close(&query->document);
     if (!status) status = mp_output_buffer(query->invocation, &query->out);
     return mp_query_end(query, status);
 }

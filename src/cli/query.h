@@ -5,8 +5,8 @@
 #define MP_CLI_QUERY_H
 
 #include "cli/command.h"
+#include "cli/form.h"
 #include "cli/output_file.h"
-#include "output/report/document.h"
 #include "output/report/reports.h"
 
 struct mp_query {
@@ -18,6 +18,7 @@ struct mp_query {
     uint16_t track;        /* MP_TRACK_NONE: none was requested and, unless all are meant, the recording has none */
     struct mp_buffer out;
     struct mp_text text;
+    struct mp_document document; /* of `text`; its out is NULL where the form is text */
     struct mp_json json;
     bool as_json;
 };
@@ -34,9 +35,6 @@ int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by defaul
 /* The same where the question is only about the peak, of all or of the window: reads no more than that takes
  * (model/part.h). */
 int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
-/* Whether --format, or else the ending of -o, asks for a document, and which; MP_EXIT_USAGE, with a message, where its
- * value makes no sense. */
-int mp_query_document(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
 /* Passes over the frames that --skip-frames names. */
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error);
 /* --filter for a recording, which need not be the query's; NULL where none was given. The caller frees it. */

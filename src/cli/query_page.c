@@ -93,29 +93,14 @@ int mp_query_page_check(const struct mp_invocation *invocation, bool html)
     return link ? MP_EXIT_DONE : MP_EXIT_USAGE;
 }
 
-int mp_linked_document_start(struct mp_query *query, enum mp_document_form form, const char *title,
-                             struct mp_linked_document *linked)
+int mp_query_page_linked(struct mp_query *query, uint32_t **site_of_stack)
 {
     const struct mp_invocation *invocation = query->invocation;
     const char *path = invocation->value[MP_OPT_PAGE], *own = invocation->value[MP_OPT_OUTPUT];
-    *linked = (struct mp_linked_document){0};
-    if (path) {
-        linked->site_of_stack = mp_alloc((query->model->stacks.count + 1) * sizeof *linked->site_of_stack);
-        int status = mp_query_page_write(query, path, NULL, linked->site_of_stack);
-        if (status) {
-            free(linked->site_of_stack);
-            return status;
-        }
-        linked->page = mp_query_page_link(own ? own : "-", path);
-    }
-    mp_document_start(&linked->document, &query->out, form, title);
-    linked->document.page = linked->page;
-    return MP_EXIT_DONE;
-}
-
-void mp_linked_document_end(struct mp_linked_document *linked)
-{
-    mp_document_end(&linked->document);
-    free(linked->page);
-    free(linked->site_of_stack);
+    *site_of_stack = NULL;
+    if (!path) return MP_EXIT_DONE;
+    *site_of_stack = mp_alloc((query->model->stacks.count + 1) * sizeof **site_of_stack);
+    int status = mp_query_page_write(query, path, NULL, *site_of_stack);
+    if (!status) query->document.page = mp_query_page_link(own ? own : "-", path);
+    return status;
 }

@@ -17,17 +17,8 @@ int mp_query_page_check(const struct mp_invocation *invocation, bool html);
  * one file. The caller frees it. */
 char *mp_query_page_link(const char *from, const char *to);
 
-/* A report as a document whose sites link into the page. */
-struct mp_linked_document {
-    struct mp_document document;
-    uint32_t *site_of_stack; /* as mp_query_page_write() told them; NULL: without --page */
-    char *page;
-};
-
-/* Begins the report, and with --page writes the page before it. Returns an exit status; where it is not 0, a message was
- * printed, and nothing is to be ended. */
-int mp_linked_document_start(struct mp_query *query, enum mp_document_form form, const char *title,
-                             struct mp_linked_document *linked);
-void mp_linked_document_end(struct mp_linked_document *linked);
+/* With --page, writes the page to which the query's document then links. `*site_of_stack`: as mp_query_page_write()
+ * told them, else NULL; the caller frees it. Returns an exit status; where it is not 0, a message was printed. */
+int mp_query_page_linked(struct mp_query *query, uint32_t **site_of_stack);
 
 #endif

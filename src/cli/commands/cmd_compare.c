@@ -80,7 +80,7 @@ static int load(const struct mp_query *query, const char *path, struct mp_model 
 static void describe(const struct mp_query *query, const struct mp_model *model, struct mp_compared *compared)
 {
     struct mp_buffer words = {0};
-    struct mp_text text = {.out = &compared->coverage, .color = query->text.color};
+    struct mp_text text = {.out = &compared->coverage, .color = query->text.color && !query->document.out};
     for (size_t i = 0; model->start.command && model->start.command[i]; i++)
         mp_buffer_printf(&words, "%s%s", i ? " " : "", model->start.command[i]);
     mp_buffer_append(&words, "", 1);
@@ -110,29 +110,18 @@ static int sum_up(const struct mp_query *query, const struct mp_model *model, st
 }
 
 /* With --page the page of the last recording, to which the sites that are still there link. */
-static int write_document(struct mp_query *query, struct mp_comparison *comparison, enum mp_document_form form)
-{
-    struct mp_linked_document linked;
-    int status = mp_linked_document_start(query, form, "Memory, compared", &linked);
-    if (status) return status;
-    comparison->site_of_stack = linked.site_of_stack;
-    mp_compare_document(&linked.document, comparison);
-    comparison->site_of_stack = NULL;
-    mp_linked_document_end(&linked);
-    return MP_EXIT_DONE;
-}
-
 static int write_out(struct mp_query *query, struct mp_comparison *comparison)
 {
-    enum mp_document_form form;
-    bool as_document;
-    mp_query_document(query->invocation, &as_document, &form);
-    if (as_document) return write_document(query, comparison, form);
-    if (query->as_json)
+    uint32_t *site_of_stack = NULL;
+    int status = mp_query_page_linked(query, &site_of_stack);
+    comparison->site_of_stack = site_of_stack;
+    if (!status && query->as_json)
         mp_compare_json(&query->json, comparison);
-    else
+    else if (!status)
         mp_compare_text(&query->text, comparison);
-    return MP_EXIT_DONE;
+    comparison->site_of_stack = NULL;
+    free(site_of_stack);
+    return status;
 }
 
 static int compare(struct mp_query *query, const struct mp_model *before, struct mp_comparison *comparison,
@@ -223,6 +212,7 @@ static int write_jobs(struct mp_job_query *query, const struct mp_job_comparison
         mp_job_compare_json(&query->json, &whole);
     else
         mp_job_compare_text(&query->text, &whole);
+    mp_form_close(&query->document);
     mp_job_compare_free(&compare);
     return mp_output_buffer(query->invocation, &query->out);
 }
@@ -233,8 +223,7 @@ static int compare_jobs(const struct mp_invocation *invocation, enum mp_profile_
 {
     struct mp_job_query query;
     size_t count = invocation->operand_count, read = 0;
-    int status = mp_job_refuse_page(invocation);
-    if (!status) status = mp_job_read_options(invocation, &query);
+    int status = mp_job_read_options(invocation, &query);
     if (!status && of == MP_PROFILE_ALLOCATED) {
         mp_message("--of allocated looks into one recording; jobs are compared by peak or outstanding");
         status = MP_EXIT_USAGE;
@@ -278,7 +267,7 @@ static int run(const struct mp_invocation *invocation)
     int status = read_limit(invocation, &limit);
     if (!status) status = read_sense(invocation->value[MP_OPT_OF], &sense);
     if (!status && are_jobs(invocation)) return compare_jobs(invocation, sense, &limit, &grew);
-    if (!status) status = mp_query_document(invocation, &document, &form);
+    if (!status) status = mp_form_read(invocation, &document, &form);
     if (!status) status = mp_query_page_check(invocation, document && form == MP_HTML);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
@@ -312,10 +301,9 @@ const struct mp_command mp_command_compare = {
         "them is a folder or a merged job, jobs are "
         "compared: the highest peaks, and sites on average a process.",
     .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
-    .meanings = {{MP_OPT_FORMAT, "text, markdown or html (as -o FILE ends: .md, .html; else text)"},
-                 {MP_OPT_OF, "compare sites by peak, outstanding or allocated (peak)"},
+    .meanings = {{MP_OPT_OF, "compare sites by peak, outstanding or allocated (peak)"},
                  {MP_OPT_FAIL, "exit with 3 where peak or outstanding grew by more than --max-growth"}},
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_OPT_FORMAT, MP_OPT_PAGE,
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_FORM_OPTIONS, MP_OPT_PAGE,
                 MP_OPT_FAIL, MP_OPT_MAX_GROWTH},
     .operands_min = 2,
     .operands_max = 1000,

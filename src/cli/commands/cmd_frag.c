@@ -54,7 +54,7 @@ const struct mp_command mp_command_frag = {
         "for under other settings, written as in PYTORCH_CUDA_ALLOC_CONF; --replay recorded replays a snapshot's own "
         "trace and says where, if anywhere, it differs.",
     .example = "memprof frag snapshot.pickle --replay expandable_segments:True,max_split_size_mb:512",
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_REPLAY},
+    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_REPLAY},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

@@ -74,7 +74,8 @@ const struct mp_command mp_command_holders = {
         "where that does not come by within 3 seconds, as it runs native code, the command says so. A look takes 0.2 "
         "seconds of the program at most, or what --budget says, and tells what it left out.",
     .example = "memprof holders run.mp -n 3",
-    .options = {MP_REPORT_OPTIONS, MP_OPT_LIMIT, MP_OPT_FULL_STACKS, MP_OPT_SITE, MP_OPT_PID, MP_OPT_BUDGET},
+    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_LIMIT, MP_OPT_FULL_STACKS, MP_OPT_SITE, MP_OPT_PID,
+                MP_OPT_BUDGET},
     .operands_min = 0,
     .operands_max = 1,
     .run = run,

@@ -124,7 +124,7 @@ const struct mp_command mp_command_leaks = {
     .example = "memprof leaks run.mp -n 3",
     .meanings = {{MP_OPT_SORT, "sort rows by bytes, blocks, peak or growth (growth)"},
                  {MP_OPT_FAIL, "exit with 3 where there is a leak"}},
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OUTSTANDING, MP_OPT_FAIL,
+    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OUTSTANDING, MP_OPT_FAIL,
                 MP_OPT_SUPPRESSIONS, MP_OPT_PID},
     .operands_min = 0,
     .operands_max = 1000000,

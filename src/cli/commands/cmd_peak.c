@@ -67,7 +67,7 @@ const struct mp_command mp_command_peak = {
              "used; with --quick, which leaves that out, only the part around the peak is read if the steps are "
              "marked. Damage elsewhere in the file is then not noticed.",
     .example = "memprof peak run.mp --group file -n 5",
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_QUICK},
+    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_QUICK},
     .operands_min = 1,
     .operands_max = 1000000,
     .run = run,

@@ -1,32 +1,23 @@
+#include <stdlib.h>
+
 #include "cli/job.h"
 #include "cli/query_page.h"
-#include "output/report/report_document.h"
 
 #define TOP_SITES       3 /* all must fit on one screen */
 #define TOP_IN_DOCUMENT 10
 #define TOP_OF_JOB      8
 
-static int write_document(struct mp_query *query, const struct mp_story *story, enum mp_document_form form)
+static int write_out(struct mp_query *query, struct mp_story *story)
 {
-    struct mp_linked_document linked;
-    int status = mp_linked_document_start(query, form, mp_path_short(query->view.path), &linked);
-    if (status) return status;
-    mp_report_document(&linked.document, query->model, story, &query->view, linked.site_of_stack);
-    mp_linked_document_end(&linked);
-    return MP_EXIT_DONE;
-}
-
-static int write_out(struct mp_query *query, const struct mp_story *story)
-{
-    enum mp_document_form form;
-    bool as_document;
-    mp_query_document(query->invocation, &as_document, &form);
-    if (as_document) return write_document(query, story, form);
-    if (query->as_json)
+    uint32_t *site_of_stack = NULL;
+    int status = mp_query_page_linked(query, &site_of_stack);
+    story->site_of_stack = site_of_stack;
+    if (!status && query->as_json)
         mp_report_json(&query->json, query->model, story, &query->view);
-    else
+    else if (!status)
         mp_report_text(&query->text, query->model, story, &query->view);
-    return MP_EXIT_DONE;
+    free(site_of_stack);
+    return status;
 }
 
 static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
@@ -82,8 +73,7 @@ static int write_report(struct mp_query *query)
 static int report_job(const struct mp_invocation *invocation)
 {
     struct mp_job_query query;
-    int status = mp_job_refuse_page(invocation);
-    if (!status) status = mp_job_open(invocation, &query);
+    int status = mp_job_open(invocation, &query);
     if (status) return status;
     if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT)) query.view.limit = TOP_OF_JOB;
     if (query.as_json)
@@ -99,7 +89,7 @@ static int run(const struct mp_invocation *invocation)
     enum mp_document_form form;
     bool document;
     if (mp_job_asked(invocation)) return report_job(invocation);
-    int status = mp_query_document(invocation, &document, &form);
+    int status = mp_form_read(invocation, &document, &form);
     if (!status) status = mp_query_page_check(invocation, document && form == MP_HTML);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
@@ -116,14 +106,11 @@ const struct mp_command mp_command_report = {
     .about =
         "--format markdown (or -o FILE.md) is for pull requests and summaries of CI, html (or -o FILE.html) one page "
         "with the curve, to keep; with --page FILE its peak, sites, steps and leaks lead to their place in the page "
-        "of trace_plot, which is written to FILE. Both leave out tracks and counters beside the one of the peak, and "
-        "the last of "
-        "many sites (-n).",
+        "of trace_plot, which is written to FILE. --columns chooses among the columns of sites, leaks and regions.",
     .example = "memprof report run.mp",
-    .meanings = {{MP_OPT_LIMIT, "show N rows; 0 shows all (text: 3, of a job 8; markdown and html: 10; JSON: all)"},
-                 {MP_OPT_FORMAT, "text, markdown or html (as -o FILE ends: .md, .html; else text)"}},
+    .meanings = {{MP_OPT_LIMIT, "show N rows; 0 shows all (text: 3, of a job 8; markdown and html: 10; JSON: all)"}},
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,
-                MP_OPT_FORMAT, MP_OPT_PAGE},
+                MP_FORM_OPTIONS, MP_OPT_PAGE},
     .operands_min = 1,
     .operands_max = 1000000,
     .run = run,

@@ -40,7 +40,7 @@ const struct mp_command mp_command_steps = {
              "by category for instance.",
     .example = "memprof steps run.mp --from step:10",
     .meanings = {{MP_OPT_LIMIT, "show the last N steps; 0 shows all (text: 10, JSON: all)"}},
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_RULES},
+    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_RULES},
     .operands_min = 1,
     .operands_max = 1000000,
     .run = run,

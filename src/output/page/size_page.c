@@ -217,12 +217,12 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bo
     put_lines(&document, answer, two, mp_size_answer_text);
     put_picture(out, answer, two);
     mp_document_heading(&document, "What a batch needs");
-    mp_rows_document(&document, &needs); /* bars say how much of the limit is needed */
+    mp_rows_text(&document.text, &needs); /* bars say how much of the limit is needed */
     put_lines(&document, answer, two, mp_size_grounds_text);
     put_lines(&document, answer, two, put_notes);
     put_growth(&document, answer);
     mp_document_heading(&document, "Probes");
-    mp_rows_document(&document, &probes);
+    mp_rows_text(&document.text, &probes);
     if (advise) put_changes(&document, answer, two, advise);
     mp_document_coverage(&document, model);
     mp_document_end(&document);

@@ -2,35 +2,14 @@
 
 #include <stdio.h>
 
-#include "base/units.h"
-#include "output/report/sites.h"
+#include "base/memory.h"
+#include "base/vec.h"
+#include "output/report/columns.h"
 
-#define BAR        "▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇"
+#define WHOLE_BAR  "▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇"
 #define SHOWN_PART 50  /* of the peak: a smaller previous graph is not worth a line */
 #define MOSTLY     200 /* all but one part in so many count as all */
 #define BAR_MAX    30  /* characters, of three bytes each, for the whole */
-
-static const char *name_of(const struct mp_sites *categories, const struct mp_site *row)
-{
-    return row->group == MP_NONE ? "other" : mp_intern_get(&categories->groups, row->group, NULL);
-}
-
-static double share_of(const struct mp_sites *categories, const struct mp_site *row)
-{
-    return categories->bytes ? (double)row->bytes / (double)categories->bytes : 0;
-}
-
-/* First the rows that have a name, then the others. */
-static const struct mp_site *next_row(const struct mp_sites *categories, size_t *at, bool *named)
-{
-    for (;; *at = 0, *named = false) {
-        while (*at < categories->count) {
-            const struct mp_site *row = &categories->at[(*at)++];
-            if ((row->group != MP_NONE) == *named) return row;
-        }
-        if (!*named) return NULL;
-    }
-}
 
 bool mp_categories_any(const struct mp_sites *categories)
 {
@@ -41,74 +20,89 @@ bool mp_categories_any(const struct mp_sites *categories)
 
 const char *mp_guess_text(char *to, uint64_t guessed, uint64_t bytes)
 {
-    char number[MP_UNIT_TEXT];
     *to = '\0';
     if (guessed && guessed + bytes / MOSTLY >= bytes)
         snprintf(to, MP_GUESS_TEXT, "a guess");
     else if (guessed)
-        snprintf(to, MP_GUESS_TEXT, "%s of it a guess", mp_format_bytes(number, guessed));
+        snprintf(to, MP_GUESS_TEXT, "%s of it a guess", mp_bytes(guessed));
     return to;
 }
 
-void mp_categories_text(struct mp_text *text, const struct mp_sites *categories)
+/* ---- the table -------------------------------------------------------------------------------------------------- */
+
+enum { BAR = 1, GUESSED = 2 }; /* bits of columns */
+
+static void get_key(struct mp_value *value, const void *of, const void *row)
 {
-    struct mp_table table;
-    char number[MP_UNIT_TEXT], guess[MP_GUESS_TEXT];
-    size_t at = 0;
-    bool named = true;
-    mp_table_start(&table, "llrrll");
-    for (const struct mp_site *row; (row = next_row(categories, &at, &named));) {
-        double share = share_of(categories, row);
-        mp_table_cell(&table, MP_PLAIN, "%s", "");
-        mp_table_cell(&table, MP_PLAIN, "%s", name_of(categories, row));
-        mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, row->bytes));
-        mp_table_cell(&table, MP_PLAIN, share < 0.0005 ? "" : share < 0.005 ? "%.1f %%" : "%.0f %%", 100 * share);
-        mp_table_cell(&table, MP_DIM, "%.*s", 3 * (int)(share * BAR_MAX + 0.5), BAR);
-        mp_table_cell(&table, MP_DIM, "%s", mp_guess_text(guess, row->guessed_bytes, row->bytes));
-        mp_table_end_row(&table);
-    }
-    mp_table_finish(&table, text);
+    value->text = mp_group_key(&((const struct mp_sites *)of)->groups, ((const struct mp_site *)row)->group);
 }
 
-void mp_categories_document(struct mp_document *document, const struct mp_sites *categories)
+static void get_name(struct mp_value *value, const void *of, const void *row)
 {
-    static const char *const heads[] = {"category", "bytes", "share", "blocks", "known how"};
-    char number[MP_UNIT_TEXT], guess[MP_GUESS_TEXT];
-    size_t at = 0;
-    bool named = true, any = false;
-    for (size_t i = 0; i < categories->count; i++)
-        any |= categories->at[i].guessed_bytes;
-    mp_document_table(document, any ? "lrrrl" : "lrrr", heads);
-    for (const struct mp_site *row; (row = next_row(categories, &at, &named));) {
-        mp_document_cell(document, "%s", name_of(categories, row));
-        mp_document_cell(document, "%s", mp_format_bytes(number, row->bytes));
-        mp_document_share(document, row->bytes, categories->bytes);
-        mp_document_cell(document, "%s", mp_format_count(number, row->blocks));
-        if (any) mp_document_cell(document, "%s", mp_guess_text(guess, row->guessed_bytes, row->bytes));
-    }
-    mp_document_end_table(document);
+    get_key(value, of, row);
+    if (!value->text) value->text = "other";
+}
+
+static void get_share(struct mp_value *value, const void *of, const void *row)
+{
+    value->number = ((const struct mp_site *)row)->bytes;
+    value->whole = ((const struct mp_sites *)of)->bytes;
+}
+
+static void get_bar(struct mp_value *value, const void *of, const void *row)
+{
+    get_share(value, of, row);
+    double share = value->whole ? (double)value->number / (double)value->whole : 0;
+    mp_buffer_printf(&value->made, "%.*s", 3 * (int)(share * BAR_MAX + 0.5), WHOLE_BAR);
+}
+
+static void get_guess(struct mp_value *value, const void *of, const void *row)
+{
+    char guess[MP_GUESS_TEXT];
+    const struct mp_site *site = row;
+    mp_buffer_append_text(&value->made, mp_guess_text(guess, site->guessed_bytes, site->bytes));
+}
+
+#define SITE(member) MP_MEMBER(struct mp_site, member)
+
+static const struct mp_column columns[] = {
+    {NULL, "category", MP_NAME, .get = get_key},
+    {"category", NULL, MP_NAME, .get = get_name},
+    {"bytes", "bytes", MP_BYTES, SITE(bytes), .style = MP_BOLD},
+    {"share", NULL, MP_SHARE, .get = get_share},
+    {"blocks", "blocks", MP_COUNT, SITE(blocks), .not_in_text = true},
+    {"", NULL, MP_NAME, .get = get_bar, .only = BAR, .style = MP_DIM},
+    {NULL, "guessed_bytes", MP_BYTES, SITE(guessed_bytes)},
+    {"known how", NULL, MP_NAME, .get = get_guess, .only = GUESSED, .style = MP_DIM},
+    {NULL},
+};
+
+/* First the rows that have a name, then the others. */
+void mp_categories_text(struct mp_text *text, const struct mp_sites *categories)
+{
+    MP_VEC(uint32_t) order = {0};
+    bool guessed = false;
+    for (int named = 1; named >= 0; named--)
+        for (uint32_t i = 0; i < categories->count; i++) {
+            if ((categories->at[i].group != MP_NONE) != named) continue;
+            mp_vec_add(&order, i);
+            guessed |= categories->at[i].guessed_bytes;
+        }
+    mp_rows_text(text, &MP_ROWS(columns, categories->at, order.count, .of = categories, .order = order.at,
+                                .untitled = true, .without = (guessed ? 0 : GUESSED) | (text->document ? BAR : 0)));
+    mp_vec_free(&order);
 }
 
 void mp_categories_json(struct mp_json *json, const struct mp_sites *categories)
 {
-    if (!categories->groups.count) {
+    if (categories->groups.count)
+        mp_rows_json(json, "categories",
+                     &MP_ROWS(columns, categories->at, categories->count, .of = categories, .flat = true));
+    else
         mp_json_null(json, "categories");
-        return;
-    }
-    mp_json_array(json, "categories");
-    for (size_t i = 0; i < categories->count; i++) {
-        const struct mp_site *row = &categories->at[i];
-        mp_json_object(json, NULL);
-        json->flat = true;
-        mp_json_text(json, "category", row->group == MP_NONE ? NULL : name_of(categories, row));
-        mp_json_number(json, "bytes", row->bytes);
-        mp_json_number(json, "blocks", row->blocks);
-        mp_json_number(json, "guessed_bytes", row->guessed_bytes);
-        mp_json_end_object(json);
-        json->flat = false;
-    }
-    mp_json_end_array(json);
 }
+
+/* ---- the graph of an earlier forward pass ----------------------------------------------------------------------- */
 
 bool mp_previous_matters(const struct mp_peak *peak)
 {
@@ -118,10 +112,10 @@ bool mp_previous_matters(const struct mp_peak *peak)
 void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak)
 {
     const struct mp_peak_previous *previous = &peak->previous;
-    char number[MP_UNIT_TEXT], guess[MP_GUESS_TEXT];
-    mp_buffer_printf(out, "%s of it", mp_format_bytes(number, previous->bytes));
-    mp_buffer_printf(out, " (%s blocks) belong to a previous graph: what an earlier forward pass kept is still held",
-                     mp_format_count(number, previous->blocks));
+    char guess[MP_GUESS_TEXT];
+    mp_buffer_printf(out,
+                     "%s of it (%s blocks) belong to a previous graph: what an earlier forward pass kept is still held",
+                     mp_bytes(previous->bytes), mp_count(previous->blocks));
     if (*mp_guess_text(guess, previous->guessed_bytes, previous->bytes)) mp_buffer_printf(out, ", %s", guess);
     if (previous->freed == MP_NONE) {
         mp_buffer_append_text(out, "; it was not freed");
@@ -130,8 +124,7 @@ void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, c
         mp_buffer_append_text(out, "; freed at ");
         mp_site_text(out, model, &site);
     }
-    if (previous->freed != MP_NONE)
-        mp_buffer_printf(out, " after %s", mp_format_duration(number, model->events.time_ns[previous->freed]));
+    if (previous->freed != MP_NONE) mp_buffer_printf(out, " after %s", mp_time(model->events.time_ns[previous->freed]));
 }
 
 const char *mp_previous_advice(void)
@@ -146,8 +139,8 @@ void mp_previous_text(struct mp_text *text, const struct mp_model *model, const 
     struct mp_buffer sentence = {0};
     if (!mp_previous_matters(peak)) return;
     mp_previous_sentence(&sentence, model, peak);
-    mp_text_put(text, MP_BOLD, "%s%.*s\n", indent, (int)sentence.size, (const char *)sentence.data);
-    mp_text_put(text, MP_PLAIN, "%sto save it: %s\n", indent, mp_previous_advice());
+    mp_say(text, "%s`%.*s`\n%sto save it: %s\n", indent, (int)sentence.size, (const char *)sentence.data, indent,
+           mp_previous_advice());
     mp_buffer_free(&sentence);
 }
 

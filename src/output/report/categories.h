@@ -1,11 +1,10 @@
-/* Categories of the blocks at a peak, as text, document and JSON: of sites grouped by category. */
+/* Categories of the blocks at a peak, as text and JSON: of sites grouped by category. */
 #ifndef MP_OUTPUT_CATEGORIES_H
 #define MP_OUTPUT_CATEGORIES_H
 
 #include "analysis/sites/peak.h"
 #include "base/json.h"
 #include "base/units.h"
-#include "output/report/document.h"
 #include "output/report/text.h"
 
 /* Whether any bytes have a category. */
@@ -15,7 +14,6 @@ bool mp_categories_any(const struct mp_sites *categories);
 const char *mp_guess_text(char *to, uint64_t guessed, uint64_t bytes);
 /* A row for each, with a bar; the largest first, bytes without a category last. */
 void mp_categories_text(struct mp_text *text, const struct mp_sites *categories);
-void mp_categories_document(struct mp_document *document, const struct mp_sites *categories);
 /* An array under "categories"; null where no block has one. */
 void mp_categories_json(struct mp_json *json, const struct mp_sites *categories);
 

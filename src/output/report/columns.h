@@ -1,7 +1,6 @@
 /*
- * One description of a table, of which its forms are made: aligned text, a table of a document (Markdown, HTML) and an
- * array of JSON objects. For tables whose forms say the same; where each has other words or another order, they are
- * written out.
+ * One description of a table, of which all its forms are made: aligned text, a table of a document (Markdown, HTML,
+ * CSV) and an array of JSON objects. People may choose its columns and their order; JSON has all that have a key.
  */
 #ifndef MP_OUTPUT_COLUMNS_H
 #define MP_OUTPUT_COLUMNS_H
@@ -10,49 +9,75 @@
 
 #include "base/json.h"
 #include "output/report/document.h"
+#include "output/report/sites.h"
 #include "output/report/text.h"
 
 enum mp_unit {
-    MP_NAME,           /* a text, NULL: null in JSON, nothing for people; left aligned, as the next two */
+    MP_NAME,           /* a text, NULL: null in JSON, nothing for people; left aligned, as the next ones */
     MP_STRING,         /* the number of one of the model's strings */
     MP_STRING_OR_NONE, /* the same; 0: as NULL above */
-    MP_COUNT,          /* this and all that follow: MP_BYTES_UNKNOWN is null, "-" */
+    MP_ADDRESS,        /* "0x7f00" */
+    MP_SITE,           /* a stack; for people the last column of text */
+    MP_COUNT,          /* this and all that follow: MP_BYTES_UNKNOWN, and MP_NONE of 4 bytes, is null, "-" */
     MP_BYTES,
+    MP_CHANGE,   /* bytes with their sign */
     MP_DURATION, /* ns */
-    MP_FLAG,     /* in JSON alone */
-    MP_SHARE,    /* of `whole`, for people alone: "12.5 %"; in HTML with a bar */
+    MP_FLAG,     /* true or false */
+    MP_SHARE,    /* of `whole`: "12.5 %", in HTML with a bar; a fraction in JSON and CSV */
 };
 
 /* One value, which comes with the column's style. */
 struct mp_value {
     uint64_t number, whole;
-    const char *text;      /* of numbers: instead, for people */
-    struct mp_buffer made; /* the same, made by a getter */
+    const char *text;             /* of numbers: instead, for people; of a site: in the place of an empty stack */
+    struct mp_buffer made;        /* the same, made by a getter */
+    struct mp_site site;          /* of MP_SITE */
+    const struct mp_model *model; /* of its stack, where it is not the rows' */
     enum mp_style style;
+    bool absent; /* JSON: this object lacks the key */
 };
 
 /* Columns end with one without title and key. */
 struct mp_column {
-    const char *title, *key; /* for people, NULL: in JSON alone; the other way round */
+    const char *title, *key; /* for people, NULL: only where chosen, under its key; in JSON, NULL: not there */
     enum mp_unit unit;
-    unsigned char offset, width; /* of the member that is the value: a text or an unsigned number of 1, 4 or 8 bytes */
-    unsigned char place;         /* for people: before columns of a higher place; JSON has the list's order */
-    unsigned char only;          /* a bit of the caller's own, as in `without` */
-    bool not_in_text;
+    unsigned short offset, width; /* of the member that is the value: a text or an unsigned number of 1 to 8 bytes */
+    unsigned char place;          /* for people: before columns of a higher place; JSON has the list's order */
+    unsigned short only;          /* a bit of the caller's own, as in `without` */
+    bool not_in_text, zero_is_none;
+    bool inner; /* of what `inner` of the rows finds for a row; where it finds nothing, unknown */
     enum mp_style style;
+    const char *noun;                                                     /* of a count without a head: "3 blocks" */
     void (*get)(struct mp_value *value, const void *of, const void *row); /* instead of a member; `of`: the rows' */
+    void (*put)(struct mp_json *json, const char *key, const void *of, const void *row); /* JSON alone: what it likes */
+    void (*link)(struct mp_document *document, const void *of, const void *row);         /* of the cell; may be NULL */
 };
 #define MP_MEMBER(type, member) .offset = offsetof(type, member), .width = sizeof(((type *)NULL)->member)
-#define MP_COLUMNS_MAX          16
+#define MP_COLUMNS_MAX          32
+
+/* How a stack reads: its line and the user's line that called it, the user's lines, or all frames. */
+enum mp_stacks { MP_ONE_LINE, MP_STACKS, MP_FULL_STACKS };
 
 struct mp_rows {
     const struct mp_column *columns;
     const void *at, *of;
-    size_t size, count, first;      /* of a row; of rows; the first one shown */
-    const struct mp_model *model;   /* for strings */
-    unsigned without, json_without; /* columns with such a bit are left out for people; in JSON */
-    bool flat;                      /* JSON: each object in a line */
-    void (*members)(struct mp_json *json, const void *of, size_t row); /* more members of an object; may be NULL */
+    size_t size, count, first; /* of a row; of rows; the first one shown */
+    const uint32_t *order;     /* the rows' numbers in `at`; NULL: as they are */
+    const void *(*inner)(const void *of, const void *row);
+    const struct mp_model *model;   /* for strings and stacks */
+    unsigned without, json_without; /* columns with such a bit are left out for people unless chosen; in JSON */
+    unsigned never;                 /* columns with such a bit are not there at all */
+    const char *shown; /* names of the columns that are shown unless the user chose some; NULL: by `without` */
+    const char *word;  /* the title of a column whose title is "group" */
+    bool flat;         /* JSON: each object in a line */
+    bool untitled;     /* text: without heads */
+    enum mp_stacks stacks;
+    unsigned apart_by;                 /* how rows with sites are told apart: enum mp_apart_by */
+    const struct mp_site_apart *apart; /* the same, as the caller has it for each row shown; NULL: made */
+    bool not_apart;                    /* rows that read alike stay so */
+    const struct mp_sites *sites;      /* for the modules of sites; NULL: none are known */
+    /* Text, where stacks are shown: more rows, which begin with so many empty cells. */
+    void (*below)(struct mp_table *table, unsigned columns, const void *of, const void *row);
 };
 #define MP_ROWS(described, rows, row_count, ...)                                                                       \
     (struct mp_rows)                                                                                                   \
@@ -60,8 +85,27 @@ struct mp_rows {
         .columns = described, .at = rows, .size = sizeof *(rows), .count = row_count, __VA_ARGS__                      \
     }
 
+/* For people, in the form that the text has. A document that is CSV has the first table that has a column. */
 void mp_rows_text(struct mp_text *text, const struct mp_rows *rows);
-void mp_rows_document(struct mp_document *document, const struct mp_rows *rows);
 void mp_rows_json(struct mp_json *json, const char *key, const struct mp_rows *rows);
+/* The members of one object, which is open. */
+void mp_members_json(struct mp_json *json, const struct mp_rows *rows, size_t row);
+
+/* The first row as an object of its own; null where there is none. */
+void mp_object_json(struct mp_json *json, const char *key, const struct mp_rows *rows);
+
+/* A cell that names a site, with what distinguishes it from other rows (NULL: nothing). */
+void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
+                      const struct mp_site_apart *apart);
+
+/* The tables of which users choose columns. */
+extern const struct mp_column mp_site_columns[], mp_finding_columns[], mp_holders_columns[], mp_step_columns[],
+    mp_region_columns[], mp_segment_columns[], mp_pin_columns[], mp_compare_columns[], mp_compared_columns[],
+    mp_device_columns[], mp_track_columns[], mp_sample_columns[], mp_process_columns[], mp_job_site_columns[],
+    mp_job_finding_columns[], mp_job_step_columns[], mp_job_compare_columns[], mp_compared_job_columns[];
+
+/* Whether each of the names, divided by commas, is of a column of one of the tables, which end with NULL; if not, a
+ * sentence that lists them. */
+enum mp_status mp_columns_check(const char *names, const struct mp_column *const *tables, struct mp_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* The output of `memprof compare`, as text, JSON (memprof.compare/1) and as a document. */
+/* The output of `memprof compare`, for people and as JSON (memprof.compare/1). */
 #ifndef MP_OUTPUT_COMPARE_H
 #define MP_OUTPUT_COMPARE_H
 
@@ -27,11 +27,11 @@ struct mp_comparison {
     const struct mp_compared *all;
     size_t count;
     const struct mp_view *view;
+    uint64_t most;                 /* the largest change of a row shown; 0: not known */
     const uint32_t *site_of_stack; /* in the page of the last, to which a document links; NULL: there is none */
 };
 
 void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison);
 void mp_compare_text(struct mp_text *text, const struct mp_comparison *comparison);
-void mp_compare_document(struct mp_document *document, const struct mp_comparison *comparison);
 
 #endif

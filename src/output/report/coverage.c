@@ -52,21 +52,17 @@ struct note_sink {
 
 static void put_note(const struct note_sink *sink, const char *note)
 {
-    if (sink->json) {
+    if (sink->json)
         mp_json_text(sink->json, NULL, note);
-        return;
-    }
-    mp_buffer_append_text(sink->text->out, "  note: ");
-    mp_text_clean(sink->text->out, note);
-    mp_buffer_append_text(sink->text->out, "\n");
+    else
+        mp_say(sink->text, "  note: %s\n", note);
 }
 
 static void put_counted(const struct note_sink *sink, uint64_t count, const char *format)
 {
-    char number[MP_UNIT_TEXT];
     struct mp_buffer note = {0};
     if (!count) return;
-    mp_buffer_printf(&note, format, mp_format_count(number, count));
+    mp_buffer_printf(&note, format, mp_count(count));
     mp_buffer_append(&note, "", 1);
     put_note(sink, (const char *)note.data);
     mp_buffer_free(&note);
@@ -74,12 +70,12 @@ static void put_counted(const struct note_sink *sink, uint64_t count, const char
 
 static void put_sample(const struct note_sink *sink, const struct mp_model *model)
 {
-    char number[MP_UNIT_TEXT], note[256];
+    char note[256];
     if (!model->sample_bytes) return;
     snprintf(note, sizeof note,
              "sampled, one in %s: bytes of the layers torch and app are estimates from the blocks in the sample, and "
              "counts are of these; what was live before the recording began is not in it",
-             mp_format_bytes(number, model->sample_bytes));
+             mp_bytes(model->sample_bytes));
     put_note(sink, note);
 }
 
@@ -149,18 +145,25 @@ void mp_coverage_json(struct mp_json *json, const struct mp_model *model)
 
 void mp_coverage_text(struct mp_text *text, const struct mp_model *model)
 {
-    char events[MP_UNIT_TEXT];
     struct mp_buffer missing = {0};
     mp_coverage_sentence(&missing, model);
-    mp_format_count(events, mp_model_event_count(model));
-    const char *s = mp_model_event_count(model) == 1 ? "" : "s";
-    if (missing.size)
-        mp_text_put(text, MP_BOLD, "INCOMPLETE: %.*s (%s event%s)\n", (int)missing.size, (const char *)missing.data,
-                    events, s);
+    mp_buffer_append(&missing, "", 1);
+    const char *events = mp_counted(mp_model_event_count(model), "event");
+    if (missing.size > 1)
+        mp_say(text, "`INCOMPLETE: %s (%s)`\n", (const char *)missing.data, events);
     else if (mp_model_limited(model))
-        mp_text_put(text, MP_BOLD, "PARTIAL: %s event%s, none dropped; the recording had limits\n", events, s);
+        mp_say(text, "`PARTIAL: %s, none dropped; the recording had limits`\n", events);
     else
-        mp_text_put(text, MP_DIM, "complete: %s event%s, none dropped\n", events, s);
+        mp_say(text, "^complete: %s, none dropped^\n", events);
     mp_buffer_free(&missing);
     put_notes(&(struct note_sink){.text = text}, model);
+}
+
+void mp_coverage_end(struct mp_text *text, const struct mp_model *model)
+{
+    if (text->document)
+        mp_heading(text, "Coverage");
+    else
+        mp_say(text, "\n");
+    mp_coverage_text(text, model);
 }

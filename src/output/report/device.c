@@ -1,112 +1,118 @@
-#include <stdlib.h>
 #include <string.h>
 
 #include "analysis/device/unbacked.h"
-#include "base/units.h"
+#include "output/report/columns.h"
 #include "output/report/reports.h"
+
+#define LINE_WIDTH 100 /* of the parts of a device */
 
 static const char *id_of(const struct mp_model *model, const struct mp_device_use *use)
 {
     return mp_model_text(model, model->devices.at[use->device].name);
 }
 
-static void put_unbacked_json(struct mp_json *json, const struct mp_model *model, const struct mp_device_use *use)
+static void get_id(struct mp_value *value, const void *of, const void *row)
 {
+    value->text = id_of(of, row);
+}
+
+static void put_unbacked_json(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_device_use *use = row;
     struct mp_unbacked unbacked;
-    mp_unbacked_find(model, use->device, use->moment, &unbacked);
-    mp_json_known(json, "unbacked_bytes", unbacked.bytes);
+    mp_unbacked_find(of, use->device, use->moment, &unbacked);
+    mp_json_known(json, key, unbacked.bytes);
     mp_json_known(json, "unbacked_most_bytes", unbacked.most_bytes);
     mp_json_known(json, "unbacked_most_ns", unbacked.most_bytes ? unbacked.most_ns : UINT64_MAX);
     mp_json_known(json, "unbacked_end_bytes", unbacked.end_bytes);
 }
 
+#define PART(member)   MP_MEMBER(struct mp_device_part, member)
+#define HIDDEN(member) MP_MEMBER(struct mp_hidden_allocator, member)
+#define USE(member)    MP_MEMBER(struct mp_device_use, member)
+
+static const struct mp_column part_columns[] = {
+    {NULL, "name", MP_NAME, PART(name)},
+    {NULL, "bytes", MP_BYTES, PART(bytes)},
+    {NULL},
+};
+
+static const struct mp_column hidden_columns[] = {
+    {NULL, "name", MP_NAME, HIDDEN(name)},
+    {NULL, "bytes", MP_BYTES, HIDDEN(bytes)},
+    {NULL, "advice", MP_NAME, HIDDEN(advice)},
+    {NULL},
+};
+
+static void put_parts(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_device_use *use = row;
+    mp_rows_json(json, key, &MP_ROWS(part_columns, use->parts.at, use->parts.count));
+}
+
+static void put_hidden(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_device_use *use = row;
+    mp_rows_json(json, key, &MP_ROWS(hidden_columns, use->hidden.at, use->hidden.count));
+}
+
+static const struct mp_column use_columns[] = {
+    {NULL, "id", MP_NAME, .get = get_id},
+    {NULL, "at_ns", MP_DURATION, USE(at_ns)},
+    {NULL, "in_use_bytes", MP_BYTES, USE(in_use_bytes)},
+    {NULL, "process_bytes", MP_BYTES, USE(process_bytes)},
+    {NULL, "others_bytes", MP_BYTES, USE(others_bytes)},
+    {NULL, "handed_out_bytes", MP_BYTES, USE(handed_out_bytes)},
+    {NULL, "unattributed_bytes", MP_BYTES, USE(unattributed_bytes)},
+    {NULL, "unbacked_bytes", .put = put_unbacked_json},
+    {NULL, "parts", .put = put_parts},
+    {NULL, "hidden", .put = put_hidden},
+    {NULL},
+};
+
 void mp_device_uses_json(struct mp_json *json, const struct mp_model *model)
 {
     struct mp_device_uses uses = {0};
     mp_device_uses_find(model, &uses);
-    mp_json_array(json, "device_use");
-    for (size_t i = 0; i < uses.count; i++) {
-        const struct mp_device_use *use = &uses.at[i];
-        mp_json_object(json, NULL);
-        mp_json_text(json, "id", id_of(model, use));
-        mp_json_number(json, "at_ns", use->at_ns);
-        mp_json_known(json, "in_use_bytes", use->in_use_bytes);
-        mp_json_known(json, "process_bytes", use->process_bytes);
-        mp_json_known(json, "others_bytes", use->others_bytes);
-        mp_json_number(json, "handed_out_bytes", use->handed_out_bytes);
-        mp_json_known(json, "unattributed_bytes", use->unattributed_bytes);
-        put_unbacked_json(json, model, use);
-        mp_json_array(json, "parts");
-        for (size_t j = 0; j < use->parts.count; j++) {
-            mp_json_object(json, NULL);
-            mp_json_text(json, "name", use->parts.at[j].name);
-            mp_json_number(json, "bytes", use->parts.at[j].bytes);
-            mp_json_end_object(json);
-        }
-        mp_json_end_array(json);
-        mp_json_array(json, "hidden");
-        for (size_t j = 0; j < use->hidden.count; j++) {
-            mp_json_object(json, NULL);
-            mp_json_text(json, "name", use->hidden.at[j].name);
-            mp_json_number(json, "bytes", use->hidden.at[j].bytes);
-            mp_json_text(json, "advice", use->hidden.at[j].advice);
-            mp_json_end_object(json);
-        }
-        mp_json_end_array(json);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
+    mp_rows_json(json, "device_use", &MP_ROWS(use_columns, uses.at, uses.count, .of = model));
     mp_device_uses_free(&uses);
 }
 
 /* "12.0 GiB that PyTorch counts as allocated had no memory at 3.20 s, the most; 12.0 GiB at the end: ..." */
 static void put_unbacked(struct mp_text *text, const struct mp_model *model, const struct mp_device_use *use)
 {
-    char most[MP_UNIT_TEXT], when[MP_UNIT_TEXT], end[MP_UNIT_TEXT];
     struct mp_unbacked unbacked;
     if (!mp_unbacked_find(model, use->device, use->moment, &unbacked) || !unbacked.most_bytes) return;
-    mp_text_put(text, MP_PLAIN,
-                "  %s that PyTorch counts as allocated had no memory at %s, the most; %s at the end:\n"
-                "  it was unmapped or freed beneath its allocator, as where a server sleeps\n",
-                mp_format_bytes(most, unbacked.most_bytes), mp_format_duration(when, unbacked.most_ns),
-                mp_format_bytes(end, unbacked.end_bytes));
+    mp_say(text,
+           "  %s that PyTorch counts as allocated had no memory at %s, the most; %s at the end:\n"
+           "  it was unmapped or freed beneath its allocator, as where a server sleeps\n",
+           mp_bytes(unbacked.most_bytes), mp_time(unbacked.most_ns), mp_bytes(unbacked.end_bytes));
 }
 
 /* "70.9 GiB of 140 GiB in use on cuda:0 at 12.7 s", and the parts in lines of a screen's width. */
 static void put_device(struct mp_text *text, const struct mp_model *model, const struct mp_device_use *use)
 {
-    char number[MP_UNIT_TEXT];
     uint64_t total = model->devices.at[use->device].total_bytes;
     bool known = use->in_use_bytes != MP_BYTES_UNKNOWN;
-    mp_text_put(text, MP_BOLD, "\nDEVICE  %s",
-                mp_format_bytes(number, known ? use->in_use_bytes : use->handed_out_bytes));
-    if (known && total != MP_BYTES_UNKNOWN) mp_text_put(text, MP_PLAIN, " of %s", mp_format_bytes(number, total));
-    mp_text_put(text, MP_PLAIN, known ? " in use on " : " handed out on ");
-    mp_text_clean(text->out, id_of(model, use));
-    mp_text_put(text, MP_PLAIN, " at %s, %s\n", mp_format_duration(number, use->at_ns),
-                known ? "when this process had most of it" : "the most; the device's total is not known");
+    mp_heading(text, "DEVICE  %s", mp_bytes(known ? use->in_use_bytes : use->handed_out_bytes));
+    if (known && total != MP_BYTES_UNKNOWN) mp_say(text, " of %s", mp_bytes(total));
+    mp_say(text, " %s on %s at %s, %s\n", known ? "in use" : "handed out", id_of(model, use), mp_time(use->at_ns),
+           known ? "when this process had most of it" : "the most; the device's total is not known");
     size_t width = 0;
     for (size_t i = 0; i < use->parts.count; i++) {
-        struct mp_buffer part = {0};
-        mp_text_clean(&part, use->parts.at[i].name);
-        mp_buffer_printf(&part, " %s", mp_format_bytes(number, use->parts.at[i].bytes));
-        bool breaks = width && width + part.size + 3 > 100;
-        mp_text_put(text, MP_PLAIN, "%s%.*s",
-                    !i       ? "  "
-                    : breaks ? "\n  "
-                             : " | ",
-                    (int)part.size, (const char *)part.data);
-        width = (breaks ? 0 : width) + part.size + 3;
-        mp_buffer_free(&part);
+        const char *bytes = mp_bytes(use->parts.at[i].bytes);
+        size_t length = strlen(use->parts.at[i].name) + 1 + strlen(bytes) + strlen(" | ");
+        bool breaks = width && width + length > LINE_WIDTH;
+        if (breaks) mp_say(text, "\n");
+        mp_say(text, "%s%s %s", !i || breaks ? "  " : " | ", use->parts.at[i].name, bytes);
+        width = (breaks ? 0 : width) + length;
+        if (i + 1 == use->parts.count) mp_say(text, "\n");
     }
-    if (use->parts.count) mp_text_put(text, MP_PLAIN, "\n");
     for (size_t i = 0; i < use->hidden.count; i++)
-        mp_text_put(text, MP_PLAIN, "  %s holds %s: %s\n", use->hidden.at[i].name,
-                    mp_format_bytes(number, use->hidden.at[i].bytes), use->hidden.at[i].advice);
+        mp_say(text, "  %s holds %s: %s\n", use->hidden.at[i].name, mp_bytes(use->hidden.at[i].bytes),
+               use->hidden.at[i].advice);
     put_unbacked(text, model, use);
-    if (use->beyond_bytes)
-        mp_text_put(text, MP_PLAIN, "  the total says %s less than was handed out\n",
-                    mp_format_bytes(number, use->beyond_bytes));
+    if (use->beyond_bytes) mp_say(text, "  the total says %s less than was handed out\n", mp_bytes(use->beyond_bytes));
 }
 
 void mp_device_uses_text(struct mp_text *text, const struct mp_model *model)

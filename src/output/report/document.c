@@ -13,6 +13,17 @@
 /* The characters with a meaning in Markdown, anywhere and at the beginning of a text. */
 static const char markdown_marks[] = "\\`*_[]<>|~&", markdown_first[] = "#+-=";
 
+/* A cell that a spreadsheet would take for a formula gets an apostrophe in front, which marks it as text. */
+static void put_quoted(struct mp_buffer *out, const char *text, size_t length)
+{
+    bool formula = length && strchr("=+-@", *text), quoted = memchr(text, '"', length) || memchr(text, ',', length);
+    mp_buffer_append_text(out, quoted ? "\"" : "");
+    mp_buffer_append_text(out, formula ? "'" : "");
+    for (size_t i = 0; i < length; i++)
+        mp_buffer_append(out, text[i] == '"' ? "\"\"" : &text[i], text[i] == '"' ? 2 : 1);
+    mp_buffer_append_text(out, quoted ? "\"" : "");
+}
+
 static void put_escaped(struct mp_document *document, const char *text)
 {
     if (document->form == MP_HTML) {
@@ -21,6 +32,11 @@ static void put_escaped(struct mp_document *document, const char *text)
     }
     struct mp_buffer clean = {0};
     mp_text_clean(&clean, text);
+    if (document->form == MP_CSV) {
+        if (clean.size) put_quoted(document->out, (const char *)clean.data, clean.size);
+        mp_buffer_free(&clean);
+        return;
+    }
     for (size_t i = 0; i < clean.size; i++) {
         char byte = (char)clean.data[i];
         if (byte && (strchr(markdown_marks, byte) || (!i && strchr(markdown_first, byte))))
@@ -61,6 +77,7 @@ static void put_format(struct mp_document *document, const char *format, va_list
 static void put_element(struct mp_document *document, const char *markdown, const char *element, const char *format,
                         va_list values)
 {
+    if (document->form == MP_CSV) return;
     if (document->form == MP_MARKDOWN)
         mp_buffer_append_text(document->out, markdown);
     else
@@ -84,12 +101,16 @@ void mp_document_start(struct mp_document *document, struct mp_buffer *out, enum
                        const char *title)
 {
     *document = (struct mp_document){.out = out, .form = form};
+    document->text = (struct mp_text){.out = &document->lines, .document = document};
     if (form == MP_HTML) mp_html_start(out, title);
     put_title(document, "%s", title);
 }
 
 void mp_document_end(struct mp_document *document)
 {
+    mp_document_lines(document, &document->lines);
+    mp_buffer_free(&document->lines);
+    free(document->page);
     if (document->form == MP_HTML) mp_html_end(document->out);
 }
 
@@ -109,37 +130,50 @@ void mp_document_paragraph(struct mp_document *document, const char *format, ...
     va_end(values);
 }
 
+/* How each form writes a table: around its row of heads, a row, and what stands between the cells of both. */
+static const struct {
+    const char *start, *heads_end, *row, *row_end, *cell_end, *last_end, *end;
+} marks[] = {
+    [MP_MARKDOWN] = {"|", "\n", "|", "\n", "|", "|", "\n"},
+    [MP_HTML] = {"<table>\n<thead><tr>", "</tr></thead>\n", "<tr>", "</tr>\n", "</td>", "</td>", "</table>\n"},
+    [MP_CSV] = {"", "\r\n", "", "\r\n", ",", "", ""},
+};
+
 void mp_document_table(struct mp_document *document, const char *columns, const char *const *heads)
 {
     struct mp_buffer *out = document->out;
-    bool page = document->form == MP_HTML;
     document->columns = columns;
-    mp_buffer_append_text(out, page ? "<table>\n<thead><tr>" : "|");
+    document->tables++;
+    mp_buffer_append_text(out, marks[document->form].start);
     for (size_t i = 0; columns[i]; i++) {
-        if (page) mp_buffer_printf(out, "<th scope=\"col\" class=\"%c\">", columns[i]);
+        if (document->form == MP_HTML) mp_buffer_printf(out, "<th scope=\"col\" class=\"%c\">", columns[i]);
         put_escaped(document, heads[i]);
-        mp_buffer_append_text(out, page ? "</th>" : "|");
+        mp_buffer_append_text(out, document->form == MP_HTML ? "</th>"
+                                   : columns[i + 1]          ? marks[document->form].cell_end
+                                                             : marks[document->form].last_end);
     }
-    mp_buffer_append_text(out, page ? "</tr></thead>\n" : "\n|");
-    for (size_t i = 0; !page && columns[i]; i++)
+    mp_buffer_append_text(out, marks[document->form].heads_end);
+    if (document->form != MP_MARKDOWN) return;
+    mp_buffer_append_text(out, "|");
+    for (size_t i = 0; columns[i]; i++)
         mp_buffer_append_text(out, columns[i] == 'r' ? "--:|" : "---|");
-    mp_buffer_append_text(out, page ? "" : "\n");
+    mp_buffer_append_text(out, "\n");
 }
 
 static void start_cell(struct mp_document *document, const char *attributes)
 {
-    bool page = document->form == MP_HTML;
-    if (!document->column) mp_buffer_append_text(document->out, page ? "<tr>" : "|");
-    if (page) mp_buffer_printf(document->out, "<td class=\"%c%s>", document->columns[document->column], attributes);
+    if (!document->column) mp_buffer_append_text(document->out, marks[document->form].row);
+    if (document->form == MP_HTML)
+        mp_buffer_printf(document->out, "<td class=\"%c%s>", document->columns[document->column], attributes);
 }
 
 static void end_cell(struct mp_document *document)
 {
-    bool page = document->form == MP_HTML;
-    mp_buffer_append_text(document->out, page ? "</td>" : "|");
-    if (document->columns[++document->column]) return;
+    bool last = !document->columns[++document->column];
+    mp_buffer_append_text(document->out, last ? marks[document->form].last_end : marks[document->form].cell_end);
+    if (!last) return;
     document->column = 0;
-    mp_buffer_append_text(document->out, page ? "</tr>\n" : "\n");
+    mp_buffer_append_text(document->out, marks[document->form].row_end);
 }
 
 void mp_document_cell(struct mp_document *document, const char *format, ...)
@@ -170,25 +204,26 @@ void mp_document_share(struct mp_document *document, uint64_t part, uint64_t who
     mp_document_bar(document, part, whole, "%.1f %%", whole ? 100.0 * (double)part / (double)whole : 0.0);
 }
 
-void mp_document_end_table(struct mp_document *document)
+void mp_document_number(struct mp_document *document, const char *number)
 {
-    mp_buffer_append_text(document->out, document->form == MP_HTML ? "</table>\n" : "\n");
+    start_cell(document, "\"");
+    mp_buffer_append_text(document->out, number);
+    end_cell(document);
 }
 
-void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
-                      const struct mp_site_apart *apart)
+void mp_document_end_table(struct mp_document *document)
 {
-    struct mp_buffer text = {0};
-    mp_site_named_text(&text, model, site, apart);
-    mp_document_cell(document, "%.*s", (int)text.size, (const char *)text.data);
-    mp_buffer_free(&text);
+    mp_buffer_append_text(document->out, marks[document->form].end);
 }
 
 void mp_document_lines(struct mp_document *document, struct mp_buffer *lines)
 {
     mp_buffer_append(lines, "", 1);
-    for (char *rest = (char *)lines->data, *line; rest && (line = strsep(&rest, "\n"));)
-        if (*line) mp_document_paragraph(document, "%s", line + strspn(line, " "));
+    for (char *rest = (char *)lines->data, *line; rest && (line = strsep(&rest, "\n"));) {
+        line += strspn(line, " ,;"); /* a heading may have had its beginning */
+        if (*line) mp_document_paragraph(document, "%s", line);
+    }
+    mp_buffer_clear(lines);
 }
 
 void mp_document_coverage(struct mp_document *document, const struct mp_model *model)

@@ -1,28 +1,31 @@
 /*
- * A report as a document for other people: Markdown as GitHub and GitLab show it, or one self-contained HTML page.
- * Calls to these functions state the contents once for both; texts may hold anything. A shortage of memory marks the
- * buffer as failed. One thread at a time.
+ * A report as a document for other people: Markdown as GitHub and GitLab show it, one self-contained HTML page, or CSV,
+ * which has the first table alone. Calls to these functions state the contents once for all; texts may hold anything.
+ * Reports write into `text`, as they do for a terminal. One thread at a time.
  */
 #ifndef MP_OUTPUT_DOCUMENT_H
 #define MP_OUTPUT_DOCUMENT_H
 
-#include "analysis/sites/sites.h"
 #include "base/buffer.h"
-#include "output/report/site_apart.h"
+#include "model/model.h"
+#include "output/report/text.h"
 
-enum mp_document_form { MP_MARKDOWN, MP_HTML };
+enum mp_document_form { MP_MARKDOWN, MP_HTML, MP_CSV };
 
 struct mp_document {
     struct mp_buffer *out;
     enum mp_document_form form;
     const char *columns; /* of the open table */
-    unsigned column;
-    const char *page; /* the address of the recording's page, to which an HTML document links; NULL: none */
-    char *link;       /* of the next text; NULL: none */
+    unsigned column, tables;
+    char *page; /* the address of the recording's page, to which an HTML document links; NULL: none. Freed at the end */
+    char *link; /* of the next text; NULL: none */
+    struct mp_text text;
+    struct mp_buffer lines; /* of `text` */
 };
 
 void mp_document_start(struct mp_document *document, struct mp_buffer *out, enum mp_document_form form,
                        const char *title);
+/* Flushes the lines, too. */
 void mp_document_end(struct mp_document *document);
 void mp_document_heading(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mp_document_paragraph(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -35,14 +38,12 @@ void mp_document_cell(struct mp_document *document, const char *format, ...) __a
 void mp_document_bar(struct mp_document *document, uint64_t part, uint64_t whole, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole);
+/* A number that is written as it is: not what a spreadsheet may take for a formula. */
+void mp_document_number(struct mp_document *document, const char *number);
 void mp_document_end_table(struct mp_document *document);
-
-/* Lines of a text report, a paragraph each. */
+/* Lines of a text report, a paragraph each; empties the buffer. */
 void mp_document_lines(struct mp_document *document, struct mp_buffer *lines);
-/* A cell that names a site, with what distinguishes it from other rows (NULL: nothing); and the part that ends every
- * document: what the recording could not see. */
-void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
-                      const struct mp_site_apart *apart);
+/* The part that ends every document: what the recording could not see. */
 void mp_document_coverage(struct mp_document *document, const struct mp_model *model);
 
 #endif

@@ -1,6 +1,6 @@
 #include <stdio.h>
 
-#include "base/units.h"
+#include "output/report/columns.h"
 #include "output/report/reports.h"
 
 static const char *moment_name(enum mp_frag_moment moment)
@@ -9,44 +9,151 @@ static const char *moment_name(enum mp_frag_moment moment)
     return names[moment];
 }
 
-static void segments_json(struct mp_json *json, const struct mp_frag *frag)
+/* ---- tables ----------------------------------------------------------------------------------------------------- */
+
+static void get_pool(struct mp_value *value, const void *of, const void *row)
 {
-    char text[48];
-    mp_json_array(json, "segments");
-    for (size_t i = 0; i < frag->segments.count; i++) {
-        const struct mp_frag_segment *segment = &frag->segments.at[i];
-        mp_json_object(json, NULL);
-        snprintf(text, sizeof text, "0x%llx", (unsigned long long)segment->address);
-        mp_json_text(json, "address", text);
-        mp_json_number(json, "bytes", segment->bytes);
-        mp_json_number(json, "allocated_bytes", segment->allocated);
-        mp_json_number(json, "largest_free_bytes", segment->largest_free);
-        mp_json_known(json, "stream", segment->stream);
-        snprintf(text, sizeof text, "%u,%u", (unsigned)(segment->pool >> 32), (unsigned)segment->pool);
-        mp_json_text(json, "pool", segment->pool == MP_BYTES_UNKNOWN ? NULL : text);
-        mp_json_bool(json, "expandable", segment->expandable);
-        mp_json_end_object(json);
+    uint64_t pool = ((const struct mp_frag_segment *)row)->pool;
+    if (pool != MP_BYTES_UNKNOWN) mp_buffer_printf(&value->made, "%u,%u", (unsigned)(pool >> 32), (unsigned)pool);
+}
+
+#define SEGMENT(member) MP_MEMBER(struct mp_frag_segment, member)
+
+const struct mp_column mp_segment_columns[] = {
+    {"address", "address", MP_ADDRESS, SEGMENT(address)},
+    {"bytes", "bytes", MP_BYTES, SEGMENT(bytes)},
+    {"allocated", "allocated_bytes", MP_BYTES, SEGMENT(allocated)},
+    {"largest free", "largest_free_bytes", MP_BYTES, SEGMENT(largest_free)},
+    {"stream", "stream", MP_COUNT, SEGMENT(stream)},
+    {"pool", "pool", MP_NAME, .get = get_pool},
+    {"expandable", "expandable", MP_FLAG, SEGMENT(expandable)},
+    {NULL},
+};
+
+static uint64_t pin_free(const struct mp_frag_pin *pin)
+{
+    return pin->segment_bytes - pin->held_bytes;
+}
+
+static void get_free(struct mp_value *value, const void *of, const void *row)
+{
+    value->number = pin_free(row);
+}
+
+static void get_blocks(struct mp_value *value, const void *of, const void *row)
+{
+    value->number = ((const struct mp_frag_pin *)row)->sites.blocks;
+    if (!value->number) value->text = "pending";
+}
+
+static void get_pin_site(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_frag_pin *pin = row;
+    if (pin->sites.count)
+        value->site = pin->sites.at[0];
+    else
+        value->text = "";
+}
+
+static void put_pin_sites(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    mp_sites_json(json, key, of, &((const struct mp_frag_pin *)row)->sites, &(const struct mp_site_view){0});
+}
+
+#define PIN(member) MP_MEMBER(struct mp_frag_pin, member)
+
+const struct mp_column mp_pin_columns[] = {
+    {NULL, "address", MP_ADDRESS, PIN(address)},
+    {"free", NULL, MP_BYTES, .get = get_free, .style = MP_BOLD},
+    {"segment", "segment_bytes", MP_BYTES, PIN(segment_bytes)},
+    {"held", "held_bytes", MP_BYTES, PIN(held_bytes)},
+    {"blocks", NULL, MP_COUNT, .get = get_blocks},
+    {"site", NULL, MP_SITE, .get = get_pin_site},
+    {NULL, "sites", .put = put_pin_sites},
+    {NULL},
+};
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------- */
+
+static void get_cause(struct mp_value *value, const void *of, const void *row)
+{
+    value->text = mp_oom_cause_name(((const struct mp_frag_oom *)row)->cause);
+}
+
+static void put_would_fit(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_frag_oom *oom = row;
+    if (!oom->tried) {
+        mp_json_null(json, key);
+        return;
     }
+    mp_json_array(json, key);
+    for (size_t i = 0; i < oom->would_fit.count; i++)
+        mp_json_text(json, NULL, oom->would_fit.at[i]);
     mp_json_end_array(json);
 }
 
-static void pins_json(struct mp_json *json, const struct mp_model *model, const struct mp_frag *frag)
+#define OOM(member) MP_MEMBER(struct mp_frag_oom, member)
+
+static const struct mp_column oom_members[] = {
+    {NULL, "at_ns", MP_DURATION, OOM(ns)},
+    {NULL, "requested_bytes", MP_BYTES, OOM(requested)},
+    {NULL, "device_free_bytes", MP_BYTES, OOM(device_free)},
+    {NULL, "cause", MP_NAME, .get = get_cause},
+    {NULL, "would_fit", .put = put_would_fit},
+    {NULL, "stack", MP_SITE, OOM(stack)},
+    {NULL},
+};
+
+#define ASKED(member)  MP_MEMBER(struct mp_torch_asked, member)
+#define REPLAY(member) MP_MEMBER(struct mp_frag_replay, member)
+
+static const struct mp_column asked_members[] = {
+    {NULL, "allocations", MP_COUNT, ASKED(all)},
+    {NULL, "told", MP_COUNT, ASKED(told)},
+    {NULL, "as_site", MP_COUNT, ASKED(as_site)},
+    {NULL},
+};
+
+static void put_asked_json(struct mp_json *json, const char *key, const void *of, const void *row)
 {
-    const struct mp_site_view view = {0};
-    char text[32];
-    mp_json_array(json, "pins");
-    for (size_t i = 0; i < frag->pins.count; i++) {
-        const struct mp_frag_pin *pin = &frag->pins.at[i];
-        mp_json_object(json, NULL);
-        snprintf(text, sizeof text, "0x%llx", (unsigned long long)pin->address);
-        mp_json_text(json, "address", text);
-        mp_json_number(json, "segment_bytes", pin->segment_bytes);
-        mp_json_number(json, "held_bytes", pin->held_bytes);
-        mp_sites_json(json, "sites", model, &pin->sites, &view);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
+    const struct mp_torch_asked *asked = &((const struct mp_frag_replay *)row)->asked;
+    mp_object_json(json, key, &MP_ROWS(asked_members, asked, asked->all > 0));
 }
+
+static void get_differences(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_frag_replay *replay = row;
+    value->number = replay->recorded ? replay->result.differences : MP_BYTES_UNKNOWN;
+}
+
+static void get_first(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_frag_replay *replay = row;
+    value->text = replay->result.differences ? replay->result.first : NULL;
+}
+
+enum { AS_RECORDED = 1, OTHERWISE = 2 }; /* bits of members */
+
+static const struct mp_column replay_members[] = {
+    {NULL, "settings", MP_NAME, REPLAY(settings)},
+    {NULL, "reserved_peak_bytes", MP_BYTES, REPLAY(result.reserved_peak)},
+    {NULL, "allocated_peak_bytes", MP_BYTES, REPLAY(result.allocated_peak)},
+    {NULL, "oom", MP_FLAG, REPLAY(result.ooms)},
+    {NULL, "differences", MP_COUNT, .get = get_differences},
+    {NULL, "differences_at_end", MP_COUNT, REPLAY(result.differences_at_end), .only = AS_RECORDED},
+    {NULL, "unfreed_blocks", MP_COUNT, REPLAY(result.unfreed), .only = AS_RECORDED},
+    {NULL, "first_difference", MP_NAME, .get = get_first, .only = AS_RECORDED},
+    {NULL, "allocations", MP_COUNT, REPLAY(result.allocs), .only = AS_RECORDED},
+    {NULL, "segment_events", MP_COUNT, REPLAY(result.segment_events), .only = AS_RECORDED},
+    {NULL, "end_segments", MP_COUNT, REPLAY(result.segments), .only = AS_RECORDED},
+    {NULL, "end_blocks", MP_COUNT, REPLAY(result.parts), .only = AS_RECORDED},
+    {NULL, "capacity_bytes", MP_BYTES, REPLAY(capacity), .only = OTHERWISE},
+    {NULL, "asked", .put = put_asked_json, .only = OTHERWISE},
+    {NULL, "as_recorded_reserved_bytes", MP_BYTES, REPLAY(compare_reserved), .only = OTHERWISE},
+    {NULL, "recorded_reserved_bytes", MP_BYTES, REPLAY(recorded_reserved), .only = OTHERWISE, .zero_is_none = true},
+    {NULL},
+};
 
 static void held_json(struct mp_json *json, const struct mp_model *model, const struct mp_frag *frag)
 {
@@ -62,71 +169,8 @@ static void held_json(struct mp_json *json, const struct mp_model *model, const 
     mp_json_number(json, "whole_free_bytes", frag->whole_free);
     mp_json_number(json, "largest_free_bytes", frag->largest_free);
     mp_json_share(json, "unusable_ratio", frag->unusable, frag->free_bytes);
-    segments_json(json, frag);
-    pins_json(json, model, frag);
-}
-
-static void oom_json(struct mp_json *json, const struct mp_model *model, const struct mp_frag_oom *oom)
-{
-    if (oom->event == MP_NONE) {
-        mp_json_null(json, "oom");
-        return;
-    }
-    mp_json_object(json, "oom");
-    mp_json_number(json, "at_ns", oom->ns);
-    mp_json_number(json, "requested_bytes", oom->requested);
-    mp_json_known(json, "device_free_bytes", oom->device_free);
-    mp_json_text(json, "cause", mp_oom_cause_name(oom->cause));
-    if (oom->tried) {
-        mp_json_array(json, "would_fit");
-        for (size_t i = 0; i < oom->would_fit.count; i++)
-            mp_json_text(json, NULL, oom->would_fit.at[i]);
-        mp_json_end_array(json);
-    } else {
-        mp_json_null(json, "would_fit");
-    }
-    mp_stack_json(json, model, oom->stack);
-    mp_json_end_object(json);
-}
-
-static void replay_json(struct mp_json *json, const struct mp_frag_replay *replay)
-{
-    const struct mp_torch_replay *result = &replay->result;
-    if (!replay->settings) {
-        mp_json_null(json, "replay");
-        return;
-    }
-    mp_json_object(json, "replay");
-    mp_json_text(json, "settings", replay->settings);
-    mp_json_number(json, "reserved_peak_bytes", result->reserved_peak);
-    mp_json_number(json, "allocated_peak_bytes", result->allocated_peak);
-    mp_json_bool(json, "oom", result->ooms);
-    if (replay->recorded) {
-        mp_json_number(json, "differences", result->differences);
-        mp_json_number(json, "differences_at_end", result->differences_at_end);
-        mp_json_number(json, "unfreed_blocks", result->unfreed);
-        mp_json_text(json, "first_difference", result->differences ? result->first : NULL);
-        mp_json_number(json, "allocations", result->allocs);
-        mp_json_number(json, "segment_events", result->segment_events);
-        mp_json_number(json, "end_segments", result->segments);
-        mp_json_number(json, "end_blocks", result->parts);
-    } else {
-        mp_json_null(json, "differences");
-        mp_json_known(json, "capacity_bytes", replay->capacity);
-        if (replay->asked.all) {
-            mp_json_object(json, "asked");
-            mp_json_number(json, "allocations", replay->asked.all);
-            mp_json_number(json, "told", replay->asked.told);
-            mp_json_number(json, "as_site", replay->asked.as_site);
-            mp_json_end_object(json);
-        } else {
-            mp_json_null(json, "asked");
-        }
-        mp_json_number(json, "as_recorded_reserved_bytes", replay->compare_reserved);
-        mp_json_known(json, "recorded_reserved_bytes",
-                      replay->recorded_reserved ? replay->recorded_reserved : MP_BYTES_UNKNOWN);
-    }
-    mp_json_end_object(json);
+    mp_rows_json(json, "segments", &MP_ROWS(mp_segment_columns, frag->segments.at, frag->segments.count));
+    mp_rows_json(json, "pins", &MP_ROWS(mp_pin_columns, frag->pins.at, frag->pins.count, .of = model));
 }
 
 void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag)
@@ -139,8 +183,10 @@ void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_number(json, "at_ns", frag->ns);
     mp_json_bool(json, "exact", frag->known && frag->layout.source != MP_LAYOUT_PLACED);
     held_json(json, model, frag);
-    oom_json(json, model, &frag->oom);
-    replay_json(json, &frag->replay);
+    mp_object_json(json, "oom", &MP_ROWS(oom_members, &frag->oom, frag->oom.event != MP_NONE, .model = model));
+    mp_object_json(json, "replay",
+                   &MP_ROWS(replay_members, &frag->replay, frag->replay.settings != NULL,
+                            .never = frag->replay.recorded ? OTHERWISE : AS_RECORDED));
     mp_coverage_json(json, model);
     mp_json_end_object(json);
 }
@@ -160,7 +206,6 @@ static bool is_worth(uint64_t saved, uint64_t of)
 bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice)
 {
     const struct mp_frag_replay *replay = &frag->replay;
-    char would[MP_UNIT_TEXT], was[MP_UNIT_TEXT], base[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
     *advice = (struct mp_advice){.saved = MP_BYTES_UNKNOWN};
     if (frag->oom.would_fit.count) {
         snprintf(advice->text, sizeof advice->text, "%s would have fitted the request that found no memory (replayed)",
@@ -174,49 +219,41 @@ bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice)
         return false;
     advice->saved = replay->compare_reserved - result->reserved_peak;
     snprintf(advice->text, sizeof advice->text, "%s would have reserved %s instead of %s (replayed)", replay->settings,
-             mp_format_bytes(would, result->reserved_peak), mp_format_bytes(was, replay->compare_reserved));
-    int length = snprintf(advice->evidence, sizeof advice->evidence, "replay of %s allocations",
-                          mp_format_count(count, result->allocs));
+             mp_bytes(result->reserved_peak), mp_bytes(replay->compare_reserved));
+    int length =
+        snprintf(advice->evidence, sizeof advice->evidence, "replay of %s allocations", mp_count(result->allocs));
     if (replay->base_bytes)
         snprintf(advice->evidence + length, sizeof advice->evidence - (size_t)length,
-                 "; the %s from before them were placed anew", mp_format_bytes(base, replay->base_bytes));
+                 "; the %s from before them were placed anew", mp_bytes(replay->base_bytes));
     return true;
 }
 
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+
 static void put_held(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag)
 {
-    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
+    char id[MP_TRACK_ID_MAX];
     mp_track_id(model, frag->track, id);
     if (!frag->known) {
-        mp_text_put(text, MP_BOLD, "%s", mp_format_bytes(number, frag->allocated));
-        mp_text_put(text, MP_PLAIN, " allocated on ");
-        mp_text_clean(text->out, id);
-        mp_text_put(text, MP_PLAIN, " %s; the recording does not say what the allocator held\n", mp_frag_when(frag));
+        mp_say(text, "`%s` allocated on %s %s; the recording does not say what the allocator held\n",
+               mp_bytes(frag->allocated), id, mp_frag_when(frag));
         return;
     }
-    mp_text_put(text, MP_BOLD, "%s", mp_format_bytes(number, frag->reserved));
-    mp_text_put(text, MP_PLAIN, " reserved on ");
-    mp_text_clean(text->out, id);
-    mp_text_put(text, MP_PLAIN, " %s, %s of it in use", mp_frag_when(frag), mp_format_bytes(number, frag->allocated));
-    if (frag->reserved)
-        mp_text_put(text, MP_PLAIN, " (%.1f %%)", 100.0 * (double)frag->allocated / (double)frag->reserved);
-    mp_text_put(text, MP_PLAIN, ", in ");
-    mp_text_count(text, frag->segments.count, "segment");
-    mp_text_put(text, MP_PLAIN, "\n");
+    mp_say(text, "`%s` reserved on %s %s, %s of it in use", mp_bytes(frag->reserved), id, mp_frag_when(frag),
+           mp_bytes(frag->allocated));
+    if (frag->reserved) mp_say(text, " (%.1f %%)", 100.0 * (double)frag->allocated / (double)frag->reserved);
+    mp_say(text, ", in %s\n", mp_counted(frag->segments.count, "segment"));
     if (frag->pending)
-        mp_text_put(text, MP_PLAIN,
-                    "%s were freed and are pending: a stream that was recorded on them still uses them\n",
-                    mp_format_bytes(number, frag->pending));
+        mp_say(text, "%s were freed and are pending: a stream that was recorded on them still uses them\n",
+               mp_bytes(frag->pending));
     if (!frag->holes) return;
-    mp_text_put(text, MP_PLAIN, "%s free in ", mp_format_bytes(number, frag->free_bytes));
-    mp_text_count(text, frag->holes, "hole");
-    mp_text_put(text, MP_PLAIN, ", the largest %s; ", mp_format_bytes(number, frag->largest_free));
-    mp_text_put(text, MP_PLAIN, "%s of that in segments that are wholly free\n",
-                mp_format_bytes(number, frag->whole_free));
+    mp_say(text, "%s free in %s, the largest %s; %s of that in segments that are wholly free\n",
+           mp_bytes(frag->free_bytes), mp_counted(frag->holes, "hole"), mp_bytes(frag->largest_free),
+           mp_bytes(frag->whole_free));
     if (frag->wanted)
-        mp_text_put(text, MP_PLAIN, "%.0f %% of the free memory lies in holes smaller than %s, %s\n",
-                    100.0 * (double)frag->unusable / (double)frag->free_bytes, mp_format_bytes(number, frag->wanted),
-                    frag->oom.event == MP_NONE ? "the largest block of the recording" : "the request that failed");
+        mp_say(text, "%.0f %% of the free memory lies in holes smaller than %s, %s\n",
+               100.0 * (double)frag->unusable / (double)frag->free_bytes, mp_bytes(frag->wanted),
+               frag->oom.event == MP_NONE ? "the largest block of the recording" : "the request that failed");
 }
 
 const char *mp_oom_cause_text(enum mp_oom_cause cause)
@@ -235,112 +272,98 @@ const char *mp_oom_cause_text(enum mp_oom_cause cause)
 static void put_oom(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag)
 {
     const struct mp_frag_oom *oom = &frag->oom;
-    char asked[MP_UNIT_TEXT], left[MP_UNIT_TEXT], when[MP_UNIT_TEXT];
     if (oom->event == MP_NONE) return;
-    mp_text_put(text, MP_BOLD, "\nOUT OF MEMORY");
-    mp_text_put(text, MP_PLAIN, " at %s: asked for %s", mp_format_duration(when, oom->ns),
-                mp_format_bytes(asked, oom->requested));
-    if (oom->device_free != MP_BYTES_UNKNOWN)
-        mp_text_put(text, MP_PLAIN, ", %s free on the device", mp_format_bytes(left, oom->device_free));
-    mp_text_put(text, MP_PLAIN, "\n");
-    if (oom->stack) mp_text_site(text, model, oom->stack);
-    mp_text_put(text, MP_PLAIN, "  cause: %s\n", mp_oom_cause_text(oom->cause));
-    if (oom->would_fit.count)
-        mp_text_put(text, MP_PLAIN, "  %s would have fitted it (replayed)\n", oom->would_fit.at[0]);
+    mp_heading(text, "OUT OF MEMORY");
+    mp_say(text, " at %s: asked for %s", mp_time(oom->ns), mp_bytes(oom->requested));
+    if (oom->device_free != MP_BYTES_UNKNOWN) mp_say(text, ", %s free on the device", mp_bytes(oom->device_free));
+    mp_say(text, "\n");
+    if (oom->stack) mp_say_site(text, model, oom->stack);
+    mp_say(text, "  cause: %s\n", mp_oom_cause_text(oom->cause));
+    if (oom->would_fit.count) mp_say(text, "  %s would have fitted it (replayed)\n", oom->would_fit.at[0]);
     for (size_t i = 1; i < oom->would_fit.count; i++)
-        mp_text_put(text, MP_PLAIN, "%s%s%s", i > 1 ? ", " : "  so would ", oom->would_fit.at[i],
-                    i + 1 == oom->would_fit.count ? "\n" : "");
+        mp_say(text, "%s%s", i > 1 ? ", " : "  so would ", oom->would_fit.at[i]);
+    if (oom->would_fit.count > 1) mp_say(text, "\n");
     if (oom->tried && !oom->would_fit.count)
-        mp_text_put(text, MP_PLAIN, "  no setting of the allocator that was tried would have fitted it (replayed)\n");
+        mp_say(text, "  no setting of the allocator that was tried would have fitted it (replayed)\n");
 }
 
 static void put_pins(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
                      const struct mp_view *view)
 {
-    char held[MP_UNIT_TEXT], segment[MP_UNIT_TEXT];
-    struct mp_table table;
-    if (!frag->pins.count) return;
     uint64_t kept = 0, by = 0;
+    if (!frag->pins.count) return;
     for (size_t i = 0; i < frag->pins.count; i++) {
-        kept += frag->pins.at[i].segment_bytes - frag->pins.at[i].held_bytes;
+        kept += pin_free(&frag->pins.at[i]);
         by += frag->pins.at[i].held_bytes;
     }
-    mp_text_put(text, MP_BOLD, "\nPINNED  %s", mp_format_bytes(segment, kept));
-    mp_text_put(text, MP_PLAIN, " free in ");
-    mp_text_count(text, frag->pins.count, "segment");
-    mp_text_put(text, MP_PLAIN, " kept by %s of blocks; most first\n", mp_format_bytes(held, by));
-    mp_table_start(&table, "rrrl");
-    for (size_t i = 0; i < frag->pins.count && (!view->limit || i < view->limit); i++) {
-        const struct mp_frag_pin *pin = &frag->pins.at[i];
-        mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(segment, pin->segment_bytes - pin->held_bytes));
-        mp_table_cell(&table, MP_PLAIN, "of %s", mp_format_bytes(segment, pin->segment_bytes));
-        if (pin->sites.blocks)
-            mp_table_cell(&table, MP_PLAIN, "by %s in %llu block%s", mp_format_bytes(held, pin->held_bytes),
-                          (unsigned long long)pin->sites.blocks, pin->sites.blocks == 1 ? "" : "s");
-        else
-            mp_table_cell(&table, MP_PLAIN, "by %s pending", mp_format_bytes(held, pin->held_bytes));
-        if (pin->sites.count) mp_site_cell(&table, model, &pin->sites, &pin->sites.at[0], NULL);
-        mp_table_end_row(&table);
-    }
-    mp_table_finish(&table, text);
+    mp_heading(text, "PINNED  %s", mp_bytes(kept));
+    mp_say(text, " free in %s that %s of blocks keep reserved; most first\n", mp_counted(frag->pins.count, "segment"),
+           mp_bytes(by));
+    mp_rows_text(text, &MP_ROWS(mp_pin_columns, frag->pins.at, mp_shown(frag->pins.count, view->limit), .model = model,
+                                .not_apart = true));
 }
 
-/* What a replay counts on beyond what PyTorch said. */
+/* For people who ask for its columns, and in documents. */
+static void put_segments(struct mp_text *text, const struct mp_frag *frag, const struct mp_view *view)
+{
+    size_t shown = mp_shown(frag->segments.count, view->limit);
+    if (!text->document && !text->columns) return;
+    mp_heading(text, "SEGMENTS");
+    mp_say(text, "\n");
+    mp_rows_text(text, &MP_ROWS(mp_segment_columns, frag->segments.at, shown));
+    mp_say_more(text, frag->segments.count - shown, view->limit);
+}
+
+/* What a replay assumes beyond what PyTorch recorded. */
 static void put_asked(struct mp_text *text, const struct mp_torch_asked *asked)
 {
-    char all[MP_UNIT_TEXT], told[MP_UNIT_TEXT], as_site[MP_UNIT_TEXT];
     bool any = asked->told || asked->as_site;
     if (asked->told == asked->all) return;
-    if (any)
-        mp_text_put(text, MP_PLAIN, "  what was asked for is known of %s of %s allocations",
-                    mp_format_count(told, asked->told), mp_format_count(all, asked->all));
-    if (asked->as_site)
-        mp_text_put(text, MP_PLAIN, ", of %s more by others of their site", mp_format_count(as_site, asked->as_site));
-    if (!any)
-        mp_text_put(text, MP_PLAIN, "  what was asked for is not known: what was handed out was replayed");
-    else if (asked->told + asked->as_site < asked->all)
-        mp_text_put(text, MP_PLAIN, "; of the rest what was handed out was replayed");
-    mp_text_put(text, MP_PLAIN, "\n");
+    if (!any) {
+        mp_say(text, "  requested sizes are not known: sizes handed out were replayed\n");
+        return;
+    }
+    mp_say(text, "  requested sizes are known for %s of %s allocations", mp_count(asked->told), mp_count(asked->all));
+    if (asked->as_site) mp_say(text, ", for %s more from others of their site", mp_count(asked->as_site));
+    if (asked->told + asked->as_site < asked->all) mp_say(text, "; for the rest sizes handed out were replayed");
+    mp_say(text, "\n");
 }
 
-static void put_replay(struct mp_text *text, const struct mp_frag *frag)
+/* With other settings than the recorded ones. */
+static void put_otherwise(struct mp_text *text, const struct mp_frag_replay *replay)
 {
-    const struct mp_frag_replay *replay = &frag->replay;
     const struct mp_torch_replay *result = &replay->result;
-    char one[MP_UNIT_TEXT], two[MP_UNIT_TEXT], three[MP_UNIT_TEXT], four[MP_UNIT_TEXT];
+    bool less = replay->recorded_reserved > replay->compare_reserved;
+    mp_say(text, "  %s reserved at most, instead of %s %s%s; %s allocated at most\n", mp_bytes(result->reserved_peak),
+           mp_bytes(replay->compare_reserved), less ? "replayed as it was set; recorded were " : "as recorded",
+           less ? mp_bytes(replay->recorded_reserved) : "", mp_bytes(result->allocated_peak));
+    if (result->ooms) mp_say(text, "  out of memory %s\n", mp_counted(result->ooms, "time"));
+    if (replay->base_bytes)
+        mp_say(text, "  the %s from before the trace were placed anew, close together\n", mp_bytes(replay->base_bytes));
+    put_asked(text, &replay->asked);
+}
+
+static void put_replay(struct mp_text *text, const struct mp_frag_replay *replay)
+{
+    const struct mp_torch_replay *result = &replay->result;
     if (!replay->settings) return;
-    mp_text_put(text, MP_BOLD, "\nREPLAY  ");
-    mp_text_clean(text->out, replay->settings);
+    mp_heading(text, "REPLAY  ");
+    mp_say(text, "%s\n", replay->settings);
     if (!replay->recorded) {
-        bool less = replay->recorded_reserved > replay->compare_reserved;
-        mp_text_put(text, MP_PLAIN, "\n  %s reserved at most, instead of %s %s",
-                    mp_format_bytes(one, result->reserved_peak), mp_format_bytes(two, replay->compare_reserved),
-                    less ? "replayed as it was set; recorded were " : "as recorded");
-        if (less) mp_text_put(text, MP_PLAIN, "%s", mp_format_bytes(one, replay->recorded_reserved));
-        mp_text_put(text, MP_PLAIN, "; %s allocated at most\n", mp_format_bytes(three, result->allocated_peak));
-        if (result->ooms)
-            mp_text_put(text, MP_PLAIN, "  out of memory %s time%s\n", mp_format_count(one, result->ooms),
-                        result->ooms == 1 ? "" : "s");
-        if (replay->base_bytes)
-            mp_text_put(text, MP_PLAIN, "  the %s from before the trace were placed anew, close together\n",
-                        mp_format_bytes(one, replay->base_bytes));
-        put_asked(text, &replay->asked);
+        put_otherwise(text, replay);
         return;
     }
     if (result->differences)
-        mp_text_put(text, MP_PLAIN, "\n  %s difference%s to what was recorded; the first:\n  %s\n",
-                    mp_format_count(one, result->differences), result->differences == 1 ? "" : "s", result->first);
+        mp_say(text, "  %s from what was recorded; the first:\n  %s\n", mp_counted(result->differences, "difference"),
+               result->first);
     if (result->differences && result->differences == result->differences_at_end && result->unfreed)
-        mp_text_put(
-            text, MP_PLAIN,
-            "  every call is as recorded; at the end the record contradicts itself: blocks that its trace never "
-            "frees and its segments do not have: %s\n",
-            mp_format_count(one, result->unfreed));
-    if (!result->differences)
-        mp_text_put(text, MP_PLAIN, "\n  exact: every address and every segment is as recorded\n");
-    mp_text_put(text, MP_PLAIN, "  %s allocations, %s segment events; at the end %s segments, %s blocks\n",
-                mp_format_count(one, result->allocs), mp_format_count(two, result->segment_events),
-                mp_format_count(three, result->segments), mp_format_count(four, result->parts));
+        mp_say(text,
+               "  every call is as recorded; at the end the record contradicts itself: blocks that its trace never "
+               "frees and its segments do not have: %s\n",
+               mp_count(result->unfreed));
+    if (!result->differences) mp_say(text, "  exact: every address and every segment is as recorded\n");
+    mp_say(text, "  %s allocations, %s segment events; at the end %s segments, %s blocks\n", mp_count(result->allocs),
+           mp_count(result->segment_events), mp_count(result->segments), mp_count(result->parts));
 }
 
 void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
@@ -348,12 +371,12 @@ void mp_frag_text(struct mp_text *text, const struct mp_model *model, const stru
 {
     put_held(text, model, frag);
     put_oom(text, model, frag);
-    put_replay(text, frag);
+    put_replay(text, &frag->replay);
+    if (frag->known && text->document && text->document->form == MP_CSV) put_segments(text, frag, view);
     if (frag->known) put_pins(text, model, frag, view);
+    if (frag->known) put_segments(text, frag, view);
     if (frag->known && frag->layout.source == MP_LAYOUT_PLACED)
-        mp_text_put(text, MP_PLAIN,
-                    "\nThe recording does not say how the allocator divided its segments: blocks may take up to 1 MiB "
-                    "more than shown.\n");
-    mp_text_put(text, MP_PLAIN, "\n");
-    mp_coverage_text(text, model);
+        mp_say(text, "\nThe recording does not say how the allocator divided its segments: blocks may take up to 1 MiB "
+                     "more than shown.\n");
+    mp_coverage_end(text, model);
 }

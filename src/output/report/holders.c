@@ -1,56 +1,82 @@
 #include "output/report/holders.h"
 
-#include <string.h>
-
-#include "base/units.h"
+#include "model/frame_text.h"
+#include "output/report/columns.h"
 
 #define SHOWN 3 /* holders of a site, as text */
 
-static void put_holder(struct mp_json *json, const struct mp_model *model, const struct mp_holder *holder)
+static void get_kind(struct mp_value *value, const void *of, const void *row)
 {
-    mp_json_object(json, NULL);
-    mp_json_text(json, "path", holder->path);
-    mp_json_text(json, "kind", mp_holder_kind_name(holder->kind));
-    mp_json_bool(json, "certain", holder->certain);
-    mp_json_number(json, "blocks", holder->blocks);
-    mp_json_number(json, "bytes", holder->bytes);
-    mp_json_text(json, "file", holder->file ? mp_model_text(model, holder->file) : NULL);
-    mp_json_known(json, "line", holder->file ? holder->line : UINT64_MAX);
-    mp_json_text(json, "advice", mp_holder_advice(holder));
-    mp_json_end_object(json);
+    value->text = mp_holder_kind_name(((const struct mp_holder *)row)->kind);
 }
+
+static void get_line(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_holder *holder = row;
+    value->number = holder->file ? holder->line : MP_BYTES_UNKNOWN;
+}
+
+static void get_advice(struct mp_value *value, const void *of, const void *row)
+{
+    value->text = mp_holder_advice(row);
+}
+
+#define HOLDER(member) MP_MEMBER(struct mp_holder, member)
+
+static const struct mp_column holder_columns[] = {
+    {NULL, "path", MP_NAME, HOLDER(path)},
+    {NULL, "kind", MP_NAME, .get = get_kind},
+    {NULL, "certain", MP_FLAG, HOLDER(certain)},
+    {NULL, "blocks", MP_COUNT, HOLDER(blocks)},
+    {NULL, "bytes", MP_BYTES, HOLDER(bytes)},
+    {NULL, "file", MP_STRING_OR_NONE, HOLDER(file)},
+    {NULL, "line", MP_COUNT, .get = get_line},
+    {NULL, "advice", MP_NAME, .get = get_advice},
+    {NULL},
+};
 
 void mp_holders_site_json(struct mp_json *json, const struct mp_model *model, const struct mp_holders *holders,
                           const struct mp_holders_site *site, size_t limit)
 {
-    mp_json_array(json, "holders");
-    for (size_t i = 0; site && i < site->count && (!limit || i < limit); i++)
-        put_holder(json, model, &holders->holders.at[site->first + i]);
-    mp_json_end_array(json);
+    const struct mp_holder *first = site ? &holders->holders.at[site->first] : NULL;
+    mp_rows_json(json, "holders",
+                 &MP_ROWS(holder_columns, first, site ? mp_shown(site->count, limit) : 0, .model = model));
+}
+
+/* "trainer.history[*] (train.py:61), 12 of 12 blocks" */
+static void holder_text(struct mp_buffer *line, const struct mp_model *model, const struct mp_holder *holder,
+                        const struct mp_holders_site *site)
+{
+    mp_text_clean(line, holder->path);
+    if (holder->file) {
+        mp_buffer_append_text(line, " (");
+        mp_text_clean(line, mp_path_short(mp_model_text(model, holder->file)));
+        mp_buffer_printf(line, ":%u)", holder->line);
+    }
+    mp_buffer_printf(line, ", %s of %s", mp_count(holder->blocks), mp_counted(site->blocks, "block"));
 }
 
 static void put_row(struct mp_table *table, unsigned column, const struct mp_model *model,
                     const struct mp_holder *holder, const struct mp_holders_site *site)
 {
-    char number[MP_UNIT_TEXT];
     struct mp_buffer line = {0};
-    mp_text_clean(&line, holder->path);
-    if (holder->file) {
-        mp_buffer_printf(&line, " (");
-        const char *file = mp_model_text(model, holder->file), *slash = strrchr(file, '/');
-        mp_text_clean(&line, slash ? slash + 1 : file);
-        mp_buffer_printf(&line, ":%u)", holder->line);
-    }
-    mp_buffer_printf(&line, ", %s", mp_format_count(number, holder->blocks));
-    mp_buffer_printf(&line, " of %s block%s", mp_format_count(number, site->blocks), site->blocks == 1 ? "" : "s");
-    mp_table_skip(table, column);
     const char *lead = holder->kind == MP_HOLDER_UNKNOWN && !holder->certain ? "holder "
                        : holder->certain                                     ? "held by "
                                                                              : "probably held by ";
-    mp_table_wide(table, holder->certain ? MP_BOLD : MP_PLAIN, "%s%.*s", lead, (int)line.size,
-                  line.size ? (const char *)line.data : "");
+    holder_text(&line, model, holder, site);
+    mp_table_skip(table, column);
+    mp_table_wide(table, holder->certain ? MP_BOLD : MP_PLAIN, "%s%.*s", lead, (int)line.size, (const char *)line.data);
     mp_table_end_row(table);
     mp_buffer_free(&line);
+}
+
+void mp_holders_first_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_holders *holders,
+                           const struct mp_holders_site *site)
+{
+    if (!site || !site->count) return;
+    const struct mp_holder *holder = &holders->holders.at[site->first];
+    mp_buffer_append_text(out, holder->certain ? "" : "probably ");
+    holder_text(out, model, holder, site);
 }
 
 void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct mp_model *model,
@@ -97,96 +123,117 @@ void mp_holders_site_advice(struct mp_text *text, const struct mp_holders *holde
         const char *advice = mp_holder_advice(holder);
         if (!advice || advised->kinds[holder->kind]) continue;
         advised->kinds[holder->kind] = true;
-        mp_text_put(text, MP_PLAIN, "%s: %s\n", mp_holder_kind_name(holder->kind), advice);
+        mp_say(text, "%s: %s\n", mp_holder_kind_name(holder->kind), advice);
     }
 }
 
-static bool is_shown(size_t i, size_t only, const struct mp_view *view)
+/* ---- the command ------------------------------------------------------------------------------------------------ */
+
+struct table {
+    const struct mp_model *model;
+    const struct mp_holders *holders;
+    size_t only;
+};
+
+static void get_number(struct mp_value *value, const void *of, const void *row)
 {
-    return only ? i + 1 == only : !view->limit || i < view->limit;
+    const struct table *table = of;
+    value->number = (uint64_t)((const struct mp_holders_site *)row - table->holders->sites.at) + 1;
+}
+
+static void get_track(struct mp_value *value, const void *of, const void *row)
+{
+    char id[MP_TRACK_ID_MAX];
+    const struct table *table = of;
+    mp_buffer_append_text(&value->made, mp_track_id(table->model, ((const struct mp_holders_site *)row)->track, id));
+}
+
+static void get_place(struct mp_value *value, const void *of, const void *row)
+{
+    value->site = (struct mp_site){.stack = ((const struct mp_holders_site *)row)->stack, .births = 1};
+    if (!value->site.stack) value->text = "(no stack)";
+}
+
+static void get_held(struct mp_value *value, const void *of, const void *row)
+{
+    const struct table *table = of;
+    mp_holders_first_text(&value->made, table->model, table->holders, row);
+}
+
+static void put_holders(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct table *table = of;
+    mp_holders_site_json(json, table->model, table->holders, row, 0);
+}
+
+#define HELD(member) MP_MEMBER(struct mp_holders_site, member)
+
+const struct mp_column mp_holders_columns[] = {
+    {"number", "site", MP_COUNT, .get = get_number, .style = MP_DIM},
+    {"track", "track", MP_NAME, .get = get_track, .place = 3},
+    {"bytes", "bytes", MP_BYTES, HELD(bytes), .place = 1, .style = MP_BOLD},
+    {"blocks", "blocks", MP_COUNT, HELD(blocks), .place = 2},
+    {"site", "stack", MP_SITE, .get = get_place, .place = 4},
+    {"held by", NULL, MP_NAME, .get = get_held, .place = 5, .not_in_text = true},
+    {NULL, "holders", .put = put_holders},
+    {NULL},
+};
+
+static void put_below(struct mp_table *table, unsigned columns, const void *of, const void *row)
+{
+    const struct table *held = of;
+    const struct mp_holders_site *site = row;
+    mp_holders_site_rows(table, columns, held->model, held->holders, site, held->only ? site->count : SHOWN);
+}
+
+static struct mp_rows rows_of(const struct table *table, const struct mp_view *view)
+{
+    const struct mp_holders *holders = table->holders;
+    size_t count = holders->sites.count, first = table->only ? table->only - 1 : 0;
+    size_t end = table->only ? table->only : mp_shown(count, view->limit);
+    return MP_ROWS(mp_holders_columns, holders->sites.at, end < count ? end : count, .of = table, .model = table->model,
+                   .first = first, .stacks = view->full_stacks ? MP_FULL_STACKS : MP_STACKS,
+                   .apart_by = MP_APART_TRACKS_TOLD, .below = put_below);
 }
 
 void mp_holders_json(struct mp_json *json, const struct mp_model *model, const struct mp_holders *holders, size_t only,
                      const struct mp_view *view)
 {
-    char id[MP_TRACK_ID_MAX];
+    const struct table table = {model, holders, only};
+    const struct mp_rows rows = rows_of(&table, view);
     mp_json_object(json, NULL);
     mp_json_text(json, "schema", "memprof.holders/1");
     mp_json_bool(json, "looked", holders->looked);
     mp_json_text(json, "left_out", holders->note);
     mp_json_number(json, "site_count", holders->sites.count);
-    mp_json_array(json, "sites");
-    for (size_t i = 0; i < holders->sites.count; i++) {
-        const struct mp_holders_site *site = &holders->sites.at[i];
-        if (!is_shown(i, only, view)) continue;
-        mp_json_object(json, NULL);
-        mp_json_number(json, "site", i + 1);
-        mp_json_text(json, "track", mp_track_id(model, site->track, id));
-        mp_json_number(json, "bytes", site->bytes);
-        mp_json_number(json, "blocks", site->blocks);
-        mp_stack_json(json, model, site->stack);
-        mp_holders_site_json(json, model, holders, site, 0);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
+    mp_rows_json(json, "sites", &rows);
     mp_coverage_json(json, model);
     mp_json_end_object(json);
-}
-
-static void put_site(struct mp_table *table, const struct mp_model *model, const struct mp_holders *holders,
-                     size_t number_of, bool alone, bool full_stacks)
-{
-    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    const struct mp_holders_site *found = &holders->sites.at[number_of];
-    struct mp_site site = {.stack = found->stack, .births = 1};
-    mp_table_cell(table, MP_DIM, "%zu", number_of + 1);
-    mp_table_cell(table, MP_BOLD, "%s", mp_format_bytes(number, found->bytes));
-    mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, found->blocks));
-    mp_table_cell(table, MP_PLAIN, "%s", mp_track_id(model, found->track, id));
-    if (found->stack) {
-        mp_stack_rows(table, 4, model, NULL, &site, NULL, full_stacks);
-    } else {
-        mp_table_wide(table, MP_DIM, "(no stack)");
-        mp_table_end_row(table);
-    }
-    mp_holders_site_rows(table, 4, model, holders, found, alone ? found->count : SHOWN);
-}
-
-static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_holders *holders, size_t only,
-                      const struct mp_view *view)
-{
-    struct mp_table table;
-    mp_table_start_titled(&table, "rrrlll", "allocated by, held by", "site", "bytes", "blocks", "track", NULL);
-    for (size_t i = 0; i < holders->sites.count; i++)
-        if (is_shown(i, only, view)) put_site(&table, model, holders, i, only, view->full_stacks);
-    mp_table_finish(&table, text);
 }
 
 void mp_holders_text(struct mp_text *text, const struct mp_model *model, const struct mp_holders *holders, size_t only,
                      const struct mp_view *view)
 {
+    const struct table table = {model, holders, only};
+    const struct mp_rows rows = rows_of(&table, view);
     struct mp_holders_advised advised = {0};
     if (!holders->looked) {
-        mp_text_put(
-            text, MP_PLAIN,
-            "the recording does not say what holds its blocks: a program with PyTorch looks when it ends by itself, "
-            "and with snapshot --holders at steps, too\n\n");
-        mp_coverage_text(text, model);
+        mp_say(text, "the recording does not say what holds its blocks: a program with PyTorch looks when it ends by "
+                     "itself, and with snapshot --holders at steps, too\n");
+        mp_coverage_end(text, model);
         return;
     }
-    mp_text_count(text, holders->sites.count, "site");
-    mp_text_put(text, MP_PLAIN, " with blocks that lived when the program last looked for what holds them\n\n");
-    put_table(text, model, holders, only, view);
-    mp_text_put(text, MP_PLAIN, "\n");
-    for (size_t i = 0; i < holders->sites.count; i++)
-        if (is_shown(i, only, view)) mp_holders_site_advice(text, holders, &holders->sites.at[i], &advised);
+    mp_say(text, "%s with blocks that lived when the program last looked for what holds them\n\n",
+           mp_counted(holders->sites.count, "site"));
+    mp_rows_text(text, &rows);
+    mp_say(text, "\n");
+    for (size_t i = rows.first; i < rows.count; i++)
+        mp_holders_site_advice(text, holders, &holders->sites.at[i], &advised);
     if (holders->note) {
-        mp_text_put(text, MP_PLAIN, "left out: ");
+        mp_say(text, "left out: ");
         put_left_out(text->out, holders->note);
-        mp_text_put(text, MP_PLAIN, "\n");
+        mp_say(text, "\n");
     }
-    if (!only && view->limit && view->limit < holders->sites.count)
-        mp_text_put(text, MP_DIM, "%zu more sites; -n %zu shows more\n", holders->sites.count - view->limit,
-                    view->limit * 2);
-    mp_coverage_text(text, model);
+    mp_say_more(text, only ? 0 : holders->sites.count - rows.count, view->limit);
+    mp_coverage_end(text, model);
 }

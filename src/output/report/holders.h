@@ -14,6 +14,9 @@ void mp_holders_site_json(struct mp_json *json, const struct mp_model *model, co
 /* Rows of a table whose last column is `column`; none for a recording without looks. */
 void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct mp_model *model,
                           const struct mp_holders *holders, const struct mp_holders_site *site, size_t limit);
+/* The first holder, for a cell: "trainer.history[*], 12 of 12 blocks"; nothing where none is known. */
+void mp_holders_first_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_holders *holders,
+                           const struct mp_holders_site *site);
 /* Appends why holders of blocks of this site were not found, without a full stop. False: none is missing, or that is
  * not known. `site` may be NULL. */
 bool mp_holders_why_missing(struct mp_buffer *sentence, const struct mp_holders_site *site);

@@ -5,7 +5,6 @@
 #include "analysis/device/samples.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/units.h"
 #include "model/steps_infer.h"
 #include "output/report/columns.h"
 #include "output/report/reports.h"
@@ -106,7 +105,7 @@ static void process_json(struct mp_json *json, const struct mp_model *model)
 #define SUM(member)     MP_MEMBER(struct mp_model_track_sum, member)
 #define SAMPLED(member) MP_MEMBER(struct mp_sampled, member)
 
-static const struct mp_column device_columns[] = {
+const struct mp_column mp_device_columns[] = {
     {"device", "id", MP_STRING, DEVICE(name)},
     {"uuid", "uuid", MP_STRING_OR_NONE, DEVICE(uuid), .place = 3},
     {"model", "name", MP_STRING_OR_NONE, DEVICE(model), .place = 2},
@@ -134,7 +133,6 @@ static void get_basis(struct mp_value *value, const void *of, const void *row)
 static void get_base(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_model_track_sum *sum = row;
-    (void)of;
     value->number = sum->unknown_blocks ? MP_BYTES_UNKNOWN : sum->base_bytes;
 }
 
@@ -148,7 +146,7 @@ static void get_requested(struct mp_value *value, const void *of, const void *ro
     value->number = mp_rounding_requested(&rounding);
 }
 
-static const struct mp_column track_columns[] = {
+const struct mp_column mp_track_columns[] = {
     {"track", "id", MP_NAME, .get = get_id},
     {"sizes", "size_basis", MP_NAME, .get = get_basis, .place = 6},
     {NULL, "events", MP_COUNT, SUM(events)},
@@ -164,7 +162,7 @@ static const struct mp_column track_columns[] = {
     {NULL},
 };
 
-static const struct mp_column sample_columns[] = {
+const struct mp_column mp_sample_columns[] = {
     {"sampled", "counter", MP_STRING, SAMPLED(counter)},
     {"highest", "peak_bytes", MP_BYTES, SAMPLED(peak_bytes), .style = MP_BOLD},
     {"at", "peak_ns", MP_DURATION, SAMPLED(peak_ns)},
@@ -184,9 +182,9 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_end_object(json);
     process_json(json, model);
     mp_samples_sum(model, &samples);
-    mp_rows_json(json, "devices", &MP_ROWS(device_columns, model->devices.at, model->devices.count, .model = model));
-    mp_rows_json(json, "tracks", &MP_ROWS(track_columns, model->sums.at, model->sums.count, .of = model));
-    mp_rows_json(json, "samples", &MP_ROWS(sample_columns, samples.at, samples.count, .model = model));
+    mp_rows_json(json, "devices", &MP_ROWS(mp_device_columns, model->devices.at, model->devices.count, .model = model));
+    mp_rows_json(json, "tracks", &MP_ROWS(mp_track_columns, model->sums.at, model->sums.count, .of = model));
+    mp_rows_json(json, "samples", &MP_ROWS(mp_sample_columns, samples.at, samples.count, .model = model));
     mp_samples_free(&samples);
     mp_device_uses_json(json, model);
     struct mp_steps steps = {0};
@@ -203,99 +201,79 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_steps_free(&steps);
 }
 
-static void put_row(struct mp_table *table, const char *name, const char *value)
-{
-    mp_table_cell(table, MP_DIM, "%s", name);
-    mp_table_wide(table, MP_PLAIN, "%s", value);
-    mp_table_end_row(table);
-}
-
 static void process_text(struct mp_buffer *out, const struct mp_model *model)
 {
-    char number[MP_UNIT_TEXT], when[32] = "?";
+    char when[32] = "?";
     time_t seconds = (time_t)(model->start.realtime_ns / MP_NS_PER_SECOND);
     struct tm moment;
     if (seconds && gmtime_r(&seconds, &moment)) strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S UTC", &moment);
-    mp_format_duration(number, model->duration_ns);
-    if (!model->start.pid && !model->start.realtime_ns) {
+    const char *lasted = mp_time(model->duration_ns), *host = model->start.host, *end = how_it_ended(model);
+    if (model->start.pid)
+        mp_buffer_printf(out, "%u%s%s, started %s, ran %s, %s", model->start.pid, *host ? " on " : "", host, when,
+                         lasted, end ? end : "end not seen");
+    else if (model->start.realtime_ns)
+        mp_buffer_printf(out, "%s from %s", lasted, when);
+    else
         mp_buffer_append_text(out, "one moment: the file has no times");
-        return;
-    }
-    if (!model->start.pid) {
-        mp_buffer_printf(out, "%s from %s", number, when);
-        return;
-    }
-    const char *host = model->start.host;
-    mp_buffer_printf(out, "%u%s%s, started %s, ran %s", model->start.pid, *host ? " on " : "", host, when, number);
-    const char *end = how_it_ended(model);
-    mp_buffer_printf(out, ", %s", end ? end : "end not seen");
 }
 
-static void process_table(struct mp_text *text, const struct mp_model *model)
+static void recorded_text(struct mp_buffer *out, const struct mp_model *model)
 {
-    struct mp_table table;
-    struct mp_buffer value = {0};
     struct mp_steps steps = {0};
-    char number[MP_UNIT_TEXT];
-    mp_table_start(&table, "ll");
-    command_text(&value, model);
-    bool has_command = value.size;
-    mp_buffer_append(&value, "", 1);
-    if (has_command) put_row(&table, "command", (const char *)value.data);
-    mp_buffer_clear(&value);
-    process_text(&value, model);
-    mp_buffer_append(&value, "", 1);
-    put_row(&table, model->start.pid ? "process" : "covers", (const char *)value.data);
-    mp_buffer_clear(&value);
-    member_text(&value, &model->start.member);
-    bool is_member = value.size;
-    mp_buffer_append(&value, "", 1);
-    if (is_member) put_row(&table, "member", (const char *)value.data);
-    mp_buffer_clear(&value);
-    if (model->past.events) mp_buffer_append_text(&value, "the newest ");
-    mp_buffer_printf(&value, "%s ", mp_format_count(number, model->events.count));
-    if (model->past.events)
-        mp_buffer_printf(&value, "of %s ", mp_format_count(number, model->past.events + model->events.count));
-    mp_buffer_append_text(&value, "events");
-    mp_buffer_printf(&value, ", %s stacks", mp_format_count(number, count_stacks(model)));
-    if (!mp_steps_find(model, &steps)) value.failed = true;
-    mp_buffer_printf(&value, ", %s steps%s", mp_format_count(number, steps.count),
-                     steps.count && !strcmp(mp_steps_source(&steps), "inferred") ? " (inferred)" : "");
-    mp_steps_free(&steps);
+    uint64_t count = model->events.count, past = model->past.events;
+    if (!mp_steps_find(model, &steps)) out->failed = true;
+    bool inferred = steps.count && !strcmp(mp_steps_source(&steps), "inferred");
+    mp_buffer_printf(out, "%s%s ", past ? "the newest " : "", mp_count(count));
+    if (past) mp_buffer_printf(out, "of %s ", mp_count(past + count));
+    mp_buffer_printf(out, "events, %s stacks, %s steps%s", mp_count(count_stacks(model)), mp_count(steps.count),
+                     inferred ? " (inferred)" : "");
     for (uint32_t i = 0; i < model->coverage.source_count; i++)
-        mp_buffer_printf(&value, "%s%s", i ? ", " : "; from ", mp_model_text(model, model->coverage.sources[i]));
-    mp_buffer_append(&value, "", 1);
-    put_row(&table, "recorded", (const char *)value.data);
-    mp_buffer_free(&value);
-    mp_table_finish(&table, text);
+        mp_buffer_printf(out, "%s%s", i ? ", " : "; from ", mp_model_text(model, model->coverage.sources[i]));
+    mp_steps_free(&steps);
+}
+
+static void put_fact(struct mp_text *text, const char *name, struct mp_buffer *fact)
+{
+    if (fact->size)
+        mp_say(text, "  ^%s^%s%.*s\n", name, "          " + strlen(name), (int)fact->size, (char *)fact->data);
+    mp_buffer_clear(fact);
+}
+
+static void put_process(struct mp_text *text, const struct mp_model *model)
+{
+    struct mp_buffer fact = {0};
+    command_text(&fact, model);
+    put_fact(text, "command", &fact);
+    process_text(&fact, model);
+    put_fact(text, model->start.pid ? "process" : "covers", &fact);
+    member_text(&fact, &model->start.member);
+    put_fact(text, "member", &fact);
+    recorded_text(&fact, model);
+    put_fact(text, "recorded", &fact);
+    mp_buffer_free(&fact);
 }
 
 void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT];
     struct mp_sampled_list samples = {0};
-    struct mp_buffer path = {0};
-    mp_text_clean(&path, view->path);
-    mp_text_put(text, MP_BOLD, "%.*s", (int)path.size, (const char *)path.data);
-    mp_buffer_free(&path);
-    mp_text_put(text, MP_PLAIN, "   %s, format %s\n", mp_format_bytes(number, model->file_bytes), model->format);
-    process_table(text, model);
+    mp_say(text, "`%s`   %s, format %s\n", view->path, mp_bytes(model->file_bytes), model->format);
+    put_process(text, model);
     mp_samples_sum(model, &samples);
-    const struct mp_rows tables[] = {MP_ROWS(device_columns, model->devices.at, model->devices.count, .model = model),
-                                     MP_ROWS(track_columns, model->sums.at, model->sums.count, .of = model),
-                                     MP_ROWS(sample_columns, samples.at, samples.count, .model = model)};
+    const struct mp_rows devices = MP_ROWS(mp_device_columns, model->devices.at, model->devices.count, .model = model);
+    const struct mp_rows tracks = MP_ROWS(mp_track_columns, model->sums.at, model->sums.count, .of = model);
+    const struct mp_rows sampled = MP_ROWS(mp_sample_columns, samples.at, samples.count, .model = model);
+    const struct mp_rows *const tables[] = {&tracks, &devices, &sampled};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        if (!tables[i].count) continue;
-        mp_text_put(text, MP_PLAIN, "\n");
-        mp_rows_text(text, &tables[i]);
+        if (!tables[i]->count) continue;
+        mp_say(text, "\n");
+        mp_rows_text(text, tables[i]);
     }
     mp_samples_free(&samples);
     mp_device_uses_text(text, model);
     mp_plan_text(text, model);
-    mp_text_put(text, MP_PLAIN, "\n");
     if (view->sizes && !strcmp(model->format, "mp")) {
+        mp_say(text, "\n");
         mp_sizes_text(text, model);
-        mp_text_put(text, MP_PLAIN, "\n");
     }
-    mp_coverage_text(text, model);
+    mp_coverage_end(text, model);
 }

@@ -3,6 +3,7 @@
 #define MP_OUTPUT_JOB_H
 
 #include "analysis/job/job_view.h"
+#include "output/report/columns.h"
 #include "output/report/reports.h"
 
 void mp_job_report_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
@@ -20,6 +21,8 @@ void mp_job_info_json(struct mp_json *json, const char *key, const struct mp_job
 
 /* Parts of these. */
 
+#define MP_JOB_NAME 128 /* room for the beginning of a name */
+
 /* A process in few words: "rank 3", "loader worker 4711 of rank 3", or its file's name. */
 void mp_job_name(struct mp_buffer *out, const struct mp_job_view *job, uint32_t process);
 /* Many alike: "8 loader workers", "4 ranks of train.py". */
@@ -31,15 +34,15 @@ void mp_job_coverage_text(struct mp_text *text, const struct mp_job_view *job);
 void mp_job_processes_json(struct mp_json *json, const struct mp_job_view *job);
 /* The processes by their peaks, the first `limit` (0: all) of the first group; the other groups a line each. */
 void mp_job_processes_text(struct mp_text *text, const struct mp_job_view *job, size_t limit);
-/* The sites of one sense, the heaviest first: merged over all processes; `lines`: a line each. */
-enum mp_job_stacks { MP_JOB_LINES, MP_JOB_STACKS, MP_JOB_FULL_STACKS };
+/* The sites of one sense, the heaviest first: merged over all processes. */
 void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum mp_job_sense sense, size_t limit,
-                       enum mp_job_stacks stacks);
-/* What the sites of one sense hold that mp_job_sites_text() shows, with those that its limit leaves out. */
+                       enum mp_stacks stacks);
+/* Sum over all sites that mp_job_sites_text() would show without its row limit. */
 uint64_t mp_job_sites_sum(const struct mp_job_view *job, enum mp_job_sense sense);
 void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_job_view *job, enum mp_job_sense sense,
                        size_t limit);
 /* The leaks, the fastest first. */
 void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks);
+void mp_job_findings_json(struct mp_json *json, const struct mp_job_view *job, size_t limit);
 
 #endif

@@ -4,9 +4,8 @@
 #include "analysis/leaks/leaks.h"
 #include "base/memory.h"
 #include "base/units.h"
+#include "output/report/columns.h"
 #include "output/report/job.h"
-
-#define NO_TEXT(text) (*(text) ? (text) : NULL)
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
@@ -75,161 +74,163 @@ void mp_job_coverage_json(struct mp_json *json, const struct mp_job_view *job)
 
 static void put_notes(struct mp_text *text, const struct mp_job_texts *notes)
 {
-    for (size_t i = 0; i < notes->count; i++) {
-        mp_buffer_append_text(text->out, "  note: ");
-        mp_text_clean(text->out, notes->at[i]);
-        mp_buffer_append_text(text->out, "\n");
-    }
+    for (size_t i = 0; i < notes->count; i++)
+        mp_say(text, "  note: %s\n", notes->at[i]);
 }
 
 void mp_job_coverage_text(struct mp_text *text, const struct mp_job_view *job)
 {
-    const size_t count = job->model->job.processes.count;
-    const char *noun = count == 1 ? "recording" : "recordings";
-    char number[MP_UNIT_TEXT], events[MP_UNIT_TEXT];
-    mp_format_count(number, count);
-    mp_format_count(events, job->events);
-    const char *s = job->events == 1 ? "" : "s";
-    if (job->problems.count || mp_model_incomplete(job->model))
-        mp_text_put(text, MP_BOLD, "INCOMPLETE: %s %s, %s event%s\n", number, noun, events, s);
-    else if (job->limited)
-        mp_text_put(text, MP_BOLD, "PARTIAL: %s %s, %s event%s; some had limits\n", number, noun, events, s);
+    const char *recordings = mp_counted(job->model->job.processes.count, "recording");
+    const char *events = mp_counted(job->events, "event");
+    if (text->document)
+        mp_heading(text, "Coverage");
     else
-        mp_text_put(text, MP_DIM, "complete: %s %s, %s event%s, none dropped\n", number, noun, events, s);
+        mp_say(text, "\n");
+    if (job->problems.count || mp_model_incomplete(job->model))
+        mp_say(text, "`INCOMPLETE: %s, %s`\n", recordings, events);
+    else if (job->limited)
+        mp_say(text, "`PARTIAL: %s, %s; some had limits`\n", recordings, events);
+    else
+        mp_say(text, "^complete: %s, %s, none dropped^\n", recordings, events);
     put_notes(text, &job->problems);
     put_notes(text, &job->notes);
 }
 
 /* ---- processes -------------------------------------------------------------------------------------------------- */
 
-static void number_or_null(struct mp_json *json, const char *key, uint32_t number)
+static uint32_t number_of(const struct mp_job_view *job, const void *row)
 {
-    mp_json_known(json, key, number == MP_NONE ? UINT64_MAX : number);
+    return (uint32_t)((const struct mp_job_process *)row - job->model->job.processes.at);
 }
 
-static void process_json(struct mp_json *json, const struct mp_job_view *job, uint32_t process)
+static const void *chosen_of(const void *of, const void *row)
 {
-    const struct mp_model *model = job->model;
-    const struct mp_job_process *row = &model->job.processes.at[process];
-    const struct mp_job_track *track = mp_job_chosen(job, process);
-    mp_json_object(json, NULL);
-    mp_json_text(json, "path", mp_model_text(model, row->path));
-    number_or_null(json, "pid", row->pid);
-    number_or_null(json, "rank", row->rank);
-    mp_json_text(json, "role", NO_TEXT(mp_model_text(model, row->role)));
-    mp_json_bool(json, "helper", row->helper);
-    mp_json_text(json, "track", track ? mp_model_text(model, track->id) : NULL);
-    mp_json_known(json, "peak_bytes", track ? track->peak_bytes : UINT64_MAX);
-    mp_json_known(json, "peak_ns", track ? track->peak_ns : UINT64_MAX);
-    mp_json_known(json, "step", track && track->peak_step ? track->peak_step : UINT64_MAX);
-    mp_json_known(json, "outstanding_bytes", track ? track->end_bytes : UINT64_MAX);
-    mp_json_known(json, "reserved_peak_bytes", track ? track->reserved_bytes : UINT64_MAX);
-    mp_json_text(json, "verdict", mp_verdict_name(row->verdict));
-    mp_json_number(json, "bytes_per_step", row->growth);
-    mp_json_object(json, "steps");
-    mp_json_number(json, "count", row->steps);
-    mp_json_text(json, "source", mp_model_text(model, row->step_source));
+    return mp_job_chosen(of, number_of(of, row));
+}
+
+static void get_name(struct mp_value *value, const void *of, const void *row)
+{
+    mp_job_name(&value->made, of, number_of(of, row));
+}
+
+static void get_verdict(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_job_process *process = row;
+    value->text = mp_verdict_name(process->verdict);
+    if (process->verdict == MP_VERDICT_LEAK) value->style = MP_BOLD;
+}
+
+/* What the recording lacks, or else its track. */
+static void get_track(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_model *model = ((const struct mp_job_view *)of)->model;
+    const struct mp_job_track *track = chosen_of(of, row);
+    uint32_t missing = ((const struct mp_job_process *)row)->missing;
+    if (missing || track) value->text = mp_model_text(model, missing ? missing : track->id);
+}
+
+static void put_steps(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_job_process *process = row;
+    mp_json_object(json, key);
+    mp_json_number(json, "count", process->steps);
+    mp_json_text(json, "source", mp_model_text(((const struct mp_job_view *)of)->model, process->step_source));
     mp_json_end_object(json);
-    number_or_null(json, "local_rank", row->local_rank);
-    number_or_null(json, "world_size", row->world_size);
-    number_or_null(json, "node", row->node);
-    number_or_null(json, "parent_pid", row->parent);
-    mp_json_text(json, "job", NO_TEXT(mp_model_text(model, row->job)));
-    mp_json_text(json, "host", NO_TEXT(mp_model_text(model, row->host)));
-    mp_json_text(json, "command", NO_TEXT(mp_model_text(model, row->command)));
-    mp_json_text(json, "exit", NO_TEXT(mp_model_text(model, row->exit)));
-    mp_json_known(json, "start_unix_ns", row->start_unix_ns ? row->start_unix_ns : UINT64_MAX);
-    mp_json_number(json, "duration_ns", row->duration_ns);
-    mp_json_number(json, "events", row->events);
-    mp_json_number(json, "dropped", row->dropped);
-    mp_json_text(json, "missing", NO_TEXT(mp_model_text(model, row->missing)));
-    mp_json_end_object(json);
+}
+
+#define PROCESS(member) MP_MEMBER(struct mp_job_process, member)
+#define CHOSEN(member)  MP_MEMBER(struct mp_job_track, member), .inner = true
+
+const struct mp_column mp_process_columns[] = {
+    {"process", NULL, MP_NAME, .get = get_name, .style = MP_BOLD},
+    {NULL, "path", MP_STRING, PROCESS(path)},
+    {NULL, "pid", MP_COUNT, PROCESS(pid)},
+    {NULL, "rank", MP_COUNT, PROCESS(rank)},
+    {NULL, "role", MP_STRING_OR_NONE, PROCESS(role)},
+    {NULL, "helper", MP_FLAG, PROCESS(helper)},
+    {NULL, "track", MP_STRING, CHOSEN(id)},
+    {"peak", "peak_bytes", MP_BYTES, CHOSEN(peak_bytes), .place = 1},
+    {"at", "peak_ns", MP_DURATION, CHOSEN(peak_ns), .place = 2},
+    {"step", "step", MP_COUNT, CHOSEN(peak_step), .place = 3, .zero_is_none = true},
+    {"outstanding", "outstanding_bytes", MP_BYTES, CHOSEN(end_bytes), .place = 4},
+    {NULL, "reserved_peak_bytes", MP_BYTES, CHOSEN(reserved_bytes)},
+    {"verdict", "verdict", MP_NAME, .get = get_verdict, .place = 6},
+    {"a step", "bytes_per_step", MP_CHANGE, PROCESS(growth), .place = 5},
+    {NULL, "steps", .put = put_steps},
+    {NULL, "local_rank", MP_COUNT, PROCESS(local_rank)},
+    {NULL, "world_size", MP_COUNT, PROCESS(world_size)},
+    {NULL, "node", MP_COUNT, PROCESS(node)},
+    {NULL, "parent_pid", MP_COUNT, PROCESS(parent)},
+    {NULL, "job", MP_STRING_OR_NONE, PROCESS(job)},
+    {NULL, "host", MP_STRING_OR_NONE, PROCESS(host)},
+    {NULL, "command", MP_STRING_OR_NONE, PROCESS(command)},
+    {NULL, "exit", MP_STRING_OR_NONE, PROCESS(exit)},
+    {NULL, "start_unix_ns", MP_COUNT, PROCESS(start_unix_ns), .zero_is_none = true},
+    {NULL, "duration_ns", MP_DURATION, PROCESS(duration_ns)},
+    {NULL, "events", MP_COUNT, PROCESS(events)},
+    {NULL, "dropped", MP_COUNT, PROCESS(dropped)},
+    {NULL, "missing", MP_STRING_OR_NONE, PROCESS(missing)},
+    {"track", NULL, MP_NAME, .get = get_track, .place = 7, .style = MP_DIM},
+    {NULL},
+};
+
+static struct mp_rows process_rows(const struct mp_job_view *job, size_t count, const uint32_t *order)
+{
+    return MP_ROWS(mp_process_columns, job->model->job.processes.at, count, .of = job, .model = job->model,
+                   .inner = chosen_of, .order = order);
 }
 
 void mp_job_processes_json(struct mp_json *json, const struct mp_job_view *job)
 {
-    mp_json_array(json, "processes");
-    for (uint32_t i = 0; i < job->model->job.processes.count; i++)
-        process_json(json, job, i);
-    mp_json_end_array(json);
+    const struct mp_rows rows = process_rows(job, job->model->job.processes.count, NULL);
+    mp_rows_json(json, "processes", &rows);
 }
 
-static void process_row(struct mp_table *table, const struct mp_job_view *job, uint32_t process)
-{
-    char number[MP_UNIT_TEXT];
-    const struct mp_job_process *row = &job->model->job.processes.at[process];
-    const struct mp_job_track *track = mp_job_chosen(job, process);
-    struct mp_buffer name = {0};
-    mp_job_name(&name, job, process);
-    mp_table_cell(table, MP_BOLD, "%.*s", (int)name.size, (const char *)name.data);
-    mp_buffer_free(&name);
-    mp_table_cell(table, MP_PLAIN, "%s", mp_format_bytes(number, track ? track->peak_bytes : 0));
-    mp_table_cell(table, MP_PLAIN, "%s", track ? mp_format_duration(number, track->peak_ns) : "");
-    if (track && track->peak_step)
-        mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, track->peak_step));
-    else
-        mp_table_skip(table, 1);
-    mp_table_cell(table, MP_PLAIN, "%s", mp_format_bytes(number, track ? track->end_bytes : 0));
-    mp_table_cell(table, MP_PLAIN, "%s%s", row->growth ? "+" : "", mp_format_bytes(number, row->growth));
-    mp_table_cell(table, row->verdict == MP_VERDICT_LEAK ? MP_BOLD : MP_PLAIN, "%s", mp_verdict_name(row->verdict));
-    if (row->missing)
-        mp_table_wide(table, MP_PLAIN, "%s", mp_model_text(job->model, row->missing));
-    else if (track)
-        mp_table_cell(table, MP_DIM, "%s", mp_model_text(job->model, track->id));
-    mp_table_end_row(table);
-}
-
-/* Of a group that is told in a line. */
+/* Of a group that is summed up in a line. */
 static void group_line(struct mp_text *text, const struct mp_job_view *job, const struct mp_job_group *group)
 {
-    char number[MP_UNIT_TEXT];
-    struct mp_buffer name = {0};
-    mp_job_group_name(&name, job, group, group->count);
-    mp_text_put(text, MP_PLAIN, "  %.*s: ", (int)name.size, (const char *)name.data);
-    mp_buffer_free(&name);
+    mp_say(text, "  ");
+    mp_job_group_name(text->out, job, group, group->count);
     if (!group->kind) {
-        mp_text_put(text, MP_PLAIN, "no memory recorded\n");
+        mp_say(text, ": no memory recorded\n");
         return;
     }
-    mp_text_put(text, MP_PLAIN, "%s%s", mp_format_bytes(number, mp_job_peak_of(job, group->processes[0])),
-                group->count == 1 ? "" : " each at most");
-    mp_text_put(text, MP_PLAIN, " on ");
-    mp_text_clean(text->out, mp_model_text(job->model, group->kind));
+    mp_say(text, ": %s%s on %s", mp_bytes(mp_job_peak_of(job, group->processes[0])),
+           group->count == 1 ? "" : " each at most", mp_model_text(job->model, group->kind));
     if (group->leaking)
-        mp_text_put(text, MP_BOLD, "; %u with a leak, +%s a step together", group->leaking,
-                    mp_format_bytes(number, group->growth));
-    mp_text_put(text, MP_PLAIN, "\n");
+        mp_say(text, "`; %u with a leak, +%s a step together`", group->leaking, mp_bytes(group->growth));
+    mp_say(text, "\n");
 }
 
 void mp_job_processes_text(struct mp_text *text, const struct mp_job_view *job, size_t limit)
 {
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    mp_table_start_titled(&table, "lrrrrrll", NULL, "process", "peak", "at", "step", "outstanding", "a step", "verdict",
-                          "track", NULL);
-    size_t shown = 0, told = 0;
+    MP_VEC(uint32_t) order = {0};
+    const struct mp_job_group *first = job->groups.count ? &job->groups.at[0] : NULL;
+    size_t told = 0;
     for (size_t i = 0; i < job->groups.count; i++) {
         const struct mp_job_group *group = &job->groups.at[i];
-        if (i && (group->helper || !group->kind || group->count > 2 || (limit && shown >= limit))) continue;
-        size_t rows = limit && group->count > limit ? limit : group->count;
-        for (size_t k = 0; k < rows; k++)
-            process_row(&table, job, group->processes[k]);
-        shown += rows;
+        if (i && (group->helper || !group->kind || group->count > 2 || (limit && order.count >= limit))) continue;
+        mp_vec_add_all(&order, group->processes, mp_shown(group->count, limit));
         told |= (size_t)1 << (i < 63 ? i : 63);
     }
-    mp_table_finish(&table, text);
-    if (job->groups.count && limit && job->groups.at[0].count > limit) {
-        const struct mp_job_group *group = &job->groups.at[0];
-        mp_text_put(text, MP_DIM, "  %s more, down to %s; -n %zu shows more\n",
-                    mp_format_count(number, group->count - limit),
-                    mp_format_bytes((char[MP_UNIT_TEXT]){0}, mp_job_peak_of(job, group->processes[group->count - 1])),
-                    limit * 2);
-    }
+    const struct mp_rows rows = process_rows(job, order.count, order.at);
+    mp_rows_text(text, &rows);
+    mp_vec_free(&order);
+    if (first && limit && first->count > limit)
+        mp_say(text, "^  %s more, down to %s; -n %zu shows more^\n", mp_count(first->count - limit),
+               mp_bytes(mp_job_peak_of(job, first->processes[first->count - 1])), limit * 2);
     for (size_t i = 1; i < job->groups.count; i++)
         if (i >= 63 || !(told >> i & 1)) group_line(text, job, &job->groups.at[i]);
 }
 
 /* ---- sites ------------------------------------------------------------------------------------------------------ */
+
+struct chosen_sites {
+    const struct mp_job_view *job;
+    const struct mp_job_site **at;
+    size_t count;
+    uint64_t bytes; /* of all of them */
+};
 
 static int by_bytes(const void *left, const void *right)
 {
@@ -239,136 +240,162 @@ static int by_bytes(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Those of a sense and, for people, of the first group's kind of track; *bytes: of all of them. */
-static const struct mp_job_site **choose_sites(const struct mp_job_view *job, enum mp_job_sense sense, bool one_kind,
-                                               size_t *count, uint64_t *bytes)
+/* Those of a sense and, for people, of the first group's kind of track. The caller frees `at`. */
+static struct chosen_sites choose_sites(const struct mp_job_view *job, enum mp_job_sense sense, bool one_kind)
 {
     const struct mp_model_job *rows = &job->model->job;
-    const struct mp_job_site **sites = mp_alloc((rows->sites.count + 1) * sizeof *sites);
-    *count = 0;
-    *bytes = 0;
+    struct chosen_sites sites = {.job = job, .at = mp_alloc((rows->sites.count + 1) * sizeof *sites.at)};
     for (size_t i = 0; i < rows->sites.count; i++) {
         const struct mp_job_site *site = &rows->sites.at[i];
         if (site->sense != sense || (one_kind && site->kind != job->groups.at[0].kind)) continue;
-        *bytes += site->bytes;
-        sites[(*count)++] = site;
+        sites.bytes += site->bytes;
+        sites.at[sites.count++] = site;
     }
-    qsort(sites, *count, sizeof *sites, by_bytes);
+    qsort(sites.at, sites.count, sizeof *sites.at, by_bytes);
     return sites;
 }
 
 uint64_t mp_job_sites_sum(const struct mp_job_view *job, enum mp_job_sense sense)
 {
-    size_t count;
-    uint64_t bytes;
-    free(choose_sites(job, sense, true, &count, &bytes));
-    return bytes;
+    struct chosen_sites sites = choose_sites(job, sense, true);
+    free(sites.at);
+    return sites.bytes;
 }
 
-/* "rank 2" in a cell. */
-static void name_cell(struct mp_table *table, const struct mp_job_view *job, uint32_t process)
+static const void *site_at(const void *of, const void *row)
 {
-    struct mp_buffer name = {0};
-    mp_job_name(&name, job, process);
-    mp_table_cell(table, MP_PLAIN, "%.*s", (int)name.size, (const char *)name.data);
-    mp_buffer_free(&name);
+    return *(const struct mp_job_site *const *)row;
+}
+
+static void get_share(struct mp_value *value, const void *of, const void *row)
+{
+    value->number = ((const struct mp_job_site *)row)->bytes;
+    value->whole = ((const struct chosen_sites *)of)->bytes;
+}
+
+static void get_mean(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_job_site *site = row;
+    value->number = site->bytes / site->processes;
+}
+
+static void get_most_name(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_job_site *site = row;
+    if (site->processes < 2 || site->most != site->least)
+        mp_job_name(&value->made, ((const struct chosen_sites *)of)->job, site->most_process);
+    else
+        value->text = "all alike";
+}
+
+#define SITE(member) MP_MEMBER(struct mp_job_site, member), .inner = true
+
+const struct mp_column mp_job_site_columns[] = {
+    {NULL, "kind", MP_STRING, SITE(kind)},
+    {"all", "bytes", MP_BYTES, SITE(bytes), .style = MP_BOLD},
+    {NULL, "blocks", MP_COUNT, SITE(blocks)},
+    {"share", "share", MP_SHARE, .get = get_share, .inner = true, .place = 1},
+    {"in", "processes", MP_COUNT, SITE(processes), .place = 2},
+    {NULL, "least_bytes", MP_BYTES, SITE(least)},
+    {"mean", "mean_bytes", MP_BYTES, .get = get_mean, .inner = true, .place = 3},
+    {"most", "most_bytes", MP_BYTES, SITE(most), .place = 4},
+    {NULL, "least_process", MP_COUNT, SITE(least_process)},
+    {NULL, "most_process", MP_COUNT, SITE(most_process)},
+    {"by", NULL, MP_NAME, .get = get_most_name, .inner = true, .place = 5},
+    {"site", "stack", MP_SITE, SITE(stack), .place = 6},
+    {NULL},
+};
+
+static struct mp_rows site_rows(const struct chosen_sites *sites, size_t limit, enum mp_stacks stacks)
+{
+    return MP_ROWS(mp_job_site_columns, sites->at, mp_shown(sites->count, limit), .of = sites, .inner = site_at,
+                   .model = sites->job->model, .stacks = stacks);
 }
 
 void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum mp_job_sense sense, size_t limit,
-                       enum mp_job_stacks stacks)
+                       enum mp_stacks stacks)
 {
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    size_t count;
-    uint64_t whole;
-    const struct mp_job_site **sites = choose_sites(job, sense, true, &count, &whole);
-    size_t rows = limit && limit < count ? limit : count;
-    if (rows) mp_table_start_titled(&table, "rrrrrlll", "site", "all", "share", "in", "mean", "most", "by", NULL);
-    uint32_t *stacks_shown = mp_alloc((rows + 1) * sizeof *stacks_shown);
-    for (size_t i = 0; i < rows; i++)
-        stacks_shown[i] = sites[i]->stack;
-    struct mp_site_apart *apart = mp_stacks_apart(job->model, stacks_shown, NULL, rows, MP_APART_SITES);
-    free(stacks_shown);
-    for (size_t i = 0; i < rows; i++) {
-        const struct mp_site site = {.stack = sites[i]->stack, .births = 1};
-        mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, sites[i]->bytes));
-        mp_table_cell(&table, MP_PLAIN, "%.1f %%", whole ? 100.0 * (double)sites[i]->bytes / (double)whole : 0.0);
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, sites[i]->processes));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, sites[i]->bytes / sites[i]->processes));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, sites[i]->most));
-        if (sites[i]->processes > 1 && sites[i]->most == sites[i]->least)
-            mp_table_cell(&table, MP_DIM, "all alike");
-        else
-            name_cell(&table, job, sites[i]->most_process);
-        if (stacks == MP_JOB_LINES) {
-            mp_site_cell(&table, job->model, NULL, &site, &apart[i]);
-            mp_table_end_row(&table);
-        } else {
-            mp_stack_rows(&table, 6, job->model, NULL, &site, &apart[i], stacks == MP_JOB_FULL_STACKS);
-        }
-    }
-    free(apart);
-    if (rows) mp_table_finish(&table, text);
-    if (rows < count)
-        mp_text_put(text, MP_DIM, "%s more; -n %zu shows more\n", mp_format_count(number, count - rows), rows * 2);
-    free(sites);
+    const struct chosen_sites sites = choose_sites(job, sense, true);
+    const struct mp_rows rows = site_rows(&sites, limit, stacks);
+    if (rows.count) mp_rows_text(text, &rows);
+    mp_say_more(text, sites.count - rows.count, limit);
+    free(sites.at);
 }
 
 void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_job_view *job, enum mp_job_sense sense,
                        size_t limit)
 {
-    size_t count;
-    uint64_t whole;
-    const struct mp_job_site **sites = choose_sites(job, sense, false, &count, &whole);
-    mp_json_array(json, key);
-    for (size_t i = 0; i < count && (!limit || i < limit); i++) {
-        mp_json_object(json, NULL);
-        mp_json_text(json, "kind", mp_model_text(job->model, sites[i]->kind));
-        mp_json_number(json, "bytes", sites[i]->bytes);
-        mp_json_number(json, "blocks", sites[i]->blocks);
-        mp_json_share(json, "share", sites[i]->bytes, whole);
-        mp_json_number(json, "processes", sites[i]->processes);
-        mp_json_number(json, "least_bytes", sites[i]->least);
-        mp_json_number(json, "mean_bytes", sites[i]->bytes / sites[i]->processes);
-        mp_json_number(json, "most_bytes", sites[i]->most);
-        mp_json_number(json, "least_process", sites[i]->least_process);
-        mp_json_number(json, "most_process", sites[i]->most_process);
-        mp_stack_json(json, job->model, sites[i]->stack);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
-    free(sites);
+    const struct chosen_sites sites = choose_sites(job, sense, false);
+    const struct mp_rows rows = site_rows(&sites, limit, MP_STACKS);
+    mp_rows_json(json, key, &rows);
+    free(sites.at);
 }
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
+static void get_class(struct mp_value *value, const void *of, const void *row)
+{
+    value->text = mp_leak_class_name(((const struct mp_job_finding *)row)->class);
+}
+
+static void get_confidence(struct mp_value *value, const void *of, const void *row)
+{
+    value->text = ((const struct mp_job_finding *)row)->certain ? "certain" : "probable";
+}
+
+static void get_leaking(struct mp_value *value, const void *of, const void *row)
+{
+    mp_job_name(&value->made, of, ((const struct mp_job_finding *)row)->process);
+}
+
+static void get_place(struct mp_value *value, const void *of, const void *row)
+{
+    value->site = (struct mp_site){.stack = ((const struct mp_job_finding *)row)->stack, .births = 1};
+    if (!value->site.stack) value->text = "(no stack)";
+}
+
+#define FINDING(member) MP_MEMBER(struct mp_job_finding, member)
+
+const struct mp_column mp_job_finding_columns[] = {
+    {"process", NULL, MP_NAME, .get = get_leaking},
+    {NULL, "process", MP_COUNT, FINDING(process)},
+    {"track", "track", MP_STRING, FINDING(track), .place = 4},
+    {"class", "class", MP_NAME, .get = get_class, .place = 5, .not_in_text = true},
+    {"confidence", "confidence", MP_NAME, .get = get_confidence, .place = 5, .not_in_text = true},
+    {"by now", "bytes", MP_BYTES, FINDING(bytes), .place = 3},
+    {NULL, "blocks", MP_COUNT, FINDING(blocks)},
+    {"a step", "bytes_per_step", MP_CHANGE, FINDING(bytes_per_step), .place = 1, .style = MP_BOLD},
+    {"since step", "first_step", MP_COUNT, FINDING(first_step), .place = 2},
+    {NULL, "eta_oom_steps", MP_COUNT, FINDING(eta_oom_steps)},
+    {"site", "stack", MP_SITE, .get = get_place, .place = 6},
+    {NULL},
+};
+
+static void put_kind(struct mp_table *table, unsigned columns, const void *of, const void *row)
+{
+    const struct mp_job_finding *finding = row;
+    mp_table_skip(table, columns);
+    mp_table_wide(table, MP_PLAIN, "%s, %s", mp_leak_class_name(finding->class),
+                  finding->certain ? "certain" : "probable");
+    mp_table_end_row(table);
+}
+
+static struct mp_rows finding_rows(const struct mp_job_view *job, size_t limit, enum mp_stacks stacks)
+{
+    return MP_ROWS(mp_job_finding_columns, job->model->job.findings.at, mp_shown(job->leaks.count, limit), .of = job,
+                   .model = job->model, .order = job->leaks.at, .stacks = stacks, .below = put_kind,
+                   .apart_by = MP_APART_TRACKS_TOLD);
+}
+
 void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks)
 {
-    const struct mp_model *model = job->model;
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    size_t rows = limit && limit < job->leaks.count ? limit : job->leaks.count;
-    mp_table_start_titled(&table, "lrrrlll", "place", "process", "a step", "since step", "by now", "track", NULL);
-    for (size_t i = 0; i < rows; i++) {
-        const struct mp_job_finding *finding = &model->job.findings.at[job->leaks.at[i]];
-        const struct mp_site site = {.stack = finding->stack, .births = 1};
-        name_cell(&table, job, finding->process);
-        mp_table_cell(&table, MP_BOLD, "+%s", mp_format_bytes(number, finding->bytes_per_step));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, finding->first_step));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, finding->bytes));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, finding->track));
-        if (finding->stack) {
-            mp_stack_rows(&table, 5, model, NULL, &site, NULL, full_stacks);
-        } else {
-            mp_table_wide(&table, MP_DIM, "(no stack)");
-            mp_table_end_row(&table);
-        }
-        mp_table_skip(&table, 5);
-        mp_table_wide(&table, MP_PLAIN, "%s, %s", mp_leak_class_name(finding->class),
-                      finding->certain ? "certain" : "probable");
-        mp_table_end_row(&table);
-    }
-    mp_table_finish(&table, text);
-    if (rows < job->leaks.count)
-        mp_text_put(text, MP_DIM, "%zu more; -n %zu shows more\n", job->leaks.count - rows, rows * 2);
+    const struct mp_rows rows = finding_rows(job, limit, full_stacks ? MP_FULL_STACKS : MP_STACKS);
+    mp_rows_text(text, &rows);
+    mp_say_more(text, job->leaks.count - rows.count, limit);
+}
+
+void mp_job_findings_json(struct mp_json *json, const struct mp_job_view *job, size_t limit)
+{
+    const struct mp_rows rows = finding_rows(job, limit, MP_STACKS);
+    mp_rows_json(json, "findings", &rows);
 }

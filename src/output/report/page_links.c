@@ -44,7 +44,7 @@ void mp_link_peak(struct mp_document *document, const struct mp_page_links *link
 {
     struct mp_buffer words = {0};
     const struct mp_step_row *step = step_of(links, peak->step);
-    if (!document->page) return;
+    if (!document || !document->page) return;
     mp_buffer_append_text(&words, "of=peak&v=sites&");
     if (step)
         put_step_sight(&words, links, step);
@@ -58,7 +58,7 @@ void mp_link_peak(struct mp_document *document, const struct mp_page_links *link
 void mp_link_step(struct mp_document *document, const struct mp_page_links *links, uint16_t track, uint32_t number)
 {
     struct mp_buffer words = {0};
-    const struct mp_step_row *step = document->page ? step_of(links, number) : NULL;
+    const struct mp_step_row *step = document && document->page ? step_of(links, number) : NULL;
     if (!step) return;
     mp_buffer_printf(&words, "v=steps&of=window&w=%" PRIu64 "-%" PRIu64 "&", step->start_ns, step->end_ns);
     put_step_sight(&words, links, step);
@@ -71,7 +71,7 @@ void mp_link_site(struct mp_document *document, const struct mp_page_links *link
                   const char *words)
 {
     char all[128];
-    if (!document->page || stack >= links->model->stacks.count) return;
+    if (!document || !document->page || stack >= links->model->stacks.count) return;
     if (links->site_of_stack[stack] == MP_NONE) return;
     snprintf(all, sizeof all, "%s&s=%" PRIu32, words, links->site_of_stack[stack]);
     link_of(document, links, track, all);

@@ -24,10 +24,9 @@ static uint64_t unbacked_of(const struct mp_model *model, const struct mp_peak *
 
 const char *mp_peak_error_text(char *to, const struct mp_model *model, const struct mp_peak *peak)
 {
-    char number[MP_UNIT_TEXT];
     *to = '\0';
     if (mp_model_sample_of(model, peak->track) && isfinite(peak->standard_error))
-        snprintf(to, MP_PEAK_ERROR_TEXT, " ± %s", mp_format_bytes(number, (uint64_t)(peak->standard_error + 0.5)));
+        snprintf(to, MP_PEAK_ERROR_TEXT, " ± %s", mp_bytes(mp_error_bytes(peak->standard_error)));
     return to;
 }
 
@@ -40,7 +39,8 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_json_text(json, "schema", "memprof.peak/1");
     mp_json_text(json, "track", mp_track_id(model, peak->track, id));
     mp_json_number(json, "peak_bytes", peak->bytes);
-    if (mp_model_sample_of(model, peak->track)) mp_error_json(json, peak->standard_error);
+    if (mp_model_sample_of(model, peak->track))
+        mp_json_known(json, "standard_error_bytes", mp_error_bytes(peak->standard_error));
     mp_rounding_json(json, &peak->rounding);
     mp_json_known(json, "unbacked_bytes", unbacked_of(model, peak));
     mp_json_number(json, "peak_ns", peak->ns);
@@ -62,19 +62,15 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
 
 static void put_moment(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak)
 {
-    char number[MP_UNIT_TEXT];
-    mp_text_put(text, MP_PLAIN, " at %s", mp_format_duration(number, peak->ns));
+    mp_say(text, " at %s", mp_time(peak->ns));
     bool shows_phase = peak->phase && !peak->regions.count;
     if (!peak->step && !peak->regions.count && !shows_phase) return;
-    mp_text_put(text, MP_PLAIN, " (");
-    if (peak->step)
-        mp_text_put(text, MP_PLAIN, "step %u%s", peak->step, peak->regions.count || shows_phase ? ", " : "");
-    if (shows_phase) mp_text_put(text, MP_PLAIN, "in %s", peak->phase);
-    for (size_t i = 0; i < peak->regions.count; i++) {
-        mp_text_put(text, MP_PLAIN, "%s", i ? " > " : "region ");
-        mp_text_clean(text->out, mp_model_text(model, peak->regions.at[i].name));
-    }
-    mp_text_put(text, MP_PLAIN, ")");
+    mp_say(text, " (");
+    if (peak->step) mp_say(text, "step %u%s", peak->step, peak->regions.count || shows_phase ? ", " : "");
+    if (shows_phase) mp_say(text, "in %s", peak->phase);
+    for (size_t i = 0; i < peak->regions.count; i++)
+        mp_say(text, "%s%s", i ? " > " : "region ", mp_model_text(model, peak->regions.at[i].name));
+    mp_say(text, ")");
 }
 
 /* States what the table left out, and how to see it. */
@@ -88,44 +84,33 @@ static void put_rest(struct mp_text *text, const struct mp_peak *peak, const str
     const char *groups = peak->sites.modules.count              ? "category|module|file"
                          : mp_categories_any(&peak->categories) ? "category|function|file"
                                                                 : "function|file|library";
-    mp_text_put(text, MP_DIM, "\n%zu more line%s %s %.0f %%; -n %zu shows more, --group %s groups them\n", lines,
-                lines == 1 ? "" : "s", lines == 1 ? "holds" : "hold",
-                peak->bytes ? 100.0 * (double)rest / (double)peak->bytes : 0.0, view->limit * 2, groups);
+    mp_say(text, "\n^%s %s %.0f %%; -n %zu shows more, --group %s groups them^\n", mp_counted(lines, "more line"),
+           lines == 1 ? "holds" : "hold", peak->bytes ? 100.0 * (double)rest / (double)peak->bytes : 0.0,
+           view->limit * 2, groups);
 }
 
 void mp_peak_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
                   const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT], error[MP_PEAK_ERROR_TEXT], id[MP_TRACK_ID_MAX];
+    char error[MP_PEAK_ERROR_TEXT], id[MP_TRACK_ID_MAX];
     struct mp_site_view sites = site_view(peak, view);
-    mp_text_put(text, MP_BOLD, "%s%s", mp_coverage_hedge(model), mp_format_bytes(number, peak->bytes));
-    mp_text_put(text, MP_PLAIN, "%s", mp_peak_error_text(error, model, peak));
-    mp_text_put(text, MP_PLAIN, " allocated on ");
-    mp_text_clean(text->out, mp_track_id(model, peak->track, id));
-    put_moment(text, model, peak);
-    mp_text_put(text, MP_PLAIN, ", ");
-    mp_text_count(text, peak->blocks, "block");
-    mp_text_put(text, MP_PLAIN, ", ");
-    mp_text_count(text, peak->sites.count, sites.by == MP_GROUP_STACK ? "site" : "group");
-    mp_text_put(text, MP_PLAIN, "\n");
-    mp_rounding_text(text, &peak->rounding);
     uint64_t unbacked = unbacked_of(model, peak);
+    mp_say(text, "`%s%s`%s allocated on %s", mp_coverage_hedge(model), mp_bytes(peak->bytes),
+           mp_peak_error_text(error, model, peak), mp_track_id(model, peak->track, id));
+    put_moment(text, model, peak);
+    mp_say(text, ", %s, %s\n", mp_counted(peak->blocks, "block"),
+           mp_counted(peak->sites.count, sites.by == MP_GROUP_STACK ? "site" : "group"));
+    mp_rounding_text(text, &peak->rounding);
     if (unbacked && unbacked != MP_BYTES_UNKNOWN)
-        mp_text_put(text, MP_PLAIN, "%s of it had no memory: unmapped or freed beneath PyTorch's allocator\n",
-                    mp_format_bytes(number, unbacked));
+        mp_say(text, "%s of it had no memory: unmapped or freed beneath PyTorch's allocator\n", mp_bytes(unbacked));
     mp_previous_text(text, model, peak, "");
-    if (view->filter) {
-        mp_text_put(text, MP_PLAIN, "of which %s in ", mp_format_bytes(number, peak->sites.bytes));
-        mp_text_count(text, peak->sites.blocks, "block");
-        mp_text_put(text, MP_PLAIN, " matching ");
-        mp_text_clean(text->out, view->filter);
-        mp_text_put(text, MP_PLAIN, "\n");
-    }
+    if (view->filter)
+        mp_say(text, "of which %s in %s matching %s\n", mp_bytes(peak->sites.bytes),
+               mp_counted(peak->sites.blocks, "block"), view->filter);
     if (peak->sites.count) {
-        mp_text_put(text, MP_PLAIN, "\n");
+        mp_say(text, "\n");
         mp_sites_text(text, model, &peak->sites, &sites);
         put_rest(text, peak, view);
     }
-    mp_text_put(text, MP_PLAIN, "\n");
-    mp_coverage_text(text, model);
+    mp_coverage_end(text, model);
 }

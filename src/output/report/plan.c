@@ -2,8 +2,31 @@
 
 #include <string.h>
 
-#include "base/units.h"
+#include "output/report/columns.h"
 #include "output/report/reports.h"
+
+static void get_use(struct mp_value *value, const void *of, const void *row)
+{
+    value->text = mp_plan_use_name(((const struct mp_plan_read_back *)row)->use);
+}
+
+#define READ_BACK(member) MP_MEMBER(struct mp_plan_read_back, member)
+#define ESTIMATE(member)  MP_MEMBER(struct mp_plan_estimate, member)
+
+static const struct mp_column read_back_columns[] = {
+    {NULL, "count", MP_COUNT, READ_BACK(count)},
+    {NULL, "bytes", MP_BYTES, READ_BACK(bytes)},
+    {NULL, "use", MP_NAME, .get = get_use},
+    {NULL, "stack", MP_SITE, READ_BACK(stack)},
+    {NULL},
+};
+
+static const struct mp_column estimate_columns[] = {
+    {NULL, "name", MP_NAME, ESTIMATE(name)},
+    {NULL, "bytes", MP_BYTES, ESTIMATE(bytes)},
+    {NULL, "source", MP_NAME, ESTIMATE(source)},
+    {NULL},
+};
 
 void mp_plan_json(struct mp_json *json, const struct mp_model *model)
 {
@@ -22,27 +45,9 @@ void mp_plan_json(struct mp_json *json, const struct mp_model *model)
             mp_json_number(json, "rank", plan.rank);
             mp_json_number(json, "world_size", plan.world);
         }
-        mp_json_array(json, "read_backs");
-        for (size_t i = 0; i < plan.read_backs.count; i++) {
-            const struct mp_plan_read_back *one = &plan.read_backs.at[i];
-            mp_json_object(json, NULL);
-            mp_json_number(json, "count", one->count);
-            mp_json_number(json, "bytes", one->bytes);
-            mp_json_text(json, "use", mp_plan_use_name(one->use));
-            mp_stack_json(json, model, one->stack);
-            mp_json_end_object(json);
-        }
-        mp_json_end_array(json);
-        mp_json_array(json, "estimated");
-        for (size_t i = 0; i < plan.estimated.count; i++) {
-            const struct mp_plan_estimate *one = &plan.estimated.at[i];
-            mp_json_object(json, NULL);
-            mp_json_text(json, "name", one->name);
-            mp_json_known(json, "bytes", one->bytes);
-            mp_json_text(json, "source", one->source);
-            mp_json_end_object(json);
-        }
-        mp_json_end_array(json);
+        mp_rows_json(json, "read_backs",
+                     &MP_ROWS(read_back_columns, plan.read_backs.at, plan.read_backs.count, .model = model));
+        mp_rows_json(json, "estimated", &MP_ROWS(estimate_columns, plan.estimated.at, plan.estimated.count));
         mp_json_end_object(json);
     }
     mp_plan_free(&plan);
@@ -51,18 +56,16 @@ void mp_plan_json(struct mp_json *json, const struct mp_model *model)
 bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model)
 {
     struct mp_plan plan;
-    char bytes[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
     mp_plan_find(model, &plan);
     bool planned = plan.planned;
     if (planned) {
         mp_buffer_printf(out, "planned on %s without a GPU: nothing was computed", plan.device);
         if (plan.estimated_bytes)
             mp_buffer_printf(out, "; beside what is recorded, context and libraries take %s (estimated)",
-                             mp_format_bytes(bytes, plan.estimated_bytes));
+                             mp_bytes(plan.estimated_bytes));
         if (plan.read_back_count)
-            mp_buffer_printf(out, "; values were read from the device at %zu %s, %s %s in all, and were %s",
-                             plan.read_backs.count, plan.read_backs.count == 1 ? "place" : "places",
-                             mp_format_count(count, plan.read_back_count), plan.read_back_count == 1 ? "time" : "times",
+            mp_buffer_printf(out, "; values were read from the device at %s, %s in all, and were %s",
+                             mp_counted(plan.read_backs.count, "place"), mp_counted(plan.read_back_count, "time"),
                              plan.values);
     }
     mp_plan_free(&plan);
@@ -72,47 +75,40 @@ bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model)
 static void put_place(struct mp_buffer *out, const struct mp_model *model, const struct mp_plan_read_back *one)
 {
     struct mp_stack_lines lines = {0};
-    char count[MP_UNIT_TEXT];
     mp_stack_resolve(model, one->stack, &lines);
     const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line)
         mp_headline_text(out, line);
     else
         mp_buffer_append_text(out, "(no stack)");
-    mp_buffer_printf(out, "  %s %s: %s", mp_format_count(count, one->count), one->count == 1 ? "time" : "times",
-                     mp_plan_use_text(one->use));
+    mp_buffer_printf(out, "  %s: %s", mp_counted(one->count, "time"), mp_plan_use_text(one->use));
     mp_stack_lines_free(&lines);
 }
 
 void mp_plan_text(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_plan plan;
-    char bytes[MP_UNIT_TEXT];
     mp_plan_find(model, &plan);
     if (plan.planned) {
-        mp_buffer_printf(text->out, "\nplanned on %s, %s; PyTorch %s; values read back are %s\n", plan.device,
-                         mp_format_bytes(bytes, plan.total_bytes), *plan.torch ? plan.torch : "unknown", plan.values);
+        mp_say(text, "\nplanned on %s, %s; PyTorch %s; values read back are %s\n", plan.device,
+               mp_bytes(plan.total_bytes), *plan.torch ? plan.torch : "unknown", plan.values);
         for (size_t i = 0; i < plan.estimated.count; i++)
-            mp_buffer_printf(text->out, "  beside it %s  %s (%s)\n",
-                             plan.estimated.at[i].bytes == MP_BYTES_UNKNOWN
-                                 ? "?"
-                                 : mp_format_bytes(bytes, plan.estimated.at[i].bytes),
-                             plan.estimated.at[i].name, plan.estimated.at[i].source);
+            mp_say(text, "  beside it %s  %s (%s)\n",
+                   plan.estimated.at[i].bytes == MP_BYTES_UNKNOWN ? "?" : mp_bytes(plan.estimated.at[i].bytes),
+                   plan.estimated.at[i].name, plan.estimated.at[i].source);
         bool sizes = false;
         for (size_t i = 0; i < plan.read_backs.count; i++) {
-            mp_buffer_append_text(text->out, "  read back ");
+            mp_say(text, "  read back ");
             put_place(text->out, model, &plan.read_backs.at[i]);
-            mp_buffer_append_text(text->out, "\n");
+            mp_say(text, "\n");
             sizes |= plan.read_backs.at[i].use == MP_PLAN_SIZE;
         }
         if (sizes)
-            mp_buffer_printf(text->out,
-                             "  conditions selected %g %% of the elements, a guess: --selected says how many\n",
-                             100 * plan.selected);
+            mp_say(text, "  conditions selected %g %% of the elements, a guess: --selected says how many\n",
+                   100 * plan.selected);
         if (!mp_plan_kernels_known(&plan))
-            mp_buffer_append_text(text->out,
-                                  "  conditions follow the kernels of PyTorch 2.6: with another version some "
-                                  "may come out false and select nothing\n");
+            mp_say(text, "  conditions follow the kernels of PyTorch 2.6: with another version some "
+                         "may come out false and select nothing\n");
     }
     mp_plan_free(&plan);
 }

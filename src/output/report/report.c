@@ -3,9 +3,11 @@
 
 #include "analysis/device/samples.h"
 #include "base/memory.h"
-#include "base/units.h"
 #include "output/report/advise.h"
 #include "output/report/categories.h"
+#include "output/report/columns.h"
+#include "output/report/page_links.h"
+#include "output/report/plot.h"
 #include "output/report/reports.h"
 
 /* Any program holds blocks of so few ages. */
@@ -13,31 +15,28 @@
 #define BEST_CHANGES   3
 #define ROUNDING_SHOWN 100 /* shown from one part in so many on */
 
-static void previous_json(struct mp_json *json, const struct mp_model *model, const struct mp_peak *peak)
+static void put_advice_json(struct mp_json *json, const char *text, uint64_t saved, const char *evidence)
 {
-    struct mp_buffer sentence = {0};
-    mp_previous_sentence(&sentence, model, peak);
-    mp_buffer_append(&sentence, "", 1);
     mp_json_object(json, NULL);
-    mp_json_text(json, "text", mp_previous_advice());
-    mp_json_number(json, "saved_bytes", peak->previous.bytes);
-    mp_json_text(json, "evidence", (const char *)sentence.data);
+    mp_json_text(json, "text", text);
+    mp_json_known(json, "saved_bytes", saved);
+    mp_json_text(json, "evidence", evidence);
     mp_json_end_object(json);
-    mp_buffer_free(&sentence);
 }
 
 static void advice_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story)
 {
     struct mp_advice advice;
     mp_json_array(json, "advice");
-    if (story->peak && mp_previous_matters(story->peak)) previous_json(json, model, story->peak);
-    if (story->frag && mp_frag_advice(story->frag, &advice)) {
-        mp_json_object(json, NULL);
-        mp_json_text(json, "text", advice.text);
-        mp_json_known(json, "saved_bytes", advice.saved);
-        mp_json_text(json, "evidence", advice.evidence);
-        mp_json_end_object(json);
+    if (story->peak && mp_previous_matters(story->peak)) {
+        struct mp_buffer sentence = {0};
+        mp_previous_sentence(&sentence, model, story->peak);
+        mp_buffer_append(&sentence, "", 1);
+        put_advice_json(json, mp_previous_advice(), story->peak->previous.bytes, (const char *)sentence.data);
+        mp_buffer_free(&sentence);
     }
+    if (story->frag && mp_frag_advice(story->frag, &advice))
+        put_advice_json(json, advice.text, advice.saved, advice.evidence);
     if (story->advise) mp_advise_best_json(json, model, story->advise, BEST_CHANGES);
     mp_json_end_array(json);
 }
@@ -66,162 +65,164 @@ void mp_report_json(struct mp_json *json, const struct mp_model *model, const st
     mp_json_end_object(json);
 }
 
+struct other {
+    char *name;
+    uint64_t bytes;
+    char *counts; /* instead of bytes; NULL: bytes */
+};
+
+static void get_most(struct mp_value *value, const void *of, const void *row)
+{
+    const struct other *other = row;
+    value->number = other->bytes;
+    value->text = other->counts;
+}
+
+static const struct mp_column other_columns[] = {
+    {"counter", NULL, MP_NAME, MP_MEMBER(struct other, name)},
+    {"most", NULL, MP_BYTES, .get = get_most},
+    {NULL},
+};
+
 static void put_header(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                        const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT], until[MP_UNIT_TEXT];
-    struct mp_buffer name = {0};
-    mp_text_clean(&name, view->path);
-    mp_text_put(text, MP_BOLD, "%.*s", (int)name.size, (const char *)name.data);
-    mp_buffer_free(&name);
-    mp_text_put(text, MP_PLAIN, "   ");
-    for (const char *const *word = model->start.command; word && *word; word++) {
-        if (word != model->start.command) mp_text_put(text, MP_PLAIN, " ");
-        mp_text_clean(text->out, *word);
-    }
-    mp_text_put(text, MP_PLAIN, "   ");
-    mp_text_clean(text->out, model->start.host);
-    mp_text_put(text, MP_PLAIN, "%s%s", *model->start.host ? ", " : "", mp_format_duration(number, model->duration_ns));
+    mp_say(text, "`%s`   ", view->path);
+    for (const char *const *word = model->start.command; word && *word; word++)
+        mp_say(text, "%s%s", word == model->start.command ? "" : " ", *word);
+    mp_say(text, "   %s%s%s", model->start.host, *model->start.host ? ", " : "", mp_time(model->duration_ns));
     if (story->leaks->step_count)
-        mp_text_put(text, MP_PLAIN, ", %s steps (%s)", mp_format_count(number, story->leaks->step_count),
-                    story->leaks->step_source);
+        mp_say(text, ", %s steps (%s)", mp_count(story->leaks->step_count), story->leaks->step_source);
     bool in_order = model->how.known && !model->how.by_signal && !model->how.status;
-    if (!in_order && *mp_model_text(model, model->how.text)) {
-        mp_text_put(text, MP_PLAIN, ", ");
-        mp_text_clean(text->out, mp_model_text(model, model->how.text));
-    }
+    if (!in_order && *mp_model_text(model, model->how.text))
+        mp_say(text, ", %s", mp_model_text(model, model->how.text));
     if (!view->window.whole)
-        mp_text_put(text, MP_PLAIN, "   from %s to %s", mp_format_duration(number, view->window.from_ns),
-                    mp_format_duration(until, view->window.to_ns));
-    if (view->filter) {
-        mp_text_put(text, MP_PLAIN, "   only ");
-        mp_text_clean(text->out, view->filter);
-    }
-    mp_text_put(text, MP_PLAIN, "   %s\n",
-                mp_model_incomplete(model) ? "INCOMPLETE"
-                : mp_model_limited(model)  ? "partial"
-                                           : "complete");
+        mp_say(text, "   from %s to %s", mp_time(view->window.from_ns), mp_time(view->window.to_ns));
+    if (view->filter) mp_say(text, "   only %s", view->filter);
+    mp_say(text, "   %s\n",
+           mp_model_incomplete(model) ? "INCOMPLETE"
+           : mp_model_limited(model)  ? "partial"
+                                      : "complete");
+    if (!text->document || !text->document->page) return;
+    mp_document_lines(text->document, text->out);
+    mp_document_link(text->document, "%s", "");
+    mp_document_paragraph(text->document, "Every block over time");
 }
 
-static void put_top_sites(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
-                          uint64_t whole, const struct mp_view *view, bool births)
+/* `where`: what the page shows of a site, as mp_link_site() takes it. */
+static void put_top_sites(struct mp_text *text, const struct mp_page_links *links, const struct mp_sites *sites,
+                          const char *where, const struct mp_view *view, bool births)
 {
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    size_t rows = view->limit && view->limit < sites->count ? view->limit : sites->count;
-    struct mp_site_apart *apart = mp_site_apart(model, sites, rows, MP_APART_SITES);
-    mp_table_start(&table, "rrrrll");
-    for (size_t i = 0; i < rows; i++) {
-        const struct mp_site *site = &sites->at[i];
-        if (births && site->births < GROWING_BIRTHS) break;
-        mp_table_cell(&table, MP_DIM, "%zu.", i + 1);
-        mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, site->bytes));
-        mp_table_cell(&table, MP_PLAIN, "%s block%s", mp_format_count(number, site->blocks),
-                      site->blocks == 1 ? "" : "s");
-        if (births)
-            mp_table_cell(&table, MP_PLAIN, "born in %s", mp_format_count(number, site->births));
-        else
-            mp_table_cell(&table, MP_PLAIN, "%.0f %%", whole ? 100.0 * (double)site->bytes / (double)whole : 0.0);
-        mp_site_cell(&table, model, sites, site, &apart[i]);
-        mp_table_end_row(&table);
-    }
-    free(apart);
-    mp_table_finish(&table, text);
+    size_t rows = mp_shown(sites->count, view->limit);
+    for (size_t i = 0; births && i < rows; i++)
+        if (sites->at[i].births < GROWING_BIRTHS) rows = i;
+    const struct mp_site_view shown = {.limit = rows,
+                                       .births = births,
+                                       .whole = births ? 0 : sites->bytes,
+                                       .lines = !text->document,
+                                       .links = links,
+                                       .where = where};
+    if (!rows) return;
+    mp_sites_text(text, links->model, sites, &shown);
+    if (text->document) mp_say_more(text, births ? 0 : sites->count - rows, view->limit);
 }
 
-static void put_peak(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
+static void put_curve(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
+                      const struct mp_view *view)
+{
+    const struct mp_drawn_curve curve = {
+        .model = model, .track = peak->track, .window = &view->window, .peak = peak->bytes};
+    if (!text->document || text->document->form != MP_HTML) return;
+    mp_document_lines(text->document, text->out);
+    if (mp_curves_picture(text->document->out, &curve, 1))
+        mp_say(text, "The curve shows every byte allocated on the track.\n");
+}
+
+static void put_peak(struct mp_text *text, const struct mp_page_links *links, const struct mp_peak *peak,
                      const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT], error[MP_PEAK_ERROR_TEXT], id[MP_TRACK_ID_MAX];
-    mp_text_put(text, MP_BOLD, "\nPEAK  %s%s", mp_coverage_hedge(model), mp_format_bytes(number, peak->bytes));
-    mp_text_put(text, MP_PLAIN, "%s", mp_peak_error_text(error, model, peak));
-    mp_text_put(text, MP_PLAIN, " on ");
-    mp_text_clean(text->out, mp_track_id(model, peak->track, id));
-    mp_text_put(text, MP_PLAIN, ", at %s", mp_format_duration(number, peak->ns));
-    if (peak->step) mp_text_put(text, MP_PLAIN, ", step %u", peak->step);
-    for (size_t i = 0; i < peak->regions.count; i++) {
-        mp_text_put(text, MP_PLAIN, "%s", i ? " > " : ", in ");
-        mp_text_clean(text->out, mp_model_text(model, peak->regions.at[i].name));
-    }
-    if (peak->phase && !peak->regions.count) mp_text_put(text, MP_PLAIN, ", in %s", peak->phase);
-    mp_text_put(text, MP_PLAIN, "; ");
-    mp_text_count(text, peak->blocks, "block");
-    mp_text_put(text, MP_PLAIN, ", ");
-    mp_text_count(text, peak->sites.count, "site");
-    mp_text_put(text, MP_PLAIN, "\n");
+    const struct mp_model *model = links->model;
+    char error[MP_PEAK_ERROR_TEXT], id[MP_TRACK_ID_MAX];
+    mp_link_peak(text->document, links, peak);
+    mp_heading(text, "PEAK  %s%s%s", mp_coverage_hedge(model), mp_bytes(peak->bytes),
+               mp_peak_error_text(error, model, peak));
+    mp_say(text, " on %s, at %s", mp_track_id(model, peak->track, id), mp_time(peak->ns));
+    if (peak->step) mp_say(text, ", step %u", peak->step);
+    for (size_t i = 0; i < peak->regions.count; i++)
+        mp_say(text, "%s%s", i ? " > " : ", in ", mp_model_text(model, peak->regions.at[i].name));
+    if (peak->phase && !peak->regions.count) mp_say(text, ", in %s", peak->phase);
+    mp_say(text, "; %s, %s\n", mp_counted(peak->blocks, "block"), mp_counted(peak->sites.count, "site"));
+    put_curve(text, model, peak, view);
     if (peak->rounding.known_bytes > peak->rounding.requested_bytes + peak->rounding.known_bytes / ROUNDING_SHOWN) {
-        mp_text_put(text, MP_PLAIN, "  ");
+        mp_say(text, "  ");
         mp_rounding_text(text, &peak->rounding);
     }
     mp_previous_text(text, model, peak, "  ");
     if (mp_categories_any(&peak->categories)) mp_categories_text(text, &peak->categories);
-    put_top_sites(text, model, &peak->sites, peak->bytes, view, false);
+    put_top_sites(text, links, &peak->sites, "of=peak&v=sites", view, false);
 }
 
 /* Other tracks, and samples of the process. */
 static void put_others(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak)
 {
-    struct mp_table table;
-    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    mp_table_start(&table, "lr");
+    char id[MP_TRACK_ID_MAX];
+    MP_VEC(struct other) others = {0};
+    struct mp_sampled_list list = {0};
     for (size_t i = 0; i < model->tracks.count; i++) {
         const struct mp_model_track_sum *sum = &model->sums.at[i];
+        bool handles = !sum->peak_bytes && sum->allocs; /* which are counted */
         if ((peak && i == peak->track) || !sum->events) continue;
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_track_id(model, (uint16_t)i, id));
-        if (sum->peak_bytes || !sum->allocs) /* otherwise handles, which are counted */
-            mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, sum->peak_bytes));
-        else
-            mp_table_cell(&table, MP_PLAIN, "%llu made, %llu left", (unsigned long long)sum->allocs,
-                          (unsigned long long)sum->end_blocks);
-        mp_table_end_row(&table);
+        struct other other = {mp_text_copy(mp_track_id(model, (uint16_t)i, id)), sum->peak_bytes, NULL};
+        if (handles)
+            other.counts = mp_text_make("%llu made, %llu left", (unsigned long long)sum->allocs,
+                                        (unsigned long long)sum->end_blocks);
+        mp_vec_add(&others, other);
     }
-    struct mp_sampled_list list = {0};
     mp_samples_sum(model, &list);
     for (size_t i = 0; i < list.count; i++) {
-        if (!strncmp(mp_model_text(model, list.at[i].counter), "cuda:", 5))
-            continue; /* the part on the device says more */
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_model_text(model, list.at[i].counter));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, list.at[i].peak_bytes));
-        mp_table_end_row(&table);
+        const char *counter = mp_model_text(model, list.at[i].counter);
+        struct other other = {NULL, list.at[i].peak_bytes, NULL};
+        if (!strncmp(counter, "cuda:", 5)) continue; /* the part on the device says more */
+        other.name = mp_text_copy(counter);
+        mp_vec_add(&others, other);
     }
     mp_samples_free(&list);
-    if (table.cells.count) mp_text_put(text, MP_BOLD, "\nBESIDE IT, each at its highest\n");
-    mp_table_finish(&table, text);
+    if (others.count) {
+        mp_heading(text, "OTHER COUNTERS, highest value");
+        mp_say(text, "\n");
+        mp_rows_text(text, &MP_ROWS(other_columns, others.at, others.count, .untitled = true));
+    }
+    for (size_t i = 0; i < others.count; i++) {
+        free(others.at[i].name);
+        free(others.at[i].counts);
+    }
+    mp_vec_free(&others);
 }
 
-static void put_leaks(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+static void put_leaks(struct mp_text *text, const struct mp_page_links *links, const struct mp_leaks *leaks,
                       const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT];
     if (leaks->leaks) {
-        mp_text_put(text, MP_BOLD, "\nLEAKS  %u", leaks->leaks);
-        mp_text_put(text, MP_PLAIN, " place%s growing; see memprof leaks ", leaks->leaks == 1 ? " keeps" : "s keep");
-        mp_text_clean(text->out, view->path);
-        mp_text_put(text, MP_PLAIN, "\n");
-        mp_findings_text(text, model, leaks, view->limit, false);
+        mp_heading(text, "LEAKS  %u", leaks->leaks);
+        mp_say(text, " site%s growing; see memprof leaks %s\n", leaks->leaks == 1 ? " keeps" : "s keep", view->path);
+        mp_findings_text(text, links->model, leaks, links, view->limit, false);
     } else {
-        mp_text_put(text, MP_BOLD, "\nLEAKS  ");
-        mp_text_put(text, MP_PLAIN, "%s%s%s\n", mp_verdict_name(leaks->verdict), *leaks->reason ? ": " : "",
-                    leaks->reason);
+        mp_heading(text, "LEAKS  ");
+        mp_say(text, "%s%s%s\n", mp_verdict_name(leaks->verdict), *leaks->reason ? ": " : "", leaks->reason);
     }
-    mp_text_put(text, MP_BOLD, "\nOUTSTANDING  %s", mp_format_bytes(number, leaks->outstanding.bytes));
-    mp_text_put(text, MP_PLAIN, " at the end in ");
-    mp_text_count(text, leaks->outstanding.blocks, "block");
-    mp_text_put(text, MP_PLAIN, ", ");
-    mp_text_count(text, leaks->outstanding.count, "site");
-    mp_text_put(text, MP_PLAIN, "\n");
-    put_top_sites(text, model, &leaks->outstanding, leaks->outstanding.bytes, view, false);
-    if (leaks->verdict == MP_VERDICT_UNKNOWN && leaks->grows && leaks->held_lasting &&
-        leaks->held.at[0].births >= GROWING_BIRTHS) {
-        struct mp_sites lasting = leaks->held;
-        lasting.count = leaks->held_lasting;
-        mp_text_put(text, MP_BOLD, "\nGROWING?");
-        mp_text_put(text, MP_PLAIN, "  live at %s and born in many distinct steps; see memprof leaks ",
-                    mp_format_duration(number, leaks->held_ns));
-        mp_text_clean(text->out, view->path);
-        mp_text_put(text, MP_PLAIN, "\n");
-        put_top_sites(text, model, &lasting, lasting.bytes, view, true);
-    }
+    mp_heading(text, "OUTSTANDING  %s", mp_bytes(leaks->outstanding.bytes));
+    mp_say(text, " at the end in %s, %s\n", mp_counted(leaks->outstanding.blocks, "block"),
+           mp_counted(leaks->outstanding.count, "site"));
+    put_top_sites(text, links, &leaks->outstanding, "of=end&v=sites", view, false);
+    if (leaks->verdict != MP_VERDICT_UNKNOWN || !leaks->grows || !leaks->held_lasting ||
+        leaks->held.at[0].births < GROWING_BIRTHS)
+        return;
+    struct mp_sites lasting = leaks->held;
+    lasting.count = leaks->held_lasting;
+    mp_heading(text, "GROWING?");
+    mp_say(text, "  live at %s and born in many distinct steps; see memprof leaks %s\n", mp_time(leaks->held_ns),
+           view->path);
+    put_top_sites(text, links, &lasting, "of=window&v=sites", view, true);
 }
 
 static int ascending(const void *left, const void *right)
@@ -257,7 +258,6 @@ static bool mean_kept(const struct mp_step_report *report, int64_t median, int64
 
 static void put_steps(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report)
 {
-    char number[MP_UNIT_TEXT];
     size_t count = report->steps.count;
     if (count) {
         uint64_t highest = 0;
@@ -269,90 +269,65 @@ static void put_steps(struct mp_text *text, const struct mp_model *model, const 
         }
         int64_t kept, mean;
         bool known = median_kept(report, &kept);
-        mp_text_put(text, MP_BOLD, "\nSTEPS  peak %s max", mp_format_bytes(number, highest));
-        mp_text_put(text, MP_PLAIN, ", %s mean", mp_format_bytes(number, (uint64_t)(sum / count)));
-        if (known) mp_text_put(text, MP_PLAIN, "; kept after a step %s (median)", mp_format_signed_bytes(number, kept));
-        if (known && mean_kept(report, kept, &mean))
-            mp_text_put(text, MP_PLAIN, ", %s in the later half's mean", mp_format_signed_bytes(number, mean));
-        mp_text_put(text, MP_PLAIN, "\n");
+        mp_heading(text, "STEPS  peak %s max", mp_bytes(highest));
+        mp_say(text, ", %s mean", mp_bytes((uint64_t)(sum / count)));
+        if (known) mp_say(text, "; kept after a step %s (median)", mp_delta(kept));
+        if (known && mean_kept(report, kept, &mean)) mp_say(text, ", %s in the later half's mean", mp_delta(mean));
+        mp_say(text, "\n");
     }
     if (!report->regions.count) return;
-    struct mp_table table;
-    mp_text_put(text, MP_BOLD, "\nREGIONS  highest peak; allocated and kept each time (mean)\n");
-    mp_table_start(&table, "lrrrr");
-    for (size_t i = 0; i < report->regions.count; i++) {
-        const struct mp_region_row *row = &report->regions.at[i];
-        mp_table_cell(&table, MP_PLAIN, "%s", row->name ? mp_model_text(model, row->name) : "(unnamed)");
-        mp_table_cell(&table, MP_PLAIN, "%s time%s", mp_format_count(number, row->count), row->count == 1 ? "" : "s");
-        mp_table_cell(&table, MP_PLAIN, "peak %s", mp_format_bytes(number, row->max_peak_bytes));
-        mp_table_cell(&table, MP_PLAIN, "allocated %s",
-                      mp_format_bytes(number, row->total_allocated_bytes / row->count));
-        mp_table_cell(&table, MP_PLAIN, "kept %s", mp_format_bytes(number, row->kept_bytes / row->count));
-        mp_table_end_row(&table);
-    }
-    mp_table_finish(&table, text);
+    mp_heading(text, "REGIONS");
+    mp_say(text, "\n");
+    mp_regions_text(text, model, report, "region,count,peak-max,allocated-each,kept-each");
 }
 
 static void put_frag(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
                      const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT], asked[MP_UNIT_TEXT];
     if (frag->known) {
-        mp_text_put(text, MP_BOLD, "\nFRAG  %s", mp_format_bytes(number, frag->reserved));
-        mp_text_put(text, MP_PLAIN, " reserved %s, %.1f %% in use; ", mp_frag_when(frag),
-                    frag->reserved ? 100.0 * (double)frag->allocated / (double)frag->reserved : 0.0);
-        mp_text_put(text, MP_PLAIN, "%s free, the largest hole ", mp_format_bytes(number, frag->free_bytes));
-        mp_text_put(text, MP_PLAIN, "%s\n", mp_format_bytes(number, frag->largest_free));
+        mp_heading(text, "FRAG  %s", mp_bytes(frag->reserved));
+        mp_say(text, " reserved %s, %.1f %% in use; %s free, the largest hole %s\n", mp_frag_when(frag),
+               frag->reserved ? 100.0 * (double)frag->allocated / (double)frag->reserved : 0.0,
+               mp_bytes(frag->free_bytes), mp_bytes(frag->largest_free));
     }
-    if (frag->oom.event != MP_NONE) {
-        mp_text_put(text, MP_BOLD, "\nOUT OF MEMORY");
-        const char *cause = mp_oom_cause_name(frag->oom.cause);
-        mp_text_put(text, MP_PLAIN, " at %s: asked for %s", mp_format_duration(number, frag->oom.ns),
-                    mp_format_bytes(asked, frag->oom.requested));
-        mp_text_put(text, MP_PLAIN, ", cause: %s; see memprof frag ", cause ? cause : "not known");
-        mp_text_clean(text->out, view->path);
-        mp_text_put(text, MP_PLAIN, "\n");
-        if (frag->oom.stack) mp_text_site(text, model, frag->oom.stack);
-    }
+    if (frag->oom.event == MP_NONE) return;
+    const char *cause = mp_oom_cause_name(frag->oom.cause);
+    mp_heading(text, "OUT OF MEMORY");
+    mp_say(text, " at %s: asked for %s, cause: %s; see memprof frag %s\n", mp_time(frag->oom.ns),
+           mp_bytes(frag->oom.requested), cause ? cause : "not known", view->path);
+    if (frag->oom.stack) mp_say_site(text, model, frag->oom.stack);
 }
 
 static void put_advice(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                        const struct mp_view *view)
 {
-    char number[MP_UNIT_TEXT];
     struct mp_advice advice;
     bool settings = story->frag && mp_frag_advice(story->frag, &advice);
     bool changes = story->advise && story->advise->changes.count;
     if (!settings && !changes) return;
-    mp_text_put(text, MP_BOLD, "\nADVICE");
-    if (changes) {
-        mp_text_put(text, MP_PLAIN, "  see memprof advise ");
-        mp_text_clean(text->out, view->path);
-    }
-    mp_text_put(text, MP_PLAIN, "\n");
-    if (settings) {
-        mp_text_put(text, MP_PLAIN, "  1. %s", advice.text);
-        if (advice.saved != MP_BYTES_UNKNOWN)
-            mp_text_put(text, MP_PLAIN, "      saves %s", mp_format_bytes(number, advice.saved));
-        mp_text_put(text, MP_PLAIN, "\n");
-    }
+    mp_heading(text, "ADVICE");
+    if (changes) mp_say(text, "  see memprof advise %s", view->path);
+    mp_say(text, "\n");
+    if (settings) mp_say(text, "  1. %s", advice.text);
+    if (settings && advice.saved != MP_BYTES_UNKNOWN) mp_say(text, "      saves %s", mp_bytes(advice.saved));
+    if (settings) mp_say(text, "\n");
     if (changes) mp_advise_best_text(text, model, story->advise, BEST_CHANGES, settings + 1);
 }
 
 void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view)
 {
+    const struct mp_page_links links = {.model = model, .site_of_stack = story->site_of_stack, .steps = story->steps};
     put_header(text, model, story, view);
     if (story->peak)
-        put_peak(text, model, story->peak, view);
+        put_peak(text, &links, story->peak, view);
     else
-        mp_text_put(text, MP_PLAIN, "\nNo allocation was recorded.\n");
+        mp_say(text, "\nNo allocation was recorded.\n");
     mp_device_uses_text(text, model);
     put_others(text, model, story->peak);
-    if (story->peak) put_leaks(text, model, story->leaks, view);
+    if (story->peak) put_leaks(text, &links, story->leaks, view);
     if (story->steps) put_steps(text, model, story->steps);
     if (story->frag) put_frag(text, model, story->frag, view);
     put_advice(text, model, story, view);
-    mp_text_put(text, MP_PLAIN, "\n");
-    mp_coverage_text(text, model);
+    mp_coverage_end(text, model);
 }

@@ -21,6 +21,8 @@
 #include "output/report/text.h"
 
 /* How to show a report, whatever its subject. */
+struct mp_page_links;
+
 struct mp_view {
     const char *path; /* the file's name as given by the user */
     size_t limit;     /* rows; 0: all */
@@ -35,6 +37,8 @@ struct mp_view {
 void mp_coverage_json(struct mp_json *json, const struct mp_model *model);
 /* One line: "complete: 412 816 events, none dropped", or what is missing; then the notes, one line each. */
 void mp_coverage_text(struct mp_text *text, const struct mp_model *model);
+/* The same as the last part of a report. */
+void mp_coverage_end(struct mp_text *text, const struct mp_model *model);
 /* The missing part, as a sentence for a message ("the file is cut ..."); empty where the recording is complete. */
 void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model);
 
@@ -82,15 +86,9 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
 /* How many more steps fit into the device, in words: two digits, since the rate is no more exact. UINT64_MAX: unknown,
  * or so far away (above a million steps) that it does not matter. */
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
-/* What else the finding may be, as a clause to follow its confidence; "" where it is a leak for sure. */
-const char *mp_leak_other_reading(const struct mp_leak_finding *finding);
-/* What distinguishes the places of findings [first, end) in a table's rows, as mp_site_apart() does. The caller frees
- * it. */
-struct mp_site_apart *mp_leak_places_apart(const struct mp_model *model, const struct mp_leaks *leaks, size_t first,
-                                           size_t end, unsigned by);
-/* The leaks alone, as a table: the places that keep growing. */
-void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
-                      bool full_stacks);
+/* The leaks alone, as a table: the sites that keep growing. `links`: NULL outside of a document. */
+void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
+                      const struct mp_page_links *links, size_t limit, bool full_stacks);
 
 /* `groups`: those of the steps, or NULL. */
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
@@ -98,6 +96,10 @@ void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model 
                    const struct mp_view *view);
 void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
                    const struct mp_step_groups *groups, const struct mp_view *view);
+
+/* The table of regions; `shown`: the columns, unless the user chose some; NULL: all. */
+void mp_regions_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
+                     const char *shown);
 
 void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag);
 void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
@@ -122,6 +124,7 @@ struct mp_story {
     const struct mp_step_report *steps;
     const struct mp_frag *frag;
     const struct mp_advise *advise; /* without settings of the allocator: `frag` has those */
+    const uint32_t *site_of_stack;  /* in the page to which a document links; NULL: there is none */
 };
 void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view);

@@ -1,5 +1,4 @@
 #include "analysis/sites/placement.h"
-#include "base/units.h"
 #include "output/report/reports.h"
 
 static double percent(uint64_t part, uint64_t whole)
@@ -28,13 +27,11 @@ void mp_rounding_json(struct mp_json *json, const struct mp_rounding *rounding)
 
 void mp_rounding_text(struct mp_text *text, const struct mp_rounding *rounding)
 {
-    char asked[MP_UNIT_TEXT], lost[MP_UNIT_TEXT];
     uint64_t known = rounding->known_bytes, asked_for = rounding->requested_bytes;
     uint64_t more = known > asked_for ? known - asked_for : 0;
     if (!known) return;
     if (!mp_rounding_is_whole(rounding))
-        mp_text_put(text, MP_PLAIN, "of the %.0f %% of it that PyTorch's history tells of, ",
-                    percent(known, rounding->bytes));
-    mp_text_put(text, MP_PLAIN, "%s was asked for; PyTorch's allocator rounded that up by %s (%.1f %%)\n",
-                mp_format_bytes(asked, asked_for), mp_format_bytes(lost, more), percent(more, known));
+        mp_say(text, "of the %.0f %% of it that PyTorch's history tells of, ", percent(known, rounding->bytes));
+    mp_say(text, "%s was asked for; PyTorch's allocator rounded that up by %s (%.1f %%)\n", mp_bytes(asked_for),
+           mp_bytes(more), percent(more, known));
 }

@@ -1,6 +1,5 @@
 #include "output/report/sites.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -277,42 +276,9 @@ void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_mod
     mp_stack_lines_free(&lines);
 }
 
-static unsigned number_cells(struct mp_table *table, const struct mp_model *model, const struct mp_site *site,
-                             const struct mp_site_view *view)
+const char *mp_group_key(const struct mp_intern *groups, uint32_t group)
 {
-    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    unsigned before = table->column;
-    if (view->whole) mp_table_cell(table, MP_PLAIN, "%.1f %%", 100.0 * (double)site->bytes / (double)view->whole);
-    mp_table_cell(table, MP_BOLD, "%s",
-                  mp_site_bytes(site) == MP_BYTES_UNKNOWN ? "?" : mp_format_bytes(number, site->bytes));
-    mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, site->blocks));
-    if (view->births) mp_table_cell(table, MP_PLAIN, "%s", mp_format_count(number, site->births));
-    if (view->track) mp_table_cell(table, MP_PLAIN, "%s", mp_track_id(model, site->track, id));
-    return table->column - before;
-}
-
-static void header_cells(struct mp_table *table, const struct mp_site_view *view)
-{
-    if (view->whole) mp_table_cell(table, MP_DIM, "share");
-    mp_table_cell(table, MP_DIM, "bytes");
-    mp_table_cell(table, MP_DIM, "blocks");
-    if (view->births) mp_table_cell(table, MP_DIM, "born in");
-    if (view->track) mp_table_cell(table, MP_DIM, "track");
-    mp_table_wide(table, MP_DIM, "%s", view->by == MP_GROUP_STACK ? "site" : mp_group_name(view->by));
-    mp_table_end_row(table);
-}
-
-static size_t rows_shown(const struct mp_sites *sites, const struct mp_site_view *view)
-{
-    return view->limit && view->limit < sites->count ? view->limit : sites->count;
-}
-
-void mp_group_cell(struct mp_table *table, const struct mp_intern *groups, uint32_t group, enum mp_group_by by)
-{
-    struct mp_buffer name = {0};
-    mp_group_text(&name, groups, group, by);
-    mp_table_wide(table, MP_PLAIN, "%.*s", (int)name.size, (const char *)name.data);
-    mp_buffer_free(&name);
+    return group == MP_NONE ? NULL : mp_intern_get(groups, group, NULL);
 }
 
 void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by)
@@ -325,98 +291,6 @@ void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32
     } else {
         mp_buffer_append_text(out, name);
     }
-}
-
-void mp_group_json(struct mp_json *json, const struct mp_intern *groups, uint32_t group)
-{
-    if (group == MP_NONE)
-        mp_json_null(json, "group");
-    else
-        mp_json_text(json, "group", mp_intern_get(groups, group, NULL));
-}
-
-/* "freed at train.py:74 zero_grad" and, where not all ended there, their number. */
-static void freed_row(struct mp_table *table, unsigned columns, const struct mp_model *model,
-                      const struct mp_sites *sites, const struct mp_site *site)
-{
-    if (!site->free_count) return;
-    const struct mp_site_share *most = &sites->frees.at[site->first_free];
-    const struct mp_site of_free = {.stack = most->of, .births = 1};
-    char number[MP_UNIT_TEXT];
-    struct mp_buffer out = {0};
-    mp_site_text(&out, model, &of_free);
-    if (most->blocks < site->blocks)
-        mp_buffer_printf(&out, ", %s of its blocks", mp_format_count(number, most->blocks));
-    if (site->free_count > 1)
-        mp_buffer_printf(&out, "; others at %u more place%s", site->free_count - 1, site->free_count == 2 ? "" : "s");
-    mp_table_skip(table, columns);
-    mp_table_wide(table, MP_DIM, "freed at %.*s", (int)out.size, (const char *)out.data);
-    mp_table_end_row(table);
-    mp_buffer_free(&out);
-}
-
-#define METADATA_SHOWN 3
-#define METADATA_BYTES 100
-
-/* 'metadata "phase 1"; annotation "kept by autograd", 3 of its blocks; 2 more'. */
-static void metadata_row(struct mp_table *table, unsigned columns, const struct mp_model *model,
-                         const struct mp_sites *sites, const struct mp_site *site)
-{
-    static const char *const words[MP_METADATA_KINDS] = {"", "metadata", "annotation", "internal"};
-    char number[MP_UNIT_TEXT];
-    struct mp_buffer out = {0}, said = {0};
-    if (!site->metadata_count) return;
-    for (uint32_t i = 0; i < site->metadata_count && i < METADATA_SHOWN; i++) {
-        const struct mp_site_share *share = &sites->metadata.at[site->first_metadata + i];
-        mp_buffer_clear(&said);
-        mp_text_clean(&said, mp_model_text(model, share->of));
-        bool cut = said.size > METADATA_BYTES;
-        size_t size = cut ? METADATA_BYTES : said.size;
-        while (cut && said.data[size] >> 6 == 2) /* within a character */
-            size--;
-        mp_buffer_printf(&out, "%s%s \"%.*s%s\"", i ? "; " : "", words[share->kind], (int)size, (const char *)said.data,
-                         cut ? "…" : "");
-        if (share->blocks < site->blocks)
-            mp_buffer_printf(&out, ", %s of its blocks", mp_format_count(number, share->blocks));
-    }
-    if (site->metadata_count > METADATA_SHOWN)
-        mp_buffer_printf(&out, "; %u more", site->metadata_count - METADATA_SHOWN);
-    mp_table_skip(table, columns);
-    mp_table_wide(table, MP_DIM, "%.*s", (int)out.size, (const char *)out.data);
-    mp_table_end_row(table);
-    mp_buffer_free(&out);
-    mp_buffer_free(&said);
-}
-
-void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
-                   const struct mp_site_view *view)
-{
-    struct mp_table table;
-    char columns[12] = "", guess[MP_GUESS_TEXT];
-    for (unsigned i = 0; i < 2u + !!view->whole + view->births; i++)
-        strcat(columns, "r");
-    strcat(columns, view->track ? "llll" : "lll");
-    size_t rows = rows_shown(sites, view);
-    struct mp_site_apart *apart =
-        view->by == MP_GROUP_STACK ? mp_site_apart(model, sites, rows, view->track ? MP_APART_TRACKS_TOLD : 0) : NULL;
-    mp_table_start(&table, columns);
-    header_cells(&table, view);
-    for (size_t i = 0; i < rows; i++) {
-        const struct mp_site *site = &sites->at[i];
-        unsigned used = number_cells(&table, model, site, view);
-        if (view->by == MP_GROUP_STACK) {
-            mp_stack_rows(&table, used, model, sites, site, &apart[i], view->full_stacks);
-            freed_row(&table, used, model, sites, site);
-            metadata_row(&table, used, model, sites, site);
-        } else {
-            mp_group_cell(&table, &sites->groups, site->group, view->by);
-            if (view->by == MP_GROUP_CATEGORY)
-                mp_table_cell(&table, MP_DIM, "%s", mp_guess_text(guess, site->guessed_bytes, site->bytes));
-            mp_table_end_row(&table);
-        }
-    }
-    free(apart);
-    mp_table_finish(&table, text);
 }
 
 /* The node of the graph that torch.compile made the line of. */
@@ -458,92 +332,6 @@ void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t 
     mp_stack_lines_free(&lines);
 }
 
-/* Where its blocks were freed, the heaviest share first. */
-static void frees_json(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
-                       const struct mp_site *site)
-{
-    if (!site->free_count) return;
-    mp_json_array(json, "freed_at");
-    for (uint32_t i = 0; i < site->free_count; i++) {
-        const struct mp_site_share *freed = &sites->frees.at[site->first_free + i];
-        mp_json_object(json, NULL);
-        mp_json_number(json, "bytes", freed->bytes);
-        mp_json_number(json, "blocks", freed->blocks);
-        mp_stack_json(json, model, freed->of);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
-}
-
-/* The texts about its blocks, the heaviest share first; a block with two texts counts for both. */
-static void metadata_json(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
-                          const struct mp_site *site)
-{
-    if (!site->metadata_count) return;
-    mp_json_array(json, "metadata");
-    for (uint32_t i = 0; i < site->metadata_count; i++) {
-        const struct mp_site_share *said = &sites->metadata.at[site->first_metadata + i];
-        mp_json_object(json, NULL);
-        json->flat = true;
-        mp_json_text(json, "kind", mp_metadata_kind_name(said->kind));
-        mp_json_text(json, "text", mp_model_text(model, said->of));
-        mp_json_number(json, "bytes", said->bytes);
-        mp_json_number(json, "blocks", said->blocks);
-        mp_json_end_object(json);
-        json->flat = false;
-    }
-    mp_json_end_array(json);
-}
-
-static void site_json(struct mp_json *json, const struct mp_model *model, const struct mp_sites *sites,
-                      const struct mp_site *site)
-{
-    if (site->module_count) mp_json_array(json, "modules");
-    for (uint32_t i = 0; i < site->module_count; i++) {
-        const struct mp_site_module *module = &sites->modules.at[site->first_module + i];
-        mp_json_object(json, NULL);
-        json->flat = true;
-        mp_json_text(json, "module", mp_intern_get(&sites->groups, module->pattern, NULL));
-        mp_json_number(json, "bytes", module->bytes);
-        mp_json_end_object(json);
-        json->flat = false;
-    }
-    if (site->module_count) mp_json_end_array(json);
-    mp_stack_json(json, model, site->stack);
-    frees_json(json, model, sites, site);
-    metadata_json(json, model, sites, site);
-}
-
-void mp_error_json(struct mp_json *json, double standard_error)
-{
-    uint64_t bytes = isfinite(standard_error) ? (uint64_t)(standard_error + 0.5) : UINT64_MAX;
-    mp_json_known(json, "standard_error_bytes", bytes);
-}
-
-void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
-                   const struct mp_site_view *view)
-{
-    char id[MP_TRACK_ID_MAX];
-    mp_json_array(json, key);
-    for (size_t i = 0; i < rows_shown(sites, view); i++) {
-        const struct mp_site *site = &sites->at[i];
-        mp_json_object(json, NULL);
-        mp_json_known(json, "bytes", mp_site_bytes(site));
-        mp_json_number(json, "blocks", site->blocks);
-        if (mp_model_sample_of(model, site->track)) mp_error_json(json, sqrt(site->variance));
-        mp_json_share(json, "share", site->bytes, view->whole);
-        if (view->track) mp_json_text(json, "track", mp_track_id(model, site->track, id));
-        if (view->births) mp_json_number(json, "birth_periods", site->births);
-        if (view->by == MP_GROUP_STACK)
-            site_json(json, model, sites, site);
-        else
-            mp_group_json(json, &sites->groups, site->group);
-        if (view->by == MP_GROUP_CATEGORY) mp_json_number(json, "guessed_bytes", site->guessed_bytes);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
-}
-
 void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site,
                         const struct mp_site_apart *apart)
 {
@@ -569,10 +357,9 @@ void mp_site_cell(struct mp_table *table, const struct mp_model *model, const st
     mp_buffer_free(&out);
 }
 
-void mp_text_site(struct mp_text *text, const struct mp_model *model, uint32_t stack)
+void mp_say_site(struct mp_text *text, const struct mp_model *model, uint32_t stack)
 {
-    const struct mp_site site = {.stack = stack, .births = 1};
-    mp_text_put(text, MP_PLAIN, "  ");
-    mp_site_text(text->out, model, &site);
-    mp_text_put(text, MP_PLAIN, "\n");
+    mp_say(text, "  ");
+    mp_site_text(text->out, model, &(const struct mp_site){.stack = stack, .births = 1});
+    mp_say(text, "\n");
 }

@@ -8,18 +8,23 @@
 #include "output/report/site_apart.h"
 #include "output/report/text.h"
 
+struct mp_page_links;
+
 struct mp_site_view {
-    size_t limit;        /* rows; 0: all */
-    bool full_stacks;    /* every frame instead of the user's lines and a count of the rest */
-    enum mp_group_by by; /* what a row stands for */
-    bool births, track;  /* extra columns, extra keys */
-    uint64_t whole;      /* the total for shares; 0: no column */
+    size_t limit;                      /* rows; 0: all */
+    bool full_stacks;                  /* every frame instead of the user's lines and a count of the rest */
+    enum mp_group_by by;               /* what a row stands for */
+    bool births, track;                /* extra columns, extra keys */
+    uint64_t whole;                    /* the total for shares; 0: no column */
+    bool lines;                        /* text: a numbered line for each site, without heads */
+    const struct mp_page_links *links; /* of a document; NULL: none */
+    const char *where;                 /* what the page shows of a site, as mp_link_site() takes it */
 };
 
 void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
-/* "standard_error_bytes" of an estimate; null for NAN. */
-void mp_error_json(struct mp_json *json, double standard_error);
+/* The standard error of an estimate in bytes; MP_BYTES_UNKNOWN for NAN. */
+uint64_t mp_error_bytes(double standard_error);
 /* An array of sites under `key`. */
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
@@ -28,11 +33,9 @@ void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model 
  * other rows (mp_site_apart()), or NULL. */
 void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site *site, const struct mp_site_apart *apart, bool full);
-/* A group's name for people, as text and as the last cell of a row; and unchanged, under "group", null where
- * unknown. */
+/* A group's name for people, and unchanged: NULL where unknown. */
 void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
-void mp_group_cell(struct mp_table *table, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
-void mp_group_json(struct mp_json *json, const struct mp_intern *groups, uint32_t group);
+const char *mp_group_key(const struct mp_intern *groups, uint32_t group);
 /* Its frames as an array under "stack". */
 void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack);
 /* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
@@ -44,7 +47,7 @@ void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, con
 /* The text for an empty stack. */
 const char *mp_no_stack_text(const struct mp_site *site);
 /* The same for a stack, as a line of its own. */
-void mp_text_site(struct mp_text *text, const struct mp_model *model, uint32_t stack);
+void mp_say_site(struct mp_text *text, const struct mp_model *model, uint32_t stack);
 /* The same as the last cell of a row, or, where modules are known, as the last cell before them. */
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
                   const struct mp_site *site, const struct mp_site_apart *apart);

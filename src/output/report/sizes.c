@@ -1,4 +1,4 @@
-#include "base/units.h"
+#include "output/report/columns.h"
 #include "output/report/reports.h"
 
 static const char *const kinds[MP_CHUNK_KINDS] = {
@@ -49,45 +49,55 @@ static uint64_t other_bytes(const struct mp_model *model)
     return rest;
 }
 
+static void get_kind(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_model *model = of;
+    value->text = kinds[(const struct mp_model_chunks *)row - model->chunks];
+}
+
+static void get_each(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_model_chunks *chunks = row;
+    mp_buffer_printf(&value->made, "%.1f", chunks->entries ? (double)chunks->bytes / (double)chunks->entries : 0.0);
+}
+
+#define CHUNKS(member) MP_MEMBER(struct mp_model_chunks, member)
+
+static const struct mp_column columns[] = {
+    {"holds", "kind", MP_NAME, .get = get_kind},
+    {"chunks", "chunks", MP_COUNT, CHUNKS(chunks), .place = 2},
+    {"entries", "entries", MP_COUNT, CHUNKS(entries), .place = 3},
+    {"bytes", "bytes", MP_BYTES, CHUNKS(bytes), .place = 1},
+    {"bytes each", NULL, MP_COUNT, .get = get_each, .place = 4},
+    {NULL},
+};
+
+/* The kinds that the file has. */
+static size_t find_kinds(const struct mp_model *model, uint32_t found[MP_CHUNK_KINDS])
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < MP_CHUNK_KINDS; i++)
+        if (model->chunks[i].chunks) found[count++] = i;
+    return count;
+}
+
 void mp_sizes_json(struct mp_json *json, const struct mp_model *model)
 {
+    uint32_t found[MP_CHUNK_KINDS];
+    size_t count = find_kinds(model, found);
     mp_json_object(json, "sizes");
-    mp_json_array(json, "chunks");
-    for (size_t i = 0; i < MP_CHUNK_KINDS; i++) {
-        if (!model->chunks[i].chunks) continue;
-        mp_json_object(json, NULL);
-        mp_json_text(json, "kind", kinds[i]);
-        mp_json_number(json, "chunks", model->chunks[i].chunks);
-        mp_json_number(json, "entries", model->chunks[i].entries);
-        mp_json_number(json, "bytes", model->chunks[i].bytes);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
+    mp_rows_json(json, "chunks", &MP_ROWS(columns, model->chunks, count, .of = model, .order = found));
     mp_json_number(json, "other_bytes", other_bytes(model));
     mp_json_end_object(json);
 }
 
 void mp_sizes_text(struct mp_text *text, const struct mp_model *model)
 {
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    mp_table_start_titled(&table, "lrrrr", NULL, "holds", "bytes", "chunks", "entries", "bytes each", NULL);
-    for (size_t i = 0; i < MP_CHUNK_KINDS; i++) {
-        const struct mp_model_chunks *chunks = &model->chunks[i];
-        if (!chunks->chunks) continue;
-        mp_table_cell(&table, MP_PLAIN, "%s", kinds[i]);
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, chunks->bytes));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, chunks->chunks));
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, chunks->entries));
-        mp_table_cell(&table, MP_PLAIN, "%.1f",
-                      chunks->entries ? (double)chunks->bytes / (double)chunks->entries : 0.0);
-        mp_table_end_row(&table);
-    }
-    mp_table_cell(&table, MP_PLAIN, "start, index, end");
-    mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, other_bytes(model)));
-    mp_table_end_row(&table);
-    mp_table_finish(&table, text);
-    if (!model->events.count) return;
-    mp_text_put(text, MP_PLAIN, "  in all %.2f bytes an event\n",
-                (double)model->file_bytes / (double)model->events.count);
+    uint32_t found[MP_CHUNK_KINDS];
+    size_t count = find_kinds(model, found);
+    mp_rows_text(text, &MP_ROWS(columns, model->chunks, count, .of = model, .order = found));
+    mp_say(text, "  start, index, end: %s", mp_bytes(other_bytes(model)));
+    if (model->events.count)
+        mp_say(text, "; in all %.2f bytes an event", (double)model->file_bytes / (double)model->events.count);
+    mp_say(text, "\n");
 }

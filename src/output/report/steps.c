@@ -1,3 +1,6 @@
+#include <stdio.h>
+
+#include "base/memory.h"
 #include "base/units.h"
 #include "output/report/columns.h"
 #include "output/report/reports.h"
@@ -8,18 +11,25 @@ static size_t first_shown(size_t count, const struct mp_view *view)
     return view->limit && view->limit < count ? count - view->limit : 0;
 }
 
+struct steps {
+    const struct mp_step_report *report;
+    const struct mp_step_groups *groups; /* NULL: none */
+};
+
 /* The bytes that a step held at its peak. */
-static void put_groups(struct mp_json *json, const void *of, size_t row)
+static void put_groups(struct mp_json *json, const char *key, const void *of, const void *row)
 {
-    const struct mp_step_groups *groups = of;
+    const struct steps *steps = of;
+    const struct mp_step_groups *groups = steps->groups;
+    size_t number = (size_t)((const struct mp_step_row *)row - steps->report->steps.at);
     if (!groups) return;
-    mp_json_array(json, "groups");
+    mp_json_array(json, key);
     for (size_t i = 0; i < groups->groups.count; i++) {
         const struct mp_step_group *group = &groups->groups.at[i];
-        uint64_t bytes = groups->bytes[row * groups->columns + group->column];
+        uint64_t bytes = groups->bytes[number * groups->columns + group->column];
         if (!bytes) continue;
         mp_json_object(json, NULL);
-        mp_json_text(json, "group", group->name == MP_NONE ? NULL : mp_intern_get(&groups->names, group->name, NULL));
+        mp_json_text(json, "group", mp_group_key(&groups->names, group->name));
         mp_json_number(json, "bytes", bytes);
         mp_json_end_object(json);
     }
@@ -29,14 +39,14 @@ static void put_groups(struct mp_json *json, const void *of, size_t row)
 static void get_length(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_step_row *step = row;
-    (void)of;
     value->number = step->end_ns - step->start_ns;
 }
 
+#define EACH           1 /* the bit of columns with the mean of a time */
 #define STEP(member)   MP_MEMBER(struct mp_step_row, member)
 #define REGION(member) MP_MEMBER(struct mp_region_row, member)
 
-static const struct mp_column step_columns[] = {
+const struct mp_column mp_step_columns[] = {
     {"step", "step", MP_COUNT, STEP(number)},
     {"begins", "start_ns", MP_DURATION, STEP(start_ns)},
     {"lasts", NULL, MP_DURATION, .get = get_length},
@@ -45,6 +55,7 @@ static const struct mp_column step_columns[] = {
     {"freed", "freed_bytes", MP_BYTES, STEP(freed_bytes)},
     {"peak", "peak_bytes", MP_BYTES, STEP(peak_bytes), .style = MP_BOLD},
     {"at its end", "end_bytes", MP_BYTES, STEP(end_bytes)},
+    {NULL, "groups", .put = put_groups},
     {NULL},
 };
 
@@ -54,7 +65,19 @@ static void get_name(struct mp_value *value, const void *of, const void *row)
     value->text = region->name ? mp_model_text(of, region->name) : "(unnamed)";
 }
 
-static const struct mp_column region_columns[] = {
+static void get_allocated_each(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_region_row *region = row;
+    value->number = region->total_allocated_bytes / region->count;
+}
+
+static void get_kept_each(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_region_row *region = row;
+    value->number = region->kept_bytes / region->count;
+}
+
+const struct mp_column mp_region_columns[] = {
     {NULL, "name", MP_STRING, REGION(name)},
     {"region", NULL, MP_NAME, .get = get_name},
     {"count", "count", MP_COUNT, REGION(count)},
@@ -65,6 +88,8 @@ static const struct mp_column region_columns[] = {
     {"peak max", "max_peak_bytes", MP_BYTES, REGION(max_peak_bytes), .style = MP_BOLD},
     {"allocated", "total_allocated_bytes", MP_BYTES, REGION(total_allocated_bytes)},
     {"kept", "kept_bytes", MP_BYTES, REGION(kept_bytes)},
+    {"allocated each", NULL, MP_BYTES, .get = get_allocated_each, .only = EACH},
+    {"kept each", NULL, MP_BYTES, .get = get_kept_each, .only = EACH},
     {"time", "total_ns", MP_DURATION, REGION(total_ns)},
     {NULL},
 };
@@ -74,15 +99,15 @@ void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model 
 {
     char id[MP_TRACK_ID_MAX];
     const struct mp_rows steps =
-        MP_ROWS(step_columns, report->steps.at, report->steps.count, .of = groups, .flat = true,
-                .first = first_shown(report->steps.count, view), .members = put_groups);
+        MP_ROWS(mp_step_columns, report->steps.at, report->steps.count, .flat = true,
+                .of = &(const struct steps){report, groups}, .first = first_shown(report->steps.count, view));
     mp_json_object(json, key);
     mp_json_text(json, "schema", "memprof.steps/1");
     mp_json_text(json, "track", mp_track_id(model, report->track, id));
     mp_json_text(json, "source", report->source);
     mp_rows_json(json, "steps", &steps);
     mp_rows_json(json, "regions",
-                 &MP_ROWS(region_columns, report->regions.at, report->regions.count, .model = model, .flat = true));
+                 &MP_ROWS(mp_region_columns, report->regions.at, report->regions.count, .model = model, .flat = true));
     mp_coverage_json(json, model);
     mp_json_end_object(json);
 }
@@ -91,77 +116,97 @@ void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model 
 static void say_end(struct mp_text *text, const struct mp_step_report *report)
 {
     const struct mp_step_row *last = &report->steps.at[report->steps.count - 1];
-    char number[MP_UNIT_TEXT];
     if (last->to_end && last->freed_bytes > last->allocated_bytes)
-        mp_text_put(text, MP_DIM, "step %s lasts to the recording's end, and has all that was freed there\n",
-                    mp_format_count(number, last->number));
+        mp_say(text, "^step %s lasts to the recording's end, and has all that was freed there^\n",
+               mp_count(last->number));
 }
+
+/* ---- what each step held at its peak, by group ------------------------------------------------------------------ */
 
 #define GROUPS_OF_TEXT 6 /* columns; the others are added up */
 
-/* Bytes of each step at its peak, with a column per group. */
-static void group_table(struct mp_text *text, const struct mp_step_report *report, const struct mp_step_groups *groups,
-                        const struct mp_view *view)
+/* A row of bytes, one for each column of groups, which are found by their place in the row. */
+struct group_row {
+    uint64_t number, peak, bytes[GROUPS_OF_TEXT + 1];
+};
+
+#define GROUP_ROW(member) MP_MEMBER(struct group_row, member)
+
+static void name_columns(const struct mp_step_groups *groups, size_t shown, struct mp_column *columns, char *rest)
 {
-    struct mp_table table;
-    char number[MP_UNIT_TEXT];
-    size_t shown = groups->groups.count > GROUPS_OF_TEXT + 1 ? GROUPS_OF_TEXT : groups->groups.count;
-    mp_table_start(&table, "rrrrrrrrr");
-    mp_table_cell(&table, MP_DIM, "step");
-    mp_table_cell(&table, MP_DIM, "peak");
+    *columns++ = (struct mp_column){"step", NULL, MP_COUNT, GROUP_ROW(number)};
+    *columns++ = (struct mp_column){"peak", NULL, MP_BYTES, GROUP_ROW(peak), .style = MP_BOLD};
     for (size_t i = 0; i < shown; i++) {
-        uint32_t name = groups->groups.at[i].name;
-        mp_table_cell(&table, MP_DIM, "%s", name == MP_NONE ? "(unknown)" : mp_intern_get(&groups->names, name, NULL));
+        const char *name = mp_group_key(&groups->names, groups->groups.at[i].name);
+        *columns = (struct mp_column){name ? name : "(unknown)", NULL, MP_BYTES, GROUP_ROW(bytes[0])};
+        columns++->offset = (unsigned short)(offsetof(struct group_row, bytes) + i * sizeof(uint64_t));
     }
-    if (shown < groups->groups.count) mp_table_cell(&table, MP_DIM, "%zu more", groups->groups.count - shown);
-    mp_table_end_row(&table);
-    for (size_t row = first_shown(report->steps.count, view); row < report->steps.count; row++) {
-        const uint64_t *bytes = groups->bytes + row * groups->columns;
-        uint64_t rest = report->steps.at[row].peak_bytes;
-        mp_table_cell(&table, MP_PLAIN, "%s", mp_format_count(number, report->steps.at[row].number));
-        mp_table_cell(&table, MP_BOLD, "%s", mp_format_bytes(number, rest));
-        for (size_t i = 0; i < shown; i++) {
-            rest -= bytes[groups->groups.at[i].column];
-            mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, bytes[groups->groups.at[i].column]));
+    if (shown == groups->groups.count) return;
+    snprintf(rest, MP_UNIT_TEXT, "%zu more", groups->groups.count - shown);
+    *columns = (struct mp_column){rest, NULL, MP_BYTES, GROUP_ROW(bytes[0])};
+    columns->offset = (unsigned short)(offsetof(struct group_row, bytes) + shown * sizeof(uint64_t));
+}
+
+static void group_table(struct mp_text *text, const struct mp_step_report *report, const struct mp_step_groups *groups,
+                        size_t first)
+{
+    size_t shown = groups->groups.count > GROUPS_OF_TEXT + 1 ? GROUPS_OF_TEXT : groups->groups.count;
+    struct mp_column columns[GROUPS_OF_TEXT + 5] = {{0}};
+    char rest[MP_UNIT_TEXT];
+    struct mp_text all = *text; /* names of groups are no columns that a user could have chosen */
+    MP_VEC(struct group_row) rows = {0};
+    name_columns(groups, shown, columns, rest);
+    for (size_t i = first; i < report->steps.count; i++) {
+        struct group_row row = {report->steps.at[i].number, report->steps.at[i].peak_bytes, {0}};
+        uint64_t left = row.peak;
+        for (size_t k = 0; k < shown; k++) {
+            row.bytes[k] = groups->bytes[i * groups->columns + groups->groups.at[k].column];
+            left -= row.bytes[k];
         }
-        if (shown < groups->groups.count) mp_table_cell(&table, MP_PLAIN, "%s", mp_format_bytes(number, rest));
-        mp_table_end_row(&table);
+        if (shown < groups->groups.count) row.bytes[shown] = left;
+        mp_vec_add(&rows, row);
     }
-    mp_table_finish(&table, text);
+    all.columns = NULL;
+    mp_rows_text(&all, &MP_ROWS(columns, rows.at, rows.count));
+    mp_vec_free(&rows);
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+
+void mp_regions_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
+                     const char *shown)
+{
+    mp_rows_text(text, &MP_ROWS(mp_region_columns, report->regions.at, report->regions.count, .of = model,
+                                .model = model, .without = EACH, .shown = shown));
 }
 
 void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
                    const struct mp_step_groups *groups, const struct mp_view *view)
 {
-    char id[MP_TRACK_ID_MAX], number[MP_UNIT_TEXT];
-    const struct mp_rows steps =
-        MP_ROWS(step_columns, report->steps.at, report->steps.count, .first = first_shown(report->steps.count, view));
-    mp_text_put(text, MP_BOLD, "%s step%s", mp_format_count(number, report->steps.count),
-                report->steps.count == 1 ? "" : "s");
-    mp_text_put(text, MP_PLAIN, " (%s) and %zu region%s on ", report->source, report->regions.count,
-                report->regions.count == 1 ? "" : "s");
-    mp_text_clean(text->out, mp_track_id(model, report->track, id));
-    mp_text_put(text, MP_PLAIN, "\n");
+    char id[MP_TRACK_ID_MAX];
+    size_t first = first_shown(report->steps.count, view);
+    mp_say(text, "`%s` (%s) and %s on %s\n", mp_counted(report->steps.count, "step"), report->source,
+           mp_counted(report->regions.count, "region"), mp_track_id(model, report->track, id));
     if (!report->steps.count && !report->regions.count)
-        mp_text_put(text, MP_PLAIN, "%s\n",
-                    mp_model_was_recorded(model)
-                        ? "the program marked none: libmemprof.step() and region() in Python, memprof_step() and "
-                          "memprof_region_push() in C do"
-                        : "the file marks none");
+        mp_say(text, "%s\n",
+               mp_model_was_recorded(model)
+                   ? "the program marked none: libmemprof.step() and region() in Python, memprof_step() and "
+                     "memprof_region_push() in C do"
+                   : "the file marks none");
     if (report->steps.count) {
-        mp_text_put(text, MP_PLAIN, "\n");
-        mp_rows_text(text, &steps);
-        if (steps.first) mp_text_put(text, MP_DIM, "%zu earlier ones; -n 0 shows all\n", steps.first);
+        mp_say(text, "\n");
+        mp_rows_text(text, &MP_ROWS(mp_step_columns, report->steps.at, report->steps.count, .first = first));
+        if (first) mp_say(text, "^%zu earlier ones; -n 0 shows all^\n", first);
         say_end(text, report);
         if (groups) {
-            mp_text_put(text, MP_BOLD, "\nAT THE PEAK of each step, by %s\n", mp_group_name(view->grouping.by));
-            group_table(text, report, groups, view);
+            mp_heading(text, "AT THE PEAK of each step, by %s", mp_group_name(view->grouping.by));
+            mp_say(text, "\n");
+            group_table(text, report, groups, first);
         }
     }
     if (report->regions.count) {
-        mp_text_put(text, MP_PLAIN, "\n");
-        mp_rows_text(text, &MP_ROWS(region_columns, report->regions.at, report->regions.count, .of = model));
+        mp_say(text, "\n");
+        mp_regions_text(text, model, report, NULL);
     }
-    mp_text_put(text, MP_PLAIN, "\n");
-    mp_coverage_text(text, model);
+    mp_coverage_end(text, model);
 }

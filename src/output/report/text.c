@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "base/utf8.h"
+#include "output/report/document.h"
 
 static const char *const style_begin[] = {"", "\033[1m", "\033[2m"};
 #define STYLE_END "\033[0m"
@@ -66,6 +67,129 @@ void mp_text_clean(struct mp_buffer *out, const char *name)
 {
     append_clean(out, (const unsigned char *)name, strlen(name));
 }
+
+/* ---- sentences -------------------------------------------------------------------------------------------------- */
+
+#define NUMBERS 16
+
+static char *number_room(void)
+{
+    static _Thread_local char rooms[NUMBERS][2 * MP_UNIT_TEXT];
+    static _Thread_local unsigned next;
+    return rooms[next++ % NUMBERS];
+}
+
+const char *mp_bytes(uint64_t bytes)
+{
+    return mp_format_bytes(number_room(), bytes);
+}
+
+const char *mp_delta(int64_t bytes)
+{
+    return mp_format_signed_bytes(number_room(), bytes);
+}
+
+const char *mp_count(uint64_t count)
+{
+    return mp_format_count(number_room(), count);
+}
+
+const char *mp_counted(uint64_t count, const char *noun)
+{
+    char *to = number_room();
+    size_t length = strlen(noun);
+    const char *plural = count == 1 ? "" : length && noun[length - 1] == 's' ? "es" : "s";
+    mp_format_count(to, count);
+    snprintf(to + strlen(to), MP_UNIT_TEXT, " %s%s", noun, plural);
+    return to;
+}
+
+const char *mp_time(uint64_t ns)
+{
+    return mp_format_duration(number_room(), ns);
+}
+
+/* Passing a va_list by address needs a struct: it may be an array. */
+struct values {
+    va_list list;
+};
+
+/* Appends one value as its conversion says, which begins with '%' and ends before `end`. */
+static void put_value(struct mp_buffer *out, const char *conversion, const char *end, struct values *values)
+{
+    char made[512], of[16];
+    size_t length = (size_t)(end - conversion), longs = 0;
+    if (end[-1] == 's') {
+        size_t most = end[-2] == '*' ? (size_t)va_arg(values->list, int) : SIZE_MAX;
+        const char *text = va_arg(values->list, const char *);
+        append_clean(out, (const unsigned char *)text, most == SIZE_MAX ? strlen(text) : strnlen(text, most));
+        return;
+    }
+    if (end[-1] == '%' || length >= sizeof of) {
+        mp_buffer_append_text(out, "%");
+        return;
+    }
+    memcpy(of, conversion, length);
+    of[length] = '\0';
+    for (const char *at = conversion; at < end; at++)
+        longs += *at == 'l' || *at == 'z';
+    if (strchr("efg", end[-1]))
+        snprintf(made, sizeof made, of, va_arg(values->list, double));
+    else if (longs)
+        snprintf(made, sizeof made, of, va_arg(values->list, unsigned long long));
+    else
+        snprintf(made, sizeof made, of, va_arg(values->list, unsigned));
+    mp_buffer_append_text(out, made);
+}
+
+static void say(struct mp_buffer *out, bool color, const char *format, struct values *values)
+{
+    bool styled = false;
+    for (const char *at = format; *at; at++) {
+        if (*at == '`' || *at == '^') {
+            if (color) mp_buffer_append_text(out, styled ? STYLE_END : style_begin[*at == '`' ? MP_BOLD : MP_DIM]);
+            styled = !styled;
+        } else if (*at == '%') {
+            const char *end = at + 1 + strspn(at + 1, "-+ #0123456789.*lz") + 1;
+            put_value(out, at, end, values);
+            at = end - 1;
+        } else {
+            mp_buffer_append(out, at, 1);
+        }
+    }
+}
+
+void mp_say(struct mp_text *text, const char *format, ...)
+{
+    struct values values;
+    va_start(values.list, format);
+    say(text->out, text->color, format, &values);
+    va_end(values.list);
+}
+
+void mp_heading(struct mp_text *text, const char *format, ...)
+{
+    struct values values;
+    struct mp_buffer made = {0};
+    va_start(values.list, format);
+    say(&made, false, format, &values);
+    va_end(values.list);
+    mp_buffer_append(&made, "", 1);
+    if (text->document) {
+        mp_document_lines(text->document, text->out);
+        mp_document_heading(text->document, "%s", (const char *)made.data);
+    } else {
+        mp_text_put(text, MP_BOLD, "\n%s", (const char *)made.data);
+    }
+    mp_buffer_free(&made);
+}
+
+void mp_say_more(struct mp_text *text, size_t left_out, size_t limit)
+{
+    if (left_out) mp_say(text, "^%zu more; -n %zu shows more^\n", left_out, limit * 2);
+}
+
+/* ---- tables ----------------------------------------------------------------------------------------------------- */
 
 void mp_table_start(struct mp_table *table, const char *columns)
 {

@@ -14,10 +14,34 @@
 
 enum mp_style { MP_PLAIN, MP_BOLD, MP_DIM };
 
+struct mp_document;
+
 struct mp_text {
-    struct mp_buffer *out;
+    struct mp_buffer *out; /* where `document` is set, the lines since its last heading or table */
     bool color;
+    struct mp_document *document; /* NULL: text for a terminal */
+    const char *columns;          /* of tables, as the user chose them; NULL: as each table has them */
 };
+
+/* Appends what the format says. Texts that come by %s are cleaned (mp_text_clean()). In the format `...` is bold and
+ * ^...^ dim. */
+void mp_say(struct mp_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Begins a part: in text an empty line and a bold beginning, which mp_say() goes on with; in a document a heading. */
+void mp_heading(struct mp_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "^3 more; -n 20 shows more^" in a line, where rows were left out. */
+void mp_say_more(struct mp_text *text, size_t left_out, size_t limit);
+/* The rows shown of so many; limit 0: all. */
+static inline size_t mp_shown(size_t count, size_t limit)
+{
+    return limit && limit < count ? limit : count;
+}
+
+/* Numbers for the arguments of one call: the text stays until a thread has made 15 more. */
+const char *mp_bytes(uint64_t bytes);
+const char *mp_delta(int64_t bytes); /* with its sign */
+const char *mp_count(uint64_t count);
+const char *mp_counted(uint64_t count, const char *noun); /* "1 block", "12 345 blocks", "2 processes" */
+const char *mp_time(uint64_t ns);
 
 /* Appends in a style, which applies to the text but not to line breaks at its ends. The formatted text is appended
  * unchanged: clean names first. */

@@ -657,7 +657,7 @@ class Commands(unittest.TestCase):
                 "peak train.mp --filter kind=": "device pinned managed array pool vmm graph host handle",
                 "peak train.mp --filter layer=": "app torch driver",
                 "peak train.mp --filter role=": "parameter gradient optimizer_state buffer input none",
-                "report train.mp --format": "text markdown html", "compare train.mp train.mp --format": "text markdown html",
+                "report train.mp --format": "text markdown html csv", "peak train.mp --format": "text markdown html csv",
                 "export train.mp -o x --format": "pytorch sqlite csv jsonl",
                 "flamegraph train.mp -o x --format": "html folded speedscope pprof",
                 "flamegraph train.mp -o x --of": "peak outstanding allocated at:TIME",

@@ -303,12 +303,12 @@ class Compare(unittest.TestCase):
 
     def test_groups_for_people(self):
         lines = self.memprof("compare", "train.mp", "network.mp", "--group", "category").stdout.splitlines()
-        self.assertIn("BY CATEGORY, at the peak", lines)
+        self.assertIn("BY category, at the peak", lines)
         self.assertIn("  +512 KiB       0 B   512 KiB      +1  buffers", lines)
         self.assertIn("no region differs outstanding", self.memprof("compare", "train.mp", "network.mp", "--group", "region",
                                                                     "--of", "outstanding").stdout)
         text = self.memprof("compare", "train.mp", "leaking.mp", "--group", "size", "--format", "markdown").stdout
-        self.assertIn("### By size, at the peak\n\n|change|before|after|blocks|size|\n", text)
+        self.assertIn("### BY size, at the peak\n\n|change|before|after|blocks|size|\n", text)
         self.assertIn("|\\+37|1.00 MiB (1 048 576)|", text)
         self.assertEqual(self.memprof("compare", "train.mp", "train.mp", "--group", "colour").returncode, 2)
 
@@ -367,8 +367,8 @@ class Compare(unittest.TestCase):
         self.assertIn("train.py:27 remember", tables[1])
         text = self.memprof("report", "hostile.mp", "--format", "markdown").stdout
         self.assertNotRegex(text, r"(?<!\\)<|[\x00-\x09\x0b-\x1f\x7f]")
-        self.assertIn("### Peak: ", text)
-        self.assertNotIn("### Peak", self.memprof("report", "nothing.mp", "--format", "markdown").stdout)
+        self.assertIn("### PEAK  ", text)
+        self.assertNotIn("### PEAK", self.memprof("report", "nothing.mp", "--format", "markdown").stdout)
 
     def test_html(self):
         for name in ("leaking.mp", "hostile.mp"):
@@ -385,7 +385,7 @@ class Compare(unittest.TestCase):
         page = Page()
         page.feed(self.memprof("report", "leaking.mp", "--format", "html").stdout)
         peak = [row for row in page.rows if row[-1].startswith("train.py:27")]
-        self.assertEqual(peak[0][:3], ["40.0 MiB", "46.8 %", "40"])
+        self.assertEqual(peak[0][:3], ["46.8 %", "40.0 MiB", "40"])
 
     def test_the_page_of_a_comparison_draws_both_curves(self):
         """On one scale: the heights of both peaks, of 178 units, and the bar of the largest change."""
@@ -415,11 +415,11 @@ class Compare(unittest.TestCase):
                                   stdin=subprocess.DEVNULL, env={**environment, **more})
         first = check(10)
         self.assertEqual(first.returncode, 0, first.stderr)
-        self.assertIn("### Peak: 9.54 MiB", first.stdout)
+        self.assertIn("### PEAK  9.54 MiB", first.stdout)
         self.assertEqual(check(10).returncode, 0)
         worse = check(12)
         self.assertEqual(worse.returncode, 3, worse.stderr)
-        self.assertIn("+1.91 MiB (+20.0 %)", worse.stdout)
+        self.assertIn(r"\+1.91 MiB|\+20.0 %", worse.stdout)
         self.assertEqual(check(12, MAX_GROWTH="25%").returncode, 0)
         self.assertEqual(check("none").returncode, 1)  # the program's own
 

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "leakbench/world.h"
+#include "output/report/columns.h"
 #include "output/report/frame_choice.h"
 #include "output/report/site_apart.h"
 #include "output/report/sites.h"
@@ -165,6 +166,52 @@ START_TEST(names_cannot_command_a_terminal)
     struct mp_buffer out = {0};
     mp_text_clean(&out, "a\033[31m\r\n\tb\x7f\xc2\x9b\xff");
     EXPECT(out, "a?[31m???b??\xef\xbf\xbd");
+}
+END_TEST
+
+struct named {
+    const char *name;
+    int64_t change;
+};
+
+static const struct mp_column named_columns[] = {
+    {"a name", NULL, MP_NAME, MP_MEMBER(struct named, name)},
+    {"change", "delta_bytes", MP_CHANGE, MP_MEMBER(struct named, change)},
+    {NULL},
+};
+
+/* RFC 4180, and no cell that a spreadsheet would run; numbers stay numbers. Of two tables the first is written. */
+START_TEST(csv_is_quoted_and_runs_nothing)
+{
+    static const struct named rows[] = {
+        {"a,b", 1}, {"say \"x\"", -2}, {"=1+1", 0}, {"-1, \"y\"", INT64_MIN}, {NULL, 7}};
+    struct mp_buffer out = {0};
+    struct mp_document document;
+    mp_document_start(&document, &out, MP_CSV, "title");
+    mp_say(&document.text, "a sentence\n");
+    mp_rows_text(&document.text, &MP_ROWS(named_columns, rows, 5));
+    mp_heading(&document.text, "more");
+    mp_rows_text(&document.text, &MP_ROWS(named_columns, rows, 1));
+    mp_document_end(&document);
+    EXPECT(out, "a name,delta_bytes\r\n"
+                "\"a,b\",1\r\n"
+                "\"say \"\"x\"\"\",-2\r\n"
+                "'=1+1,0\r\n"
+                "\"'-1, \"\"y\"\"\",-9223372036854775808\r\n"
+                ",7\r\n");
+}
+END_TEST
+
+START_TEST(sentences_clean_what_they_quote)
+{
+    struct mp_buffer out = {0};
+    struct mp_text text = {.out = &out};
+    mp_say(&text, "`%s` ^%.*s^ %u %llu %zu %.1f %% %s\n", "a\033[31m`b`\n", 2, "xyz", 1u, 2ull, (size_t)3, 0.25,
+           mp_counted(2, "process"));
+    EXPECT(out, "a?[31m`b`? xy 1 2 3 0.2 % 2 processes\n");
+    text.color = true;
+    mp_say(&text, "`%s`^%s^", "a", "b");
+    EXPECT(out, "\033[1ma\033[0m\033[2mb\033[0m");
 }
 END_TEST
 
@@ -350,5 +397,6 @@ END_TEST
 MP_SUITE("output", functions_are_named_without_their_types, cells_of_notebooks_are_named,
          stacks_alike_differ_in_a_call_of_their_own, rows_that_no_name_tells_apart_are_counted,
          rows_of_two_tracks_name_them_unless_the_table_does, as_many_as_there_are_are_counted_in_english,
-         json_is_nested_and_exact, json_strings_are_always_utf8, json_names_each_character, tables_align_by_characters,
+         csv_is_quoted_and_runs_nothing, sentences_clean_what_they_quote, json_is_nested_and_exact,
+         json_strings_are_always_utf8, json_names_each_character, tables_align_by_characters,
          styles_only_where_asked_for, names_cannot_command_a_terminal)

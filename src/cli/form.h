@@ -1,0 +1,22 @@
+/*
+ * The form in which commands write tables for people: text, or a document (--format, the ending of -o), and the columns
+ * that the user chose (--columns).
+ */
+#ifndef MP_CLI_FORM_H
+#define MP_CLI_FORM_H
+
+#include "cli/command.h"
+#include "output/report/document.h"
+
+#define MP_FORM_OPTIONS MP_OPT_FORMAT, MP_OPT_COLUMNS
+
+/* Which document is asked for, if any. Returns an exit status; where it is not 0, a message was printed. */
+int mp_form_read(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
+/* Sets `text` up to write into `out`, by way of `document`, which must not move, where one is asked for. `job`: whether
+ * the command answers about a job, whose tables have other columns. Returns an exit status as above. */
+int mp_form_open(const struct mp_invocation *invocation, bool job, struct mp_buffer *out, struct mp_text *text,
+                 struct mp_document *document);
+/* Ends the document, if one was begun. */
+void mp_form_close(struct mp_document *document);
+
+#endif
