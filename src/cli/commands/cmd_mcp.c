@@ -1,24 +1,29 @@
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cli/command.h"
-#include "cli/mcp/serve.h"
+#include "collect/session/launch.h"
 
 static int run(const struct mp_invocation *invocation)
 {
-    const char *folder = invocation->operands[0];
-    char root[PATH_MAX];
-    if (!realpath(folder, root) || chdir(root)) {
-        mp_message("%s cannot be entered: %s; name a folder with recordings", folder, strerror(errno));
+    static char python[] = "python3", self[PATH_MAX];
+    char root[PATH_MAX], *folder = mp_launch_find_python();
+    if (!realpath(invocation->operands[0], root) || chdir(root)) {
+        mp_message("%s cannot be entered: %s; name a folder with recordings", invocation->operands[0], strerror(errno));
         return MP_EXIT_COULD_NOT;
     }
-    unsetenv("MEMPROF_CONF"); /* the commands do what the client asks for, and no more */
-    signal(SIGPIPE, SIG_IGN); /* a client that is gone is an error of writing */
-    return mp_mcp_serve(root);
+    if (!folder || readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
+        mp_message("libmemprof_mcp.py, which answers, is not installed beside memprof: install memprof anew");
+        return MP_EXIT_COULD_NOT;
+    }
+    char *server = mp_text_make("%s/libmemprof_mcp.py", folder), *arguments[] = {python, server, self, root, NULL};
+    execvp(python, arguments);
+    mp_message("python3 cannot be run: %s; install Python 3.10 or newer, and its package mcp", strerror(errno));
+    return MP_EXIT_COULD_NOT;
 }
 
 extern const struct mp_command mp_command_mcp;
@@ -30,7 +35,8 @@ const struct mp_command mp_command_mcp = {
         "A server of the Model Context Protocol on stdin and stdout: a client starts it and calls its tools, which are "
         "memprof's commands that read: report, peak, leaks, holders, steps, frag, advise, info, size and compare, and "
         "`recordings`, which lists the files. They read recordings below FOLDER and nothing else, wherever links "
-        "lead, write nothing, and run no program. An answer has at most 64 KiB.",
+        "lead, write nothing, and run no program. An answer of more than 64 KiB comes in pages. The server is a Python "
+        "program on the protocol's own package: pip install mcp.",
     .example = "memprof mcp ~/runs",
     .operands_min = 1,
     .operands_max = 1,

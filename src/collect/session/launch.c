@@ -28,21 +28,36 @@ static char *first_there(const char *folder, const char *const *candidates, size
     return NULL;
 }
 
+/* The folder of the running program. */
+static bool own_folder(char self[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", self, PATH_MAX - 1);
+    if (length < 0) return false;
+    self[length] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash) *slash = '\0';
+    return true;
+}
+
+char *mp_launch_find_python(void)
+{
+    static const char *const modules[] = {"python/libmemprof.py", "../share/memprof/python/libmemprof.py",
+                                          PKGDATADIR "/python/libmemprof.py", MP_SOURCE_DIR "/python/libmemprof.py"};
+    char self[PATH_MAX];
+    char *folder = own_folder(self) ? first_there(self, modules, sizeof modules / sizeof *modules) : NULL;
+    if (folder) *strrchr(folder, '/') = '\0';
+    return folder;
+}
+
 enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error)
 {
     static const char *const libraries[] = {"libmemprof.so", "../lib/memprof/libmemprof.so",
                                             PKGLIBDIR "/libmemprof.so"};
-    static const char *const modules[] = {"python/libmemprof.py", "../share/memprof/python/libmemprof.py",
-                                          PKGDATADIR "/python/libmemprof.py", MP_SOURCE_DIR "/python/libmemprof.py"};
     char self[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0) return mp_fail_errno(error, "cannot find the running program");
-    self[length] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash) *slash = '\0';
+    *python_folder = NULL;
+    if (!own_folder(self)) return mp_fail_errno(error, "cannot find the running program");
     *library = first_there(self, libraries, sizeof libraries / sizeof *libraries);
-    *python_folder = first_there(self, modules, sizeof modules / sizeof *modules);
-    if (*python_folder) *strrchr(*python_folder, '/') = '\0';
+    *python_folder = mp_launch_find_python();
     if (*library && !strpbrk(*library, ": \t\n")) return MP_OK;
     free(*python_folder);
     *python_folder = NULL;

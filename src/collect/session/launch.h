@@ -12,6 +12,9 @@
  * else where they were installed. The caller frees both; *python_folder may be NULL. */
 enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error);
 
+/* The folder of the Python module alone, freed by the caller; NULL. */
+char *mp_launch_find_python(void);
+
 /* Called first: memprof itself gets more stack where the limit (ulimit -s) is low and may be raised. The command has what
  * was given. MP_LIMIT: memprof cannot run with it, and nothing was started. */
 enum mp_status mp_launch_stack(struct mp_error *error);
