@@ -71,12 +71,12 @@ static void command_section(struct mp_buffer *out, const struct mp_command *comm
 static void rule_lines(struct mp_buffer *out, bool doubtless)
 {
     mp_buffer_append_text(out, ".PP\n.RS 4\n.nf\n");
-    const struct mp_category_rule *rule;
-    for (size_t i = 0; (rule = mp_category_rule(i)); i++) {
-        if (rule->doubtless != doubtless) continue;
-        roff(out, rule->category);
+    struct mp_category_rule rule;
+    for (size_t i = 0; mp_category_rule(i, &rule); i++) {
+        if (rule.doubtless != doubtless) continue;
+        roff(out, rule.category);
         mp_buffer_append_text(out, " = ");
-        roff(out, rule->regex);
+        roff(out, rule.regex);
         mp_buffer_append_text(out, "\n");
     }
     mp_buffer_append_text(out, ".fi\n.RE\n.PP\n");

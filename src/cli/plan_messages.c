@@ -78,11 +78,9 @@ enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *devi
 static void print_peak(const struct mp_model *model, uint16_t track)
 {
     struct mp_peak peak;
-    struct mp_error ignored;
-    struct mp_categories *categories = NULL;
     struct mp_peak_query ask = {
         .track = track, .window = mp_window_all(model), .grouping = {.by = MP_GROUP_STACK, .sort = MP_SORT_BYTES}};
-    if (mp_categories_make(model, NULL, &categories, &ignored)) return;
+    struct mp_categories *categories = mp_categories_make(model, NULL);
     ask.categories = categories;
     mp_peak_find(model, &ask, &peak);
     struct mp_buffer text = {0};

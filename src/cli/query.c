@@ -123,8 +123,7 @@ enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_mod
     struct mp_categories *categories = NULL;
     *filter = NULL;
     if (!query->view.filter) return MP_OK;
-    if (strstr(query->view.filter, "category") && mp_categories_make(model, &query->rules, &categories, error))
-        return MP_NO_MEMORY;
+    if (strstr(query->view.filter, "category")) categories = mp_categories_make(model, &query->rules);
     const struct mp_filter_categories answer = {categories ? mp_category_of_block : NULL, categories};
     enum mp_status status = mp_filter_make(model, query->view.filter, &answer, filter, error);
     mp_categories_free(categories);

@@ -8,6 +8,7 @@
 #include "base/setting.h"
 #include "base/step_rule.h"
 #include "model/builder_state.h"
+#include "model/stack_facts.h"
 #include "model/steps_infer.h"
 
 #define DEPTH_MAX 10000 /* frames of a path: twice a recorder's longest, since backward is joined to its forward */
@@ -59,6 +60,7 @@ void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **
     copy_start(made->model, start);
     mp_intern_add_text(&made->model->strings, "");
     made->model->format = "mp";
+    made->model->facts = mp_known_facts_new();
     made->model->steps = mp_model_steps_new();
     *builder = made;
 }

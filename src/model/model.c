@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/search.h"
+#include "model/stack_facts.h"
 #include "model/steps_infer.h"
 
 void mp_model_free(struct mp_model *model)
@@ -58,6 +59,7 @@ void mp_model_free(struct mp_model *model)
     free(model->coverage.sources);
     free(model->coverage.notes);
     free(model->coverage.limits);
+    mp_known_facts_free(model->facts);
     mp_model_steps_free(model->steps);
     free(model);
 }

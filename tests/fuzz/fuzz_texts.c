@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "analysis/allocator/torch_settings.h"
-#include "analysis/categories/rules.h"
 #include "analysis/leaks/suppress.h"
 #include "analysis/sites/sites.h"
 #include "base/setting.h"
@@ -21,6 +20,7 @@
 #include "collect/symbols/demangle.h"
 #include "model/builder.h"
 #include "model/filter.h"
+#include "model/rules.h"
 #include "model/track.h"
 #include "model/window.h"
 #include "output/report/text.h"

@@ -19,7 +19,6 @@ struct adviser {
     struct mp_advise *advise;
     struct mp_torch_history history;
     struct mp_checkpoints *checkpoints;
-    struct mp_error *error;
 };
 
 /* A replay with some changes made. */
@@ -56,8 +55,8 @@ static bool is_wanted(const struct adviser *a, enum mp_change_kind kind)
 }
 
 /* `capacity`: of the replay, MP_BYTES_UNKNOWN for an endless one. `curve`: NULL, or starts empty. */
-static enum mp_status replay(struct adviser *a, const struct mp_edits *edits, const struct mp_torch_settings *settings,
-                             uint64_t capacity, struct mp_curve *curve, struct outcome *outcome)
+static struct outcome replay(struct adviser *a, const struct mp_edits *edits, const struct mp_torch_settings *settings,
+                             uint64_t capacity, struct mp_curve *curve)
 {
     const struct mp_torch_history *history = &a->history;
     struct mp_torch_history edited = {0};
@@ -69,17 +68,17 @@ static enum mp_status replay(struct adviser *a, const struct mp_edits *edits, co
         mp_edits_apply(a->model, history, edits, &edited);
         history = &edited;
     }
-    *outcome = (struct outcome){0};
+    struct outcome outcome = {0};
     if (curve) mp_curve_start(&maker, a->model, history, curve);
     if (a->advise->has_allocator) {
         mp_torch_replay_watched(a->model, history, settings, capacity, total, watch, &maker, &result);
-        *outcome = (struct outcome){result.allocated_peak, result.reserved_peak, result.ooms};
+        outcome = (struct outcome){result.allocated_peak, result.reserved_peak, result.ooms};
     } else {
-        outcome->peak = mp_edited_peak(a->model, history, watch, &maker);
+        outcome.peak = mp_edited_peak(a->model, history, watch, &maker);
     }
     mp_curve_end(&maker);
     if (history == &edited) mp_edited_free(&edited);
-    return MP_OK;
+    return outcome;
 }
 
 static uint64_t less(uint64_t from, uint64_t what)
@@ -152,22 +151,18 @@ static void free_change(struct mp_change *change)
 }
 
 /* Replays what others propose; what lowers nothing goes. */
-static enum mp_status prove(struct adviser *a, struct mp_changes *proposed)
+static void prove(struct adviser *a, struct mp_changes *proposed)
 {
-    enum mp_status status = MP_OK;
     for (size_t i = 0; i < proposed->count; i++) {
         struct mp_change *change = &proposed->at[i];
-        struct outcome outcome;
-        if (!status)
-            status = replay(a, &change->edits, &a->history.settings, a->advise->tuning.capacity, NULL, &outcome);
-        if (!status) fill_savings(a->advise, &outcome, change);
-        if (!status && is_wanted(a, change->kind) && is_worth(a->advise, change))
+        struct outcome outcome = replay(a, &change->edits, &a->history.settings, a->advise->tuning.capacity, NULL);
+        fill_savings(a->advise, &outcome, change);
+        if (is_wanted(a, change->kind) && is_worth(a->advise, change))
             mp_vec_add(&a->advise->changes, *change);
         else
             free_change(change);
     }
     mp_vec_free(proposed);
-    return status;
 }
 
 static uint64_t weight(const struct mp_change *change)
@@ -207,20 +202,18 @@ static void drop_outdone(struct mp_advise *advise)
     free(gone);
 }
 
-static enum mp_status add_checkpoints(struct adviser *a)
+static void add_checkpoints(struct adviser *a)
 {
-    enum mp_status status = MP_OK;
-    if (!is_wanted(a, MP_CHANGE_CHECKPOINT)) return MP_OK;
-    status = mp_checkpoints_find(a->model, &a->history, &a->checkpoints, a->error);
-    for (size_t i = 0; !status && i < mp_checkpoints_kinds(a->checkpoints); i++) {
+    if (!is_wanted(a, MP_CHANGE_CHECKPOINT)) return;
+    a->checkpoints = mp_checkpoints_find(a->model, &a->history);
+    for (size_t i = 0; i < mp_checkpoints_kinds(a->checkpoints); i++) {
         struct mp_changes one = {0};
         struct mp_change change;
         mp_checkpoints_change(a->checkpoints, i, mp_checkpoints_modules(a->checkpoints, i), &change);
         mp_vec_add(&one, change);
-        status = prove(a, &one);
+        prove(a, &one);
     }
-    if (!status) drop_outdone(a->advise);
-    return status;
+    drop_outdone(a->advise);
 }
 
 static int by_weight(const void *a, const void *b)
@@ -249,7 +242,7 @@ static void join(const struct mp_change *change, struct mp_edits *edits, struct 
 }
 
 /* The changes chosen and one more, or NULL. */
-static enum mp_status replay_chosen(struct adviser *a, const struct mp_change *more, struct outcome *outcome)
+static struct outcome replay_chosen(struct adviser *a, const struct mp_change *more)
 {
     const struct mp_advise *advise = a->advise;
     struct mp_edits edits = {0};
@@ -258,9 +251,9 @@ static enum mp_status replay_chosen(struct adviser *a, const struct mp_change *m
         join(&advise->changes.at[advise->fit.changes.at[i]], &edits, &settings);
     if (more) join(more, &edits, &settings);
     uint64_t room = less(advise->fit.capacity, advise->fit.beside);
-    enum mp_status status = replay(a, &edits, &settings, room, NULL, outcome);
+    struct outcome outcome = replay(a, &edits, &settings, room, NULL);
     mp_edits_free(&edits);
-    return status;
+    return outcome;
 }
 
 static bool does_fit(const struct mp_advise *advise, const struct outcome *outcome)
@@ -296,41 +289,39 @@ static bool is_less(const struct outcome *a, const struct outcome *b)
 }
 
 /* Chooses what leaves least, of changes that do nothing twice or of those that do; SIZE_MAX: none leaves less. */
-static enum mp_status find_next(struct adviser *a, bool twice, struct outcome *now, size_t *chosen)
+static size_t find_next(struct adviser *a, bool twice, struct outcome *now)
 {
     const struct mp_advise *advise = a->advise;
-    enum mp_status status = MP_OK;
-    struct outcome outcome;
-    *chosen = SIZE_MAX;
-    for (size_t i = 0; !status && i < advise->changes.count; i++) {
+    size_t chosen = SIZE_MAX;
+    for (size_t i = 0; i < advise->changes.count; i++) {
         const struct mp_change *change = &advise->changes.at[i];
         if ((change->what == MP_CHANGE_CHECKPOINTING) != twice || is_chosen(&advise->fit, i) ||
             !may_join(advise, change))
             continue;
-        status = replay_chosen(a, change, &outcome);
-        if (status || !is_less(&outcome, now) || (twice && outcome.peak >= now->peak)) continue;
+        struct outcome outcome = replay_chosen(a, change);
+        if (!is_less(&outcome, now) || (twice && outcome.peak >= now->peak)) continue;
         *now = outcome;
-        *chosen = i;
+        chosen = i;
     }
-    return status;
+    return chosen;
 }
 
 /* The fewest modules of a kind with which it fits and the allocated peak is below `peak`, and their change; `cheapest`
  * stays as it was where none do, or where they cost no less than it does. */
-static enum mp_status find_fewest(struct adviser *a, size_t kind, uint64_t peak, struct mp_change *cheapest,
-                                  struct outcome *now)
+static void find_fewest(struct adviser *a, size_t kind, uint64_t peak, struct mp_change *cheapest, struct outcome *now)
 {
     size_t low = 1, high = mp_checkpoints_modules(a->checkpoints, kind) + 1;
-    enum mp_status status = MP_OK;
-    while (!status && low < high) {
+    while (low < high) {
         size_t modules = high > mp_checkpoints_modules(a->checkpoints, kind) ? high - 1 : low + (high - low) / 2;
         struct mp_change change;
-        struct outcome outcome;
         mp_checkpoints_change(a->checkpoints, kind, modules, &change);
-        if (!may_join(a->advise, &change)) low = high;
-        if (low < high) status = replay_chosen(a, &change, &outcome);
-        bool fits = low < high && !status && does_fit(a->advise, &outcome) && outcome.peak < peak;
-        if (low < high && !fits) low = modules + 1;
+        if (!may_join(a->advise, &change)) {
+            free_change(&change);
+            return;
+        }
+        struct outcome outcome = replay_chosen(a, &change);
+        bool fits = does_fit(a->advise, &outcome) && outcome.peak < peak;
+        if (!fits) low = modules + 1;
         if (fits) high = modules;
         if (fits && (!cheapest->module || mp_change_price(&change) < mp_change_price(cheapest))) {
             free_change(cheapest);
@@ -340,25 +331,18 @@ static enum mp_status find_fewest(struct adviser *a, size_t kind, uint64_t peak,
             free_change(&change);
         }
     }
-    return status;
 }
 
 /* Adds the modules whose checkpointing makes it fit at the least price. */
-static enum mp_status find_cheapest(struct adviser *a, struct outcome *now)
+static void find_cheapest(struct adviser *a, struct outcome *now)
 {
     struct mp_advise *advise = a->advise;
     struct mp_change change = {0};
-    struct outcome alone;
-    enum mp_status status = MP_OK;
     uint64_t peak = now->peak;
-    for (size_t i = 0; !status && i < mp_checkpoints_kinds(a->checkpoints); i++)
-        status = find_fewest(a, i, peak, &change, now);
-    if (!status && change.module)
-        status = replay(a, &change.edits, &a->history.settings, advise->tuning.capacity, NULL, &alone);
-    if (status || !change.module) {
-        free_change(&change);
-        return status;
-    }
+    for (size_t i = 0; i < mp_checkpoints_kinds(a->checkpoints); i++)
+        find_fewest(a, i, peak, &change, now);
+    if (!change.module) return;
+    struct outcome alone = replay(a, &change.edits, &a->history.settings, advise->tuning.capacity, NULL);
     fill_savings(advise, &alone, &change);
     size_t at = 0;
     while (at < advise->changes.count &&
@@ -370,36 +354,33 @@ static enum mp_status find_cheapest(struct adviser *a, struct outcome *now)
         free_change(&change);
     else
         mp_vec_add(&advise->changes, change);
-    return MP_OK;
 }
 
 /* One change after the other, each time that which leaves least, until it fits: first what does nothing twice. */
-static enum mp_status find_fit(struct adviser *a)
+static void find_fit(struct adviser *a)
 {
     struct mp_advise *advise = a->advise;
     struct mp_advise_fit *fit = &advise->fit;
-    struct outcome now;
     size_t chosen = 0;
     fit->capacity = a->query->capacity;
-    if (!fit->capacity) return MP_OK;
+    if (!fit->capacity) return;
     const struct mp_tuning *t = &advise->tuning;
     if (advise->has_allocator && t->total != MP_BYTES_UNKNOWN && t->capacity != MP_BYTES_UNKNOWN)
         fit->beside = less(t->total, t->capacity);
-    enum mp_status status = replay_chosen(a, NULL, &now);
-    fit->fits_now = !status && does_fit(advise, &now);
-    for (bool twice = false; !status && chosen != SIZE_MAX && !does_fit(advise, &now);) {
-        if (twice) status = find_cheapest(a, &now);
-        if (status || does_fit(advise, &now)) break;
-        status = find_next(a, twice, &now, &chosen);
-        if (!status && chosen != SIZE_MAX) mp_vec_add(&fit->changes, chosen);
+    struct outcome now = replay_chosen(a, NULL);
+    fit->fits_now = does_fit(advise, &now);
+    for (bool twice = false; chosen != SIZE_MAX && !does_fit(advise, &now);) {
+        if (twice) find_cheapest(a, &now);
+        if (does_fit(advise, &now)) break;
+        chosen = find_next(a, twice, &now);
+        if (chosen != SIZE_MAX) mp_vec_add(&fit->changes, chosen);
         if (chosen != SIZE_MAX || twice) continue;
         twice = true;
         chosen = 0;
     }
-    fit->fits = !status && does_fit(advise, &now);
+    fit->fits = does_fit(advise, &now);
     fit->peak = now.peak;
     fit->reserved = now.reserved;
-    return status;
 }
 
 /* That which saves most first. */
@@ -416,22 +397,19 @@ static void sort_changes(struct mp_advise *advise)
     free(places);
 }
 
-static enum mp_status draw_curves(struct adviser *a)
+static void draw_curves(struct adviser *a)
 {
-    enum mp_status status = MP_OK;
-    for (size_t i = 0; !status && i < a->advise->changes.count && i < a->query->curves; i++) {
+    for (size_t i = 0; i < a->advise->changes.count && i < a->query->curves; i++) {
         struct mp_change *change = &a->advise->changes.at[i];
         const struct mp_tune_phased *phased = change->phased;
         bool begins_with = change->what == MP_CHANGE_SETTINGS || (phased && phased->early);
         struct mp_torch_history whole = a->history;
-        struct outcome outcome;
         if (phased) mp_tune_phased_apply(&whole, phased, &a->history);
-        status = replay(a, &change->edits, begins_with ? &change->settings : &whole.settings,
-                        a->advise->tuning.capacity, &change->curve, &outcome);
+        replay(a, &change->edits, begins_with ? &change->settings : &whole.settings, a->advise->tuning.capacity,
+               &change->curve);
         if (phased) mp_tune_phased_free(&a->history);
         a->history = whole;
     }
-    return status;
 }
 
 static void begin(struct adviser *a)
@@ -461,7 +439,7 @@ static void begin(struct adviser *a)
 enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advise_query *query,
                               struct mp_advise *advise, struct mp_error *error)
 {
-    struct adviser a = {.model = model, .query = query, .advise = advise, .error = error};
+    struct adviser a = {.model = model, .query = query, .advise = advise};
     struct mp_changes proposed = {0};
     *advise =
         (struct mp_advise){.track = query->track, .tuning = {.capacity = MP_BYTES_UNKNOWN, .total = MP_BYTES_UNKNOWN}};
@@ -470,17 +448,16 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
                        "the recording has a sample of its blocks (--sample): what others would save is not known");
     begin(&a);
     add_settings(&a);
-    enum mp_status status = mp_lifetimes_propose(model, &a.history, &proposed, error);
-    if (!status) status = prove(&a, &proposed);
-    if (!status) status = add_checkpoints(&a);
-    if (!status) sort_changes(advise);
-    if (!status) status = find_fit(&a);
-    if (!status) sort_changes(advise);
-    if (!status) status = draw_curves(&a);
+    mp_lifetimes_propose(model, &a.history, &proposed);
+    prove(&a, &proposed);
+    add_checkpoints(&a);
+    sort_changes(advise);
+    find_fit(&a);
+    sort_changes(advise);
+    draw_curves(&a);
     mp_checkpoints_free(a.checkpoints);
     mp_torch_history_free(&a.history);
-    if (status) mp_advise_free(advise);
-    return status;
+    return MP_OK;
 }
 
 void mp_advise_free(struct mp_advise *advise)

@@ -36,7 +36,7 @@ struct mp_advise {
     struct mp_advise_fit fit;
 };
 
-/* MP_UNSUPPORTED: it cannot be replayed; MP_NO_MEMORY. */
+/* MP_UNSUPPORTED: it cannot be replayed. */
 enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advise_query *query,
                               struct mp_advise *advise, struct mp_error *error);
 void mp_advise_free(struct mp_advise *advise);

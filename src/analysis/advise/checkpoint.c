@@ -12,6 +12,8 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "model/module_path.h"
+#include "model/stack_facts.h"
+#include "model/track.h"
 
 /*
  * A call of a module is a run of allocations by it and the modules within it. Under checkpointing what it made and
@@ -51,6 +53,7 @@ struct kind {
 struct mp_checkpoints {
     const struct mp_model *model;
     const struct mp_torch_history *history;
+    const struct mp_stack_facts *facts;
     bool keeps_rng;
     size_t root; /* bytes of a path */
     struct mp_phases phases;
@@ -60,7 +63,6 @@ struct mp_checkpoints {
     MP_VEC(uint32_t) others;  /* likewise, in backward: some only work in place before */
     struct mp_map called;     /* texts + 1 of modules that are */
     struct mp_map parameters; /* by parameter_key(): how many a module has */
-    unsigned char *casts;     /* by stack: autocast makes a copy there */
     struct mp_operators operators;
     MP_VEC(struct kind) kinds;
 };
@@ -265,22 +267,6 @@ static void find_parameters(struct mp_checkpoints *c)
     }
 }
 
-static void find_casts(struct mp_checkpoints *c)
-{
-    const struct mp_model *model = c->model;
-    unsigned char *frames = mp_alloc_zeroed(model->frames.count + 1, 1);
-    c->casts = mp_alloc_zeroed(model->stacks.count + 1, 1);
-    for (size_t i = 0; i < model->frames.count; i++)
-        for (uint32_t k = 0; k < model->frames.at[i].line_count; k++)
-            frames[i] |= strstr(mp_model_text(model, model->lines.at[model->frames.at[i].first_line + k].function),
-                                "autocast::cached_cast") != NULL;
-    for (size_t i = 1; i < model->stacks.count; i++) {
-        const struct mp_stack_node *node = &model->stacks.at[i];
-        c->casts[i] = c->casts[node->parent] || (node->frame != MP_FRAME_CUT && frames[node->frame]);
-    }
-    free(frames);
-}
-
 /* By act of a call: whether it is a parameter's copy. A module has one of each: what else it casts is its input, which
  * comes behind. */
 static unsigned char *casts_of(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count)
@@ -290,7 +276,8 @@ static unsigned char *casts_of(const struct mp_checkpoints *c, const struct mp_a
     for (size_t i = 0; i < count; i++) {
         const char *path = mp_module_path(c->model, c->root, acts[i].module);
         uint32_t module = mp_intern_find(&c->texts, path, strlen(path));
-        if (module == MP_INTERN_FAILED || !c->casts[c->model->blocks.stack[acts[i].block]]) continue;
+        if (module == MP_INTERN_FAILED || !(c->facts->of_stack[c->model->blocks.stack[acts[i].block]] & MP_FACT_CASTS))
+            continue;
         uint64_t key = parameter_key(module, 2 * c->model->blocks.bytes[acts[i].block]);
         const uint64_t *has = mp_map_find(&c->parameters, key);
         casts[i] = has && ++*mp_map_at(&seen, key, NULL) <= *has;
@@ -512,7 +499,7 @@ static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struc
     const char *path = mp_module_path(c->model, c->root, act->module);
     size_t parts = parts_of(mp_intern_get(&c->texts, kind->pattern, NULL));
     *part = mp_module_line(c->model, stack, called_from(c, path, prefix_of(path, parts)));
-    if (*part && mp_frame_is(c->model, (uint32_t)*part - 1, "forward", "torch/nn/modules/container.py"))
+    if (*part && c->facts->of_frame[*part - 1] & MP_FACT_RUNS_MODULES)
         *part = IN_SEQUENTIAL | mp_intern_add(&c->texts, path, prefix_of(path, parts + 1));
     return *part;
 }
@@ -724,26 +711,23 @@ size_t mp_checkpoints_modules(const struct mp_checkpoints *checkpoints, size_t k
     return checkpoints->kinds.at[kind].modules;
 }
 
-enum mp_status mp_checkpoints_find(const struct mp_model *model, const struct mp_torch_history *history,
-                                   struct mp_checkpoints **checkpoints, struct mp_error *error)
+struct mp_checkpoints *mp_checkpoints_find(const struct mp_model *model, const struct mp_torch_history *history)
 {
-    *checkpoints = NULL;
-    if (!model->blocks.module || !history->steps.count) return MP_OK;
+    if (!model->blocks.module || !history->steps.count) return NULL;
     struct mp_checkpoints *c = mp_alloc_zeroed(1, sizeof *c);
-    const char *device = mp_model_text(model, model->devices.at[model->tracks.at[history->track].device].name);
-    *c = (struct mp_checkpoints){
-        .model = model, .history = history, .root = mp_module_root(model), .keeps_rng = !strncmp(device, "cpu", 3)};
-    enum mp_status status = mp_phases_find(model, &c->phases, error);
-    if (!status) {
-        find_acts(c);
-        fill_first(c);
-        find_called(c);
-        find_kinds(c);
-        find_parameters(c);
-        find_casts(c);
-        mp_operators_find(model, &c->operators);
-    }
-    for (size_t i = 0; !status && i < c->kinds.count; i++) {
+    *c = (struct mp_checkpoints){.model = model,
+                                 .history = history,
+                                 .facts = mp_stack_facts(model),
+                                 .root = mp_module_root(model),
+                                 .keeps_rng = !strncmp(mp_track_device(model, history->track), "cpu", 3)};
+    mp_phases_find(model, &c->phases);
+    find_acts(c);
+    fill_first(c);
+    find_called(c);
+    find_kinds(c);
+    find_parameters(c);
+    mp_operators_find(model, &c->operators);
+    for (size_t i = 0; i < c->kinds.count; i++) {
         struct kind *kind = &c->kinds.at[i];
         struct mp_map modules = find_modules(c, kind);
         find_calls(c, kind, &modules);
@@ -751,12 +735,7 @@ enum mp_status mp_checkpoints_find(const struct mp_model *model, const struct mp
         find_times(c, kind);
         mp_map_free(&modules);
     }
-    if (status) {
-        mp_checkpoints_free(c);
-        return status;
-    }
-    *checkpoints = c;
-    return MP_OK;
+    return c;
 }
 
 void mp_checkpoints_free(struct mp_checkpoints *checkpoints)
@@ -772,7 +751,6 @@ void mp_checkpoints_free(struct mp_checkpoints *checkpoints)
     mp_vec_free(&checkpoints->others);
     mp_map_free(&checkpoints->called);
     mp_map_free(&checkpoints->parameters);
-    free(checkpoints->casts);
     mp_operators_free(&checkpoints->operators);
     mp_intern_free(&checkpoints->texts);
     mp_phases_free(&checkpoints->phases);

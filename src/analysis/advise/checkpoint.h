@@ -9,10 +9,8 @@
 
 struct mp_checkpoints;
 
-/* `*checkpoints` is the caller's, NULL where no module's forward is followed by its backward; model and history outlive
- * it. MP_NO_MEMORY. */
-enum mp_status mp_checkpoints_find(const struct mp_model *model, const struct mp_torch_history *history,
-                                   struct mp_checkpoints **checkpoints, struct mp_error *error);
+/* The caller's; NULL where no module is known. Model and history outlive it. */
+struct mp_checkpoints *mp_checkpoints_find(const struct mp_model *model, const struct mp_torch_history *history);
 void mp_checkpoints_free(struct mp_checkpoints *checkpoints);
 
 size_t mp_checkpoints_kinds(const struct mp_checkpoints *checkpoints);

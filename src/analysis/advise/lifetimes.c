@@ -9,6 +9,8 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/words.h"
+#include "model/stack_facts.h"
+#include "model/track.h"
 
 #define COPY_FAR    4096 /* allocations, or events, that are searched for the moment of a copy */
 #define MOST_BIRTHS 8    /* steps that make gradients that are kept */
@@ -28,6 +30,7 @@ struct finder {
     const struct mp_model *model;
     const struct mp_torch_history *history;
     struct mp_changes *changes;
+    const struct mp_stack_facts *facts;
     struct mp_phases phases;
     struct mp_categories *categories;
     MP_VEC(struct update) updates;
@@ -455,38 +458,9 @@ static void find_variables(struct finder *f)
 
 /* ---- temporaries of optimizers */
 
-/* Functions that update all parameters by lists of tensors, as `foreach` asks for. */
-static bool is_foreach(const struct mp_model *model, uint32_t frame)
+static bool shows(const struct finder *f, uint32_t block, uint32_t fact)
 {
-    const struct mp_model_frame *at = &model->frames.at[frame];
-    for (uint32_t i = 0; i < at->line_count; i++)
-        if (strstr(mp_model_text(model, model->lines.at[at->first_line + i].function), "_multi_tensor_")) return true;
-    return false;
-}
-
-/* Adam's, which have a fused form since PyTorch 2.0. */
-static bool is_adam(const struct mp_model *model, uint32_t frame)
-{
-    const struct mp_model_frame *at = &model->frames.at[frame];
-    for (uint32_t i = 0; i < at->line_count; i++)
-        if (strstr(mp_model_text(model, model->lines.at[at->first_line + i].function), "_multi_tensor_adam"))
-            return true;
-    return false;
-}
-
-/* By stack, whether any of its frames is such a one; a parent stands before its children. */
-static unsigned char *mark_stacks(const struct mp_model *model, bool (*is)(const struct mp_model *, uint32_t))
-{
-    unsigned char *frames = mp_alloc_zeroed(model->frames.count + 1, 1);
-    unsigned char *stacks = mp_alloc_zeroed(model->stacks.count + 1, 1);
-    for (uint32_t i = 0; i < model->frames.count; i++)
-        frames[i] = is(model, i);
-    for (size_t i = 1; i < model->stacks.count; i++) {
-        const struct mp_stack_node *node = &model->stacks.at[i];
-        stacks[i] = stacks[node->parent] || (node->frame != MP_FRAME_CUT && frames[node->frame]);
-    }
-    free(frames);
-    return stacks;
+    return f->facts->of_stack[f->model->blocks.stack[block]] & fact;
 }
 
 /* Whether it is gone when the optimizer's step is over. */
@@ -514,10 +488,9 @@ static void find_fused(struct finder *f)
 {
     const struct mp_model *model = f->model;
     struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_FUSED};
-    unsigned char *adam = mark_stacks(model, is_adam);
     uint32_t first = MP_NONE;
     for (uint32_t block = 0; block < model->blocks.count; block++) {
-        if (!is_ours(f, block) || !adam[model->blocks.stack[block]] || !is_temporary(f, block)) continue;
+        if (!is_ours(f, block) || !shows(f, block, MP_FACT_LISTS_OF_ADAM) || !is_temporary(f, block)) continue;
         const struct mp_edit_end gone = {.block = block, .gone = true};
         mp_vec_add(&change.edits.ends, gone);
         change.blocks++;
@@ -526,7 +499,6 @@ static void find_fused(struct finder *f)
     }
     if (first != MP_NONE) add_counters(f, first, &change);
     propose(f, &change);
-    free(adam);
 }
 
 struct parameter {
@@ -535,10 +507,9 @@ struct parameter {
 };
 
 /* The temporaries of one step, one place after the other. One parameter after the other, no more is needed than those
- * of one, of all places, and what a variable still holds of the one before. `adam`: by stack; there a root and a
- * quotient are there at a time, also where lists are divided in place. */
-static void replace_by_largest(struct finder *f, struct likes *step, size_t update, const unsigned char *adam,
-                               struct mp_change *change)
+ * of one, of all places, and what a variable still holds of the one before. Adam has a root and a quotient at a time,
+ * also where lists are divided in place. */
+static void replace_by_largest(struct finder *f, struct likes *step, size_t update, struct mp_change *change)
 {
     uint64_t most = 0;
     MP_VEC(struct parameter) parameters = {0}; /* by the number of a block among those of its place */
@@ -552,7 +523,7 @@ static void replace_by_largest(struct finder *f, struct likes *step, size_t upda
         struct parameter *parameter = &parameters.at[number];
         parameter->sum += block->bytes;
         if (block->bytes > parameter->largest) parameter->largest = block->bytes;
-        parameter->of_adam = parameter->of_adam || adam[block->stack];
+        parameter->of_adam = parameter->of_adam || shows(f, block->block, MP_FACT_LISTS_OF_ADAM);
         if (block->born < first) first = block->born;
         const struct mp_edit_end gone = {.block = block->block, .gone = true};
         mp_vec_add(&change->edits.ends, gone);
@@ -574,43 +545,39 @@ static void find_foreach(struct finder *f)
 {
     const struct mp_model *model = f->model;
     struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_ONE_BY_ONE};
-    unsigned char *foreach = mark_stacks(model, is_foreach), *adam = mark_stacks(model, is_adam);
     struct likes step = {0};
     size_t current = 0;
     for (uint32_t block = 0; block < model->blocks.count; block++) {
-        if (!is_ours(f, block) || !foreach[model->blocks.stack[block]] || !is_temporary(f, block)) continue;
+        if (!is_ours(f, block) || !shows(f, block, MP_FACT_LISTS) || !is_temporary(f, block)) continue;
         size_t update = update_after(f, model->blocks.alloc_event[block]);
-        if (update != current && step.count) replace_by_largest(f, &step, current, adam, &change);
+        if (update != current && step.count) replace_by_largest(f, &step, current, &change);
         if (update != current) step.count = 0;
         current = update;
         add_alike(f, &step, block);
     }
-    if (step.count) replace_by_largest(f, &step, current, adam, &change);
+    if (step.count) replace_by_largest(f, &step, current, &change);
     propose(f, &change);
     mp_vec_free(&step);
-    free(adam);
-    free(foreach);
 }
 
-enum mp_status mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_history *history,
-                                    struct mp_changes *changes, struct mp_error *error)
+void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_history *history,
+                          struct mp_changes *changes)
 {
     struct finder f = {.model = model, .history = history, .changes = changes};
-    if (model->tracks.at[history->track].layer != MP_LAYER_TORCH || !history->steps.count) return MP_OK;
-    enum mp_status status = mp_phases_find(model, &f.phases, error);
-    if (!status && f.phases.any) status = mp_categories_make(model, NULL, &f.categories, error);
-    if (!status && f.phases.any) {
+    if (model->tracks.at[history->track].layer != MP_LAYER_TORCH || !history->steps.count) return;
+    mp_phases_find(model, &f.phases);
+    if (f.phases.any) {
+        f.facts = mp_stack_facts(model);
+        f.categories = mp_categories_make(model, NULL);
         find_updates(&f);
         find_backwards(&f);
         find_gradients(&f);
         find_variables(&f);
-        if (strncmp(mp_model_text(model, model->devices.at[model->tracks.at[history->track].device].name), "cpu", 3))
-            find_fused(&f);
+        if (strncmp(mp_track_device(model, history->track), "cpu", 3)) find_fused(&f);
         find_foreach(&f);
     }
     mp_categories_free(f.categories);
     mp_phases_free(&f.phases);
     mp_vec_free(&f.updates);
     free(f.backwards);
-    return status;
 }

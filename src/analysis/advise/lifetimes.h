@@ -7,8 +7,8 @@
 
 #include "analysis/advise/changes.h"
 
-/* Adds changes, without what they save: that is for a replay to say. MP_NO_MEMORY. */
-enum mp_status mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_history *history,
-                                    struct mp_changes *changes, struct mp_error *error);
+/* Adds changes, without what they save: that is for a replay to say. */
+void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_history *history,
+                          struct mp_changes *changes);
 
 #endif

@@ -7,12 +7,10 @@
 #include "base/buffer.h"
 #include "model/model.h"
 
-/* Whether a frame is of this function (NULL: of any), in a file whose path ends so. */
-bool mp_frame_is(const struct mp_model *model, uint32_t frame, const char *function, const char *file);
 /* The calls of modules on a stack, the innermost first: 'S' of a Sequential, which calls what it lists, else 'm'. */
 void mp_module_chain(const struct mp_model *model, uint32_t stack, struct mp_buffer *chain);
-/* Of a stack, the line of the module that is the so-manieth called from the inside: which of its statements ran, as a
- * number; 0: none. */
+/* The line of the N-th module call of a stack, counted from the innermost: which of the module's statements ran, as the
+ * number of its frame + 1; 0: none. */
 uint64_t mp_module_line(const struct mp_model *model, uint32_t stack, size_t calls);
 /* Whether two stacks have the same lines of Python; the interpreter's own frames between them may differ. */
 bool mp_same_lines(const struct mp_model *model, uint32_t a, uint32_t b);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "model/stack_facts.h"
 
 /* From PyTorch's derivatives.yaml: the operator with its overload, the node of autograd's graph without "Backward", and
  * which tensors the formula of its backward reads. tests/advise/check_operators.py holds it against that file. What is
@@ -189,38 +190,25 @@ struct shown {
 static struct shown shown_by(const char *function)
 {
     struct shown shown = {0};
-    const char *at = strstr(function, "at::_ops::"), *apply = strstr(function, "::apply(");
-    if (at) {
-        at += strlen("at::_ops::");
-        size_t length = strcspn(at, ":(");
-        shown.call = !is_composite(at, length) && !strncmp(at + length, "::call", strlen("::call"));
-        shown.number = shown.call ? find_operator(at, length) : 0;
-    }
-    if (apply && !strncmp(function, "torch::autograd::", strlen("torch::autograd::"))) {
-        const char *generated = strstr(function, "generated::");
-        shown.node = generated ? find_node(generated + strlen("generated::")) : UNKNOWN_NODE;
-    }
+    size_t length;
+    const char *name = mp_operator_called(function, &length), *node = mp_node_run(function);
+    shown.call = name && !is_composite(name, length);
+    if (shown.call) shown.number = find_operator(name, length);
+    if (node) shown.node = find_node(node);
     return shown;
-}
-
-static bool is_wrapped_call(const struct mp_model *model, const struct mp_model_frame *frame)
-{
-    const struct mp_model_line *line = &model->lines.at[frame->first_line];
-    return strstr(mp_model_text(model, line->function), "_wrapped_call_impl") &&
-           strstr(mp_model_text(model, line->file), "torch/nn/modules/module.py");
 }
 
 /* The outermost operator within the innermost Python frame is the one that autograd sees; a parent stands before its
  * children. */
 void mp_operators_find(const struct mp_model *model, struct mp_operators *operators)
 {
+    const struct mp_stack_facts *facts = mp_stack_facts(model);
     struct shown *frames = mp_alloc_zeroed(model->frames.count + 1, sizeof *frames);
     *operators =
         (struct mp_operators){.of_stack = mp_alloc_zeroed(model->stacks.count + 1, sizeof *operators->of_stack)};
     for (size_t i = 0; i < model->frames.count; i++) {
         const struct mp_model_frame *frame = &model->frames.at[i];
-        if (frame->raw.language == MP_PYTHON && frame->line_count)
-            operators->stops_early = operators->stops_early || is_wrapped_call(model, frame);
+        operators->stops_early |= (facts->of_frame[i] & MP_FACT_WRAPS_CALL) != 0;
         for (uint32_t k = 0; frame->raw.language == MP_NATIVE && k < frame->line_count; k++) {
             struct shown shown = shown_by(mp_model_text(model, model->lines.at[frame->first_line + k].function));
             if (shown.call || shown.node) frames[i] = shown;

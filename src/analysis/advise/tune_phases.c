@@ -124,9 +124,8 @@ static bool allocates_before(const struct mp_torch_history *history, uint32_t ev
 static size_t find_borders(const struct search *s, struct border borders[2])
 {
     struct mp_phases phases;
-    struct mp_error error;
     size_t count = 0, first = SIZE_MAX, last = SIZE_MAX, served = SIZE_MAX;
-    if (mp_phases_find(s->model, &phases, &error)) return 0;
+    mp_phases_find(s->model, &phases);
     for (size_t i = 0; i < phases.turns.count; i++) {
         unsigned phase = phases.turns.at[i].phase;
         if (is_work(phase) && first == SIZE_MAX) first = i;

@@ -5,12 +5,13 @@
 
 #include "analysis/categories/guesses.h"
 #include "analysis/categories/phases.h"
-#include "analysis/categories/rules.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/vec.h"
 #include "model/model.h"
+#include "model/rules.h"
+#include "model/stack_facts.h"
 
 static const char *const names[MP_CATEGORIES] = {
     [MP_CATEGORY_PARAMETERS] = "parameters",
@@ -27,33 +28,41 @@ static const char *const names[MP_CATEGORIES] = {
     [MP_CATEGORY_KEPT] = "kept over calls",
 };
 
-/* Rules without doubt come first. */
-static const struct mp_category_rule built_in[] = {
-    {"workspace", "at::(cuda|native)::.*[Ww]orkspace", true},
-    /* Where the functions that request it have no name, those around them have. */
-    {"workspace", "at::cuda::(getCurrentCUDABlas|getCurrentCUDASolver|getCurrentCUDASparse|blas::)", true},
-    {"workspace", "at::native::(.*run_conv_plan|raw_cudnn_convolution_)", true},
-    {"communication", "c10d::", true},
-    {"communication", "ncclComm", true},
-    {"communication", "(all_gather|all_reduce|reduce_scatter|foreach_reduce|unshard)[^ ]* .*torch/distributed/", true},
-    {"communication", "torch/distributed/distributed_c10d\\.py:", true},
-    {"gradients", "torch::autograd::AccumulateGrad", true},
-    {"input", "torch/utils/data/", true},
-    {"optimizer state", "(^|\\.)_init_group .*torch/optim/", true},
-    {"parameters", "(^|\\.)_broadcast_coalesced_reshape .*torch/nn/parallel/", true}, /* of DataParallel's replicas */
-    {"parameters", "(^|\\.)(__init__|reset_parameters|_apply|to|cuda|cpu|half|convert) .*torch/nn/modules/", false},
-    {"parameters", "torch/nn/init\\.py:", false},
-    {"parameters",
-     "(^|\\.)(from_pretrained|load_state_dict|_load_from_state_dict|init_weights?|_init_weights) .*\\.py:", false},
-    {"optimizer state", "(^|\\.)(__init__|load_state_dict) .*optim[a-z_]*\\.py:", false},
-    {"parameters", "(^|\\.)__init__ [^ ]+\\.py:", false},
+/* What frames show, in the order in which it counts: `doubtless` comes before phases. */
+static const struct {
+    uint32_t fact;
+    enum mp_category category;
+    bool doubtless;
+} shown[] = {
+    {MP_FACT_WORKSPACE, MP_CATEGORY_WORKSPACE, true},
+    {MP_FACT_COMMUNICATES, MP_CATEGORY_COMMUNICATION, true},
+    {MP_FACT_ACCUMULATES, MP_CATEGORY_GRADIENTS, true},
+    {MP_FACT_LOADS_DATA, MP_CATEGORY_INPUT, true},
+    {MP_FACT_MAKES_STATE, MP_CATEGORY_OPTIMIZER_STATE, true},
+    {MP_FACT_REPLICATES, MP_CATEGORY_PARAMETERS, true},
+    {MP_FACT_MAKES_PARAMETERS, MP_CATEGORY_PARAMETERS, false},
+    {MP_FACT_BUILDS_OPTIMIZER, MP_CATEGORY_OPTIMIZER_STATE, false},
+    {MP_FACT_CONSTRUCTS, MP_CATEGORY_PARAMETERS, false},
 };
 
-#define BUILT_IN (sizeof built_in / sizeof *built_in)
+#define SHOWN (sizeof shown / sizeof *shown)
 
-const struct mp_category_rule *mp_category_rule(size_t index)
+/* The index of the first of them; SHOWN: none. */
+static size_t first_shown(uint32_t facts)
 {
-    return index < BUILT_IN ? &built_in[index] : NULL;
+    size_t i = 0;
+    while (i < SHOWN && !(facts & shown[i].fact))
+        i++;
+    return i;
+}
+
+bool mp_category_rule(size_t index, struct mp_category_rule *rule)
+{
+    const struct mp_stack_pattern *pattern = mp_stack_pattern(index);
+    size_t i = pattern ? first_shown(pattern->fact) : SHOWN;
+    if (i == SHOWN) return false;
+    *rule = (struct mp_category_rule){names[shown[i].category], pattern->regex, shown[i].doubtless};
+    return true;
 }
 
 /* Labels of the blocks of one stack, module and size: a count for each role. */
@@ -64,7 +73,8 @@ struct usual {
 struct mp_categories {
     const struct mp_model *model;
     const struct mp_rules *user; /* may be NULL */
-    uint16_t *by_user, *by_rule; /* by stack: the first rule that fits, + 1; the user's and a built-in one */
+    uint16_t *by_user;           /* by stack: the first of the user's rules that fits, + 1; NULL: there are none */
+    const struct mp_stack_facts *facts;
     struct mp_phases phases;
     struct mp_guesses guesses;
     uint32_t first_call;   /* the turn of it where the program does nothing but infer; else MP_NONE */
@@ -82,10 +92,8 @@ static unsigned category_named(const struct mp_categories *categories, uint32_t 
     return MP_CATEGORIES + id;
 }
 
-/* By stack: the first rule that fits any of its frames, + 1; 0 where none does. `makers`: also looks at the frames that
- * made the node of the graph whose backward runs. A parent stands before its children, so one pass over the nodes
- * settles every stack. */
-static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rules *rules, bool makers)
+/* A parent stands before its children, so one pass over the nodes settles every stack. */
+static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rules *rules)
 {
     struct mp_buffer scratch = {0};
     uint32_t *frames = mp_alloc((model->frames.count + 1) * sizeof *frames);
@@ -95,8 +103,7 @@ static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rule
     for (size_t i = 1; i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
         uint32_t own = node->frame == MP_FRAME_CUT ? MP_NONE : frames[node->frame];
-        bool border = node->frame != MP_FRAME_CUT && model->frames.at[node->frame].raw.language == MP_BACKWARD;
-        uint16_t outer = border && !makers ? 0 : stacks[node->parent];
+        uint16_t outer = stacks[node->parent];
         stacks[i] = own != MP_NONE && (!outer || own + 1 < outer) ? (uint16_t)(own + 1) : outer;
     }
     mp_buffer_free(&scratch);
@@ -113,17 +120,6 @@ const char *mp_category_phase(const struct mp_categories *categories, uint32_t m
     uint32_t turn = moment ? mp_phase_turn_of(&categories->phases, moment - 1) : MP_NONE;
     if (turn != MP_NONE && categories->guesses.inference[turn]) return "inference";
     return turn == MP_NONE ? NULL : words[categories->phases.turns.at[turn].phase];
-}
-
-static enum mp_status match_built_in(struct mp_categories *categories, struct mp_error *error)
-{
-    struct mp_rules rules = {0};
-    enum mp_status status = MP_OK;
-    for (size_t i = 0; !status && i < BUILT_IN; i++)
-        status = mp_rules_add(&rules, built_in[i].category, built_in[i].regex, error);
-    if (!status) categories->by_rule = match_stacks(categories->model, &rules, false);
-    mp_rules_free(&rules);
-    return status;
 }
 
 /* The common facts of blocks most of which got the same label. */
@@ -350,11 +346,8 @@ static void find_feeds(struct mp_categories *categories)
 
 static enum mp_category by_rule(const struct mp_categories *categories, uint32_t block, bool doubtless)
 {
-    uint16_t rule = categories->by_rule[categories->model->blocks.stack[block]];
-    if (!rule || (doubtless && !built_in[rule - 1].doubtless)) return MP_CATEGORY_NONE;
-    for (unsigned i = 1; i < MP_CATEGORIES; i++)
-        if (!strcmp(built_in[rule - 1].category, names[i])) return (enum mp_category)i;
-    return MP_CATEGORY_NONE;
+    size_t i = first_shown(categories->facts->inside[categories->model->blocks.stack[block]]);
+    return i < SHOWN && (shown[i].doubtless || !doubtless) ? shown[i].category : MP_CATEGORY_NONE;
 }
 
 /* Blocks made by inference: those that a later call's forward pass uses and frees, or that stay, are kept. */
@@ -454,35 +447,28 @@ const char *mp_category_of_block(const void *context, uint32_t block)
     return name ? name : "";
 }
 
-enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_rules *rules,
-                                  struct mp_categories **categories, struct mp_error *error)
+struct mp_categories *mp_categories_make(const struct mp_model *model, const struct mp_rules *rules)
 {
     struct mp_categories *made = mp_alloc_zeroed(1, sizeof *made);
     made->model = model;
     made->user = rules;
-    enum mp_status status = mp_phases_find(model, &made->phases, error);
-    if (!status) status = match_built_in(made, error);
-    bool done = !status && made->by_rule;
-    if (done) count_labels(made);
-    if (done) find_feeds(made);
+    made->facts = mp_stack_facts(model);
     made->first_call = MP_NONE; /* which a guess is needed for */
-    if (done) mp_guesses_find(model, &made->phases, known_at_end, made, &made->guesses);
-    if (done) made->first_call = find_first_call(made);
-    if (done && rules && rules->rules.count) made->by_user = match_stacks(model, rules, true);
-    if (done) {
-        *categories = made;
-        return MP_OK;
-    }
-    mp_categories_free(made);
-    return status ? status : mp_fail(error, MP_NO_MEMORY, "not enough memory for the categories");
+    mp_phases_find(model, &made->phases);
+    count_labels(made);
+    find_feeds(made);
+    mp_guesses_find(model, &made->phases, known_at_end, made, &made->guesses);
+    made->first_call = find_first_call(made);
+    if (rules && rules->rules.count) made->by_user = match_stacks(model, rules);
+    return made;
 }
 
 bool mp_categories_by_stack(const struct mp_model *model)
 {
     struct mp_phases phases = {0};
-    struct mp_error ignored;
-    bool none = !model->labels.count && !mp_model_has_source(model, "torch") &&
-                !mp_phases_find(model, &phases, &ignored) && !phases.any;
+    if (model->labels.count || mp_model_has_source(model, "torch")) return false;
+    mp_phases_find(model, &phases);
+    bool none = !phases.any;
     mp_phases_free(&phases);
     return none;
 }
@@ -496,6 +482,5 @@ void mp_categories_free(struct mp_categories *categories)
     mp_vec_free(&categories->usual);
     free(categories->feeds);
     free(categories->by_user);
-    free(categories->by_rule);
     free(categories);
 }

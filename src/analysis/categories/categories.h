@@ -14,8 +14,8 @@
 #ifndef MP_ANALYSIS_CATEGORIES_H
 #define MP_ANALYSIS_CATEGORIES_H
 
-#include "analysis/categories/rules.h"
 #include "model/model.h"
+#include "model/rules.h"
 
 enum mp_category {
     MP_CATEGORY_NONE,
@@ -36,11 +36,10 @@ enum mp_category {
 
 struct mp_categories;
 
-/* `rules` (may be NULL) are the user's; both outlive the categories. MP_NO_MEMORY. */
-enum mp_status mp_categories_make(const struct mp_model *model, const struct mp_rules *rules,
-                                  struct mp_categories **categories, struct mp_error *error);
+/* `rules` (may be NULL) are the user's; both outlive the categories. */
+struct mp_categories *mp_categories_make(const struct mp_model *model, const struct mp_rules *rules);
 /* Whether categories follow from the stacks alone, as they do where PyTorch was not used: then a part of the recording
- * (model/part.h) gives a block the same category as the whole. False, too, where memory is short. */
+ * (model/part.h) gives a block the same category as the whole. */
 bool mp_categories_by_stack(const struct mp_model *model);
 /* The category of a block after `moment` events, a number below mp_categories_count(). */
 unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment);
@@ -59,13 +58,13 @@ const char *mp_category_phase(const struct mp_categories *categories, uint32_t m
 const char *mp_category_of_block(const void *context, uint32_t block);
 void mp_categories_free(struct mp_categories *categories);
 
-/* The built-in rules, as the manual lists them, one after the other; NULL after the last. `doubtless`: they come
+/* The built-in rules, as the manual lists them, one after the other; false after the last. `doubtless`: they come
  * before phases. For a block born in backward they see the code that ran there, not the code that made the node of
  * the graph. */
 struct mp_category_rule {
     const char *category, *regex;
     bool doubtless;
 };
-const struct mp_category_rule *mp_category_rule(size_t index);
+bool mp_category_rule(size_t index, struct mp_category_rule *rule);
 
 #endif

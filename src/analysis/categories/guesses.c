@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "model/stack_facts.h"
 
 #define GRAPH_LEAST 8  /* blocks of a graph, or blocks freed together with one */
 #define SMALL_LEAST 32 /* blocks of small passes, where nothing was trained: fewer show nothing */
@@ -28,44 +29,28 @@ struct finder {
     const struct mp_model *model;
     const struct mp_phases *phases;
     struct mp_guesses *guesses;
-    unsigned char *known;  /* by block: enum mp_category */
-    unsigned char *zeroes; /* by stack: optimizer.zero_grad() or like it */
-    uint32_t *line;        /* by stack: the one that a person reads, its innermost of Python, else its innermost */
-    bool stays;            /* find_staying() */
-    bool trains, infers;   /* some turn is backward; some is inference */
+    unsigned char *known; /* by block: enum mp_category */
+    const struct mp_stack_facts *facts;
+    uint32_t *line;      /* find_lines() */
+    bool stays;          /* find_staying() */
+    bool trains, infers; /* some turn is backward; some is inference */
 };
 
-static bool is_zeroing(const struct mp_model *model, uint32_t frame)
+/* By stack: the line that a person reads, its innermost of Python, else its innermost; MP_NONE. A parent stands before
+ * its children. */
+static uint32_t *find_lines(const struct mp_model *model)
 {
-    const struct mp_model_frame *at = &model->frames.at[frame];
-    for (uint32_t i = 0; i < at->line_count; i++) {
-        const char *name = mp_model_text(model, model->lines.at[at->first_line + i].function);
-        const char *last = strrchr(name, '.');
-        if (!strcmp(last ? last + 1 : name, "zero_grad")) return true;
-    }
-    return false;
-}
-
-/* A parent stands before its children. */
-static void look_at_stacks(struct finder *f)
-{
-    const struct mp_model *model = f->model;
-    unsigned char *zeroing = mp_alloc_zeroed(model->frames.count + 1, 1);
-    f->zeroes = mp_alloc_zeroed(model->stacks.count + 1, 1);
-    f->line = mp_alloc((model->stacks.count + 1) * sizeof *f->line);
-    f->line[0] = MP_NONE;
-    for (uint32_t i = 0; i < model->frames.count; i++)
-        zeroing[i] = is_zeroing(model, i);
+    uint32_t *lines = mp_alloc((model->stacks.count + 1) * sizeof *lines);
+    lines[0] = MP_NONE;
     for (uint32_t i = 1; i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
         bool frame = node->frame != MP_FRAME_CUT;
         bool python = frame && model->frames.at[node->frame].raw.language == MP_PYTHON;
-        uint32_t outer = f->line[node->parent];
+        uint32_t outer = lines[node->parent];
         bool outer_python = outer != MP_NONE && model->frames.at[outer].raw.language == MP_PYTHON;
-        f->line[i] = python || (frame && !outer_python) ? node->frame : outer;
-        f->zeroes[i] = f->zeroes[node->parent] || (frame && zeroing[node->frame]);
+        lines[i] = python || (frame && !outer_python) ? node->frame : outer;
     }
-    free(zeroing);
+    return lines;
 }
 
 static bool is_of_torch(const struct finder *f, uint32_t block)
@@ -409,7 +394,7 @@ static uint32_t *count_together(const struct finder *f)
 static unsigned of_freed(const struct finder *f, uint32_t block, const struct votes *votes, uint32_t together)
 {
     uint32_t stack = mp_model_freed_at(f->model, block), line = f->line[stack];
-    if (f->zeroes[stack]) return MP_CATEGORY_GRADIENTS;
+    if (f->facts->of_stack[stack] & MP_FACT_ZEROES) return MP_CATEGORY_GRADIENTS;
     switch (phase_of_free(f, block)) {
     case MP_PHASE_BACKWARD:
     case MP_PHASE_RECOMPUTE:
@@ -541,7 +526,8 @@ void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phase
     *guesses = (struct mp_guesses){.of_block = mp_alloc_zeroed(model->blocks.count + 1, 1)};
     f.known = mp_alloc_zeroed(model->blocks.count + 1, 1);
     f.stays = find_staying(&f);
-    look_at_stacks(&f);
+    f.facts = mp_stack_facts(model);
+    f.line = find_lines(model);
     find_inference(&f);
     find_previous(&f);
     for (uint32_t i = 0; i < model->blocks.count; i++)
@@ -549,7 +535,6 @@ void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phase
     guess_lasting(&f);
     guess_rest(&f);
     free(f.known);
-    free(f.zeroes);
     free(f.line);
 }
 

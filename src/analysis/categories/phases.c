@@ -3,72 +3,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/categories/rules.h"
+#include "base/memory.h"
 #include "base/search.h"
-
-/* Frames that show the phase; the innermost one of a stack counts. */
-static const struct {
-    enum mp_phase phase;
-    const char *regex;
-} frames_of_phases[] = {
-    {MP_PHASE_FORWARD, "(^|\\.)(_wrapped_call_impl|_call_impl|__call__) .*torch/nn/modules/module\\.py:"},
-    {MP_PHASE_FORWARD, "(^|\\.)forward [^ ]+\\.py:"},
-    {MP_PHASE_FORWARD, "^nn\\.Module: "},               /* PyTorch's profiler */
-    {MP_PHASE_FORWARD, "^CompiledFunction$"},           /* the same: compiled by AOTAutograd */
-    {MP_PHASE_BACKWARD, "(^|\\.)backward [^ ]+\\.py:"}, /* Tensor.backward(), Function.backward(), ... */
-    {MP_PHASE_BACKWARD, "(^|\\.)grad .*torch/autograd/__init__\\.py:"},
-    {MP_PHASE_BACKWARD, "torch::autograd::Engine::"},
-    {MP_PHASE_BACKWARD, "autograd::engine::evaluate_function"}, /* PyTorch's profiler */
-    {MP_PHASE_BACKWARD, "^CompiledFunctionBackward$"},
-    {MP_PHASE_OPTIMIZER, "torch/optim/"},
-    {MP_PHASE_OPTIMIZER, "^Optimizer\\.step#"},
-    {MP_PHASE_OPTIMIZER, "/(apex/optimizers|bitsandbytes/optim|deepspeed/ops/adam)/"},
-    {MP_PHASE_OPTIMIZER, "torch/(cuda/)?amp/grad_scaler\\.py:"},
-    {MP_PHASE_OPTIMIZER, "torch/nn/utils/clip_grad\\.py:"},
-};
+#include "model/stack_facts.h"
 
 bool mp_phase_is_backward(unsigned phase)
 {
     return phase == MP_PHASE_BACKWARD || phase == MP_PHASE_RECOMPUTE;
 }
 
-static enum mp_status make_rules(struct mp_rules *rules, struct mp_error *error)
+/* Of what a frame shows; the innermost one of a stack that shows any counts. */
+static enum mp_phase phase_of(uint32_t facts)
 {
-    enum mp_status status = MP_OK;
-    for (size_t i = 0; !status && i < sizeof frames_of_phases / sizeof *frames_of_phases; i++)
-        status = mp_rules_add(rules, "", frames_of_phases[i].regex, error);
-    return status;
-}
-
-static enum mp_phase phase_of_frame(const struct mp_model *model, const struct mp_rules *rules, uint32_t frame,
-                                    struct mp_buffer *scratch)
-{
-    if (model->frames.at[frame].raw.language == MP_BACKWARD) return MP_PHASE_BACKWARD;
-    uint32_t rule = mp_rules_find_frame(rules, model, frame, scratch);
-    return rule == MP_NONE ? MP_PHASE_OUTSIDE : frames_of_phases[rule].phase;
+    if (facts & MP_FACT_FORWARD) return MP_PHASE_FORWARD;
+    if (facts & MP_FACT_BACKWARD) return MP_PHASE_BACKWARD;
+    return facts & MP_FACT_OPTIMIZER ? MP_PHASE_OPTIMIZER : MP_PHASE_OUTSIDE;
 }
 
 /* A parent stands before its children, so one pass over the nodes settles every stack. */
-static bool find_stacks(const struct mp_model *model, const struct mp_rules *rules, struct mp_phases *phases)
+static void find_stacks(const struct mp_model *model, struct mp_phases *phases)
 {
-    struct mp_buffer scratch = {0};
-    unsigned char *frames = malloc(model->frames.count + 1);
-    phases->of_stack = calloc(model->stacks.count + 1, 1);
-    bool done = frames && phases->of_stack;
-    for (uint32_t i = 0; done && i < model->frames.count; i++)
-        frames[i] = (unsigned char)phase_of_frame(model, rules, i, &scratch);
-    for (size_t i = 1; done && i < model->stacks.count; i++) {
+    const struct mp_stack_facts *facts = mp_stack_facts(model);
+    phases->of_stack = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    for (size_t i = 1; i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
         unsigned outer = phases->of_stack[node->parent],
-                 phase = node->frame == MP_FRAME_CUT ? MP_PHASE_OUTSIDE : frames[node->frame];
+                 phase = node->frame == MP_FRAME_CUT ? MP_PHASE_OUTSIDE : phase_of(facts->of_frame[node->frame]);
         if (phase == MP_PHASE_FORWARD && mp_phase_is_backward(outer)) phase = MP_PHASE_RECOMPUTE;
         phases->of_stack[i] = (uint8_t)(phase == MP_PHASE_OUTSIDE ? outer : phase);
         phases->any |= phases->of_stack[i];
     }
-    done = done && !scratch.failed;
-    mp_buffer_free(&scratch);
-    free(frames);
-    return done;
 }
 
 enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_model *model, uint32_t block)
@@ -80,16 +44,15 @@ enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_
 }
 
 /* Threads that load data, for example, only ever allocate outside. */
-static bool find_threads(const struct mp_model *model, struct mp_phases *phases)
+static void find_threads(const struct mp_model *model, struct mp_phases *phases)
 {
     const struct mp_model_events *events = &model->events;
-    phases->works = calloc(model->threads.count + 1, 1);
-    for (uint32_t event = 0; phases->works && event < events->count; event++)
+    phases->works = mp_alloc_zeroed(model->threads.count + 1, 1);
+    for (uint32_t event = 0; event < events->count; event++)
         if (events->type[event] == MP_EVENT_ALLOC && events->thread[event] < model->threads.count &&
             !phases->works[events->thread[event]] &&
             mp_phase_of_block(phases, model, events->subject[event]) != MP_PHASE_OUTSIDE)
             phases->works[events->thread[event]] = true;
-    return phases->works;
 }
 
 /* The phase that an event without a block shows; MP_PHASES: none. */
@@ -104,13 +67,13 @@ static enum mp_phase phase_of_note(const struct mp_model *model, uint32_t event)
     return strncmp(name, "ProfilerStep#", strlen("ProfilerStep#")) ? MP_PHASES : MP_PHASE_BOUNDARY;
 }
 
-static bool take_turn(struct mp_phases *phases, uint32_t event, enum mp_phase phase)
+static void take_turn(struct mp_phases *phases, uint32_t event, enum mp_phase phase)
 {
     struct mp_phase_turn turn = {event, MP_NONE, 0, (uint8_t)phase};
     size_t count = phases->turns.count;
-    if (count && phases->turns.at[count - 1].phase == phase) return true;
+    if (count && phases->turns.at[count - 1].phase == phase) return;
     phases->forward |= phase == MP_PHASE_FORWARD;
-    return mp_vec_push(&phases->turns, turn);
+    mp_vec_add(&phases->turns, turn);
 }
 
 /* A free by a line outside ends a pass even where nothing is made outside. */
@@ -123,14 +86,13 @@ static bool is_outside(const struct mp_model *model, const struct mp_phases *pha
            phases->turns.at[count - 1].phase == MP_PHASE_FORWARD;
 }
 
-static bool find_turns(const struct mp_model *model, struct mp_phases *phases)
+static void find_turns(const struct mp_model *model, struct mp_phases *phases)
 {
     const struct mp_model_events *events = &model->events;
-    bool done = find_threads(model, phases);
-    for (uint32_t event = 0; done && event < events->count; event++) {
+    find_threads(model, phases);
+    for (uint32_t event = 0; event < events->count; event++) {
         unsigned type = events->type[event];
-        if (type == MP_EVENT_FREE && is_outside(model, phases, event))
-            done = take_turn(phases, event, MP_PHASE_OUTSIDE);
+        if (type == MP_EVENT_FREE && is_outside(model, phases, event)) take_turn(phases, event, MP_PHASE_OUTSIDE);
         if (type == MP_EVENT_FREE || type == MP_EVENT_RESIZE) continue;
         enum mp_phase phase = MP_PHASES;
         if (type != MP_EVENT_ALLOC) {
@@ -141,9 +103,8 @@ static bool find_turns(const struct mp_model *model, struct mp_phases *phases)
             if (phase == MP_PHASE_OUTSIDE && thread < model->threads.count && !phases->works[thread]) phase = MP_PHASES;
             if (phase != MP_PHASES) phases->last_alloc = event;
         }
-        if (phase != MP_PHASES) done = take_turn(phases, event, phase);
+        if (phase != MP_PHASES) take_turn(phases, event, phase);
     }
-    return done;
 }
 
 static void link_turns(struct mp_phases *phases)
@@ -177,19 +138,14 @@ static bool lacks_backward(const struct mp_model *model, const struct mp_phases 
     return true;
 }
 
-enum mp_status mp_phases_find(const struct mp_model *model, struct mp_phases *phases, struct mp_error *error)
+void mp_phases_find(const struct mp_model *model, struct mp_phases *phases)
 {
-    struct mp_rules rules = {0};
     *phases = (struct mp_phases){.last_alloc = MP_NONE};
-    enum mp_status status = make_rules(&rules, error);
-    bool done = !status && find_stacks(model, &rules, phases);
+    find_stacks(model, phases);
     phases->any |= model->blocks.module != NULL;
-    if (done && lacks_backward(model, phases)) phases->unknown = MP_PHASE_BACKWARD;
-    done = done && (!phases->any || find_turns(model, phases));
-    if (done) link_turns(phases);
-    mp_rules_free(&rules);
-    if (done || status) return status;
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the phases of the program");
+    if (lacks_backward(model, phases)) phases->unknown = MP_PHASE_BACKWARD;
+    if (phases->any) find_turns(model, phases);
+    link_turns(phases);
 }
 
 uint32_t mp_phase_turn_of(const struct mp_phases *phases, uint32_t event)

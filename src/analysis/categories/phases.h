@@ -38,8 +38,7 @@ struct mp_phases {
 };
 
 bool mp_phase_is_backward(unsigned phase);
-/* MP_NO_MEMORY. */
-enum mp_status mp_phases_find(const struct mp_model *model, struct mp_phases *phases, struct mp_error *error);
+void mp_phases_find(const struct mp_model *model, struct mp_phases *phases);
 enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_model *model, uint32_t block);
 /* The index of the turn that an event belongs to; MP_NONE before the first. */
 uint32_t mp_phase_turn_of(const struct mp_phases *phases, uint32_t event);

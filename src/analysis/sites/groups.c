@@ -72,7 +72,7 @@ void mp_groups_open(const struct mp_model *model, const struct mp_grouping *grou
         mp_placements_find(model, &groups->placements);
         return;
     case MP_GROUP_CATEGORY:
-        if (!grouping->categories) mp_categories_make(model, grouping->rules, &groups->made, NULL);
+        if (!grouping->categories) groups->made = mp_categories_make(model, grouping->rules);
         groups->categories = grouping->categories ? grouping->categories : groups->made;
         return;
     case MP_GROUP_MODULE:

@@ -5,16 +5,13 @@
 
 static int find_peak(struct mp_query *query)
 {
-    struct mp_error error;
     struct mp_peak peak;
     if (!mp_query_pick_track(query)) {
         mp_message("%s holds no allocation: it has no track", query->view.path);
         return MP_EXIT_COULD_NOT;
     }
     struct mp_categories *categories = NULL;
-    if (!mp_given(query->invocation, MP_OPT_QUICK) &&
-        mp_categories_make(query->model, &query->rules, &categories, &error))
-        return mp_message_error(&error);
+    if (!mp_given(query->invocation, MP_OPT_QUICK)) categories = mp_categories_make(query->model, &query->rules);
     query->view.grouping.categories = categories;
     struct mp_peak_query ask = {query->track, query->view.window, query->view.grouping, categories, query->filter};
     mp_peak_find(query->model, &ask, &peak);

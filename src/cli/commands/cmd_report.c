@@ -30,8 +30,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
     struct mp_story story = {.leaks = leaks};
     int status = MP_EXIT_DONE;
     if (mp_query_pick_track(query)) {
-        struct mp_categories *categories;
-        if (mp_categories_make(query->model, &query->rules, &categories, &error)) return mp_message_error(&error);
+        struct mp_categories *categories = mp_categories_make(query->model, &query->rules);
         struct mp_peak_query ask = {
             query->track, query->view.window, {.by = MP_GROUP_STACK}, categories, query->filter};
         mp_peak_find(query->model, &ask, &peak);

@@ -8,10 +8,10 @@
 #include <stdio.h>
 
 #include "analysis/advise/advise.h"
-#include "analysis/categories/rules.h"
 #include "base/error.h"
 #include "model/filter.h"
 #include "model/model.h"
+#include "model/rules.h"
 #include "model/window.h"
 
 /* No browser opens a page with more events. */

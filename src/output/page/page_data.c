@@ -66,23 +66,20 @@ static uint32_t moment_of(const struct mp_model *model, uint32_t block)
     return death == MP_NONE ? (uint32_t)model->events.count : death;
 }
 
-/* `rules`: the user's; NULL: none. MP_NO_MEMORY. The caller frees them, also after a failure. */
-static enum mp_status page_categories_find(const struct mp_model *model, const struct mp_rules *rules,
-                                           struct mp_page_categories *categories, struct mp_error *error)
+/* `rules`: the user's; NULL: none. The caller frees them. */
+static void page_categories_find(const struct mp_model *model, const struct mp_rules *rules,
+                                 struct mp_page_categories *categories)
 {
     *categories = (struct mp_page_categories){.of_block = mp_alloc_zeroed(model->blocks.count + 1, sizeof(uint16_t))};
-    if (!categories->of_block) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page's categories");
-    enum mp_status status = mp_categories_make(model, rules, &categories->categories, error);
-    if (status) return status;
+    categories->categories = mp_categories_make(model, rules);
     bool any = false;
     for (uint32_t i = 0; i < model->blocks.count; i++) {
         categories->of_block[i] = (uint16_t)mp_category_of(categories->categories, i, moment_of(model, i));
         any |= categories->of_block[i];
     }
-    if (any) return MP_OK;
+    if (any) return;
     mp_categories_free(categories->categories);
     categories->categories = NULL;
-    return MP_OK;
 }
 
 void mp_page_categories_json(struct mp_json *json, const struct mp_page_categories *categories)
@@ -647,7 +644,7 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     if (!status) page_modules_init(&make->modules, model);
     if (!status && !page_places_find(model, make->data)) status = no_memory(error);
     make->shared.lane = make->data->lanes.of_block;
-    if (!status) status = page_categories_find(model, make->rules, &make->data->categories, error);
+    if (!status) page_categories_find(model, make->rules, &make->data->categories);
     make->shared.category = make->data->categories.of_block;
     if (!status) status = find_leaks(make, error);
     if (status) return status;

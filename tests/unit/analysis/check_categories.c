@@ -124,7 +124,7 @@ static void train(struct training *training, struct held *held, int steps, bool 
 static void check_truth(struct training *training, struct mp_model *model, const char *what)
 {
     struct mp_categories *categories;
-    ck_assert(!mp_categories_make(model, NULL, &categories, NULL));
+    categories = mp_categories_make(model, NULL);
     ck_assert_uint_eq(model->blocks.count, training->truth.count);
     for (uint32_t i = 0; i < model->blocks.count; i++) {
         const char *want = mp_category_name(categories, training->truth.at[i]),
@@ -240,7 +240,7 @@ static void count_inference(struct server *server, size_t *inference, size_t *ot
     struct mp_categories *categories;
     struct mp_model *model = world_build(&server->training.world);
     *inference = *others = 0;
-    ck_assert(!mp_categories_make(model, NULL, &categories, NULL));
+    categories = mp_categories_make(model, NULL);
     for (uint32_t i = 0; i < model->blocks.count; i++) {
         uint32_t stack = server->training.world.blocks.at[i].stack;
         unsigned found = mp_category_of(categories, i, (uint32_t)model->events.count);
@@ -292,7 +292,7 @@ END_TEST
 static unsigned category(struct mp_model *model, const struct mp_rules *rules, uint32_t block, uint32_t moment)
 {
     struct mp_categories *categories;
-    ck_assert(!mp_categories_make(model, rules, &categories, NULL));
+    categories = mp_categories_make(model, rules);
     unsigned found = mp_category_of(categories, block, moment);
     mp_categories_free(categories);
     return found;
@@ -375,7 +375,7 @@ START_TEST(rules_of_the_user_come_first)
     struct mp_model *model = world_build(&training.world);
     ck_assert_msg(!mp_rules_parse(&rules, "mine", text, &error), "%s", error.text);
     struct mp_categories *categories;
-    ck_assert(!mp_categories_make(model, &rules, &categories, NULL));
+    categories = mp_categories_make(model, &rules);
     label(model, 0, MP_NONE, MP_ROLE_PARAMETER);
     for (uint32_t i = 0; i < model->blocks.count; i++) {
         unsigned found = mp_category_of(categories, i, (uint32_t)model->events.count);

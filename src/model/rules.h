@@ -4,8 +4,8 @@
  * without a file: "FUNCTION LIBRARY"; "?" for an unknown function). Of several rules that fit frames of a stack, the
  * first counts. Pure.
  */
-#ifndef MP_ANALYSIS_RULES_H
-#define MP_ANALYSIS_RULES_H
+#ifndef MP_MODEL_RULES_H
+#define MP_MODEL_RULES_H
 
 #include <regex.h>
 
@@ -36,6 +36,10 @@ enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char
 enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const char *text, struct mp_error *error);
 void mp_rules_free(struct mp_rules *rules);
 
+bool mp_rule_fits(const struct mp_rule *rule, const char *text);
+/* The text of a frame's line; `library`: index of the module of a native frame; 0: none. */
+void mp_rules_line_text(const struct mp_model *model, const struct mp_model_line *line, uint32_t library,
+                        struct mp_buffer *text);
 /* The index of the first rule that fits a line of text; MP_NONE where none does. */
 uint32_t mp_rules_find(const struct mp_rules *rules, const char *text);
 /* The first rule that fits any line of a frame. `scratch` holds the text. */

@@ -1,4 +1,4 @@
-#include "analysis/categories/rules.h"
+#include "model/rules.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -63,11 +63,6 @@ static void find_literal(const char *regex, char *literal, char *run)
     }
 }
 
-static enum mp_status no_memory(struct mp_error *error)
-{
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the rules");
-}
-
 enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char *regex, struct mp_error *error)
 {
     if (rules->rules.count == MP_RULES_MAX)
@@ -112,7 +107,6 @@ enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const ch
         char *line = mp_text_copy_part(text, length);
         enum mp_status status = read_line(rules, line, &reason);
         free(line);
-        if (status == MP_NO_MEMORY) return no_memory(error);
         if (status) return mp_fail(error, status, "%s, line %u: %s", path, number, reason.text);
         text += length + (text[length] == '\n');
     }
@@ -129,25 +123,27 @@ void mp_rules_free(struct mp_rules *rules)
     mp_intern_free(&rules->names);
 }
 
+bool mp_rule_fits(const struct mp_rule *rule, const char *text)
+{
+    return (!*rule->literal || strstr(text, rule->literal)) && !regexec(&rule->regex, text, 0, NULL, 0);
+}
+
 uint32_t mp_rules_find(const struct mp_rules *rules, const char *text)
 {
-    for (uint32_t i = 0; i < rules->rules.count; i++) {
-        const struct mp_rule *rule = &rules->rules.at[i];
-        if (*rule->literal && !strstr(text, rule->literal)) continue;
-        if (!regexec(&rule->regex, text, 0, NULL, 0)) return i;
-    }
+    for (uint32_t i = 0; i < rules->rules.count; i++)
+        if (mp_rule_fits(&rules->rules.at[i], text)) return i;
     return MP_NONE;
 }
 
-static void line_text(const struct mp_model *model, const struct mp_model_line *line, const char *module,
-                      struct mp_buffer *text)
+void mp_rules_line_text(const struct mp_model *model, const struct mp_model_line *line, uint32_t library,
+                        struct mp_buffer *text)
 {
     mp_buffer_clear(text);
     mp_buffer_append_text(text, line->function ? mp_model_text(model, line->function) : "?");
     if (line->file)
         mp_buffer_printf(text, " %s:%u", mp_model_text(model, line->file), line->line);
-    else if (*module)
-        mp_buffer_printf(text, " %s", module);
+    else if (library)
+        mp_buffer_printf(text, " %s", mp_model_text(model, model->modules.at[library].path));
     mp_buffer_append(text, "", 1);
 }
 
@@ -155,13 +151,12 @@ uint32_t mp_rules_find_frame(const struct mp_rules *rules, const struct mp_model
                              struct mp_buffer *scratch)
 {
     const struct mp_model_frame *from = &model->frames.at[frame];
-    bool native = from->raw.language == MP_NATIVE && from->raw.module;
-    const char *module = native ? mp_model_text(model, model->modules.at[from->raw.module].path) : "";
+    uint32_t library = from->raw.language == MP_NATIVE ? from->raw.module : 0;
     static const struct mp_model_line unknown;
     uint32_t best = MP_NONE;
     for (uint32_t i = 0; i < from->line_count || !i; i++) {
         const struct mp_model_line *line = from->line_count ? &model->lines.at[from->first_line + i] : &unknown;
-        line_text(model, line, module, scratch);
+        mp_rules_line_text(model, line, library, scratch);
         uint32_t rule = mp_rules_find(rules, (const char *)scratch->data);
         if (rule < best) best = rule;
     }

@@ -1,0 +1,181 @@
+#include "model/stack_facts.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/memory.h"
+#include "model/model.h"
+#include "model/rules.h"
+
+static const struct mp_stack_pattern patterns[] = {
+    {MP_FACT_WORKSPACE, "at::(cuda|native)::.*[Ww]orkspace"},
+    /* Where the functions that request it have no name, those around them have. */
+    {MP_FACT_WORKSPACE, "at::cuda::(getCurrentCUDABlas|getCurrentCUDASolver|getCurrentCUDASparse|blas::)"},
+    {MP_FACT_WORKSPACE, "at::native::(.*run_conv_plan|raw_cudnn_convolution_)"},
+    {MP_FACT_COMMUNICATES, "c10d::"},
+    {MP_FACT_COMMUNICATES, "ncclComm"},
+    {MP_FACT_COMMUNICATES, "(all_gather|all_reduce|reduce_scatter|foreach_reduce|unshard)[^ ]* .*torch/distributed/"},
+    {MP_FACT_COMMUNICATES, "torch/distributed/distributed_c10d\\.py:"},
+    {MP_FACT_ACCUMULATES, "torch::autograd::AccumulateGrad"},
+    {MP_FACT_LOADS_DATA, "torch/utils/data/"},
+    {MP_FACT_MAKES_STATE, "(^|\\.)_init_group .*torch/optim/"},
+    {MP_FACT_REPLICATES, "(^|\\.)_broadcast_coalesced_reshape .*torch/nn/parallel/"},
+    {MP_FACT_MAKES_PARAMETERS,
+     "(^|\\.)(__init__|reset_parameters|_apply|to|cuda|cpu|half|convert) .*torch/nn/modules/"},
+    {MP_FACT_MAKES_PARAMETERS, "torch/nn/init\\.py:"},
+    {MP_FACT_MAKES_PARAMETERS,
+     "(^|\\.)(from_pretrained|load_state_dict|_load_from_state_dict|init_weights?|_init_weights) .*\\.py:"},
+    {MP_FACT_BUILDS_OPTIMIZER, "(^|\\.)(__init__|load_state_dict) .*optim[a-z_]*\\.py:"},
+    {MP_FACT_CONSTRUCTS, "(^|\\.)__init__ [^ ]+\\.py:"},
+
+    {MP_FACT_FORWARD, "(^|\\.)(_wrapped_call_impl|_call_impl|__call__) .*torch/nn/modules/module\\.py:"},
+    {MP_FACT_FORWARD, "(^|\\.)forward [^ ]+\\.py:"},
+    {MP_FACT_FORWARD, "^nn\\.Module: "},               /* PyTorch's profiler */
+    {MP_FACT_FORWARD, "^CompiledFunction$"},           /* the same: compiled by AOTAutograd */
+    {MP_FACT_BACKWARD, "(^|\\.)backward [^ ]+\\.py:"}, /* Tensor.backward(), Function.backward(), ... */
+    {MP_FACT_BACKWARD, "(^|\\.)grad .*torch/autograd/__init__\\.py:"},
+    {MP_FACT_BACKWARD, "torch::autograd::Engine::"},
+    {MP_FACT_BACKWARD, "autograd::engine::evaluate_function"}, /* PyTorch's profiler */
+    {MP_FACT_BACKWARD, "^CompiledFunctionBackward$"},
+    {MP_FACT_OPTIMIZER, "torch/optim/"},
+    {MP_FACT_OPTIMIZER, "^Optimizer\\.step#"},
+    {MP_FACT_OPTIMIZER, "/(apex/optimizers|bitsandbytes/optim|deepspeed/ops/adam)/"},
+    {MP_FACT_OPTIMIZER, "torch/(cuda/)?amp/grad_scaler\\.py:"},
+    {MP_FACT_OPTIMIZER, "torch/nn/utils/clip_grad\\.py:"},
+
+    {MP_FACT_CALLS_MODULE, "(^|\\.)_call_impl .*torch/nn/modules/module\\.py:"},
+    {MP_FACT_WRAPS_CALL, "(^|\\.)_wrapped_call_impl .*torch/nn/modules/module\\.py:"},
+    {MP_FACT_RUNS_MODULES, "(^|\\.)forward .*torch/nn/modules/container\\.py:"},
+
+    {MP_FACT_CASTS, "autocast::cached_cast"},
+    {MP_FACT_LISTS, "_multi_tensor_"},
+    {MP_FACT_LISTS_OF_ADAM, "_multi_tensor_adam"},
+    {MP_FACT_ZEROES, "(^|\\.)zero_grad( |$)"},
+};
+
+#define OPERATORS "at::_ops::"
+#define PATTERNS  (sizeof patterns / sizeof *patterns)
+
+const struct mp_stack_pattern *mp_stack_pattern(size_t index)
+{
+    return index < PATTERNS ? &patterns[index] : NULL;
+}
+
+const char *mp_operator_called(const char *function, size_t *length)
+{
+    const char *at = strstr(function, OPERATORS);
+    if (!at) return NULL;
+    at += strlen(OPERATORS);
+    *length = strcspn(at, ":(");
+    return strncmp(at + *length, "::call", strlen("::call")) ? NULL : at;
+}
+
+const char *mp_node_run(const char *function)
+{
+    static const char autograd[] = "torch::autograd::", generated[] = "generated::";
+    if (!strstr(function, "::apply(") || strncmp(function, autograd, strlen(autograd))) return NULL;
+    const char *name = strstr(function, generated);
+    return name ? name + strlen(generated) : "";
+}
+
+struct mp_known_facts {
+    _Atomic(struct mp_stack_facts *) found;
+};
+
+struct mp_known_facts *mp_known_facts_new(void)
+{
+    return mp_alloc_zeroed(1, sizeof(struct mp_known_facts));
+}
+
+static void free_facts(struct mp_stack_facts *facts)
+{
+    if (!facts) return;
+    free(facts->of_frame);
+    free(facts->of_stack);
+    free(facts->inside);
+    free(facts);
+}
+
+void mp_known_facts_free(struct mp_known_facts *known)
+{
+    if (known) free_facts(atomic_load(&known->found));
+    free(known);
+}
+
+/* ---- frames */
+
+struct finder {
+    const struct mp_model *model;
+    struct mp_rules rules; /* the patterns, in their order */
+    struct mp_map
+        known; /* by the texts of a line: its facts; frames differ in lines and addresses, which say nothing */
+    struct mp_buffer scratch;
+};
+
+static uint32_t facts_of_text(struct finder *f, const struct mp_model_line *line, uint32_t module)
+{
+    uint32_t facts = 0;
+    mp_rules_line_text(f->model, line, module, &f->scratch);
+    for (size_t i = 0; i < PATTERNS; i++)
+        if (!(facts & patterns[i].fact) && mp_rule_fits(&f->rules.rules.at[i], (const char *)f->scratch.data))
+            facts |= patterns[i].fact;
+    return facts;
+}
+
+static uint32_t facts_of_frame(struct finder *f, const struct mp_model_frame *frame)
+{
+    static const struct mp_model_line unknown;
+    uint32_t module = frame->raw.language == MP_NATIVE ? frame->raw.module : 0, facts = 0;
+    for (uint32_t i = 0; i < frame->line_count || !i; i++) {
+        const struct mp_model_line *line = frame->line_count ? &f->model->lines.at[frame->first_line + i] : &unknown;
+        bool added, of_library = !line->file;
+        uint64_t key = (uint64_t)line->function << 32 | (uint64_t)of_library << 31 | (of_library ? module : line->file);
+        uint64_t *known = mp_map_at(&f->known, key + 1, &added);
+        if (added) *known = facts_of_text(f, line, module);
+        facts |= (uint32_t)*known;
+    }
+    return frame->raw.language == MP_BACKWARD ? facts | MP_FACT_BACKWARD : facts;
+}
+
+/* ---- stacks */
+
+/* A parent stands before its children, so one pass over the nodes settles every stack. */
+static struct mp_stack_facts *find(const struct mp_model *model)
+{
+    struct finder f = {.model = model};
+    struct mp_stack_facts *facts = mp_alloc_zeroed(1, sizeof *facts);
+    *facts = (struct mp_stack_facts){
+        .of_frame = mp_alloc_zeroed(model->frames.count + 1, sizeof *facts->of_frame),
+        .of_stack = mp_alloc_zeroed(model->stacks.count + 1, sizeof *facts->of_stack),
+        .inside = mp_alloc_zeroed(model->stacks.count + 1, sizeof *facts->inside),
+    };
+    struct mp_error never;
+    for (size_t i = 0; i < PATTERNS; i++)
+        mp_rules_add(&f.rules, "", patterns[i].regex, &never);
+    for (size_t i = 0; i < model->frames.count; i++)
+        facts->of_frame[i] = facts_of_frame(&f, &model->frames.at[i]);
+    for (size_t i = 1; i < model->stacks.count; i++) {
+        const struct mp_stack_node *node = &model->stacks.at[i];
+        bool cut = node->frame == MP_FRAME_CUT;
+        bool border = !cut && model->frames.at[node->frame].raw.language == MP_BACKWARD;
+        uint32_t own = cut ? 0 : facts->of_frame[node->frame];
+        facts->of_stack[i] = own | facts->of_stack[node->parent];
+        facts->inside[i] = own | (border ? 0 : facts->inside[node->parent]);
+    }
+    mp_rules_free(&f.rules);
+    mp_map_free(&f.known);
+    mp_buffer_free(&f.scratch);
+    return facts;
+}
+
+const struct mp_stack_facts *mp_stack_facts(const struct mp_model *model)
+{
+    struct mp_stack_facts *before = atomic_load(&model->facts->found);
+    if (before) return before;
+    struct mp_stack_facts *found = find(model);
+    if (atomic_compare_exchange_strong(&model->facts->found, &before, found)) return found;
+    free_facts(found);
+    return before;
+}
