@@ -3,7 +3,6 @@
 
 import os
 import pathlib
-import subprocess
 
 import harness
 
@@ -32,15 +31,13 @@ class Doctor(harness.TestCase):
 
     def test_here(self):
         checks = self.examine(PATH=os.environ["PATH"])
-        for name in ("driver", "CUPTI", "python", "recorder", "shared memory", "ptrace", "system"):
+        for name in ("driver", "CUPTI", "python", "recorder", "shared memory", "ptrace"):
             self.one(checks, name)
         self.assertEqual(self.one(checks, "recorder")["found"], str(harness.BUILD / "libmemprof.so"))
         text = harness.memprof("doctor")
         self.assertEqual(text.returncode, 0)
         for check in checks:
             self.assertIn(check["name"], text.stdout)
-        pythons = [check["found"] for check in checks if check["name"] == "python"]
-        self.assertEqual(len(pythons), len(set(pythons)))
 
     def test_a_machine_with_gpus(self):
         checks = self.examine(LD_LIBRARY_PATH=str(STAND_INS), SOFTGPU_DEVICES="2")
@@ -80,18 +77,17 @@ class Doctor(harness.TestCase):
         path.chmod(0o755)
 
     def test_pythons_that_are_none_or_unknown(self):
+        torch = f"{self.folder}/torch"
+        for printed, state, found in (("7\\n3.7.1\\n0\\n/old/python\\n\\n\\n", "limited", "3.7.1, /old/python"),
+                                      ("16\\n3.16.0\\n1\\n/new/python\\n\\n\\n", "limited",
+                                       "3.16.0 free-threaded, /new/python"),
+                                      ("13\\n3.13.9", "ok", "3.13.9, "),  # ends early
+                                      (f"12\\n3.12.0\\n0\\n/known/python\\n{torch}\\n2.9\\n", "ok", "3.12.0, /known/python")):
+            self.script("python3", f"#!/bin/sh\nprintf '{printed}'\n")
+            python = self.one(self.examine(PATH=f"{self.folder}:/bin"), "python")
+            self.assertEqual((python["state"], python["found"]), (state, found))
         self.script("python3", "#!/bin/sh\nkill -SEGV $$\n")
-        self.script("python3.7", "#!/bin/sh\nprintf '7\\n3.7.1\\n0\\n/old/python\\n\\n\\n'\n")
-        self.script("python3.16", f"#!/bin/sh\nprintf '16\\n3.16.0\\n1\\n/new/python\\n\\n\\n'\n")
-        self.script("python3.13", "#!/bin/sh\nprintf '13\\n3.13.9'\n")  # ends early
-        self.script("python3.12", f"#!/bin/sh\nprintf '12\\n3.12.0\\n0\\n/known/python\\n{self.folder}/torch\\n2.9\\n'\n")
-        checks = self.examine(PATH=f"{self.folder}:/bin")
-        pythons = {check["found"]: check for check in checks if check["name"] == "python"}
-        self.assertEqual(pythons["3.7.1, /old/python"]["state"], "limited")
-        self.assertEqual(pythons["3.16.0 free-threaded, /new/python"]["state"], "limited")
-        self.assertEqual(pythons["3.12.0, /known/python"]["state"], "ok")
-        self.assertEqual(pythons["3.13.9, "]["state"], "ok")
-        self.assertNotIn(str(self.folder / "python3"), " ".join(pythons))
+        self.assertEqual(self.one(self.examine(PATH=f"{self.folder}:/bin"), "python")["state"], "absent")
 
     def test_no_python(self):
         self.assertEqual(self.one(self.examine(PATH=str(self.folder)), "python")["state"], "absent")
@@ -103,27 +99,15 @@ class Doctor(harness.TestCase):
         self.script("python3", f"#!/bin/sh\nprintf '12\\n3.12.0\\n0\\n/p\\n{self.folder}/torch\\n2.9.0+cu130\\n'\n")
         torch = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch")
         self.assertEqual((torch["state"], torch["found"]), ("limited", "2.9.0+cu130, hooks of 1.9"))
-        self.assertIn("no at::sequence_number::get_and_increment", torch["advice"])
+        self.assertIn("no forward line", torch["advice"])
         # The recorder defines what it wraps, and no more.
         os.symlink(harness.BUILD / "libmemprof.so", self.folder / "torch" / "lib" / "libtorch_cpu.so")
-        torch = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch")
-        self.assertIn("no at::RecordFunction::currentThreadId", torch["advice"])
-        shim = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch shim")
-        self.assertEqual((shim["state"], shim["found"]), ("limited", "nothing"))
-        (self.folder / "torch" / "nn" / "modules").mkdir(parents=True)
-        (self.folder / "torch" / "nn" / "modules" / "module.py").write_text("class Module:\n    __call__ = _call_impl\n")
-        shim = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch shim")
-        self.assertEqual((shim["state"], shim["found"]), ("limited", "modules"))
-        self.assertIn("without regions, steps, roles", shim["advice"])
+        self.assertEqual(self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch"), torch)
 
     @harness.unittest.skipUnless(harness.python_with_torch(), "no Python here has torch")
     def test_a_real_torch(self):
         folder = pathlib.Path(harness.python_with_torch()).parent
         checks = self.examine(PATH=f"{folder}:/bin")
-        version = subprocess.run([harness.python_with_torch(), "-c", "import torch; print(torch.__version__)"],
-                                 capture_output=True, text=True).stdout
-        history = "" if version.startswith(("1.", "2.0.")) else ", history of CUDA"
-        self.assertIn(f"modules, regions, steps, roles{history}", [check["found"] for check in checks])
         states = [check for check in checks if check["name"] == "torch"]
         self.assertTrue(states)
         for torch in states:

@@ -55,21 +55,16 @@ static void write_text(struct mp_text *text, const struct mp_checks *checks)
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_checks checks = {0};
-    struct mp_error error;
     struct mp_buffer out = {0};
-    int status = MP_EXIT_DONE;
-    if (mp_doctor_examine(&checks, &error)) {
-        status = mp_message_error(&error);
-    } else {
-        struct mp_text text = {.out = &out};
-        if (mp_given(invocation, MP_OPT_JSON))
-            write_json(&out, &checks);
-        else
-            write_text(&text, &checks);
-        status = mp_output_buffer(invocation, &out);
-    }
+    struct mp_text text = {.out = &out};
+    mp_doctor_examine(&checks);
+    if (mp_given(invocation, MP_OPT_JSON))
+        write_json(&out, &checks);
+    else
+        write_text(&text, &checks);
+    int status = mp_output_buffer(invocation, &out);
     mp_buffer_free(&out);
-    mp_doctor_free(&checks);
+    mp_vec_free(&checks);
     return status;
 }
 
@@ -79,8 +74,8 @@ const struct mp_command mp_command_doctor = {
     .summary = "what can be recorded on this machine, and what is missing",
     .usage = "",
     .about =
-        "Looks for NVIDIA's driver and devices, CUPTI and whoever holds it, the Pythons of the search path and the "
-        "torch of each, and for what the recorder needs. Works without a GPU and without a driver; takes a few "
+        "Looks for NVIDIA's driver and devices, CUPTI and whoever holds it, the python3 of the search path and its "
+        "torch, and for what the recorder needs. Works without a GPU and without a driver; takes a few "
         "seconds.",
     .example = "memprof doctor",
     .options = {MP_OPT_JSON, MP_OPT_OUTPUT, MP_OPT_FORCE},

@@ -1,12 +1,14 @@
 /*
  * Checks what can be recorded on this machine: each thing that memprof relies on, whether it is there, and what to do
  * where it is not. Works without a GPU and without a driver. Child processes try the libraries and programs of others,
- * so that one that crashes or hangs costs only a line of the answer. One thread.
+ * so that one that crashes or hangs costs only a line of the answer. One thread; lack of memory ends the program.
  */
 #ifndef MP_COLLECT_DOCTOR_H
 #define MP_COLLECT_DOCTOR_H
 
-#include "base/error.h"
+#include <stdbool.h>
+#include <stdio.h>
+
 #include "base/vec.h"
 
 enum mp_check_state {
@@ -27,8 +29,24 @@ struct mp_checks {
     size_t count, room;
 };
 
-/* Takes some seconds: it starts the Pythons that it finds. */
-enum mp_status mp_doctor_examine(struct mp_checks *checks, struct mp_error *error);
-void mp_doctor_free(struct mp_checks *checks);
+/* Takes some seconds: it starts a Python. The caller frees checks->at with mp_vec_free(). */
+void mp_doctor_examine(struct mp_checks *checks);
+
+/* ---- for the parts of the doctor alone ---- */
+
+/* `advice` NULL: all is well. `found` and its arguments as in printf. */
+void mp_doctor_add(struct mp_checks *checks, const char *name, enum mp_check_state state, const char *advice,
+                   const char *found, ...) __attribute__((format(printf, 5, 6)));
+
+/* Runs `ask` in a child, which writes its findings to `out`; true where it ended properly within ten seconds. Otherwise
+ * *answer is what it had written until then. What the child prints elsewhere is lost. */
+#define MP_ANSWER_ROOM 4096
+typedef void mp_doctor_question(FILE *out, const void *context);
+bool mp_doctor_ask(mp_doctor_question *ask, const void *context, char answer[MP_ANSWER_ROOM]);
+
+/* Adds the Python that comes first on the search path and its torch. *site: the package folder of that torch, for
+ * finding libraries that came with it (room of PATH_MAX; "" where there is none). */
+void mp_doctor_python(struct mp_checks *checks, char *site);
+void mp_doctor_cupti(struct mp_checks *checks, const char *site);
 
 #endif

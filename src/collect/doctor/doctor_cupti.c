@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "collect/doctor/doctor_parts.h"
+#include "collect/doctor/doctor.h"
 
 /* The results of CUPTI (CUptiResult) that describe the machine. */
 enum {
@@ -37,7 +37,7 @@ static void ignore_callback(void *data, int domain, uint32_t number, const void 
 }
 
 /* Writes "PATH\nVERSION\nRESULT\nHOLDER". */
-static void try_cupti(char answer[MP_ANSWER_ROOM], const void *path)
+static void try_cupti(FILE *out, const void *path)
 {
     int (*version_of)(uint32_t *), (*subscribe)(void **, void (*)(void *, int, uint32_t, const void *), void *),
         (*subscribe_named)(void **, void (*)(void *, int, uint32_t, const void *), void *, void *);
@@ -53,7 +53,7 @@ static void try_cupti(char answer[MP_ANSWER_ROOM], const void *path)
     const char *where = symbol && dladdr(symbol, &info) ? info.dli_fname : path;
     if (!version_of || version_of(&version)) return;
     if (!realpath(where, real)) snprintf(real, sizeof real, "%s", where);
-    snprintf(answer, MP_ANSWER_ROOM, "%.*s\n%u\n-1\n", PATH_ROOM, real, version);
+    fprintf(out, "%.*s\n%u\n", PATH_ROOM, real, version); /* what is known where the next calls crash */
     FIND(subscribe_named, "cuptiSubscribe_v2");
     FIND(subscribe, "cuptiSubscribe");
 #undef FIND
@@ -66,7 +66,7 @@ static void try_cupti(char answer[MP_ANSWER_ROOM], const void *path)
     else if (subscribe)
         result = subscribe(&subscriber, ignore_callback, NULL);
     holder[sizeof holder - 1] = '\0';
-    snprintf(answer, MP_ANSWER_ROOM, "%.*s\n%u\n%d\n%s", PATH_ROOM, real, version, result, holder);
+    fprintf(out, "%d\n%s", result, holder);
 }
 
 /* The candidates in the order of the recorder's own search, as far as that does not depend on the program's
@@ -100,7 +100,8 @@ static bool candidate(unsigned number, const char *site, char path[PATH_MAX])
     return true;
 }
 
-static void describe(struct mp_check *check, int result, const char *holder)
+/* What a result of subscribing means; NULL: that all is well. */
+static const char *meaning_of(int result, const char *holder, char room[160])
 {
     static const struct {
         int result;
@@ -112,18 +113,16 @@ static void describe(struct mp_check *check, int result, const char *holder)
         {CUPTI_VIRTUALIZED, "it does not work on this virtual GPU: memprof records through driver hooks"},
         {CUPTI_LEGACY, "another profiler of an older kind is active: memprof records through driver hooks"},
         {CUPTI_CONFIDENTIAL, "it does not work in confidential computing: memprof records through driver hooks"},
-        {CUPTI_UNKNOWN, "it finds no driver: nothing of CUDA's can be recorded here"}};
-    if (result == CUPTI_DONE || !check) return;
-    check->state = MP_CHECK_LIMITED;
-    if (result == CUPTI_BUSY) {
-        mp_doctor_advise(check, "held by %s: memprof records through driver hooks; end that tool to record with CUPTI",
-                         *holder ? holder : "another tool");
-        return;
-    }
+        {CUPTI_UNKNOWN, "it finds no driver: nothing of CUDA's can be recorded here"},
+        {CUPTI_DONE, NULL}};
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-        if (meanings[i].result == result) mp_doctor_advise(check, "%s", meanings[i].advice);
-    if (!*check->advice)
-        mp_doctor_advise(check, "it does not start (error %d): memprof records through driver hooks", result);
+        if (meanings[i].result == result) return meanings[i].advice;
+    if (result == CUPTI_BUSY)
+        snprintf(room, 160, "held by %s: memprof records through driver hooks; end that tool to record with CUPTI",
+                 *holder ? holder : "another tool");
+    else
+        snprintf(room, 160, "it does not start (error %d): memprof records through driver hooks", result);
+    return room;
 }
 
 static void version_text(unsigned version, char text[32])
@@ -134,25 +133,23 @@ static void version_text(unsigned version, char text[32])
         snprintf(text, 32, "API %u", version);
 }
 
-bool mp_doctor_cupti(struct mp_checks *checks, const char *site)
+void mp_doctor_cupti(struct mp_checks *checks, const char *site)
 {
-    char path[PATH_MAX], answer[MP_ANSWER_ROOM];
+    char path[PATH_MAX], answer[MP_ANSWER_ROOM], text[32], room[160];
     for (unsigned i = 0; candidate(i, site, path); i++) {
         if (!*path) continue;
         bool whole = mp_doctor_ask(try_cupti, path, answer);
         char *rest = answer, *where = strsep(&rest, "\n");
-        if (!*where) continue;
-        unsigned version = (unsigned)strtoul(rest ? strsep(&rest, "\n") : "0", NULL, 10);
-        int result = rest ? atoi(strsep(&rest, "\n")) : -1;
-        if (version < CUPTI_OLDEST) continue;
-        char text[32];
+        unsigned version = rest ? (unsigned)strtoul(strsep(&rest, "\n"), NULL, 10) : 0;
+        int result = whole && rest ? atoi(strsep(&rest, "\n")) : -1;
+        if (!*where || version < CUPTI_OLDEST) continue;
         version_text(version, text);
-        struct mp_check *check = mp_doctor_add(checks, "CUPTI", MP_CHECK_OK, "%s, %s", text, where);
-        describe(check, whole ? result : -1, rest ? rest : "");
-        return check;
+        const char *advice = meaning_of(result, rest ? rest : "", room);
+        mp_doctor_add(checks, "CUPTI", advice ? MP_CHECK_LIMITED : MP_CHECK_OK, advice, "%s, %s", text, where);
+        return;
     }
-    struct mp_check *check = mp_doctor_add(checks, "CUPTI", MP_CHECK_ABSENT, "not found");
-    mp_doctor_advise(check, "CUDA's allocations are recorded through driver hooks: without module variables and pool "
-                            "sizes. It comes with the CUDA toolkit and with PyTorch's wheels; MEMPROF_CUPTI names one");
-    return check;
+    mp_doctor_add(checks, "CUPTI", MP_CHECK_ABSENT,
+                  "CUDA's allocations are recorded through driver hooks: without module variables and pool sizes. It "
+                  "comes with the CUDA toolkit and with PyTorch's wheels; MEMPROF_CUPTI names one",
+                  "not found");
 }

@@ -1,14 +1,13 @@
-/* The Pythons of the search path, and the torch of each: by its files, since importing it takes seconds. */
+/* The Python of the search path, and its torch: by its files, since importing it takes seconds. */
+#include <fcntl.h>
+#include <gelf.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "collect/doctor/doctor_parts.h"
+#include "collect/doctor/doctor.h"
 #include "wire/config.h"
-
-#define PYTHONS_MAX 12
 
 /* Prints MINOR, VERSION, whether it is free-threaded, its path, and torch's folder and version. */
 static char script[] = "import sys, importlib.util as u, os, sysconfig\n"
@@ -21,80 +20,112 @@ static char script[] = "import sys, importlib.util as u, os, sysconfig\n"
                        "      int(bool(sysconfig.get_config_var('Py_GIL_DISABLED'))), sep='\\n')\n"
                        "print(sys.executable, f, v.get('__version__', ''), sep='\\n')\n";
 
-/* ---- Pythons ---- */
+/* ---- torch's hooks ---- */
 
-/* Real paths of all programs called python3 or python3.N on the search path; freed by the caller. */
-static size_t find_pythons(char *found[PYTHONS_MAX])
+struct hook {
+    const char *symbol, *meaning;
+};
+
+static const struct hook reports[] = {{"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "of 2.x"},
+                                      {"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "of 1.10 to 1.13"},
+                                      {"_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE", "of 1.9"},
+                                      {0}},
+                         nodes[] = {{"_ZN2at15sequence_number17get_and_incrementEv", ""},
+                                    {"_ZN2at14RecordFunction15currentThreadIdEv", ""},
+                                    {"_ZN5torch8autograd6Engine17evaluate_functionERSt10shared_ptrINS0_"
+                                     "9GraphTaskEEPNS0_4NodeERNS0_11InputBufferERKS2_INS0_10ReadyQueueEE",
+                                     ""},
+                                    {0}};
+
+/* The functions of `hooks` that a shared object defines: a bit for each. */
+static unsigned hooks_of(const char *path, const struct hook *hooks)
 {
-    size_t count = 0;
-    char *path = strdup(getenv("PATH") ? getenv("PATH") : "/usr/bin"), *rest = path;
-    for (char *folder; path && (folder = strsep(&rest, ":"));) {
-        for (int minor = -1; minor < 30 && count < PYTHONS_MAX; minor++) {
-            char name[PATH_MAX], number[8] = "";
-            if (minor >= 0) snprintf(number, sizeof number, ".%d", minor);
-            snprintf(name, sizeof name, "%s/python3%s", *folder ? folder : ".", number);
-            char *real = access(name, X_OK) ? NULL : realpath(name, NULL);
-            bool known = !real;
-            for (size_t i = 0; i < count && !known; i++) {
-                char *other = realpath(found[i], NULL);
-                known = other && !strcmp(other, real);
-                free(other);
-            }
-            free(real);
-            /* Kept under this name: a virtual environment is known by the path of its link. */
-            if (!known) found[count] = strdup(name);
-            count += !known && found[count];
+    unsigned found = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    elf_version(EV_CURRENT);
+    Elf *elf = fd < 0 ? NULL : elf_begin(fd, ELF_C_READ, NULL);
+    for (Elf_Scn *section = NULL; elf && (section = elf_nextscn(elf, section));) {
+        GElf_Shdr header;
+        GElf_Sym symbol;
+        if (!gelf_getshdr(section, &header) || header.sh_type != SHT_DYNSYM || !header.sh_entsize) continue;
+        Elf_Data *data = elf_getdata(section, NULL);
+        for (size_t i = 0; data && i < header.sh_size / header.sh_entsize; i++) {
+            if (!gelf_getsym(data, (int)i, &symbol) || symbol.st_shndx == SHN_UNDEF) continue;
+            const char *name = elf_strptr(elf, header.sh_link, symbol.st_name);
+            for (size_t j = 0; name && hooks[j].symbol; j++)
+                if (!strcmp(name, hooks[j].symbol)) found |= 1u << j;
         }
     }
-    free(path);
-    return count;
+    if (elf) elf_end(elf);
+    if (fd >= 0) close(fd);
+    return found;
 }
 
-static bool check_python(struct mp_checks *checks, char *python, bool *is_real, char *site)
+/* The same for one of torch's libraries. Wheels have it in torch's folder, distributions among their own libraries. */
+static unsigned hooks_in(const char *folder, const char *library, const struct hook *hooks)
 {
-    char answer[MP_ANSWER_ROOM], *rest = answer, *fields[6], none[] = "";
-    char *command[] = {python, (char[]){"-c"}, script, NULL};
-    *is_real = mp_doctor_run(command, answer);
-    if (!*is_real) return true; /* for instance a shim that starts nothing */
+    static const char *const elsewhere[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"};
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/lib/%s", folder, library);
+    unsigned found = hooks_of(path, hooks);
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere && !found; i++) {
+        snprintf(path, sizeof path, "%s/%s", elsewhere[i], library);
+        found = hooks_of(path, hooks);
+    }
+    return found;
+}
+
+static void check_torch(struct mp_checks *checks, const char *folder, const char *version)
+{
+    unsigned found = hooks_in(folder, "libc10.so", reports), backward = hooks_in(folder, "libtorch_cpu.so", nodes);
+    if (!*version) version = "version unknown";
+    if (!found)
+        mp_doctor_add(checks, "torch", MP_CHECK_LIMITED,
+                      "its tensors are not seen: libc10 is not where it mostly is, or reports by a function that this "
+                      "version of memprof does not know",
+                      "%s, no hook found in libc10 of %s", version, folder);
+    else if (backward != 7)
+        mp_doctor_add(checks, "torch", MP_CHECK_LIMITED,
+                      "what backward allocates has no forward line: libtorch_cpu is not where it mostly is, or has not "
+                      "the functions that this version of memprof knows",
+                      "%s, hooks %s", version, reports[31 - __builtin_clz(found)].meaning);
+    else
+        mp_doctor_add(checks, "torch", MP_CHECK_OK, NULL, "%s, hooks %s, forward lines for backward", version,
+                      reports[31 - __builtin_clz(found)].meaning);
+}
+
+/* ---- Python ---- */
+
+static void run_script(FILE *out, const void *context)
+{
+    (void)context; /* unused */
+    if (dup2(fileno(out), STDOUT_FILENO) >= 0 && freopen("/dev/null", "r", stdin))
+        execlp("python3", "python3", "-c", script, (char *)NULL);
+    _exit(127);
+}
+
+void mp_doctor_python(struct mp_checks *checks, char *site)
+{
+    char answer[MP_ANSWER_ROOM], *rest = answer, *fields[6], none[] = "", advice[160];
+    if (!mp_doctor_ask(run_script, NULL, answer)) {
+        mp_doctor_add(checks, "python", MP_CHECK_ABSENT, "programs in other languages are recorded all the same",
+                      "no python3 on the search path");
+        return;
+    }
     for (size_t i = 0; i < 6; i++) {
         fields[i] = rest ? strsep(&rest, "\n") : NULL;
         if (!fields[i]) fields[i] = none;
     }
     int minor = atoi(fields[0]);
-    for (size_t i = 0; i < checks->count; i++) {
-        const char *path = strchr(checks->at[i].found, '/');
-        if (path && !strcmp(path, fields[3])) return true; /* the same one under another name, or through a shim */
-    }
     bool known = minor >= MP_PYTHON_MINOR_FIRST && minor <= MP_PYTHON_MINOR_LAST;
-    struct mp_check *check = mp_doctor_add(checks, "python", known ? MP_CHECK_OK : MP_CHECK_LIMITED, "%s%s, %s",
-                                           fields[1], atoi(fields[2]) ? " free-threaded" : "", fields[3]);
-    if (!known)
-        mp_doctor_advise(check,
-                         "its frames are unknown to this version of memprof: stacks are native only (known: 3.%d "
-                         "to 3.%d)",
-                         MP_PYTHON_MINOR_FIRST, MP_PYTHON_MINOR_LAST);
-    if (!check || !*fields[4]) return check;
-    if (!*site) {
-        snprintf(site, PATH_MAX, "%s", fields[4]);
-        char *slash = strrchr(site, '/');
-        if (slash) *slash = '\0';
-    }
-    return mp_doctor_torch(checks, fields[4], fields[5]);
-}
-
-bool mp_doctor_pythons(struct mp_checks *checks, char *site)
-{
-    char *pythons[PYTHONS_MAX];
-    size_t count = find_pythons(pythons), real = 0;
-    bool done = true;
-    for (size_t i = 0; i < count; i++) {
-        bool is_real = false;
-        if (done) done = check_python(checks, pythons[i], &is_real, site);
-        real += is_real;
-        free(pythons[i]);
-    }
-    if (!done || real) return done;
-    struct mp_check *check = mp_doctor_add(checks, "python", MP_CHECK_ABSENT, "none on the search path");
-    mp_doctor_advise(check, "programs in other languages are recorded all the same");
-    return check;
+    snprintf(advice, sizeof advice,
+             "its frames are unknown to this version of memprof: stacks are native only (known: 3.%d to 3.%d)",
+             MP_PYTHON_MINOR_FIRST, MP_PYTHON_MINOR_LAST);
+    mp_doctor_add(checks, "python", known ? MP_CHECK_OK : MP_CHECK_LIMITED, known ? NULL : advice, "%s%s, %s",
+                  fields[1], atoi(fields[2]) ? " free-threaded" : "", fields[3]);
+    if (!*fields[4]) return;
+    snprintf(site, PATH_MAX, "%s", fields[4]);
+    char *slash = strrchr(site, '/');
+    if (slash) *slash = '\0';
+    check_torch(checks, fields[4], fields[5]);
 }
