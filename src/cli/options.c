@@ -134,8 +134,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_MAX_GROWTH] = {"max-growth", '\0', "HOW_MUCH", "what --fail lets pass: 5% or 10MiB (5%)"},
     [MP_OPT_MERGE] = {"merge", '\0', "TRACE",
                       "write a copy of this trace of PyTorch's profiler with the counters in it"},
-    [MP_OPT_METRICS] = {"metrics", '\0', "WHERE",
-                        "tell live metrics (OpenMetrics): a file's path, a loopback port as 9464, or unix:PATH",
+    [MP_OPT_METRICS] = {"metrics", '\0', "FILE",
+                        "write live metrics (OpenMetrics) to FILE, anew every five seconds; it goes at the end",
                         MP_OPTS_LONG_RUNS},
     [MP_OPT_TENSORBOARD] = {"tensorboard", '\0', "DIR", "write to DIR, under a name that TensorBoard finds"},
     [MP_OPT_DEVICE] =

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""examples/monitoring in the real Prometheus: its file is read, a program that is recorded is scraped, and each question of
+"""examples/monitoring in the real Prometheus: its file is read, the metrics of a recorded program are scraped, and each question of
 the Grafana dashboard has an answer, the truth where the program says it."""
 
+import http.server
 import json
 import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -50,6 +52,23 @@ class Monitoring(harness.TestCase):
             for name in re.findall(r"memprof_\w+", question):
                 self.assertIn(f'"{name.removesuffix("_total")}"', told)
 
+    def serve(self, path, port):
+        """The file over HTTP, as node_exporter or any web server would."""
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = path.read_bytes() if path.exists() else b"# EOF\n"
+                self.send_response(200)
+                self.send_header("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
     def test_in_prometheus(self):
         prometheus, promtool = shutil.which("prometheus"), shutil.which("promtool")
         if not prometheus or not promtool:
@@ -60,9 +79,11 @@ class Monitoring(harness.TestCase):
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
         port, own = free_port(), free_port()
         (self.folder / "prometheus.yml").write_text(
-            (EXAMPLES / "prometheus.yml").read_text().replace("9464", str(port)).replace("5s", "1s"))
+            (EXAMPLES / "prometheus.yml").read_text().replace("9100", str(port)).replace("5s", "1s"))
+        metrics = self.folder / "memprof.prom"
+        self.serve(metrics, port)
         environment = {**harness.os.environ, "RANK": "3", "WORLD_SIZE": "8", "ROLE_NAME": "trainer", "SLURM_JOB_ID": "812"}
-        run = subprocess.Popen([harness.MEMPROF, "snapshot", "--metrics", str(port), "-o", self.folder / "run.mp", "--",
+        run = subprocess.Popen([harness.MEMPROF, "snapshot", "--metrics", metrics, "-o", self.folder / "run.mp", "--",
                                 PYTHON, "-c", PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=environment, cwd=self.folder)
         self.addCleanup(run.communicate)

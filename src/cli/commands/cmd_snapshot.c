@@ -422,11 +422,9 @@ const struct mp_command mp_command_snapshot = {
         "is known to have ended well leaves no file: the last lines and a note in the other one's file count it. "
         "--follow all keeps them, as does %p in the name; "
         "--follow 64MiB keeps those from 64 MiB on.\n\nWith --pid, a "
-        "whole file of now of a program that another memprof records; the program is not stopped.\n\n--metrics tells "
-        "what "
-        "is live while the command runs: in a file, written anew every five seconds and removed at the end, for "
-        "node_exporter's textfile collector; or over HTTP, on a port of the loopback address, which every user of the "
-        "machine can read, or on a socket that only the user can open.",
+        "whole file of now of a program that another memprof records; the program is not stopped.\n\nThe file of "
+        "--metrics is for node_exporter's textfile collector, or for any "
+        "web server that Prometheus may scrape.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
     .meanings = {{MP_OPT_OUTPUT,
                   "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"},

@@ -320,7 +320,7 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
                                 struct mp_error *error)
 {
     struct mp_collector collector = {
-        .options = options, .result = result, .listener = -1, .signals = -1, .metrics.listener = -1};
+        .options = options, .result = result, .listener = -1, .signals = -1};
     struct mp_launch launch = {.command = options->command,
                                .cupti = options->record.cupti,
                                .hooks = options->record.hooks,

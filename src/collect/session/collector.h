@@ -26,7 +26,7 @@ struct mp_collector_options {
     int snapshot_signal;  /* sent to memprof, makes a snapshot of each process; 0: none */
     bool snapshot_at_oom; /* a snapshot the first time that an allocator runs out of memory */
     struct mp_snapshot_calls snapshot_calls;
-    const char *metrics; /* address of the metrics (collect/metrics/metrics.h); NULL: none */
+    const char *metrics; /* path of the metrics (collect/metrics/metrics.h); NULL: none */
 };
 
 struct mp_collector_result {
