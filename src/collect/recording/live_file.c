@@ -42,10 +42,9 @@ static enum mp_status start_writer(struct live_file *file, int fd, struct mp_err
     char configuration[MP_SPOOL_TEXT + 128];
     snprintf(configuration, sizeof configuration, "%.*s;live_each=%u;live_steps=%u;live_source=%s", MP_SPOOL_TEXT - 1,
              spool->configuration, 1u << lives->shift, lives->steps,
-             lives->source == MP_LIVES_INFERRED      ? "inferred"
-             : lives->source == MP_LIVES_OPTIMIZER   ? "torch"
-             : *file->recording->watch.asked != '\0' ? "function"
-                                                     : "");
+             lives->source == MP_LIVES_OPTIMIZER ? "torch"
+             : *file->recording->step_at         ? "function"
+                                                 : "");
     struct mp_recording_start start = {.realtime_ns = spool->realtime_ns,
                                        .monotonic_ns = spool->monotonic_ns,
                                        .pid = spool->pid,
@@ -64,7 +63,7 @@ static enum mp_status write_tables(struct live_file *file, uint32_t *thread, uin
     struct mp_thread_info entry = {.tid = spool->pid};
     enum mp_status status = mp_tables_read(&file->tables, spool, NULL, NULL, error);
     *thread = 0;
-    if (!status) status = mp_tables_text(&file->tables, file->recording->watch.asked, step, error);
+    if (!status) status = mp_tables_text(&file->tables, file->recording->step_at, step, error);
     if (!status && !mp_vec_push(&file->tables.threads, entry)) status = no_memory(error);
     if (!status) status = mp_tables_write(&file->tables, spool, file->writer, error);
     if (!status) status = mp_recording_read_tables(file->recording, error); /* new modules */

@@ -21,7 +21,7 @@ struct mp_life {
     uint8_t kind;
 };
 
-enum mp_lives_source { MP_LIVES_NONE, MP_LIVES_INFERRED, MP_LIVES_OPTIMIZER, MP_LIVES_MARKED };
+enum mp_lives_source { MP_LIVES_NONE, MP_LIVES_OPTIMIZER, MP_LIVES_MARKED };
 
 struct mp_lives {
     enum mp_lives_source source; /* of the steps */
@@ -31,7 +31,7 @@ struct mp_lives {
     MP_VEC(uint64_t) begun_ns; /* by unit */
 };
 
-/* A step begins. Marked steps make inferred ones void, and so do an optimizer's. */
+/* A step begins. Marked steps make an optimizer's void. */
 void mp_lives_step(struct mp_lives *lives, struct mp_ledger *ledger, enum mp_lives_source source, uint64_t time_ns);
 /* The block ledger->freed has ended. */
 void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger);

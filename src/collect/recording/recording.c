@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/setting.h"
 
 #define WRITE_AFTER_NS (2 * MP_NS_PER_SECOND)
 /* At first more often: a short run is to have readings enough. */
@@ -40,7 +41,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     mp_state_open(&recording->state, configuration, text_of, &recording->tables.strings);
     mp_step_rule_only_asked(&recording->state.steps); /* a schedule counts them; the user is informed if there was
                                                        * none */
-    mp_step_watch_open(&recording->watch, configuration);
+    mp_setting(recording->step_at, sizeof recording->step_at, configuration, "step_at");
     mp_record_config_defaults(&recording->config);
     mp_record_config_parse(configuration, &recording->config);
     recording->window_open = !recording->config.paused;
@@ -292,7 +293,6 @@ void mp_recording_free(struct mp_recording *recording, bool remove_spool)
     mp_tables_free(&recording->tables);
     mp_state_close(&recording->state);
     mp_device_samples_free(&recording->devices);
-    mp_step_watch_close(&recording->watch);
     mp_lives_free(&recording->lives);
     mp_usual_roles_free(&recording->usual_roles);
     mp_vec_free(&recording->pending);

@@ -15,7 +15,6 @@
 #include "collect/recording/recording_memory.h"
 #include "collect/recording/schedule.h"
 #include "collect/recording/spool_file.h"
-#include "collect/recording/step_watch.h"
 #include "collect/recording/tables.h"
 #include "collect/recording/usual_roles.h"
 #include "collect/symbols/symbols.h"
@@ -84,8 +83,8 @@ struct mp_recording {
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_device_samples devices;
-    struct mp_step_watch watch; /* unmarked steps */
-    uint32_t step_name;         /* string id of the requested function; 0: none */
+    char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder tells; "": none */
+    uint32_t step_name;            /* its string id; 0: not yet known */
     struct mp_lives lives;      /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;
     uint64_t steps_unseen;              /* begun before the file's first window */

@@ -36,8 +36,7 @@ void mp_recording_memory(const struct mp_recording *recording, struct mp_recordi
                   ROOM(recording->unkept_steps) + ROOM(recording->samples) + ROOM(recording->notes) +
                   ROOM(recording->state.open) + ROOM(recording->state.reserved) +
                   of_map(&recording->usual_roles.by_kind) + ROOM(recording->lives.ended) +
-                  ROOM(recording->lives.begun_ns) + mp_step_watch_bytes(&recording->watch) +
-                  mp_history_bytes(&recording->history),
+                  ROOM(recording->lives.begun_ns) + mp_history_bytes(&recording->history),
         .file = recording->writer ? mp_writer_memory(recording->writer) : 0,
     };
 }

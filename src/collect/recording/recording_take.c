@@ -172,7 +172,6 @@ static enum mp_status take_step(struct mp_recording *recording, const struct mp_
     bool by_optimizer = recording->state.steps.kind == MP_STEP_OF_OPTIMIZER;
     enum mp_lives_source source = by_optimizer ? MP_LIVES_OPTIMIZER : MP_LIVES_MARKED;
     mp_lives_step(&recording->lives, &recording->state.ledger, source, event->time_ns);
-    mp_step_watch_marked(&recording->watch);
     return MP_OK;
 }
 
@@ -287,22 +286,14 @@ static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const 
     return status;
 }
 
-/* Takes a step that is no event of the program's, but was seen in its allocations. It goes to the file only on
- * request. */
-static enum mp_status take_unmarked_step(struct mp_recording *recording, uint32_t ring, bool call,
-                                         const struct mp_event *event, struct mp_error *error)
+/* A call of the function of --step-at begins with this event: a step. */
+static enum mp_status take_call(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
+                                struct mp_error *error)
 {
     enum mp_status status = MP_OK;
-    if (event->stack >= recording->tables.seen[MP_TABLE_NODES]) status = mp_recording_read_tables(recording, error);
-    if (status) return status;
-    bool inferred = mp_step_watch_event(&recording->watch, &recording->tables, recording->spool.header, event);
-    if (!call || !*recording->watch.asked) {
-        if (!inferred) return MP_OK;
-        mp_lives_step(&recording->lives, &recording->state.ledger, MP_LIVES_INFERRED, event->time_ns);
-        return MP_OK;
-    }
+    if (!*recording->step_at) return MP_OK;
     if (!recording->step_name)
-        status = mp_tables_text(&recording->tables, recording->watch.asked, &recording->step_name, error);
+        status = mp_tables_text(&recording->tables, recording->step_at, &recording->step_name, error);
     const struct mp_record step = {.type = MP_EVENT_STEP};
     struct mp_event begin = {
         .time_ns = event->time_ns, .thread = event->thread, .name = recording->step_name, .type = MP_EVENT_STEP};
@@ -337,8 +328,8 @@ static enum mp_status take(struct mp_recording *recording, uint32_t ring, const 
             event.name = mp_tables_spool_string(&recording->tables, record->name);
         }
     }
-    if (!status && (record->type == MP_EVENT_ALLOC || record->type == MP_EVENT_FREE))
-        status = take_unmarked_step(recording, ring, record->flags & MP_RECORD_CALL, &event, error);
+    bool is_block = record->type == MP_EVENT_ALLOC || record->type == MP_EVENT_FREE;
+    if (!status && is_block && record->flags & MP_RECORD_CALL) status = take_call(recording, ring, &event, error);
     return status ? status : pass(recording, ring, record, &event, error);
 }
 

@@ -350,10 +350,10 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     mp_recording_note_history(recording);
     mp_device_samples_notes(recording);
     note_doubtful_calls(recording);
-    if (*recording->watch.asked && !recording->state.steps.begun[MP_STEP_OF_FUNCTION]) {
+    if (*recording->step_at && !recording->state.steps.begun[MP_STEP_OF_FUNCTION]) {
         char text[MP_STEP_AT_ROOM + 96];
         snprintf(text, sizeof text, "no Python function %s was seen to allocate: --step-at gave no steps",
-                 recording->watch.asked);
+                 recording->step_at);
         mp_recording_note(recording, text);
     }
     if (!*recording->spool.path)

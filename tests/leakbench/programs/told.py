@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A training that does what the lines say that it reads, each answered by "done": `run N` steps, `run N leak` steps that
-keep their validation loss, `clear`."""
+keep their validation loss."""
 
 import sys
 
@@ -43,10 +43,7 @@ def run(steps, leaks):
 
 
 for line in sys.stdin:
-    order, *rest = line.split()
-    if order == "run":
-        run(int(rest[0]), "leak" in rest)
-    else:
-        losses.clear()
+    _, steps, *leak = line.split()
+    run(int(steps), bool(leak))
     catch_up()
     print("done", flush=True)

@@ -147,14 +147,14 @@ END_TEST
 START_TEST(the_best_steps_count)
 {
     struct world *world = new_world();
-    for (int source = MP_LIVES_INFERRED; source <= MP_LIVES_MARKED; source++) {
+    for (int source = MP_LIVES_OPTIMIZER; source <= MP_LIVES_MARKED; source++) {
         world->steps = 0;
         world->ended_count = 0;
         for (size_t i = 0; i < PLACES; i++)
             world->at[i].birth = 0; /* what lives was born before the first of them */
         for (int i = 0; i < 50; i++) {
             step(world, (enum mp_lives_source)source);
-            for (int worse = MP_LIVES_INFERRED; worse < source; worse++)
+            for (int worse = MP_LIVES_OPTIMIZER; worse < source; worse++)
                 mp_lives_step(&world->lives, &world->ledger, (enum mp_lives_source)worse, 1);
             for (uint32_t k = chance(20); k--;)
                 change(world);
