@@ -7,40 +7,44 @@
 #include "base/memory.h"
 #include "model/steps_loop.h"
 
-#define ROUNDS_MIN    3
-#define ALIKE_MIN     0.90 /* of the allocations, at the period */
-#define AS_GOOD       0.02 /* a shorter period may be this much worse than the best one */
-#define SITES_MAX     16   /* the rarest sites, whose distances are tried */
-#define THREADS_ASKED 64   /* where a round begins */
-#define AGAIN_MAX     48   /* most occurrences of one of them in a round */
-#define PERIODS_MAX   256
-#define FIRST_TIMES   4 /* one part of so many is at the beginning */
-#define COMPARISONS   20000000
-#define COMPARED_MAX  1000
-#define LOOK_MIN      16
-#define WINDOWS       16 /* of the length of a round, that are looked at */
-#define LINES_MAX     64 /* frames of the program, from the outermost */
+#define ROUNDS_MIN   3
+#define ALIKE_MIN    0.90 /* of the allocations, at the period */
+#define AS_GOOD      0.02 /* a shorter period may be this much worse than the best one */
+#define SITES_MAX    16   /* the rarest sites, whose distances are tried */
+#define AGAIN_MAX    48   /* most occurrences of one of them in a round */
+#define PERIODS_MAX  256
+#define FIRST_TIMES  4 /* one part of so many is at the beginning */
+#define COMPARISONS  20000000
+#define COMPARED_MAX 1000
+#define LOOK_MIN     16
+#define WINDOWS      16 /* of the length of a round, that are looked at */
+#define LINES_MAX    64 /* frames of the program, from the outermost */
 
 /* The allocations of one thread, in order. A site is a stack and the running module. */
 struct calls {
     MP_VEC(uint32_t) events, sites, live;
 };
 
-/* By site: its allocations on the thread that has most. */
-struct counts {
-    uint32_t *at;
-    size_t count, room;
+/* A site, with its allocations on the thread that has most. */
+struct place {
+    uint32_t stack, module, count;
 };
 
 /* What the threads that run the same code allocate: the main thread, or a pool, whose threads take turns as they
  * please. */
 struct crew {
     MP_VEC(struct calls) threads;
-    struct counts counts, plain; /* plain: by site, the one of that stack without a module */
-    struct mp_map numbers;       /* of sites */
-    const struct calls *model;   /* the one that allocates most, in which the period is looked for */
-    uint32_t allocs;             /* of all threads, and of other code, too */
-    bool modules;                /* modules are known */
+    MP_VEC(struct place) sites;
+    struct mp_map numbers;     /* of sites */
+    const struct calls *model; /* the one that allocates most, in which the period is looked for */
+    uint32_t allocs;           /* of all threads, and of other code, too */
+    bool modules;              /* modules are known */
+};
+
+/* At which rounds begin. */
+struct events {
+    uint32_t *at;
+    size_t count, room;
 };
 
 struct periods {
@@ -48,10 +52,9 @@ struct periods {
     size_t count;
 };
 
-/* Where rounds begin, as a call of the model's, and how many calls tell that from other places: with what is known of
- * modules, and of stacks alone. */
+/* Where rounds begin, as a call of the model's, and how many calls tell that from other places. */
 struct beginning {
-    uint32_t at, period, look, plain_look;
+    uint32_t at, period, look;
 };
 
 #define NOBODY UINT64_MAX
@@ -107,31 +110,24 @@ static uint64_t busiest_root(const struct mp_model *model, const uint64_t *roots
     return best;
 }
 
-static uint32_t number_of(struct crew *crew, uint32_t stack, uint32_t module)
-{
-    uint32_t plain = module ? number_of(crew, stack, 0) : (uint32_t)crew->counts.count;
-    bool fresh;
-    uint64_t *number = mp_map_at(&crew->numbers, ((uint64_t)stack << 32 | module) + 1, &fresh);
-    if (fresh) {
-        *number = crew->counts.count;
-        mp_vec_add(&crew->counts, 0);
-        mp_vec_add(&crew->plain, plain);
-    }
-    return (uint32_t)*number;
-}
-
 static uint32_t site_of(const struct mp_model *model, uint32_t block, struct crew *crew)
 {
-    uint32_t module = model->blocks.module ? model->blocks.module[block] : 0;
-    crew->modules |= module != 0;
-    return number_of(crew, model->blocks.stack[block], module);
+    struct place place = {model->blocks.stack[block], model->blocks.module ? model->blocks.module[block] : 0, 0};
+    bool fresh;
+    uint64_t *number = mp_map_at(&crew->numbers, ((uint64_t)place.stack << 32 | place.module) + 1, &fresh);
+    crew->modules |= place.module != 0;
+    if (fresh) {
+        *number = crew->sites.count;
+        mp_vec_add(&crew->sites, place);
+    }
+    return (uint32_t)*number;
 }
 
 /* Whether two calls are the same. The first ones were made before the names of modules were known. */
 static bool are_same(const struct crew *crew, uint32_t a, uint32_t b)
 {
-    uint32_t plain = crew->plain.at[a];
-    return a == b || (plain == crew->plain.at[b] && (plain == a || plain == b));
+    const struct place *one = &crew->sites.at[a], *other = &crew->sites.at[b];
+    return a == b || (one->stack == other->stack && (!one->module || !other->module));
 }
 
 static void collect(const struct mp_model *model, struct crew *crew)
@@ -156,7 +152,7 @@ static void collect(const struct mp_model *model, struct crew *crew)
         if (!crew->model || crew->threads.at[i].events.count > crew->model->events.count)
             crew->model = &crew->threads.at[i];
     for (size_t i = 0; crew->model && i < crew->model->sites.count; i++)
-        crew->counts.at[crew->model->sites.at[i]]++;
+        crew->sites.at[crew->model->sites.at[i]].count++;
     free(roots);
 }
 
@@ -191,12 +187,12 @@ static void add_periods_of(const struct calls *calls, uint32_t site, struct peri
 /* Collects the distances of the rarest sites that come in several rounds. */
 static void find_periods(const struct crew *crew, struct periods *periods)
 {
-    const struct counts *counts = &crew->counts;
+    const struct place *sites = crew->sites.at;
     uint32_t rare[SITES_MAX], count = 0;
-    for (uint32_t site = 0; site < counts->count; site++) {
-        if (counts->at[site] < ROUNDS_MIN) continue;
+    for (uint32_t site = 0; site < crew->sites.count; site++) {
+        if (sites[site].count < ROUNDS_MIN) continue;
         uint32_t at = count;
-        while (at && counts->at[rare[at - 1]] > counts->at[site])
+        while (at && sites[rare[at - 1]].count > sites[site].count)
             at--;
         if (at == SITES_MAX) continue;
         count += count < SITES_MAX;
@@ -230,87 +226,11 @@ static uint32_t first_like(const struct calls *calls, uint32_t at)
     return first;
 }
 
-/* How many calls of a thread, from `at` on or backwards, are the same as those of the model's from `like` on. */
-static uint32_t run_from(const struct crew *crew, const struct calls *calls, uint32_t at, uint32_t like, uint32_t most)
+/* Where in a round it begins: where least is live; of several such places, at the one that came first in the program.
+ */
+static uint32_t find_place(const struct calls *calls, uint32_t period)
 {
-    uint32_t run = 0;
-    while (run < most && at + run < calls->sites.count && like + run < crew->model->sites.count &&
-           are_same(crew, calls->sites.at[at + run], crew->model->sites.at[like + run]))
-        run++;
-    return run;
-}
-
-static uint32_t run_before(const struct crew *crew, const struct calls *calls, uint32_t at, uint32_t like,
-                           uint32_t most)
-{
-    uint32_t run = 0;
-    while (run < most && run < at && run < like &&
-           are_same(crew, calls->sites.at[at - 1 - run], crew->model->sites.at[like - 1 - run]))
-        run++;
-    return run;
-}
-
-/* The only place in a round that is the same as a call; MP_NONE: none, or there are several. */
-static uint32_t find_only(const struct crew *crew, uint32_t site, uint32_t first, uint32_t period)
-{
-    uint32_t found = MP_NONE;
-    for (uint32_t like = first; like < first + period; like++) {
-        if (!are_same(crew, site, crew->model->sites.at[like])) continue;
-        if (found != MP_NONE) return MP_NONE;
-        found = like;
-    }
-    return found;
-}
-
-/* The place in a round where a thread's first call is, or that follows upon its last; MP_NONE: it is not in rounds
- * there, or two places are as likely. More calls are looked at where one does not tell: of the first round fewer are as
- * in others. */
-static uint32_t find_edge(const struct crew *crew, const struct calls *calls, bool last, uint32_t first,
-                          uint32_t period)
-{
-    uint32_t most = period < COMPARED_MAX ? period : COMPARED_MAX, best = MP_NONE, longest = 0;
-    if (!calls->sites.count) return MP_NONE;
-    best = find_only(crew, calls->sites.at[last ? calls->sites.count - 1 : 0], first, period);
-    if (best != MP_NONE) return last && best + 1 == first + period ? first : best + last;
-    for (uint32_t like = first; like < first + period; like++) {
-        uint32_t run = last ? run_before(crew, calls, (uint32_t)calls->sites.count, like, most)
-                            : run_from(crew, calls, 0, like, most);
-        if (run >= longest) best = run > longest ? like : MP_NONE;
-        if (run > longest) longest = run;
-    }
-    return longest < LOOK_MIN && longest < period ? MP_NONE : best;
-}
-
-/* Where most threads begin or end, as those of a pool do, or a program that does nothing else; MP_NONE: nowhere. Some
- * are asked where there are many. */
-static uint32_t find_edge_of_most(const struct crew *crew, uint32_t first, uint32_t period)
-{
-    struct counts edges = {0};
-    uint32_t found = MP_NONE;
-    for (size_t i = 0; i < crew->threads.count; i += 1 + crew->threads.count / THREADS_ASKED)
-        for (int last = 0; last < 2; last++) {
-            uint32_t edge = find_edge(crew, &crew->threads.at[i], last, first, period);
-            if (edge != MP_NONE) mp_vec_add(&edges, edge);
-        }
-    for (size_t i = 0; i < edges.count && found == MP_NONE; i++) {
-        size_t same = 0;
-        for (size_t k = 0; k < edges.count; k++)
-            same += edges.at[k] == edges.at[i];
-        if (same > 1 && same * 2 > edges.count) found = edges.at[i];
-    }
-    mp_vec_free(&edges);
-    return found;
-}
-
-/* Where in a round it begins: where threads do; else where least is live; of several such places, at the one that came
- * first in the program. */
-static uint32_t find_place(const struct crew *crew, uint32_t period)
-{
-    const struct calls *calls = crew->model;
-    uint32_t first = (uint32_t)(calls->sites.count - period) / 2, best = find_edge_of_most(crew, first, period);
-    if (best != MP_NONE) return best;
-    best = first;
-    uint32_t came = first_like(calls, first);
+    uint32_t first = (uint32_t)(calls->sites.count - period) / 2, best = first, came = first_like(calls, first);
     for (uint32_t i = first; i < first + period; i++) {
         int32_t more = (int32_t)(calls->live.at[i] - calls->live.at[best]);
         if (more > 0) continue;
@@ -323,20 +243,16 @@ static uint32_t find_place(const struct crew *crew, uint32_t period)
 }
 
 /* More than a few calls are looked at where a round is made of layers that are alike. */
-static struct beginning find_beginning(const struct crew *crew, uint32_t period)
+static struct beginning find_beginning(const struct calls *calls, uint32_t period)
 {
-    const struct calls *calls = crew->model;
-    uint32_t look = period < LOOK_MIN ? period : LOOK_MIN, most = period < COMPARED_MAX ? period : COMPARED_MAX;
-    struct beginning start = {find_place(crew, period), period, look, look};
+    uint32_t most = period < COMPARED_MAX ? period : COMPARED_MAX;
+    struct beginning start = {find_place(calls, period), period, period < LOOK_MIN ? period : LOOK_MIN};
     for (uint32_t at = start.at + 1; at < start.at + period; at++) {
-        uint32_t same = 0, plain = 0;
-        for (; plain < most && at + plain < calls->sites.count; plain++) {
-            uint32_t a = calls->sites.at[at + plain], b = calls->sites.at[start.at + plain];
-            if (crew->plain.at[a] != crew->plain.at[b]) break;
-            if (a == b && same == plain) same++;
-        }
+        uint32_t same = 0;
+        while (same < most && at + same < calls->sites.count &&
+               calls->sites.at[at + same] == calls->sites.at[start.at + same])
+            same++;
         if (same >= start.look) start.look = same < most ? same + 1 : most;
-        if (plain >= start.plain_look) start.plain_look = plain < most ? plain + 1 : most;
     }
     return start;
 }
@@ -344,15 +260,11 @@ static struct beginning find_beginning(const struct crew *crew, uint32_t period)
 /* Whether a round of a thread begins at `at`, or so much of it as there is. */
 static bool begins_at(const struct crew *crew, const struct calls *calls, size_t at, const struct beginning *start)
 {
-    if (at >= calls->sites.count) return false;
-    const uint32_t *there = calls->sites.at + at, *like = crew->model->sites.at + start->at;
-    size_t left = calls->sites.count - at, most = crew->model->sites.count - start->at, exact = 0;
-    if (most < left) left = most;
-    while (exact < start->look && exact < left && there[exact] == like[exact])
-        exact++;
-    if (exact == start->look || exact == left) return true;
-    uint32_t plain = run_from(crew, calls, (uint32_t)at, start->at, start->plain_look);
-    return plain == start->plain_look || plain == left;
+    size_t left = calls->sites.count > at ? calls->sites.count - at : 0, same = 0;
+    while (same < start->look && same < left &&
+           are_same(crew, calls->sites.at[at + same], crew->model->sites.at[start->at + same]))
+        same++;
+    return left && (same == start->look || same == left);
 }
 
 /* The lines of a stack, outermost first. */
@@ -405,7 +317,6 @@ static bool is_outside_at(const struct mp_model *model, const struct crew *crew,
         *tells |= i > first;
     }
     for (size_t i = 0; i < shared; i++) {
-        if (!i && !mp_loop_is_outside(model, lines[i])) return false;
         in_network |= !mp_loop_is_outside(model, lines[i]);
         if (!crew->modules && mp_loop_is_forward(model, lines[i])) return false;
     }
@@ -434,7 +345,7 @@ static uint32_t find_period(const struct mp_model *model, const struct crew *cre
     struct periods periods = {.count = 0};
     double found[PERIODS_MAX], best = 0, inside = 1; /* the least that one inside leaves */
     uint32_t window = 0, period = 0;
-    struct seen *seen = mp_alloc_zeroed(crew->counts.count + 1, sizeof *seen);
+    struct seen *seen = mp_alloc_zeroed(crew->sites.count + 1, sizeof *seen);
     find_periods(crew, &periods);
     for (size_t i = 0; i < periods.count; i++) {
         double is = alike(crew->model, periods.at[i], periods.count);
@@ -452,36 +363,14 @@ static uint32_t find_period(const struct mp_model *model, const struct crew *cre
     return period;
 }
 
-/* First times take other ways, so the first round begins at the first place where half a round equals the next; or with
- * the thread's first call, where each round's is the same. */
-static size_t find_first(const struct crew *crew, const struct calls *calls, size_t next, const struct beginning *start)
-{
-    size_t alike = 0, first = next, period = start->period;
-    for (size_t back = 1; back <= period && back <= next; back++) {
-        if (next - back + period >= calls->sites.count) continue;
-        if (!are_same(crew, calls->sites.at[next - back], calls->sites.at[next - back + period])) continue;
-        first = next - back;
-        alike++;
-    }
-    if (alike * 2 >= period) return first;
-    return next && find_only(crew, calls->sites.at[0], start->at, start->period) == start->at ? 0 : next;
-}
-
 /* Adds the events at which a thread's rounds begin. */
 static void find_rounds(const struct crew *crew, const struct calls *calls, const struct beginning *start,
-                        struct counts *rounds)
+                        struct events *rounds)
 {
-    bool any = false;
     for (size_t i = 0; i < calls->sites.count;) {
-        if (!begins_at(crew, calls, i, start)) {
-            i++;
-            continue;
-        }
-        size_t first = any ? i : find_first(crew, calls, i, start);
-        if (first < i) mp_vec_add(rounds, calls->events.at[first]);
-        mp_vec_add(rounds, calls->events.at[i]);
-        any = true;
-        i += begins_at(crew, calls, i + start->period, start) ? start->period : 1;
+        bool begins = begins_at(crew, calls, i, start);
+        if (begins) mp_vec_add(rounds, calls->events.at[i]);
+        i += begins && begins_at(crew, calls, i + start->period, start) ? start->period : 1;
     }
 }
 
@@ -493,7 +382,7 @@ static int ascending(const void *left, const void *right)
 
 /* Whether they extend over half of the recording's allocations: else they are of a part of it, as of a queue that is
  * filled before the work begins. */
-static bool are_general(const struct mp_model *model, const struct crew *crew, const struct counts *rounds)
+static bool are_general(const struct mp_model *model, const struct crew *crew, const struct events *rounds)
 {
     uint32_t inside = 0;
     if (!rounds->count) return false;
@@ -505,7 +394,7 @@ static bool are_general(const struct mp_model *model, const struct crew *crew, c
 static void begin_steps(const struct mp_model *model, const struct crew *crew, const struct beginning *start,
                         struct mp_steps *steps)
 {
-    struct counts rounds = {0};
+    struct events rounds = {0};
     for (size_t i = 0; i < crew->threads.count; i++)
         find_rounds(crew, &crew->threads.at[i], start, &rounds);
     if (rounds.count) qsort(rounds.at, rounds.count, sizeof *rounds.at, ascending);
@@ -522,7 +411,7 @@ void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
     collect(model, &crew);
     uint32_t period = crew.model ? find_period(model, &crew) : 0;
     if (period) {
-        struct beginning start = find_beginning(&crew, period);
+        struct beginning start = find_beginning(crew.model, period);
         begin_steps(model, &crew, &start, steps);
     }
     for (size_t i = 0; i < crew.threads.count; i++) {
@@ -531,7 +420,6 @@ void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
         mp_vec_free(&crew.threads.at[i].live);
     }
     mp_vec_free(&crew.threads);
-    mp_vec_free(&crew.counts);
-    mp_vec_free(&crew.plain);
+    mp_vec_free(&crew.sites);
     mp_map_free(&crew.numbers);
 }

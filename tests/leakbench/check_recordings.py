@@ -105,7 +105,7 @@ class Made(Told):
     def test_rounds_whose_first_ones_differ(self):
         """In one line of a script: a training of 50 layers, whose backward has no frames and whose first round makes the
         optimizer's states; the same without any; calls that a first one by another line precedes, or that make more in the
-        first."""
+        first, which is no round then."""
         def layers(line):
             under = ["layers.py:30 forward", f"use.py:{line} train", "use.py:90 <module>"]
             for layer in range(50):
@@ -131,7 +131,7 @@ class Made(Told):
                     number += 1
             with self.subTest(name=name):
                 self.assertEqual(harness.answer("leaks", self.snapshot(name, moves))["steps"],
-                                 {"count": 10, "source": "inferred"})
+                                 {"count": 9 if name == "workspace" else 10, "source": "inferred"})
 
 
 @harness.unittest.skipUnless(DATA and pathlib.Path(DATA).is_dir(), "$MEMPROF_TEST_DATA names no folder")
