@@ -57,42 +57,18 @@ struct beginning {
     uint32_t at, period, look;
 };
 
-#define NOBODY UINT64_MAX
-
-static bool is_of_autograd(const struct mp_model *model, uint32_t node)
-{
-    uint32_t frame = model->stacks.at[node].frame;
-    const struct mp_model_frame *at = frame == MP_FRAME_CUT ? NULL : &model->frames.at[frame];
-    return at && at->line_count &&
-           !strncmp(mp_model_text(model, model->lines.at[at->first_line].function), "torch::autograd::", 17);
-}
-
-/* The function in which a stack's Python begins, as a number that only it has; 0: there is no Python; NOBODY: who
- * called is not known, as on the threads of backward in a snapshot of PyTorch's. */
-static uint64_t root_of(const struct mp_model *model, uint32_t stack)
-{
-    const struct mp_model_line *outermost = NULL;
-    bool backward = false;
-    for (; stack; stack = model->stacks.at[stack].parent) {
-        const struct mp_model_line *line = mp_loop_line(model, stack, MP_PYTHON);
-        if (line) outermost = line;
-        backward |= is_of_autograd(model, stack);
-    }
-    if (!outermost) return backward ? NOBODY : 0;
-    return ((uint64_t)outermost->function << 32 | outermost->file) + 1;
-}
-
-/* By stack. */
+/* By stack: the function in which its Python begins, as a number that only it has; 0: there is no Python. */
 static uint64_t *roots_of(const struct mp_model *model)
 {
     uint64_t *roots = mp_alloc_zeroed(model->stacks.count + 1, sizeof *roots);
-    roots[0] = NOBODY;
-    for (uint32_t stack = 1; stack < model->stacks.count; stack++)
-        roots[stack] = root_of(model, stack);
+    for (uint32_t stack = 1; stack < model->stacks.count; stack++) {
+        const struct mp_model_line *line = mp_loop_line(model, stack, MP_PYTHON);
+        roots[stack] = roots[model->stacks.at[stack].parent];
+        if (!roots[stack] && line) roots[stack] = ((uint64_t)line->function << 32 | line->file) + 1;
+    }
     return roots;
 }
 
-/* 0 where most is allocated without Python. */
 static uint64_t busiest_root(const struct mp_model *model, const uint64_t *roots)
 {
     struct mp_map allocs = {0};
@@ -100,9 +76,8 @@ static uint64_t busiest_root(const struct mp_model *model, const uint64_t *roots
     for (uint32_t event = 0; event < model->events.count; event++) {
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
         uint64_t root = roots[model->blocks.stack[model->events.subject[event]]];
-        if (root == NOBODY) continue;
         uint64_t *count = mp_map_at(&allocs, root + 1, NULL);
-        if (++*count <= most) continue;
+        if (!root || ++*count <= most) continue;
         most = *count;
         best = root;
     }
