@@ -22,8 +22,6 @@ struct round {
  * of its function did before. */
 struct line {
     const struct mp_model_line *at;
-    bool backward; /* not a line, but the running of all nodes that lines of the function made. Who called for that is
-                    * unknown: where other lines show no loop, it counts as a line of its own */
     uint32_t function, depth;
     uint32_t count, first, last; /* times it was reached; the events at which it was first and last */
     double live;                 /* average number of blocks where it was reached, less those at the beginning */
@@ -64,12 +62,8 @@ struct search {
     MP_VEC(uint8_t) roles; /* by string, of files: enum role */
     struct mp_map functions, numbers;
     struct changes begins, ends;
-    uint64_t allocs, with_lines;
     uint32_t round;
     uint64_t effort; /* events looked at in rounds */
-    bool inside;     /* some code is of a kind that lies inside a step */
-    bool backward;   /* running nodes counts as a line, too */
-    bool nodes;      /* nodes made by lines were run */
     const struct line *chosen;
     struct mp_steps *steps;
 };
@@ -134,14 +128,13 @@ static bool is_border(const struct mp_model *model, uint32_t node)
 struct call {
     const struct mp_model_line *line;
     uint32_t place; /* in the function */
-    bool backward;  /* of the lines that made a node that runs */
+    bool made;      /* of the lines that made a node whose backward runs: they do not run themselves */
 };
 
 /* The number of a function's line; a function that is in the stack twice counts as the outermost only. */
-static bool add_line(struct search *search, const struct call *call, uint32_t depth, struct site *site)
+static void add_line(struct search *search, const struct call *call, uint32_t depth, struct site *site)
 {
     const struct mp_model_line *from = call->line;
-    uint32_t place = call->backward ? UINT32_MAX - 1 : call->place;
     bool fresh;
     uint64_t *function = mp_map_at(&search->functions, (uint64_t)from->function << 32 | from->file, &fresh);
     if (fresh) {
@@ -149,44 +142,40 @@ static bool add_line(struct search *search, const struct call *call, uint32_t de
         mp_vec_add(&search->work, 0);
     }
     for (uint32_t i = site->first; i < search->line_of.count; i++)
-        if (search->lines.at[search->line_of.at[i]].function == *function) return true;
-    uint64_t *number = mp_map_at(&search->numbers, (*function << 32 | place) + 1, &fresh);
+        if (search->lines.at[search->line_of.at[i]].function == *function) return;
+    uint64_t *number = mp_map_at(&search->numbers, (*function << 32 | call->place) + 1, &fresh);
     if (fresh) {
-        struct line line = {.at = from, .backward = call->backward, .function = (uint32_t)*function, .depth = depth};
+        struct line line = {.at = from, .function = (uint32_t)*function, .depth = depth};
         *number = search->lines.count;
         mp_vec_add(&search->lines, line);
     }
     struct line *line = &search->lines.at[*number];
     if (depth < line->depth) line->depth = depth;
     mp_vec_add(&search->line_of, (uint32_t)*number);
-    return true;
 }
 
-static bool know_site(struct search *search, uint32_t stack)
+/* Finds the lines of a stack up to the first that lies inside of a step. */
+static void know_site(struct search *search, uint32_t stack)
 {
     struct call path[DEPTH_MAX]; /* the outermost, as a ring */
-    bool backward = false;
     struct site *site = &search->sites.at[stack];
     uint32_t depth = 0;
+    bool made = false;
     for (uint32_t node = stack; node; node = search->model->stacks.at[node].parent) {
         const struct mp_model_line *line = mp_loop_line(search->model, node, search->language);
-        backward |= is_border(search->model, node);
+        made |= is_border(search->model, node);
         if (!line || role_of(search, line) == ROLE_AROUND) continue;
-        path[depth++ % DEPTH_MAX] = (struct call){line, place_of(search->model, node, line), backward};
+        path[depth++ % DEPTH_MAX] = (struct call){line, place_of(search->model, node, line), made};
         site->optimizer |= role_of(search, line) == ROLE_OPTIMIZER;
-        search->inside |= role_of(search, line) != ROLE_ANY;
     }
     site->known = true;
     site->first = (uint32_t)search->line_of.count;
     for (uint32_t i = 0; i < depth && i < DEPTH_MAX; i++) {
         const struct call *call = &path[(depth - 1 - i) % DEPTH_MAX];
         if (role_of(search, call->line) != ROLE_ANY) break;
-        search->nodes |= call->backward;
-        if (call->backward && !search->backward) continue;
-        if (call->line->function && !add_line(search, call, i, site)) return false;
+        if (!call->made && call->line->function) add_line(search, call, i, site);
     }
     site->count = (uint32_t)search->line_of.count - site->first;
-    return true;
 }
 
 static uint32_t root_of(const struct search *search, const struct site *site)
@@ -195,7 +184,7 @@ static uint32_t root_of(const struct search *search, const struct site *site)
 }
 
 /* Numbers the sites, and finds the root under which lines allocate most: of the main thread, or of a thread pool. */
-static bool know_sites(struct search *search)
+static void know_sites(struct search *search)
 {
     const struct mp_model *model = search->model;
     mp_vec_grow_to(&search->sites, model->stacks.count + 1);
@@ -204,21 +193,18 @@ static bool know_sites(struct search *search)
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
         uint32_t stack = model->blocks.stack[model->events.subject[event]];
         struct site *site = &search->sites.at[stack];
-        if (!site->known && !know_site(search, stack)) return false;
+        if (!site->known) know_site(search, stack);
         if (!site->allocs++) site->begin = event;
         site->end = event + 1;
-        search->allocs++;
         if (!site->count) continue;
-        search->with_lines++;
         uint32_t root = root_of(search, site);
         if (++search->work.at[root] > search->work.at[search->root]) search->root = root;
     }
     search->now = mp_alloc_zeroed(search->work.count * THREADS + 1, sizeof *search->now);
-    return true;
 }
 
 /* Calls `reach` each time that a line is reached, with the number of blocks live there. */
-static bool follow(struct search *search, bool (*reach)(struct search *, struct line *, uint32_t, int64_t))
+static void follow(struct search *search, void (*reach)(struct search *, struct line *, uint32_t, int64_t))
 {
     const struct mp_model *model = search->model;
     int64_t live = 0; /* less those at the beginning */
@@ -233,15 +219,13 @@ static bool follow(struct search *search, bool (*reach)(struct search *, struct 
             uint32_t *now = &search->now[function * THREADS + model->events.thread[event] % THREADS];
             if (*now == number + 1) continue;
             *now = number + 1;
-            if (search->lines.at[number].backward) continue;
-            if (!reach(search, &search->lines.at[number], event, live)) return false;
+            reach(search, &search->lines.at[number], event, live);
         }
         live++;
     }
-    return true;
 }
 
-static bool count_line(struct search *search, struct line *line, uint32_t event, int64_t live)
+static void count_line(struct search *search, struct line *line, uint32_t event, int64_t live)
 {
     (void)live;
     uint32_t thread = UINT32_C(1) << search->model->events.thread[event] % THREADS;
@@ -249,7 +233,6 @@ static bool count_line(struct search *search, struct line *line, uint32_t event,
     line->threads |= thread;
     if (!line->count++) line->first = event;
     line->last = event;
-    return true;
 }
 
 /* Whether it was reached often enough, over half of the recording. */
@@ -260,16 +243,15 @@ static bool may_loop(const struct search *search, const struct line *line)
 
 /* Chooses rounds by multiples of the golden ratio, so that an event of every k-th round is in the sample in
  * proportion. */
-static bool sample_line(struct search *search, struct line *line, uint32_t event, int64_t live)
+static void sample_line(struct search *search, struct line *line, uint32_t event, int64_t live)
 {
-    if (!may_loop(search, line)) return true;
+    if (!may_loop(search, line)) return;
     if (line->open) line->rounds.at[line->rounds.count - 1].end = event;
     line->live += (double)live / line->count;
     uint32_t share = line->count <= SAMPLES ? UINT32_MAX : UINT32_MAX / line->count * SAMPLES;
     line->open = line->followed++ * UINT32_C(2654435769) < share;
     struct round round = {event, (uint32_t)search->model->events.count};
     if (line->open) mp_vec_add(&line->rounds, round);
-    return true;
 }
 
 /* A site's weight: neither the few sites of every row in a batch nor the many of an occasional evaluation may outweigh
@@ -291,12 +273,9 @@ static void sum_work(struct search *search)
     struct changes *all[] = {&search->begins, &search->ends};
     for (size_t i = 0; i < search->sites.count; i++) {
         const struct site *site = &search->sites.at[i];
-        struct change begin = {site->begin, site->optimizer, weight_of(site)}, end = begin;
-        end.event = site->end;
-        if (begin.weight > 0) {
-            mp_vec_add(&search->begins, begin);
-            mp_vec_add(&search->ends, end);
-        }
+        if (site->allocs < ROUNDS_MIN) continue;
+        mp_vec_add(&search->begins, ((struct change){site->begin, site->optimizer, weight_of(site)}));
+        mp_vec_add(&search->ends, ((struct change){site->end, site->optimizer, weight_of(site)}));
     }
     for (size_t which = 0; which < 2; which++) {
         struct changes *changes = all[which];
@@ -373,7 +352,7 @@ static bool is_better(const struct search *search, const struct line *line, cons
     return fellows(search, line) > fellows(search, than);
 }
 
-static bool choose(struct search *search)
+static void choose(struct search *search)
 {
     MP_VEC(const struct line *) candidates = {0};
     const struct line *most = NULL;
@@ -390,49 +369,24 @@ static bool choose(struct search *search)
         search->chosen = line;
     }
     mp_vec_free(&candidates);
-    return true;
 }
 
-static bool begin_step(struct search *search, struct line *line, uint32_t event, int64_t live)
+static void begin_step(struct search *search, struct line *line, uint32_t event, int64_t live)
 {
     (void)live;
     if (line == search->chosen) mp_steps_begin(search->model, event, 0, search->steps);
-    return true;
 }
 
-/* Whether the lines allow an answer. They do not where much code has no lines, as in a C++ program, or no line is ever
- * reached again, as in a loop of one line. Where they show a network or an optimizer they do: a rhythm would be no
- * better. */
-static bool lines_are_conclusive(const struct search *search)
+bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps)
 {
-    bool again = false;
-    for (size_t i = 0; i < search->lines.count; i++)
-        again |= search->lines.at[i].count >= ROUNDS_MIN;
-    return search->inside || (again && search->with_lines * 10 >= search->allocs * 9);
-}
-
-/* *again: another search, with `backward`, is worth while. */
-static bool find(const struct mp_model *model, bool backward, struct mp_steps *steps, struct mp_loop *loop, bool *again)
-{
-    struct search search = {.model = model, .language = mp_loop_language(model), .backward = backward, .steps = steps};
-    bool done = know_sites(&search);
-    if (done) {
-        sum_work(&search);
-        done = follow(&search, count_line) && follow(&search, sample_line) && choose(&search);
-    }
-    *loop = (struct mp_loop){.conclusive = lines_are_conclusive(&search)};
-    if (done && search.chosen) {
-        const struct mp_model_line *at = search.chosen->at;
-        *loop = (struct mp_loop){at->function,
-                                 at->file,
-                                 at->line,
-                                 search.chosen->count,
-                                 true,
-                                 backward,
-                                 .a_thread_each = !search.chosen->again};
-        done = !steps || follow(&search, begin_step);
-    }
-    *again = search.nodes && !search.chosen && !backward;
+    struct search search = {.model = model, .language = mp_loop_language(model), .steps = steps};
+    know_sites(&search);
+    sum_work(&search);
+    follow(&search, count_line);
+    follow(&search, sample_line);
+    choose(&search);
+    if (search.chosen) follow(&search, begin_step);
+    bool sure = search.chosen && search.chosen->again;
     for (size_t i = 0; i < search.lines.count; i++)
         mp_vec_free(&search.lines.at[i].rounds);
     mp_vec_free(&search.lines);
@@ -445,13 +399,7 @@ static bool find(const struct mp_model *model, bool backward, struct mp_steps *s
     mp_vec_free(&search.roles);
     mp_map_free(&search.functions);
     mp_map_free(&search.numbers);
-    return done;
-}
-
-bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct mp_loop *loop)
-{
-    bool again;
-    return find(model, false, steps, loop, &again) && (!again || find(model, true, steps, loop, &again));
+    return sure;
 }
 
 bool mp_loop_is_outside(const struct mp_model *model, const struct mp_model_line *line)

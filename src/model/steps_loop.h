@@ -30,17 +30,9 @@
 
 #include "model/spans.h"
 
-struct mp_loop {
-    uint32_t function, file, line; /* string ids; where a round begins */
-    uint32_t rounds;               /* 0: no such loop was found */
-    bool conclusive;               /* whether that is an answer: there are lines of Python, and loops among them */
-    bool backward;                 /* only backward lies between two rounds */
-    bool a_thread_each;            /* no thread came there twice: each is a round, or a pool's with rounds of one line */
-};
-
-/* Looks only at the model's events, blocks' stacks, stacks, frames, lines and strings. False where memory is short;
- * `steps` (may be NULL) gets the loop's steps. */
-bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps, struct mp_loop *loop);
+/* Adds the loop's steps; none where lines show no loop. False where no thread came to the loop's line twice: then each
+ * round is another thread's, and may be several rounds of one line (steps_period.h). */
+bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps);
 
 /* The language whose lines show the loop: Python, or C and C++ where nothing of Python was recorded. */
 uint8_t mp_loop_language(const struct mp_model *model);

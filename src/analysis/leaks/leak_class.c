@@ -7,7 +7,7 @@
 #include "model/stack.h"
 
 /* Nine in ten sizes are new: a block is made when a size first appears. */
-static void new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place, bool *yes)
+static bool has_new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place)
 {
     struct mp_map sizes = {0};
     size_t stay = 0;
@@ -16,8 +16,9 @@ static void new_sizes(const struct mp_leak_places *places, const struct mp_leak_
         stay++;
         mp_map_at(&sizes, places->lives[i].bytes + 1, NULL);
     }
-    *yes = stay >= MP_LEAK_BIRTHS && sizes.count * 10 >= stay * 9;
+    bool yes = stay >= MP_LEAK_BIRTHS && sizes.count * 10 >= stay * 9;
     mp_map_free(&sizes);
+    return yes;
 }
 
 /* Memory that a caching allocator takes in order to hand it out itself: another track has its blocks one by one. */
@@ -47,31 +48,26 @@ static bool is_reached(const struct mp_model *model, const struct mp_leak_places
     return reached * 2 > found;
 }
 
-bool mp_leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
-                      const struct mp_leak_place *place, const struct mp_leak_evidence *evidence,
-                      enum mp_leak_class *class)
+enum mp_leak_class mp_leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
+                                    const struct mp_leak_place *place, const struct mp_leak_evidence *evidence)
 {
     static const enum mp_leak_class by_kind[MP_KINDS] = {
         [MP_KIND_PINNED] = MP_LEAK_PINNED, [MP_KIND_HANDLE] = MP_LEAK_HANDLE, [MP_KIND_GRAPH] = MP_LEAK_GRAPH_POOL};
     struct mp_stack_lines lines = {0};
-    bool python = false, segment = false, fresh, driver = model->tracks.at[place->track].layer == MP_LAYER_DRIVER;
+    bool python = false, segment = false, driver = model->tracks.at[place->track].layer == MP_LAYER_DRIVER;
     mp_stack_resolve(model, place->stack, &lines);
-    new_sizes(places, place, &fresh);
     for (size_t i = 0; i < lines.count; i++) {
         python |= lines.at[i].language == MP_PYTHON && !lines.at[i].cut;
         segment |= driver && is_segment(&lines.at[i]);
     }
-    *class = place->kind < MP_KINDS ? by_kind[place->kind] : MP_LEAK_RETENTION;
-    if (segment)
-        *class = MP_LEAK_FRAGMENTATION;
-    else if (*class == MP_LEAK_RETENTION && fresh)
-        *class = MP_LEAK_SHAPE_CACHE;
-    else if (*class == MP_LEAK_RETENTION && evidence->sawtooth && !is_reached(model, places, place))
-        *class = MP_LEAK_CYCLE;
-    else if (*class == MP_LEAK_RETENTION && (lines.count || driver) && !python)
-        *class = MP_LEAK_NATIVE;
+    bool unknown = !lines.count && !driver; /* who called */
     mp_stack_lines_free(&lines);
-    return true;
+    if (segment) return MP_LEAK_FRAGMENTATION;
+    enum mp_leak_class class = place->kind < MP_KINDS ? by_kind[place->kind] : MP_LEAK_RETENTION;
+    if (class != MP_LEAK_RETENTION) return class;
+    if (has_new_sizes(places, place)) return MP_LEAK_SHAPE_CACHE;
+    if (evidence->sawtooth && !is_reached(model, places, place)) return MP_LEAK_CYCLE;
+    return unknown || python ? MP_LEAK_RETENTION : MP_LEAK_NATIVE;
 }
 
 static const struct {

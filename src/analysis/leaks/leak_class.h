@@ -5,9 +5,7 @@
 #include "analysis/leaks/leak_places.h"
 #include "analysis/leaks/leaks.h"
 
-/* False where memory is short. */
-bool mp_leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
-                      const struct mp_leak_place *place, const struct mp_leak_evidence *evidence,
-                      enum mp_leak_class *class);
+enum mp_leak_class mp_leak_classify(const struct mp_model *model, const struct mp_leak_places *places,
+                                    const struct mp_leak_place *place, const struct mp_leak_evidence *evidence);
 
 #endif

@@ -28,7 +28,7 @@ struct search {
 };
 
 /* Names a stack's place by the user's lines; empty where it has none. */
-static bool name_place(struct search *search, uint32_t stack, uint16_t track, uint8_t kind)
+static void name_place(struct search *search, uint32_t stack, uint16_t track, uint8_t kind)
 {
     mp_buffer_clear(&search->name);
     mp_stack_resolve(search->model, stack, &search->lines);
@@ -38,7 +38,6 @@ static bool name_place(struct search *search, uint32_t stack, uint16_t track, ui
         mp_buffer_printf(&search->name, "%s:%u:%s\n", line->file, line->line, line->function ? line->function : "");
     }
     if (search->name.size) mp_buffer_printf(&search->name, "%u %u", track, kind);
-    return true;
 }
 
 static void add_place(struct search *search, uint32_t stack, uint16_t track, uint8_t kind, uint64_t *number)
@@ -48,7 +47,7 @@ static void add_place(struct search *search, uint32_t stack, uint16_t track, uin
     mp_vec_add(&search->places->at, place);
 }
 
-static bool find_place(struct search *search, uint32_t block, uint32_t *place)
+static uint32_t find_place(struct search *search, uint32_t block)
 {
     const struct mp_model_blocks *blocks = &search->model->blocks;
     uint32_t stack = blocks->stack[block];
@@ -57,7 +56,7 @@ static bool find_place(struct search *search, uint32_t block, uint32_t *place)
     bool fresh;
     uint64_t *at = mp_map_at(&search->sites, ((uint64_t)kind << 48 | (uint64_t)track << 32 | stack) + 1, &fresh);
     if (fresh) {
-        if (!name_place(search, stack, track, kind)) return false;
+        name_place(search, stack, track, kind);
         if (!search->name.size) {
             add_place(search, stack, track, kind, at);
         } else {
@@ -67,19 +66,17 @@ static bool find_place(struct search *search, uint32_t block, uint32_t *place)
             *at = *named;
         }
     }
-    *place = (uint32_t)*at;
-    return true;
+    return (uint32_t)*at;
 }
 
-static bool add_entry(struct search *search, uint32_t block, uint32_t birth, uint32_t death)
+static void add_entry(struct search *search, uint32_t block, uint32_t birth, uint32_t death)
 {
     uint64_t bytes = search->model->blocks.bytes[block];
     struct entry entry = {
+        .place = find_place(search, block),
         .block = block,
         .life = {birth, death, bytes == MP_BYTES_UNKNOWN ? 0 : bytes, search->model->blocks.stack[block]}};
-    if (!find_place(search, block, &entry.place)) return false;
     mp_vec_add(&search->entries, entry);
-    return true;
 }
 
 static int by_birth(const void *left, const void *right)
@@ -89,17 +86,16 @@ static int by_birth(const void *left, const void *right)
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-static bool gather(struct search *search, uint16_t track, const struct mp_window *window,
+static void gather(struct search *search, uint16_t track, const struct mp_window *window,
                    const struct mp_filter *filter)
 {
     const struct mp_model_blocks *blocks = &search->model->blocks;
     const struct mp_step *steps = search->steps->at + search->places->first_step;
     uint32_t last = search->places->last, before = search->steps->before + 1 + search->places->first_step;
     struct mp_own_steps own;
-    bool done = true;
     mp_own_steps_open(search->model, search->steps, search->places->first_step, last + 1, &own);
     uint32_t until = mp_own_steps_overlap(&own) ? window->last : steps[last].first;
-    for (uint32_t block = 0; done && block < blocks->count; block++) {
+    for (uint32_t block = 0; block < blocks->count; block++) {
         uint32_t born = blocks->alloc_event[block], freed = blocks->free_event[block], end;
         if (born == MP_NONE || born < steps[0].first) continue;
         if (born >= until) break;
@@ -108,12 +104,11 @@ static bool gather(struct search *search, uint16_t track, const struct mp_window
         if (track != MP_TRACK_NONE && blocks->track[block] != track) continue;
         if (filter && !mp_filter_picks(filter, block)) continue;
         uint32_t death = freed >= window->last ? MP_NONE : mp_step_of(search->steps, freed) - before;
-        done = add_entry(search, block, birth, death);
+        add_entry(search, block, birth, death);
     }
     if (mp_own_steps_overlap(&own) && search->entries.count)
         qsort(search->entries.at, search->entries.count, sizeof *search->entries.at, by_birth);
     mp_own_steps_close(&own);
-    return done;
 }
 
 /* Sorts the entries by place; within one they stay in order of birth. */
@@ -169,29 +164,23 @@ static void bound(const struct mp_steps *steps, const struct mp_window *window, 
     places->last = places->enough ? end - first - 1 : 0;
 }
 
-enum mp_status mp_leak_places_find(const struct mp_model *model, const struct mp_steps *steps, uint16_t track,
-                                   const struct mp_window *window, const struct mp_filter *filter,
-                                   struct mp_leak_places *places, struct mp_error *error)
+void mp_leak_places_find(const struct mp_model *model, const struct mp_steps *steps, uint16_t track,
+                         const struct mp_window *window, const struct mp_filter *filter, struct mp_leak_places *places)
 {
     struct search search = {.model = model, .steps = steps, .places = places};
     *places = (struct mp_leak_places){0};
     bound(steps, window, places);
-    if (!places->enough) return MP_OK;
-    bool done = gather(&search, track, window, filter);
-    if (done) sort_entries(&search);
-    for (size_t i = 0; done && i < places->at.count; i++) {
+    if (!places->enough) return;
+    gather(&search, track, window, filter);
+    sort_entries(&search);
+    for (size_t i = 0; i < places->at.count; i++)
         choose_stack(model, places, &places->at.at[i]);
-        done = true;
-    }
     mp_vec_free(&search.entries);
     mp_map_free(&search.sites);
     mp_map_free(&search.names);
     mp_intern_free(&search.texts);
     mp_buffer_free(&search.name);
     mp_stack_lines_free(&search.lines);
-    if (done) return MP_OK;
-    mp_leak_places_free(places);
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory to look for leaks");
 }
 
 void mp_leak_places_free(struct mp_leak_places *places)

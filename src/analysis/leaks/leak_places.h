@@ -29,9 +29,8 @@ struct mp_leak_places {
     bool enough;                /* false: the window holds fewer than two boundaries, and there was no search */
 };
 
-enum mp_status mp_leak_places_find(const struct mp_model *model, const struct mp_steps *steps, uint16_t track,
-                                   const struct mp_window *window, const struct mp_filter *filter,
-                                   struct mp_leak_places *places, struct mp_error *error);
+void mp_leak_places_find(const struct mp_model *model, const struct mp_steps *steps, uint16_t track,
+                         const struct mp_window *window, const struct mp_filter *filter, struct mp_leak_places *places);
 void mp_leak_places_free(struct mp_leak_places *places);
 
 #endif
