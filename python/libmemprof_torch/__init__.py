@@ -19,7 +19,7 @@ def start(torch, after_import=lambda name, then: None):
     then)` calls then(module) once it is imported."""
     import libmemprof
     from libmemprof_torch import (compiled, guarded, history, holders, holders_filled,
-                                  holders_graphs, holders_names, holders_told, loaders, modules,
+                                  holders_graphs, holders_names, holders_told, modules,
                                   optimizers, pools, regions, roles)
 
     api = libmemprof._api
@@ -30,7 +30,6 @@ def start(torch, after_import=lambda name, then: None):
     labels = parts["labels"] = _begin(api, "label", "roles of tensors", lambda: roles.Roles(api, torch))
     own = parts["history"] = _begin(api, "torch_history", "PyTorch's own history", lambda: history.start(api, torch))
     _begin(api, "torch_mark", "emptied caches and private pools", lambda: pools.start(api, torch, own))
-    _begin(api, "torch_mark", "batches of DataLoaders", lambda: loaders.start(api, torch))
     names = parts["names"] = _begin(api, "module_ask", "names of modules",
                                     lambda: modules.start(api, torch, labels, own))
     steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api, torch, labels, names))
@@ -39,7 +38,7 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "holder_due", "what holds tensors", lambda: holders_told.start(api, torch))
     _begin(api, "shim", "Dynamo",
            lambda: _hide_from_dynamo(torch, (compiled, guarded, history, holders, holders_filled, holders_graphs,
-                                             holders_names, holders_told, loaders, modules, optimizers, pools, regions, roles)))
+                                             holders_names, holders_told, modules, optimizers, pools, regions, roles)))
 
 
 parts = {}

@@ -68,6 +68,7 @@ enum mp_option {
     MP_OPT_MARGIN,
     MP_OPT_PREDICT,
     MP_OPT_PROBE,
+    MP_OPT_NO_VERIFY,
     MP_OPT_FORMAT,
     MP_OPT_COLUMNS,
     MP_OPT_OF,

@@ -17,6 +17,7 @@
 
 #define LAST_BYTES 2000 /* of a failed command's output that are looked at */
 #define LAST_LINES 6
+#define HOLE       "{batch}"
 
 extern char **environ;
 
@@ -56,20 +57,15 @@ static void end_if_asked(void)
 
 /* ---- the command ------------------------------------------------------------------------------------------------ */
 
-/* The words of the command with the values filled in; NULL where memory is short. */
-static char *fill(const char *word, struct mp_size_point point)
+/* A word of the command with the batch filled in. */
+static char *fill(const char *word, uint64_t batch)
 {
     struct mp_buffer filled = {0};
-    while (*word) {
-        bool batch = !strncmp(word, "{batch}", 7), length = !strncmp(word, "{length}", 8);
-        if (batch || length) {
-            mp_buffer_printf(&filled, "%llu", (unsigned long long)(batch ? point.first : point.second));
-            word += batch ? 7 : 8;
-        } else {
-            mp_buffer_append(&filled, word++, 1);
-        }
+    for (const char *hole; (hole = strstr(word, HOLE)); word = hole + strlen(HOLE)) {
+        mp_buffer_append(&filled, word, (size_t)(hole - word));
+        mp_buffer_printf(&filled, "%llu", (unsigned long long)batch);
     }
-    mp_buffer_append(&filled, "", 1);
+    mp_buffer_append(&filled, word, strlen(word) + 1);
     return (char *)filled.data;
 }
 
@@ -88,7 +84,7 @@ void mp_probing_free_words(char **words)
 }
 
 /* memprof snapshot --quiet [--torch-history] -o PATH -- COMMAND... */
-static char **make_command(const struct mp_invocation *invocation, struct mp_size_point point, const char *path)
+static char **make_command(const struct mp_invocation *invocation, uint64_t batch, const char *path)
 {
     const char *const own[] = {"memprof",
                                "snapshot",
@@ -100,14 +96,11 @@ static char **make_command(const struct mp_invocation *invocation, struct mp_siz
                                "--"};
     size_t count = 0;
     char **words = mp_alloc_zeroed(sizeof own / sizeof *own + invocation->operand_count + 1, sizeof *words);
-    bool done = true;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (own[i]) words[count++] = mp_text_copy(own[i]);
-    for (size_t i = 0; done && i < invocation->operand_count; i++)
-        done = (words[count + i] = fill(invocation->operands[i], point));
-    if (done) return words;
-    mp_probing_free_words(words);
-    return NULL;
+    for (size_t i = 0; i < invocation->operand_count; i++)
+        words[count + i] = fill(invocation->operands[i], batch);
+    return words;
 }
 
 /* Starts it with its output to `log`. */
@@ -201,16 +194,24 @@ int mp_probing_run_words(char **words, const char *log)
     return status;
 }
 
-static int run_one(const struct mp_invocation *invocation, struct mp_size_point point, const char *value,
-                   const char *path, const char *log)
+static int run_one(const struct mp_invocation *invocation, uint64_t batch, const char *path, const char *log)
 {
-    char **words = make_command(invocation, point, path);
+    char value[24];
+    snprintf(value, sizeof value, "%llu", (unsigned long long)batch);
+    char **words = make_command(invocation, batch, path);
     int status = mp_probing_run_words(words, log);
     mp_probing_free_words(words);
     return status < 0 ? MP_EXIT_COULD_NOT : judge(status, value, path, log);
 }
 
 /* SIGINT and SIGQUIT reach the run, too, and end it; the folder must then be removed. */
+static void start_ignoring(struct mp_probing *probing)
+{
+    static const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    if (probing->ignores) return;
+    probing->ignores = !sigaction(SIGINT, &ignore, &probing->interrupt) && !sigaction(SIGQUIT, &ignore, &probing->quit);
+}
+
 static void stop_ignoring(struct mp_probing *probing)
 {
     if (probing->ignores && !sigaction(SIGINT, &probing->interrupt, NULL)) sigaction(SIGQUIT, &probing->quit, NULL);
@@ -219,14 +220,12 @@ static void stop_ignoring(struct mp_probing *probing)
 
 int mp_probing_begin(struct mp_probing *probing)
 {
-    static const struct sigaction ignore = {.sa_handler = SIG_IGN};
     const char *parent = getenv("TMPDIR");
     *probing = (struct mp_probing){.caught = true};
     catch_ending();
-    probing->ignores = !sigaction(SIGINT, &ignore, &probing->interrupt) && !sigaction(SIGQUIT, &ignore, &probing->quit);
-    if (asprintf(&probing->folder, "%s/memprof-size-XXXXXX", parent && *parent ? parent : "/tmp") < 0)
-        probing->folder = NULL;
-    if (probing->folder && mkdtemp(probing->folder)) {
+    start_ignoring(probing);
+    probing->folder = mp_text_make("%s/memprof-size-XXXXXX", parent && *parent ? parent : "/tmp");
+    if (mkdtemp(probing->folder)) {
         folder_made = probing->folder;
         return MP_EXIT_DONE;
     }
@@ -236,14 +235,14 @@ int mp_probing_begin(struct mp_probing *probing)
     return MP_EXIT_COULD_NOT;
 }
 
-static int check_command(const struct mp_invocation *invocation, bool two)
+static int check_command(const struct mp_invocation *invocation)
 {
     if (!invocation->operand_count)
-        mp_message("--probe needs the command: memprof size --probe 4,8,12 -- python3 train.py --batch-size {batch}");
-    else if (!names(invocation, "{batch}"))
-        mp_message("{batch} stands nowhere in the command: write it where the batch size belongs");
-    else if (two && !names(invocation, "{length}"))
-        mp_message("{length} stands nowhere in the command: write it where the second value belongs");
+        mp_message("--probe needs the command: memprof size --probe 4,8,12 -- python3 train.py --batch-size " HOLE);
+    else if (names(invocation, "{length}"))
+        mp_message("{length} is gone: write the length into the command, and run size once for each length");
+    else if (!names(invocation, HOLE))
+        mp_message(HOLE " stands nowhere in the command: write it where the batch size belongs");
     else
         return MP_EXIT_DONE;
     return MP_EXIT_USAGE;
@@ -256,22 +255,24 @@ void mp_probing_show(const struct mp_invocation *invocation, const char *text)
     fprintf(stderr, "\r\033[K%s%s", text ? "memprof: " : "", text ? text : "");
 }
 
-int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_point *points, size_t count, bool two,
+int mp_probing_run(const struct mp_invocation *invocation, const uint64_t *batches, size_t count,
                    struct mp_probing *probing, char **paths)
 {
-    int status = check_command(invocation, two);
-    if (status) return status;
-    status = mp_probing_begin(probing);
+    bool first = !probing->folder;
+    int status = first ? check_command(invocation) : MP_EXIT_DONE;
+    if (!status && first) status = mp_probing_begin(probing);
+    if (!status) start_ignoring(probing);
     for (size_t i = 0; i < count && !status && !asked_to_end; i++) {
-        char value[64], *log = NULL;
-        snprintf(value, sizeof value, two ? "%llux%llu" : "%llu", (unsigned long long)points[i].first,
-                 (unsigned long long)points[i].second);
         char text[128];
-        snprintf(text, sizeof text, "run %zu of %zu, with %s", i + 1, count, value);
+        unsigned long long batch = batches[i];
+        if (first)
+            snprintf(text, sizeof text, "run %zu of %zu, with %llu", i + 1, count, batch);
+        else
+            snprintf(text, sizeof text, "a run with %llu verifies the answer (Ctrl-C: answer without it)", batch);
         mp_probing_show(invocation, text);
-        if (asprintf(&paths[i], "%s/%s.mp", probing->folder, value) < 0) paths[i] = NULL;
-        if (asprintf(&log, "%s/%s.log", probing->folder, value) < 0) log = NULL;
-        status = paths[i] && log ? run_one(invocation, points[i], value, paths[i], log) : MP_EXIT_COULD_NOT;
+        paths[i] = mp_text_make("%s/%llu.mp", probing->folder, batch);
+        char *log = mp_text_make("%s/%llu.log", probing->folder, batch);
+        status = run_one(invocation, batches[i], paths[i], log);
         mp_probing_show(invocation, NULL);
         free(log);
     }

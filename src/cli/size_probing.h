@@ -4,8 +4,9 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "analysis/sizing/size_solve.h"
 #include "cli/options.h"
 
 struct mp_probing {
@@ -15,10 +16,10 @@ struct mp_probing {
     struct sigaction interrupt, quit;
 };
 
-/* Records the command of the invocation's operands once for each point, one after the other, with {batch} (and, with
- * two variables, {length}) replaced. paths[I] is the recording of point I, freed by the caller. Returns an exit status;
- * a message says which run failed, how, and shows the end of its output. */
-int mp_probing_run(const struct mp_invocation *invocation, const struct mp_size_point *points, size_t count, bool two,
+/* Records the command of the invocation's operands once for each batch, one after the other, with {batch} replaced.
+ * paths[I] is the recording of batch I, freed by the caller. The first call begins; later ones add runs. Returns an exit
+ * status; a message says which run failed, how, and shows the end of its output. */
+int mp_probing_run(const struct mp_invocation *invocation, const uint64_t *batches, size_t count,
                    struct mp_probing *probing, char **paths);
 /* The parts of it. This one catches signals and makes the folder; returns an exit status. */
 int mp_probing_begin(struct mp_probing *probing);

@@ -4,7 +4,6 @@ reserved at most. Where operations take another way above some size, scratch mem
 bounds hold all the same."""
 import json
 import os
-import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -47,7 +46,7 @@ class Size(bed.TestCase):
             self.run_at(batch, what, **variables).path.rename(path)
             probes.append(f"{batch}={path}")
         asked = ("--capacity", CAPACITY, "--margin", 0, "--predict", ",".join(map(str, BATCHES)))
-        self.assertNotIn("exact", harness.memprof("size", *probes, *asked).stdout)
+        self.assertNotIn("Exact", harness.memprof("size", *probes, *asked).stdout)
         answer = harness.answer("size", *probes, *asked)
         outside = answer["outside_bytes"] or 0
         predictions = {row["batch"]: row for row in answer["predictions"]}
@@ -63,8 +62,8 @@ class Size(bed.TestCase):
                     self.assertEqual((row["allocated_bytes"], row["reserved_bytes"]), (allocated, reserved))
                 if batch == ANOTHER_WAY.get(what):  # else this would test nothing
                     self.assertGreater(reserved, row["reserved_bytes"])
-        self.assertLessEqual(answer["sure_max_batch"], answer["max_batch"])
-        self.assertLessEqual(self.reserved(answer["sure_max_batch"], what, variables)[1] + outside, CAPACITY)
+        self.assertLessEqual(answer["max_batch"], answer["about_batch"])
+        self.assertLessEqual(self.reserved(answer["max_batch"], what, variables)[1] + outside, CAPACITY)
 
 
 for what_ in (*EXACT, *ANOTHER_WAY, "ranked", "grouped", "recurrent", "hardest", "clouds", "whitened_half", "pairwise_half"):
@@ -79,32 +78,11 @@ def test_expandable(self):
 Size.test_expandable = test_expandable
 
 
-class Scratch(bed.TestCase):
-    """What PyTorch's operators take for a moment, against the most that src/analysis/sizing/size_scratch.c says of them."""
-
-    def test_operators(self):
-        with open(bed.SOURCE / "src" / "analysis" / "sizing" / "size_scratch.c") as source:
-            text = source.read()
-        times = {kind: int(count) / 16 for kind, count in re.findall(r"\[MP_SIZE_TAKES_(\w+)\] = \{(\d+),", text)}
-        kinds = re.findall(r'\{"(\w+)", MP_SIZE_TAKES_(\w+)\}', text)
-        self.assertGreater(len(kinds), 12)
-        found = json.loads(self.execute("scratch", recorded=False).output)
-        self.assertGreater(len(found), 100)
-        seen = set()
-        for name, taken, largest, made in found:
-            kind = next((kind for start, kind in kinds if name.startswith(start)), "SUMS")
-            with self.subTest(operator=name, taken=taken, largest=largest, made=made):
-                self.assertLessEqual(taken, times[kind] * (made if kind == "KEYS" else largest) + 4096)
-            if taken > times["SUMS"] * largest:
-                seen.add(kind)
-        self.assertEqual(seen, {"RECORDS", "KEYS"})  # else they would need no kinds of their own
-
-
 class Probed(Size):
     """Runs that `size` makes itself, with PyTorch's own history and without."""
 
     def probe(self, what, option):
-        command = ("size", option, "--json", "--capacity", CAPACITY, "--margin", 0, "--probe", ",".join(map(str, PROBES)),
+        command = ("size", option, "--no-verify", "--json", "--capacity", CAPACITY, "--margin", 0, "--probe", ",".join(map(str, PROBES)),
                    "--predict", ",".join(map(str, BATCHES)), "--", "python3", bed.HERE / "programs" / "batch.py",
                    "{batch}", what)
         result = harness.memprof(*command, env=bed.settings(SOFTGPU_STATE=self.folder / "state"))
@@ -128,7 +106,7 @@ class Probed(Size):
                 self.assertEqual((row["allocated_bytes"], row["reserved_bytes"]), (allocated, reserved))
             self.assertLess(without["low_bytes"], row["low_bytes"])  # for what was handed out says less
         for answer, _ in answers.values():
-            self.assertLessEqual(self.reserved(answer["sure_max_batch"], what, {})[1] + (answer["outside_bytes"] or 0),
+            self.assertLessEqual(self.reserved(answer["max_batch"], what, {})[1] + (answer["outside_bytes"] or 0),
                                  CAPACITY)
 
 

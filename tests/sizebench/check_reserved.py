@@ -131,11 +131,10 @@ def measure(seed, folder):
         row["asked"] += 1
         need = next(need for need in answer["predictions"] if need["batch"] == batch)
         row["unsure"] += need["fits"] == "unsure"
-        largest = answer["max_batch"]
-        row["wrong"] += training.run(largest)[0].peak_reserved > capacity if largest else 0
-        row["ratios"].append(largest / batch)
-        row["sure"].append((answer["sure_max_batch"] or 0) / batch)
-        row["wrong"] += row["sure"][-1] > row["ratios"][-1]
+        for largest in (answer["max_batch"], answer["about_batch"]):
+            row["wrong"] += training.run(largest)[0].peak_reserved > capacity if largest else 0
+        row["ratios"].append(answer["about_batch"] / batch)
+        row["sure"].append(answer["max_batch"] / batch)
     return row
 
 

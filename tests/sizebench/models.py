@@ -8,7 +8,6 @@ CHANCE are asked how they are in each run.
 """
 
 import argparse
-import multiprocessing
 import queue
 import random
 import threading
@@ -18,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, Dataset
 
 
 def fit(parameters, loss_of, steps, lr=1e-3):
@@ -365,32 +364,6 @@ class Pictures(Dataset):
         return torch.randn(3, 32, 32), index % 10
 
 
-class InTurn(Pictures):
-    """Each worker begins a batch when it is allowed to."""
-
-    def __init__(self, batch, allowed):
-        self.batch, self.allowed = batch, allowed
-
-    def __getitem__(self, index):
-        if index % self.batch == 0:
-            self.allowed[get_worker_info().id].acquire()
-        return super().__getitem__(index)
-
-
-class Words(Dataset):
-    def __len__(self):
-        return 4096
-
-    def __getitem__(self, index):
-        return {"words": torch.randint(1000, (64,)), "mask": torch.ones(64, 64), "label": index % 10}
-
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        for index in range(4096):
-            yield torch.randn(256)
-
-
 def workers(batch, steps, length):
     """Batches come from the processes of a DataLoader, in whatever order those end them."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 32 * 32, 10))
@@ -401,44 +374,6 @@ def workers(batch, steps, length):
         return F.cross_entropy(model(x), y)
 
     fit(model.parameters(), loss_of, 3 * steps)
-
-
-def pairs(batch, steps, length):
-    """Small batches always come by twos, large ones one by one."""
-    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 32 * 32, 10))
-    allowed = [multiprocessing.Semaphore(0) for _ in range(2)]
-    batches = iter(DataLoader(InTurn(batch, allowed), batch_size=batch, num_workers=2, prefetch_factor=1))
-
-    def loss_of(step):
-        if batch > 12:
-            allowed[step % 2].release()
-        elif step % 2 == 0:
-            allowed[1].release()
-            while batches._worker_result_queue.empty():
-                time.sleep(0.001)
-            allowed[0].release()
-        x, y = next(batches)
-        return F.cross_entropy(model(x), y)
-
-    fit(model.parameters(), loss_of, 2 * steps)
-    for worker in allowed:
-        worker.release()
-
-
-def loaders(batch, steps, length):
-    """Two DataLoaders at once, one of which stays for all epochs and one that reads a stream."""
-    words, model = nn.Embedding(1000, 32), nn.Linear(32, 10)
-    training = DataLoader(Words(), batch_size=batch, num_workers=3, prefetch_factor=3, persistent_workers=True)
-    stream = DataLoader(Stream(), batch_size=batch, num_workers=2)
-    for epoch in range(2):
-        batches, others = iter(training), iter(stream)
-
-        def loss_of(step):
-            x = next(batches)
-            seen = (x["mask"] @ words(x["words"])).mean(1)
-            return F.cross_entropy(model(seen), x["label"]) + next(others).mean()
-
-        fit([*words.parameters(), *model.parameters()], loss_of, steps)
 
 
 def fetcher(batch, steps, length):
@@ -462,7 +397,7 @@ def fetcher(batch, steps, length):
 TUNING = (mlp, cnn, encoder, lstm, gan, checkpointing, collate, contrastive, padded, epochs, experts)
 TEST = (resnet, unet, decoder, embeddings, accumulation, mixed, multiscale, validated, autoencoder, seq2seq, vit, graph,
         generate, siamese)
-CHANCE = (workers, pairs, loaders, fetcher)  # take more or less from run to run
+CHANCE = (workers, fetcher)  # take more or less from run to run
 
 
 def main():

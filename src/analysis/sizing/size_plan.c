@@ -1,9 +1,9 @@
 #include "analysis/sizing/size_plan.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/sizing/size_chance.h"
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -11,85 +11,37 @@
 
 #define ROUNDING  512u     /* PyTorch's allocators on devices hand out multiples of it */
 #define REMAINDER 1048576u /* and leave up to so much unsplit at the end of a block that is larger than that */
+#define NEARBY    64       /* blocks of a site before one that is held against them */
+#define CASES     2.0      /* times the most that was seen */
 
 struct planning {
     const struct mp_size_source *sources;
-    const struct mp_size_sites *sites;
+    const struct mp_size_alignment *alignment;
     struct mp_size_plan *plan;
-    struct mp_map known;    /* hash of what was seen to value + 1 */
-    size_t last;            /* the largest probe */
-    unsigned char *loading; /* per stack of it: mp_size_loading() */
+    struct mp_map known; /* hash of what was seen to value + 1 */
+    size_t last;         /* the largest probe */
 };
 
-/* Bytes of a request, from a track's sizes. */
-static void bounds_of(const struct mp_size_source *source, uint64_t bytes, double *low, double *high)
+/* ---- values ----------------------------------------------------------------------------------------------------- */
+
+double mp_size_growth(const struct mp_size_plan *plan, double batch)
 {
-    const struct mp_track *track = &source->model->tracks.at[source->track];
-    bool rounded = track->size_basis == MP_BASIS_BLOCK && track->layer == MP_LAYER_TORCH &&
-                   strcmp(mp_track_device(source->model, source->track), "cpu");
-    *low = *high = (double)bytes;
-    if (rounded && bytes) *low = (double)bytes - (bytes > REMAINDER ? REMAINDER : ROUNDING) + 1;
+    double times = fmax(batch / plan->batches.at[plan->batches.count - 1], 1);
+    return CASES * times * times;
 }
 
-/* The same of a block, of which PyTorch's own history may have told. */
-static void bounds_of_block(const struct mp_size_source *source, uint32_t block, double *low, double *high)
+struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t number, double batch)
 {
-    const struct mp_request *request = mp_model_request_of(source->model, block);
-    uint64_t bytes = mp_size_bytes(source->model, block);
-    bounds_of(source, bytes, low, high);
-    if (request && request->bytes <= bytes) *low = *high = (double)request->bytes;
+    const struct mp_size_value *value = &plan->values.at[number];
+    return (struct mp_size_bounds){mp_size_sum_at(&value->likely, batch), mp_size_sum_at(&value->low, batch),
+                                   mp_size_sum_at(&value->high, batch) + value->varies * mp_size_growth(plan, batch)};
 }
 
-/* Nearly always nothing was left unsplit. That three probes agree so by chance is not to be expected. */
-static bool solve_tight(const struct mp_size_points *points, const struct mp_size_seen *seen,
-                        struct mp_size_solution *solution)
+double mp_size_copies_at(const struct mp_size_plan *plan, uint32_t number, double batch)
 {
-    struct mp_size_seen tight = *seen;
-    bool tighter = false;
-    for (size_t i = 0; i < points->count; i++) {
-        if (tight.high[i] - tight.low[i] < ROUNDING) continue;
-        tight.low[i] = tight.high[i] - ROUNDING + 1;
-        tighter = true;
-    }
-    if (!tighter) return false;
-    mp_size_solve(points, &tight, solution);
-    return solution->kind == MP_SIZE_SOLVED;
-}
-
-static bool is_same(const struct planning *planning, const struct mp_size_value *value, const struct mp_size_seen *seen)
-{
-    return !memcmp(value->seen, seen->high, planning->plan->points.count * sizeof *value->seen);
-}
-
-static uint64_t hash_seen(const struct planning *planning, const struct mp_size_seen *seen)
-{
-    size_t bytes = planning->plan->points.count * sizeof *seen->low;
-    return mp_hash_step(mp_hash_mix(mp_hash_bytes(seen->low, bytes)), mp_hash_bytes(seen->high, bytes)) | 1;
-}
-
-/* The value's number. */
-static uint32_t add_value(struct planning *planning, const struct mp_size_value *value)
-{
-    struct mp_size_value added = *value;
-    if (value->solution.kind == MP_SIZE_OPAQUE) added.growth = mp_size_growth(&planning->plan->points, value->seen);
-    for (size_t i = 1; i < planning->plan->points.count; i++)
-        added.grows = added.grows || value->seen[i] != value->seen[0];
-    planning->plan->depends = planning->plan->depends || added.grows;
-    mp_vec_add(&planning->plan->values, added);
-    return (uint32_t)planning->plan->values.count - 1;
-}
-
-/* Solves what was seen, once for all blocks of which the same was seen. */
-static uint32_t find_value(struct planning *planning, const struct mp_size_seen *seen)
-{
-    uint64_t *number = mp_map_at(&planning->known, hash_seen(planning, seen), NULL);
-    if (*number && is_same(planning, &planning->plan->values.at[*number - 1], seen)) return (uint32_t)*number - 1;
-    struct mp_size_value value = {0};
-    if (!solve_tight(&planning->plan->points, seen, &value.solution))
-        mp_size_solve(&planning->plan->points, seen, &value.solution);
-    memcpy(value.seen, seen->high, planning->plan->points.count * sizeof *value.seen);
-    *number = add_value(planning, &value) + 1;
-    return (uint32_t)*number - 1;
+    const struct mp_size_sum *alive = &plan->values.at[number].alive;
+    double last = mp_size_sum_at(alive, plan->batches.at[plan->batches.count - 1]);
+    return last > 0 ? fmax(mp_size_sum_at(alive, batch) / last, 0) : 1;
 }
 
 static struct mp_size_sum scale(const struct mp_size_sum *sum, double by)
@@ -100,261 +52,251 @@ static struct mp_size_sum scale(const struct mp_size_sum *sum, double by)
     return scaled;
 }
 
-static uint32_t count_of(const struct planning *planning, size_t probe, uint32_t place)
+/* Its number. */
+static uint32_t add_value(struct planning *planning, const struct mp_size_value *value)
 {
-    return planning->sites->of[probe].first[place + 1] - planning->sites->of[probe].first[place];
+    struct mp_size_value added = *value;
+    for (size_t i = 1; i <= planning->last; i++)
+        added.grows |= value->seen[i] != value->seen[0];
+    planning->plan->depends |= added.grows;
+    mp_vec_add(&planning->plan->values, added);
+    return (uint32_t)planning->plan->values.count - 1;
 }
 
-static uint32_t block_at(const struct planning *planning, size_t probe, uint32_t place, uint32_t index)
+/* Bounds of an opaque size: no less than the least that was seen, and `varies`. */
+static void make_opaque(const struct planning *planning, struct mp_size_value *value)
 {
-    const struct mp_size_places *places = &planning->sites->of[probe];
-    return places->order[places->first[place] + index];
-}
-
-static void set_value(struct planning *planning, uint32_t block, uint32_t value)
-{
-    planning->plan->value_of[block] = value;
-    enum mp_size_answer_kind kind = planning->plan->values.at[value].solution.kind;
-    planning->plan->blocks++;
-    planning->plan->opaque_blocks += kind == MP_SIZE_OPAQUE;
-    planning->plan->unchecked_blocks += kind == MP_SIZE_UNCHECKED;
-    planning->plan->values.at[value].taking |= 1u << mp_size_plan_taking(planning->plan, block);
-}
-
-/* ---- places with as many live blocks in every probe ------------------------------------------------------------- */
-
-static void pair_block(struct planning *planning, uint32_t place, uint32_t index)
-{
-    struct mp_size_seen seen = {0};
-    for (size_t probe = 0; probe <= planning->last; probe++) {
-        const struct mp_size_source *source = &planning->sources[probe];
-        bounds_of_block(source, block_at(planning, probe, place, index), &seen.low[probe], &seen.high[probe]);
+    double least = value->seen[0];
+    value->opaque = true;
+    for (size_t i = 0; i <= planning->last; i++) {
+        value->varies = fmax(value->varies, value->seen[i]);
+        least = fmin(least, value->seen[i]);
     }
-    set_value(planning, block_at(planning, planning->last, place, index), find_value(planning, &seen));
+    value->low = (struct mp_size_sum){{(int64_t)(least * MP_SIZE_UNIT)}};
+    value->high = (struct mp_size_sum){{0}};
 }
 
-/* A block that the other probes do not have: as another of its place and size, else known only at the largest. */
-static void guess_block(struct planning *planning, uint32_t place, uint32_t index, uint32_t paired)
+/* Nearly always nothing was left unsplit. That three probes agree so by chance is not to be expected. */
+static void solve(const struct mp_size_batches *batches, const struct mp_size_seen *seen,
+                  struct mp_size_solution *solution)
 {
-    const struct mp_model *model = planning->sources[planning->last].model;
-    uint32_t block = block_at(planning, planning->last, place, index);
-    uint64_t bytes = mp_size_bytes(model, block);
-    for (uint32_t i = 0; i < paired && i < 64; i++) {
-        uint32_t like = block_at(planning, planning->last, place, paired - 1 - i);
-        if (mp_size_bytes(model, like) != bytes) continue;
-        set_value(planning, block, planning->plan->value_of[like]);
-        return;
-    }
-    struct mp_size_value value = {.solution.kind = MP_SIZE_OPAQUE};
-    value.seen[planning->last] = (double)bytes;
-    set_value(planning, block, add_value(planning, &value));
+    struct mp_size_seen tight = *seen;
+    for (size_t i = 0; i < batches->count; i++)
+        tight.low[i] = fmax(tight.low[i], tight.high[i] - ROUNDING + 1);
+    mp_size_solve(batches, &tight, solution);
+    if (!solution->proved) mp_size_solve(batches, seen, solution);
 }
 
-/* Whether a solved size was nowhere below what was seen of an opaque one. */
-static bool was_above(const struct mp_size_points *points, const struct mp_size_value *solved,
-                      const struct mp_size_value *opaque)
+/* Solves what was seen, once for all blocks of which the same was seen. */
+static uint32_t find_value(struct planning *planning, const struct mp_size_seen *seen)
 {
-    for (size_t probe = 0; probe < points->count; probe++)
-        if (solved->seen[probe] < opaque->seen[probe]) return false;
-    return true;
-}
-
-/* The least of the solved sizes of this place that an opaque one never exceeded; MP_NONE: none. */
-static uint32_t find_limit(const struct planning *planning, uint32_t place, uint32_t value)
-{
-    const struct mp_size_plan *plan = planning->plan;
-    const struct mp_size_value *opaque = &plan->values.at[value];
-    uint32_t limit = MP_NONE, count = count_of(planning, planning->last, place);
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t other = plan->value_of[block_at(planning, planning->last, place, i)];
-        const struct mp_size_value *solved = &plan->values.at[other];
-        if (other == limit || solved->solution.kind != MP_SIZE_SOLVED) continue;
-        if (!was_above(&plan->points, solved, opaque)) continue;
-        if (limit == MP_NONE || was_above(&plan->points, &plan->values.at[limit], solved)) limit = other;
-    }
-    return limit;
-}
-
-/* Where a place makes the same in every step but in one, which made less (a last batch that is not full), that one is
- * bounded by the others. */
-static void limit_opaque(struct planning *planning, uint32_t place)
-{
-    struct mp_size_plan *plan = planning->plan;
-    uint32_t mine = count_of(planning, planning->last, place), known = MP_NONE, limited = MP_NONE;
-    for (uint32_t i = 0; i < mine; i++) {
-        uint32_t *value = &plan->value_of[block_at(planning, planning->last, place, i)];
-        if (plan->values.at[*value].solution.kind != MP_SIZE_OPAQUE) continue;
-        if (*value != known) {
-            known = *value;
-            limited = find_limit(planning, place, known);
-            if (limited != MP_NONE) {
-                struct mp_size_value bounded = plan->values.at[limited];
-                double part = plan->values.at[known].seen[planning->last] / bounded.seen[planning->last];
-                bounded.solution.low = (struct mp_size_sum){0};
-                bounded.solution.likely = scale(&bounded.solution.likely, part);
-                limited = add_value(planning, &bounded);
-            }
-        }
-        if (limited == MP_NONE) continue;
-        *value = limited;
-        plan->opaque_blocks--;
-    }
-}
-
-/* ---- places that are met more often the larger the batch, but hold no more at once ------------------------------ */
-
-#define RANKS 64
-
-/* The distinct sizes of a place in one probe, ascending; 0 where there are more than RANKS. */
-static size_t list_sizes(const struct planning *planning, size_t probe, uint32_t place, uint64_t sizes[RANKS])
-{
-    size_t count = 0;
-    for (uint32_t i = 0; i < count_of(planning, probe, place); i++) {
-        uint64_t bytes = mp_size_bytes(planning->sources[probe].model, block_at(planning, probe, place, i));
-        size_t at = 0;
-        while (at < count && sizes[at] < bytes)
-            at++;
-        if (at < count && sizes[at] == bytes) continue;
-        if (count == RANKS) return 0;
-        memmove(sizes + at + 1, sizes + at, (count++ - at) * sizeof *sizes);
-        sizes[at] = bytes;
-    }
-    return count;
-}
-
-/* The i-th smallest size against the i-th smallest: right where all of them solve. values[i] is of the i-th smallest
- * at the largest probe. False where it does not go. */
-static bool pair_sizes(struct planning *planning, uint32_t place, uint32_t values[RANKS], uint64_t sizes[RANKS])
-{
-    static const struct mp_size_seen none;
-    struct mp_size_seen seen[RANKS];
-    size_t count = list_sizes(planning, planning->last, place, sizes);
-    bool ranked = count;
-    for (size_t rank = 0; rank < count; rank++)
-        seen[rank] = none;
-    for (size_t probe = 0; ranked && probe <= planning->last; probe++) {
-        uint64_t theirs[RANKS];
-        ranked = list_sizes(planning, probe, place, theirs) == count;
-        for (size_t rank = 0; ranked && rank < count; rank++)
-            bounds_of(&planning->sources[probe], theirs[rank], &seen[rank].low[probe], &seen[rank].high[probe]);
-    }
-    for (size_t rank = 0; ranked && rank < count; rank++) {
-        values[rank] = find_value(planning, &seen[rank]);
-        ranked = planning->plan->values.at[values[rank]].solution.kind == MP_SIZE_SOLVED;
-    }
-    return ranked;
-}
-
-static bool rank_place(struct planning *planning, uint32_t place)
-{
-    uint64_t sizes[RANKS];
-    uint32_t values[RANKS];
-    if (!pair_sizes(planning, place, values, sizes)) return false;
-    for (uint32_t i = 0; i < count_of(planning, planning->last, place); i++) {
-        uint32_t block = block_at(planning, planning->last, place, i);
-        size_t rank = 0;
-        while (sizes[rank] != mp_size_bytes(planning->sources[planning->last].model, block))
-            rank++;
-        set_value(planning, block, values[rank]);
-    }
-    return true;
-}
-
-static void pair_place(struct planning *planning, uint32_t place, uint32_t least)
-{
-    uint32_t mine = count_of(planning, planning->last, place);
-    for (uint32_t i = 0; i < mine && i < least; i++)
-        pair_block(planning, place, i);
-    for (uint32_t i = least; i < mine; i++)
-        guess_block(planning, place, i, least);
-    limit_opaque(planning, place);
-}
-
-/* ---- places of which more live at once the larger the batch ----------------------------------------------------- */
-
-static void share_place(struct planning *planning, uint32_t place)
-{
-    struct mp_size_seen together = {0};
-    const struct mp_size_source *source = &planning->sources[planning->last];
-    uint32_t mine = count_of(planning, planning->last, place), shared = MP_NONE;
-    double whole = planning->sites->of[planning->last].live_bytes[place], of_last = -1;
-    for (size_t probe = 0; probe <= planning->last; probe++)
-        together.low[probe] = together.high[probe] = planning->sites->of[probe].live_bytes[place];
+    size_t bytes = (planning->last + 1) * sizeof *seen->low;
+    uint64_t hash = mp_hash_step(mp_hash_mix(mp_hash_bytes(seen->low, bytes)), mp_hash_bytes(seen->high, bytes)) | 1;
+    uint64_t *number = mp_map_at(&planning->known, hash, NULL);
+    if (*number && !memcmp(planning->plan->values.at[*number - 1].seen, seen->high, bytes))
+        return (uint32_t)*number - 1;
     struct mp_size_solution solution;
-    mp_size_solve(&planning->plan->points, &together, &solution);
-    for (uint32_t i = 0; i < mine; i++) {
-        uint32_t block = block_at(planning, planning->last, place, i);
-        double bytes = (double)mp_size_bytes(source->model, block), part = whole > 0 ? bytes / whole : 0;
-        if (bytes != of_last) {
-            struct mp_size_value value = {.solution.kind = solution.kind};
-            value.solution.likely = scale(&solution.likely, part);
-            value.solution.low = scale(&solution.low, part);
-            value.solution.high = scale(&solution.high, part);
-            for (size_t probe = 0; probe <= planning->last; probe++) {
-                value.seen[probe] = together.high[probe] * part;
-                value.alive[probe] = planning->sites->of[probe].live_blocks[place];
-            }
-            shared = add_value(planning, &value);
-            of_last = bytes;
-        }
-        set_value(planning, block, shared);
-    }
+    solve(&planning->plan->batches, seen, &solution);
+    struct mp_size_value value = {.likely = solution.likely, .low = solution.low, .high = solution.high};
+    memcpy(value.seen, seen->high, bytes);
+    if (!solution.proved) make_opaque(planning, &value);
+    *number = add_value(planning, &value) + 1;
+    return (uint32_t)*number - 1;
 }
 
-/* Batches come in the order of chance: the place's first block is not the other recording's first. */
-static bool is_loading(const struct planning *planning, uint32_t place)
+/* ---- blocks of a site, each with its like ----------------------------------------------------------------------- */
+
+static uint32_t count_of(const struct planning *planning, size_t probe, uint32_t site)
+{
+    return planning->alignment->of[probe].first[site + 1] - planning->alignment->of[probe].first[site];
+}
+
+static uint32_t block_at(const struct planning *planning, size_t probe, uint32_t site, uint32_t index)
+{
+    const struct mp_size_places *places = &planning->alignment->of[probe];
+    return places->order[places->first[site] + index];
+}
+
+/* The bytes of a request: known, or as far as its block says. */
+static void bounds_of_block(const struct mp_size_source *source, uint32_t block, double *low, double *high)
+{
+    const struct mp_track *track = &source->model->tracks.at[source->track];
+    const struct mp_request *request = mp_model_request_of(source->model, block);
+    uint64_t bytes = mp_size_bytes(source->model, block);
+    bool rounded = track->size_basis == MP_BASIS_BLOCK && track->layer == MP_LAYER_TORCH &&
+                   strcmp(mp_track_device(source->model, source->track), "cpu");
+    *low = *high = (double)bytes;
+    if (rounded && bytes) *low = (double)bytes - (bytes > REMAINDER ? REMAINDER : ROUNDING) + 1;
+    if (request && request->bytes <= bytes) *low = *high = (double)request->bytes;
+}
+
+/* A block that other probes do not have has the size of an earlier one of its site, or is known at the largest alone.
+ */
+static uint32_t guess(struct planning *planning, uint32_t site, uint32_t index)
 {
     const struct mp_model *model = planning->sources[planning->last].model;
-    if (!count_of(planning, planning->last, place)) return false;
-    uint32_t stack = model->blocks.stack[block_at(planning, planning->last, place, 0)];
-    return stack < model->stacks.count && planning->loading[stack];
-}
-
-static void plan_place(struct planning *planning, uint32_t place)
-{
-    uint32_t least = UINT32_MAX;
-    bool steady = true;
-    for (size_t probe = 0; probe <= planning->last; probe++) {
-        uint32_t count = count_of(planning, probe, place);
-        if (count < least) least = count;
-        if (planning->sites->of[probe].live_blocks[place] != planning->sites->of[planning->last].live_blocks[place])
-            steady = false;
+    uint64_t bytes = mp_size_bytes(model, block_at(planning, planning->last, site, index));
+    for (uint32_t i = index; i-- && index - i <= NEARBY;) {
+        uint32_t like = block_at(planning, planning->last, site, i);
+        if (mp_size_bytes(model, like) == bytes) return planning->plan->value_of[like];
     }
-    bool equal = true;
-    for (size_t probe = 0; probe <= planning->last; probe++)
-        equal = equal && count_of(planning, probe, place) == least;
-    if (is_loading(planning, place) && rank_place(planning, place)) return;
-    if (!equal && !steady)
-        share_place(planning, place);
-    else if (equal || !rank_place(planning, place))
-        pair_place(planning, place, least);
+    struct mp_size_value value = {0};
+    struct mp_size_solution solution;
+    struct mp_size_seen seen = {0};
+    value.seen[planning->last] = seen.high[planning->last] = (double)bytes;
+    mp_size_solve(&planning->plan->batches, &seen, &solution);
+    value.likely = solution.likely;
+    make_opaque(planning, &value);
+    return add_value(planning, &value);
 }
 
-void mp_size_plan_make(const struct mp_size_points *points, const struct mp_size_source *sources,
-                       const struct mp_size_sites *sites, struct mp_size_plan *plan)
+static bool is_above(const struct planning *planning, const struct mp_size_value *above,
+                     const struct mp_size_value *below)
 {
-    struct planning planning = {.sources = sources, .sites = sites, .plan = plan, .last = points->count - 1};
-    planning.loading = mp_size_loading(sources[planning.last].model);
+    for (size_t i = 0; i <= planning->last; i++)
+        if (above->seen[i] < below->seen[i]) return false;
+    return true;
+}
+
+/* Where a site makes the same in every step but less in the last one (a batch that is not full), the other steps bound
+ * that: the least solved size among the blocks before it that was nowhere below. */
+static uint32_t limit(struct planning *planning, uint32_t site, uint32_t index, uint32_t number)
+{
+    const struct mp_size_value *values = planning->plan->values.at, *best = NULL;
+    for (uint32_t i = index; i-- && index - i <= NEARBY;) {
+        const struct mp_size_value *other =
+            &values[planning->plan->value_of[block_at(planning, planning->last, site, i)]];
+        if (other->opaque || !is_above(planning, other, &values[number])) continue;
+        if (!best || is_above(planning, best, other)) best = other;
+    }
+    if (!best) return number;
+    struct mp_size_value limited = *best;
+    limited.low = (struct mp_size_sum){{0}};
+    return add_value(planning, &limited);
+}
+
+static void pair_blocks(struct planning *planning, uint32_t site, uint32_t paired)
+{
+    uint32_t known = MP_NONE, limited = MP_NONE;
+    for (uint32_t i = 0; i < count_of(planning, planning->last, site); i++) {
+        struct mp_size_seen seen = {0};
+        for (size_t probe = 0; probe <= planning->last && i < paired; probe++)
+            bounds_of_block(&planning->sources[probe], block_at(planning, probe, site, i), &seen.low[probe],
+                            &seen.high[probe]);
+        uint32_t value = i < paired ? find_value(planning, &seen) : guess(planning, site, i);
+        if (planning->plan->values.at[value].opaque) {
+            if (value != known) limited = limit(planning, site, i, known = value);
+            value = limited;
+        }
+        planning->plan->value_of[block_at(planning, planning->last, site, i)] = value;
+    }
+}
+
+/* ---- sites whose blocks share a sum ----------------------------------------------------------------------------- */
+
+/* Each block stands for its part of all that lives at once. */
+static void share(struct planning *planning, uint32_t site, const struct mp_size_solution *solution,
+                  const struct mp_size_sum *alive, bool at_random)
+{
+    double whole = planning->alignment->of[planning->last].live_bytes[site], last = -1;
+    uint32_t number = MP_NONE;
+    for (uint32_t i = 0; i < count_of(planning, planning->last, site); i++) {
+        uint32_t block = block_at(planning, planning->last, site, i);
+        double bytes = (double)mp_size_bytes(planning->sources[planning->last].model, block);
+        if (bytes != last) {
+            double part = whole > 0 ? bytes / whole : 0;
+            struct mp_size_value value = {.likely = scale(&solution->likely, part),
+                                          .low = scale(&solution->low, part),
+                                          .high = scale(&solution->high, part),
+                                          .at_random = at_random,
+                                          .alive = *alive};
+            for (size_t probe = 0; probe <= planning->last; probe++)
+                value.seen[probe] = planning->alignment->of[probe].live_bytes[site] * part;
+            if (at_random || !solution->proved) make_opaque(planning, &value);
+            if (at_random) value.low = (struct mp_size_sum){{0}};
+            number = add_value(planning, &value);
+            last = bytes;
+        }
+        planning->plan->value_of[block] = number;
+    }
+}
+
+/* Solves the bytes that live at once and the number of their blocks, which has whole factors where it grows. */
+static void share_site(struct planning *planning, uint32_t site)
+{
+    struct mp_size_seen bytes = {0}, blocks = {0};
+    struct mp_size_solution sum, alive;
+    double most = 0;
+    for (size_t i = 0; i <= planning->last; i++) {
+        const struct mp_size_places *places = &planning->alignment->of[i];
+        bytes.low[i] = bytes.high[i] = places->live_bytes[site];
+        blocks.low[i] = blocks.high[i] = places->live_blocks[site];
+        most = fmax(most, places->live_bytes[site]);
+    }
+    mp_size_solve(&planning->plan->batches, &bytes, &sum);
+    mp_size_solve(&planning->plan->batches, &blocks, &alive);
+    bool regular = alive.proved && alive.likely.term[1] && !alive.likely.term[2] && !planning->alignment->handed[site];
+    for (size_t i = 0; i < MP_SIZE_TERMS; i++)
+        regular = regular && alive.likely.term[i] % MP_SIZE_UNIT == 0;
+    if (!regular) alive.likely = (struct mp_size_sum){{0}}, planning->plan->queued += most;
+    share(planning, site, &sum, &alive.likely, !regular);
+}
+
+/* Whether each block finds as many others of its site alive as its likes in the other probes. */
+static bool is_in_step(const struct planning *planning, uint32_t site, uint32_t paired)
+{
+    for (uint32_t i = 0; i < paired; i++) {
+        uint32_t mine = planning->alignment->of[0].siblings[block_at(planning, 0, site, i)];
+        for (size_t probe = 1; probe <= planning->last; probe++)
+            if (planning->alignment->of[probe].siblings[block_at(planning, probe, site, i)] != mine) return false;
+    }
+    return true;
+}
+
+static bool is_steady(const struct planning *planning, uint32_t site)
+{
+    for (size_t probe = 0; probe < planning->last; probe++)
+        if (planning->alignment->of[probe].live_blocks[site] !=
+            planning->alignment->of[planning->last].live_blocks[site])
+            return false;
+    return true;
+}
+
+static void plan_site(struct planning *planning, uint32_t site)
+{
+    uint32_t paired = UINT32_MAX, most = 0;
+    for (size_t probe = 0; probe <= planning->last; probe++) {
+        uint32_t count = count_of(planning, probe, site);
+        paired = count < paired ? count : paired;
+        most = count > most ? count : most;
+    }
+    bool paces = is_in_step(planning, site, paired) && (paired == most || is_steady(planning, site));
+    if (!planning->alignment->handed[site] && (paces || !paired))
+        pair_blocks(planning, site, paired);
+    else
+        share_site(planning, site);
+    bool opaque = false;
+    for (uint32_t i = 0; i < count_of(planning, planning->last, site); i++)
+        opaque |=
+            planning->plan->values.at[planning->plan->value_of[block_at(planning, planning->last, site, i)]].opaque;
+    planning->plan->opaque_sites += opaque;
+}
+
+void mp_size_plan_make(const struct mp_size_batches *batches, const struct mp_size_source *sources,
+                       const struct mp_size_alignment *alignment, struct mp_size_plan *plan)
+{
+    struct planning planning = {.sources = sources, .alignment = alignment, .plan = plan, .last = batches->count - 1};
     size_t blocks = sources[planning.last].model->blocks.count;
-    *plan = (struct mp_size_plan){.source = &sources[planning.last], .points = *points};
+    *plan = (struct mp_size_plan){.source = &sources[planning.last], .batches = *batches};
     plan->value_of = mp_alloc((blocks + 1) * sizeof *plan->value_of);
-    plan->taking = mp_size_scratch_find(plan->source->model);
-    for (size_t i = 0; i < blocks; i++)
-        plan->value_of[i] = MP_NONE;
-    for (uint32_t place = 0; place < sites->places; place++)
-        plan_place(&planning, place);
+    memset(plan->value_of, 0xff, blocks * sizeof *plan->value_of); /* MP_NONE */
+    for (uint32_t site = 0; site < alignment->sites; site++)
+        plan_site(&planning, site);
     mp_map_free(&planning.known);
-    free(planning.loading);
 }
 
 void mp_size_plan_free(struct mp_size_plan *plan)
 {
     mp_vec_free(&plan->values);
     free(plan->value_of);
-    free(plan->taking);
-}
-
-enum mp_size_taking mp_size_plan_taking(const struct mp_size_plan *plan, uint32_t block)
-{
-    return plan->taking[plan->source->model->blocks.stack[block]];
 }

@@ -1,7 +1,17 @@
 /*
- * A size as a function of the batch: a sum of a few monomials of the variables, solved from the probes. The simplest
- * sum that agrees with every probe is taken; with fewer terms than probes, agreement proves it. Where none agrees the
- * size is opaque: it gets bounds, and is never extrapolated as if it were known. Pure.
+ * One size as a function of the batch B, solved from the probes. The simplest of six forms that agrees with every
+ * probe is taken: a constant, b*B, c*B^2, a + b*B, b*B + c*B^2, a + c*B^2. A form with fewer terms than there are
+ * batches is proved by the agreement. Pure.
+ *
+ * An example, with probes at batches 4, 8 and 12:
+ *
+ *     seen 2096, 4144, 6192       48 + 512*B: two probes give both factors, the third agrees. At 16: 8240
+ *     seen 64, 256, 576           4*B^2: one probe gives the factor, two agree. At 16: 1024
+ *     seen 64, 127, 191           opaque: no form agrees
+ *
+ * Where only blocks are known, each size is an interval. Requests of 400*B bytes (1600, 3200, 4800) are seen as blocks
+ * of 512 (2048, 3584, 5120), so as [1537, 2048], [3073, 3584] and [4609, 5120]. Every factor of b*B from 384.25 to
+ * 426.6 agrees with all three, so that at batch 16 the size lies between 6148 and 6826: low and high.
  */
 #ifndef MP_ANALYSIS_SIZE_SOLVE_H
 #define MP_ANALYSIS_SIZE_SOLVE_H
@@ -11,59 +21,33 @@
 #include <stdint.h>
 
 #define MP_SIZE_PROBES_MAX 16
-#define MP_SIZE_TERMS      7
 
-/* The place of a probe, or of an answer. `second` is 1 where there is one variable. */
-struct mp_size_point {
-    uint64_t first, second;
+/* The batches of the probes in rising order. One that comes again proves nothing of how sizes grow. */
+struct mp_size_batches {
+    double at[MP_SIZE_PROBES_MAX];
+    size_t count, different;
 };
 
-/* A sum of monomials, in units of 2^-16 bytes, so that sums of many are exact. */
-#define MP_SIZE_UNIT 65536
+/* The factors of 1, B and B^2, in units of 2^-16 bytes, so that sums of many are exact. */
+#define MP_SIZE_TERMS 3
+#define MP_SIZE_UNIT  65536
 struct mp_size_sum {
     int64_t term[MP_SIZE_TERMS];
 };
+/* In bytes. */
+double mp_size_sum_at(const struct mp_size_sum *sum, double batch);
 
-/* The monomials of a point: 1, x, y, xy, x^2, y^2, xy^2. */
-void mp_size_monomials(struct mp_size_point point, double to[MP_SIZE_TERMS]);
-/* The sum at a point, in bytes. */
-double mp_size_sum_at(const struct mp_size_sum *sum, const double monomials[MP_SIZE_TERMS]);
-
-/* The probes that sizes are solved from. */
-struct mp_size_points {
-    struct mp_size_point at[MP_SIZE_PROBES_MAX];
-    double monomials[MP_SIZE_PROBES_MAX][MP_SIZE_TERMS];
-    size_t count;
-    bool two; /* variables */
-};
-
-/* Observations of one size at each probe: its bounds in bytes, equal where it is known exactly. */
+/* The bounds in bytes of one size at each probe, equal where it is known exactly. */
 struct mp_size_seen {
     double low[MP_SIZE_PROBES_MAX], high[MP_SIZE_PROBES_MAX];
 };
 
-enum mp_size_answer_kind {
-    MP_SIZE_SOLVED,    /* agrees with every probe, and more probes than terms (or sizes known within bounds) */
-    MP_SIZE_UNCHECKED, /* agrees, but there were only as many probes as terms */
-    MP_SIZE_OPAQUE,
-};
-
 struct mp_size_solution {
-    enum mp_size_answer_kind kind;
-    struct mp_size_sum likely, low, high; /* not set for MP_SIZE_OPAQUE */
+    bool proved; /* else `likely` is the nearest one, and the bounds are not set */
+    struct mp_size_sum likely, low, high;
 };
 
-void mp_size_solve(const struct mp_size_points *points, const struct mp_size_seen *seen,
+void mp_size_solve(const struct mp_size_batches *batches, const struct mp_size_seen *seen,
                    struct mp_size_solution *solution);
-
-/* The monomial to which unsolved sizes are most nearly proportional. */
-unsigned mp_size_growth(const struct mp_size_points *points, const double *seen);
-
-/* Bounds, in bytes, at a point for a size with that growth, from its observations at the probes. */
-struct mp_size_bounds {
-    double likely, low, high;
-};
-struct mp_size_bounds mp_size_bound(const struct mp_size_points *points, const double *seen, unsigned growth,
-                                    struct mp_size_point at);
 
 #endif

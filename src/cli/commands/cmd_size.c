@@ -18,63 +18,52 @@
 struct sizing {
     const struct mp_invocation *invocation;
     struct mp_size_question question;
-    struct mp_size_point points[MP_SIZE_PROBES_MAX], predict[POINTS_MAX];
+    uint64_t batches[MP_SIZE_PROBES_MAX], predict[POINTS_MAX];
     struct mp_size_probe probes[MP_SIZE_PROBES_MAX];
     struct mp_model *models[MP_SIZE_PROBES_MAX];
     char *paths[MP_SIZE_PROBES_MAX]; /* of recordings made here */
     size_t count;
     struct mp_probing probing;
     double margin_part; /* of the capacity; negative: margin is in bytes */
+    char *verdict;      /* what became of the run at the answer; NULL: there was none to be made */
 };
 
 /* ---- the user's options ---------------------------------------------------------------------------------------- */
 
-static bool read_number(const char **text, uint64_t *number)
+/* "16"; moves *text behind it. */
+static bool read_batch(const char **text, uint64_t *batch)
 {
     char *end;
     errno = 0;
     unsigned long long value = strtoull(*text, &end, 10);
     if (**text < '0' || **text > '9' || errno || !value || value > UINT32_MAX) return false;
     *text = end;
-    *number = value;
+    *batch = value;
     return true;
 }
 
-/* "16" or "16x2048"; moves *text behind it. */
-static bool read_point(const char **text, struct mp_size_point *point, bool *two)
+static int two_variables(const char *text)
 {
-    *point = (struct mp_size_point){.second = 1};
-    if (!read_number(text, &point->first)) return false;
-    *two = **text == 'x';
-    if (!*two) return true;
-    (*text)++;
-    return read_number(text, &point->second);
-}
-
-static int mixed_variables(const char *text)
-{
-    mp_message("\"%s\": some sizes have one variable (16) and some two (16x2048); give all the same way", text);
+    mp_message("\"%s\": a second variable is gone: run size once for each length, with its recordings alone", text);
     return MP_EXIT_USAGE;
 }
 
-/* "4,8,12" or "4x512,8x512". `two` is checked where there already were points. */
-static int read_points(const char *option, const char *text, struct mp_size_point *points, size_t room, size_t *count,
-                       bool known, bool *two)
+/* "4,8,12" */
+static int read_batches(const char *option, const char *text, uint64_t *batches, size_t room, size_t *count)
 {
     const char *at = text;
     do {
-        bool pair;
         if (*count && *at == ',') at++;
         if (*count == room) {
             mp_message("--%s: more than %zu values", option, room);
             return MP_EXIT_USAGE;
         }
-        if (!read_point(&at, &points[*count], &pair) || (*at && *at != ',')) {
-            mp_message("--%s: \"%s\" is not a list of sizes, as 16,32,64 or 16x2048,32x2048", option, text);
+        bool read = read_batch(&at, &batches[*count]);
+        if (read && *at == 'x') return two_variables(text);
+        if (!read || (*at && *at != ',')) {
+            mp_message("--%s: \"%s\" is not a list of batches, as 16,32,64", option, text);
             return MP_EXIT_USAGE;
         }
-        if ((known || *count) && pair != *two) return mixed_variables(text);
-        *two = pair;
         ++*count;
     } while (*at);
     return MP_EXIT_DONE;
@@ -84,18 +73,16 @@ static int read_points(const char *option, const char *text, struct mp_size_poin
 static int read_operand(struct sizing *sizing, const char *operand)
 {
     const char *at = operand;
-    bool pair;
     if (sizing->count == MP_SIZE_PROBES_MAX) {
         mp_message("more than %d recordings are not read", MP_SIZE_PROBES_MAX);
         return MP_EXIT_USAGE;
     }
-    if (!read_point(&at, &sizing->points[sizing->count], &pair) || *at != '=' || !at[1]) {
-        mp_message("\"%s\": write each recording with the size it was made with, as in 8=b8.mp or 8x512=b8.mp",
-                   operand);
+    bool read = read_batch(&at, &sizing->batches[sizing->count]);
+    if (read && *at == 'x') return two_variables(operand);
+    if (!read || *at != '=' || !at[1]) {
+        mp_message("\"%s\": write each recording with the batch it was made with, as in 8=b8.mp", operand);
         return MP_EXIT_USAGE;
     }
-    if (sizing->count && pair != sizing->question.two) return mixed_variables(operand);
-    sizing->question.two = pair;
     sizing->probes[sizing->count++].name = at + 1;
     return MP_EXIT_DONE;
 }
@@ -126,13 +113,14 @@ static int read_capacity(struct sizing *sizing)
     return MP_EXIT_USAGE;
 }
 
-/* What recordings have that are there already is not to be chosen any more. A setting is for every command. */
+/* These options choose how to record; with existing recordings they are refused, unless they come from a settings
+ * file. */
 static int refuse_ways_of_probing(const struct mp_invocation *invocation)
 {
-    static const enum mp_option ways[] = {MP_OPT_TORCH_HISTORY, MP_OPT_NO_TORCH_HISTORY};
+    static const enum mp_option ways[] = {MP_OPT_TORCH_HISTORY, MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_VERIFY};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         if (!mp_given(invocation, ways[i]) || invocation->setting_line[ways[i]]) continue;
-        mp_message("--%s says how --probe records, and there is no --probe", mp_option_rows[ways[i]].name);
+        mp_message("--%s says how --probe runs the command, and there is no --probe", mp_option_rows[ways[i]].name);
         return MP_EXIT_USAGE;
     }
     return MP_EXIT_DONE;
@@ -145,19 +133,18 @@ static int read_question(struct sizing *sizing)
     struct mp_size_question *question = &sizing->question;
     int status = mp_progress_valid(invocation) ? read_capacity(sizing) : MP_EXIT_USAGE;
     if (!status) status = read_margin(sizing);
-    if (!status && probe)
-        status = read_points("probe", probe, sizing->points, MP_SIZE_PROBES_MAX, &sizing->count, false, &question->two);
+    if (!status && probe) /* one is left for the run at the answer */
+        status = read_batches("probe", probe, sizing->batches, MP_SIZE_PROBES_MAX - 1, &sizing->count);
     for (size_t i = 0; !status && !probe && i < invocation->operand_count; i++)
         status = read_operand(sizing, invocation->operands[i]);
     if (!status && !sizing->count) {
-        mp_message("size needs recordings of different sizes, as 4=b4.mp 8=b8.mp 12=b12.mp, or --probe 4,8,12 -- "
+        mp_message("size needs recordings of different batches, as 4=b4.mp 8=b8.mp 12=b12.mp, or --probe 4,8,12 -- "
                    "COMMAND ... {batch} ...");
         status = MP_EXIT_USAGE;
     }
     if (!status && !probe) status = refuse_ways_of_probing(invocation);
     if (!status && predict)
-        status = read_points("predict", predict, sizing->predict, POINTS_MAX, &question->predict_count, true,
-                             &question->two);
+        status = read_batches("predict", predict, sizing->predict, POINTS_MAX, &question->predict_count);
     question->predict = sizing->predict;
     question->probes = sizing->probes;
     question->track = invocation->value[MP_OPT_TRACK];
@@ -178,16 +165,16 @@ static int load(struct sizing *sizing, size_t index, const char *path)
         return MP_EXIT_COULD_NOT;
     }
     sizing->probes[index].model = sizing->models[index];
-    sizing->probes[index].at = sizing->points[index];
+    sizing->probes[index].batch = sizing->batches[index];
     return MP_EXIT_DONE;
 }
 
 static int get_recordings(struct sizing *sizing)
 {
     bool run = mp_given(sizing->invocation, MP_OPT_PROBE);
-    int status = run ? mp_probing_run(sizing->invocation, sizing->points, sizing->count, sizing->question.two,
-                                      &sizing->probing, sizing->paths)
-                     : MP_EXIT_DONE;
+    int status =
+        run ? mp_probing_run(sizing->invocation, sizing->batches, sizing->count, &sizing->probing, sizing->paths)
+            : MP_EXIT_DONE;
     for (size_t i = 0; i < sizing->count && !status; i++) {
         if (run) sizing->probes[i].name = strrchr(sizing->paths[i], '/') + 1;
         status = load(sizing, i, run ? sizing->paths[i] : sizing->probes[i].name);
@@ -250,13 +237,104 @@ static int write_answer(struct sizing *sizing, const struct mp_size_answer *answ
     mp_json_start(&json, &out);
     int status = mp_query_color(invocation, &text.color);
     if (!status && mp_given(invocation, MP_OPT_JSON))
-        mp_size_json(&json, answer, sizing->question.two, advise, &view);
+        mp_size_json(&json, answer, advise, &view);
     else if (!status && is_page(invocation))
-        mp_size_page(&out, answer, sizing->question.two, advise);
+        mp_size_page(&out, answer, advise);
     else if (!status)
-        mp_size_text(&text, answer, sizing->question.two, advise);
+        mp_size_text(&text, answer, advise);
     if (!status) status = mp_output_buffer(invocation, &out);
     mp_buffer_free(&out);
+    return status;
+}
+
+/* Available memory of this machine; 0 where it is not known. */
+static uint64_t available_memory(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) break;
+    if (file) fclose(file);
+    return (uint64_t)kib * 1024;
+}
+
+/* Whether a run with `bytes` may be tried here. */
+static bool is_takeable(const struct sizing *sizing, const struct mp_size_answer *answer, uint64_t bytes)
+{
+    uint32_t device = answer->model->tracks.at[answer->track].device;
+    if (!strcmp(mp_track_device(answer->model, answer->track), "cpu")) return bytes <= available_memory();
+    return device < answer->model->devices.count &&
+           sizing->question.capacity <= answer->model->devices.at[device].total_bytes;
+}
+
+static bool is_probed(const struct mp_size_answer *answer, uint64_t batch)
+{
+    for (size_t i = 0; i < answer->probes.count; i++)
+        if (answer->probes.at[i].batch == batch) return true;
+    return false;
+}
+
+static const struct mp_size_need *need_at(const struct mp_size_answer *answer, uint64_t batch)
+{
+    const struct mp_size_need *need = answer->needs.at;
+    while (need->batch != batch)
+        need++;
+    return need;
+}
+
+/* Runs the command at the answer and answers again, with that run as one more probe. Any failure leaves the answer as
+ * it is, and is told. */
+static int verify(struct sizing *sizing, struct mp_size_answer *answer)
+{
+    struct mp_error error;
+    char needed[MP_UNIT_TEXT];
+    uint64_t batch = answer->about;
+    size_t index = sizing->count;
+    if (batch == UINT64_MAX || !batch || is_probed(answer, batch)) return MP_EXIT_DONE;
+    const struct mp_size_need *need = need_at(answer, batch);
+    if (!is_takeable(sizing, answer, need->allocated)) {
+        sizing->verdict = mp_text_make("not verified by a run with %llu: this machine has too little memory for it",
+                                       (unsigned long long)batch);
+        return MP_EXIT_DONE;
+    }
+    sizing->batches[index] = batch;
+    int status = mp_probing_run(sizing->invocation, &batch, 1, &sizing->probing, &sizing->paths[index]);
+    if (!status) status = load(sizing, index, sizing->paths[index]);
+    if (status) {
+        sizing->verdict = mp_text_make("not verified: the run with %llu failed", (unsigned long long)batch);
+        return MP_EXIT_DONE;
+    }
+    struct mp_size_answer verified;
+    sizing->probes[index].name = strrchr(sizing->paths[index], '/') + 1;
+    sizing->question.count = index + 1;
+    if (mp_size_find(&sizing->question, &verified, &error)) {
+        sizing->verdict = mp_text_make("not verified: %s", error.text);
+        return MP_EXIT_DONE;
+    }
+    mp_size_answer_free(answer);
+    *answer = verified;
+    const struct mp_size_probed *ran = answer->probes.at;
+    while (ran->batch != batch)
+        ran++;
+    uint64_t bytes = answer->binds[0] == 'd' && ran->device != MP_BYTES_UNKNOWN ? ran->device
+                     : answer->binds[0] != 'a'                                  ? ran->reserved
+                                                                                : ran->allocated;
+    sizing->verdict =
+        mp_text_make("%s by a run with %llu, which needed %s", bytes <= answer->limit ? "verified" : "refuted",
+                     (unsigned long long)batch, mp_format_bytes(needed, bytes));
+    return MP_EXIT_DONE;
+}
+
+static int advise_and_write(struct sizing *sizing, const struct mp_size_answer *answer)
+{
+    struct mp_error error;
+    struct mp_advise advise;
+    const struct mp_advise_query changes = {.track = answer->track, .kinds = ~(1u << MP_CHANGE_ALLOCATOR)};
+    if (!mp_given(sizing->invocation, MP_OPT_ADVISE)) return write_answer(sizing, answer, NULL);
+    if (mp_advise_find(answer->model, &changes, &advise, &error)) return mp_message_error(&error);
+    int status = write_answer(sizing, answer, &advise);
+    mp_advise_free(&advise);
     return status;
 }
 
@@ -268,15 +346,10 @@ static int find(struct sizing *sizing)
     if (status) return status;
     if (is_page(sizing->invocation)) sizing->question.plot_points = PLOT_POINTS;
     if (mp_size_find(&sizing->question, &answer, &error)) return mp_message_error(&error);
-    if (mp_given(sizing->invocation, MP_OPT_ADVISE)) {
-        struct mp_advise advise;
-        const struct mp_advise_query changes = {.track = answer.track, .kinds = ~(1u << MP_CHANGE_ALLOCATOR)};
-        status = mp_advise_find(answer.model, &changes, &advise, &error) ? mp_message_error(&error)
-                                                                         : write_answer(sizing, &answer, &advise);
-        if (!status) mp_advise_free(&advise);
-    } else {
-        status = write_answer(sizing, &answer, NULL);
-    }
+    if (mp_given(sizing->invocation, MP_OPT_PROBE) && !mp_given(sizing->invocation, MP_OPT_NO_VERIFY))
+        status = verify(sizing, &answer);
+    if (sizing->verdict) mp_vec_add(&answer.notes, sizing->verdict);
+    if (!status) status = advise_and_write(sizing, &answer);
     mp_size_answer_free(&answer);
     return status;
 }
@@ -303,18 +376,20 @@ const struct mp_command mp_command_size = {
     .summary = "which batch fits into memory",
     .usage = "SIZE=FILE... | --probe LIST -- COMMAND ... {batch} ...",
     .about =
-        "Takes two or, better, three recordings of the same program at small batch sizes, or makes them, and says what "
-        "any other batch needs and which is the largest that fits. How each allocation's size depends on the batch is "
-        "solved from the recordings, and their sequence is replayed for the batch in question; the peak may move to "
-        "another moment. What follows no rule is bounded: between \"at least\" and \"at most\" lies what is not known, "
-        "and what reaches over the limit there is \"unsure\".\n\nA second variable, as a sequence length, is written "
-        "behind an x: 4x512=a.mp 8x512=b.mp 4x1024=c.mp --predict 16x2048; in a command it is {length}.\n\nWith "
-        "-o FILE.html the answer is a page: the curve, and tables of predictions, sites and probes.\n\n--advise adds "
-        "the three best changes that `memprof advise` finds for the last probe.",
+        "Takes three recordings of the same program at small batch sizes, or makes them, and says what any other batch "
+        "needs and which is the largest that fits. How each allocation's size depends on the batch is solved from the "
+        "recordings, and their sequence is replayed for the batch in question; the peak may move to another moment. "
+        "Sizes that follow no rule are bounded: \"at least\" to \"at most\"; a batch whose bounds reach over the "
+        "limit, or "
+        "that nothing proves, is \"unsure\".\n\n--probe makes the recordings, and runs the command once more at the "
+        "answer, where the machine can take it, to verify it.\n\nWith -o FILE.html the answer is a page: the curve, "
+        "and "
+        "tables of predictions, sites and probes.\n\n--advise adds the three best changes that `memprof advise` finds "
+        "for the largest probe.",
     .example = "memprof size --capacity 24GiB --probe 4,8,12 -- python3 train.py --batch-size {batch}",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS, MP_OPT_TRACK, MP_OPT_CAPACITY,
                 MP_OPT_MARGIN, MP_OPT_PREDICT, MP_OPT_PROBE, MP_OPT_ADVISE, MP_OPT_TORCH_HISTORY,
-                MP_OPT_NO_TORCH_HISTORY},
+                MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_VERIFY},
     .operands_max = SIZE_MAX,
     .stops_at_operand = false,
     .run = run,

@@ -30,7 +30,7 @@ static struct mp_plot measure(const struct mp_size_answer *answer)
     uint64_t top = 0;
     for (size_t i = 0; i < answer->plot.count; i++) {
         if (answer->plot.at[i].high > top) top = answer->plot.at[i].high;
-        plot.most_x = fmax(plot.most_x, (double)answer->plot.at[i].at.first);
+        plot.most_x = fmax(plot.most_x, (double)answer->plot.at[i].batch);
     }
     /* The picture includes the capacity unless the curve stays far below it. */
     plot.most_y = 1.06 * fmax((double)top, answer->capacity / 4 < top ? (double)answer->capacity : 1);
@@ -38,16 +38,14 @@ static struct mp_plot measure(const struct mp_size_answer *answer)
     return plot;
 }
 
-static void put_batches(struct mp_buffer *out, const struct mp_plot *plot, bool two, uint64_t second)
+static void put_batches(struct mp_buffer *out, const struct mp_plot *plot)
 {
-    char at[32] = "";
-    if (two) snprintf(at, sizeof at, ", at %llu", (unsigned long long)second);
     double step = fmax(mp_plot_step(plot->most_x, BATCHES), 1);
     for (double value = 0; value <= plot->most_x; value += step)
         mp_buffer_printf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.0f</text>\n", mp_plot_x(plot, value),
                          plot->height - plot->bottom + 20, value);
-    mp_buffer_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">batch%s</text>\n",
-                     (plot->left + plot->width - plot->right) / 2, plot->height - 8, at);
+    mp_buffer_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">batch</text>\n",
+                     (plot->left + plot->width - plot->right) / 2, plot->height - 8);
 }
 
 /* A line across, with its name `lower` beside it. */
@@ -67,14 +65,14 @@ static void put_curve(struct mp_buffer *out, const struct mp_plot *plot, const s
 {
     mp_buffer_append_text(out, "<path class=\"band\" d=\"M");
     for (size_t i = 0; i < answer->plot.count; i++)
-        mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].at.first),
+        mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].batch),
                          mp_plot_y(plot, (double)answer->plot.at[i].high));
     for (size_t i = answer->plot.count; i--;)
-        mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].at.first),
+        mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].batch),
                          mp_plot_y(plot, (double)answer->plot.at[i].low));
     mp_buffer_append_text(out, "Z\"/>\n<path class=\"likely\" d=\"M");
     for (size_t i = 0; i < answer->plot.count; i++)
-        mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].at.first),
+        mp_buffer_printf(out, "%.1f %.1f ", mp_plot_x(plot, (double)answer->plot.at[i].batch),
                          mp_plot_y(plot, (double)mp_size_need_bytes(&answer->plot.at[i])));
     mp_buffer_append_text(out, "\"/>\n");
 }
@@ -90,14 +88,16 @@ static void put_dot(struct mp_buffer *out, const struct mp_plot *plot, const cha
                      (unsigned long long)first, mp_format_bytes(number, bytes));
 }
 
-static void put_largest(struct mp_buffer *out, const struct mp_plot *plot, const struct mp_size_largest *largest)
+/* A line up, with its name. */
+static void put_largest(struct mp_buffer *out, const struct mp_plot *plot, uint64_t batch, const char *name)
 {
-    if (largest->endless || !largest->first) return;
-    double x = mp_plot_x(plot, (double)largest->first);
+    if (!batch) return;
+    double x = mp_plot_x(plot, (double)batch);
     mp_buffer_printf(out, "<line class=\"largest\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", x, x, plot->top,
                      plot->height - plot->bottom);
-    mp_buffer_printf(out, "<text class=\"name\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%llu fits</text>\n", x,
-                     plot->top - 6, (unsigned long long)largest->first);
+    mp_buffer_printf(out, "<text class=\"name\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">", x, plot->top - 6);
+    mp_buffer_printf(out, name, (unsigned long long)batch);
+    mp_buffer_append_text(out, "</text>\n");
 }
 
 /* The name of one sign of the picture; moves `x` behind it. */
@@ -125,27 +125,27 @@ static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const 
     put_name(out, &x, 10, "in the table below");
 }
 
-static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answer, bool two)
+static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answer)
 {
     struct mp_plot plot = measure(answer);
-    const struct mp_size_largest *largest = &answer->largest.at[answer->largest.count - 1];
     mp_plot_start(out, &plot, "Memory over batch");
     mp_plot_sizes(out, &plot);
     put_legend(out, &plot, answer);
-    put_batches(out, &plot, two, largest->second);
+    put_batches(out, &plot);
     put_curve(out, &plot, answer);
     double apart = mp_plot_y(&plot, (double)answer->limit) - mp_plot_y(&plot, (double)answer->capacity);
     put_level(out, &plot, "capacity", "capacity", answer->capacity, apart < LINE_Y ? -4 : 4);
     if (answer->margin) put_level(out, &plot, "limit", "limit", answer->limit, apart < LINE_Y ? 14 : 4);
-    put_largest(out, &plot, largest);
+    if (!answer->endless) put_largest(out, &plot, answer->largest, "%llu fits");
+    if (answer->about != answer->largest && answer->about != UINT64_MAX)
+        put_largest(out, &plot, answer->about, "about %llu");
     for (size_t i = 0; i < answer->needs.count; i++)
-        if (answer->needs.at[i].at.second == largest->second && (double)answer->needs.at[i].at.first <= plot.most_x)
-            put_dot(out, &plot, "at", "predicted at", answer->needs.at[i].at.first,
+        if ((double)answer->needs.at[i].batch <= plot.most_x)
+            put_dot(out, &plot, "at", "predicted at", answer->needs.at[i].batch,
                     mp_size_need_bytes(&answer->needs.at[i]));
     for (size_t i = 0; i < answer->probes.count; i++)
-        if (answer->probes.at[i].at.second == largest->second)
-            put_dot(out, &plot, "probe", "recorded at", answer->probes.at[i].at.first,
-                    bytes_probed(answer, &answer->probes.at[i]));
+        put_dot(out, &plot, "probe", "recorded at", answer->probes.at[i].batch,
+                bytes_probed(answer, &answer->probes.at[i]));
     mp_plot_end(out);
 }
 
@@ -166,8 +166,8 @@ static void put_growth(struct mp_document *document, const struct mp_size_answer
     mp_document_table(document, "rrl", heads);
     for (size_t i = 0; i < count; i++) {
         const struct mp_site site = {.stack = most[i]->stack, .births = 1};
-        uint64_t bytes = (uint64_t)llround(most[i]->per_first);
-        mp_document_bar(document, bytes, (uint64_t)llround(most[0]->per_first), "%s", mp_format_bytes(number, bytes));
+        uint64_t bytes = (uint64_t)llround(most[i]->per_sample);
+        mp_document_bar(document, bytes, (uint64_t)llround(most[0]->per_sample), "%s", mp_format_bytes(number, bytes));
         mp_document_cell(document, "%s", mp_format_count(number, most[i]->blocks));
         mp_document_site(document, answer->model, &site, &apart[i]);
     }
@@ -175,55 +175,46 @@ static void put_growth(struct mp_document *document, const struct mp_size_answer
     mp_document_end_table(document);
 }
 
-static void put_changes(struct mp_document *document, const struct mp_size_answer *answer, bool two,
+static void put_changes(struct mp_document *document, const struct mp_size_answer *answer,
                         const struct mp_advise *advise)
 {
-    char point[MP_SIZE_POINT_TEXT];
     const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
-    mp_document_heading(document, "What would lower the peak of the probe at %s",
-                        mp_size_point_text(point, two, last->at));
+    mp_document_heading(document, "What would lower the peak of the probe at %llu", (unsigned long long)last->batch);
     if (!advise->changes.count) mp_document_paragraph(document, "Nothing that was tried.");
     mp_advise_best_document(document, answer->model, advise, MP_SIZE_BEST_CHANGES);
 }
 
-static void put_lines(struct mp_document *document, const struct mp_size_answer *answer, bool two,
-                      void (*put)(struct mp_text *text, const struct mp_size_answer *answer, bool two))
+static void put_lines(struct mp_document *document, const struct mp_size_answer *answer,
+                      void (*put)(struct mp_text *text, const struct mp_size_answer *answer))
 {
     struct mp_buffer lines = {0};
     struct mp_text text = {.out = &lines};
-    put(&text, answer, two);
+    put(&text, answer);
     mp_document_lines(document, &lines);
     mp_buffer_free(&lines);
 }
 
-static void put_notes(struct mp_text *text, const struct mp_size_answer *answer, bool two)
-{
-    (void)two;
-    mp_size_notes_text(text, answer);
-}
-
-void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise)
+void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, const struct mp_advise *advise)
 {
     struct mp_buffer title = {0};
     struct mp_document document;
-    const struct mp_size_view shown = {answer, two};
-    const struct mp_rows probes = mp_size_probes(&shown), needs = mp_size_needs(&shown);
+    const struct mp_rows probes = mp_size_probes(answer), needs = mp_size_needs(answer);
     mp_buffer_append_text(&title, "memprof size");
     const struct mp_model *model = answer->model;
     for (size_t i = 0; model->start.command && model->start.command[i]; i++)
         mp_buffer_printf(&title, "%s%s", i ? " " : ": ", model->start.command[i]);
     mp_buffer_append(&title, "", 1);
     mp_document_start(&document, out, MP_HTML, (const char *)title.data);
-    put_lines(&document, answer, two, mp_size_answer_text);
-    put_picture(out, answer, two);
+    put_lines(&document, answer, mp_size_answer_text);
+    put_picture(out, answer);
     mp_document_heading(&document, "What a batch needs");
     mp_rows_text(&document.text, &needs); /* bars say how much of the limit is needed */
-    put_lines(&document, answer, two, mp_size_grounds_text);
-    put_lines(&document, answer, two, put_notes);
+    put_lines(&document, answer, mp_size_grounds_text);
+    put_lines(&document, answer, mp_size_notes_text);
     put_growth(&document, answer);
     mp_document_heading(&document, "Probes");
     mp_rows_text(&document.text, &probes);
-    if (advise) put_changes(&document, answer, two, advise);
+    if (advise) put_changes(&document, answer, advise);
     mp_document_coverage(&document, model);
     mp_document_end(&document);
     mp_buffer_free(&title);

@@ -133,10 +133,10 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
 
 /* `two`: the question had two variables. Only the view's limit counts. */
 /* `advise`: of the last probe, the best of whose changes are told; NULL: not asked for. */
-void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise,
+void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, const struct mp_advise *advise,
                   const struct mp_view *view);
-void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise);
+void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise);
 /* The same as a self-contained page, with a plot over the batch. */
-void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise);
+void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, const struct mp_advise *advise);
 
 #endif

@@ -11,35 +11,10 @@
 
 #define SITES_OF_TEXT 3 /* of the sites that grow */
 
-const char *mp_size_point_text(char *to, bool two, struct mp_size_point at)
-{
-    if (two)
-        snprintf(to, MP_SIZE_POINT_TEXT, "%llux%llu", (unsigned long long)at.first, (unsigned long long)at.second);
-    else
-        snprintf(to, MP_SIZE_POINT_TEXT, "%llu", (unsigned long long)at.first);
-    return to;
-}
-
-static const struct mp_size_largest *last_largest(const struct mp_size_answer *answer)
-{
-    return &answer->largest.at[answer->largest.count - 1];
-}
-
 /* ---- tables ----------------------------------------------------------------------------------------------------- */
 
 /* Bits of columns. */
-enum { RESERVED = 1, DEVICE = 2, BOUNDS = 4, SECOND = 8 };
-
-static void put_point(struct mp_value *value, const struct mp_size_view *view, struct mp_size_point at)
-{
-    char point[MP_SIZE_POINT_TEXT];
-    mp_buffer_append_text(&value->made, mp_size_point_text(point, view->two, at));
-}
-
-static void get_batch(struct mp_value *value, const void *of, const void *row)
-{
-    put_point(value, of, ((const struct mp_size_need *)row)->at);
-}
+enum { RESERVED = 1, DEVICE = 2, BOUNDS = 4 };
 
 uint64_t mp_size_need_bytes(const struct mp_size_need *need)
 {
@@ -51,7 +26,7 @@ uint64_t mp_size_need_bytes(const struct mp_size_need *need)
 static void get_part(struct mp_value *value, const void *of, const void *row)
 {
     value->number = mp_size_need_bytes(row);
-    value->whole = ((const struct mp_size_view *)of)->answer->limit;
+    value->whole = ((const struct mp_size_answer *)of)->limit;
 }
 
 static void get_fits(struct mp_value *value, const void *of, const void *row)
@@ -62,10 +37,16 @@ static void get_fits(struct mp_value *value, const void *of, const void *row)
     if (need->fits == MP_FITS_YES) value->style = MP_BOLD;
 }
 
+/* In digits alone, as it is given to a command. */
+static void get_batch(struct mp_value *value, const void *of, const void *row)
+{
+    (void)of;
+    mp_buffer_printf(&value->made, "%llu", (unsigned long long)((const struct mp_size_need *)row)->batch);
+}
+
 #define NEED(member) MP_MEMBER(struct mp_size_need, member)
 static const struct mp_column need_columns[] = {
-    {NULL, "batch", MP_COUNT, NEED(at.first)},
-    {NULL, "second", MP_COUNT, NEED(at.second), .only = SECOND},
+    {NULL, "batch", MP_COUNT, NEED(batch)},
     {"batch", NULL, MP_COUNT, .get = get_batch, .style = MP_BOLD},
     {"allocated", "allocated_bytes", MP_BYTES, NEED(allocated)},
     {"reserved", "reserved_bytes", MP_BYTES, NEED(reserved), .only = RESERVED},
@@ -84,20 +65,20 @@ bool mp_size_has_bounds(const struct mp_size_answer *answer)
     return false;
 }
 
-struct mp_rows mp_size_needs(const struct mp_size_view *view)
+struct mp_rows mp_size_needs(const struct mp_size_answer *answer)
 {
-    unsigned lacks = RESERVED | DEVICE | (mp_size_has_bounds(view->answer) ? 0 : BOUNDS);
-    for (size_t i = 0; i < view->answer->needs.count; i++) {
-        if (view->answer->needs.at[i].reserved != MP_BYTES_UNKNOWN) lacks &= ~RESERVED;
-        if (view->answer->needs.at[i].device != MP_BYTES_UNKNOWN) lacks &= ~DEVICE;
+    unsigned lacks = RESERVED | DEVICE | (mp_size_has_bounds(answer) ? 0 : BOUNDS);
+    for (size_t i = 0; i < answer->needs.count; i++) {
+        if (answer->needs.at[i].reserved != MP_BYTES_UNKNOWN) lacks &= ~RESERVED;
+        if (answer->needs.at[i].device != MP_BYTES_UNKNOWN) lacks &= ~DEVICE;
     }
-    return MP_ROWS(need_columns, view->answer->needs.at, view->answer->needs.count, .of = view, .without = lacks,
-                   .json_without = view->two ? 0 : SECOND);
+    return MP_ROWS(need_columns, answer->needs.at, answer->needs.count, .of = answer, .without = lacks);
 }
 
 static void get_probe(struct mp_value *value, const void *of, const void *row)
 {
-    put_point(value, of, ((const struct mp_size_probed *)row)->at);
+    (void)of;
+    mp_buffer_printf(&value->made, "%llu", (unsigned long long)((const struct mp_size_probed *)row)->batch);
 }
 
 static void get_steps(struct mp_value *value, const void *of, const void *row)
@@ -109,11 +90,9 @@ static void get_steps(struct mp_value *value, const void *of, const void *row)
 
 #define PROBED(member) MP_MEMBER(struct mp_size_probed, member)
 static const struct mp_column probe_columns[] = {
-    {NULL, "batch", MP_COUNT, PROBED(at.first)},
-    {NULL, "second", MP_COUNT, PROBED(at.second), .only = SECOND},
-    {NULL, "path", MP_NAME, PROBED(name)},
-    {NULL, "used", MP_FLAG, PROBED(used)},
+    {NULL, "batch", MP_COUNT, PROBED(batch)},
     {"probe", NULL, MP_COUNT, .get = get_probe},
+    {NULL, "path", MP_NAME, PROBED(name)},
     {"allocated", "allocated_bytes", MP_BYTES, PROBED(allocated)},
     {"reserved", "reserved_bytes", MP_BYTES, PROBED(reserved), .only = RESERVED},
     {NULL, "device_bytes", MP_BYTES, PROBED(device)},
@@ -124,27 +103,13 @@ static const struct mp_column probe_columns[] = {
     {NULL},
 };
 
-struct mp_rows mp_size_probes(const struct mp_size_view *view)
+struct mp_rows mp_size_probes(const struct mp_size_answer *answer)
 {
-    bool reserves = view->answer->probes.at[0].reserved != MP_BYTES_UNKNOWN;
-    return MP_ROWS(probe_columns, view->answer->probes.at, view->answer->probes.count, .of = view,
-                   .without = reserves ? 0 : RESERVED, .json_without = view->two ? 0 : SECOND);
+    bool reserves = answer->probes.at[0].reserved != MP_BYTES_UNKNOWN;
+    return MP_ROWS(probe_columns, answer->probes.at, answer->probes.count, .without = reserves ? 0 : RESERVED);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
-
-static void put_largest(struct mp_json *json, const struct mp_size_answer *answer)
-{
-    mp_json_array(json, "largest");
-    for (size_t i = 0; i < answer->largest.count; i++) {
-        const struct mp_size_largest *largest = &answer->largest.at[i];
-        mp_json_object(json, NULL);
-        mp_json_number(json, "second", largest->second);
-        mp_json_known(json, "max_batch", largest->endless ? UINT64_MAX : largest->first);
-        mp_json_end_object(json);
-    }
-    mp_json_end_array(json);
-}
 
 static void put_sites(struct mp_json *json, const struct mp_size_answer *answer, const struct mp_view *view)
 {
@@ -158,7 +123,7 @@ static void put_sites(struct mp_json *json, const struct mp_size_answer *answer,
         mp_json_number(json, "bytes", site->bytes);
         mp_json_number(json, "blocks", site->blocks);
         mp_json_share(json, "share", site->bytes, whole);
-        mp_json_signed(json, "more_per_batch_bytes", llround(site->per_first));
+        mp_json_signed(json, "more_per_batch_bytes", llround(site->per_sample));
         mp_json_bool(json, "opaque", site->opaque);
         mp_stack_json(json, answer->model, site->stack);
         mp_json_end_object(json);
@@ -166,25 +131,23 @@ static void put_sites(struct mp_json *json, const struct mp_size_answer *answer,
     mp_json_end_array(json);
 }
 
-void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise,
+void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, const struct mp_advise *advise,
                   const struct mp_view *view)
 {
     char id[MP_TRACK_ID_MAX];
-    const struct mp_size_view shown = {answer, two};
-    const struct mp_rows probes = mp_size_probes(&shown), needs = mp_size_needs(&shown);
+    const struct mp_rows probes = mp_size_probes(answer), needs = mp_size_needs(answer);
     mp_json_object(json, NULL);
     mp_json_text(json, "schema", "memprof.size/1");
     mp_json_text(json, "track", mp_track_id(answer->model, answer->track, id));
     mp_json_number(json, "capacity_bytes", answer->capacity);
     mp_json_number(json, "margin_bytes", answer->margin);
-    mp_json_known(json, "max_batch", last_largest(answer)->endless ? UINT64_MAX : last_largest(answer)->first);
+    mp_json_known(json, "max_batch", answer->largest);
+    mp_json_known(json, "about_batch", answer->about);
+    mp_json_bool(json, "proved", answer->proved);
     mp_json_text(json, "limit", answer->binds);
     mp_rows_json(json, "probes", &probes);
     mp_rows_json(json, "predictions", &needs);
-    if (two) put_largest(json, answer);
-    mp_json_known(json, "expandable_max_batch",
-                  last_largest(answer)->expandable ? last_largest(answer)->expandable : UINT64_MAX);
-    mp_json_known(json, "sure_max_batch", last_largest(answer)->endless ? UINT64_MAX : last_largest(answer)->sure);
+    mp_json_known(json, "expandable_max_batch", answer->expandable ? answer->expandable : UINT64_MAX);
     mp_json_known(json, "outside_bytes", answer->outside_most);
     put_sites(json, answer, view);
     mp_json_number(json, "opaque_bytes", answer->opaque);
@@ -201,28 +164,44 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, boo
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-void mp_size_answer_text(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+/* "at least 24 (largest probe), about 240, not provable: 12 sites vary" */
+static void put_doubtful(struct mp_text *text, const struct mp_size_answer *answer)
+{
+    char number[MP_UNIT_TEXT];
+    if (answer->largest) mp_text_put(text, MP_BOLD, "at least %llu", (unsigned long long)answer->largest);
+    if (answer->largest == answer->probes.at[answer->probes.count - 1].batch)
+        mp_text_put(text, MP_BOLD, " (largest probe)");
+    else if (answer->largest && answer->room)
+        mp_text_put(text, MP_PLAIN, " (with room for %s of scratch memory)", mp_format_bytes(number, answer->room));
+    if (answer->about == UINT64_MAX)
+        mp_text_put(text, MP_BOLD, "%sperhaps any", answer->largest ? ", " : "");
+    else
+        mp_text_put(text, MP_BOLD, "%sabout %llu", answer->largest ? ", " : "", (unsigned long long)answer->about);
+    if (answer->proved) return;
+    mp_text_put(text, MP_PLAIN, ", not provable: ");
+    if (answer->batches < 3)
+        mp_text_put(text, MP_PLAIN, "that takes recordings of three batches");
+    else {
+        mp_text_count(text, answer->opaque_sites, "site");
+        mp_text_put(text, MP_PLAIN, answer->opaque_sites == 1 ? " varies" : " vary");
+    }
+}
+
+void mp_size_answer_text(struct mp_text *text, const struct mp_size_answer *answer)
 {
     char capacity[MP_UNIT_TEXT], margin[MP_UNIT_TEXT];
-    mp_format_bytes(capacity, answer->capacity);
-    mp_format_bytes(margin, answer->margin);
-    for (size_t i = 0; i < answer->largest.count; i++) {
-        const struct mp_size_largest *largest = &answer->largest.at[i];
-        mp_text_put(text, MP_PLAIN, "Largest batch that fits %s", capacity);
-        if (answer->margin) mp_text_put(text, MP_PLAIN, " with %s kept free", margin);
-        if (two) mp_text_put(text, MP_PLAIN, ", at %llu", (unsigned long long)largest->second);
-        if (largest->endless)
-            mp_text_put(text, MP_BOLD, ": any; what depends on it never is the peak\n");
-        else if (largest->first)
-            mp_text_put(text, MP_BOLD, ": %llu\n", (unsigned long long)largest->first);
-        else
-            mp_text_put(text, MP_BOLD, ": none, not even 1\n");
-        if (!largest->endless && largest->sure < largest->first)
-            mp_text_put(text, MP_PLAIN,
-                        "%llu does with room for scratch memory that operations may take at larger sizes and took in "
-                        "no probe\n",
-                        (unsigned long long)largest->sure);
-    }
+    mp_text_put(text, MP_PLAIN, "Largest batch that fits %s", mp_format_bytes(capacity, answer->capacity));
+    if (answer->margin) mp_text_put(text, MP_PLAIN, " with %s kept free", mp_format_bytes(margin, answer->margin));
+    mp_text_put(text, MP_PLAIN, ": ");
+    if (answer->endless)
+        mp_text_put(text, MP_BOLD, "any; the peak does not depend on it");
+    else if (!answer->about)
+        mp_text_put(text, MP_BOLD, "none, not even 1");
+    else if (answer->proved && answer->largest == answer->about)
+        mp_text_put(text, MP_BOLD, "%llu", (unsigned long long)answer->largest);
+    else
+        put_doubtful(text, answer);
+    mp_text_put(text, MP_PLAIN, "\n");
 }
 
 size_t mp_size_growing(const struct mp_size_answer *answer, const struct mp_size_site **most, size_t room)
@@ -235,7 +214,7 @@ size_t mp_size_growing(const struct mp_size_answer *answer, const struct mp_size
             bool taken = false;
             for (size_t k = 0; k < count; k++)
                 taken |= most[k] == site;
-            if (!taken && site->per_first >= 1 && (!best || site->per_first > best->per_first)) best = site;
+            if (!taken && site->per_sample >= 1 && (!best || site->per_sample > best->per_sample)) best = site;
         }
         if (!best) break;
         most[count++] = best;
@@ -273,7 +252,7 @@ static void put_growth(struct mp_text *text, const struct mp_size_answer *answer
         mp_site_apart_text(&last, answer->model, &site, &apart[i]);
         if (last.size) mp_buffer_printf(&name, " (%.*s)", (int)last.size - 2, (const char *)last.data + 2);
         mp_text_put(text, MP_PLAIN, "%s%.*s %s a sample", i ? ", " : "Most of the growth: ", (int)name.size,
-                    (const char *)name.data, mp_format_bytes(number, (uint64_t)llround(most[i]->per_first)));
+                    (const char *)name.data, mp_format_bytes(number, (uint64_t)llround(most[i]->per_sample)));
         mp_buffer_free(&name);
         mp_buffer_free(&difference);
         mp_buffer_free(&last);
@@ -282,16 +261,11 @@ static void put_growth(struct mp_text *text, const struct mp_size_answer *answer
     mp_text_put(text, MP_PLAIN, "\n");
 }
 
-static void put_advice(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+static void put_advice(struct mp_text *text, const struct mp_size_answer *answer)
 {
-    for (size_t i = 0; i < answer->largest.count; i++) {
-        const struct mp_size_largest *largest = &answer->largest.at[i];
-        if (!largest->expandable) continue;
-        mp_text_put(text, MP_PLAIN, "With expandable_segments:True %llu would fit",
-                    (unsigned long long)largest->expandable);
-        if (two) mp_text_put(text, MP_PLAIN, " at %llu", (unsigned long long)largest->second);
-        mp_text_put(text, MP_PLAIN, " (replayed)\n");
-    }
+    if (answer->expandable)
+        mp_text_put(text, MP_PLAIN, "With expandable_segments:True about %llu would fit (replayed)\n",
+                    (unsigned long long)answer->expandable);
 }
 
 static void put_outside(struct mp_text *text, const struct mp_size_answer *answer)
@@ -307,40 +281,29 @@ static void put_outside(struct mp_text *text, const struct mp_size_answer *answe
 static void put_method(struct mp_text *text, const struct mp_size_answer *answer)
 {
     char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    double width = 0;
-    for (size_t i = 0; i < answer->needs.count; i++) {
-        const struct mp_size_need *need = &answer->needs.at[i];
-        if (need->high) width = fmax(width, 50.0 * (double)(need->high - need->low) / (double)need->high);
-    }
-    if (width > 0)
-        mp_text_put(text, MP_PLAIN, "± %.2g %%, if nothing changes its way beyond the probes", width);
-    else if (answer->checked)
-        mp_text_put(text, MP_PLAIN, "exact, if nothing changes its way beyond the probes");
-    else
-        mp_text_put(text, MP_PLAIN, "as the two probes have it, with no third to check it");
-    mp_text_put(text, MP_PLAIN, "; %s memory of ", answer->binds);
+    if (answer->proved && !mp_size_has_bounds(answer))
+        mp_text_put(text, MP_PLAIN, "Exact if larger batches behave like the probes. ");
+    mp_text_put(text, MP_PLAIN, "Compared with the limit, %s: memory %s on ", mp_format_bytes(number, answer->limit),
+                answer->binds[0] == 'd' ? "of the device, allocated" : answer->binds);
     mp_text_clean(text->out, mp_track_id(answer->model, answer->track, id));
-    mp_text_put(text, MP_PLAIN, " is held against the limit, %s\n", mp_format_bytes(number, answer->limit));
-    if (answer->opaque) {
-        mp_text_put(text, MP_PLAIN, "%s of it opaque, at ", mp_format_bytes(number, answer->opaque));
-        mp_text_count(text, answer->opaque_sites, "place");
-        mp_text_put(text, MP_PLAIN, " whose sizes follow no rule; bounded by what the probes saw\n");
-    }
+    mp_text_put(text, MP_PLAIN, "\n");
+    if (!answer->opaque) return;
+    mp_text_count(text, answer->opaque_sites, "site");
+    mp_text_put(text, MP_PLAIN, " (%s at the peak) %s not scale predictably with the batch\n",
+                mp_format_bytes(number, answer->opaque), answer->opaque_sites == 1 ? "does" : "do");
 }
 
-static void put_changes(struct mp_text *text, const struct mp_size_answer *answer, bool two,
-                        const struct mp_advise *advise)
+static void put_changes(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise)
 {
-    char point[MP_SIZE_POINT_TEXT];
     const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
-    mp_text_put(text, MP_PLAIN, "\nWhat would lower the peak of the probe at %s%s\n",
-                mp_size_point_text(point, two, last->at), advise->changes.count ? ":" : ": nothing that was tried");
+    mp_text_put(text, MP_PLAIN, "\nWhat would lower the peak of the probe at %llu%s\n", (unsigned long long)last->batch,
+                advise->changes.count ? ":" : ": nothing that was tried");
     mp_advise_best_text(text, answer->model, advise, MP_SIZE_BEST_CHANGES, 1);
 }
 
-void mp_size_grounds_text(struct mp_text *text, const struct mp_size_answer *answer, bool two)
+void mp_size_grounds_text(struct mp_text *text, const struct mp_size_answer *answer)
 {
-    put_advice(text, answer, two);
+    put_advice(text, answer);
     put_outside(text, answer);
     put_method(text, answer);
 }
@@ -354,17 +317,16 @@ void mp_size_notes_text(struct mp_text *text, const struct mp_size_answer *answe
     }
 }
 
-void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, bool two, const struct mp_advise *advise)
+void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise)
 {
-    const struct mp_size_view shown = {answer, two};
-    const struct mp_rows probes = mp_size_probes(&shown), needs = mp_size_needs(&shown);
-    mp_size_answer_text(text, answer, two);
+    const struct mp_rows probes = mp_size_probes(answer), needs = mp_size_needs(answer);
+    mp_size_answer_text(text, answer);
     mp_text_put(text, MP_PLAIN, "\n");
     mp_rows_text(text, &needs);
     mp_text_put(text, MP_PLAIN, "\n");
     put_growth(text, answer);
-    mp_size_grounds_text(text, answer, two);
+    mp_size_grounds_text(text, answer);
     mp_rows_text(text, &probes);
-    if (advise) put_changes(text, answer, two, advise);
+    if (advise) put_changes(text, answer, advise);
     mp_size_notes_text(text, answer);
 }

@@ -4,7 +4,6 @@ LIBMEMPROF_FOLDER names the folder with its sources."""
 import ctypes
 import functools
 import gc
-import importlib
 import os
 import pathlib
 import signal
@@ -19,8 +18,6 @@ import unittest.mock
 from shim_case import FOLDER, Clock, ShimCase, PARAMETER, GRADIENT, STATE, BUFFER, shim, part  # first, as it finds the others
 import asserted
 import fake_torch
-
-loaders = importlib.import_module("libmemprof_torch.loaders")
 
 
 class Starting(ShimCase):
@@ -568,63 +565,6 @@ class Steps(ShimCase):
         self.assertEqual(self.take(), [])
         optim.step()
         self.assertIn(("torch_step",), self.take())
-
-
-class Loaders(unittest.TestCase):
-    """Batches that may be ready before their turn, on a stand-in of a DataLoader's iterator."""
-
-    def setUp(self):
-        self.told = []
-
-        class Iterator:
-            def __init__(self, loader):
-                self._num_workers, self._prefetch_factor, self._pin_memory, self._dataset_kind = loader
-
-        self.iterator = Iterator
-        dataloader = types.SimpleNamespace(_MultiProcessingDataLoaderIter=Iterator)
-        self.torch = types.SimpleNamespace(utils=types.SimpleNamespace(data=types.SimpleNamespace(dataloader=dataloader)))
-        self.api = {"torch_mark": lambda text: self.told.append(text.decode()), "shim": self.told.append}
-
-    def take(self):
-        told, self.told[:] = list(self.told), []
-        return told
-
-    def test_all_that_are_there_together(self):
-        loaders.start(self.api, self.torch)
-        first = self.iterator((4, 2, False, 0))
-        self.assertEqual(self.take(), ["torch: DataLoader 6 ahead"])
-        second = self.iterator(loader=(3, 5, True, 0))  # a thread pins: all of its batches may wait
-        self.assertEqual(self.take(), ["torch: DataLoader 21 ahead"])
-        del first
-        third = self.iterator((2, 2, False, 1))  # a dataset that is iterated
-        self.assertEqual(self.take(), ["torch: DataLoader 19 ahead"])
-        del second, third
-        one = self.iterator((1, 7, False, 0))
-        self.assertEqual(self.take(), ["torch: DataLoader 0 ahead"])
-        self.assertEqual(one._num_workers, 1)
-
-    def test_trouble_is_none_of_the_programs(self):
-        loaders.start(self.api, self.torch)
-        self.iterator((None, 2, False, 0))
-        self.iterator((4, 2, False, 0))
-        self.assertEqual(len(self.take()), 1)
-        self.assertRaises(TypeError, self.iterator, 1)
-
-    def test_a_torch_without_workers(self):
-        loaders.start(self.api, types.SimpleNamespace(utils=types.SimpleNamespace(data=types.SimpleNamespace(
-            dataloader=types.SimpleNamespace()))))
-        self.assertEqual(self.take(), [])
-
-
-START = """
-import sys
-print(sys.modules["sitecustomize"].__file__ if "sitecustomize" in sys.modules else None, "START" in str(sys.path))
-import torch, later
-import torch
-import json
-print(sorted(type(each).__name__ for each in sys.meta_path if type(each).__name__ == "_Finder"))
-print("exec_module" in vars(torch.__spec__.loader))
-"""
 
 
 class Start(unittest.TestCase):

@@ -1,0 +1,15 @@
+/* The recordings that a question is asked of: whether each can answer it, and what it shows as a whole. Pure. */
+#ifndef MP_ANALYSIS_SIZE_PROBES_H
+#define MP_ANALYSIS_SIZE_PROBES_H
+
+#include "analysis/sizing/size.h"
+#include "analysis/sizing/size_align.h"
+
+/* Puts the question's probes in rising order, with the track that is asked for in each. Both arrays have
+ * MP_SIZE_PROBES_MAX members. A sentence where one is not whole, failed, or lacks the track. */
+enum mp_status mp_size_probes_order(const struct mp_size_question *question, const struct mp_size_probe **probes,
+                                    struct mp_size_source *sources, struct mp_error *error);
+
+struct mp_size_probed mp_size_probe_describe(const struct mp_size_probe *probe, uint16_t track);
+
+#endif
