@@ -181,7 +181,7 @@ static void put_changes(struct mp_document *document, const struct mp_size_answe
     const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
     mp_document_heading(document, "What would lower the peak of the probe at %llu", (unsigned long long)last->batch);
     if (!advise->changes.count) mp_document_paragraph(document, "Nothing that was tried.");
-    mp_advise_best_document(document, answer->model, advise, MP_SIZE_BEST_CHANGES);
+    mp_advise_best_text(&document->text, answer->model, advise, MP_SIZE_BEST_CHANGES, 1);
 }
 
 static void put_lines(struct mp_document *document, const struct mp_size_answer *answer,

@@ -1,8 +1,9 @@
 #include "output/report/advise.h"
 
+#include <math.h>
 #include <string.h>
 
-#include "base/units.h"
+#include "output/report/columns.h"
 
 #define VARIABLE "PYTORCH_CUDA_ALLOC_CONF" /* every version obeys it, also those that know PYTORCH_ALLOC_CONF */
 
@@ -37,7 +38,6 @@ static uint32_t most_divisions(const struct mp_torch_settings *settings, bool *s
 static void put_settings_cost(const struct mp_change *change, struct words *words)
 {
     const struct mp_torch_settings *settings = &change->settings;
-    char one[MP_UNIT_TEXT], two[MP_UNIT_TEXT];
     bool same;
     if (settings->expandable)
         mp_buffer_printf(&words->cost,
@@ -46,7 +46,7 @@ static void put_settings_cost(const struct mp_change *change, struct words *word
                          also(&words->cost), change->phased ? " (what comes while they are set)" : "");
     if (settings->max_split != MP_TORCH_UNLIMITED)
         mp_buffer_printf(&words->cost, "%scached blocks of %s and more serve only requests of about their size",
-                         also(&words->cost), mp_format_bytes(one, settings->max_split));
+                         also(&words->cost), mp_bytes(settings->max_split));
     uint32_t divisions = most_divisions(settings, &same);
     if (divisions)
         mp_buffer_printf(&words->cost, "%srounds %s up, by one part in %u at most", also(&words->cost),
@@ -58,7 +58,7 @@ static void put_settings_cost(const struct mp_change *change, struct words *word
         mp_buffer_printf(&words->cost, "%sgives cached memory back sooner", also(&words->cost));
     if (change->driver_calls > change->driver_calls_before)
         mp_buffer_printf(&words->cost, "%sasks the driver for memory %s times, not %s", also(&words->cost),
-                         mp_format_count(one, change->driver_calls), mp_format_count(two, change->driver_calls_before));
+                         mp_count(change->driver_calls), mp_count(change->driver_calls_before));
 }
 
 static void put_settings(const struct mp_change *change, struct words *words)
@@ -162,92 +162,235 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
     }
 }
 
-static void put_part(struct mp_json *json, const char *key, const struct mp_buffer *part)
-{
-    if (part->size)
-        mp_json_bytes_of_text(json, key, (const char *)part->data, part->size);
-    else
-        mp_json_null(json, key);
-}
-
-static void change_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise,
-                        const struct mp_change *change, bool with_stack)
-{
-    struct words words;
-    find_words(model, change, &words);
-    mp_json_object(json, NULL);
-    mp_json_text(json, "kind", mp_change_kind_name(change->kind));
-    mp_json_text(json, "pattern", mp_change_what_name(change->what));
-    put_part(json, "text", &words.text);
-    mp_json_number(json, "saved_bytes", change->saved);
-    mp_json_known(json, "saved_reserved_bytes", advise->has_allocator ? change->saved_reserved : MP_BYTES_UNKNOWN);
-    mp_json_number(json, "peak_bytes", change->peak);
-    mp_json_known(json, "reserved_peak_bytes", advise->has_allocator ? change->reserved : MP_BYTES_UNKNOWN);
-    mp_json_bool(json, "exact", change->exact);
-    mp_json_bool(json, "out_of_memory", change->ooms);
-    put_part(json, "cost", &words.cost);
-    put_part(json, "code", &words.code);
-    mp_json_text(json, "setting", change->setting);
-    mp_json_text(json, "module", change->module);
-    mp_json_known(json, "modules", change->module ? change->modules : MP_BYTES_UNKNOWN);
-    mp_json_known(json, "modules_of", change->module ? change->modules_of : MP_BYTES_UNKNOWN);
-    if (change->module && change->share >= 0)
-        mp_json_real(json, "forward_share", change->share);
-    else
-        mp_json_null(json, "forward_share");
-    mp_json_known(json, "blocks", change->kind == MP_CHANGE_ALLOCATOR ? MP_BYTES_UNKNOWN : change->blocks);
-    if (with_stack && change->stack)
-        mp_stack_json(json, model, change->stack);
-    else if (with_stack)
-        mp_json_null(json, "stack");
-    mp_json_end_object(json);
-    free_words(&words);
-}
-
-static void fit_json(struct mp_json *json, const struct mp_advise *advise)
-{
-    const struct mp_advise_fit *fit = &advise->fit;
-    if (!fit->capacity) {
-        mp_json_null(json, "fit");
-        return;
-    }
-    mp_json_object(json, "fit");
-    mp_json_number(json, "capacity_bytes", fit->capacity);
-    mp_json_bool(json, "fits", fit->fits);
-    mp_json_bool(json, "fits_now", fit->fits_now);
-    mp_json_array(json, "changes");
-    for (size_t i = 0; i < fit->changes.count; i++)
-        mp_json_number(json, NULL, fit->changes.at[i] + 1);
-    mp_json_end_array(json);
-    mp_json_number(json, "peak_bytes", fit->peak);
-    mp_json_known(json, "reserved_peak_bytes", advise->has_allocator ? fit->reserved : MP_BYTES_UNKNOWN);
-    mp_json_number(json, "beside_bytes", fit->beside);
-    mp_json_end_object(json);
-}
-
-static bool is_shown(size_t i, const struct mp_view *view)
-{
-    return !view->limit || i < view->limit;
-}
-
 /* What was asked for at a time is a bound where it is known: not where only blocks are, or where less was reserved. */
 static bool has_bound(const struct mp_advise *advise)
 {
     return advise->has_allocator && advise->tuning.bound <= advise->reserved;
 }
 
+/* ---- tables ----------------------------------------------------------------------------------------------------- */
+
+struct table {
+    const struct mp_model *model;
+    const struct mp_advise *advise;
+};
+
+/* Whether the change is about reserved memory. */
+static bool is_reserved(const struct mp_change *change)
+{
+    return change->kind == MP_CHANGE_ALLOCATOR || change->saved_reserved > change->saved;
+}
+
+static uint64_t saving_of(const struct mp_change *change)
+{
+    return change->saved ? change->saved : change->saved_reserved;
+}
+
+static void get_part(struct mp_value *value, const void *of, const void *row, size_t part)
+{
+    struct words words;
+    find_words(((const struct table *)of)->model, row, &words);
+    const struct mp_buffer *parts[] = {&words.text, &words.cost, &words.code};
+    mp_buffer_append(&value->made, parts[part]->data, parts[part]->size);
+    free_words(&words);
+}
+
+static void get_text(struct mp_value *value, const void *of, const void *row)
+{
+    get_part(value, of, row, 0);
+}
+
+static void get_cost(struct mp_value *value, const void *of, const void *row)
+{
+    get_part(value, of, row, 1);
+}
+
+static void get_code(struct mp_value *value, const void *of, const void *row)
+{
+    get_part(value, of, row, 2);
+}
+
+static void get_number(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_change *change = row;
+    size_t number = (size_t)(change - ((const struct table *)of)->advise->changes.at);
+    mp_buffer_printf(&value->made, "%s%zu.", change->exact ? "" : "~ ", number + 1);
+}
+
+static void get_saves(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_change *change = row;
+    value->number = is_reserved(change) ? change->saved_reserved : change->saved;
+    if (!change->saved && !change->saved_reserved) value->text = "it fits";
+}
+
+static void get_then(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_change *change = row;
+    value->number = is_reserved(change) ? change->reserved : change->peak;
+}
+
+static void get_memory(struct mp_value *value, const void *of, const void *row)
+{
+    value->text = is_reserved(row) ? "reserved" : "allocated";
+}
+
+static void get_share(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_change *change = row;
+    value->real = change->module && change->share >= 0 ? change->share : NAN;
+}
+
+static void get_modules(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_change *change = row;
+    value->number = change->module ? change->modules : MP_BYTES_UNKNOWN;
+}
+
+static void get_modules_of(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_change *change = row;
+    value->number = change->module ? change->modules_of : MP_BYTES_UNKNOWN;
+}
+
+static void get_blocks(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_change *change = row;
+    value->number = change->kind == MP_CHANGE_ALLOCATOR ? MP_BYTES_UNKNOWN : change->blocks;
+}
+
+static void put_stack(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    uint32_t stack = ((const struct mp_change *)row)->stack;
+    if (stack)
+        mp_stack_json(json, ((const struct table *)of)->model, stack);
+    else
+        mp_json_null(json, key);
+}
+
+static void get_evidence(struct mp_value *value, const void *of, const void *row)
+{
+    value->text = ((const struct mp_change *)row)->exact
+                      ? "replay of the recording with the change made"
+                      : "replay of the recording with the change made, estimated in part";
+}
+
+static void get_best(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_change *change = row;
+    value->number = saving_of(change);
+    mp_buffer_printf(&value->made, "%s%s%s", change->exact ? "" : "~", mp_bytes(value->number),
+                     change->saved ? "" : " of reserved memory");
+}
+
+enum { RESERVED = 1, STACK = 2 }; /* bits of columns */
+#define CHANGE(member) MP_MEMBER(struct mp_change, member)
+
+const struct mp_column mp_change_columns[] = {
+    {"number", NULL, MP_NAME, .get = get_number, .style = MP_DIM, .right = true},
+    {"saves", NULL, MP_BYTES, .get = get_saves, .style = MP_BOLD},
+    {"peak then", NULL, MP_BYTES, .get = get_then},
+    {"memory", NULL, MP_NAME, .get = get_memory},
+    {NULL, "kind", MP_WORD, CHANGE(kind), .word = mp_change_kind_name},
+    {NULL, "pattern", MP_WORD, CHANGE(what), .word = mp_change_what_name},
+    {"change", "text", MP_NAME, .get = get_text, .wide = true},
+    {NULL, "saved_bytes", MP_BYTES, CHANGE(saved)},
+    {NULL, "saved_reserved_bytes", MP_BYTES, CHANGE(saved_reserved), .unknown = RESERVED},
+    {NULL, "peak_bytes", MP_BYTES, CHANGE(peak)},
+    {NULL, "reserved_peak_bytes", MP_BYTES, CHANGE(reserved), .unknown = RESERVED},
+    {NULL, "exact", MP_FLAG, CHANGE(exact)},
+    {NULL, "out_of_memory", MP_FLAG, CHANGE(ooms)},
+    {"cost", "cost", MP_NAME, .get = get_cost, .not_in_text = true},
+    {"how", "code", MP_NAME, .get = get_code, .not_in_text = true},
+    {NULL, "setting", MP_NAME, CHANGE(setting)},
+    {NULL, "module", MP_NAME, CHANGE(module)},
+    {NULL, "modules", MP_COUNT, .get = get_modules},
+    {NULL, "modules_of", MP_COUNT, .get = get_modules_of},
+    {NULL, "forward_share", MP_REAL, .get = get_share},
+    {NULL, "blocks", MP_COUNT, .get = get_blocks},
+    {NULL, "stack", .put = put_stack, .only = STACK},
+    {NULL},
+};
+
+static const struct mp_column best_columns[] = {
+    {"change", "text", MP_NAME, .get = get_text, .place = 1},
+    {"saves", "saved_bytes", MP_BYTES, .get = get_best},
+    {NULL, "evidence", MP_NAME, .get = get_evidence},
+    {NULL, "kind", MP_WORD, CHANGE(kind), .word = mp_change_kind_name},
+    {"how", "code", MP_NAME, .get = get_code, .place = 3},
+    {"it costs", "cost", MP_NAME, .get = get_cost, .place = 2},
+    {NULL},
+};
+
+/* How the change is written, and what it costs. */
+static void put_below(struct mp_table *table, unsigned columns, const void *of, const void *row)
+{
+    const struct mp_change *change = row;
+    struct words words;
+    find_words(((const struct table *)of)->model, change, &words);
+    const struct mp_buffer *more[] = {change->what == MP_CHANGE_SETTINGS ? NULL : &words.code, &words.cost};
+    for (size_t i = 0; i < 2; i++) {
+        if (!more[i] || !more[i]->size) continue;
+        mp_table_skip(table, columns);
+        mp_table_wide(table, MP_DIM, "%.*s", (int)more[i]->size, (const char *)more[i]->data);
+        mp_table_end_row(table);
+    }
+    free_words(&words);
+}
+
+static struct mp_rows rows_of(const struct table *table, const struct mp_column *columns, size_t limit)
+{
+    const struct mp_advise *advise = table->advise;
+    return MP_ROWS(columns, advise->changes.at, mp_shown(advise->changes.count, limit), .of = table,
+                   .model = table->model, .unknown = advise->has_allocator ? 0 : RESERVED, .below = put_below);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------- */
+
+static void put_numbers_json(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_advise_fit *fit = row;
+    mp_json_array(json, key);
+    for (size_t i = 0; i < fit->changes.count; i++)
+        mp_json_number(json, NULL, fit->changes.at[i] + 1);
+    mp_json_end_array(json);
+}
+
+#define FIT(member) MP_MEMBER(struct mp_advise_fit, member)
+
+static const struct mp_column fit_members[] = {
+    {NULL, "capacity_bytes", MP_BYTES, FIT(capacity)},
+    {NULL, "fits", MP_FLAG, FIT(fits)},
+    {NULL, "fits_now", MP_FLAG, FIT(fits_now)},
+    {NULL, "changes", .put = put_numbers_json},
+    {NULL, "peak_bytes", MP_BYTES, FIT(peak)},
+    {NULL, "reserved_peak_bytes", MP_BYTES, FIT(reserved), .unknown = RESERVED},
+    {NULL, "beside_bytes", MP_BYTES, FIT(beside)},
+    {NULL},
+};
+
 void mp_advise_changes_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise)
 {
-    mp_json_array(json, "changes");
-    for (size_t i = 0; i < advise->changes.count; i++)
-        change_json(json, model, advise, &advise->changes.at[i], false);
-    mp_json_end_array(json);
+    const struct table table = {model, advise};
+    struct mp_rows rows = rows_of(&table, mp_change_columns, 0);
+    rows.never = STACK;
+    mp_rows_json(json, "changes", &rows);
+}
+
+void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise,
+                         size_t most)
+{
+    const struct table table = {model, advise};
+    const struct mp_rows rows = rows_of(&table, best_columns, most);
+    mp_elements_json(json, &rows);
 }
 
 void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view)
 {
     char id[MP_TRACK_ID_MAX];
+    const struct table table = {model, advise};
+    const struct mp_rows rows = rows_of(&table, mp_change_columns, view->limit);
     bool reserved = advise->has_allocator;
     mp_json_object(json, key);
     mp_json_text(json, "schema", "memprof.advise/1");
@@ -257,194 +400,103 @@ void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model
     mp_json_known(json, "least_reserved_bytes", has_bound(advise) ? advise->tuning.bound : MP_BYTES_UNKNOWN);
     mp_json_known(json, "replays", reserved ? advise->tuning.replays : MP_BYTES_UNKNOWN);
     mp_json_number(json, "change_count", advise->changes.count);
-    mp_json_array(json, "changes");
-    for (size_t i = 0; i < advise->changes.count; i++)
-        if (is_shown(i, view)) change_json(json, model, advise, &advise->changes.at[i], true);
-    mp_json_end_array(json);
-    fit_json(json, advise);
+    mp_rows_json(json, "changes", &rows);
+    mp_object_json(json, "fit",
+                   &MP_ROWS(fit_members, &advise->fit, advise->fit.capacity > 0, .unknown = reserved ? 0 : RESERVED));
     mp_coverage_json(json, model);
     mp_json_end_object(json);
 }
 
+/* ---- text ------------------------------------------------------------------------------------------------------- */
+
 static void put_answer(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise)
 {
-    char peak[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    mp_text_put(text, MP_BOLD, "%s", mp_format_bytes(peak, advise->peak));
-    mp_text_put(text, MP_PLAIN, " allocated at the peak of ");
-    mp_text_clean(text->out, mp_track_id(model, advise->track, id));
-    if (advise->has_allocator)
-        mp_text_put(text, MP_PLAIN, ", %s reserved", mp_format_bytes(reserved, advise->reserved));
-    if (!advise->changes.count) {
-        mp_text_put(text, MP_PLAIN,
-                    advise->replayed ? "; nothing that was tried would lower it\n"
-                                     : "; the recording has no allocations that could be replayed\n");
-        return;
-    }
-    mp_text_put(text, MP_PLAIN, "; what would lower it (proved by a replay unless marked ~):\n\n");
-}
-
-static void put_row(struct mp_table *table, const struct mp_model *model, const struct mp_advise *advise, size_t number)
-{
-    const struct mp_change *change = &advise->changes.at[number];
-    bool reserves = change->kind == MP_CHANGE_ALLOCATOR || change->saved_reserved > change->saved;
-    char bytes[MP_UNIT_TEXT];
-    struct words words;
-    find_words(model, change, &words);
-    mp_table_cell(table, MP_DIM, "%s%zu.", change->exact ? "" : "~ ", number + 1);
-    if (change->saved || change->saved_reserved)
-        mp_table_cell(table, MP_BOLD, "%s", mp_format_bytes(bytes, reserves ? change->saved_reserved : change->saved));
-    else
-        mp_table_cell(table, MP_BOLD, "it fits");
-    mp_table_cell(table, MP_PLAIN, "%s", mp_format_bytes(bytes, reserves ? change->reserved : change->peak));
-    mp_table_cell(table, MP_PLAIN, "%s", reserves ? "reserved" : "allocated");
-    mp_table_wide(table, MP_PLAIN, "%.*s", (int)words.text.size, (const char *)words.text.data);
-    mp_table_end_row(table);
-    const struct mp_buffer *more[] = {change->what == MP_CHANGE_SETTINGS ? NULL : &words.code, &words.cost};
-    for (size_t i = 0; i < 2; i++) {
-        if (!more[i] || !more[i]->size) continue;
-        mp_table_skip(table, 4);
-        mp_table_wide(table, MP_DIM, "%.*s", (int)more[i]->size, (const char *)more[i]->data);
-        mp_table_end_row(table);
-    }
-    free_words(&words);
-}
-
-static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
-                      const struct mp_view *view)
-{
-    struct mp_table table;
-    if (!advise->changes.count) return;
-    mp_table_start_titled(&table, "rrrll", "change", "", "saves", "peak then", "", NULL);
-    for (size_t i = 0; i < advise->changes.count; i++)
-        if (is_shown(i, view)) put_row(&table, model, advise, i);
-    mp_table_finish(&table, text);
-    if (view->limit && view->limit < advise->changes.count)
-        mp_text_put(text, MP_DIM, "%zu more; -n %zu shows them\n", advise->changes.count - view->limit,
-                    advise->changes.count);
+    char id[MP_TRACK_ID_MAX];
+    mp_say(text, "`%s` allocated at the peak of %s", mp_bytes(advise->peak), mp_track_id(model, advise->track, id));
+    if (advise->has_allocator) mp_say(text, ", %s reserved", mp_bytes(advise->reserved));
+    mp_say(text, "%s",
+           advise->changes.count ? "; what would lower it (proved by a replay unless marked ~):"
+           : advise->replayed    ? "; nothing that was tried would lower it"
+                                 : "; the recording has no allocations that could be replayed");
+    mp_say(text, advise->changes.count ? "\n\n" : "\n");
 }
 
 /* "1", "1 and 3", "1, 2 and 3" */
 static void put_numbers(struct mp_text *text, const struct mp_advise_fit *fit)
 {
     for (size_t i = 0; i < fit->changes.count; i++)
-        mp_text_put(text, MP_PLAIN, "%s%zu",
-                    !i                            ? ""
-                    : i + 1 == fit->changes.count ? " and "
-                                                  : ", ",
-                    fit->changes.at[i] + 1);
+        mp_say(text, "%s%zu", !i ? "" : i + 1 == fit->changes.count ? " and " : ", ", fit->changes.at[i] + 1);
 }
 
 static void put_fit(struct mp_text *text, const struct mp_advise *advise)
 {
     const struct mp_advise_fit *fit = &advise->fit;
-    char capacity[MP_UNIT_TEXT], rest[MP_UNIT_TEXT];
     if (!fit->capacity) return;
     uint64_t need = (advise->has_allocator ? fit->reserved : fit->peak) + fit->beside;
-    mp_text_put(text, MP_BOLD, "\n%s: ", mp_format_bytes(capacity, fit->capacity));
+    mp_heading(text, "%s: ", mp_bytes(fit->capacity));
     if (fit->fits_now) {
-        mp_text_put(text, MP_PLAIN, "it fits as it is\n");
-    } else if (fit->fits) {
-        mp_text_put(text, MP_PLAIN, "with ");
-        put_numbers(text, fit);
-        mp_text_put(text, MP_PLAIN, " it fits, with %s to spare\n",
-                    mp_format_bytes(rest, need < fit->capacity ? fit->capacity - need : 0));
-    } else if (fit->changes.count) {
-        mp_text_put(text, MP_PLAIN, "it does not fit, not even with ");
-        put_numbers(text, fit);
-        mp_text_put(text, MP_PLAIN, "; memprof size finds the batch that does\n");
-    } else {
-        mp_text_put(text, MP_PLAIN, "it does not fit; memprof size finds the batch that does\n");
+        mp_say(text, "it fits as it is\n");
+        return;
     }
+    mp_say(text, "%s",
+           fit->fits            ? "with "
+           : fit->changes.count ? "it does not fit, not even with "
+                                : "it does not fit");
+    put_numbers(text, fit);
+    if (fit->fits)
+        mp_say(text, " it fits, with %s to spare\n", mp_bytes(need < fit->capacity ? fit->capacity - need : 0));
+    else
+        mp_say(text, "; memprof size finds the batch that does\n");
 }
 
 static void put_evidence(struct mp_text *text, const struct mp_advise *advise)
 {
     const struct mp_tuning *tuning = &advise->tuning;
-    char number[MP_UNIT_TEXT], count[MP_UNIT_TEXT];
     if (!advise->has_allocator) return;
-    mp_text_put(text, MP_PLAIN, "\nreplayed %s settings", mp_format_count(count, tuning->replays));
+    mp_say(text, "\nreplayed %s settings", mp_count(tuning->replays));
     if (has_bound(advise))
-        mp_text_put(text, MP_PLAIN, "; none reserves less than the %s that were asked for at a time",
-                    mp_format_bytes(number, tuning->bound));
-    mp_text_put(text, MP_PLAIN, "\n");
+        mp_say(text, "; none reserves less than the %s that were asked for at a time", mp_bytes(tuning->bound));
+    mp_say(text, "\n");
     if (tuning->base_bytes)
-        mp_text_put(text, MP_PLAIN, "the %s from before the recording were placed anew, close together\n",
-                    mp_format_bytes(number, tuning->base_bytes));
+        mp_say(text, "the %s from before the recording were placed anew, close together\n",
+               mp_bytes(tuning->base_bytes));
     if (!tuning->known)
-        mp_text_put(text, MP_PLAIN,
-                    "not all that was asked for is known, or the record replays otherwise than it was: estimates\n");
-}
-
-static uint64_t saving_of(const struct mp_change *change)
-{
-    return change->saved ? change->saved : change->saved_reserved;
-}
-
-void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise,
-                         size_t most)
-{
-    for (size_t i = 0; i < advise->changes.count && i < most; i++) {
-        const struct mp_change *change = &advise->changes.at[i];
-        struct words words;
-        find_words(model, change, &words);
-        mp_json_object(json, NULL);
-        put_part(json, "text", &words.text);
-        mp_json_number(json, "saved_bytes", saving_of(change));
-        mp_json_text(json, "evidence",
-                     change->exact ? "replay of the recording with the change made"
-                                   : "replay of the recording with the change made, estimated in part");
-        mp_json_text(json, "kind", mp_change_kind_name(change->kind));
-        put_part(json, "code", &words.code);
-        put_part(json, "cost", &words.cost);
-        mp_json_end_object(json);
-        free_words(&words);
-    }
+        mp_say(text, "not all that was asked for is known, or the record replays otherwise than it was: estimates\n");
 }
 
 void mp_advise_best_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                          size_t most, unsigned first)
 {
-    char number[MP_UNIT_TEXT];
-    for (size_t i = 0; i < advise->changes.count && i < most; i++) {
-        const struct mp_change *change = &advise->changes.at[i];
-        struct words words;
-        find_words(model, change, &words);
-        mp_text_put(text, MP_PLAIN, "  %zu. %.*s      saves %s%s", i + first, (int)words.text.size,
-                    (const char *)words.text.data, change->exact ? "" : "~",
-                    mp_format_bytes(number, saving_of(change)));
-        mp_text_put(text, MP_PLAIN, "%s\n", change->saved ? "" : " of reserved memory");
-        free_words(&words);
+    const struct table table = {model, advise};
+    const struct mp_rows rows = rows_of(&table, best_columns, most);
+    struct mp_value value = {0}, saves = {0};
+    if (text->document && rows.count) {
+        struct mp_text all = *text; /* --columns is for other tables */
+        all.columns = NULL;
+        mp_rows_text(&all, &rows);
+        return;
     }
-}
-
-void mp_advise_best_document(struct mp_document *document, const struct mp_model *model, const struct mp_advise *advise,
-                             size_t most)
-{
-    static const char *const heads[] = {"saves", "change", "it costs", "how"};
-    char number[MP_UNIT_TEXT];
-    if (!advise->changes.count) return;
-    mp_document_table(document, "rlll", heads);
-    for (size_t i = 0; i < advise->changes.count && i < most; i++) {
-        const struct mp_change *change = &advise->changes.at[i];
-        struct words words;
-        find_words(model, change, &words);
-        mp_document_cell(document, "%s%s%s", change->exact ? "" : "~", mp_format_bytes(number, saving_of(change)),
-                         change->saved ? "" : " of reserved memory");
-        const struct mp_buffer *parts[] = {&words.text, &words.cost, &words.code};
-        for (size_t k = 0; k < 3; k++)
-            mp_document_cell(document, "%.*s", (int)parts[k]->size, parts[k]->size ? (const char *)parts[k]->data : "");
-        free_words(&words);
+    for (size_t i = 0; i < rows.count; i++) {
+        mp_buffer_clear(&value.made);
+        mp_buffer_clear(&saves.made);
+        get_text(&value, &table, &advise->changes.at[i]);
+        get_best(&saves, &table, &advise->changes.at[i]);
+        mp_say(text, "  %zu. %.*s      saves %.*s\n", i + first, (int)value.made.size, (const char *)value.made.data,
+               (int)saves.made.size, (const char *)saves.made.data);
     }
-    mp_document_end_table(document);
+    mp_buffer_free(&value.made);
+    mp_buffer_free(&saves.made);
 }
 
 void mp_advise_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view)
 {
+    const struct table table = {model, advise};
+    const struct mp_rows rows = rows_of(&table, mp_change_columns, view->limit);
     put_answer(text, model, advise);
-    put_table(text, model, advise, view);
+    if (rows.count) mp_rows_text(text, &rows);
+    mp_say_more(text, advise->changes.count - rows.count, view->limit);
     put_fit(text, advise);
     put_evidence(text, advise);
-    mp_text_put(text, MP_PLAIN, "\n");
-    mp_coverage_text(text, model);
+    mp_coverage_end(text, model);
 }

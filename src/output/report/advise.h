@@ -18,8 +18,6 @@ void mp_advise_best_json(struct mp_json *json, const struct mp_model *model, con
                          size_t most);
 void mp_advise_best_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                          size_t most, unsigned first);
-void mp_advise_best_document(struct mp_document *document, const struct mp_model *model, const struct mp_advise *advise,
-                             size_t most);
 void mp_advise_text(struct mp_text *text, const struct mp_model *model, const struct mp_advise *advise,
                     const struct mp_view *view);
 

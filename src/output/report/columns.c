@@ -1,6 +1,7 @@
 #include "output/report/columns.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,11 @@
 static bool is_text(const struct mp_column *column)
 {
     return column->unit <= MP_SITE;
+}
+
+static bool is_last(const struct mp_column *column)
+{
+    return column->unit == MP_SITE || column->wide;
 }
 
 static const void *row_at(const struct mp_rows *rows, size_t number)
@@ -34,6 +40,10 @@ static void take_member(struct mp_value *value, const struct mp_model *model, co
         value->text = *(const char *const *)at;
     else if (column->unit == MP_STRING || (column->unit == MP_STRING_OR_NONE && value->number))
         value->text = mp_model_text(model, (uint32_t)value->number);
+    else if (column->unit == MP_WORD)
+        value->text = column->word((unsigned)value->number);
+    else if (column->unit == MP_TRACK)
+        mp_buffer_append_text(&value->made, mp_track_id(model, (uint16_t)value->number, (char[MP_TRACK_ID_MAX]){0}));
     else if (column->unit == MP_SITE)
         value->site = (struct mp_site){.stack = (uint32_t)value->number, .births = 1};
     else if (column->unit == MP_ADDRESS)
@@ -52,6 +62,7 @@ static void take(struct mp_value *value, const struct mp_rows *rows, const struc
         column->get(value, rows->of, row);
     else
         take_member(value, rows->model, column, row);
+    if (column->unknown & rows->unknown) value->number = MP_BYTES_UNKNOWN;
     if (column->zero_is_none && !value->number) value->number = MP_BYTES_UNKNOWN;
     if (!value->made.size) return;
     mp_buffer_append(&value->made, "", 1);
@@ -68,6 +79,10 @@ static const char *text_of(const struct mp_column *column, bool untitled, const 
     if (column->unit == MP_CHANGE) return mp_delta((int64_t)value->number);
     if (column->unit == MP_DURATION) return mp_time(value->number);
     if (column->unit == MP_FLAG) return value->number ? "yes" : "no";
+    if (column->unit == MP_REAL) {
+        snprintf(share, sizeof share, "%.3g", value->real);
+        return isnan(value->real) ? "-" : share;
+    }
     if (column->unit == MP_COUNT && untitled && column->noun) return mp_counted(value->number, column->noun);
     if (column->unit == MP_COUNT) return mp_count(value->number);
     snprintf(share, sizeof share, "%.1f %%", value->whole ? 100.0 * (double)value->number / (double)value->whole : 0.0);
@@ -81,6 +96,10 @@ static const char *raw_of(char to[MP_UNIT_TEXT], const struct mp_column *column,
     if (value->number == MP_BYTES_UNKNOWN || (column->unit == MP_SHARE && !value->whole)) return to;
     if (column->unit == MP_CHANGE)
         snprintf(to, MP_UNIT_TEXT, "%" PRId64, (int64_t)value->number);
+    else if (column->unit == MP_REAL && isnan(value->real))
+        return to;
+    else if (column->unit == MP_REAL)
+        snprintf(to, MP_UNIT_TEXT, "%.6g", value->real);
     else if (column->unit == MP_FLAG)
         snprintf(to, MP_UNIT_TEXT, "%s", value->number ? "true" : "false");
     else if (column->unit == MP_SHARE)
@@ -142,14 +161,14 @@ static size_t choose(const struct mp_rows *rows, const struct mp_text *text, con
                     to[count++] = column;
     }
     for (size_t i = 0; !text->document && i + 1 < count; i++)
-        if (to[i]->unit == MP_SITE) {
-            const struct mp_column *site = to[i];
+        if (is_last(to[i])) {
+            const struct mp_column *last = to[i];
             memmove(to + i, to + i + 1, (count - 1 - i) * sizeof *to);
-            to[count - 1] = site;
+            to[count - 1] = last;
             break;
         }
     for (size_t i = 0; i < count; i++)
-        letters[i] = is_text(to[i]) ? 'l' : 'r';
+        letters[i] = is_text(to[i]) && !to[i]->right ? 'l' : 'r';
     strcpy(letters + count, text->document ? "" : "ll");
     return count;
 }
@@ -192,11 +211,12 @@ static struct mp_site_apart *tell_apart(const struct mp_rows *rows, const struct
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
 /* The row's last cells; of a stack that is shown whole, its other rows. */
-static void put_site(struct mp_table *table, unsigned before, const struct mp_rows *rows, const struct mp_value *value,
-                     const struct mp_site_apart *apart, const void *row)
+static void put_last(struct mp_table *table, unsigned before, const struct mp_rows *rows,
+                     const struct mp_column *column, const struct mp_value *value, const struct mp_site_apart *apart,
+                     const void *row)
 {
-    if (value->text) {
-        mp_table_wide(table, MP_DIM, "%s", value->text);
+    if (column->wide || value->text) {
+        mp_table_wide(table, column->wide ? value->style : MP_DIM, "%s", value->text ? value->text : "");
         mp_table_end_row(table);
     } else if (rows->stacks == MP_ONE_LINE) {
         mp_site_cell(table, value->model, rows->sites, &value->site, apart);
@@ -214,13 +234,13 @@ static void put_text(struct mp_text *text, const struct mp_rows *rows, const str
     struct mp_table table;
     mp_table_start(&table, letters);
     for (size_t i = 0; i < count && !rows->untitled; i++)
-        (columns[i]->unit == MP_SITE ? mp_table_wide : mp_table_cell)(&table, MP_DIM, "%s", title_of(rows, columns[i]));
+        (is_last(columns[i]) ? mp_table_wide : mp_table_cell)(&table, MP_DIM, "%s", title_of(rows, columns[i]));
     mp_table_end_row(&table);
     for (size_t row = rows->first; row < rows->count; row++) {
         for (size_t i = 0; i < count; i++) {
             take(&value, rows, columns[i], row);
-            if (columns[i]->unit == MP_SITE) {
-                put_site(&table, (unsigned)i, rows, &value, apart ? &apart[row - rows->first] : NULL,
+            if (is_last(columns[i])) {
+                put_last(&table, (unsigned)i, rows, columns[i], &value, apart ? &apart[row - rows->first] : NULL,
                          row_at(rows, row));
                 continue;
             }
@@ -309,6 +329,10 @@ static void put_value(struct mp_json *json, const struct mp_column *column, cons
         mp_json_bool(json, column->key, value->number);
     else if (column->unit == MP_CHANGE)
         mp_json_signed(json, column->key, (int64_t)value->number);
+    else if (column->unit == MP_REAL && isnan(value->real))
+        mp_json_null(json, column->key);
+    else if (column->unit == MP_REAL)
+        mp_json_real(json, column->key, value->real);
     else if (column->unit == MP_SHARE)
         mp_json_share(json, column->key, value->number, value->whole);
     else
@@ -330,9 +354,8 @@ void mp_members_json(struct mp_json *json, const struct mp_rows *rows, size_t ro
     mp_buffer_free(&value.made);
 }
 
-void mp_rows_json(struct mp_json *json, const char *key, const struct mp_rows *rows)
+void mp_elements_json(struct mp_json *json, const struct mp_rows *rows)
 {
-    mp_json_array(json, key);
     for (size_t row = rows->first; row < rows->count; row++) {
         mp_json_object(json, NULL);
         json->flat = rows->flat;
@@ -340,6 +363,12 @@ void mp_rows_json(struct mp_json *json, const char *key, const struct mp_rows *r
         mp_json_end_object(json);
         json->flat = false;
     }
+}
+
+void mp_rows_json(struct mp_json *json, const char *key, const struct mp_rows *rows)
+{
+    mp_json_array(json, key);
+    mp_elements_json(json, rows);
     mp_json_end_array(json);
 }
 

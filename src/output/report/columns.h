@@ -16,6 +16,8 @@ enum mp_unit {
     MP_NAME,           /* a text, NULL: null in JSON, nothing for people; left aligned, as the next ones */
     MP_STRING,         /* the number of one of the model's strings */
     MP_STRING_OR_NONE, /* the same; 0: as NULL above */
+    MP_WORD,           /* a number that `word` of the column names */
+    MP_TRACK,          /* the number of a track: its id */
     MP_ADDRESS,        /* "0x7f00" */
     MP_SITE,           /* a stack; for people the last column of text */
     MP_COUNT,          /* this and all that follow: MP_BYTES_UNKNOWN, and MP_NONE of 4 bytes, is null, "-" */
@@ -23,12 +25,14 @@ enum mp_unit {
     MP_CHANGE,   /* bytes with their sign */
     MP_DURATION, /* ns */
     MP_FLAG,     /* true or false */
+    MP_REAL,     /* `real`; NAN is null */
     MP_SHARE,    /* of `whole`: "12.5 %", in HTML with a bar; a fraction in JSON and CSV */
 };
 
 /* One value, which comes with the column's style. */
 struct mp_value {
     uint64_t number, whole;
+    double real;
     const char *text;             /* of numbers: instead, for people; of a site: in the place of an empty stack */
     struct mp_buffer made;        /* the same, made by a getter */
     struct mp_site site;          /* of MP_SITE */
@@ -43,10 +47,13 @@ struct mp_column {
     enum mp_unit unit;
     unsigned short offset, width; /* of the member that is the value: a text or an unsigned number of 1 to 8 bytes */
     unsigned char place;          /* for people: before columns of a higher place; JSON has the list's order */
-    unsigned short only;          /* a bit of the caller's own, as in `without` */
+    unsigned short only, unknown; /* bits of the caller's own, as in `without` and `unknown` of the rows */
     bool not_in_text, zero_is_none;
+    bool right; /* aligned there, though a text */
+    bool wide;  /* text: the last column, which claims no width, as a stack does */
     bool inner; /* of what `inner` of the rows finds for a row; where it finds nothing, unknown */
     enum mp_style style;
+    const char *(*word)(unsigned number);
     const char *noun;                                                     /* of a count without a head: "3 blocks" */
     void (*get)(struct mp_value *value, const void *of, const void *row); /* instead of a member; `of`: the rows' */
     void (*put)(struct mp_json *json, const char *key, const void *of, const void *row); /* JSON alone: what it likes */
@@ -67,6 +74,7 @@ struct mp_rows {
     const struct mp_model *model;   /* for strings and stacks */
     unsigned without, json_without; /* columns with such a bit are left out for people unless chosen; in JSON */
     unsigned never;                 /* columns with such a bit are not there at all */
+    unsigned unknown;               /* the numbers of columns with such a bit are not known */
     const char *shown; /* names of the columns that are shown unless the user chose some; NULL: by `without` */
     const char *word;  /* the title of a column whose title is "group" */
     bool flat;         /* JSON: each object in a line */
@@ -76,7 +84,7 @@ struct mp_rows {
     const struct mp_site_apart *apart; /* the same, as the caller has it for each row shown; NULL: made */
     bool not_apart;                    /* rows that read alike stay so */
     const struct mp_sites *sites;      /* for the modules of sites; NULL: none are known */
-    /* Text, where stacks are shown: more rows, which begin with so many empty cells. */
+    /* Text, behind a stack or another wide cell: more rows, which begin with so many empty cells. */
     void (*below)(struct mp_table *table, unsigned columns, const void *of, const void *row);
 };
 #define MP_ROWS(described, rows, row_count, ...)                                                                       \
@@ -88,6 +96,8 @@ struct mp_rows {
 /* For people, in the form that the text has. A document that is CSV has the first table that has a column. */
 void mp_rows_text(struct mp_text *text, const struct mp_rows *rows);
 void mp_rows_json(struct mp_json *json, const char *key, const struct mp_rows *rows);
+/* The same into an array that is open. */
+void mp_elements_json(struct mp_json *json, const struct mp_rows *rows);
 /* The members of one object, which is open. */
 void mp_members_json(struct mp_json *json, const struct mp_rows *rows, size_t row);
 
@@ -102,7 +112,8 @@ void mp_document_site(struct mp_document *document, const struct mp_model *model
 extern const struct mp_column mp_site_columns[], mp_finding_columns[], mp_holders_columns[], mp_step_columns[],
     mp_region_columns[], mp_segment_columns[], mp_pin_columns[], mp_compare_columns[], mp_compared_columns[],
     mp_device_columns[], mp_track_columns[], mp_sample_columns[], mp_process_columns[], mp_job_site_columns[],
-    mp_job_finding_columns[], mp_job_step_columns[], mp_job_compare_columns[], mp_compared_job_columns[];
+    mp_job_finding_columns[], mp_job_step_columns[], mp_job_compare_columns[], mp_compared_job_columns[],
+    mp_change_columns[];
 
 /* Whether each of the names, divided by commas, is of a column of one of the tables, which end with NULL; if not, a
  * sentence that lists them. */

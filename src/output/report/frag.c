@@ -75,11 +75,6 @@ const struct mp_column mp_pin_columns[] = {
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
 
-static void get_cause(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_oom_cause_name(((const struct mp_frag_oom *)row)->cause);
-}
-
 static void put_would_fit(struct mp_json *json, const char *key, const void *of, const void *row)
 {
     const struct mp_frag_oom *oom = row;
@@ -99,7 +94,7 @@ static const struct mp_column oom_members[] = {
     {NULL, "at_ns", MP_DURATION, OOM(ns)},
     {NULL, "requested_bytes", MP_BYTES, OOM(requested)},
     {NULL, "device_free_bytes", MP_BYTES, OOM(device_free)},
-    {NULL, "cause", MP_NAME, .get = get_cause},
+    {NULL, "cause", MP_WORD, OOM(cause), .word = mp_oom_cause_name},
     {NULL, "would_fit", .put = put_would_fit},
     {NULL, "stack", MP_SITE, OOM(stack)},
     {NULL},

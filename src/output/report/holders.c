@@ -5,11 +5,6 @@
 
 #define SHOWN 3 /* holders of a site, as text */
 
-static void get_kind(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_holder_kind_name(((const struct mp_holder *)row)->kind);
-}
-
 static void get_line(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_holder *holder = row;
@@ -25,7 +20,7 @@ static void get_advice(struct mp_value *value, const void *of, const void *row)
 
 static const struct mp_column holder_columns[] = {
     {NULL, "path", MP_NAME, HOLDER(path)},
-    {NULL, "kind", MP_NAME, .get = get_kind},
+    {NULL, "kind", MP_WORD, HOLDER(kind), .word = mp_holder_kind_name},
     {NULL, "certain", MP_FLAG, HOLDER(certain)},
     {NULL, "blocks", MP_COUNT, HOLDER(blocks)},
     {NULL, "bytes", MP_BYTES, HOLDER(bytes)},
@@ -141,13 +136,6 @@ static void get_number(struct mp_value *value, const void *of, const void *row)
     value->number = (uint64_t)((const struct mp_holders_site *)row - table->holders->sites.at) + 1;
 }
 
-static void get_track(struct mp_value *value, const void *of, const void *row)
-{
-    char id[MP_TRACK_ID_MAX];
-    const struct table *table = of;
-    mp_buffer_append_text(&value->made, mp_track_id(table->model, ((const struct mp_holders_site *)row)->track, id));
-}
-
 static void get_place(struct mp_value *value, const void *of, const void *row)
 {
     value->site = (struct mp_site){.stack = ((const struct mp_holders_site *)row)->stack, .births = 1};
@@ -170,7 +158,7 @@ static void put_holders(struct mp_json *json, const char *key, const void *of, c
 
 const struct mp_column mp_holders_columns[] = {
     {"number", "site", MP_COUNT, .get = get_number, .style = MP_DIM},
-    {"track", "track", MP_NAME, .get = get_track, .place = 3},
+    {"track", "track", MP_TRACK, HELD(track), .place = 3},
     {"bytes", "bytes", MP_BYTES, HELD(bytes), .place = 1, .style = MP_BOLD},
     {"blocks", "blocks", MP_COUNT, HELD(blocks), .place = 2},
     {"site", "stack", MP_SITE, .get = get_place, .place = 4},

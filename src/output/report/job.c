@@ -252,16 +252,11 @@ static const struct mp_column outlier_columns[] = {
     {NULL},
 };
 
-static void get_layer(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_layer_name(((const struct mp_job_device *)row)->layer);
-}
-
 static const struct mp_column device_columns[] = {
     {NULL, "host", MP_STRING_OR_NONE, DEVICE(host)},
     {NULL, "device", MP_STRING, DEVICE(device)},
     {NULL, "uuid", MP_STRING_OR_NONE, DEVICE(uuid)},
-    {NULL, "layer", MP_NAME, .get = get_layer},
+    {NULL, "layer", MP_WORD, DEVICE(layer), .word = mp_layer_name},
     {NULL, "processes", MP_COUNT, DEVICE(processes)},
     {NULL, "sum_peak_bytes", MP_BYTES, DEVICE(most)},
     {NULL, "at_unix_ns", MP_COUNT, DEVICE(at_unix_ns)},
@@ -534,18 +529,13 @@ void mp_job_info_text(struct mp_text *text, const struct mp_job_view *job, const
     mp_job_coverage_text(text, job);
 }
 
-static void get_basis(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_size_basis_name(((const struct mp_job_track *)row)->size_basis);
-}
-
 #define TRACK(member) MP_MEMBER(struct mp_job_track, member)
 
 static const struct mp_column track_columns[] = {
     {NULL, "process", MP_COUNT, TRACK(process)},
     {NULL, "id", MP_STRING, TRACK(id)},
     {NULL, "uuid", MP_STRING_OR_NONE, TRACK(uuid)},
-    {NULL, "size_basis", MP_NAME, .get = get_basis},
+    {NULL, "size_basis", MP_WORD, TRACK(size_basis), .word = mp_size_basis_name},
     {NULL, "events", MP_COUNT, TRACK(events)},
     {NULL, "peak_bytes", MP_BYTES, TRACK(peak_bytes)},
     {NULL, "peak_ns", MP_DURATION, TRACK(peak_ns)},

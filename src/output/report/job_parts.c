@@ -333,11 +333,6 @@ void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_jo
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
-static void get_class(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_leak_class_name(((const struct mp_job_finding *)row)->class);
-}
-
 static void get_confidence(struct mp_value *value, const void *of, const void *row)
 {
     value->text = ((const struct mp_job_finding *)row)->certain ? "certain" : "probable";
@@ -360,7 +355,7 @@ const struct mp_column mp_job_finding_columns[] = {
     {"process", NULL, MP_NAME, .get = get_leaking},
     {NULL, "process", MP_COUNT, FINDING(process)},
     {"track", "track", MP_STRING, FINDING(track), .place = 4},
-    {"class", "class", MP_NAME, .get = get_class, .place = 5, .not_in_text = true},
+    {"class", "class", MP_WORD, FINDING(class), .word = mp_leak_class_name, .place = 5, .not_in_text = true},
     {"confidence", "confidence", MP_NAME, .get = get_confidence, .place = 5, .not_in_text = true},
     {"by now", "bytes", MP_BYTES, FINDING(bytes), .place = 3},
     {NULL, "blocks", MP_COUNT, FINDING(blocks)},

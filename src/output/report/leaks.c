@@ -46,18 +46,6 @@ static const struct mp_holders_site *held_of(const struct table *table, const st
     return mp_holders_of(&table->holders, finding->track, finding->stack);
 }
 
-static void get_track(struct mp_value *value, const void *of, const void *row)
-{
-    char id[MP_TRACK_ID_MAX];
-    const struct table *table = of;
-    mp_buffer_append_text(&value->made, mp_track_id(table->model, ((const struct mp_leak_finding *)row)->track, id));
-}
-
-static void get_class(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_leak_class_name(((const struct mp_leak_finding *)row)->class);
-}
-
 static void get_confidence(struct mp_value *value, const void *of, const void *row)
 {
     value->text = ((const struct mp_leak_finding *)row)->certain ? "certain" : "probable";
@@ -123,10 +111,10 @@ static void link_site(struct mp_document *document, const void *of, const void *
 #define HELD          1 /* the bit of what a look for holders found */
 
 const struct mp_column mp_finding_columns[] = {
-    {"track", "track", MP_NAME, .get = get_track, .place = 4},
-    {NULL, "class", MP_NAME, .get = get_class},
+    {"track", "track", MP_TRACK, FOUND(track), .place = 4},
+    {NULL, "class", MP_WORD, FOUND(class), .word = mp_leak_class_name},
     {NULL, "confidence", MP_NAME, .get = get_confidence},
-    {"class", NULL, MP_NAME, .get = get_class, .place = 5, .not_in_text = true},
+    {"class", NULL, MP_WORD, FOUND(class), .word = mp_leak_class_name, .place = 5, .not_in_text = true},
     {"confidence", NULL, MP_NAME, .get = get_sure, .place = 5, .not_in_text = true},
     {"by now", "bytes", MP_BYTES, FOUND(bytes), .place = 2},
     {"blocks", "blocks", MP_COUNT, .get = get_blocks, .place = 3},

@@ -5,18 +5,13 @@
 #include "output/report/columns.h"
 #include "output/report/reports.h"
 
-static void get_use(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_plan_use_name(((const struct mp_plan_read_back *)row)->use);
-}
-
 #define READ_BACK(member) MP_MEMBER(struct mp_plan_read_back, member)
 #define ESTIMATE(member)  MP_MEMBER(struct mp_plan_estimate, member)
 
 static const struct mp_column read_back_columns[] = {
     {NULL, "count", MP_COUNT, READ_BACK(count)},
     {NULL, "bytes", MP_BYTES, READ_BACK(bytes)},
-    {NULL, "use", MP_NAME, .get = get_use},
+    {NULL, "use", MP_WORD, READ_BACK(use), .word = mp_plan_use_name},
     {NULL, "stack", MP_SITE, READ_BACK(stack)},
     {NULL},
 };

@@ -40,13 +40,6 @@ static void get_share(struct mp_value *value, const void *of, const void *row)
     value->whole = ((const struct table *)of)->view->whole;
 }
 
-static void get_track(struct mp_value *value, const void *of, const void *row)
-{
-    char id[MP_TRACK_ID_MAX];
-    const struct table *table = of;
-    mp_buffer_append_text(&value->made, mp_track_id(table->model, ((const struct mp_site *)row)->track, id));
-}
-
 static void get_births(struct mp_value *value, const void *of, const void *row)
 {
     value->number = ((const struct mp_site *)row)->births;
@@ -99,11 +92,6 @@ static void put_modules(struct mp_json *json, const char *key, const void *of, c
     mp_json_end_array(json);
 }
 
-static void get_kind(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_metadata_kind_name(((const struct mp_site_share *)row)->kind);
-}
-
 #define SHARED(member) MP_MEMBER(struct mp_site_share, member)
 
 static const struct mp_column freed_columns[] = {
@@ -114,7 +102,7 @@ static const struct mp_column freed_columns[] = {
 };
 
 static const struct mp_column metadata_columns[] = {
-    {NULL, "kind", MP_NAME, .get = get_kind},
+    {NULL, "kind", MP_WORD, SHARED(kind), .word = mp_metadata_kind_name},
     {NULL, "text", MP_STRING, SHARED(of)},
     {NULL, "bytes", MP_BYTES, SHARED(bytes)},
     {NULL, "blocks", MP_COUNT, SHARED(blocks)},
@@ -158,7 +146,7 @@ const struct mp_column mp_site_columns[] = {
     {"blocks", "blocks", MP_COUNT, SITE(blocks), .place = 3, .noun = "block"},
     {NULL, "standard_error_bytes", MP_BYTES, .get = get_error},
     {"share", "share", MP_SHARE, .get = get_share, .place = 1, .only = WHOLE},
-    {"track", "track", MP_NAME, .get = get_track, .place = 5, .only = TRACK},
+    {"track", "track", MP_TRACK, SITE(track), .place = 5, .only = TRACK},
     {"born in", "birth_periods", MP_COUNT, .get = get_births, .place = 4, .only = BIRTHS},
     {NULL, "modules", .put = put_modules, .only = BY_STACK},
     {"site", "stack", MP_SITE, .get = get_site, .place = 6, .only = BY_STACK, .link = link_site},
