@@ -224,40 +224,19 @@ static void get_saves(struct mp_value *value, const void *of, const void *row)
     if (!change->saved && !change->saved_reserved) value->text = "it fits";
 }
 
-static void get_then(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_change *change = row;
-    value->number = is_reserved(change) ? change->reserved : change->peak;
-}
+MP_GETTER(get_then, struct mp_change, change, value->number = is_reserved(change) ? change->reserved : change->peak)
 
 static void get_memory(struct mp_value *value, const void *of, const void *row)
 {
     value->text = is_reserved(row) ? "reserved" : "allocated";
 }
 
-static void get_share(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_change *change = row;
-    value->real = change->module && change->share >= 0 ? change->share : NAN;
-}
-
-static void get_modules(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_change *change = row;
-    value->number = change->module ? change->modules : MP_BYTES_UNKNOWN;
-}
-
-static void get_modules_of(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_change *change = row;
-    value->number = change->module ? change->modules_of : MP_BYTES_UNKNOWN;
-}
-
-static void get_blocks(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_change *change = row;
-    value->number = change->kind == MP_CHANGE_ALLOCATOR ? MP_BYTES_UNKNOWN : change->blocks;
-}
+MP_GETTER(get_share, struct mp_change, change, value->real = change->module && change->share >= 0 ? change->share : NAN)
+MP_GETTER(get_modules, struct mp_change, change, value->number = change->module ? change->modules : MP_BYTES_UNKNOWN)
+MP_GETTER(get_modules_of, struct mp_change, change,
+          value->number = change->module ? change->modules_of : MP_BYTES_UNKNOWN)
+MP_GETTER(get_blocks, struct mp_change, change,
+          value->number = change->kind == MP_CHANGE_ALLOCATOR ? MP_BYTES_UNKNOWN : change->blocks)
 
 static void put_stack(struct mp_json *json, const char *key, const void *of, const void *row)
 {

@@ -32,10 +32,7 @@ const char *mp_guess_text(char *to, uint64_t guessed, uint64_t bytes)
 
 enum { BAR = 1, GUESSED = 2 }; /* bits of columns */
 
-static void get_key(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_group_key(&((const struct mp_sites *)of)->groups, ((const struct mp_site *)row)->group);
-}
+MP_GETTER(get_key, struct mp_site, it, value->text = mp_group_key(&((const struct mp_sites *)of)->groups, it->group))
 
 static void get_name(struct mp_value *value, const void *of, const void *row)
 {

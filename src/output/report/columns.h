@@ -62,6 +62,15 @@ struct mp_column {
 #define MP_MEMBER(type, member) .offset = offsetof(type, member), .width = sizeof(((type *)NULL)->member)
 #define MP_COLUMNS_MAX          32
 
+/* A getter that is one statement about `row`, which is of this type. */
+#define MP_GETTER(name, type, row, ...)                                                                                \
+    static void name(struct mp_value *value, const void *of, const void *at)                                           \
+    {                                                                                                                  \
+        const type *row = at;                                                                                          \
+        (void)of;                                                                                                      \
+        __VA_ARGS__;                                                                                                   \
+    }
+
 /* How a stack reads: its line and the user's line that called it, the user's lines, or all frames. */
 enum mp_stacks { MP_ONE_LINE, MP_STACKS, MP_FULL_STACKS };
 

@@ -89,12 +89,9 @@ static void get_delta(struct mp_value *value, const void *of, const void *row)
     value->whole = ((const struct mp_comparison *)of)->most;
 }
 
-static void get_more_blocks(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_compare_row *pair = row;
-    mp_buffer_printf(&value->made, "%+lld",
-                     (long long)(pair->values[MP_AFTER].blocks - pair->values[MP_BEFORE].blocks));
-}
+MP_GETTER(get_more_blocks, struct mp_compare_row, pair,
+          mp_buffer_printf(&value->made, "%+lld",
+                           (long long)(pair->values[MP_AFTER].blocks - pair->values[MP_BEFORE].blocks)))
 
 static void get_site(struct mp_value *value, const void *of, const void *row)
 {
@@ -103,11 +100,8 @@ static void get_site(struct mp_value *value, const void *of, const void *row)
     value->model = ((const struct mp_comparison *)of)->models[side];
 }
 
-static void get_key(struct mp_value *value, const void *of, const void *row)
-{
-    value->text =
-        mp_group_key(&((const struct mp_comparison *)of)->compare->groups, ((const struct mp_compare_row *)row)->group);
-}
+MP_GETTER(get_key, struct mp_compare_row, it,
+          value->text = mp_group_key(&((const struct mp_comparison *)of)->compare->groups, it->group))
 
 static void get_group(struct mp_value *value, const void *of, const void *row)
 {
@@ -201,12 +195,7 @@ struct figure {
     uint64_t before, after;
 };
 
-static void get_change(struct mp_value *value, const void *of, const void *row)
-{
-    const struct figure *figure = row;
-    value->number = figure->after - figure->before;
-}
-
+MP_GETTER(get_change, struct figure, figure, value->number = figure->after - figure->before)
 /* "+12.0 %"; nothing where the value was 0 before. */
 static void get_percent(struct mp_value *value, const void *of, const void *row)
 {

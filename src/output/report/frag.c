@@ -116,17 +116,10 @@ static void put_asked_json(struct mp_json *json, const char *key, const void *of
     mp_object_json(json, key, &MP_ROWS(asked_members, asked, asked->all > 0));
 }
 
-static void get_differences(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_frag_replay *replay = row;
-    value->number = replay->recorded ? replay->result.differences : MP_BYTES_UNKNOWN;
-}
-
-static void get_first(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_frag_replay *replay = row;
-    value->text = replay->result.differences ? replay->result.first : NULL;
-}
+MP_GETTER(get_differences, struct mp_frag_replay, replay,
+          value->number = replay->recorded ? replay->result.differences : MP_BYTES_UNKNOWN)
+MP_GETTER(get_first, struct mp_frag_replay, replay,
+          value->text = replay->result.differences ? replay->result.first : NULL)
 
 enum { AS_RECORDED = 1, OTHERWISE = 2 }; /* bits of members */
 

@@ -5,11 +5,7 @@
 
 #define SHOWN 3 /* holders of a site, as text */
 
-static void get_line(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_holder *holder = row;
-    value->number = holder->file ? holder->line : MP_BYTES_UNKNOWN;
-}
+MP_GETTER(get_line, struct mp_holder, holder, value->number = holder->file ? holder->line : MP_BYTES_UNKNOWN)
 
 static void get_advice(struct mp_value *value, const void *of, const void *row)
 {

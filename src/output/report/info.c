@@ -130,12 +130,8 @@ static void get_basis(struct mp_value *value, const void *of, const void *row)
     value->text = mp_size_basis_name(model->tracks.at[track_of(model, row)].size_basis);
 }
 
-static void get_base(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_model_track_sum *sum = row;
-    value->number = sum->unknown_blocks ? MP_BYTES_UNKNOWN : sum->base_bytes;
-}
-
+MP_GETTER(get_base, struct mp_model_track_sum, sum,
+          value->number = sum->unknown_blocks ? MP_BYTES_UNKNOWN : sum->base_bytes)
 /* For the blocks live at the peak. */
 static void get_requested(struct mp_value *value, const void *of, const void *row)
 {

@@ -213,10 +213,7 @@ void mp_job_report_text(struct mp_text *text, const struct mp_job_view *job, con
 
 /* ---- the same as JSON ------------------------------------------------------------------------------------------- */
 
-static void get_peak(struct mp_value *value, const void *of, const void *row)
-{
-    value->number = mp_job_peak_of(of, ((const struct mp_job_outlier *)row)->process);
-}
+MP_GETTER(get_peak, struct mp_job_outlier, it, value->number = mp_job_peak_of(of, it->process))
 
 static void get_usual(struct mp_value *value, const void *of, const void *row)
 {
@@ -277,26 +274,15 @@ static uint32_t lowest_of(const struct mp_job_group *group)
     return group->processes[group->count - 1];
 }
 
-static void get_highest(struct mp_value *value, const void *of, const void *row)
-{
-    value->number = ((const struct mp_job_group *)row)->processes[0];
-}
+MP_GETTER(get_highest, struct mp_job_group, it, value->number = it->processes[0])
 
 static void get_lowest(struct mp_value *value, const void *of, const void *row)
 {
     value->number = lowest_of(row);
 }
 
-static void get_most(struct mp_value *value, const void *of, const void *row)
-{
-    value->number = mp_job_peak_of(of, ((const struct mp_job_group *)row)->processes[0]);
-}
-
-static void get_mean(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_job_group *group = row;
-    value->number = group->sum / group->count;
-}
+MP_GETTER(get_most, struct mp_job_group, it, value->number = mp_job_peak_of(of, it->processes[0]))
+MP_GETTER(get_mean, struct mp_job_group, group, value->number = group->sum / group->count)
 
 static void get_least(struct mp_value *value, const void *of, const void *row)
 {
@@ -440,27 +426,10 @@ void mp_job_leaks_json(struct mp_json *json, const char *key, const struct mp_jo
 
 /* ---- steps ------------------------------------------------------------------------------------------------------ */
 
-static void get_mean_step(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_job_step *step = row;
-    value->number = step->sum / step->processes;
-}
-
-static void get_least_name(struct mp_value *value, const void *of, const void *row)
-{
-    mp_job_name(&value->made, of, ((const struct mp_job_step *)row)->least_process);
-}
-
-static void get_most_name(struct mp_value *value, const void *of, const void *row)
-{
-    mp_job_name(&value->made, of, ((const struct mp_job_step *)row)->most_process);
-}
-
-static void get_apart(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_job_step *step = row;
-    value->number = step->most - step->least;
-}
+MP_GETTER(get_mean_step, struct mp_job_step, step, value->number = step->sum / step->processes)
+MP_GETTER(get_least_name, struct mp_job_step, it, mp_job_name(&value->made, of, it->least_process))
+MP_GETTER(get_most_name, struct mp_job_step, it, mp_job_name(&value->made, of, it->most_process))
+MP_GETTER(get_apart, struct mp_job_step, step, value->number = step->most - step->least)
 
 #define STEP(member) MP_MEMBER(struct mp_job_step, member)
 

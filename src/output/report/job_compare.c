@@ -35,10 +35,7 @@ static void get_path(struct mp_value *value, const void *of, const void *row)
     value->text = comparison->paths[(const struct mp_job_view *)row - comparison->jobs];
 }
 
-static void get_processes(struct mp_value *value, const void *of, const void *row)
-{
-    value->number = ((const struct mp_job_view *)row)->model->job.processes.count;
-}
+MP_GETTER(get_processes, struct mp_job_view, it, value->number = it->model->job.processes.count)
 
 static void get_peak(struct mp_value *value, const void *of, const void *row)
 {
@@ -56,11 +53,7 @@ static void get_outstanding(struct mp_value *value, const void *of, const void *
     value->number = mp_job_most_of(row, MP_JOB_END);
 }
 
-static void get_complete(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_job_view *job = row;
-    value->number = !job->problems.count && !job->limited;
-}
+MP_GETTER(get_complete, struct mp_job_view, job, value->number = !job->problems.count && !job->limited)
 
 const struct mp_column mp_compared_job_columns[] = {
     {"job", "path", MP_NAME, .get = get_path, .style = MP_BOLD},
@@ -73,11 +66,7 @@ const struct mp_column mp_compared_job_columns[] = {
     {NULL},
 };
 
-static void get_delta(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_job_compare_row *pair = row;
-    value->number = pair->bytes[MP_AFTER] - pair->bytes[MP_BEFORE];
-}
+MP_GETTER(get_delta, struct mp_job_compare_row, pair, value->number = pair->bytes[MP_AFTER] - pair->bytes[MP_BEFORE])
 
 static void get_site(struct mp_value *value, const void *of, const void *row)
 {

@@ -273,11 +273,7 @@ static void get_share(struct mp_value *value, const void *of, const void *row)
     value->whole = ((const struct chosen_sites *)of)->bytes;
 }
 
-static void get_mean(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_job_site *site = row;
-    value->number = site->bytes / site->processes;
-}
+MP_GETTER(get_mean, struct mp_job_site, site, value->number = site->bytes / site->processes)
 
 static void get_most_name(struct mp_value *value, const void *of, const void *row)
 {
@@ -333,15 +329,8 @@ void mp_job_sites_json(struct mp_json *json, const char *key, const struct mp_jo
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
-static void get_confidence(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = ((const struct mp_job_finding *)row)->certain ? "certain" : "probable";
-}
-
-static void get_leaking(struct mp_value *value, const void *of, const void *row)
-{
-    mp_job_name(&value->made, of, ((const struct mp_job_finding *)row)->process);
-}
+MP_GETTER(get_confidence, struct mp_job_finding, it, value->text = it->certain ? "certain" : "probable")
+MP_GETTER(get_leaking, struct mp_job_finding, it, mp_job_name(&value->made, of, it->process))
 
 static void get_place(struct mp_value *value, const void *of, const void *row)
 {

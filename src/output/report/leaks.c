@@ -46,10 +46,7 @@ static const struct mp_holders_site *held_of(const struct table *table, const st
     return mp_holders_of(&table->holders, finding->track, finding->stack);
 }
 
-static void get_confidence(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = ((const struct mp_leak_finding *)row)->certain ? "certain" : "probable";
-}
+MP_GETTER(get_confidence, struct mp_leak_finding, it, value->text = it->certain ? "certain" : "probable")
 
 static void get_sure(struct mp_value *value, const void *of, const void *row)
 {

@@ -56,10 +56,8 @@ static void get_modules(struct mp_value *value, const void *of, const void *row)
     mp_site_modules_text(&value->made, ((const struct table *)of)->sites, row);
 }
 
-static void get_key(struct mp_value *value, const void *of, const void *row)
-{
-    value->text = mp_group_key(&((const struct table *)of)->sites->groups, ((const struct mp_site *)row)->group);
-}
+MP_GETTER(get_key, struct mp_site, it,
+          value->text = mp_group_key(&((const struct table *)of)->sites->groups, it->group))
 
 static void get_group(struct mp_value *value, const void *of, const void *row)
 {

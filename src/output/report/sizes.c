@@ -55,11 +55,9 @@ static void get_kind(struct mp_value *value, const void *of, const void *row)
     value->text = kinds[(const struct mp_model_chunks *)row - model->chunks];
 }
 
-static void get_each(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_model_chunks *chunks = row;
-    mp_buffer_printf(&value->made, "%.1f", chunks->entries ? (double)chunks->bytes / (double)chunks->entries : 0.0);
-}
+MP_GETTER(get_each, struct mp_model_chunks, chunks,
+          mp_buffer_printf(&value->made, "%.1f",
+                           chunks->entries ? (double)chunks->bytes / (double)chunks->entries : 0.0))
 
 #define CHUNKS(member) MP_MEMBER(struct mp_model_chunks, member)
 

@@ -36,11 +36,7 @@ static void put_groups(struct mp_json *json, const char *key, const void *of, co
     mp_json_end_array(json);
 }
 
-static void get_length(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_step_row *step = row;
-    value->number = step->end_ns - step->start_ns;
-}
+MP_GETTER(get_length, struct mp_step_row, step, value->number = step->end_ns - step->start_ns)
 
 #define EACH           1 /* the bit of columns with the mean of a time */
 #define STEP(member)   MP_MEMBER(struct mp_step_row, member)
@@ -59,23 +55,11 @@ const struct mp_column mp_step_columns[] = {
     {NULL},
 };
 
-static void get_name(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_region_row *region = row;
-    value->text = region->name ? mp_model_text(of, region->name) : "(unnamed)";
-}
-
-static void get_allocated_each(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_region_row *region = row;
-    value->number = region->total_allocated_bytes / region->count;
-}
-
-static void get_kept_each(struct mp_value *value, const void *of, const void *row)
-{
-    const struct mp_region_row *region = row;
-    value->number = region->kept_bytes / region->count;
-}
+MP_GETTER(get_name, struct mp_region_row, region,
+          value->text = region->name ? mp_model_text(of, region->name) : "(unnamed)")
+MP_GETTER(get_allocated_each, struct mp_region_row, region,
+          value->number = region->total_allocated_bytes / region->count)
+MP_GETTER(get_kept_each, struct mp_region_row, region, value->number = region->kept_bytes / region->count)
 
 const struct mp_column mp_region_columns[] = {
     {NULL, "name", MP_STRING, REGION(name)},
