@@ -110,19 +110,17 @@ static void page_lanes_find(const struct mp_model *model, const struct mp_placem
     mp_intern_free(&known);
 }
 
-/* False where memory is short. */
-static bool page_places_find(const struct mp_model *model, struct mp_page_data *data)
+static void page_places_find(const struct mp_model *model, struct mp_page_data *data)
 {
     struct mp_placements placements;
     data->lanes = (struct mp_page_lanes){.of_block = mp_alloc_zeroed(model->blocks.count + 1, sizeof(uint32_t))};
     mp_vec_grow_to(&data->pools, model->tracks.count);
-    if (!model->calls.count && !model->segments.count && !model->requests.count) return true;
+    if (!model->calls.count && !model->segments.count && !model->requests.count) return;
     mp_placements_find(model, &placements);
     if (placements.stream && placements.pool) page_lanes_find(model, &placements, &data->lanes);
     for (uint16_t i = 0; i < model->tracks.count; i++)
         mp_pool_lines_find(model, i, &placements, &data->pools.at[i]);
     mp_placements_free(&placements);
-    return true;
 }
 
 static void page_lanes_free(struct mp_page_lanes *lanes)
@@ -320,11 +318,32 @@ static void page_track_step(struct page_track_columns *track)
     track->last_step = track->count.events;
 }
 
-static void page_track_rows(struct page_track_columns *track, uint64_t steps,
-                            struct mp_page_row rows[MP_PAGE_TRACK_ROWS])
+/* A column of the page while it is made: "t0.op". */
+struct named_row {
+    char prefix[16];
+    struct mp_page_row row;
+};
+
+struct named_rows {
+    struct named_row *at;
+    size_t count, room;
+};
+
+static void add_rows(struct named_rows *rows, const char *prefix, const struct mp_page_row *added, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct named_row row = {.row = added[i]};
+        snprintf(row.prefix, sizeof row.prefix, "%s", prefix);
+        mp_vec_add(rows, row);
+    }
+}
+#define ADD_ROWS(rows, prefix, added) add_rows(rows, prefix, added, sizeof(added) / sizeof *(added))
+
+static void page_track_rows(struct page_track_columns *track, unsigned number, uint64_t steps, struct named_rows *rows)
 {
     uint64_t events = track->count.events, blocks = track->count.blocks;
-    const struct mp_page_row made[MP_PAGE_TRACK_ROWS] = {
+    char prefix[16];
+    const struct mp_page_row made[] = {
         {"op", &track->op, events},
         {"free", &track->free, track->frees},
         {"time", &track->time, events},
@@ -343,27 +362,22 @@ static void page_track_rows(struct page_track_columns *track, uint64_t steps,
         {"resized", &track->resized, track->resizes},
         {"step", &track->step, steps},
     };
-    memcpy(rows, made, sizeof made);
+    snprintf(prefix, sizeof prefix, "t%u", number);
+    ADD_ROWS(rows, prefix, made);
 }
 
-static void page_track_free(struct page_track_columns *track)
+static void page_track_end(struct page_track_columns *track)
 {
-    struct mp_page_row rows[MP_PAGE_TRACK_ROWS];
-    page_track_rows(track, 0, rows);
-    for (size_t i = 0; i < MP_PAGE_TRACK_ROWS; i++)
-        mp_buffer_free(rows[i].raw);
-    mp_map_free(&track->latest);
+    struct mp_page_runs *const runs[] = {&track->thread, &track->kind,     &track->lane,  &track->rounding,
+                                         &track->module, &track->category, &track->freed, &track->metadata};
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+        mp_page_runs_end(runs[i]);
 }
 
 /* Recordings with more events have their times in microseconds: nanoseconds would be most of the page, and the order of
  * events is clear without them. */
-#define EXACT_TIMES    100000
-#define COARSE_NS      1000
-#define STEP_COLUMNS   2
-#define NOTE_COLUMNS   7
-#define SAMPLE_COLUMNS 3
-#define STACK_COLUMNS  14
-#define WORDS_COLUMNS  2
+#define EXACT_TIMES 100000
+#define COARSE_NS   1000
 
 /* Every event that is not about a block. */
 struct note_columns {
@@ -395,11 +409,6 @@ struct maker {
     size_t next_step; /* the first step not yet begun at the current event */
     struct mp_buffer step_time, step_name;
 };
-
-static enum mp_status no_memory(struct mp_error *error)
-{
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page's data");
-}
 
 static void add_note(struct maker *make, size_t event)
 {
@@ -487,47 +496,29 @@ static void add_base(struct maker *make)
     }
 }
 
-static void note_rows(struct note_columns *notes, struct mp_page_row rows[NOTE_COLUMNS])
+/* All columns, in the page's order. The caller frees the list. */
+static void find_rows(struct maker *make, struct named_rows *rows)
 {
-    const struct mp_page_row made[NOTE_COLUMNS] = {
+    struct note_columns *notes = &make->notes;
+    struct sample_columns *samples = &make->samples;
+    struct mp_page_stack_columns *tree = &make->tree;
+    struct mp_page_words *words[] = {&make->modules.paths, &make->words};
+    uint64_t sites = make->stacks.sites.count;
+    const struct mp_page_row note[] = {
         {"type", &notes->type, notes->count},     {"time", &notes->time, notes->count},
         {"thread", &notes->thread, notes->count}, {"track", &notes->track, notes->count},
         {"name", &notes->name, notes->count},     {"bytes", &notes->bytes, notes->count},
         {"site", &notes->site, notes->count},
     };
-    memcpy(rows, made, sizeof made);
-}
-
-static void step_rows(struct maker *make, struct mp_page_row rows[STEP_COLUMNS])
-{
-    rows[0] = (struct mp_page_row){"time", &make->step_time, make->steps.count};
-    rows[1] = (struct mp_page_row){"name", &make->step_name, make->steps.count};
-}
-
-static void sample_rows(struct maker *make, struct mp_page_row rows[SAMPLE_COLUMNS])
-{
-    uint64_t count = make->samples.count;
-    const struct mp_page_row made[SAMPLE_COLUMNS] = {
-        {"time", &make->samples.time, count},
-        {"counter", &make->samples.counter, count},
-        {"value", &make->samples.value, count},
-    };
-    memcpy(rows, made, sizeof made);
-}
-
-static void word_rows(struct mp_page_words *words, struct mp_page_row rows[WORDS_COLUMNS])
-{
-    rows[0] = (struct mp_page_row){"length", &words->length, mp_page_words_count(words)};
-    rows[1] = (struct mp_page_row){"text", &words->text, words->text.size};
-}
-
-static void stack_rows(struct maker *make, struct mp_page_row rows[STACK_COLUMNS])
-{
-    struct mp_page_stack_columns *tree = &make->tree;
-    const struct mp_page_row made[STACK_COLUMNS] = {
-        {"site", &tree->site, make->stacks.sites.count},
-        {"headline", &tree->headline, make->stacks.sites.count},
-        {"library", &tree->library, make->stacks.sites.count},
+    const struct mp_page_row step[] = {{"time", &make->step_time, make->steps.count},
+                                       {"name", &make->step_name, make->steps.count}};
+    const struct mp_page_row sample[] = {{"time", &samples->time, samples->count},
+                                         {"counter", &samples->counter, samples->count},
+                                         {"value", &samples->value, samples->count}};
+    const struct mp_page_row stack[] = {
+        {"site", &tree->site, sites},
+        {"headline", &tree->headline, sites},
+        {"library", &tree->library, sites},
         {"parent", &tree->parent, tree->nodes},
         {"frame", &tree->frame, tree->nodes},
         {"language", &tree->language, tree->frames},
@@ -540,67 +531,45 @@ static void stack_rows(struct maker *make, struct mp_page_row rows[STACK_COLUMNS
         {"length", &tree->length, make->stacks.strings.count},
         {"text", &tree->text, tree->text.size},
     };
-    memcpy(rows, made, sizeof made);
+    const struct mp_page_row size[] = {{"bytes", &make->shared.dictionary, make->shared.sizes.count}};
+    for (size_t i = 0; make->tracks && i < make->model->tracks.count; i++)
+        page_track_rows(&make->tracks[i], (unsigned)i, make->steps.count, rows);
+    ADD_ROWS(rows, "note", note);
+    ADD_ROWS(rows, "step", step);
+    ADD_ROWS(rows, "sample", sample);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const struct mp_page_row word[] = {{"length", &words[i]->length, mp_page_words_count(words[i])},
+                                           {"text", &words[i]->text, words[i]->text.size}};
+        ADD_ROWS(rows, i ? "word" : "module", word);
+    }
+    ADD_ROWS(rows, "stack", stack);
+    ADD_ROWS(rows, "size", size);
 }
 
 static enum mp_status pack_all(struct maker *make, struct mp_error *error)
 {
-    struct mp_page_row rows[MP_PAGE_TRACK_ROWS];
-    struct mp_page_columns *columns = &make->data->columns;
+    struct named_rows rows = {0};
     enum mp_status status = MP_OK;
-    for (size_t i = 0; i < make->model->tracks.count && !status; i++) {
-        struct page_track_columns *track = &make->tracks[i];
-        char prefix[16];
-        snprintf(prefix, sizeof prefix, "t%u", (unsigned)i);
-        mp_vec_add(&make->data->tracks, track->count);
-        mp_page_runs_end(&track->thread);
-        mp_page_runs_end(&track->kind);
-        mp_page_runs_end(&track->lane);
-        mp_page_runs_end(&track->rounding);
-        mp_page_runs_end(&track->module);
-        mp_page_runs_end(&track->category);
-        mp_page_runs_end(&track->freed);
-        mp_page_runs_end(&track->metadata);
-        page_track_rows(track, make->steps.count, rows);
-        status = mp_page_columns_add(columns, prefix, rows, MP_PAGE_TRACK_ROWS, error);
+    for (size_t i = 0; i < make->model->tracks.count; i++) {
+        mp_vec_add(&make->data->tracks, make->tracks[i].count);
+        page_track_end(&make->tracks[i]);
     }
-    note_rows(&make->notes, rows);
-    if (!status) status = mp_page_columns_add(columns, "note", rows, NOTE_COLUMNS, error);
-    step_rows(make, rows);
-    if (!status) status = mp_page_columns_add(columns, "step", rows, STEP_COLUMNS, error);
-    sample_rows(make, rows);
-    if (!status) status = mp_page_columns_add(columns, "sample", rows, SAMPLE_COLUMNS, error);
-    word_rows(&make->modules.paths, rows);
-    if (!status) status = mp_page_columns_add(columns, "module", rows, WORDS_COLUMNS, error);
-    word_rows(&make->words, rows);
-    if (!status) status = mp_page_columns_add(columns, "word", rows, WORDS_COLUMNS, error);
-    stack_rows(make, rows);
-    if (!status) status = mp_page_columns_add(columns, "stack", rows, STACK_COLUMNS, error);
-    const struct mp_page_row sizes = {"bytes", &make->shared.dictionary, make->shared.sizes.count};
-    if (!status) status = mp_page_columns_add(columns, "size", &sizes, 1, error);
+    find_rows(make, &rows);
+    for (size_t i = 0; i < rows.count && !status; i++)
+        status = mp_page_columns_add(&make->data->columns, rows.at[i].prefix, &rows.at[i].row, 1, error);
+    mp_vec_free(&rows);
     return status;
-}
-
-static void free_rows(const struct mp_page_row *rows, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        mp_buffer_free(rows[i].raw);
 }
 
 static void maker_free(struct maker *make)
 {
-    struct mp_page_row rows[MP_PAGE_TRACK_ROWS];
+    struct named_rows rows = {0};
+    find_rows(make, &rows);
+    for (size_t i = 0; i < rows.count; i++)
+        mp_buffer_free(rows.at[i].row.raw);
+    mp_vec_free(&rows);
     for (size_t i = 0; make->tracks && i < make->model->tracks.count; i++)
-        page_track_free(&make->tracks[i]);
-    note_rows(&make->notes, rows);
-    free_rows(rows, NOTE_COLUMNS);
-    step_rows(make, rows);
-    free_rows(rows, STEP_COLUMNS);
-    sample_rows(make, rows);
-    free_rows(rows, SAMPLE_COLUMNS);
-    stack_rows(make, rows);
-    free_rows(rows, STACK_COLUMNS);
-    mp_buffer_free(&make->shared.dictionary);
+        mp_map_free(&make->tracks[i].latest);
     mp_map_free(&make->shared.sizes);
     mp_page_stacks_free(&make->stacks);
     mp_page_words_free(&make->modules.paths);
@@ -639,14 +608,14 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     const struct mp_model *model = make->model;
     make->tracks = mp_alloc_zeroed(model->tracks.count + 1, sizeof *make->tracks);
     make->shared.local = mp_alloc_zeroed(model->blocks.count + 1, sizeof *make->shared.local);
-    enum mp_status status = mp_page_stacks_init(&make->stacks, model, &make->words, error);
-    if (!status && !mp_steps_find(model, &make->steps)) status = no_memory(error);
-    if (!status) page_modules_init(&make->modules, model);
-    if (!status && !page_places_find(model, make->data)) status = no_memory(error);
+    mp_page_stacks_init(&make->stacks, model, &make->words);
+    mp_steps_find(model, &make->steps);
+    page_modules_init(&make->modules, model);
+    page_places_find(model, make->data);
     make->shared.lane = make->data->lanes.of_block;
-    if (!status) page_categories_find(model, make->rules, &make->data->categories);
+    page_categories_find(model, make->rules, &make->data->categories);
     make->shared.category = make->data->categories.of_block;
-    if (!status) status = find_leaks(make, error);
+    enum mp_status status = find_leaks(make, error);
     if (status) return status;
     make->data->step_source = mp_steps_source(&make->steps);
     make->data->steps_before = make->steps.before;
@@ -659,10 +628,10 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
         end_steps(make, i + 1);
     }
     add_samples(make);
-    status = mp_page_stacks_columns(&make->stacks, &make->tree, error);
+    mp_page_stacks_columns(&make->stacks, &make->tree);
     make->data->site_of_stack = make->stacks.site_of_stack;
     make->stacks.site_of_stack = NULL;
-    return status ? status : pack_all(make, error);
+    return pack_all(make, error);
 }
 
 static enum mp_status check_size(const struct mp_model *model, const struct mp_page_cut *cut, struct mp_error *error)

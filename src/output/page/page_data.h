@@ -37,8 +37,6 @@ struct mp_page_lanes {
     uint32_t *of_block; /* by block of the model: its lane, from 1; 0: unknown */
 };
 
-#define MP_PAGE_TRACK_ROWS 17
-
 /* Counts of a track's columns. Bytes and blocks of the peak and the end are those in the page, base included. */
 struct mp_page_track {
     uint64_t events;         /* of blocks; a resize counts two */

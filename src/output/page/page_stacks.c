@@ -9,11 +9,6 @@
 #include "model/stack.h"
 #include "output/page/page_words.h"
 
-static enum mp_status no_memory(struct mp_error *error)
-{
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page's stacks");
-}
-
 /* An array for `count` ids, none of them given yet. */
 static uint32_t *no_ids(size_t count)
 {
@@ -22,8 +17,7 @@ static uint32_t *no_ids(size_t count)
     return ids;
 }
 
-enum mp_status mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model,
-                                   struct mp_page_words *words, struct mp_error *error)
+void mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model, struct mp_page_words *words)
 {
     *stacks = (struct mp_page_stacks){
         .model = model,
@@ -31,15 +25,12 @@ enum mp_status mp_page_stacks_init(struct mp_page_stacks *stacks, const struct m
         .site_of_stack = no_ids(model->stacks.count),
         .string_of_model = no_ids(model->strings.count),
     };
-    if (!stacks->site_of_stack || !stacks->string_of_model) return no_memory(error);
     mp_page_stacks_string(stacks, 0);
-    return stacks->failed ? no_memory(error) : MP_OK;
 }
 
 uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack)
 {
     if (stack >= stacks->model->stacks.count) stack = 0;
-    if (stacks->failed) return 0;
     uint32_t *site = &stacks->site_of_stack[stack];
     if (*site != MP_NONE) return *site;
     mp_vec_add(&stacks->sites, stack);
@@ -49,7 +40,7 @@ uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack)
 uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string)
 {
     if (string >= stacks->model->strings.count) string = 0;
-    if (stacks->failed || !stacks->model->strings.count) return 0;
+    if (!stacks->model->strings.count) return 0;
     uint32_t *id = &stacks->string_of_model[string];
     if (*id != MP_NONE) return *id;
     mp_vec_add(&stacks->strings, string);
@@ -163,26 +154,19 @@ static void write_strings(const struct mp_page_stacks *stacks, struct mp_page_st
     }
 }
 
-enum mp_status mp_page_stacks_columns(struct mp_page_stacks *stacks, struct mp_page_stack_columns *columns,
-                                      struct mp_error *error)
+void mp_page_stacks_columns(struct mp_page_stacks *stacks, struct mp_page_stack_columns *columns)
 {
-    const struct mp_model *model = stacks->model;
+    struct mp_stack_lines lines = {0};
+    uint32_t *node_of_stack = no_ids(stacks->model->stacks.count);
+    uint32_t *frame_of_model = no_ids(stacks->model->frames.count);
     *columns = (struct mp_page_stack_columns){0};
-    uint32_t *node_of_stack = no_ids(model->stacks.count);
-    uint32_t *frame_of_model = no_ids(model->frames.count);
-    bool failed = stacks->failed;
-    if (!failed) {
-        struct mp_stack_lines lines = {0};
-        mark_paths(stacks, node_of_stack);
-        write_nodes(stacks, node_of_stack, frame_of_model, &lines, columns);
-        write_sites(stacks, node_of_stack, &lines, columns);
-        write_strings(stacks, columns);
-        mp_stack_lines_free(&lines);
-        failed = stacks->failed;
-    }
+    mark_paths(stacks, node_of_stack);
+    write_nodes(stacks, node_of_stack, frame_of_model, &lines, columns);
+    write_sites(stacks, node_of_stack, &lines, columns);
+    write_strings(stacks, columns);
+    mp_stack_lines_free(&lines);
     free(node_of_stack);
     free(frame_of_model);
-    return failed ? no_memory(error) : MP_OK;
 }
 
 void mp_page_stacks_free(struct mp_page_stacks *stacks)

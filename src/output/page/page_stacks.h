@@ -18,7 +18,6 @@ struct mp_page_stacks {
     MP_VEC(uint32_t) sites;    /* stack ids of the model */
     MP_VEC(uint32_t) strings;  /* string ids of the model; the first one is "" */
     struct mp_page_words *words;
-    bool failed; /* memory was short; ids given since then are 0 */
 };
 
 /* The tables as bytes, every entry a varint unless said otherwise. */
@@ -41,14 +40,12 @@ struct mp_page_stack_columns {
 };
 
 /* `words`: where what is said of frames is put. */
-enum mp_status mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model,
-                                   struct mp_page_words *words, struct mp_error *error);
+void mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model, struct mp_page_words *words);
 /* The site of a stack of the model, and the page's number of a string of it. */
 uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack);
 uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string);
-/* Fills in the columns, once every site and string is known. The caller frees them, even after a failure. */
-enum mp_status mp_page_stacks_columns(struct mp_page_stacks *stacks, struct mp_page_stack_columns *columns,
-                                      struct mp_error *error);
+/* Fills in the columns, once every site and string is known. The caller frees them. */
+void mp_page_stacks_columns(struct mp_page_stacks *stacks, struct mp_page_stack_columns *columns);
 void mp_page_stacks_free(struct mp_page_stacks *stacks);
 
 #endif

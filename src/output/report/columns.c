@@ -356,12 +356,13 @@ void mp_members_json(struct mp_json *json, const struct mp_rows *rows, size_t ro
 
 void mp_elements_json(struct mp_json *json, const struct mp_rows *rows)
 {
+    bool outer = json->flat;
     for (size_t row = rows->first; row < rows->count; row++) {
         mp_json_object(json, NULL);
-        json->flat = rows->flat;
+        json->flat |= rows->flat;
         mp_members_json(json, rows, row);
         mp_json_end_object(json);
-        json->flat = false;
+        json->flat = outer;
     }
 }
 
