@@ -54,6 +54,7 @@ static const struct {
     {"leaks", {mp_finding_columns, mp_site_columns}, {mp_job_finding_columns, mp_job_site_columns}},
     {"steps", {mp_step_columns, mp_region_columns}, {mp_job_step_columns}},
     {"compare", {mp_compare_columns, mp_compared_columns}, {mp_job_compare_columns, mp_compared_job_columns}},
+    {"advise", {mp_change_columns}, {NULL}},
     {"holders", {mp_holders_columns}, {NULL}},
     {"frag", {mp_segment_columns, mp_pin_columns}, {NULL}},
     {"info", {mp_track_columns, mp_device_columns, mp_sample_columns}, {mp_process_columns}},

@@ -111,7 +111,7 @@ const struct mp_command mp_command_advise = {
         "with blocks that the changed program would make and the recording does not have. With --capacity, changes "
         "are put together until it fits, with as little as possible done twice.",
     .example = "memprof advise run.mp --capacity 24GiB",
-    .options = {MP_REPORT_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},
+    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,

@@ -473,7 +473,7 @@ void mp_advise_text(struct mp_text *text, const struct mp_model *model, const st
     const struct table table = {model, advise};
     const struct mp_rows rows = rows_of(&table, mp_change_columns, view->limit);
     put_answer(text, model, advise);
-    if (rows.count) mp_rows_text(text, &rows);
+    mp_rows_text(text, &rows);
     mp_say_more(text, advise->changes.count - rows.count, view->limit);
     put_fit(text, advise);
     put_evidence(text, advise);

@@ -85,7 +85,9 @@ void mp_categories_text(struct mp_text *text, const struct mp_sites *categories)
             mp_vec_add(&order, i);
             guessed |= categories->at[i].guessed_bytes;
         }
-    mp_rows_text(text, &MP_ROWS(columns, categories->at, order.count, .of = categories, .order = order.at,
+    struct mp_text all = *text; /* --columns is for the tables of sites */
+    all.columns = NULL;
+    mp_rows_text(&all, &MP_ROWS(columns, categories->at, order.count, .of = categories, .order = order.at,
                                 .untitled = true, .without = (guessed ? 0 : GUESSED) | (text->document ? BAR : 0)));
     mp_vec_free(&order);
 }

@@ -299,14 +299,16 @@ static void put_document(struct mp_document *document, const struct mp_rows *row
     mp_document_end_table(document);
 }
 
-void mp_rows_text(struct mp_text *text, const struct mp_rows *rows)
+bool mp_rows_text(struct mp_text *text, const struct mp_rows *rows)
 {
     const struct mp_column *columns[MP_COLUMNS_MAX];
     char letters[MP_COLUMNS_MAX + 3];
     size_t count = choose(rows, text, columns, letters);
     struct mp_document *document = text->document;
+    if (!count || (mp_is_csv(text) ? document->tables > 0 : rows->count <= rows->first)) return false;
+    if (rows->heading && *rows->heading) mp_heading(text, "%s", rows->heading);
+    if (rows->heading) mp_say(text, "\n");
     if (document) mp_document_lines(document, text->out);
-    if (!count || (document && document->form == MP_CSV && document->tables)) return;
     struct mp_site_apart *made = tell_apart(rows, site_column(columns, count));
     const struct mp_site_apart *apart = made ? made : rows->apart;
     if (document)
@@ -314,6 +316,7 @@ void mp_rows_text(struct mp_text *text, const struct mp_rows *rows)
     else
         put_text(text, rows, columns, count, letters, apart);
     free(made);
+    return true;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */

@@ -84,10 +84,11 @@ struct mp_rows {
     unsigned without, json_without; /* columns with such a bit are left out for people unless chosen; in JSON */
     unsigned never;                 /* columns with such a bit are not there at all */
     unsigned unknown;               /* the numbers of columns with such a bit are not known */
-    const char *shown; /* names of the columns that are shown unless the user chose some; NULL: by `without` */
-    const char *word;  /* the title of a column whose title is "group" */
-    bool flat;         /* JSON: each object in a line */
-    bool untitled;     /* text: without heads */
+    const char *shown;   /* names of the columns that are shown unless the user chose some; NULL: by `without` */
+    const char *heading; /* written before the table, where that is; "": an empty line; NULL: nothing */
+    const char *word;    /* the title of a column whose title is "group" */
+    bool flat;           /* JSON: each object in a line */
+    bool untitled;       /* text: without heads */
     enum mp_stacks stacks;
     unsigned apart_by;                 /* how rows with sites are told apart: enum mp_apart_by */
     const struct mp_site_apart *apart; /* the same, as the caller has it for each row shown; NULL: made */
@@ -102,8 +103,9 @@ struct mp_rows {
         .columns = described, .at = rows, .size = sizeof *(rows), .count = row_count, __VA_ARGS__                      \
     }
 
-/* For people, in the form that the text has. A document that is CSV has the first table that has a column. */
-void mp_rows_text(struct mp_text *text, const struct mp_rows *rows);
+/* For people, in the form that the text has: nothing where it has no rows, or none of the columns that the user chose.
+ * CSV has the first table alone, even without rows. Returns whether it was written. */
+bool mp_rows_text(struct mp_text *text, const struct mp_rows *rows);
 void mp_rows_json(struct mp_json *json, const char *key, const struct mp_rows *rows);
 /* The same into an array that is open. */
 void mp_elements_json(struct mp_json *json, const struct mp_rows *rows);

@@ -89,9 +89,12 @@ static void get_delta(struct mp_value *value, const void *of, const void *row)
     value->whole = ((const struct mp_comparison *)of)->most;
 }
 
-MP_GETTER(get_more_blocks, struct mp_compare_row, pair,
-          mp_buffer_printf(&value->made, "%+lld",
-                           (long long)(pair->values[MP_AFTER].blocks - pair->values[MP_BEFORE].blocks)))
+static void get_more_blocks(struct mp_value *value, const void *of, const void *row)
+{
+    const struct mp_compare_row *pair = row;
+    value->number = pair->values[MP_AFTER].blocks - pair->values[MP_BEFORE].blocks;
+    mp_buffer_printf(&value->made, "%+lld", (long long)value->number);
+}
 
 static void get_site(struct mp_value *value, const void *of, const void *row)
 {
@@ -135,7 +138,7 @@ const struct mp_column mp_compare_columns[] = {
     {"change", "delta_bytes", MP_CHANGE, .get = get_delta, .style = MP_BOLD},
     {NULL, "before_blocks", MP_COUNT, ROW(values[MP_BEFORE].blocks)},
     {NULL, "after_blocks", MP_COUNT, ROW(values[MP_AFTER].blocks)},
-    {"blocks", NULL, MP_COUNT, .get = get_more_blocks, .place = 3},
+    {"blocks", NULL, MP_CHANGE, .get = get_more_blocks, .place = 3},
     {"site", "stack", MP_SITE, .get = get_site, .place = 4, .only = BY_STACK, .link = link_site},
     {NULL, "group", MP_NAME, .get = get_key, .only = BY_GROUP},
     {"group", NULL, MP_NAME, .get = get_group, .place = 4, .only = BY_GROUP},
@@ -215,7 +218,7 @@ static void put_figures(struct mp_text *text, const struct mp_comparison *compar
 {
     struct figure rows[FIGURES];
     struct mp_text all = *text; /* --columns is for the tables below */
-    if (text->document && text->document->form == MP_CSV) return;
+    if (mp_is_csv(text)) return;
     for (size_t i = 0; i < FIGURES; i++)
         rows[i] = (struct figure){figures[i].name, comparison->compare->sums[MP_BEFORE][figures[i].sense].bytes,
                                   comparison->compare->sums[MP_AFTER][figures[i].sense].bytes};
@@ -273,9 +276,7 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
     mp_heading(text, "BY %s, %s", row_word(comparison), sense_words[comparison->sense]);
     mp_say(text, "\n");
     rows.apart = apart;
-    if (rows.count)
-        mp_rows_text(text, &rows);
-    else
+    if (!mp_rows_text(text, &rows) && !rows.count)
         mp_say(text, "no %s differs %s\n", row_word(comparison), sense_words[comparison->sense]);
     free(apart);
     size_t left = comparison->compare->rows.count - rows.count;
@@ -306,9 +307,7 @@ void mp_compare_text(struct mp_text *text, const struct mp_comparison *compariso
     put_curves(text, comparison);
     if (by_site(comparison)) put_moved(text, &comparison->compare->moved);
     put_sites(text, comparison);
-    if (comparison->count > MP_SIDES) {
-        mp_say(text, "\n");
-        mp_rows_text(text, &MP_ROWS(mp_compared_columns, comparison->all, comparison->count));
-    }
+    if (comparison->count > MP_SIDES)
+        mp_rows_text(text, &MP_ROWS(mp_compared_columns, comparison->all, comparison->count, .heading = ""));
     put_coverage(text, comparison);
 }

@@ -41,6 +41,11 @@ void mp_document_share(struct mp_document *document, uint64_t part, uint64_t who
 /* A number that is written as it is: not what a spreadsheet may take for a formula. */
 void mp_document_number(struct mp_document *document, const char *number);
 void mp_document_end_table(struct mp_document *document);
+/* Whether a report is written as CSV. */
+static inline bool mp_is_csv(const struct mp_text *text)
+{
+    return text->document && text->document->form == MP_CSV;
+}
 /* Lines of a text report, a paragraph each; empties the buffer. */
 void mp_document_lines(struct mp_document *document, struct mp_buffer *lines);
 /* The part that ends every document: what the recording could not see. */

@@ -296,10 +296,8 @@ static void put_segments(struct mp_text *text, const struct mp_frag *frag, const
 {
     size_t shown = mp_shown(frag->segments.count, view->limit);
     if (!text->document && !text->columns) return;
-    mp_heading(text, "SEGMENTS");
-    mp_say(text, "\n");
-    mp_rows_text(text, &MP_ROWS(mp_segment_columns, frag->segments.at, shown));
-    mp_say_more(text, frag->segments.count - shown, view->limit);
+    if (mp_rows_text(text, &MP_ROWS(mp_segment_columns, frag->segments.at, shown, .heading = "SEGMENTS")))
+        mp_say_more(text, frag->segments.count - shown, view->limit);
 }
 
 /* What a replay assumes beyond what PyTorch recorded. */
@@ -360,7 +358,7 @@ void mp_frag_text(struct mp_text *text, const struct mp_model *model, const stru
     put_held(text, model, frag);
     put_oom(text, model, frag);
     put_replay(text, &frag->replay);
-    if (frag->known && text->document && text->document->form == MP_CSV) put_segments(text, frag, view);
+    if (mp_is_csv(text)) put_segments(text, frag, view);
     if (frag->known) put_pins(text, model, frag, view);
     if (frag->known) put_segments(text, frag, view);
     if (frag->known && frag->layout.source == MP_LAYOUT_PLACED)

@@ -255,15 +255,14 @@ void mp_info_text(struct mp_text *text, const struct mp_model *model, const stru
     mp_say(text, "`%s`   %s, format %s\n", view->path, mp_bytes(model->file_bytes), model->format);
     put_process(text, model);
     mp_samples_sum(model, &samples);
-    const struct mp_rows devices = MP_ROWS(mp_device_columns, model->devices.at, model->devices.count, .model = model);
-    const struct mp_rows tracks = MP_ROWS(mp_track_columns, model->sums.at, model->sums.count, .of = model);
-    const struct mp_rows sampled = MP_ROWS(mp_sample_columns, samples.at, samples.count, .model = model);
+    const struct mp_rows devices =
+        MP_ROWS(mp_device_columns, model->devices.at, model->devices.count, .model = model, .heading = "");
+    const struct mp_rows tracks =
+        MP_ROWS(mp_track_columns, model->sums.at, model->sums.count, .of = model, .heading = "");
+    const struct mp_rows sampled = MP_ROWS(mp_sample_columns, samples.at, samples.count, .model = model, .heading = "");
     const struct mp_rows *const tables[] = {&tracks, &devices, &sampled};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        if (!tables[i]->count) continue;
-        mp_say(text, "\n");
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         mp_rows_text(text, tables[i]);
-    }
     mp_samples_free(&samples);
     mp_device_uses_text(text, model);
     mp_plan_text(text, model);

@@ -383,7 +383,7 @@ static void put_answer(struct mp_text *text, const struct mp_job_view *job)
 void mp_job_leaks_text(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view)
 {
     put_answer(text, job);
-    if (job->leaks.count) {
+    if (mp_is_csv(text) ? !view->outstanding : job->leaks.count > 0) {
         mp_say(text, "\n");
         mp_job_findings_text(text, job, view->limit, view->full_stacks);
     }

@@ -121,12 +121,8 @@ void mp_job_compare_text(struct mp_text *text, const struct mp_job_comparison *c
     mp_say(text, "` at the highest peak of a process, on %s\n", kind_of(side_of(comparison, MP_AFTER)));
     mp_heading(text, "SITES");
     mp_say(text, "  %s, on average a process\n", comparison->sense == MP_JOB_PEAK ? "at the peaks" : "outstanding");
-    if (rows.count)
-        mp_rows_text(text, &rows);
-    else
-        mp_say(text, "no site differs\n");
+    if (!mp_rows_text(text, &rows) && !rows.count) mp_say(text, "no site differs\n");
     mp_say_more(text, comparison->compare->rows.count - rows.count, comparison->limit);
-    mp_heading(text, "JOBS");
-    mp_say(text, "\n");
-    mp_rows_text(text, &MP_ROWS(mp_compared_job_columns, comparison->jobs, comparison->count, .of = comparison));
+    mp_rows_text(text, &MP_ROWS(mp_compared_job_columns, comparison->jobs, comparison->count, .of = comparison,
+                                .heading = "JOBS"));
 }

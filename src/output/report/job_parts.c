@@ -313,7 +313,7 @@ void mp_job_sites_text(struct mp_text *text, const struct mp_job_view *job, enum
 {
     const struct chosen_sites sites = choose_sites(job, sense, true);
     const struct mp_rows rows = site_rows(&sites, limit, stacks);
-    if (rows.count) mp_rows_text(text, &rows);
+    mp_rows_text(text, &rows);
     mp_say_more(text, sites.count - rows.count, limit);
     free(sites.at);
 }

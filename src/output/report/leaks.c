@@ -313,10 +313,7 @@ static void put_sites_table(struct mp_text *text, const struct mp_model *model, 
                             const struct mp_sites *sites, const struct mp_view *view)
 {
     struct mp_site_view shown = site_view(sites, view);
-    if (!sites->count) return;
-    mp_say(text, "\n");
-    mp_sites_text(text, model, sites, &shown);
-    put_legend(text, leaks);
+    if (mp_sites_text(text, model, sites, &shown)) put_legend(text, leaks);
     mp_say_more(text, sites->count - mp_shown(sites->count, view->limit), view->limit);
 }
 
@@ -329,11 +326,11 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
     bool unsure = leaks->verdict == MP_VERDICT_UNKNOWN, listed = view->outstanding || unsure;
     const struct mp_sites *sites = unsure && !view->outstanding ? &leaks->held : &leaks->outstanding;
     put_verdict(text, leaks);
-    if (leaks->leaks) {
+    if (mp_is_csv(text) ? !view->outstanding : leaks->leaks > 0) {
         mp_say(text, "\n");
         mp_findings_text(text, model, leaks, NULL, view->limit, view->full_stacks);
     }
-    if (leaks->leaks < leaks->findings.count) {
+    if (leaks->leaks < leaks->findings.count && !mp_is_csv(text)) {
         mp_heading(text, "No leak, but reported");
         mp_say(text, "\n");
         put_table(text, model, leaks, NULL, leaks->leaks, leaks->findings.count, view->full_stacks);

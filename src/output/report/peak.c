@@ -107,10 +107,6 @@ void mp_peak_text(struct mp_text *text, const struct mp_model *model, const stru
     if (view->filter)
         mp_say(text, "of which %s in %s matching %s\n", mp_bytes(peak->sites.bytes),
                mp_counted(peak->sites.blocks, "block"), view->filter);
-    if (peak->sites.count) {
-        mp_say(text, "\n");
-        mp_sites_text(text, model, &peak->sites, &sites);
-        put_rest(text, peak, view);
-    }
+    if (mp_sites_text(text, model, &peak->sites, &sites)) put_rest(text, peak, view);
     mp_coverage_end(text, model);
 }

@@ -158,7 +158,7 @@ static void put_peak(struct mp_text *text, const struct mp_page_links *links, co
         mp_rounding_text(text, &peak->rounding);
     }
     mp_previous_text(text, model, peak, "  ");
-    if (mp_categories_any(&peak->categories)) mp_categories_text(text, &peak->categories);
+    if (mp_categories_any(&peak->categories) && !mp_is_csv(text)) mp_categories_text(text, &peak->categories);
     put_top_sites(text, links, &peak->sites, "of=peak&v=sites", view, false);
 }
 
@@ -187,11 +187,11 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
         mp_vec_add(&others, other);
     }
     mp_samples_free(&list);
-    if (others.count) {
-        mp_heading(text, "OTHER COUNTERS, highest value");
-        mp_say(text, "\n");
-        mp_rows_text(text, &MP_ROWS(other_columns, others.at, others.count, .untitled = true));
-    }
+    struct mp_text all = *text; /* --columns is for sites, leaks and regions */
+    all.columns = NULL;
+    if (!mp_is_csv(text))
+        mp_rows_text(&all, &MP_ROWS(other_columns, others.at, others.count, .untitled = true,
+                                    .heading = "OTHER COUNTERS, highest value"));
     for (size_t i = 0; i < others.count; i++) {
         free(others.at[i].name);
         free(others.at[i].counts);
@@ -275,10 +275,7 @@ static void put_steps(struct mp_text *text, const struct mp_model *model, const 
         if (known && mean_kept(report, kept, &mean)) mp_say(text, ", %s in the later half's mean", mp_delta(mean));
         mp_say(text, "\n");
     }
-    if (!report->regions.count) return;
-    mp_heading(text, "REGIONS");
-    mp_say(text, "\n");
-    mp_regions_text(text, model, report, "region,count,peak-max,allocated-each,kept-each");
+    mp_regions_text(text, model, report, "REGIONS", "region,count,peak-max,allocated-each,kept-each");
 }
 
 static void put_frag(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,

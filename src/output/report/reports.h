@@ -97,9 +97,10 @@ void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model 
 void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
                    const struct mp_step_groups *groups, const struct mp_view *view);
 
-/* The table of regions; `shown`: the columns, unless the user chose some; NULL: all. */
+/* The table of regions, behind a heading as in struct mp_rows; `shown`: the columns, unless the user chose some; NULL:
+ * all. */
 void mp_regions_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
-                     const char *shown);
+                     const char *heading, const char *shown);
 
 void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag);
 void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,

@@ -236,7 +236,7 @@ static struct mp_rows rows_of(const struct table *table)
     return MP_ROWS(mp_site_columns, table->sites->at, shown, .of = table, .model = table->model,
                    .without = lacks | (guessed ? 0 : GUESSED), .json_without = lacks & (BIRTHS | TRACK),
                    .never = (by_stack ? BY_GROUP : BY_STACK) | (view->by == MP_GROUP_CATEGORY ? 0 : GUESSED),
-                   .word = mp_group_name(view->by), .untitled = view->lines,
+                   .word = mp_group_name(view->by), .untitled = view->lines, .heading = view->lines ? NULL : "",
                    .shown = !view->lines   ? NULL
                             : view->births ? "number,bytes,blocks,born-in,site"
                                            : "number,bytes,blocks,share,site",
@@ -247,12 +247,12 @@ static struct mp_rows rows_of(const struct table *table)
                    .apart_by = view->track ? MP_APART_TRACKS_TOLD : MP_APART_SITES, .below = put_below);
 }
 
-void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
+bool mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view)
 {
     const struct table table = {model, sites, view};
     const struct mp_rows rows = rows_of(&table);
-    mp_rows_text(text, &rows);
+    return mp_rows_text(text, &rows);
 }
 
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,

@@ -21,7 +21,8 @@ struct mp_site_view {
     const char *where;                 /* what the page shows of a site, as mp_link_site() takes it */
 };
 
-void mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
+/* Returns whether there was one to write. */
+bool mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
 /* The standard error of an estimate in bytes; MP_BYTES_UNKNOWN for NAN. */
 uint64_t mp_error_bytes(double standard_error);

@@ -158,10 +158,10 @@ static void group_table(struct mp_text *text, const struct mp_step_report *repor
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
 void mp_regions_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
-                     const char *shown)
+                     const char *heading, const char *shown)
 {
     mp_rows_text(text, &MP_ROWS(mp_region_columns, report->regions.at, report->regions.count, .of = model,
-                                .model = model, .without = EACH, .shown = shown));
+                                .model = model, .without = EACH, .heading = heading, .shown = shown));
 }
 
 void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
@@ -177,9 +177,9 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
                    ? "the program marked none: libmemprof.step() and region() in Python, memprof_step() and "
                      "memprof_region_push() in C do"
                    : "the file marks none");
-    if (report->steps.count) {
-        mp_say(text, "\n");
-        mp_rows_text(text, &MP_ROWS(mp_step_columns, report->steps.at, report->steps.count, .first = first));
+    const struct mp_rows steps =
+        MP_ROWS(mp_step_columns, report->steps.at, report->steps.count, .first = first, .heading = "");
+    if (mp_rows_text(text, &steps) && report->steps.count) {
         if (first) mp_say(text, "^%zu earlier ones; -n 0 shows all^\n", first);
         say_end(text, report);
         if (groups) {
@@ -188,9 +188,6 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
             group_table(text, report, groups, first);
         }
     }
-    if (report->regions.count) {
-        mp_say(text, "\n");
-        mp_regions_text(text, model, report, NULL);
-    }
+    mp_regions_text(text, model, report, "", NULL);
     mp_coverage_end(text, model);
 }
