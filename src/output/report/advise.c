@@ -1,9 +1,8 @@
 #include "output/report/advise.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "output/report/columns.h"
+#include "base/units.h"
 
 #define VARIABLE "PYTORCH_CUDA_ALLOC_CONF" /* every version obeys it, also those that know PYTORCH_ALLOC_CONF */
 

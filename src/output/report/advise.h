@@ -5,7 +5,7 @@
 #define MP_OUTPUT_ADVISE_H
 
 #include "analysis/advise/advise.h"
-#include "output/report/document.h"
+#include "output/report/columns.h"
 #include "output/report/reports.h"
 
 void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_advise *advise,

@@ -5,6 +5,7 @@
 #ifndef MP_OUTPUT_COLUMNS_H
 #define MP_OUTPUT_COLUMNS_H
 
+#include <math.h>
 #include <stddef.h>
 
 #include "base/json.h"
