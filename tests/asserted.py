@@ -33,31 +33,35 @@ class Result(unittest.TextTestResult):
 
 
 class Loader(unittest.TestLoader):
-    """Of a bench that tests/short_form lists, the tests named there alone."""
+    """Loads the short form of a bench that tests/short_form lists: the tests named there, or all but those named with a -."""
 
     def __init__(self, file):
         super().__init__()
-        self.short, self.loaded = None if LONG else short_form(file), set()
+        self.named, self.loaded, self.chosen = [] if LONG else short_form(file), set(), set()
 
     def getTestCaseNames(self, case):
         names = super().getTestCaseNames(case)
         self.loaded.update(names)
-        return names if self.short is None else [name for name in names if name in self.short]
+        if self.named:
+            without = self.named[0].startswith("-")
+            names = [name for name in names if (("-" + name not in self.named) if without else (name in self.named))]
+        self.chosen.update(names)
+        return names
 
     def say_what_is_left_out(self):
-        if self.short is None or not self.loaded:
-            return
-        assert self.short <= self.loaded, f"tests/short_form names what is not here: {sorted(self.short - self.loaded)}"
-        print(f"short form: {len(self.short)} of {len(self.loaded)} tests; tools/test --long runs all", file=sys.stderr)
+        gone = {name.lstrip("-") for name in self.named} - self.loaded
+        assert not gone, f"tests/short_form names what is not here: {sorted(gone)}"
+        if self.chosen != self.loaded:
+            print(f"short form: {len(self.chosen)} of {len(self.loaded)} tests; tools/test --long runs all", file=sys.stderr)
 
 
 def short_form(file):
-    """The names of the tests that the short form of a bench runs; None where FILE is run whole."""
+    """The names that tests/short_form has of FILE's tests; none where it is run whole."""
     for line in (HERE / "short_form").read_text().splitlines():
         path, *names = line.split()
-        if names and HERE.parent / path == pathlib.Path(file).resolve():
-            return set(names)
-    return None
+        if HERE.parent / path == pathlib.Path(file).resolve():
+            return names
+    return []
 
 
 held_so_far = 0
