@@ -263,13 +263,12 @@ class Owner(Recorded):
 
     def test_address_space(self):
         for mode, events in (("budget-of-addresses", 40200), ("budget-of-threads", 16000), ("budget-of-children", 10000)):
-            for _ in range(4):  # on a machine with other work the collector may not empty the rings in time
-                self.record(OWNER, mode)
-                self.assertEqual(self.events(), events)
-                dropped = self.info()["coverage"]["dropped"]
-                if not dropped:
-                    break
-            self.assertEqual(dropped, 0)
+            self.record(OWNER, mode)
+            self.assertEqual(self.events(), events)
+            coverage = self.info()["coverage"]
+            self.assertNotIn("no memory", " ".join(coverage["notes"]), mode)
+            if mode == "budget-of-addresses":  # which waits for the collector; a thread may begin before it has a ring
+                self.assertEqual(coverage["dropped"], 0)
 
     def test_full_rings_are_named(self):
         for way, least in (("drop", 40020 - 16384), ("wait", 1)):
