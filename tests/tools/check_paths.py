@@ -15,7 +15,7 @@ DOCUMENTS = ["README.md", "CONTRIBUTING.md", "examples/README.md", "viz/FORMAT.m
 NAMED = re.compile(r"(?<![\w/.-])(?:(?:src|tests|tools|examples|python|include|viz|docs|m4|\.ci)/[\w*./-]*[\w*]"
                    r"|Makefile\.am|configure\.ac|[A-Z]+\.md)")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
-PLACEHOLDER = re.compile(r"NAME|FOLDER")
+PLACEHOLDER = re.compile(r"NAME|FOLDER|FILE")
 
 
 def is_there(path):
