@@ -160,7 +160,7 @@ class Recordings(Told):
             result = harness.memprof("peak", "--json", path)
             peak = json.loads(result.stdout) if result.returncode in (0, 4) else {"peak_bytes": 0}
             if peak["peak_bytes"]:
-                told = sum(row["bytes"] for row in peak["categories"] if row["category"] not in ("other", None))
+                told = sum(row["bytes"] for row in peak["categories"] or () if row["category"] not in ("other", None))
                 without.append(1 - told / peak["peak_bytes"])
         self.assertGreater(len(without), 12)
         print(f"without a category: median {statistics.median(without):.1%}, at most {max(without):.1%}, of {len(without)}")
