@@ -23,7 +23,7 @@ READ_NS = 20_000_000  # what one reading should take: PyTorch keeps the GIL mean
 ENTRIES_LEAST, ENTRIES_MOST = 1024, 32768  # in PyTorch's ring; up to 2.6 an allocation and its free are three
 WITHOUT = ["free_requested", "free_completed", "segment_alloc", "segment_free", "oom", "snapshot"]
 ALLOC, SEGMENT, PART, END = 1, 2, 3, 4  # enum mp_reading_kind (src/wire/record.h)
-MEMBERS, SETTINGS = 0, 3  # enum mp_aside_kind (src/base/words.h)
+SETTINGS = 3  # enum mp_aside_kind (src/base/words.h)
 KEEP_BACK, LET_BE, ADD = 1, 2, 3  # enum mp_torch_annotations (src/capture/torch/torch_history.h)
 SMALL, EXPANDABLE, WHOLE = 1, 2, 1
 PROVEN = ("2.6",)  # where class History of tests/gpu/check_gpu.py has passed; on others where it was asked for
@@ -321,9 +321,8 @@ class History:
         if settings == self._told_settings:
             return
         self._told_settings = settings
-        for kind, text in ((MEMBERS, self._json({"allocator_settings": settings})),
-                           (SETTINGS, ",".join(_setting(key, value) for key, value in settings.items()))):
-            self._api["aside"](kind, text.encode("utf-8", "replace"))
+        text = ",".join(_setting(key, value) for key, value in settings.items())
+        self._api["aside"](SETTINGS, text.encode("utf-8", "replace"))
 
     def _fit(self, snapshot, took):
         """The ring gets as much room as can be read in READ_NS of a processor: on a busy machine reading takes no more of

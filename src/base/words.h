@@ -103,31 +103,15 @@ enum mp_torch_action {
     MP_TORCH_ACTIONS
 };
 
-/* The keys that a row of another program's file had. */
+/* Facts about a row of another program's file. Older recordings have other bits, too, which mean nothing any more. */
 enum mp_row_flag {
-    MP_ROW_IMPORTED = 1 << 0, /* set for every imported row */
-    MP_ROW_ADDRESS = 1 << 1,
-    MP_ROW_SIZE = 1 << 2,
-    MP_ROW_STREAM = 1 << 3,
-    MP_ROW_TIME = 1 << 4,
-    MP_ROW_FRAMES = 1 << 5,
-    MP_ROW_POOL = 1 << 6,
-    MP_ROW_REQUESTED = 1 << 7,
-    MP_ROW_TYPE = 1 << 8,
-    MP_ROW_EXPANDABLE = 1 << 9,
-    MP_ROW_DEVICE = 1 << 10,
-    MP_ROW_ALLOCATED = 1 << 11, /* of a segment: its allocated bytes */
-    MP_ROW_ACTIVE = 1 << 12,
-    MP_ROW_OVERLAPS = 1 << 14, /* a segment that overlaps an earlier one: not believed */
-    MP_ROW_HISTORY = 1 << 13,  /* of a block, before PyTorch 2.1: requested size and stack stood in its history */
+    MP_ROW_POOL = 1 << 6,      /* of a call: the file says in which pool */
+    MP_ROW_OVERLAPS = 1 << 14, /* of a segment, in older recordings: it overlaps an earlier one, and is not believed */
 };
 
-/* Kinds of facts kept beside a recording's events. */
+/* Kinds of facts kept beside a recording's events. 0 to 2 stand in older recordings, and are passed over. */
 enum mp_aside_kind {
-    MP_ASIDE_MEMBERS = 0,    /* of the file's outermost object */
-    MP_ASIDE_ANNOTATION = 1, /* a row of external_annotations */
-    MP_ASIDE_LISTS = 2,      /* how many traces there are, by key: present wherever a PyTorch snapshot was read */
-    MP_ASIDE_SETTINGS = 3,   /* no JSON: the settings of PyTorch's allocator, as key=value,...; the last one counts */
+    MP_ASIDE_SETTINGS = 3, /* the settings of PyTorch's allocator, as key=value,...; the last one counts */
     MP_ASIDE_KINDS
 };
 

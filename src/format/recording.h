@@ -66,7 +66,7 @@ struct mp_frame {
     uint64_t address;
     uint32_t function, file; /* string 0: unknown */
     uint32_t line;           /* 0: unknown */
-    uint32_t more;           /* string id, as in struct mp_allocator_call */
+    uint32_t more; /* string id of a JSON object: fx_node_op, fx_node_name, fx_node_target of PyTorch; 0: none */
 };
 
 /* A stack is a path from a node to the root: node 0 is the empty stack, each other node adds one frame *inside*
@@ -221,9 +221,8 @@ struct mp_segment {
     uint16_t track;  /* the allocator's */
     uint8_t small;   /* 1: for small blocks */
     uint8_t expandable;
-    uint16_t keys;  /* bits of enum mp_row_flag; 0: not from such a file */
-    uint32_t stack; /* the stack that allocated it, and string id, as in struct mp_allocator_call */
-    uint32_t more;
+    uint16_t keys;  /* bits of enum mp_row_flag */
+    uint32_t stack; /* the one that allocated it */
 };
 
 /* A part of a segment, ordered by segment and address, without gaps. */
@@ -231,31 +230,23 @@ struct mp_segment_part {
     uint64_t bytes, requested; /* the block's size; the size requested */
     uint32_t segment;
     uint8_t state; /* enum mp_torch_state */
-    uint16_t keys; /* as of a segment */
-    uint32_t stack, more;
 };
 
 /* One entry of a caching allocator's own trace, from a file. The entries that allocate, complete a free or run out of
  * memory belong, in this order, to the alloc, free and oom events of the track, unless the trace contradicts itself.
- * Where `keys` is 0, as in older recordings, times, stacks and the address and bytes of what belongs to an event are
- * unknown. */
+ * Older recordings lack the address and bytes of the entries that belong to an event. */
 struct mp_allocator_call {
-    uint64_t time_ns; /* two's complement: may lie before the start */
     uint64_t address; /* out of memory: the device's free bytes, MP_BYTES_UNKNOWN */
     uint64_t bytes;
     uint64_t stream, pool;
-    uint32_t stack;
-    uint32_t more; /* string id of a JSON object: the entry's other keys, and those that it states differently from
-                    * memprof */
     uint16_t track;
     uint16_t keys;  /* bits of enum mp_row_flag */
     uint8_t action; /* enum mp_torch_action */
 };
 
-/* Facts from another program's file that a recording has no field for, and all of its settings and annotations, kept so
- * that they can be written again. In order. */
+/* A text about the recording that no field has. */
 struct mp_aside {
-    uint32_t text; /* string id of a JSON object, or as the kind says */
+    uint32_t text; /* string id */
     uint8_t kind;  /* enum mp_aside_kind */
 };
 

@@ -17,6 +17,14 @@
     }
 #define FIELDS(...) .fields = LIST(__VA_ARGS__), .field_count = sizeof(LIST(__VA_ARGS__)) / sizeof(struct mp_field)
 
+#define CALL_FIELDS                                                                                                    \
+    FIELDS(FIELD(mp_allocator_call, address, MP_FIELD_ANY, DELTA),                                                     \
+           FIELD(mp_allocator_call, bytes, MP_FIELD_ANY, VARINT),                                                      \
+           FIELD(mp_allocator_call, stream, MP_FIELD_ANY, DELTA), FIELD(mp_allocator_call, pool, MP_FIELD_ANY, DELTA), \
+           FIELD(mp_allocator_call, track, MP_CHUNK_TRACKS, VARINT),                                                   \
+           FIELD(mp_allocator_call, action, MP_FIELD_ACTION, PLANES),                                                  \
+           OPTIONAL(mp_allocator_call, keys, MP_FIELD_ANY, VARINT))
+
 static const struct mp_table_layout tables[] = {
     {.kind = MP_CHUNK_DEVICES,
      .name = "device",
@@ -84,37 +92,20 @@ static const struct mp_table_layout tables[] = {
             FIELD(mp_segment, stream, MP_FIELD_ANY, DELTA), FIELD(mp_segment, pool, MP_FIELD_ANY, DELTA),
             FIELD(mp_segment, track, MP_CHUNK_TRACKS, VARINT), FIELD(mp_segment, small, MP_FIELD_BOOL, VARINT),
             FIELD(mp_segment, expandable, MP_FIELD_BOOL, VARINT), OPTIONAL(mp_segment, keys, MP_FIELD_ANY, VARINT),
-            OPTIONAL(mp_segment, stack, MP_CHUNK_STACKS, VARINT),
-            OPTIONAL(mp_segment, more, MP_CHUNK_STRINGS, VARINT))},
+            OPTIONAL(mp_segment, stack, MP_CHUNK_STACKS, VARINT))},
     {.kind = MP_CHUNK_SEGMENT_PARTS,
      .name = "part of a segment",
      .row = sizeof(struct mp_segment_part),
-     FIELDS(
-         FIELD(mp_segment_part, bytes, MP_FIELD_ANY, VARINT), FIELD(mp_segment_part, requested, MP_FIELD_ANY, VARINT),
-         FIELD(mp_segment_part, segment, MP_FIELD_SEGMENT, DELTA),
-         FIELD(mp_segment_part, state, MP_FIELD_STATE, PLANES), OPTIONAL(mp_segment_part, keys, MP_FIELD_ANY, VARINT),
-         OPTIONAL(mp_segment_part, stack, MP_CHUNK_STACKS, VARINT),
-         OPTIONAL(mp_segment_part, more, MP_CHUNK_STRINGS, VARINT))},
-    {.kind = MP_CHUNK_CALLS,
-     .name = "call of the allocator",
-     .row = sizeof(struct mp_allocator_call),
-     FIELDS(FIELD(mp_allocator_call, address, MP_FIELD_ANY, DELTA),
-            FIELD(mp_allocator_call, bytes, MP_FIELD_ANY, VARINT),
-            FIELD(mp_allocator_call, stream, MP_FIELD_ANY, DELTA), FIELD(mp_allocator_call, pool, MP_FIELD_ANY, DELTA),
-            FIELD(mp_allocator_call, track, MP_CHUNK_TRACKS, VARINT),
-            FIELD(mp_allocator_call, action, MP_FIELD_ACTION, PLANES))},
+     FIELDS(FIELD(mp_segment_part, bytes, MP_FIELD_ANY, VARINT),
+            FIELD(mp_segment_part, requested, MP_FIELD_ANY, VARINT),
+            FIELD(mp_segment_part, segment, MP_FIELD_SEGMENT, DELTA),
+            FIELD(mp_segment_part, state, MP_FIELD_STATE, PLANES))},
+    {.kind = MP_CHUNK_CALLS, .name = "call of the allocator", .row = sizeof(struct mp_allocator_call), CALL_FIELDS},
+    /* Not written any more. Its other columns are passed over. */
     {.kind = MP_CHUNK_TRACE,
      .name = "entry of an allocator's trace",
      .row = sizeof(struct mp_allocator_call),
-     FIELDS(NAMED("time", mp_allocator_call, time_ns, MP_FIELD_ANY, DELTA),
-            FIELD(mp_allocator_call, address, MP_FIELD_ANY, DELTA),
-            FIELD(mp_allocator_call, bytes, MP_FIELD_ANY, VARINT),
-            FIELD(mp_allocator_call, stream, MP_FIELD_ANY, DELTA), FIELD(mp_allocator_call, pool, MP_FIELD_ANY, DELTA),
-            FIELD(mp_allocator_call, track, MP_CHUNK_TRACKS, VARINT),
-            FIELD(mp_allocator_call, action, MP_FIELD_ACTION, PLANES),
-            OPTIONAL(mp_allocator_call, keys, MP_FIELD_ANY, VARINT),
-            OPTIONAL(mp_allocator_call, stack, MP_CHUNK_STACKS, VARINT),
-            OPTIONAL(mp_allocator_call, more, MP_CHUNK_STRINGS, VARINT))},
+     CALL_FIELDS},
     {.kind = MP_CHUNK_ASIDES,
      .name = "aside",
      .row = sizeof(struct mp_aside),

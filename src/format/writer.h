@@ -52,7 +52,7 @@ enum mp_status mp_writer_segments(struct mp_writer *writer, const struct mp_segm
                                   struct mp_error *error);
 enum mp_status mp_writer_parts(struct mp_writer *writer, const struct mp_segment_part *parts, size_t count,
                                struct mp_error *error);
-enum mp_status mp_writer_trace(struct mp_writer *writer, const struct mp_allocator_call *calls, size_t count,
+enum mp_status mp_writer_calls(struct mp_writer *writer, const struct mp_allocator_call *calls, size_t count,
                                struct mp_error *error);
 enum mp_status mp_writer_asides(struct mp_writer *writer, const struct mp_aside *asides, size_t count,
                                 struct mp_error *error);

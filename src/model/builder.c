@@ -213,28 +213,19 @@ static bool add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
 
 static bool add_segments(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    size_t first = b->model->segments.count;
     mp_vec_add_all(&b->model->segments, chunk->segments, chunk->count);
-    for (size_t i = first; i < b->model->segments.count; i++)
-        b->model->segments.at[i].more = mp_builder_string(b, b->model->segments.at[i].more);
     return true;
 }
 
 static bool add_parts(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    size_t first = b->model->parts.count;
     mp_vec_add_all(&b->model->parts, chunk->parts, chunk->count);
-    for (size_t i = first; i < b->model->parts.count; i++)
-        b->model->parts.at[i].more = mp_builder_string(b, b->model->parts.at[i].more);
     return true;
 }
 
 static bool add_calls(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    size_t first = b->model->calls.count;
     mp_vec_add_all(&b->model->calls, chunk->calls, chunk->count);
-    for (size_t i = first; i < b->model->calls.count; i++)
-        b->model->calls.at[i].more = mp_builder_string(b, b->model->calls.at[i].more);
     return true;
 }
 
@@ -242,6 +233,7 @@ static bool add_asides(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_aside aside = chunk->asides[i];
+        if (aside.kind != MP_ASIDE_SETTINGS) continue;
         aside.text = mp_builder_string(b, aside.text);
         mp_vec_add(&b->model->asides, aside);
     }
@@ -307,11 +299,10 @@ static enum mp_status check_table(const struct mp_builder *b, const struct mp_ch
         if (chunk->kind == MP_CHUNK_SEGMENTS &&
             (chunk->segments[i].track >= model->tracks.count || !known_stack(model, chunk->segments[i].stack)))
             return bad_entry(chunk, "a segment", error);
-        if (chunk->kind == MP_CHUNK_SEGMENT_PARTS &&
-            (chunk->parts[i].segment >= model->segments.count || !known_stack(model, chunk->parts[i].stack)))
+        if (chunk->kind == MP_CHUNK_SEGMENT_PARTS && chunk->parts[i].segment >= model->segments.count)
             return bad_entry(chunk, "a part of a segment", error);
         if ((chunk->kind == MP_CHUNK_CALLS || chunk->kind == MP_CHUNK_TRACE) &&
-            (chunk->calls[i].track >= model->tracks.count || !known_stack(model, chunk->calls[i].stack)))
+            chunk->calls[i].track >= model->tracks.count)
             return bad_entry(chunk, "a call of the allocator", error);
         if (chunk->kind == MP_CHUNK_PAST_PEAKS && chunk->past_peaks[i].track >= model->tracks.count)
             return bad_entry(chunk, "a peak", error);

@@ -3,12 +3,12 @@
 #include "base/json.h"
 
 /* The parts that PyTorch's viewer shows of them, in its order. */
-static const char *const keys[] = {"fx_node_name", "fx_node_op", "fx_node_target"};
+const char *const mp_graph_node_keys[MP_GRAPH_NODE_PARTS] = {"fx_node_name", "fx_node_op", "fx_node_target"};
 
 bool mp_graph_node_part(const struct mp_model *model, uint32_t more, enum mp_graph_node_part part,
                         struct mp_buffer *out)
 {
-    return more && mp_json_member(mp_model_text(model, more), keys[part], out);
+    return more && mp_json_member(mp_model_text(model, more), mp_graph_node_keys[part], out);
 }
 
 bool mp_graph_node_text(const struct mp_model *model, uint32_t more, struct mp_buffer *out)

@@ -487,7 +487,7 @@ static void make_calls(struct world *world)
                 .track = 1, .action = MP_TORCH_SEGMENT_ALLOC, .address = (uint64_t)(i + 1) << 21, .bytes = 2 << 20};
     }
     flush(world);
-    must(world, mp_writer_trace(world->writer, calls, world->count, &world->error));
+    must(world, mp_writer_calls(world->writer, calls, world->count, &world->error));
     free(calls);
     free(blocks);
 }

@@ -129,6 +129,18 @@ def contents_of(path):
     return {kind: rows for kind, rows in found.items() if rows}
 
 
+GONE = {"segments": ("more",), "segment parts": ("keys", "stack", "more"), "trace": ("time", "stack", "more")}
+
+
+def without_gone(contents):
+    """Less the columns that are read no more."""
+    kept = {kind: [{name: value for name, value in row.items() if name not in GONE.get(kind, ())} for row in rows]
+            if kind in GONE else rows for kind, rows in contents.items()}
+    if "trace" in kept:
+        kept["calls"] = kept.pop("trace")
+    return kept
+
+
 class Recordings(unittest.TestCase):
     def test_they_say_what_they_said(self):
         self.assertGreaterEqual(len(FILES), 3)
@@ -162,7 +174,7 @@ class Recordings(unittest.TestCase):
                     said = json.loads(path.with_suffix(".json").read_text())
                     self.assertEqual(figures_of(harness.answer("info", copy)), said)
                     self.assertEqual(Reader(copy).figures(), said)
-                    before, after = contents_of(path), contents_of(copy)
+                    before, after = without_gone(contents_of(path)), contents_of(copy)
                     for kind in before:
                         self.assertEqual(after.get(kind), before[kind], kind)
 

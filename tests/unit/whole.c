@@ -25,10 +25,9 @@
 #define FIELDS_mp_block_metadata(V, T, N) V(time_ns) V(block) V(kind) T(text)
 #define FIELDS_mp_sample(V, T, N)         V(time_ns) T(counter) V(value)
 #define FIELDS_mp_segment(V, T, N)                                                                                     \
-    V(address) V(bytes) V(stream) V(pool) V(track) V(small) V(expandable) V(keys) V(stack) T(more)
-#define FIELDS_mp_segment_part(V, T, N) V(bytes) V(requested) V(segment) V(state) V(keys) V(stack) T(more)
-#define FIELDS_mp_allocator_call(V, T, N)                                                                              \
-    V(time_ns) V(address) V(bytes) V(stream) V(pool) V(stack) T(more) V(track) V(keys) V(action)
+    V(address) V(bytes) V(stream) V(pool) V(track) V(small) V(expandable) V(keys) V(stack)
+#define FIELDS_mp_segment_part(V, T, N)   V(bytes) V(requested) V(segment) V(state)
+#define FIELDS_mp_allocator_call(V, T, N) V(address) V(bytes) V(stream) V(pool) V(track) V(keys) V(action)
 #define FIELDS_mp_aside(V, T, N)          T(text) V(kind)
 #define FIELDS_mp_past(V, T, N)           V(events) V(steps) V(time_ns)
 #define FIELDS_mp_past_peak(V, T, N)      V(bytes) V(blocks) V(time_ns) V(step) V(reserved_bytes) V(track)

@@ -199,9 +199,10 @@ static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct 
     case MP_CHUNK_SEGMENTS:
     case MP_CHUNK_SEGMENT_PARTS:
     case MP_CHUNK_CALLS:
-    case MP_CHUNK_TRACE:
     case MP_CHUNK_ASIDES:
         return mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
+    case MP_CHUNK_TRACE:
+        return mp_writer_calls(writer, chunk->calls, chunk->count, error);
     case MP_CHUNK_COVERAGE:
         recovering->coverage_copied = true;
         return mp_writer_coverage(writer, chunk->coverage, error);

@@ -11,9 +11,8 @@
 #include "base/sampling.h"
 #include "base/setting.h"
 #include "base/step_rule.h"
-#include "base/units.h"
-#include "exchange/common/anonymize_more.h"
 #include "exchange/common/public_names.h"
+#include "model/graph_node.h"
 
 #define STEP_FUNCTION "step_function"
 
@@ -44,7 +43,6 @@ struct renaming {
     uint32_t count[ROLES];
     struct mp_intern parts; /* those of modules' paths; the number of each stands for it */
     struct mp_intern said;  /* likewise, of texts about blocks and about graphs' nodes */
-    uint64_t dropped;       /* values of others that may hold names */
     struct mp_step_rule steps;
     bool by_pattern; /* steps follow a pattern of the user's, which may contain names, too */
 };
@@ -52,6 +50,69 @@ struct renaming {
 static uint32_t intern(struct renaming *renaming, const char *text)
 {
     return mp_intern_add_text(&renaming->to, text);
+}
+
+static bool is_in(const char *text, size_t length, const char *const *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strlen(list[i]) == length && !memcmp(list[i], text, length)) return true;
+    return false;
+}
+
+/* "1", "0.5", "True", "[256:1,>:8]". */
+static bool is_plain_value(const char *text, size_t length)
+{
+    static const char *const truths[] = {"true", "false", "True", "False"};
+    return (length && strspn(text, "0123456789.,:>[]-") >= length) ||
+           is_in(text, length, truths, sizeof truths / sizeof *truths);
+}
+
+/* Settings of PyTorch's allocator, as key=value,... or as PYTORCH_CUDA_ALLOC_CONF has them: those that PyTorch has,
+ * with values that are numbers, true or false. */
+static void rename_settings(const char *settings, struct mp_buffer *out)
+{
+    static const char *const known[] = {"max_split_size",
+                                        "max_split_size_mb",
+                                        "garbage_collection_threshold",
+                                        "expandable_segments",
+                                        "roundup_power2_divisions",
+                                        "roundup_bypass_threshold_mb",
+                                        "release_lock_on_cudamalloc",
+                                        "release_lock_on_hipmalloc",
+                                        "pinned_num_register_threads",
+                                        "pinned_use_cuda_host_register",
+                                        "pinned_use_hip_host_register",
+                                        "pinned_use_background_threads",
+                                        "pinned_reserve_segment_size_mb",
+                                        "graph_capture_record_stream_reuse",
+                                        "per_process_memory_fraction",
+                                        "max_non_split_rounding_mb",
+                                        "max_non_split_rounding_size",
+                                        "large_segment_size_mb",
+                                        "trace_alloc_max_entries",
+                                        "trace_alloc_overflowed",
+                                        "per_allocation_history"};
+    size_t before = out->size;
+    while (*settings) {
+        size_t key = strcspn(settings, ":=,"), end = key;
+        for (unsigned depth = 0; settings[end] && (settings[end] != ',' || depth); end++) {
+            depth += settings[end] == '[';
+            depth -= settings[end] == ']' && depth;
+        }
+        if (end > key && is_in(settings, key, known, sizeof known / sizeof *known) &&
+            is_plain_value(settings + key + 1, end - key - 1))
+            mp_buffer_printf(out, "%s%.*s", out->size > before ? "," : "", (int)end, settings);
+        settings += end + (settings[end] == ',');
+    }
+}
+
+/* The text that a buffer holds, which is freed, as an id. */
+static uint32_t intern_buffer(struct renaming *renaming, struct mp_buffer *text)
+{
+    mp_buffer_append(text, "", 1);
+    uint32_t id = intern(renaming, (const char *)text->data);
+    mp_buffer_free(text);
+    return id;
 }
 
 static uint32_t numbered(struct renaming *renaming, enum role role, const char *format, const char *ending)
@@ -116,11 +177,8 @@ static uint32_t rename_mark(struct renaming *renaming, const char *name)
         if (strncmp(name, settings[i], strlen(settings[i])) != 0) continue;
         struct mp_buffer text = {0};
         mp_buffer_append_text(&text, settings[i]);
-        mp_settings_anonymize(name + strlen(settings[i]), &text);
-        mp_buffer_append(&text, "", 1);
-        uint32_t id = intern(renaming, (const char *)text.data);
-        mp_buffer_free(&text);
-        return id;
+        rename_settings(name + strlen(settings[i]), &text);
+        return intern_buffer(renaming, &text);
     }
     bool is_mark = !strncmp(name, MP_TORCH_MARK, strlen(MP_TORCH_MARK));
     return is_mark && is_shims_mark(name + strlen(MP_TORCH_MARK)) ? intern(renaming, name) : 0;
@@ -155,10 +213,7 @@ static uint32_t rename_module(struct renaming *renaming, const char *path)
         if (!*at) break;
         mp_buffer_append(&text, at, 1);
     }
-    mp_buffer_append(&text, "", 1);
-    uint32_t id = intern(renaming, (const char *)text.data);
-    mp_buffer_free(&text);
-    return id;
+    return intern_buffer(renaming, &text);
 }
 
 /* PyTorch's own texts about a block are public; equal texts stay equal. */
@@ -230,10 +285,7 @@ static uint32_t rename_path(struct renaming *renaming, const char *path)
             mp_buffer_append(&text, at, length = mark ? mark : 1);
         at += length;
     }
-    mp_buffer_append(&text, "", 1);
-    uint32_t id = intern(renaming, (const char *)text.data);
-    mp_buffer_free(&text);
-    return id;
+    return intern_buffer(renaming, &text);
 }
 
 /* The new id of an old one. The caller decides which functions are public, and gives them ROLE_KEPT. */
@@ -317,50 +369,27 @@ static uint32_t rename_function(struct renaming *renaming, const struct mp_frame
     return engine ? intern(renaming, engine) : new_name(renaming, kept ? ROLE_KEPT : ROLE_FUNCTION, function);
 }
 
-static uint32_t new_name_of(struct renaming *renaming, enum role role, const char *text)
+/* The node of a graph: PyTorch's word for its kind stays, its name and its target become numbers. */
+static uint32_t rename_node(struct renaming *renaming, uint32_t node)
 {
-    uint32_t id = mp_intern_find(&renaming->model->strings, text, strlen(text));
-    if (id && id < renaming->model->strings.count) return new_name(renaming, role, id);
-    return role == ROLE_FILE       ? rename_file(renaming, text)
-           : role == ROLE_REGION   ? rename_region(renaming, text)
-           : role == ROLE_METADATA ? rename_metadata(renaming, text)
-                                   : numbered(renaming, role, "f%u%s", "");
-}
-
-static void rename_text(void *context, enum mp_named what, const char *text, const char *file, struct mp_buffer *out)
-{
-    static const enum role roles[] = {[MP_NAMED_FUNCTION] = ROLE_FUNCTION,
-                                      [MP_NAMED_FILE] = ROLE_FILE,
-                                      [MP_NAMED_REGION] = ROLE_REGION,
-                                      [MP_NAMED_METADATA] = ROLE_METADATA};
-    static const struct mp_frame python = {.language = MP_PYTHON};
-    struct renaming *renaming = context;
-    if (what == MP_NAMED_NODE) {
-        mp_buffer_printf(out, "node %u", mp_intern_add_text(&renaming->said, text));
-        return;
+    static const char *const kinds[] = {"placeholder", "get_attr", "call_function", "call_module",
+                                        "call_method", "output",   "root"};
+    struct mp_buffer out = {0}, part = {0};
+    for (unsigned i = 0; node && i < MP_GRAPH_NODE_PARTS; i++) {
+        mp_buffer_clear(&part);
+        if (!mp_graph_node_part(renaming->model, node, i, &part)) continue;
+        const char *text = (const char *)part.data;
+        bool is_kind = i == MP_GRAPH_NODE_OP;
+        if (is_kind && !is_in(text, part.size, kinds, sizeof kinds / sizeof *kinds)) continue;
+        mp_buffer_printf(&out, "%s\"%s\":", out.size ? "," : "{", mp_graph_node_keys[i]);
+        if (is_kind)
+            mp_buffer_printf(&out, "\"%.*s\"", (int)part.size, text);
+        else
+            mp_buffer_printf(&out, "\"node %u\"", mp_intern_add(&renaming->said, text, part.size));
     }
-    if (what == MP_NAMED_FUNCTION && file && is_public(renaming->model, &python, text, file)) {
-        mp_buffer_append_text(out, text);
-        return;
-    }
-    mp_buffer_append_text(out, mp_intern_get(&renaming->to, new_name_of(renaming, roles[what], text), NULL));
-}
-
-/* Renames another program's additional keys of a row. */
-static uint32_t rename_more(struct renaming *renaming, uint32_t more, bool is_annotation)
-{
-    if (!more) return 0;
-    bool fresh;
-    uint64_t *known = mp_map_at(&renaming->known, (uint64_t)(ROLES + is_annotation) << 32 | more, &fresh);
-    if (!fresh) return (uint32_t)*known;
-    struct mp_buffer out = {0};
-    mp_more_anonymize(mp_model_text(renaming->model, more), is_annotation, rename_text, renaming, &out,
-                      &renaming->dropped);
-    mp_buffer_append(&out, "", 1);
-    uint32_t id = intern(renaming, (const char *)out.data);
-    mp_buffer_free(&out);
-    *mp_map_at(&renaming->known, (uint64_t)(ROLES + is_annotation) << 32 | more, NULL) = id; /* it may have moved */
-    return id;
+    mp_buffer_free(&part);
+    if (out.size) mp_buffer_append_text(&out, "}");
+    return intern_buffer(renaming, &out);
 }
 
 static void rename_stacks(struct renaming *renaming)
@@ -377,7 +406,7 @@ static void rename_stacks(struct renaming *renaming)
         uint32_t function = rename_function(renaming, &frame->raw, frame->raw.function, frame->raw.file);
         frame->raw.file = new_name(renaming, ROLE_FILE, frame->raw.file);
         frame->raw.function = function;
-        frame->raw.more = rename_more(renaming, frame->raw.more, false);
+        frame->raw.more = rename_node(renaming, frame->raw.more);
     }
     for (size_t i = 1; i < model->modules.count; i++) {
         struct mp_module *module = &model->modules.at[i];
@@ -409,53 +438,14 @@ static void rename_tables(struct renaming *renaming)
         model->samples.at[i].counter = new_name(renaming, ROLE_COUNTER, model->samples.at[i].counter);
 }
 
-/* The lists of a file: their names, which are PyTorch's, and lengths. */
-static uint32_t rename_lists(struct renaming *renaming, const char *lists)
-{
-    static const char *const names[] = {"segments", "device_traces", "host_segments", "host_traces",
-                                        "external_annotations"};
-    char text[256] = "{", quoted[32];
-    size_t length = 1;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(quoted, sizeof quoted, "\"%s\":", names[i]);
-        const char *at = strstr(lists, quoted);
-        if (at)
-            length += (size_t)snprintf(text + length, sizeof text - length, "%s%s%u", length > 1 ? "," : "", quoted,
-                                       (unsigned)strtoul(at + strlen(quoted), NULL, 10));
-    }
-    snprintf(text + length, sizeof text - length, "}");
-    return intern(renaming, text);
-}
-
-static uint32_t rename_aside(struct renaming *renaming, const struct mp_aside *aside)
-{
-    if (aside->kind == MP_ASIDE_LISTS) return rename_lists(renaming, mp_model_text(renaming->model, aside->text));
-    if (aside->kind != MP_ASIDE_SETTINGS) return rename_more(renaming, aside->text, aside->kind == MP_ASIDE_ANNOTATION);
-    struct mp_buffer out = {0};
-    mp_settings_anonymize(mp_model_text(renaming->model, aside->text), &out);
-    mp_buffer_append(&out, "", 1);
-    uint32_t id = intern(renaming, (const char *)out.data);
-    mp_buffer_free(&out);
-    return id;
-}
-
-/* Another program's own texts may contain any name: only those known to contain none stay. */
-static void rename_words_of_others(struct renaming *renaming)
+static void rename_asides(struct renaming *renaming)
 {
     struct mp_model *model = renaming->model;
-    for (size_t i = 0; i < model->segments.count; i++)
-        model->segments.at[i].more = rename_more(renaming, model->segments.at[i].more, false);
-    for (size_t i = 0; i < model->parts.count; i++)
-        model->parts.at[i].more = rename_more(renaming, model->parts.at[i].more, false);
-    for (size_t i = 0; i < model->calls.count; i++)
-        model->calls.at[i].more = rename_more(renaming, model->calls.at[i].more, false);
-    size_t kept = 0;
     for (size_t i = 0; i < model->asides.count; i++) {
-        struct mp_aside aside = model->asides.at[i];
-        aside.text = rename_aside(renaming, &aside);
-        if (aside.text) model->asides.at[kept++] = aside;
+        struct mp_buffer settings = {0};
+        rename_settings(mp_model_text(model, model->asides.at[i].text), &settings);
+        model->asides.at[i].text = intern_buffer(renaming, &settings);
     }
-    model->asides.count = kept;
 }
 
 static void rename_blocks(struct renaming *renaming)
@@ -501,21 +491,6 @@ static void put_numbers(struct mp_buffer *to, const char *configuration)
         if (!strcmp(value, sources[i])) mp_buffer_printf(to, "%s=%s;", source, value);
 }
 
-/* Reports what was left out. */
-static void note_dropped(struct renaming *renaming)
-{
-    struct mp_coverage *coverage = &renaming->model->coverage;
-    char text[160], count[MP_UNIT_TEXT];
-    if (!renaming->dropped) return;
-    snprintf(text, sizeof text, "values of the file that may hold names, which were left out: %s",
-             mp_format_count(count, renaming->dropped));
-    uint32_t *notes = mp_alloc((coverage->note_count + 1) * sizeof *notes);
-    if (coverage->note_count) memcpy(notes, coverage->notes, coverage->note_count * sizeof *notes);
-    notes[coverage->note_count++] = intern(renaming, text);
-    free(coverage->notes);
-    coverage->notes = notes;
-}
-
 static void rename_start(struct renaming *renaming)
 {
     static const char *const no_command[] = {NULL};
@@ -527,7 +502,7 @@ static void rename_start(struct renaming *renaming)
     start->spool_id = 0;
     struct mp_buffer text = {0};
     put_numbers(&text, start->configuration);
-    if (!strchr(start->configuration, ';')) mp_settings_anonymize(start->configuration, &text);
+    if (!strchr(start->configuration, ';')) rename_settings(start->configuration, &text);
     if (renaming->by_pattern) mp_buffer_append_text(&text, "step_range=^step;");
     if (*renaming->steps.function) mp_buffer_append_text(&text, "step_at=" STEP_FUNCTION ";");
     mp_buffer_append(&text, "", 1);
@@ -547,12 +522,11 @@ enum mp_status mp_anonymize(struct mp_model *model, struct mp_error *error)
     rename_stacks(&renaming);
     rename_tables(&renaming);
     rename_blocks(&renaming);
-    rename_words_of_others(&renaming);
+    rename_asides(&renaming);
     struct mp_coverage *coverage = &model->coverage;
     rename_ids(&renaming, ROLE_WORDS, coverage->sources, coverage->source_count);
     rename_ids(&renaming, ROLE_NOTE, coverage->notes, coverage->note_count);
     rename_ids(&renaming, ROLE_NOTE, coverage->limits, coverage->limit_count);
-    note_dropped(&renaming);
     model->how.text = new_name(&renaming, ROLE_WORDS, model->how.text);
     rename_start(&renaming);
     mp_step_rule_close(&renaming.steps);

@@ -292,7 +292,7 @@ static enum mp_status save_all(struct saver *s)
     if (!status) status = mp_writer_samples(s->writer, model->samples.at, model->samples.count, s->error);
     if (!status) status = mp_writer_segments(s->writer, model->segments.at, model->segments.count, s->error);
     if (!status) status = mp_writer_parts(s->writer, model->parts.at, model->parts.count, s->error);
-    if (!status) status = mp_writer_trace(s->writer, model->calls.at, model->calls.count, s->error);
+    if (!status) status = mp_writer_calls(s->writer, model->calls.at, model->calls.count, s->error);
     if (!status) status = mp_writer_asides(s->writer, model->asides.at, model->asides.count, s->error);
     if (mp_damage_any(&model->damage))
         mp_writer_lost(s->writer, model->damage.lost_chunks + !model->damage.lost_chunks, 0);

@@ -10,7 +10,6 @@
 #ifndef MP_EXCHANGE_VALUES_H
 #define MP_EXCHANGE_VALUES_H
 
-#include "base/buffer.h"
 #include "base/intern.h"
 #include "base/vec.h"
 
@@ -59,8 +58,7 @@ struct mp_values {
     MP_VEC(uint64_t) wide;
     mp_make_record *make_record;
     void *context;
-    bool shared;      /* objects may be referred to again: a pickle's memo */
-    uint64_t visited; /* items that mp_values_json() has gone through, of all calls */
+    bool shared; /* objects may be referred to again: a pickle's memo */
     const char *fault;
 };
 
@@ -132,15 +130,5 @@ static inline bool mp_values_is_gone(const struct mp_values *values, uint64_t va
 /* Reads an integer that is not negative (a fraction is cut off); false for all else. */
 bool mp_values_unsigned(const struct mp_values *values, uint64_t value, uint64_t *number);
 bool mp_values_signed(const struct mp_values *values, uint64_t value, int64_t *number);
-
-/* Appends a record as JSON, null where it has no such form; false where it is too much. */
-typedef bool mp_put_record(void *context, uint64_t record, struct mp_buffer *out);
-
-/* Appends a value as JSON: tuples become lists; keys that are no texts are left out.
- * False where it is deeper than MP_VALUES_JSON_DEPTH, holds a number beyond 64 bits, more than `most` items, or makes
- * *out grow beyond `most` bytes: then *out is incomplete. Objects in it can no longer change. */
-#define MP_VALUES_JSON_DEPTH 12
-bool mp_values_json(struct mp_values *values, uint64_t value, mp_put_record *put_known, size_t most,
-                    struct mp_buffer *out);
 
 #endif

@@ -1,5 +1,4 @@
 /* The allocator's state in a snapshot, as rows of a recording, so that it can be replayed. */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -26,9 +25,7 @@ static bool add_segment(const struct mp_pytorch_segment *from, uint16_t track, s
                                        .track = track,
                                        .small = from->small,
                                        .expandable = from->expandable,
-                                       .keys = from->keys,
-                                       .stack = from->stack,
-                                       .more = from->more};
+                                       .stack = from->stack};
     if (rows->segments.count >= UINT32_MAX - 1) return false;
     mp_vec_add(&rows->segments, segment);
     return true;
@@ -49,9 +46,10 @@ bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const str
                  devices[i].segments.at[next[i].segment] < devices[device].segments.at[next[device].segment]))
                 device = i;
         if (device == count) break;
-        done = add_segment(&records->segments.at[devices[device].segments.at[next[device].segment]], tracks[device],
-                           rows) &&
-               add_parts(&devices[device], next[device].segment, &next[device].part, rows);
+        const struct mp_pytorch_segment *from =
+            &records->segments.at[devices[device].segments.at[next[device].segment]];
+        done = from->overlaps || (add_segment(from, tracks[device], rows) &&
+                                  add_parts(&devices[device], next[device].segment, &next[device].part, rows));
         next[device].segment++;
     }
     free(next);
@@ -79,39 +77,20 @@ static enum mp_torch_action action_of(const struct mp_pytorch_device *device, co
     return entry->action == device->free_action ? MP_TORCH_FREE_COMPLETED : actions[entry->action];
 }
 
-/* An entry's action in words, where a call has none: a request that frees, an action that makes no sense. */
-static bool name_action(struct mp_pytorch_records *records, const struct mp_pytorch_entry *entry,
-                        struct mp_allocator_call *call)
-{
-    bool requested = entry->action == MP_ACTION_FREE_REQUESTED && call->action == MP_TORCH_FREE_COMPLETED;
-    bool known = entry->name >= MP_KEYS && entry->name - MP_KEYS < MP_ACTION_UNKNOWN;
-    bool spoilt = entry->action == MP_ACTION_UNKNOWN && known && entry->name - MP_KEYS != MP_ACTION_FREE;
-    if (!requested && !spoilt) return true;
-    char name[40];
-    snprintf(name, sizeof name, "\"%s\"", mp_intern_get(&records->values.texts, entry->name, NULL));
-    return mp_pytorch_more_text(records, &call->more, mp_pytorch_key_name(MP_KEY_ACTION), name);
-}
-
-bool mp_pytorch_trace_rows(struct mp_pytorch_records *records, const struct mp_pytorch_device *device, uint16_t track,
-                           int64_t start_us, struct mp_pytorch_rows *rows)
+bool mp_pytorch_trace_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
+                           uint16_t track, struct mp_pytorch_rows *rows)
 {
     mp_vec_room_for(&rows->calls, device->trace.count);
     for (size_t i = 0; i < device->trace.count; i++) {
         const struct mp_pytorch_entry *entry = &records->entries.at[device->trace.at[i]];
-        struct mp_allocator_call call = {.time_ns = entry->time_us == MP_PYTORCH_NO_TIME
-                                                        ? 0
-                                                        : ((uint64_t)entry->time_us - (uint64_t)start_us) * 1000,
-                                         .address = entry->address,
+        struct mp_allocator_call call = {.address = entry->address,
                                          .bytes = entry->bytes,
                                          .stream = entry->stream,
                                          .pool = entry->pool,
-                                         .stack = entry->stack,
-                                         .more = entry->more,
                                          .track = track,
-                                         .keys = entry->keys,
+                                         .keys = entry->has_pool ? MP_ROW_POOL : 0,
                                          .action = (uint8_t)action_of(device, entry)};
         if (call.action == MP_TORCH_OUT_OF_MEMORY && !entry->has_address) call.address = MP_BYTES_UNKNOWN;
-        if (!name_action(records, entry, &call)) return false;
         rows->calls.at[rows->calls.count++] = call;
     }
     return true;

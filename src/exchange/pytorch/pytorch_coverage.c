@@ -143,9 +143,7 @@ static void note_unknown(struct notes *t)
              "as empty: %s",
              mp_format_count(count, s->records.again));
     if (s->records.too_long)
-        note(t, false,
-             "values that memprof does not keep, as they are more than 60 000 bytes, deeper than 12 levels, numbers "
-             "beyond 64 bits, or shared so often that the file would become many times its size: %s",
+        note(t, false, "stacks that do not show their forward pass, as there is too much of it: %s",
              mp_format_count(count, s->records.too_long));
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "analysis/device/device_free.h"
 #include "analysis/sites/placement.h"
@@ -10,8 +11,6 @@
 #include "base/memory.h"
 #include "base/search.h"
 #include "exchange/pytorch/pytorch_layout.h"
-#include "exchange/pytorch/pytorch_original.h"
-#include "exchange/pytorch/pytorch_records.h"
 #include "exchange/pytorch/value_out.h"
 #include "model/spans.h"
 #include "model/track.h"
@@ -57,6 +56,7 @@ struct writer {
     struct mp_steps steps;
     struct mp_placements placements;
     MP_VEC(struct annotation) annotations; /* of a trace, in its order */
+    bool free_stacks;                      /* frees of the trace have stacks of their own */
     struct mp_map pending;                 /* life + 1: its free was requested, and other streams use it to the end */
     struct mp_pytorch_exported *exported;
 };
@@ -248,8 +248,8 @@ static void put_annotations_until(struct writer *writer, uint64_t ns, uint32_t e
     }
 }
 
-/* An end at once: the viewer merges two entries that follow one another. A free without a known stack gets its alloc's,
- * as in PyTorch's traces without stacks of frees. */
+/* An end at once: the viewer merges two entries that follow one another. Where no free has a stack, each gets its
+ * alloc's, as in PyTorch's traces without stacks of frees. */
 static void put_lives(struct writer *writer, const struct mp_pytorch_lives *lives, uint32_t ended, uint32_t begun,
                       uint32_t event)
 {
@@ -257,7 +257,7 @@ static void put_lives(struct writer *writer, const struct mp_pytorch_lives *live
         const struct mp_pytorch_life *life = &lives->all.at[ended];
         uint64_t requested = requested_of(writer, life);
         uint32_t freed_at = begun == MP_NONE ? mp_model_freed_at(writer->model, life->block) : 0;
-        uint32_t stack = freed_at ? freed_at : life->stack;
+        uint32_t stack = writer->free_stacks ? freed_at : life->stack;
         put_entry(writer, "free_requested", "addr", life->address, requested, stack, event, life->block);
         if (!writer->pending.count || !mp_map_find(&writer->pending, (uint64_t)ended + 1))
             put_entry(writer, "free_completed", "addr", life->address, requested, stack, event, life->block);
@@ -355,6 +355,9 @@ static void put_trace(struct writer *writer, size_t device)
     size_t annotation = 0;
     if (track != MP_TRACK_NONE && has_segments(writer, device)) find_pending(writer, device);
     find_annotations(writer, &layout->lives);
+    writer->free_stacks = false;
+    for (size_t i = 0; i < layout->lives.all.count; i++)
+        writer->free_stacks |= mp_model_freed_at(model, layout->lives.all.at[i].block);
     for (uint32_t event = 0; track != MP_TRACK_NONE && event < events->count; event++) {
         unsigned type = events->type[event];
         uint16_t of = events->track[event];
@@ -378,6 +381,19 @@ static void put_trace(struct writer *writer, size_t device)
     }
     put_pages(writer, &pages);
     put_annotations_until(writer, UINT64_MAX, UINT32_MAX, &annotation);
+}
+
+/* Sums of a segment's parts, in PyTorch's terms. */
+struct sums {
+    uint64_t allocated, active, requested;
+};
+
+static void add_part(struct sums *sums, unsigned state, uint64_t bytes, uint64_t requested)
+{
+    if (state == MP_TORCH_ALLOCATED) sums->allocated += bytes;
+    if (state == MP_TORCH_FREE || state == MP_TORCH_UNMAPPED) return;
+    sums->active += bytes;
+    sums->requested += requested;
 }
 
 static void put_block(struct writer *writer, uint64_t address, uint64_t bytes, uint64_t requested, const char *state,
@@ -405,16 +421,16 @@ static uint64_t room_of(const struct mp_layout *layout, size_t held, uint64_t en
 
 /* Writes the blocks from *held on that lie in the segment, and the parts between them: together they make the segment.
  * With `write` false they are only counted. */
-static struct mp_pytorch_sums put_blocks(struct writer *writer, const struct mp_layout *layout,
-                                         const struct mp_layout_segment *segment, size_t *held, bool write)
+static struct sums put_blocks(struct writer *writer, const struct mp_layout *layout,
+                              const struct mp_layout_segment *segment, size_t *held, bool write)
 {
     uint64_t at = segment->address, end = segment->address + segment->bytes;
-    struct mp_pytorch_sums sums = {0};
+    struct sums sums = {0};
     for (; *held < layout->held.count; ++*held) {
         const struct mp_pytorch_life *life = &layout->lives.all.at[layout->held.at[*held]];
         if (life->address >= end) break;
         uint64_t room = room_of(layout, *held, end);
-        mp_pytorch_sum(&sums, MP_TORCH_ALLOCATED, room, requested_of(writer, life));
+        add_part(&sums, MP_TORCH_ALLOCATED, room, requested_of(writer, life));
         if (write && life->address > at) put_block(writer, at, life->address - at, 0, "inactive", 0);
         if (write) put_block(writer, life->address, room, requested_of(writer, life), "active_allocated", life->stack);
         at = life->address + room;
@@ -425,7 +441,7 @@ static struct mp_pytorch_sums put_blocks(struct writer *writer, const struct mp_
 
 /* The beginning of a segment, up to its list of blocks. */
 static void begin_segment(struct writer *writer, size_t device, const struct mp_segment *segment,
-                          const struct mp_pytorch_sums *sums)
+                          const struct sums *sums)
 {
     struct mp_value_out *value = &writer->value;
     mp_value_dict(value, NULL);
@@ -462,7 +478,7 @@ static void put_laid_segments(struct writer *writer, size_t device)
                                            .expandable = from->expandable,
                                            .stack = from->stack};
         size_t counted = held;
-        const struct mp_pytorch_sums sums = put_blocks(writer, layout, from, &counted, false);
+        const struct sums sums = put_blocks(writer, layout, from, &counted, false);
         begin_segment(writer, device, &segment, &sums);
         put_blocks(writer, layout, from, &held, true);
         end_segment(writer);
@@ -496,14 +512,14 @@ static void put_recorded_segments(struct writer *writer, size_t device)
     size_t part = 0;
     for (size_t i = 0; i < model->segments.count; i++) {
         struct mp_segment segment = model->segments.at[i];
-        struct mp_pytorch_sums sums = {0};
+        struct sums sums = {0};
         uint64_t address = segment.address;
         while (part < model->parts.count && model->parts.at[part].segment < i)
             part++;
-        if (segment.track != writer->tracks[device]) continue;
+        if (segment.track != writer->tracks[device] || (segment.keys & MP_ROW_OVERLAPS)) continue;
         for (size_t k = part; k < model->parts.count && model->parts.at[k].segment == i; k++)
-            mp_pytorch_sum(&sums, model->parts.at[k].state, model->parts.at[k].bytes, model->parts.at[k].requested);
-        segment.stack = segment_stack(layout, segment.address);
+            add_part(&sums, model->parts.at[k].state, model->parts.at[k].bytes, model->parts.at[k].requested);
+        if (!segment.stack) segment.stack = segment_stack(layout, segment.address);
         begin_segment(writer, device, &segment, &sums);
         for (; part < model->parts.count && model->parts.at[part].segment == i; part++) {
             const struct mp_segment_part *from = &model->parts.at[part];
@@ -578,15 +594,54 @@ static void put_annotations(struct writer *writer)
     mp_open_regions_free(&closed);
 }
 
-/* Writes the allocator's settings from the recording. */
+/* One of the allocator's settings, "max_split_size=-1", as the value that Python would have. */
+static void put_setting(struct mp_value_out *value, char *setting)
+{
+    char *text = strchr(setting, '='), *end;
+    *text++ = '\0';
+    bool is_true = !strcasecmp(text, "true"), is_number = *text && strspn(text, "+-.0123456789eE") == strlen(text);
+    double real = strtod(text, &end);
+    is_number = is_number && !*end;
+    if (is_true || !strcasecmp(text, "false"))
+        mp_value_bool(value, setting, is_true);
+    else if (is_number && !strpbrk(text, ".eE"))
+        mp_value_signed(value, setting, strtoll(text, NULL, 10));
+    else if (is_number)
+        mp_value_float(value, setting, real);
+    else
+        mp_value_text(value, setting, text);
+}
+
+/* The length of the first setting of "key=value,key=value": a value may have commas, a key has none. */
+static size_t setting_length(const char *settings)
+{
+    size_t length = strcspn(settings, ",");
+    while (settings[length]) {
+        const char *next = settings + length + 1;
+        size_t key = strspn(next, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+        if (key && next[key] == '=') break;
+        length += 1 + strcspn(next, ",");
+    }
+    return length;
+}
+
+/* The allocator's settings: those that the program told last, or an imported file's. */
 static void put_settings(struct writer *writer)
 {
     const struct mp_model *model = writer->model;
-    for (size_t i = model->asides.count; i-- > 0;) {
-        if (model->asides.at[i].kind != MP_ASIDE_MEMBERS) continue;
-        mp_value_members(&writer->value, mp_model_text(model, model->asides.at[i].text));
-        return;
+    const char *told = strchr(model->start.configuration, ';') ? "" : model->start.configuration;
+    for (size_t i = 0; i < model->asides.count; i++)
+        told = mp_model_text(model, model->asides.at[i].text);
+    if (!*told) return;
+    mp_value_dict(&writer->value, "allocator_settings");
+    while (*told) {
+        size_t length = setting_length(told);
+        char *setting = mp_text_copy_part(told, length);
+        if (strchr(setting, '=')) put_setting(&writer->value, setting);
+        free(setting);
+        told += length + (told[length] == ',');
     }
+    mp_value_end_dict(&writer->value);
 }
 
 static void put_snapshot(struct writer *writer)
@@ -623,13 +678,8 @@ static void free_writer(struct writer *writer)
     free(writer);
 }
 
-/* A file of PyTorch's own is written as it was. */
 static bool put_all(struct writer *writer)
 {
-    if (mp_pytorch_has_original(writer->model)) {
-        mp_pytorch_put_original(writer->model, &writer->value, &writer->stacks);
-        return true;
-    }
     if (!make_layouts(writer)) return false;
     mp_steps_marked(writer->model, &writer->steps);
     mp_placements_find(writer->model, &writer->placements);
@@ -648,7 +698,7 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
     writer->model = model;
     writer->exported = exported;
     enum mp_status status = MP_OK;
-    if (!mp_pytorch_has_original(model) && !choose_tracks(writer)) {
+    if (!choose_tracks(writer)) {
         status = mp_fail(error, MP_NOT_FOUND, "the recording has no track: there is nothing to write");
     } else {
         mp_value_out_start(&writer->value, out, as_json);

@@ -509,15 +509,10 @@ static bool make_rows(struct maker *m)
     bool done = true;
     for (size_t i = 0; done && i < s->devices.count; i++) {
         tracks[i] = m->courses[i].torch;
-        done = mp_pytorch_trace_rows(&s->records, &s->devices.at[i], tracks[i], m->start_us, rows);
+        done = mp_pytorch_trace_rows(&s->records, &s->devices.at[i], tracks[i], rows);
     }
     done = done && mp_pytorch_segment_rows(&s->records, s->devices.at, tracks, s->devices.count, rows);
     free(tracks);
-    for (size_t i = 0; done && i < s->records.annotations.count; i++) {
-        const struct mp_aside aside = {s->records.annotations.at[i].more, MP_ASIDE_ANNOTATION};
-        if (aside.text) mp_vec_add(&s->asides, aside);
-        done = true;
-    }
     return done;
 }
 
@@ -528,8 +523,7 @@ static enum mp_status add_rows(struct maker *m)
         {.kind = MP_CHUNK_SEGMENTS, .count = rows->segments.count, .segments = rows->segments.at},
         {.kind = MP_CHUNK_SEGMENT_PARTS, .count = rows->parts.count, .parts = rows->parts.at},
         {.kind = MP_CHUNK_METADATA, .count = rows->metadata.count, .metadata = rows->metadata.at},
-        {.kind = MP_CHUNK_TRACE, .count = rows->calls.count, .calls = rows->calls.at},
-        {.kind = MP_CHUNK_ASIDES, .count = m->snapshot->asides.count, .asides = m->snapshot->asides.at}};
+        {.kind = MP_CHUNK_CALLS, .count = rows->calls.count, .calls = rows->calls.at}};
     enum mp_status status = MP_OK;
     for (size_t i = 0; !status && i < sizeof chunks / sizeof *chunks; i++)
         status = mp_builder_add(m->builder, &chunks[i], m->error);

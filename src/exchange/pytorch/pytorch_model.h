@@ -33,9 +33,8 @@ struct mp_pytorch_snapshot {
     struct mp_pytorch_records records;
     MP_VEC(struct mp_pytorch_device) devices;
     struct mp_pytorch_marks marks;
-    MP_VEC(struct mp_aside) asides; /* texts are those of the records */
-    char *settings;                 /* the allocator's, as key=value,key=value */
-    uint64_t strange;               /* invalid items of lists */
+    char *settings;   /* the allocator's, as key=value,key=value */
+    uint64_t strange; /* invalid items of lists */
     bool any_segments;
     bool says_overflow, overflowed; /* whether the settings mention the ring at all; their answer */
 };
@@ -54,8 +53,8 @@ struct mp_pytorch_rows {
 };
 bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
                              const uint16_t *tracks, size_t count, struct mp_pytorch_rows *rows);
-bool mp_pytorch_trace_rows(struct mp_pytorch_records *records, const struct mp_pytorch_device *device, uint16_t track,
-                           int64_t start_us, struct mp_pytorch_rows *rows);
+bool mp_pytorch_trace_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
+                           uint16_t track, struct mp_pytorch_rows *rows);
 
 /* Sentences, as text ids of the records' values: gaps of the file (`limits`) and other remarks (`notes`). `has_times`:
  * the trace has times. False where memory is short. */

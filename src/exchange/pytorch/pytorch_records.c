@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/words.h"
 
 #define PATH_MOST   4096 /* bytes of a path or a name in a traceback */
+#define NODE_MOST   8192 /* bytes of the texts about a node of a graph */
 #define STACK_MOST  4096
 #define JOINED_MOST (UINT64_C(1) << 26) /* frames of stacks with their forward pass, of all entries */
 
@@ -41,11 +43,12 @@ static const char *const key_names[MP_KEYS] = {
     [MP_KEY_SEGMENT_TYPE] = "segment_type",
     [MP_KEY_SEGMENT_POOL] = "segment_pool_id",
     [MP_KEY_POOL] = "pool_id",
-    [MP_KEY_ALLOCATED_SIZE] = "allocated_size",
-    [MP_KEY_ACTIVE_SIZE] = "active_size",
     [MP_KEY_FX_TRACE] = "fx_original_trace",
     [MP_KEY_FORWARD_FRAMES] = "forward_frames",
     [MP_KEY_INTERNAL_METADATA] = "internal_metadata",
+    [MP_KEY_FX_NAME] = "fx_node_name",
+    [MP_KEY_FX_OPERATION] = "fx_node_op",
+    [MP_KEY_FX_TARGET] = "fx_node_target",
 };
 
 /* Their text ids follow those of the keys. */
@@ -64,17 +67,10 @@ static const char *const action_names[MP_ACTION_UNKNOWN] = {
     [MP_ACTION_ANNOTATE] = "annotate",
 };
 
-const char *mp_pytorch_key_name(enum mp_pytorch_key key)
-{
-    return key_names[key];
-}
-
-/* A dictionary's values by key; `mask`: its keys, `kept`: those that its record keeps. */
+/* A dictionary's values by key; `mask`: bits 1 << enum mp_pytorch_key of those that it has. */
 struct fields {
-    uint64_t mask, kept;
+    uint64_t mask;
     uint64_t of[MP_KEYS];
-    const uint64_t *pairs;
-    size_t count;
 };
 
 #define KEY(name) (UINT64_C(1) << MP_KEY_##name)
@@ -84,17 +80,9 @@ static bool has(const struct fields *fields, unsigned key)
     return fields->mask >> key & 1;
 }
 
-static bool keep_if(struct fields *fields, unsigned key, bool kept)
-{
-    if (kept) fields->kept |= UINT64_C(1) << key;
-    return kept;
-}
-
 static void sort_fields(const uint64_t *pairs, size_t count, struct fields *fields)
 {
-    fields->mask = fields->kept = 0;
-    fields->pairs = pairs;
-    fields->count = count;
+    fields->mask = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t key = mp_value_payload(pairs[2 * i]);
         if (mp_value_tag(pairs[2 * i]) != MP_VALUE_TEXT || !key || key >= MP_KEYS) continue;
@@ -103,47 +91,11 @@ static void sort_fields(const uint64_t *pairs, size_t count, struct fields *fiel
     }
 }
 
-static bool keep_more(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *more)
-{
-    return mp_pytorch_more(r, fields->pairs, fields->count, fields->kept, more);
-}
-
-/* The flags of the keys that were kept. */
-static uint16_t kept_keys(const struct fields *fields)
-{
-    static const struct {
-        uint64_t keys;
-        uint16_t bit;
-    } bits[] = {{KEY(ADDR) | KEY(DEVICE_FREE) | KEY(ADDRESS), MP_ROW_ADDRESS},
-                {KEY(SIZE) | KEY(TOTAL_SIZE), MP_ROW_SIZE},
-                {KEY(STREAM), MP_ROW_STREAM},
-                {KEY(TIME), MP_ROW_TIME},
-                {KEY(FRAMES), MP_ROW_FRAMES},
-                {KEY(POOL) | KEY(SEGMENT_POOL), MP_ROW_POOL},
-                {KEY(REQUESTED_SIZE), MP_ROW_REQUESTED},
-                {KEY(SEGMENT_TYPE) | KEY(STATE), MP_ROW_TYPE},
-                {KEY(EXPANDABLE), MP_ROW_EXPANDABLE},
-                {KEY(DEVICE), MP_ROW_DEVICE},
-                {KEY(ALLOCATED_SIZE), MP_ROW_ALLOCATED},
-                {KEY(ACTIVE_SIZE), MP_ROW_ACTIVE},
-                {KEY(HISTORY), MP_ROW_HISTORY}};
-    uint16_t all = MP_ROW_IMPORTED;
-    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++)
-        if (fields->kept & bits[i].keys) all |= bits[i].bit;
-    return all;
-}
-
-static bool is_whole(uint64_t value)
-{
-    unsigned tag = mp_value_tag(value);
-    return tag == MP_VALUE_INT || tag == MP_VALUE_WIDE || tag == MP_VALUE_WIDER;
-}
-
 /* Reads a number of at most 64 bits; anything else counts as absent. */
-static bool read_number(struct mp_values *values, struct fields *fields, unsigned key, uint64_t *number, bool *there)
+static bool read_number(struct mp_values *values, const struct fields *fields, unsigned key, uint64_t *number,
+                        bool *there)
 {
     *there = has(fields, key) && mp_values_unsigned(values, fields->of[key], number);
-    keep_if(fields, key, *there && is_whole(fields->of[key]));
     if (!*there && has(fields, key) && mp_value_tag(fields->of[key]) == MP_VALUE_BIG) {
         values->fault = "ends a record in which an address, a size or a time is a number beyond 64 bits";
         return false;
@@ -151,7 +103,8 @@ static bool read_number(struct mp_values *values, struct fields *fields, unsigne
     return true;
 }
 
-static bool number_or(struct mp_values *values, struct fields *fields, unsigned key, uint64_t absent, uint64_t *number)
+static bool number_or(struct mp_values *values, const struct fields *fields, unsigned key, uint64_t absent,
+                      uint64_t *number)
 {
     bool there;
     if (!read_number(values, fields, key, number, &there)) return false;
@@ -170,36 +123,32 @@ static uint32_t text_of(const struct fields *fields, unsigned key)
 }
 
 /* Streams are handles; numbers below 0 keep their 64 bits. */
-static uint64_t stream_of(struct mp_values *values, struct fields *fields)
+static uint64_t stream_of(const struct mp_values *values, const struct fields *fields)
 {
     uint64_t stream = 0;
     int64_t negative = 0;
     if (!has(fields, MP_KEY_STREAM)) return 0;
-    bool is_signed = mp_values_signed(values, fields->of[MP_KEY_STREAM], &negative);
-    if (!keep_if(fields, MP_KEY_STREAM, is_signed && is_whole(fields->of[MP_KEY_STREAM])) &&
-        mp_values_unsigned(values, fields->of[MP_KEY_STREAM], &stream))
-        return stream;
-    return is_signed ? (uint64_t)negative : 0;
+    if (mp_values_signed(values, fields->of[MP_KEY_STREAM], &negative)) return (uint64_t)negative;
+    return mp_values_unsigned(values, fields->of[MP_KEY_STREAM], &stream) ? stream : 0;
 }
 
-/* A pool's two numbers as one. Looks at a shared list only once. */
-static uint64_t pool_of(struct mp_values *values, struct fields *fields, unsigned written_as)
+/* A pool's two numbers as one. False where the file does not say. Looks at a shared list only once. */
+static bool read_pool(struct mp_values *values, const struct fields *fields, uint64_t *pool)
 {
     unsigned key = has(fields, MP_KEY_POOL) ? MP_KEY_POOL : MP_KEY_SEGMENT_POOL;
     uint64_t first, second;
     size_t count;
-    if (!has(fields, key)) return 0;
+    *pool = 0;
+    if (!has(fields, key)) return false;
     const uint64_t *items = mp_values_items(values, fields->of[key], MP_OBJECT_LIST, &count);
     bool pair = items && count == 2 && mp_values_unsigned(values, items[0], &first) &&
-                mp_values_unsigned(values, items[1], &second);
-    keep_if(fields, key,
-            pair && key == written_as && first <= UINT32_MAX && second <= UINT32_MAX && is_whole(items[0]) &&
-                is_whole(items[1]));
-    return pair ? first << 32 | (second & UINT32_MAX) : 0;
+                mp_values_unsigned(values, items[1], &second) && first <= UINT32_MAX && second <= UINT32_MAX;
+    if (pair) *pool = first << 32 | second;
+    return pair;
 }
 
 /* The stack of a list of frames. A shared list is read only once: from then on it is its stack. */
-static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint32_t *stack)
+static bool read_stack(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *stack)
 {
     struct mp_values *values = &r->values;
     *stack = 0;
@@ -207,7 +156,7 @@ static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint
     uint64_t list = fields->of[MP_KEY_FRAMES], known = mp_values_resolve(values, list);
     if (mp_value_tag(known) == MP_PYTORCH_STACK) {
         *stack = (uint32_t)mp_value_payload(known);
-        return keep_if(fields, MP_KEY_FRAMES, true);
+        return true;
     }
     size_t count;
     const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
@@ -228,7 +177,7 @@ static bool read_stack(struct mp_pytorch_records *r, struct fields *fields, uint
     r->scratch.count = 0;
     if (*stack == MP_STACK_TABLE_FAILED) return false;
     r->any_frames |= *stack;
-    if (!keep_if(fields, MP_KEY_FRAMES, all)) {
+    if (!all) {
         if (values->shared) *mp_map_at(&r->odd_stacks, list, NULL) = *stack;
         return true;
     }
@@ -372,28 +321,19 @@ static bool join_forward(struct mp_pytorch_records *r, const struct fields *fiel
     return *joined != MP_STACK_TABLE_FAILED;
 }
 
-/* Reads the texts about a block. */
-static void read_metadata(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *user, uint32_t *internal)
+static void read_metadata(const struct fields *fields, uint32_t *user, uint32_t *internal)
 {
-    *user = has(fields, MP_KEY_METADATA) ? mp_pytorch_text(r, fields->of[MP_KEY_METADATA]) : 0;
-    *internal = has(fields, MP_KEY_INTERNAL_METADATA) ? mp_pytorch_text(r, fields->of[MP_KEY_INTERNAL_METADATA]) : 0;
+    *user = text_of(fields, MP_KEY_METADATA);
+    *internal = text_of(fields, MP_KEY_INTERNAL_METADATA);
 }
 
-/* Whether calls of that action have names of their own. */
-static bool has_a_name_of_its_own(unsigned action)
-{
-    return action != MP_ACTION_FREE && action != MP_ACTION_USER_DEFINED && action != MP_ACTION_ANNOTATE &&
-           action != MP_ACTION_UNKNOWN;
-}
-
-static bool make_entry(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
+static bool make_entry(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
 {
     struct mp_values *values = &r->values;
     struct mp_pytorch_entry entry = {.time_us = MP_PYTORCH_NO_TIME, .action = MP_ACTION_UNKNOWN};
     entry.name = text_of(fields, MP_KEY_ACTION);
     if (entry.name >= MP_KEYS && entry.name - MP_KEYS < MP_ACTION_UNKNOWN)
         entry.action = (uint8_t)(entry.name - MP_KEYS);
-    keep_if(fields, MP_KEY_ACTION, has_a_name_of_its_own(entry.action));
     bool oom = entry.action == MP_ACTION_OOM;
     unsigned place = oom && has(fields, MP_KEY_DEVICE_FREE) ? MP_KEY_DEVICE_FREE : MP_KEY_ADDR;
     uint64_t time;
@@ -402,17 +342,12 @@ static bool make_entry(struct mp_pytorch_records *r, struct fields *fields, uint
         !read_number(values, fields, MP_KEY_SIZE, &entry.bytes, &entry.has_bytes) ||
         !read_number(values, fields, MP_KEY_TIME, &time, &has_time) || !read_stack(r, fields, &entry.stack))
         return false;
-    if (oom) fields->kept &= ~KEY(ADDR);
     entry.stream = stream_of(values, fields);
-    entry.pool = pool_of(values, fields, MP_KEY_POOL);
-    if (has_time && time <= INT64_MAX / 1000)
-        entry.time_us = (int64_t)time;
-    else
-        fields->kept &= ~KEY(TIME);
-    read_metadata(r, fields, &entry.metadata, &entry.internal);
+    entry.has_pool = read_pool(values, fields, &entry.pool);
+    if (has_time && time <= INT64_MAX / 1000) entry.time_us = (int64_t)time;
+    read_metadata(fields, &entry.metadata, &entry.internal);
     if (!join_forward(r, fields, entry.stack, &entry.shown)) return false;
-    entry.keys = kept_keys(fields);
-    if (!keep_more(r, fields, &entry.more) || r->entries.count >= MP_NONE) return false;
+    if (r->entries.count >= MP_NONE) return false;
     *record = mp_value_make(MP_PYTORCH_ENTRY, r->entries.count);
     mp_vec_add(&r->entries, entry);
     return true;
@@ -451,7 +386,7 @@ static struct mp_symbol last_line_of(struct mp_pytorch_records *r, uint32_t text
 
 /* For generated code PyTorch knows the line of the model that it came from (Python's traceback): that is the program's
  * place. All stay as they are where there is no such line. */
-static void use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, uint32_t *file, uint32_t *name,
+static void use_fx_trace(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *file, uint32_t *name,
                          uint64_t *line)
 {
     uint32_t text = text_of(fields, MP_KEY_FX_TRACE);
@@ -460,127 +395,83 @@ static void use_fx_trace(struct mp_pytorch_records *r, struct fields *fields, ui
     *line = last.line;
     *file = last.file;
     *name = last.function;
-    fields->kept &= ~(KEY(FILENAME) | KEY(NAME) | KEY(LINE));
 }
 
-static bool make_frame(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
+/* The node of a graph that a frame of generated code is of, as a JSON object (model/graph_node.h); 0: none. */
+static uint32_t graph_node_of(struct mp_pytorch_records *r, const struct fields *fields)
+{
+    struct mp_buffer json = {0};
+    for (unsigned key = MP_KEY_FX_NAME; key <= MP_KEY_FX_TARGET; key++) {
+        size_t length = 0;
+        const char *text = mp_intern_get(&r->values.texts, text_of(fields, key), &length);
+        if (!length || json.size + length > NODE_MOST) continue;
+        mp_buffer_printf(&json, "%s\"%s\":", json.size ? "," : "{", key_names[key]);
+        mp_json_quote(&json, text, length);
+    }
+    if (json.size) mp_buffer_append_text(&json, "}");
+    uint32_t id = json.size ? mp_intern_add(&r->values.texts, (const char *)json.data, json.size) : 0;
+    mp_buffer_free(&json);
+    return id;
+}
+
+static bool make_frame(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
 {
     uint64_t line;
-    uint32_t file = text_of(fields, MP_KEY_FILENAME), name = text_of(fields, MP_KEY_NAME), more;
+    uint32_t file = text_of(fields, MP_KEY_FILENAME), name = text_of(fields, MP_KEY_NAME);
     bool has_line;
     if (!read_number(&r->values, fields, MP_KEY_LINE, &line, &has_line)) return false;
     if (!has_line || !is_text(fields, MP_KEY_FILENAME) || !is_text(fields, MP_KEY_NAME))
         return true; /* the program's */
-    keep_if(fields, MP_KEY_FILENAME, file);
-    keep_if(fields, MP_KEY_NAME, name);
-    if (line > UINT32_MAX) {
-        line = 0;
-        fields->kept &= ~KEY(LINE);
-    }
+    if (line > UINT32_MAX) line = 0;
     use_fx_trace(r, fields, &file, &name, &line);
     if (is_unknown(r, file)) file = 0;
     if (is_unknown(r, name)) name = 0;
-    if (!keep_more(r, fields, &more)) return false;
-    uint32_t frame = mp_stack_table_frame(&r->stacks, name, file, (uint32_t)line, more);
+    uint32_t frame = mp_stack_table_frame(&r->stacks, name, file, (uint32_t)line, graph_node_of(r, fields));
     *record = mp_value_make(MP_PYTORCH_FRAME, frame);
     return frame != MP_STACK_TABLE_FAILED;
 }
 
-void mp_pytorch_sum(struct mp_pytorch_sums *sums, unsigned state, uint64_t bytes, uint64_t requested)
-{
-    if (state == MP_TORCH_ALLOCATED) sums->allocated += bytes;
-    if (state == MP_TORCH_FREE || state == MP_TORCH_UNMAPPED) return;
-    sums->active += bytes;
-    sums->requested += requested;
-}
-
-static void sum_blocks(struct mp_pytorch_records *r, const uint64_t *items, size_t count, struct mp_pytorch_sums *sums)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint64_t value = mp_values_resolve(&r->values, items[i]);
-        if (mp_value_tag(value) != MP_PYTORCH_BLOCK) {
-            sums->strange = true;
-            continue;
-        }
-        const struct mp_pytorch_block *block = &r->blocks.at[mp_value_payload(value)];
-        mp_pytorch_sum(sums,
-                       block->pending ? MP_TORCH_PENDING
-                       : block->live  ? MP_TORCH_ALLOCATED
-                                      : MP_TORCH_FREE,
-                       block->bytes, block->requested == MP_BYTES_UNKNOWN ? block->bytes : block->requested);
-    }
-}
-
-bool mp_pytorch_sum_blocks(struct mp_pytorch_records *r, uint64_t list, struct mp_pytorch_sums *sums)
+/* Whether a list has nothing but blocks; false for another value. */
+static bool has_blocks_alone(struct mp_pytorch_records *r, uint64_t list, bool *is_list)
 {
     size_t count = 0;
     bool fresh = true;
-    *sums = (struct mp_pytorch_sums){0};
     const uint64_t *items = mp_values_items(&r->values, list, MP_OBJECT_LIST, &count);
+    *is_list = items;
     if (!items) return false;
-    uint64_t *known = r->values.shared ? mp_map_at(&r->summed, list, &fresh) : NULL; /* many segments may have one */
-    if (!fresh) {
-        *sums = r->sums.at[*known];
-        return true;
-    }
-    sum_blocks(r, items, count, sums);
-    if (known) {
-        *known = r->sums.count;
-        mp_vec_add(&r->sums, *sums);
-    }
-    return true;
+    uint64_t *known =
+        r->values.shared ? mp_map_at(&r->plain_lists, list, &fresh) : NULL; /* many segments may have one */
+    if (!fresh) return *known;
+    bool plain = true;
+    for (size_t i = 0; i < count; i++)
+        plain &= mp_value_tag(mp_values_resolve(&r->values, items[i])) == MP_PYTORCH_BLOCK;
+    if (known) *known = plain;
+    return plain;
 }
 
-/* The sums are computed anew when they are written. */
-static bool keep_sums(struct mp_pytorch_records *r, struct fields *fields, const struct mp_pytorch_sums *sums)
-{
-    const struct {
-        unsigned key;
-        uint64_t is;
-    } all[] = {{MP_KEY_ALLOCATED_SIZE, sums->allocated},
-               {MP_KEY_ACTIVE_SIZE, sums->active},
-               {MP_KEY_REQUESTED_SIZE, sums->requested}};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        uint64_t said;
-        bool there;
-        if (!read_number(&r->values, fields, all[i].key, &said, &there)) return false;
-        if (there && said != all[i].is) fields->kept &= ~(UINT64_C(1) << all[i].key);
-    }
-    fields->kept |= KEY(BLOCKS);
-    return true;
-}
-
-static bool make_segment(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
+static bool make_segment(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
 {
     struct mp_values *values = &r->values;
     struct mp_pytorch_segment segment = {.blocks = fields->of[MP_KEY_BLOCKS]};
-    struct mp_pytorch_sums sums;
     uint64_t device;
-    if (!mp_pytorch_sum_blocks(r, segment.blocks, &sums) || (sums.strange && !has(fields, MP_KEY_TOTAL_SIZE)))
-        return true; /* a dictionary of the program's own */
+    bool is_list, plain = has_blocks_alone(r, segment.blocks, &is_list);
+    if (!is_list || (!plain && !has(fields, MP_KEY_TOTAL_SIZE))) return true; /* a dictionary of the program's own */
     if (!number_or(values, fields, MP_KEY_ADDRESS, 0, &segment.address) ||
         !number_or(values, fields, MP_KEY_TOTAL_SIZE, 0, &segment.bytes) ||
-        !number_or(values, fields, MP_KEY_DEVICE, 0, &device) || !read_stack(r, fields, &segment.stack) ||
-        !keep_sums(r, fields, &sums))
+        !number_or(values, fields, MP_KEY_DEVICE, 0, &device) || !read_stack(r, fields, &segment.stack))
         return false;
     segment.device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
     segment.stream = stream_of(values, fields);
-    segment.pool = pool_of(values, fields, MP_KEY_SEGMENT_POOL);
-    const char *type = mp_intern_get(&values->texts, text_of(fields, MP_KEY_SEGMENT_TYPE), NULL);
-    segment.small = !strcmp(type, "small");
+    read_pool(values, fields, &segment.pool);
+    segment.small = !strcmp(mp_intern_get(&values->texts, text_of(fields, MP_KEY_SEGMENT_TYPE), NULL), "small");
     segment.expandable = has(fields, MP_KEY_EXPANDABLE) && fields->of[MP_KEY_EXPANDABLE] == MP_VALUE_TRUE;
-    keep_if(fields, MP_KEY_SEGMENT_TYPE, segment.small || !strcmp(type, "large"));
-    keep_if(fields, MP_KEY_EXPANDABLE,
-            segment.expandable || (has(fields, MP_KEY_EXPANDABLE) && fields->of[MP_KEY_EXPANDABLE] == MP_VALUE_FALSE));
-    segment.keys = kept_keys(fields);
-    if (!keep_more(r, fields, &segment.more)) return false;
     *record = mp_value_make(MP_PYTORCH_SEGMENT, r->segments.count);
     mp_vec_add(&r->segments, segment);
     return true;
 }
 
 /* Before PyTorch 2.1 a block had its past in `history`; the first is the latest. */
-static void use_history(struct mp_pytorch_records *r, struct fields *fields, struct mp_pytorch_block *block)
+static void use_history(struct mp_pytorch_records *r, const struct fields *fields, struct mp_pytorch_block *block)
 {
     size_t count;
     const uint64_t *items = has(fields, MP_KEY_HISTORY)
@@ -589,14 +480,12 @@ static void use_history(struct mp_pytorch_records *r, struct fields *fields, str
     uint64_t latest = items && count ? mp_values_resolve(&r->values, items[0]) : 0;
     if (mp_value_tag(latest) != MP_PYTORCH_HISTORY) return;
     const struct mp_pytorch_block *was = &r->blocks.at[mp_value_payload(latest)];
-    bool alone = !block->stack && block->requested == MP_BYTES_UNKNOWN && block->address == MP_BYTES_UNKNOWN;
-    keep_if(fields, MP_KEY_HISTORY, count == 1 && was->plain && alone);
     if (!block->stack) block->stack = was->stack;
     if (block->requested == MP_BYTES_UNKNOWN) block->requested = was->requested;
     if (block->address == MP_BYTES_UNKNOWN) block->address = was->address;
 }
 
-static bool make_block(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
+static bool make_block(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
 {
     struct mp_values *values = &r->values;
     struct mp_pytorch_block block = {0};
@@ -612,26 +501,19 @@ static bool make_block(struct mp_pytorch_records *r, struct fields *fields, uint
     const char *state = mp_intern_get(&values->texts, text_of(fields, MP_KEY_STATE), NULL);
     block.live = !strncmp(state, "active", 6);
     block.pending = block.live && strcmp(state, "active_allocated");
-    keep_if(fields, MP_KEY_STATE,
-            block.pending ? !strcmp(state, "active_pending_free") : block.live || !strcmp(state, "inactive"));
-    read_metadata(r, fields, &block.metadata, &block.internal);
-    block.keys = kept_keys(fields);
-    if (!keep_more(r, fields, &block.more)) return false;
-    block.plain = !block.more;
+    read_metadata(fields, &block.metadata, &block.internal);
     *record = mp_value_make(old ? MP_PYTORCH_HISTORY : MP_PYTORCH_BLOCK, r->blocks.count);
     mp_vec_add(&r->blocks, block);
     return true;
 }
 
-static bool make_annotation(struct mp_pytorch_records *r, struct fields *fields, uint64_t *record)
+static bool make_annotation(struct mp_pytorch_records *r, const struct fields *fields, uint64_t *record)
 {
     struct mp_pytorch_annotation annotation = {.time_us = MP_PYTORCH_NO_TIME, .name = text_of(fields, MP_KEY_NAME)};
     uint64_t time;
     if (!number_or(&r->values, fields, MP_KEY_TIME, UINT64_MAX, &time)) return false;
     if (time <= INT64_MAX / 1000) annotation.time_us = (int64_t)time;
     annotation.begins = !strcmp(mp_intern_get(&r->values.texts, text_of(fields, MP_KEY_STAGE), NULL), "START");
-    fields->kept = 0;
-    if (!keep_more(r, fields, &annotation.more)) return false;
     *record = mp_value_make(MP_PYTORCH_ANNOTATION, r->annotations.count);
     mp_vec_add(&r->annotations, annotation);
     return true;
@@ -642,7 +524,7 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
     static const struct {
         unsigned key;
         uint64_t also; /* one of them: a program's own dictionary may have the key too */
-        bool (*make)(struct mp_pytorch_records *, struct fields *, uint64_t *);
+        bool (*make)(struct mp_pytorch_records *, const struct fields *, uint64_t *);
     } makers[] = {{MP_KEY_ACTION, KEY(ADDR) | KEY(DEVICE_FREE) | KEY(SIZE) | KEY(TIME), make_entry},
                   {MP_KEY_FILENAME, KEY(LINE) | KEY(NAME), make_frame},
                   {MP_KEY_BLOCKS, KEY(ADDRESS) | KEY(TOTAL_SIZE) | KEY(DEVICE), make_segment},
@@ -658,10 +540,10 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
     return true;
 }
 
-bool mp_pytorch_records_init(struct mp_pytorch_records *records, const struct mp_input *input)
+bool mp_pytorch_records_init(struct mp_pytorch_records *records)
 {
-    *records = (struct mp_pytorch_records){
-        .values = {.make_record = make_record, .context = records}, .input = input, .border = MP_NONE};
+    *records =
+        (struct mp_pytorch_records){.values = {.make_record = make_record, .context = records}, .border = MP_NONE};
     struct mp_intern *texts = &records->values.texts;
     bool done = mp_intern_add_text(texts, "") == 0;
     for (uint32_t i = 1; i < MP_KEYS; i++)
@@ -680,8 +562,7 @@ void mp_pytorch_records_free(struct mp_pytorch_records *records)
     mp_vec_free(&records->segments);
     mp_vec_free(&records->annotations);
     mp_vec_free(&records->scratch);
-    mp_vec_free(&records->sums);
-    mp_map_free(&records->summed);
+    mp_map_free(&records->plain_lists);
     mp_vec_free(&records->paths);
     mp_vec_free(&records->path_frames);
     mp_vec_free(&records->last_lines);
@@ -690,7 +571,4 @@ void mp_pytorch_records_free(struct mp_pytorch_records *records)
     mp_map_free(&records->last_line_of);
     mp_map_free(&records->joined);
     mp_map_free(&records->odd_stacks);
-    mp_map_free(&records->json_of);
-    mp_buffer_free(&records->text);
-    mp_buffer_free(&records->json);
 }

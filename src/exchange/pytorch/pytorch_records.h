@@ -7,7 +7,6 @@
 #define MP_EXCHANGE_PYTORCH_RECORDS_H
 
 #include "base/error.h"
-#include "exchange/common/input.h"
 #include "exchange/common/stack_table.h"
 #include "exchange/common/values.h"
 
@@ -55,11 +54,12 @@ enum mp_pytorch_key {
     MP_KEY_SEGMENT_TYPE,
     MP_KEY_SEGMENT_POOL,
     MP_KEY_POOL,
-    MP_KEY_ALLOCATED_SIZE,
-    MP_KEY_ACTIVE_SIZE,
     MP_KEY_FX_TRACE,
     MP_KEY_FORWARD_FRAMES,
     MP_KEY_INTERNAL_METADATA,
+    MP_KEY_FX_NAME,
+    MP_KEY_FX_OPERATION,
+    MP_KEY_FX_TARGET,
     MP_KEYS
 };
 
@@ -90,20 +90,16 @@ struct mp_pytorch_entry {
     uint32_t shown;              /* the stack with the forward pass that it is the backward of */
     uint32_t block;              /* for mp_pytorch_replay() */
     uint32_t metadata, internal; /* text ids of texts about the block */
-    uint32_t more;               /* text id: its other keys, as JSON; 0: none */
     uint32_t name;               /* text id of the action */
-    uint16_t keys;               /* bits of enum mp_row_flag */
     uint8_t action;              /* enum mp_pytorch_action */
-    bool has_address, has_bytes;
+    bool has_address, has_bytes, has_pool;
     bool older; /* a free, or an annotation, of a block from before the trace */
 };
 
 struct mp_pytorch_block {
     uint64_t address, bytes, requested; /* MP_BYTES_UNKNOWN: not given */
-    uint32_t stack, more;
+    uint32_t stack;
     uint32_t metadata, internal;
-    uint16_t keys;
-    bool plain;         /* it has no other keys */
     bool live, pending; /* pending: freed, but streams still use it; it is live, too */
 };
 
@@ -111,16 +107,15 @@ struct mp_pytorch_segment {
     uint64_t address, bytes;
     uint64_t blocks; /* value: a list of blocks */
     uint64_t stream, pool;
-    uint32_t stack, more;
+    uint32_t stack;
     uint32_t device;
-    uint16_t keys;
     bool small, expandable;
+    bool overlaps; /* an earlier one, and is not believed */
 };
 
 struct mp_pytorch_annotation {
     int64_t time_us;
     uint32_t name; /* text id */
-    uint32_t more; /* all of it; 0: it was an entry of the trace */
     bool begins;
 };
 
@@ -129,22 +124,14 @@ struct mp_pytorch_path {
     size_t first, count;
 };
 
-/* Sums of a segment's blocks, in PyTorch's terms. */
-struct mp_pytorch_sums {
-    uint64_t allocated, active, requested;
-    bool strange; /* the list has what is no block */
-};
-
 struct mp_pytorch_records {
     struct mp_values values;
-    const struct mp_input *input; /* that the values are read from */
     struct mp_stack_table stacks; /* function and file are text ids of values */
     MP_VEC(struct mp_pytorch_entry) entries;
     MP_VEC(struct mp_pytorch_block) blocks;
     MP_VEC(struct mp_pytorch_segment) segments;
     MP_VEC(struct mp_pytorch_annotation) annotations;
     MP_VEC(uint32_t) scratch;
-    MP_VEC(struct mp_pytorch_sums) sums;
     MP_VEC(struct mp_pytorch_path) paths;
     MP_VEC(uint32_t) path_frames;
     MP_VEC(struct mp_symbol) last_lines;
@@ -152,38 +139,15 @@ struct mp_pytorch_records {
      * stack; a path + 1 and a stack to both joined. */
     struct mp_map traceback_of, forward_of, last_line_of, odd_stacks, joined;
     uint64_t joined_frames;
-    struct mp_map json_of;       /* value, or record, to the text id of its JSON, MP_NONE where it is too much */
-    struct mp_map summed;        /* list to index in sums */
-    struct mp_buffer text, json; /* of what is made just now */
-    uint64_t more_bytes;         /* made so far */
-    uint64_t worked, copied;     /* bytes and items gone through for JSON, kept or not; bytes made before */
-    size_t most;                 /* bytes of the value that is made just now */
-    uint64_t again;              /* lists that stand in the file again after they were read */
-    uint64_t too_long;           /* values that are not kept */
-    uint32_t border;             /* the frame "backward of"; MP_NONE: none yet */
+    struct mp_map plain_lists; /* list to whether it has nothing but blocks */
+    uint64_t again;            /* lists that stand in the file again after they were read */
+    uint64_t too_long;         /* stacks that lack their forward pass */
+    uint32_t border;           /* the frame "backward of"; MP_NONE: none yet */
     bool any_frames;
 };
 
 /* Ready for mp_pickle_read() or the like into records->values; the caller keeps the struct where it is. */
-bool mp_pytorch_records_init(struct mp_pytorch_records *records, const struct mp_input *input);
+bool mp_pytorch_records_init(struct mp_pytorch_records *records);
 void mp_pytorch_records_free(struct mp_pytorch_records *records);
-
-const char *mp_pytorch_key_name(enum mp_pytorch_key key);
-
-void mp_pytorch_sum(struct mp_pytorch_sums *sums, unsigned state, uint64_t bytes, uint64_t requested);
-/* Of a list of blocks; false where the value is no list. */
-bool mp_pytorch_sum_blocks(struct mp_pytorch_records *records, uint64_t list, struct mp_pytorch_sums *sums);
-
-/* The members of a dictionary's `count` pairs beyond the keys `kept` (bits 1 << enum mp_pytorch_key), as the text id of
- * a JSON object; 0 where there are none. False where memory is short. Values that are too long or too deep are left out
- * and counted. */
-bool mp_pytorch_more(struct mp_pytorch_records *records, const uint64_t *pairs, size_t count, uint64_t kept,
-                     uint32_t *more);
-/* One member alone. */
-bool mp_pytorch_more_member(struct mp_pytorch_records *records, uint64_t key, uint64_t value, uint32_t *more);
-/* A text unchanged, a dictionary or a list as JSON: its text id; 0 for anything else, and for one that is too long. */
-uint32_t mp_pytorch_text(struct mp_pytorch_records *records, uint64_t value);
-/* Adds a member that is JSON already. */
-bool mp_pytorch_more_text(struct mp_pytorch_records *records, uint32_t *more, const char *key, const char *json);
 
 #endif

@@ -1,8 +1,6 @@
 #include "exchange/pytorch/pytorch_replay.h"
 
-#include <inttypes.h>
 #include <search.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -278,8 +276,7 @@ static void meet_block(struct replay *r, const struct mp_pytorch_block *block, u
     mp_vec_add(&device->base, base);
 }
 
-/* The parts follow one another: one with another address keeps it in its other keys. */
-static bool keep_part(struct replay *r, uint32_t segment, struct mp_pytorch_block *block, uint64_t address)
+static void keep_part(struct replay *r, uint32_t segment, const struct mp_pytorch_block *block)
 {
     uint64_t absent = block->live ? block->bytes : 0;
     const struct mp_segment_part part = {.bytes = block->bytes,
@@ -287,16 +284,8 @@ static bool keep_part(struct replay *r, uint32_t segment, struct mp_pytorch_bloc
                                          .segment = segment,
                                          .state = block->pending ? MP_TORCH_PENDING
                                                   : block->live  ? MP_TORCH_ALLOCATED
-                                                                 : MP_TORCH_FREE,
-                                         .keys = block->keys,
-                                         .stack = block->stack,
-                                         .more = block->more};
+                                                                 : MP_TORCH_FREE};
     mp_vec_add(&r->device->parts, part);
-    if (!(block->keys & MP_ROW_ADDRESS) || block->address == address) return true;
-    char text[24];
-    snprintf(text, sizeof text, "%" PRIu64, block->address);
-    return mp_pytorch_more_text(r->records, &r->device->parts.at[r->device->parts.count - 1].more,
-                                mp_pytorch_key_name(MP_KEY_ADDRESS), text);
 }
 
 /* No memory is in two segments: of those that overlap, the one listed first is believed. */
@@ -312,24 +301,19 @@ static bool is_believed(struct replay *r, struct mp_pytorch_segment *segment, bo
     return found;
 }
 
-/* Keeps its blocks as listed, and counts them nowhere. */
-static bool pass_over(struct replay *r, struct mp_pytorch_segment *segment, uint32_t index, const uint64_t *items,
-                      size_t count)
+/* Counts what the list says about it, for a note. */
+static void pass_over(struct replay *r, struct mp_pytorch_segment *segment, const uint64_t *items, size_t count)
 {
-    uint64_t address = segment->address;
-    segment->keys |= MP_ROW_OVERLAPS;
+    segment->overlaps = true;
     r->device->overlapping++;
     for (size_t i = 0; items && i < count; i++) {
         uint64_t value = mp_values_resolve(&r->records->values, items[i]);
         if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
-        struct mp_pytorch_block *block = &r->records->blocks.at[mp_value_payload(value)];
+        const struct mp_pytorch_block *block = &r->records->blocks.at[mp_value_payload(value)];
         r->device->overlapping_bytes += block->live ? block->bytes : 0;
-        if (!keep_part(r, index, block, address)) return false;
-        address += block->bytes;
     }
     if (items && count)
         mp_values_settle(&r->records->values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */
-    return true;
 }
 
 static bool meet_segment(struct replay *r, uint32_t index)
@@ -342,13 +326,16 @@ static bool meet_segment(struct replay *r, uint32_t index)
     bool believed;
     r->records->again += mp_values_is_gone(values, segment->blocks);
     if (!is_believed(r, segment, &believed)) return false;
-    if (!believed) return pass_over(r, segment, index, items, count);
+    if (!believed) {
+        pass_over(r, segment, items, count);
+        return true;
+    }
     for (size_t i = 0; items && i < count; i++) {
         uint64_t value = mp_values_resolve(values, items[i]);
         if (mp_value_tag(value) != MP_PYTORCH_BLOCK) continue;
         struct mp_pytorch_block *block = &r->records->blocks.at[mp_value_payload(value)];
         if (block->live) meet_block(r, block, address);
-        if (!keep_part(r, index, block, address)) return false;
+        keep_part(r, index, block);
         address += block->bytes;
     }
     if (items && count) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */

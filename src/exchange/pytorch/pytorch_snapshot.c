@@ -204,31 +204,18 @@ static void take_entry_as_annotation(struct loader *l, const struct mp_pytorch_e
     mp_vec_add(&l->annotations, annotation);
 }
 
-/* Another dictionary in the list is kept as it is. */
 static void take_annotations(struct loader *l, uint64_t list)
 {
     struct mp_pytorch_records *records = &l->snapshot.records;
-    struct mp_map more_of = {0}; /* of a dictionary that is there again and again */
-    bool fresh;
-    size_t count, members;
+    size_t count;
     const uint64_t *items = mp_values_items(&records->values, list, MP_OBJECT_LIST, &count);
     for (size_t i = 0; items && i < count; i++) {
         uint64_t item = mp_values_resolve(&records->values, items[i]);
-        struct mp_pytorch_annotation annotation = {.time_us = MP_PYTORCH_NO_TIME};
-        const uint64_t *pairs = mp_values_items(&records->values, item, MP_OBJECT_DICT, &members);
         if (mp_value_tag(item) == MP_PYTORCH_ANNOTATION)
-            annotation = records->annotations.at[mp_value_payload(item)];
-        else if (!pairs)
+            mp_vec_add(&l->annotations, records->annotations.at[mp_value_payload(item)]);
+        else
             l->snapshot.strange++;
-        else {
-            uint64_t *more = mp_map_at(&more_of, item, &fresh);
-            if (fresh) mp_pytorch_more(records, pairs, members / 2, 0, &annotation.more);
-            if (fresh) *more = annotation.more;
-            annotation.more = (uint32_t)*more;
-        }
-        if (annotation.more) mp_vec_add(&l->annotations, annotation);
     }
-    mp_map_free(&more_of);
 }
 
 /* Reads each trace once only: a file in which two devices share one would otherwise cost more than its size. */
@@ -312,48 +299,8 @@ static enum mp_status take_settings(struct loader *l, uint64_t dict)
     return s->settings ? MP_OK : no_memory(l);
 }
 
-/* Keeps a value unchanged, to be written again. */
-static enum mp_status put_aside(struct loader *l, uint64_t key, uint64_t value)
-{
-    struct mp_aside aside = {.kind = MP_ASIDE_MEMBERS};
-    if (mp_value_tag(key) != MP_VALUE_TEXT) return MP_OK;
-    if (!mp_pytorch_more_member(&l->snapshot.records, key, value, &aside.text)) return no_memory(l);
-    if (aside.text) mp_vec_add(&l->snapshot.asides, aside);
-    return MP_OK;
-}
-
-/* Notes the lists that the file has, and the lengths of traces: a device may have an empty one; -1 is one trace alone.
- * `items` is NULL where the file has nothing but segments. */
-static enum mp_status put_lists(struct loader *l, const uint64_t *items, size_t count)
-{
-    static const enum mp_pytorch_key keys[] = {MP_KEY_SEGMENTS, MP_KEY_DEVICE_TRACES, MP_KEY_ANNOTATIONS,
-                                               MP_KEY_HOST_SEGMENTS, MP_KEY_HOST_TRACES};
-    struct mp_pytorch_records *records = &l->snapshot.records;
-    struct mp_aside aside = {.kind = MP_ASIDE_LISTS};
-    aside.text = mp_intern_add_text(&records->values.texts, "{}");
-    bool done = true;
-    for (size_t i = 0; done && i < sizeof keys / sizeof *keys; i++) {
-        bool there = !items && i < 2, is_trace = keys[i] == MP_KEY_DEVICE_TRACES || keys[i] == MP_KEY_HOST_TRACES;
-        size_t room = 0;
-        int length = 0;
-        for (size_t k = 0; k + 1 < count; k += 2) {
-            if (items[k] != mp_value_make(MP_VALUE_TEXT, keys[i])) continue;
-            there = true;
-            bool is_list = mp_values_items(&records->values, items[k + 1], MP_OBJECT_LIST, &room);
-            length = is_trace && is_list && room < DEVICES_MAX ? (int)room : 0;
-            if (is_trace && is_one_trace(&records->values, items[k + 1])) length = -1;
-        }
-        char text[24];
-        snprintf(text, sizeof text, "%d", length);
-        if (there) done = mp_pytorch_more_text(records, &aside.text, mp_pytorch_key_name(keys[i]), text);
-    }
-    if (done) mp_vec_add(&l->snapshot.asides, aside);
-    return done ? MP_OK : no_memory(l);
-}
-
 static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, bool *known)
 {
-    enum mp_status status;
     uint64_t part = mp_value_tag(key) == MP_VALUE_TEXT && mp_value_payload(key) < MP_KEYS ? mp_value_payload(key) : 0;
     *known = true;
     if (l->taken >> part & 1) return MP_OK; /* a key that is there twice */
@@ -366,15 +313,14 @@ static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, 
     case MP_KEY_HOST_TRACES:
         return take_traces(l, value, mp_value_payload(key) == MP_KEY_HOST_TRACES);
     case MP_KEY_SETTINGS:
-        status = take_settings(l, value);
-        return status ? status : put_aside(l, key, value);
+        return take_settings(l, value);
     case MP_KEY_ANNOTATIONS:
         *known = false;
         take_annotations(l, value);
         return MP_OK;
     default:
         *known = false;
-        return put_aside(l, key, value);
+        return MP_OK;
     }
 }
 
@@ -385,7 +331,6 @@ static enum mp_status take_parts(struct loader *l, uint64_t top)
     bool any = false, known;
     enum mp_status status = MP_OK;
     const uint64_t *items = mp_values_items(values, top, MP_OBJECT_DICT, &count);
-    status = put_lists(l, items, items ? count : 0);
     for (size_t i = 0; items && !status && i + 1 < count; i += 2) {
         status = take_part(l, items[i], items[i + 1], &known);
         any |= known;
@@ -406,7 +351,7 @@ static enum mp_status load(struct mp_input *input, reader *read, struct mp_model
 {
     struct loader l = {.input = input, .error = error};
     uint64_t top;
-    enum mp_status status = mp_pytorch_records_init(&l.snapshot.records, input) ? MP_OK : no_memory(&l);
+    enum mp_status status = mp_pytorch_records_init(&l.snapshot.records) ? MP_OK : no_memory(&l);
     if (!status) status = read(input, &l.snapshot.records.values, &top, error);
     if (!status) status = take_parts(&l, top);
     mp_vec_free(&l.snapshot.records.annotations);
@@ -422,7 +367,6 @@ static enum mp_status load(struct mp_input *input, reader *read, struct mp_model
     for (size_t i = 0; i < l.snapshot.devices.count; i++)
         mp_pytorch_device_free(&l.snapshot.devices.at[i]);
     mp_vec_free(&l.snapshot.devices);
-    mp_vec_free(&l.snapshot.asides);
     free(l.snapshot.settings);
     mp_pytorch_records_free(&l.snapshot.records);
     return status;

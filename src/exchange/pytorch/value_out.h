@@ -68,20 +68,8 @@ void mp_value_text(struct mp_value_out *value, const char *key, const char *text
 void mp_value_number(struct mp_value_out *value, const char *key, uint64_t number);
 void mp_value_signed(struct mp_value_out *value, const char *key, int64_t number);
 void mp_value_float(struct mp_value_out *value, const char *key, double number);
-void mp_value_none(struct mp_value_out *value, const char *key);
 void mp_value_bool(struct mp_value_out *value, const char *key, bool is);
 /* A tuple of two numbers; in JSON a list. */
 void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, uint64_t second);
-
-/* True where the object was written before: its number is in *memo (0: not yet) and is written in its place. Otherwise
- * the caller writes it, a dictionary or list, and its number is stored there. */
-bool mp_value_again(struct mp_value_out *value, const char *key, uint32_t *memo);
-
-/* Calls back for the name of each member of a JSON object. False for a text that is no such object, or is deeper than
- * anything that is written: then some or all names are missing. */
-typedef void mp_member_name(void *context, const char *name, size_t length);
-bool mp_value_each_member(const char *json, mp_member_name *name, void *context);
-/* Writes the members of such an object into the open dictionary; nothing where the text is no object. */
-void mp_value_members(struct mp_value_out *value, const char *json);
 
 #endif

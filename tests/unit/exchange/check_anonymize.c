@@ -96,9 +96,6 @@ static const char *const known_fields[] = {
     "past site.module",
     "exit.text",
     "frame.more",
-    "segment.more",
-    "part of a segment.more",
-    "entry of an allocator's trace.more",
     "aside.text",
 };
 #define KNOWN_FIELDS (sizeof known_fields / sizeof *known_fields)
@@ -116,13 +113,29 @@ static void must(const struct planting *p, enum mp_status status)
     ck_assert_msg(!status, "%s", p->error.text);
 }
 
-static uint32_t plant(struct planting *p)
+/* A secret between two texts. */
+static uint32_t plant_in(struct planting *p, const char *before, const char *after)
 {
-    char text[256];
-    snprintf(text, sizeof text, p->form, p->strings);
+    char secret[256], text[512];
+    snprintf(secret, sizeof secret, p->form, p->strings);
+    snprintf(text, sizeof text, "%s%s%s", before, secret, after);
     const struct mp_string string = {text, strlen(text)};
     must(p, mp_writer_strings(p->writer, &string, 1, &p->error));
     return p->strings++;
+}
+
+static uint32_t plant(struct planting *p)
+{
+    return plant_in(p, "", "");
+}
+
+/* The node of a graph, whose name, kind or target is the secret. */
+static uint32_t plant_node(struct planting *p, uint32_t part)
+{
+    static const char *const befores[] = {"{\"fx_node_op\":\"call_function\",\"fx_node_name\":\"", "{\"fx_node_op\":\"",
+                                          "{\"fx_node_target\":\"", "{\"other\":\"", ""};
+    const char *before = befores[part % 5];
+    return plant_in(p, before, *before ? "\"}" : "");
 }
 
 /* A row of zeros, but for its strings. */
@@ -148,7 +161,7 @@ static void plant_frames(struct planting *p)
                                       .module = 1,
                                       .function = plant(p),
                                       .file = plant(p),
-                                      .more = plant(p)};
+                                      .more = plant_node(p, i)};
         nodes[i + 1] = (struct mp_stack_node){i, i};
     }
     /* Public code with a function of somebody's. */
@@ -241,9 +254,11 @@ static int make(const char *form, const char *configuration, bool has_past)
     must(&p, mp_writer_metadata(p.writer, metadata, 3, &p.error));
     plant_row(&p, MP_CHUNK_SEGMENTS);
     plant_row(&p, MP_CHUNK_SEGMENT_PARTS);
-    plant_row(&p, MP_CHUNK_TRACE);
-    for (unsigned kind = 0; kind < MP_ASIDE_KINDS; kind++) {
-        const struct mp_aside aside = {plant(&p), (uint8_t)kind};
+    plant_row(&p, MP_CHUNK_CALLS);
+    for (unsigned i = 0; i < 2 * MP_ASIDE_KINDS; i++) {
+        bool is_value = i % 2;
+        const struct mp_aside aside = {plant_in(&p, is_value ? "max_split_size_mb=" : "", is_value ? "" : "=7"),
+                                       (uint8_t)(i / 2)};
         must(&p, mp_writer_asides(p.writer, &aside, 1, &p.error));
     }
     plant_coverage(&p);

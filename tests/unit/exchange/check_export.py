@@ -36,30 +36,6 @@ def as_lists(value):
     return [as_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def differences(wanted, got, at="", seen=None):
-    """Where two snapshots differ: at most five places. What is shared is looked at once."""
-    seen = {} if seen is None else seen
-    if type(wanted) is not type(got):
-        return [f"{at}: {wanted!r:.60} is {got!r:.60}"]
-    if not isinstance(wanted, (dict, list, tuple)):
-        return [] if wanted == got else [f"{at}: {wanted!r:.60} is {got!r:.60}"]
-    if (id(wanted), id(got)) in seen:
-        return []
-    seen[id(wanted), id(got)] = wanted, got
-    if isinstance(wanted, dict):
-        if set(wanted) != set(got):
-            return [f"{at}: keys {set(wanted) ^ set(got)}"]
-        pairs = [(key, wanted[key], got[key]) for key in wanted]
-    elif len(wanted) != len(got):
-        return [f"{at}: {len(wanted)} items, not {len(got)}"]
-    else:
-        pairs = [(i, *both) for i, both in enumerate(zip(wanted, got))]
-    found = []
-    for key, left, right in pairs:
-        found += differences(left, right, f"{at}.{key}", seen) if len(found) < 5 else []
-    return found
-
-
 def end_state(trace, segments):
     """Level and peak of a trace by addresses alone, from what its segments hold at the end; every block that lives at
     any moment must lie in a segment that is there then."""
@@ -238,7 +214,7 @@ class Export(unittest.TestCase):
         self.assertIn("\ufffd", json.dumps(snapshot, ensure_ascii=False))
 
     def test_in_out_and_in_again(self):
-        """A snapshot is written as PyTorch wrote it, key by key, and says the same when it is read again."""
+        """A snapshot that was read and is written says the same when it is read again."""
         paths = sorted(glob.glob(f"{DATA}/*.pickle")) if DATA else []
         if not paths:
             self.skipTest("no recordings by others at hand")
@@ -249,19 +225,21 @@ class Export(unittest.TestCase):
     def check_in_out_in(self, path):
         self.assertEqual(self.export(path), "")
         again = self.folder / "out.pickle"
-        with open(path, "rb") as file:
-            original = pickle.load(file)
-        if isinstance(original, list):  # before PyTorch 2.0
-            original = {"segments": original, "device_traces": []}
-        with open(again, "rb") as file:
-            self.assertEqual(differences(original, pickle.load(file)), [])
-        for command in (["info"], ["peak"], ["leaks"], ["frag"], ["frag", "--replay", "recorded"]):
+        first = again.read_bytes()
+        for command in (["info"], ["peak", "-n", "0"], ["leaks", "-n", "0"], ["steps"], ["frag"],
+                        ["frag", "--replay", "recorded"]):
             self.assertEqual(self.said_by(command, path), self.said_by(command, again), command)
+        again.rename(self.folder / "first.pickle")
+        self.assertEqual(self.export(self.folder / "first.pickle"), "")
+        self.assertEqual(again.read_bytes(), first)
 
     def said_by(self, command, path):
         done = memprof(*command, path, "--json")
         answer = json.loads(done.stdout) if done.stdout else {}
-        answer.get("info", answer)["file"] = None
+        answer.get("info", answer).update(file=None, coverage=None)
+        for part in (answer, answer.get("held"), answer.get("outstanding")):
+            if part and part.get("sites"):  # equal ones come in the order of their stacks' ids
+                part["sites"].sort(key=json.dumps)
         return done.returncode, done.stderr, answer
 
     def test_wrong_use(self):

@@ -169,8 +169,7 @@ class Snapshots(Case):
         self.assertEqual((track["allocs"], track["end_bytes"], track["ooms"], track["reserved_peak_bytes"]),
                          (2, 513, 1, None))
         notes = "\n".join(info["coverage"]["notes"])
-        for words in ("teleport", "without a usable address", "3.00 MiB free", "no segments", "numbers beyond 64 bits",
-                      "no entries or segments"):
+        for words in ("teleport", "without a usable address", "3.00 MiB free", "no segments", "no entries or segments"):
             self.assertIn(words, notes)
         self.assertFalse(info["coverage"]["complete"])
         regions = self.answer("steps", self.dump({"segments": [], "device_traces": [[], trace]}))["regions"]
@@ -215,7 +214,7 @@ class Snapshots(Case):
             self.assertEqual(self.answer("info", self.dump(made.snapshot))["coverage"]["complete"], complete, key)
 
     def test_segments_that_overlap(self):
-        """The first one listed is believed: nothing is counted twice, it is said, and the file is written as it was."""
+        """The first one listed is believed: nothing is counted twice, it is said, and the other one is not written."""
         made = Made(7)
         truth = self.answer("info", self.dump(made.snapshot))["tracks"]
         first = made.snapshot["segments"][0]
@@ -231,14 +230,14 @@ class Snapshots(Case):
             frag = self.answer("frag", path)
             again = self.folder / "again.pickle"
             self.memprof("export", path, "-o", again, "--force", "--format", "pytorch")
-            self.assertEqual(len(pickle.loads(again.read_bytes())["segments"]), len(made.snapshot["segments"]) + 1)
+            self.assertEqual(len(pickle.loads(again.read_bytes())["segments"]), len(made.snapshot["segments"]))
             self.assertEqual(self.answer("info", again)["tracks"], truth)
             told = self.answer("frag", self.dump(made.snapshot))
             del frag["coverage"], told["coverage"]
             self.assertEqual(without_file(frag), without_file(told))
 
     def test_generated_code_is_shown_as_the_model(self):
-        """The innermost line of fx_original_trace; what the frame itself was is written again."""
+        """The innermost line of fx_original_trace, with the node of the graph."""
         trace = ('  File "/src/train.py", line 9, in <module>\n    loss = model(x)\n'
                  '  File "/src/model.py", line 42, in forward\n    a = self.net1(x)\n')
         generated = {"name": "forward", "filename": "<eval_with_key>.5", "line": 6, "fx_node_op": "call_module",
@@ -253,7 +252,9 @@ class Snapshots(Case):
             self.assertEqual((shown["function"], shown["file"], shown["line"]), want)
             again = self.folder / "again.pickle"
             self.memprof("export", path, "-o", again, "--force", "--format", "pytorch")
-            self.assertEqual(pickle.loads(again.read_bytes())["device_traces"], snapshot["device_traces"])
+            ((entry,),) = pickle.loads(again.read_bytes())["device_traces"]
+            self.assertEqual(entry["frames"], [{"name": want[0], "filename": want[1], "line": want[2],
+                                                "fx_node_name": "net1", "fx_node_op": "call_module"}])
 
     def test_a_segment_that_another_takes_the_place_of(self):
         """A small segment of the base goes back to the driver, and a large one comes where it was, from below: whose the

@@ -24,9 +24,9 @@ MEMBERS = {
     "samples": ["time", "counter", "value"],
     "coverage": ["events", "dropped", "truncated_stacks", "unmatched_stacks", "totals_checked", "totals_wrong",
                  "unknown_frees", "missed_frees"],
-    "segments": ["address", "bytes", "stream", "pool", "track", "small", "expandable", "keys", "stack", "more"],
-    "segment parts": ["bytes", "requested", "segment", "state", "keys", "stack", "more"],
-    "trace": ["time", "address", "bytes", "stream", "pool", "track", "action", "keys", "stack", "more"],
+    "segments": ["address", "bytes", "stream", "pool", "track", "small", "expandable", "keys", "stack"],
+    "segment parts": ["bytes", "requested", "segment", "state"],
+    "calls": ["address", "bytes", "stream", "pool", "track", "action", "keys"],
     "asides": ["text", "kind"],
     "labels": ["time", "block", "role", "name"],
     "holders": ["time", "block", "kind", "certain", "path", "file", "line"],
@@ -37,9 +37,9 @@ MEMBERS = {
     "past sites": ["bytes", "blocks", "stack", "module", "track", "kind"],
     "exit": ["known", "by_signal", "status", "time", "text"],
 }
-TOLD = ("keys", "stack", "more")
+TOLD = ("keys", "stack")
 OPTIONAL = {"base": ("module", "role", "label", "requested", "stream", "pool"), "frames": ("more",), "segments": TOLD,
-            "segment parts": TOLD, "trace": TOLD}  # left out where all values are 0
+            "calls": TOLD}  # left out where all values are 0
 EVENT = ["time", "address", "bytes", "block", "stack", "name", "thread", "track", "type", "kind"]
 
 

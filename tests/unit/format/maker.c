@@ -215,16 +215,12 @@ static void put_segments(struct maker *maker)
         segments[i].expandable = (uint8_t)below(maker, 2);
         segments[i].keys = (uint16_t)wild(maker);
         segments[i].stack = maker->stacks ? (uint32_t)below(maker, maker->stacks) : 0;
-        segments[i].more = (uint32_t)below(maker, maker->strings);
     }
     for (size_t i = 0; i < 9; i++) {
         parts[i].bytes = wild(maker);
         parts[i].requested = wild(maker);
         parts[i].segment = (uint32_t)i / 3;
         parts[i].state = (uint8_t)below(maker, MP_TORCH_STATES);
-        parts[i].keys = (uint16_t)wild(maker);
-        parts[i].stack = maker->stacks ? (uint32_t)below(maker, maker->stacks) : 0;
-        parts[i].more = (uint32_t)below(maker, maker->strings);
     }
     for (size_t i = 0; i < 11; i++) {
         calls[i].address = wild(maker);
@@ -233,16 +229,13 @@ static void put_segments(struct maker *maker)
         calls[i].pool = wild(maker);
         calls[i].track = (uint16_t)below(maker, maker->tracks);
         calls[i].action = (uint8_t)below(maker, MP_TORCH_ACTIONS);
-        calls[i].time_ns = wild(maker);
         calls[i].keys = (uint16_t)wild(maker);
-        calls[i].stack = maker->stacks ? (uint32_t)below(maker, maker->stacks) : 0;
-        calls[i].more = (uint32_t)below(maker, maker->strings);
         asides[i].text = (uint32_t)below(maker, maker->strings);
         asides[i].kind = (uint8_t)below(maker, MP_ASIDE_KINDS);
     }
     PUT(mp_writer_segments, MP_CHUNK_SEGMENTS, segments, 4);
     PUT(mp_writer_parts, MP_CHUNK_SEGMENT_PARTS, parts, 9);
-    PUT(mp_writer_trace, MP_CHUNK_TRACE, calls, 11);
+    PUT(mp_writer_calls, MP_CHUNK_CALLS, calls, 11);
     PUT(mp_writer_asides, MP_CHUNK_ASIDES, asides, 11);
 }
 

@@ -92,14 +92,13 @@ static void print_row(const struct made_chunk *made, size_t i)
     } else if (made->kind == MP_CHUNK_SEGMENTS) {
         ROW(mp_segment);
         NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->small, row->expandable, row->keys,
-                row->stack, row->more);
+                row->stack);
     } else if (made->kind == MP_CHUNK_SEGMENT_PARTS) {
         ROW(mp_segment_part);
-        NUMBERS(row->bytes, row->requested, row->segment, row->state, row->keys, row->stack, row->more);
-    } else if (made->kind == MP_CHUNK_TRACE) {
+        NUMBERS(row->bytes, row->requested, row->segment, row->state);
+    } else if (made->kind == MP_CHUNK_CALLS) {
         ROW(mp_allocator_call);
-        NUMBERS(row->time_ns, row->address, row->bytes, row->stream, row->pool, row->track, row->action, row->keys,
-                row->stack, row->more);
+        NUMBERS(row->address, row->bytes, row->stream, row->pool, row->track, row->action, row->keys);
     } else if (made->kind == MP_CHUNK_ASIDES) {
         ROW(mp_aside);
         NUMBERS(row->text, row->kind);
