@@ -41,7 +41,7 @@ static void put_stem(char *to, size_t room, const char *name)
 bool mp_step_rule_may_match(const struct mp_step_rule *rule, const char *name)
 {
     if (rule->has_pattern) return !regexec(&rule->pattern, name, 0, NULL, 0);
-    return !strncmp(name, "ProfilerStep#", 13) || !strncmp(name, "step", 4);
+    return !strncmp(name, MP_PROFILER_STEP, strlen(MP_PROFILER_STEP)) || !strncmp(name, "step", 4);
 }
 
 bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name)
@@ -68,8 +68,7 @@ enum mp_step_kind mp_step_rule_kind(struct mp_step_rule *rule, unsigned type, ui
 {
     if (type == MP_EVENT_REGION_BEGIN) return is_step_region(rule, number, name) ? rule->range : MP_STEP_NONE;
     if (type != MP_EVENT_STEP) return MP_STEP_NONE;
-    if (*rule->function && !strcmp(name, rule->function))
-        return rule->no_function ? MP_STEP_NONE : MP_STEP_OF_FUNCTION;
+    if (*rule->function && !strcmp(name, rule->function)) return rule->no_function ? MP_STEP_NONE : MP_STEP_OF_FUNCTION;
     return strcmp(name, MP_TORCH_STEP) ? MP_STEP_MARKED : MP_STEP_OF_OPTIMIZER;
 }
 

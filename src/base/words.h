@@ -137,6 +137,9 @@ enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
     "more"
 /* The name of a step event that one of PyTorch's optimizers made: it ends a step, while others begin one. */
 #define MP_TORCH_STEP "torch.optim"
+/* Beginnings of the names that PyTorch's profiler gives to a step, and to an optimizer's. */
+#define MP_PROFILER_STEP      "ProfilerStep#"
+#define MP_PROFILER_OPTIMIZER "Optimizer.step#"
 
 #define MP_NONE          UINT32_MAX /* no event, no block, no step */
 #define MP_BYTES_UNKNOWN UINT64_MAX

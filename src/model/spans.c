@@ -7,6 +7,7 @@
 #include "base/search.h"
 #include "base/setting.h"
 #include "base/step_rule.h"
+#include "base/words.h"
 #include "format/open_spans.h"
 
 static bool has_allocs(const struct mp_model *model, uint32_t end)
@@ -72,8 +73,7 @@ void mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name,
 
 static bool is_of_profiler(const struct mp_model *model, uint32_t name)
 {
-    static const char profiler[] = "ProfilerStep#"; /* the prefix of PyTorch's profiler's step names */
-    return !strncmp(mp_model_text(model, name), profiler, sizeof profiler - 1);
+    return !strncmp(mp_model_text(model, name), MP_PROFILER_STEP, strlen(MP_PROFILER_STEP));
 }
 
 bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step)
@@ -111,7 +111,7 @@ static void find_marked_steps(const struct mp_model *model, bool by_function, st
     struct mp_step_rule rule;
     bool recorded = model->format && !strcmp(model->format, "mp");
     *steps = (struct mp_steps){.at = steps->at, .room = steps->room, .each = 1};
-    mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^ProfilerStep#");
+    mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^" MP_PROFILER_STEP);
     if (!recorded) rule.range = MP_STEP_NAMED; /* the user did not ask for it */
     rule.no_function = !by_function;
     find_marked(model, &rule, steps);

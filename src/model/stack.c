@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "model/stack_facts.h"
+
 static const char *text_or_null(const struct mp_model *model, uint32_t id)
 {
     return id ? mp_model_text(model, id) : NULL;
@@ -18,7 +20,7 @@ bool mp_stack_is_user_file(const char *file)
         if (!strncmp(file, typed[i], strlen(typed[i]))) return true;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strstr(file, others[i])) return false;
-    return *file != '<' && strncmp(file, "torch/", strlen("torch/"));
+    return *file != '<' && !mp_torch_is_short_path(file);
 }
 
 static bool is_skipped(const struct mp_model *model, uint32_t text)
@@ -86,26 +88,15 @@ const char *mp_path_short(const char *path)
     return before ? before + 1 : path;
 }
 
-/* PyTorch's own history names functions without their libraries. */
 bool mp_stack_is_allocator(const struct mp_stack_line *line)
 {
     static const char *const modules[] = {"libmemprof", "libc10",     "libc.so",   "libc-2",
                                           "libstdc++",  "libcuda.so", "libcudart", "libcupti"};
-    static const char *const functions[] = {"memprof_",
-                                            "aten::empty",
-                                            "aten::new_empty",
-                                            "aten::resize_",
-                                            "c10::cuda::",
-                                            "torch::unwind::",
-                                            "torch::CapturedTraceback::",
-                                            "torch::cuda::(anonymous namespace)::gather",
-                                            "std::shared_ptr<c10::GatheredContext>",
-                                            "at::detail::empty",
-                                            "at::TensorBase at::detail::_empty"};
+    static const char own[] = "memprof_";
     if (line->language != MP_NATIVE) return false;
     if (line->skipped) return true;
-    for (size_t i = 0; line->function && i < sizeof functions / sizeof *functions; i++)
-        if (!strncmp(line->function, functions[i], strlen(functions[i]))) return true;
+    if (line->function && (!strncmp(line->function, own, strlen(own)) || mp_torch_serves_allocation(line->function)))
+        return true;
     if (!line->module) return false;
     const char *name = mp_path_short(line->module);
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
@@ -116,9 +107,7 @@ bool mp_stack_is_allocator(const struct mp_stack_line *line)
 /* A thread of backward() has no Python: the operator whose gradient it computes says most. */
 static bool is_backward(const struct mp_stack_line *line)
 {
-    static const char generated[] = "torch::autograd::generated::", sum[] = "torch::autograd::AccumulateGrad";
-    return line->language == MP_NATIVE && line->function &&
-           (!strncmp(line->function, generated, sizeof generated - 1) || !strncmp(line->function, sum, sizeof sum - 1));
+    return line->language == MP_NATIVE && line->function && mp_torch_makes_gradient(line->function);
 }
 
 const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines)

@@ -63,6 +63,80 @@ const struct mp_stack_pattern *mp_stack_pattern(size_t index)
     return index < PATTERNS ? &patterns[index] : NULL;
 }
 
+enum mp_torch_file mp_torch_file(const char *path)
+{
+    static const struct {
+        const char *part;
+        enum mp_torch_file file;
+    } files[] = {
+        {"torch/autograd/grad_mode.py", MP_TORCH_FILE_WRAPS},
+        {"torch/utils/_contextlib.py", MP_TORCH_FILE_WRAPS},
+        {"torch/nn/modules/module.py", MP_TORCH_FILE_CALLS},
+        {"torch/autograd/__init__.py", MP_TORCH_FILE_RUNS},
+        {"torch/nn/", MP_TORCH_FILE_INSIDE},
+        {"torch/autograd/", MP_TORCH_FILE_INSIDE},
+        {"torch/_tensor.py", MP_TORCH_FILE_INSIDE},
+        {"torch/_dynamo/", MP_TORCH_FILE_INSIDE},
+        {"torch/utils/", MP_TORCH_FILE_INSIDE},
+        {"torch/optim/", MP_TORCH_FILE_OPTIMIZES},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strstr(path, files[i].part)) return files[i].file;
+    return MP_TORCH_FILE_NONE;
+}
+
+static bool begins(const char *text, const char *const *beginnings, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!strncmp(text, beginnings[i], strlen(beginnings[i]))) return true;
+    return false;
+}
+#define BEGINS(text, list) begins(text, list, sizeof(list) / sizeof *(list))
+
+bool mp_torch_is_short_path(const char *path)
+{
+    static const char *const package[] = {"torch/"};
+    return BEGINS(path, package);
+}
+
+/* PyTorch's own history names functions without their libraries. */
+bool mp_torch_serves_allocation(const char *function)
+{
+    static const char *const functions[] = {"aten::empty",
+                                            "aten::new_empty",
+                                            "aten::resize_",
+                                            "c10::cuda::",
+                                            "torch::unwind::",
+                                            "torch::CapturedTraceback::",
+                                            "torch::cuda::(anonymous namespace)::gather",
+                                            "std::shared_ptr<c10::GatheredContext>",
+                                            "at::detail::empty",
+                                            "at::TensorBase at::detail::_empty"};
+    return BEGINS(function, functions);
+}
+
+bool mp_torch_makes_gradient(const char *function)
+{
+    static const char *const functions[] = {"torch::autograd::generated::", "torch::autograd::AccumulateGrad"};
+    return BEGINS(function, functions);
+}
+
+bool mp_torch_is_autograd(const char *function)
+{
+    static const char *const functions[] = {"torch::autograd::"};
+    return BEGINS(function, functions);
+}
+
+bool mp_torch_is_plumbing(const char *name, size_t length)
+{
+    static const char *const parts[] = {
+        "empty",    "alloc", "Alloc",      "resize",  "dispatch", "Dispatch", "wrapper",    "Boxed", "boxed",
+        "detail::", "c10::", "at::meta::", "Storage", "Iterator", "autograd", "MaybeOwned", "Py",    "__libc"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (memmem(name, length, parts[i], strlen(parts[i]))) return true;
+    return false;
+}
+
 const char *mp_operator_called(const char *function, size_t *length)
 {
     const char *at = strstr(function, OPERATORS);
@@ -74,8 +148,8 @@ const char *mp_operator_called(const char *function, size_t *length)
 
 const char *mp_node_run(const char *function)
 {
-    static const char autograd[] = "torch::autograd::", generated[] = "generated::";
-    if (!strstr(function, "::apply(") || strncmp(function, autograd, strlen(autograd))) return NULL;
+    static const char generated[] = "generated::";
+    if (!strstr(function, "::apply(") || !mp_torch_is_autograd(function)) return NULL;
     const char *name = strstr(function, generated);
     return name ? name + strlen(generated) : "";
 }

@@ -47,7 +47,27 @@ struct mp_stack_facts {
 /* Found once, at the first question of a model whose stacks are all there. */
 const struct mp_stack_facts *mp_stack_facts(const struct mp_model *model);
 
+/* The kind of file that a path of Python code belongs to. */
+enum mp_torch_file {
+    MP_TORCH_FILE_NONE,
+    MP_TORCH_FILE_WRAPS,     /* functions of the program that a decorator wraps: no_grad(), ... */
+    MP_TORCH_FILE_CALLS,     /* modules */
+    MP_TORCH_FILE_RUNS,      /* backward */
+    MP_TORCH_FILE_INSIDE,    /* what networks and loaders of data call */
+    MP_TORCH_FILE_OPTIMIZES, /* optimizers */
+};
+enum mp_torch_file mp_torch_file(const char *path);
+/* Whether a path is of the package as PyTorch's profiler names it, without the folder that it lies in. */
+bool mp_torch_is_short_path(const char *path);
+
 /* Of the name of a native function: */
+/* Whether it only serves an allocation, or the stack that is taken of it. */
+bool mp_torch_serves_allocation(const char *function);
+/* Whether it computes a gradient. */
+bool mp_torch_makes_gradient(const char *function);
+bool mp_torch_is_autograd(const char *function);
+/* Whether a name (without its parameters) says nothing of what is computed: dispatch, wrappers, reference counts. */
+bool mp_torch_is_plumbing(const char *name, size_t length);
 /* The operator that it calls, "add_Tensor" of "at::_ops::add_Tensor::call(...)"; NULL: it is no such call. */
 const char *mp_operator_called(const char *function, size_t *length);
 /* The node of autograd's graph that it runs, beginning with "AddmmBackward0"; "" of another kind of node; NULL: none.

@@ -7,6 +7,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "model/stack_facts.h"
 
 #define ROUNDS_MIN 3  /* fewer show no loop; a site that allocates less often belongs to none */
 #define DEPTH_MAX  24 /* frames, from the outermost: loops are not deeper */
@@ -74,14 +75,10 @@ enum role { ROLE_UNKNOWN, ROLE_ANY, ROLE_INNER, ROLE_OPTIMIZER, ROLE_AROUND };
 /* Functions that networks, optimizers and loaders of data call: they lie inside a step. */
 static uint8_t role_of_file(const char *path)
 {
-    static const char *const inner[] = {"torch/nn/", "torch/autograd/", "torch/_tensor.py", "torch/_dynamo/",
-                                        "torch/utils/"};
-    static const char *const around[] = {"torch/autograd/grad_mode.py", "torch/utils/_contextlib.py"};
-    for (size_t i = 0; i < sizeof around / sizeof *around; i++)
-        if (strstr(path, around[i])) return ROLE_AROUND;
-    for (size_t i = 0; i < sizeof inner / sizeof *inner; i++)
-        if (strstr(path, inner[i])) return ROLE_INNER;
-    return strstr(path, "torch/optim/") ? ROLE_OPTIMIZER : ROLE_ANY;
+    static const uint8_t roles[] = {[MP_TORCH_FILE_NONE] = ROLE_ANY,     [MP_TORCH_FILE_WRAPS] = ROLE_AROUND,
+                                    [MP_TORCH_FILE_CALLS] = ROLE_INNER,  [MP_TORCH_FILE_RUNS] = ROLE_INNER,
+                                    [MP_TORCH_FILE_INSIDE] = ROLE_INNER, [MP_TORCH_FILE_OPTIMIZES] = ROLE_OPTIMIZER};
+    return roles[mp_torch_file(path)];
 }
 
 bool mp_loop_is_forward(const struct mp_model *model, const struct mp_model_line *line)

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/words.h"
 #include "model/stack_facts.h"
 
 bool mp_phase_is_backward(unsigned phase)
@@ -62,9 +63,9 @@ static enum mp_phase phase_of_note(const struct mp_model *model, uint32_t event)
     if (type == MP_EVENT_STEP) return MP_PHASE_BOUNDARY;
     if (type != MP_EVENT_REGION_BEGIN && type != MP_EVENT_REGION_END) return MP_PHASES;
     const char *name = mp_model_text(model, model->notes.at[model->events.subject[event]].name);
-    if (!strncmp(name, "Optimizer.step#", strlen("Optimizer.step#")))
+    if (!strncmp(name, MP_PROFILER_OPTIMIZER, strlen(MP_PROFILER_OPTIMIZER)))
         return type == MP_EVENT_REGION_BEGIN ? MP_PHASE_OPTIMIZER : MP_PHASE_BOUNDARY;
-    return strncmp(name, "ProfilerStep#", strlen("ProfilerStep#")) ? MP_PHASES : MP_PHASE_BOUNDARY;
+    return strncmp(name, MP_PROFILER_STEP, strlen(MP_PROFILER_STEP)) ? MP_PHASES : MP_PHASE_BOUNDARY;
 }
 
 static void take_turn(struct mp_phases *phases, uint32_t event, enum mp_phase phase)

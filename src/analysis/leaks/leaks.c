@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "model/stack.h"
+#include "model/stack_facts.h"
 #include "model/steps_infer.h"
 #include "model/track.h"
 
@@ -358,8 +359,8 @@ static bool trains(const struct mp_model *model)
     for (size_t i = 0; i < model->frames.count; i++)
         if (model->frames.at[i].raw.language == MP_BACKWARD) return true;
     for (size_t i = 0; i < model->lines.count; i++) {
-        const char *file = mp_model_text(model, model->lines.at[i].file);
-        if (strstr(file, "torch/optim/") || strstr(file, "torch/autograd/__init__.py")) return true;
+        enum mp_torch_file file = mp_torch_file(mp_model_text(model, model->lines.at[i].file));
+        if (file == MP_TORCH_FILE_OPTIMIZES || file == MP_TORCH_FILE_RUNS) return true;
     }
     return false;
 }

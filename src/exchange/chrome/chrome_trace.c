@@ -6,6 +6,7 @@
 #include "analysis/sites/level.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/words.h"
 #include "exchange/common/sink.h"
 #include "model/model.h"
 #include "model/spans.h"
@@ -419,7 +420,7 @@ static void write_steps(struct trace *trace)
     mp_steps_marked(trace->model, &steps);
     for (size_t i = 0; i < steps.count; i++) {
         char name[40];
-        snprintf(name, sizeof name, "ProfilerStep#%zu", steps.before + i + 1);
+        snprintf(name, sizeof name, MP_PROFILER_STEP "%zu", steps.before + i + 1);
         if (!mp_step_is_region(trace->model, &steps.at[i]))
             put_span(trace, STEPS_TID, steps.at[i].start_ns, steps.at[i].end_ns, name);
     }

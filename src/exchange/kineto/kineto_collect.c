@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/words.h"
 #include "exchange/kineto/kineto_parts.h"
 
 #define DEVICES_MAX 1024
@@ -18,7 +19,7 @@ static bool has(const struct mp_kineto_event *event, enum mp_kineto_fact first, 
 
 static bool is_step(const struct mp_kineto_event *event)
 {
-    return !strncmp(event->texts[MP_KINETO_NAME], "ProfilerStep#", strlen("ProfilerStep#"));
+    return !strncmp(event->texts[MP_KINETO_NAME], MP_PROFILER_STEP, strlen(MP_PROFILER_STEP));
 }
 
 /* Before categories were split, everything on a thread was an "Operator"; PyTorch's own annotations had a '#'. */

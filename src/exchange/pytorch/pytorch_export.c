@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "base/words.h"
 #include "exchange/pytorch/pytorch_layout.h"
 #include "exchange/pytorch/value_out.h"
 #include "model/spans.h"
@@ -554,8 +555,8 @@ static void put_step(struct writer *writer, const char *stage, size_t index, uin
 {
     const char *own = mp_model_text(writer->model, writer->steps.at[index].name);
     char name[40];
-    snprintf(name, sizeof name, "ProfilerStep#%zu", writer->steps.before + index + 1);
-    put_annotation(writer, stage, strncmp(own, "ProfilerStep#", strlen("ProfilerStep#")) ? name : own, ns);
+    snprintf(name, sizeof name, MP_PROFILER_STEP "%zu", writer->steps.before + index + 1);
+    put_annotation(writer, stage, strncmp(own, MP_PROFILER_STEP, strlen(MP_PROFILER_STEP)) ? name : own, ns);
 }
 
 /* Ends and begins the steps that do so up to an event, except those that are regions; `*at` is the next to begin. */

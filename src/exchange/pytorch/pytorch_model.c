@@ -103,7 +103,7 @@ static bool lay(struct layout *layout, uint32_t index)
 /* Writes each step once, though every rank or thread may have reported it. */
 static bool lay_all(const struct mp_pytorch_records *records, int64_t start_us, struct layout *layout)
 {
-    static const char step[] = "ProfilerStep#";
+    static const char step[] = MP_PROFILER_STEP;
     uint32_t last_step = 0;
     for (size_t i = 0; i < layout->spans.count; i++) {
         const struct span *span = &layout->spans.at[i];

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/units.h"
+#include "model/stack.h"
 
 #define VARIABLE "PYTORCH_CUDA_ALLOC_CONF" /* every version obeys it, also those that know PYTORCH_ALLOC_CONF */
 
@@ -72,11 +73,6 @@ static void put_settings(const struct mp_change *change, struct words *words)
     put_settings_cost(change, words);
 }
 
-static bool is_of_library(const char *file)
-{
-    return strstr(file, "/torch/") || strstr(file, "-packages/") || *file == '<' || !*file;
-}
-
 /* The innermost line of Python that is no library's. */
 static void put_line(const struct mp_model *model, uint32_t stack, struct mp_buffer *code)
 {
@@ -85,7 +81,7 @@ static void put_line(const struct mp_model *model, uint32_t stack, struct mp_buf
         if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
         if (!model->frames.at[frame].line_count) continue;
         const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
-        if (is_of_library(mp_model_text(model, line->file))) continue;
+        if (!*mp_model_text(model, line->file) || !mp_stack_is_user_file(mp_model_text(model, line->file))) continue;
         mp_buffer_printf(code, " (%s:%u, in %s)", mp_model_text(model, line->file), line->line,
                          mp_model_text(model, line->function));
         return;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "model/stack_facts.h"
 #include "output/report/sites.h"
 
 static bool is_word(char c)
@@ -97,17 +98,12 @@ bool mp_line_is_start(const struct mp_stack_line *line)
 
 bool mp_line_is_meaningful(const struct mp_stack_line *line)
 {
-    static const char *const plumbing[] = {
-        "empty",    "alloc", "Alloc",      "resize",  "dispatch", "Dispatch", "wrapper",    "Boxed", "boxed",
-        "detail::", "c10::", "at::meta::", "Storage", "Iterator", "autograd", "MaybeOwned", "Py",    "__libc"};
     if (!line->function || mp_stack_is_allocator(line) || mp_line_is_start(line)) return false;
     struct mp_buffer name = {0}; /* its parameters may name anything */
     mp_function_name(&name, line->function);
-    bool found = false;
-    for (size_t i = 0; i < sizeof plumbing / sizeof *plumbing; i++)
-        found |= memmem(name.data, name.size, plumbing[i], strlen(plumbing[i])) != NULL;
+    bool plumbing = mp_torch_is_plumbing((const char *)name.data, name.size);
     mp_buffer_free(&name);
-    return !found;
+    return !plumbing;
 }
 
 static bool same_text(const char *a, const char *b)
@@ -124,7 +120,7 @@ static bool same_line(const struct mp_stack_line *a, const struct mp_stack_line 
 /* Whether a Python line does more than pass on a module's call. */
 static bool says_what(const struct mp_stack_line *line)
 {
-    return line->function && line->file && !strstr(line->file, "torch/nn/modules/module.py");
+    return line->function && line->file && mp_torch_file(line->file) != MP_TORCH_FILE_CALLS;
 }
 
 /* The first call that only this stack has, counted from outside: a meaningful one, else one with a name. */

@@ -9,6 +9,7 @@
 #include "analysis/categories/categories.h"
 #include "base/pattern.h"
 #include "leakbench/world.h"
+#include "model/stack_facts.h"
 #include "unit/suite.h"
 
 #define TORCH  "/usr/lib/python3/dist-packages/torch/"
@@ -461,6 +462,72 @@ START_TEST(rules_find_what_regexec_finds)
 }
 END_TEST
 
+/* Every pattern is a regular expression; a stack shows what its frames show, and inside of a border only what ran
+ * there; all is found once. */
+START_TEST(stacks_show_what_their_frames_show)
+{
+    struct world world;
+    world_start(&world, 1, 1);
+    uint32_t zeroes = world_path(&world, MAIN " " TORCH "optim/optimizer.py:Optimizer.zero_grad:975", W_TORCH);
+    uint32_t other = world_path(&world, MAIN " /home/ada/train.py:zero_gradients:7", W_TORCH);
+    uint32_t lists = world_path(&world, MAIN " " TORCH "optim/adam.py:_multi_tensor_adam:600", W_TORCH);
+    uint32_t behind = world_path(&world, MAIN " " TORCH "utils/data/a.py:b:1 | /home/ada/train.py:hook:3", W_TORCH);
+    uint32_t container = world_path(&world, MAIN CALL " " TORCH "nn/modules/container.py:forward:250", W_TORCH);
+    for (uint32_t stack = 0; stack < world.stacks.count; stack++)
+        world_release(&world, world_alloc(&world, stack, 512));
+    struct mp_model *model = world_build(&world);
+    const struct mp_stack_facts *facts = mp_stack_facts(model);
+    const struct {
+        uint32_t stack, of_stack, inside;
+    } wanted[] = {
+        {zeroes, MP_FACT_ZEROES | MP_FACT_OPTIMIZER, MP_FACT_ZEROES | MP_FACT_OPTIMIZER},
+        {other, 0, 0},
+        {lists, MP_FACT_LISTS | MP_FACT_LISTS_OF_ADAM | MP_FACT_OPTIMIZER,
+         MP_FACT_LISTS | MP_FACT_LISTS_OF_ADAM | MP_FACT_OPTIMIZER},
+        {behind, MP_FACT_LOADS_DATA | MP_FACT_BACKWARD, MP_FACT_BACKWARD},
+        {container, MP_FACT_FORWARD | MP_FACT_CALLS_MODULE | MP_FACT_RUNS_MODULES,
+         MP_FACT_FORWARD | MP_FACT_CALLS_MODULE | MP_FACT_RUNS_MODULES},
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        uint32_t stack = model->blocks.stack[wanted[i].stack]; /* stack N made block N */
+        ck_assert_uint_eq(facts->of_stack[stack], wanted[i].of_stack);
+        ck_assert_uint_eq(facts->inside[stack], wanted[i].inside);
+    }
+    ck_assert_ptr_eq(mp_stack_facts(model), facts);
+    mp_model_free(model);
+    world_free(&world);
+    const struct mp_stack_pattern *pattern;
+    for (size_t i = 0; (pattern = mp_stack_pattern(i)); i++) {
+        regex_t regex;
+        ck_assert_int_eq(mp_pattern_compile(pattern->regex, &regex, NULL), MP_OK);
+        ck_assert_uint_eq(pattern->fact & (pattern->fact - 1), 0);
+        regfree(&regex);
+    }
+}
+END_TEST
+
+START_TEST(functions_of_pytorch_say_what_they_run)
+{
+    size_t length = 0;
+    const char *name = mp_operator_called("at::_ops::add_Tensor::call(at::Tensor const&, at::Tensor const&)", &length);
+    ck_assert_uint_eq(length, strlen("add_Tensor"));
+    ck_assert(!strncmp(name, "add_Tensor", length));
+    ck_assert_ptr_null(mp_operator_called("at::_ops::add_Tensor::redispatch(c10::DispatchKeySet)", &length));
+    ck_assert_ptr_null(mp_operator_called("at::native::add(at::Tensor const&)", &length));
+    name = mp_node_run("torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor>&&)");
+    ck_assert(!strncmp(name, "AddmmBackward0", strlen("AddmmBackward0")));
+    ck_assert_str_eq(mp_node_run("torch::autograd::CopySlices::apply(std::vector<at::Tensor>&&)"), "");
+    ck_assert_ptr_null(mp_node_run("torch::autograd::Engine::thread_main()"));
+    ck_assert_int_eq(mp_torch_file(TORCH "utils/_contextlib.py"), MP_TORCH_FILE_WRAPS);
+    ck_assert_int_eq(mp_torch_file(TORCH "nn/modules/module.py"), MP_TORCH_FILE_CALLS);
+    ck_assert_int_eq(mp_torch_file(TORCH "nn/functional.py"), MP_TORCH_FILE_INSIDE);
+    ck_assert_int_eq(mp_torch_file(TORCH "autograd/__init__.py"), MP_TORCH_FILE_RUNS);
+    ck_assert_int_eq(mp_torch_file(TORCH "optim/sgd.py"), MP_TORCH_FILE_OPTIMIZES);
+    ck_assert_int_eq(mp_torch_file("/home/ada/train.py"), MP_TORCH_FILE_NONE);
+}
+END_TEST
+
 MP_SUITE("categories", training_is_seen_through, a_pool_infers_where_most_of_its_turns_do, one_thread_does_not,
          what_the_program_says_counts, usual_labels_are_not_for_temporaries, rules_of_the_user_come_first,
-         programs_without_pytorch_have_none, wrong_rules_name_their_line, rules_find_what_regexec_finds)
+         programs_without_pytorch_have_none, wrong_rules_name_their_line, rules_find_what_regexec_finds,
+         stacks_show_what_their_frames_show, functions_of_pytorch_say_what_they_run)
