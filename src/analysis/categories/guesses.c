@@ -15,6 +15,12 @@
     4                    /* where there is a graph, at least one in so many of the blocks that a forward pass makes is \
                           * kept */
 #define STEADY (1 << 16) /* bytes: recurring sizes from here on belong to layers, whatever uses them */
+/* Bytes of the cuBLAS workspaces that PyTorch makes, before Hopper and from Hopper on. They are a good part of small
+ * programs, and without native stacks nothing else shows them. */
+#define SMALL_CUBLAS 8519680u
+#define LARGE_CUBLAS 33554432u
+#define MOST_CUBLAS  2 /* of one size: more are parameters */
+
 /* The number of blocks of a size; sorted by size. */
 struct size_count {
     uint64_t bytes;
@@ -462,23 +468,33 @@ static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, 
     return steps ? MP_CATEGORY_OPTIMIZER_STATE : MP_CATEGORY_PARAMETERS;
 }
 
+static bool is_of_cublas(uint64_t bytes)
+{
+    return bytes == SMALL_CUBLAS || bytes == LARGE_CUBLAS;
+}
+
 static void guess_lasting(struct finder *f)
 {
     const struct mp_model *model = f->model;
     struct sizes gradients = {0};
-    struct mp_map seen = {0}; /* by size: how many */
+    struct mp_map there = {0}, seen = {0}; /* by size + 1: how many */
     bool kept = false, steps = false;
     for (size_t i = 0; i < f->phases->turns.count; i++)
         steps |= f->phases->turns.at[i].phase == MP_PHASE_OPTIMIZER;
     count_gradients(f, &gradients, &kept);
+    for (uint32_t i = 0; i < model->blocks.count; i++)
+        if (is_lasting(f, i)) ++*mp_map_at(&there, model->blocks.bytes[i] + 1, NULL);
     for (uint32_t i = 0; f->phases->any && i < model->blocks.count; i++) {
         if (!is_lasting(f, i)) continue;
         uint64_t bytes = model->blocks.bytes[i];
         const struct size_count *one = find_size(&gradients, bytes);
         uint32_t nth = (uint32_t)(*mp_map_at(&seen, bytes + 1, NULL))++;
-        f->guesses->of_block[i] = (unsigned char)of_copy(nth, one ? one->count : 0, kept, steps);
+        bool workspace = is_of_cublas(bytes) && !one && *mp_map_find(&there, bytes + 1) <= MOST_CUBLAS;
+        f->guesses->of_block[i] =
+            (unsigned char)(workspace ? MP_CATEGORY_WORKSPACE : of_copy(nth, one ? one->count : 0, kept, steps));
     }
     mp_vec_free(&gradients);
+    mp_map_free(&there);
     mp_map_free(&seen);
 }
 
@@ -513,6 +529,9 @@ static void guess_rest(struct finder *f)
     for (uint32_t i = 0; i < model->blocks.count; i++) {
         unsigned char *guess = &f->guesses->of_block[i];
         if (!*guess && is_unknown(f, i)) *guess = (unsigned char)of_rest(f, i, votes, together[i]);
+        bool recorded = !was_before(f, i) && is_of_torch(f, i) && !model->labels.count;
+        if (recorded && model->blocks.bytes[i] == SMALL_CUBLAS && lives_to_the_end(f, i))
+            *guess = MP_CATEGORY_WORKSPACE;
     }
     free(together);
     free(votes);

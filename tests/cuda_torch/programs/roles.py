@@ -113,24 +113,6 @@ class Images(nn.Module):
         return self.parts(x)
 
 
-class OwnAdam(torch.optim.Optimizer):
-    """As people write it for themselves: new tensors in the places of the old ones."""
-
-    def __init__(self, parameters):
-        super().__init__(parameters, {"lr": 1e-3})
-
-    def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                state = self.state[p]
-                first = state.get("first", torch.zeros_like(p.data))
-                second = state.get("second", torch.zeros_like(p.data))
-                first = 0.9 * first + 0.1 * p.grad
-                second = 0.99 * second + 0.01 * p.grad ** 2
-                p.data = p.data - 1e-3 * first / (second.sqrt() + 1e-8)
-                state["first"], state["second"] = first, second
-
-
 def train(watch, model, optimizer, batch, *, late=4, steps=8, look_at=6, none=True, parts=1):
     watch.models, watch.optimizers = [model], [optimizer]
     for step in range(steps):
@@ -178,16 +160,6 @@ def momentum(watch):
 def plain(watch):
     model = Images().cuda()
     train(watch, model, torch.optim.SGD(model.parameters(), lr=0.1), pictures)
-
-
-def own(watch):
-    model = Language().cuda()
-    train(watch, model, OwnAdam(model.parameters()), lines)
-
-
-def own_from_the_start(watch):
-    model = Language().cuda()
-    train(watch, model, OwnAdam(model.parameters()), lines, late=0)
 
 
 def adapted(watch):

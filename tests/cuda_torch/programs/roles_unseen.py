@@ -1,5 +1,4 @@
 """roles_unseen.py FOLDER NAME [STACKS]: as roles.py, with programs that the rules of categories were not made by."""
-import copy
 import pathlib
 import sys
 
@@ -124,58 +123,9 @@ def corrected(watch):
     train(watch, model, torch.optim.AdamW([p for p in model.parameters() if p.requires_grad]), lines)
 
 
-def averaged(watch):
-    """A copy of the model that follows its average."""
-    model = Language().cuda()
-    average = copy.deepcopy(model).requires_grad_(False)
-    optimizer = torch.optim.AdamW(model.parameters())
-
-    def follow(*_):
-        with torch.no_grad():
-            for slow, fast in zip(average.parameters(), model.parameters()):
-                slow.lerp_(fast, 0.01)
-    optimizer.register_step_post_hook(follow)
-    batch = lines
-
-    def with_both():
-        watch.models = [model, average]
-        return batch()
-    train(watch, model, optimizer, with_both)
-
-
 def factored(watch):
     model = Language().cuda()
     train(watch, model, torch.optim.Adafactor(model.parameters()), lines)
-
-
-def two_way(watch):
-    """LBFGS calls what makes the loss itself, several times a step."""
-    model = perceptron(1024, 2048, 1024, 100).cuda()
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3, history_size=4)
-    watch.models, calls = [model], 0
-    for step in range(5):
-        if step == 2:
-            watch.begin()
-        x, y = torch.randn(512, 1024, device="cuda"), torch.randint(0, 100, (512,), device="cuda")
-        watch.others = {"input": [x, y]}
-
-        def closure():
-            nonlocal calls
-            optimizer.zero_grad()
-            with watch.passing():
-                logits = model(x)
-                loss = F.cross_entropy(logits, y)
-            watch.keeps(logits, loss)
-            calls += 1
-            if step == 3 and not watch.counted:
-                state = optimizer.state[optimizer._params[0]]
-                held = [t for value in state.values() for t in (value if isinstance(value, list) else [value])
-                        if isinstance(t, torch.Tensor)]
-                watch.others["optimizer state"] = held
-                watch.look()
-            loss.backward()
-            return loss
-        optimizer.step(closure)
 
 
 class Experts(nn.Module):
@@ -275,36 +225,6 @@ def found(watch):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-
-
-def played(watch):
-    """Learning from what was seen: a network, and an older copy of it."""
-    network = perceptron(1024, 1024, 1024, 18).cuda()
-    older = copy.deepcopy(network).requires_grad_(False)
-    optimizer = torch.optim.RMSprop(network.parameters())
-    watch.models, watch.optimizers = [network, older], [optimizer]
-    memory = torch.zeros(4096, 1024)
-    for step in range(12):
-        if step == 5:
-            watch.begin()
-        with torch.no_grad():
-            network(torch.randn(8, 1024, device="cuda"))
-        memory[8 * step:8 * step + 8] = torch.randn(8, 1024)
-        states, then = memory[:256].cuda(), memory[256:512].cuda()
-        watch.others = {"input": [states, then]}
-        with torch.no_grad():
-            goal = older(then).max(1).values
-        with watch.passing():
-            values = network(states)
-            loss = F.smooth_l1_loss(values[:, 0], goal)
-        watch.keeps(values, goal, loss)
-        if step == 10:
-            watch.look()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 4 == 3:
-            older.load_state_dict(network.state_dict())
 
 
 def main():
