@@ -121,7 +121,7 @@ bool mp_torch_makes_gradient(const char *function)
     return BEGINS(function, functions);
 }
 
-bool mp_torch_is_autograd(const char *function)
+static bool is_of_autograd(const char *function)
 {
     static const char *const functions[] = {"torch::autograd::"};
     return BEGINS(function, functions);
@@ -149,7 +149,7 @@ const char *mp_operator_called(const char *function, size_t *length)
 const char *mp_node_run(const char *function)
 {
     static const char generated[] = "generated::";
-    if (!strstr(function, "::apply(") || !mp_torch_is_autograd(function)) return NULL;
+    if (!strstr(function, "::apply(") || !is_of_autograd(function)) return NULL;
     const char *name = strstr(function, generated);
     return name ? name + strlen(generated) : "";
 }

@@ -65,7 +65,6 @@ bool mp_torch_is_short_path(const char *path);
 bool mp_torch_serves_allocation(const char *function);
 /* Whether it computes a gradient. */
 bool mp_torch_makes_gradient(const char *function);
-bool mp_torch_is_autograd(const char *function);
 /* Whether a name (without its parameters) says nothing of what is computed: dispatch, wrappers, reference counts. */
 bool mp_torch_is_plumbing(const char *name, size_t length);
 /* The operator that it calls, "add_Tensor" of "at::_ops::add_Tensor::call(...)"; NULL: it is no such call. */
