@@ -114,7 +114,7 @@ static void find_sites(struct sizing *sizing, uint64_t batch)
 {
     struct mp_size_answer *answer = sizing->answer;
     const struct mp_model *model = answer->model;
-    uint32_t moment = mp_size_curve_at(&sizing->predictor.curve, (double)batch).moment;
+    uint32_t moment = mp_size_curve_at(&sizing->plan, (double)batch).moment;
     uint32_t *site_of = mp_alloc_zeroed(model->stacks.count + 1, sizeof *site_of); /* + 1 */
     double opaque = 0;
     for (uint32_t block = 0; block < model->blocks.count; block++) {

@@ -3,11 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#define LITTLE       0.01                /* of the largest probe's peak may be unsolved without a say */
-#define BATCH_MAX    (UINT64_C(1) << 40) /* no batch is larger */
-#define EVENTS_TRIED 4000000u            /* of all replays in search of the largest */
-#define TRIES_LEAST  8
-#define TRIES_MOST   256
+#define LITTLE    0.01                /* of the largest probe's peak may be unsolved without a say */
+#define BATCH_MAX (UINT64_C(1) << 40) /* no batch is larger */
+#define STEPS     256                 /* of replays down from the bound of the allocated bytes: few are made, mostly */
 
 static uint64_t max_of(uint64_t one, uint64_t other)
 {
@@ -41,7 +39,7 @@ static void add_miss(double said, uint64_t recorded, struct mp_size_error *error
 static void check_allocated(struct mp_size_predictor *predictor, const struct mp_size_probed *probed, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct mp_size_height height = mp_size_curve_at(&predictor->curve, (double)probed[i].batch);
+        struct mp_size_height height = mp_size_curve_at(predictor->plan, (double)probed[i].batch);
         double recorded = (double)probed[i].allocated;
         add_miss(fmin(fmax(recorded, height.low), height.high), probed[i].allocated, &predictor->error);
     }
@@ -87,9 +85,8 @@ void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_siz
     const struct mp_model *model = plan->source->model;
     *predictor = (struct mp_size_predictor){.plan = plan, .limit = limit, .reserves = mp_size_reserves(plan)};
     predictor->outside_least = predictor->outside_most = MP_BYTES_UNKNOWN;
-    mp_size_curve_make(plan, &predictor->curve);
-    predictor->proved =
-        plan->batches.different > 2 && predictor->curve.varies <= LITTLE * (double)probed[count - 1].allocated;
+    double varies = mp_size_curve_at(plan, last_batch(predictor)).varies;
+    predictor->proved = plan->batches.different > 2 && varies <= LITTLE * (double)probed[count - 1].allocated;
     for (size_t i = 0; i < count; i++) {
         predictor->reserves = predictor->reserves && probed[i].reserved != MP_BYTES_UNKNOWN;
         measure_outside(predictor, &probed[i]);
@@ -103,7 +100,6 @@ void mp_size_predictor_make(const struct mp_size_plan *plan, const struct mp_siz
 
 void mp_size_predictor_free(struct mp_size_predictor *predictor)
 {
-    mp_size_curve_free(&predictor->curve);
     mp_size_pool_free(&predictor->pool);
 }
 
@@ -157,7 +153,7 @@ static void judge(const struct mp_size_predictor *predictor, struct mp_size_need
 /* The allocated part of it, which costs nothing. */
 static struct mp_size_need allocated_at(const struct mp_size_predictor *predictor, uint64_t batch, bool *exact)
 {
-    struct mp_size_height height = mp_size_curve_at(&predictor->curve, (double)batch);
+    struct mp_size_height height = mp_size_curve_at(predictor->plan, (double)batch);
     struct mp_size_need need = {.batch = batch,
                                 .allocated = whole_bytes(height.likely + 0.5),
                                 .reserved = MP_BYTES_UNKNOWN,
@@ -171,17 +167,11 @@ static struct mp_size_need allocated_at(const struct mp_size_predictor *predicto
     return need;
 }
 
-/* A replay that would hand out millions of blocks is not made: no real question needs one. */
-static bool is_bearable(const struct mp_size_predictor *predictor, uint64_t batch)
-{
-    return mp_size_pool_work(&predictor->pool, (double)batch) <= mp_size_work_most(&predictor->pool);
-}
-
 struct mp_size_need mp_size_need_at(struct mp_size_predictor *predictor, uint64_t batch)
 {
     bool exact;
     struct mp_size_need need = allocated_at(predictor, batch, &exact);
-    if (!predictor->reserves || !is_bearable(predictor, batch)) return need;
+    if (!predictor->reserves) return need;
     add_reserved(predictor, exact, &need);
     judge(predictor, &need);
     return need;
@@ -198,7 +188,6 @@ static bool allocated_fits(const struct mp_size_predictor *predictor, uint64_t b
 
 static bool fits(struct mp_size_predictor *predictor, uint64_t batch, enum mp_size_measure measure)
 {
-    if (!is_bearable(predictor, batch)) return false;
     if (measure == MP_SIZE_SURE) return mp_size_need_at(predictor, batch).fits == MP_FITS_YES;
     uint64_t outside = predictor->outside_most == MP_BYTES_UNKNOWN ? 0 : predictor->outside_most;
     return reserved_at(predictor, batch, MP_SIZE_LIKELY) + outside <= predictor->limit;
@@ -222,29 +211,15 @@ static uint64_t bound_largest(const struct mp_size_predictor *predictor, enum mp
     return largest;
 }
 
-/* How many replays may be tried: few where they take long. */
-static uint64_t tries(const struct mp_size_predictor *predictor, uint64_t batch)
-{
-    double work = fmin(mp_size_pool_work(&predictor->pool, (double)batch), mp_size_work_most(&predictor->pool));
-    double events = fmax((double)predictor->plan->source->model->events.count, work) + 1;
-    return (uint64_t)fmin(fmax(EVENTS_TRIED / events, TRIES_LEAST), TRIES_MOST);
-}
-
 /* Reserved memory does not only rise: segments are made in steps, and what one size leaves over another may use. So
- * replays begin at the bound of the allocated bytes and go down, one by one or in even steps, to the first that fits;
- * between that and the step above it is halved. */
+ * replays begin at the bound of the allocated bytes and go down in even steps to the first that fits; between that and
+ * the step above it is halved. */
 uint64_t mp_size_find_largest(struct mp_size_predictor *predictor, enum mp_size_measure measure)
 {
-    uint64_t largest = bound_largest(predictor, measure);
+    uint64_t largest = bound_largest(predictor, measure), step = largest / STEPS + 1, above = largest + 1;
     if (!predictor->reserves || largest == UINT64_MAX) return largest;
-    uint64_t above = largest + 1, most = tries(predictor, largest), lower = largest / 2;
-    uint64_t step = (largest - lower) / most + 1;
     while (largest && !fits(predictor, largest, measure)) {
         above = largest;
-        if (above <= lower) { /* half of it and nothing: in larger steps */
-            lower = above / 2;
-            step = (above - lower) / most + 1;
-        }
         largest = above > step ? above - step : 0;
     }
     while (above - largest > 1) {

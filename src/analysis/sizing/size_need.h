@@ -21,7 +21,6 @@ struct mp_size_error {
 
 struct mp_size_predictor {
     const struct mp_size_plan *plan;
-    struct mp_size_curve curve;
     uint64_t limit;
     bool proved;
     struct mp_size_error error; /* of allocated bytes */

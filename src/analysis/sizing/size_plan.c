@@ -37,18 +37,11 @@ struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t
                                    mp_size_sum_at(&value->high, batch) + value->varies * mp_size_growth(plan, batch)};
 }
 
-double mp_size_copies_at(const struct mp_size_plan *plan, uint32_t number, double batch)
-{
-    const struct mp_size_sum *alive = &plan->values.at[number].alive;
-    double last = mp_size_sum_at(alive, plan->batches.at[plan->batches.count - 1]);
-    return last > 0 ? fmax(mp_size_sum_at(alive, batch) / last, 0) : 1;
-}
-
 static struct mp_size_sum scale(const struct mp_size_sum *sum, double by)
 {
     struct mp_size_sum scaled;
     for (size_t i = 0; i < MP_SIZE_TERMS; i++)
-        scaled.term[i] = (int64_t)((double)sum->term[i] * by);
+        scaled.term[i] = sum->term[i] * by;
     return scaled;
 }
 
@@ -72,7 +65,7 @@ static void make_opaque(const struct planning *planning, struct mp_size_value *v
         value->varies = fmax(value->varies, value->seen[i]);
         least = fmin(least, value->seen[i]);
     }
-    value->low = (struct mp_size_sum){{(int64_t)(least * MP_SIZE_UNIT)}};
+    value->low = (struct mp_size_sum){{least}};
     value->high = (struct mp_size_sum){{0}};
 }
 
@@ -195,8 +188,7 @@ static void pair_blocks(struct planning *planning, uint32_t site, uint32_t paire
 /* ---- sites whose blocks share a sum ----------------------------------------------------------------------------- */
 
 /* Each block stands for its part of all that lives at once. */
-static void share(struct planning *planning, uint32_t site, const struct mp_size_solution *solution,
-                  const struct mp_size_sum *alive, bool at_random)
+static void share(struct planning *planning, uint32_t site, const struct mp_size_solution *solution, bool at_random)
 {
     double whole = planning->alignment->of[planning->last].live_bytes[site], last = -1;
     uint32_t number = MP_NONE;
@@ -208,8 +200,7 @@ static void share(struct planning *planning, uint32_t site, const struct mp_size
             struct mp_size_value value = {.likely = scale(&solution->likely, part),
                                           .low = scale(&solution->low, part),
                                           .high = scale(&solution->high, part),
-                                          .at_random = at_random,
-                                          .alive = *alive};
+                                          .at_random = at_random};
             for (size_t probe = 0; probe <= planning->last; probe++)
                 value.seen[probe] = planning->alignment->of[probe].live_bytes[site] * part;
             if (at_random || !solution->proved) make_opaque(planning, &value);
@@ -235,11 +226,12 @@ static void share_site(struct planning *planning, uint32_t site)
     }
     mp_size_solve(&planning->plan->batches, &bytes, &sum);
     mp_size_solve(&planning->plan->batches, &blocks, &alive);
-    bool regular = alive.proved && alive.likely.term[1] && !alive.likely.term[2] && !planning->alignment->handed[site];
+    bool regular =
+        alive.proved && alive.likely.term[1] > 0 && !(alive.likely.term[2] > 0) && !planning->alignment->handed[site];
     for (size_t i = 0; i < MP_SIZE_TERMS; i++)
-        regular = regular && alive.likely.term[i] % MP_SIZE_UNIT == 0;
-    if (!regular) alive.likely = (struct mp_size_sum){{0}}, planning->plan->queued += most;
-    share(planning, site, &sum, &alive.likely, !regular);
+        regular = regular && alive.likely.term[i] == round(alive.likely.term[i]);
+    if (!regular) planning->plan->queued += most;
+    share(planning, site, &sum, !regular);
 }
 
 /* Whether each block finds as many others of its site alive as its likes in the other probes. */

@@ -26,9 +26,8 @@ struct mp_size_value {
     struct mp_size_sum likely, low, high;
     double varies; /* opaque: the most bytes that a probe had; high is 0. Solved: 0 */
     bool opaque;
-    bool at_random;           /* opaque, and so is the number of blocks alive at once: counted in `queued` instead */
-    bool grows;               /* it was not the same at all probes */
-    struct mp_size_sum alive; /* of blocks that share a sum: how many of them live; else 0 */
+    bool at_random; /* opaque, and so is the number of blocks alive at once: counted in `queued` instead */
+    bool grows;     /* it was not the same at all probes */
     double seen[MP_SIZE_PROBES_MAX];
 };
 
@@ -55,7 +54,4 @@ struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t
 /* How many times the most that was seen an opaque size may have: 2, since a probe shows few of the cases, and beyond
  * the largest probe as the square of the batch. */
 double mp_size_growth(const struct mp_size_plan *plan, double batch);
-/* How many blocks there would be in place of one of the plan; 1 where their number does not change. */
-double mp_size_copies_at(const struct mp_size_plan *plan, uint32_t value, double batch);
-
 #endif

@@ -16,44 +16,22 @@ bool mp_size_reserves(const struct mp_size_plan *plan)
            strcmp(mp_track_device(model, plan->source->track), "cpu") != 0;
 }
 
-struct placed {
-    uint64_t address;
-    uint32_t block;
-};
-
-static int by_address(const void *left, const void *right)
-{
-    const struct placed *a = left, *b = right;
-    return a->address < b->address ? -1 : a->address > b->address;
-}
-
-static void list_base(struct mp_size_pool *pool)
-{
-    const struct mp_size_plan *plan = pool->plan;
-    const struct mp_model *model = plan->source->model;
-    MP_VEC(struct placed) all = {0};
-    for (uint32_t block = 0; block < model->blocks.count; block++) {
-        if (plan->value_of[block] == MP_NONE || model->blocks.alloc_event[block] != MP_NONE) continue;
-        struct placed placed = {model->blocks.address[block], block};
-        mp_vec_add(&all, placed);
-    }
-    if (all.count) qsort(all.at, all.count, sizeof *all.at, by_address);
-    for (size_t i = 0; i < all.count; i++)
-        mp_vec_add(&pool->base, all.at[i].block);
-    mp_vec_free(&all);
-}
-
-/* Streams and settings, where the recording has the allocator's own trace. */
+/* The base, streams and settings, as far as the recording has the allocator's own trace. */
 static void read_history(struct mp_size_pool *pool)
 {
     const struct mp_size_source *source = pool->plan->source;
+    size_t blocks = source->model->blocks.count; /* the history makes up blocks with higher numbers */
     struct mp_torch_history history = {0};
     mp_torch_history_make(source->model, source->track, false, &history);
     for (size_t i = 0; i < history.steps.count; i++)
-        if (history.steps.at[i].action == MP_TORCH_ALLOC && history.steps.at[i].block != MP_NONE)
+        if (history.steps.at[i].action == MP_TORCH_ALLOC && history.steps.at[i].block < blocks)
             pool->streams[history.steps.at[i].block] = history.steps.at[i].stream;
-    for (size_t i = 0; i < history.base.count; i++)
-        if (history.base.at[i].block != MP_NONE) pool->streams[history.base.at[i].block] = history.base.at[i].stream;
+    for (size_t i = 0; i < history.base.count; i++) {
+        uint32_t block = history.base.at[i].block;
+        if (block >= blocks || pool->plan->value_of[block] == MP_NONE) continue;
+        pool->streams[block] = history.base.at[i].stream;
+        mp_vec_add(&pool->base, block);
+    }
     pool->recorded = history.settings;
     mp_torch_history_free(&history);
 }
@@ -62,21 +40,15 @@ void mp_size_pool_make(const struct mp_size_plan *plan, struct mp_size_pool *poo
 {
     *pool = (struct mp_size_pool){.plan = plan};
     pool->sizes = mp_alloc_zeroed(plan->values.count + 1, sizeof *pool->sizes);
-    pool->copies = mp_alloc_zeroed(plan->values.count + 1, sizeof *pool->copies);
-    pool->owed = mp_alloc_zeroed(plan->values.count + 1, sizeof *pool->owed);
     pool->ids = mp_alloc_zeroed(plan->source->model->blocks.count + 1, sizeof *pool->ids);
     pool->streams = mp_alloc_zeroed(plan->source->model->blocks.count + 1, sizeof *pool->streams);
-    list_base(pool);
     read_history(pool);
 }
 
 void mp_size_pool_free(struct mp_size_pool *pool)
 {
     mp_vec_free(&pool->base);
-    mp_vec_free(&pool->placed);
     free(pool->sizes);
-    free(pool->copies);
-    free(pool->owed);
     free(pool->ids);
     free(pool->streams);
 }
@@ -88,48 +60,15 @@ static void set_sizes(struct mp_size_pool *pool, double batch, enum mp_size_boun
     for (uint32_t i = 0; i < pool->plan->values.count; i++) {
         struct mp_size_bounds bytes = mp_size_value_at(pool->plan, i, batch);
         double size = bound == MP_SIZE_LOW ? bytes.low : bound == MP_SIZE_HIGH ? bytes.high : bytes.likely;
-        pool->copies[i] = mp_size_copies_at(pool->plan, i, batch);
-        pool->owed[i] = 0.5;
-        pool->sizes[i] = pool->copies[i] > 0 && size > 0 ? (uint64_t)ceil(size / pool->copies[i] - 1e-6) : 0;
+        pool->sizes[i] = size > 0 ? (uint64_t)ceil(size - 1e-6) : 0;
     }
-}
-
-static void keep(struct mp_size_pool *pool, uint32_t block, uint32_t id)
-{
-    uint32_t at = pool->vacant;
-    if (at) {
-        pool->vacant = pool->placed.at[at - 1].next;
-    } else {
-        struct mp_size_placed fresh = {0};
-        mp_vec_add(&pool->placed, fresh);
-        at = (uint32_t)pool->placed.count;
-    }
-    pool->placed.at[at - 1] = (struct mp_size_placed){id, pool->ids[block]};
-    pool->ids[block] = at;
 }
 
 static void allocate(struct mp_size_pool *pool, struct mp_torch_allocator *allocator, uint32_t block)
 {
-    uint32_t value = pool->plan->value_of[block], id;
-    pool->owed[value] += pool->copies[value];
-    for (; pool->owed[value] >= 1; pool->owed[value] -= 1) {
-        if (!pool->sizes[value]) continue;
-        if (mp_torch_malloc(allocator, pool->sizes[value], pool->streams[block], 0, &id) != MP_TORCH_DONE)
-            mp_memory_lacks(0);
-        keep(pool, block, id);
-    }
-}
-
-static void release(struct mp_size_pool *pool, struct mp_torch_allocator *allocator, uint32_t block)
-{
-    for (uint32_t at = pool->ids[block], next; at; at = next) {
-        struct mp_size_placed *placed = &pool->placed.at[at - 1];
-        next = placed->next;
-        mp_torch_free(allocator, placed->id);
-        placed->next = pool->vacant;
-        pool->vacant = at;
-    }
-    pool->ids[block] = 0;
+    uint64_t bytes = pool->sizes[pool->plan->value_of[block]];
+    if (mp_torch_malloc(allocator, bytes, pool->streams[block], 0, &pool->ids[block]) != MP_TORCH_DONE)
+        mp_memory_lacks(0);
 }
 
 static void play(struct mp_size_pool *pool, struct mp_torch_allocator *allocator)
@@ -141,8 +80,11 @@ static void play(struct mp_size_pool *pool, struct mp_torch_allocator *allocator
         unsigned type = model->events.type[i];
         if (type != MP_EVENT_ALLOC && type != MP_EVENT_FREE) continue;
         uint32_t block = model->events.subject[i];
-        if (pool->plan->value_of[block] != MP_NONE)
-            (type == MP_EVENT_ALLOC ? allocate : release)(pool, allocator, block);
+        if (pool->plan->value_of[block] == MP_NONE) continue;
+        if (type == MP_EVENT_ALLOC)
+            allocate(pool, allocator, block);
+        else
+            mp_torch_free(allocator, pool->ids[block]);
     }
 }
 
@@ -152,28 +94,12 @@ struct mp_size_held mp_size_reserved_at(struct mp_size_pool *pool, double batch,
     struct mp_torch_allocator *allocator =
         mp_torch_allocator_new(settings, MP_TORCH_UNLIMITED, UINT64_C(1) << 50, NULL);
     set_sizes(pool, batch, bound);
-    pool->placed.count = pool->vacant = 0;
-    memset(pool->ids, 0, pool->plan->source->model->blocks.count * sizeof *pool->ids);
+    memset(pool->ids, 0xff, pool->plan->source->model->blocks.count * sizeof *pool->ids); /* MP_TORCH_NO_BLOCK */
     play(pool, allocator);
     const struct mp_torch_stats *stats = mp_torch_stats(allocator);
     struct mp_size_held held = {stats->peak_reserved, stats->peak_allocated};
     mp_torch_allocator_free(allocator);
     return held;
-}
-
-double mp_size_pool_work(const struct mp_size_pool *pool, double batch)
-{
-    const struct mp_model *model = pool->plan->source->model;
-    double work = 0;
-    for (uint32_t block = 0; block < model->blocks.count; block++)
-        if (pool->plan->value_of[block] != MP_NONE)
-            work += mp_size_copies_at(pool->plan, pool->plan->value_of[block], batch);
-    return work;
-}
-
-double mp_size_work_most(const struct mp_size_pool *pool)
-{
-    return (double)(1u << 18) + 16 * (double)pool->plan->source->model->blocks.count;
 }
 
 /* ---- scratch memory --------------------------------------------------------------------------------------------- */
@@ -192,8 +118,7 @@ uint64_t mp_size_scratch_room(const struct mp_size_plan *plan, double batch)
 {
     double largest = 0;
     for (uint32_t i = 0; i < plan->values.count; i++)
-        if (plan->values.at[i].grows)
-            largest = fmax(largest, mp_size_value_at(plan, i, batch).high / fmax(mp_size_copies_at(plan, i, batch), 1));
+        if (plan->values.at[i].grows) largest = fmax(largest, mp_size_value_at(plan, i, batch).high);
     uint64_t bytes = (uint64_t)fmin(fmax(fmin(SCRATCH_TIMES * largest, SCRATCH_MOST), largest / SCRATCH_PART), 1e18);
     if (bytes <= MP_TORCH_SMALL) return SMALL_SEGMENT;
     return bytes < MP_TORCH_OWN_SEGMENT ? LARGE_SEGMENT : (bytes / SMALL_SEGMENT + 1) * SMALL_SEGMENT;

@@ -10,22 +10,13 @@
 
 enum mp_size_bound { MP_SIZE_LOW, MP_SIZE_LIKELY, MP_SIZE_HIGH };
 
-/* A block in the allocator. */
-struct mp_size_placed {
-    uint32_t id, next; /* next: of the same block of the model, index + 1; 0: none */
-};
-
 struct mp_size_pool {
     const struct mp_size_plan *plan;
     MP_VEC(uint32_t) base;             /* blocks of the base, by address */
     uint64_t *streams;                 /* per block of the model: where it was asked for, 0 where that is not known */
     struct mp_torch_settings recorded; /* those that the recording tells */
-    /* Of one replay. */
-    uint64_t *sizes;       /* per value of the plan */
-    double *copies, *owed; /* per value: blocks in place of one, and the part of one that is left over */
-    uint32_t *ids;         /* per block of the model: index of its first one in placed + 1; 0: none */
-    MP_VEC(struct mp_size_placed) placed;
-    uint32_t vacant; /* index in placed + 1; 0: none */
+    uint64_t *sizes;                   /* of one replay, per value of the plan */
+    uint32_t *ids;                     /* of one replay, per block of the model */
 };
 
 /* Whether the plan's track is one of that allocator. */
@@ -42,11 +33,6 @@ struct mp_size_held {
 };
 struct mp_size_held mp_size_reserved_at(struct mp_size_pool *pool, double batch, enum mp_size_bound bound,
                                         const struct mp_torch_settings *settings);
-
-/* The number of blocks that a replay hands out: larger batches may reach sites more often. A replay with more than
- * mp_size_work_most() is not made. */
-double mp_size_pool_work(const struct mp_size_pool *pool, double batch);
-double mp_size_work_most(const struct mp_size_pool *pool);
 
 /* Bytes of segments for scratch memory that operations may take at a larger batch and took in no probe. */
 uint64_t mp_size_scratch_room(const struct mp_size_plan *plan, double batch);

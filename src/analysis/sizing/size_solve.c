@@ -18,8 +18,7 @@ static long double monomial(unsigned term, double batch)
 
 double mp_size_sum_at(const struct mp_size_sum *sum, double batch)
 {
-    return ((double)sum->term[ONE] + (double)sum->term[B] * batch + (double)sum->term[BB] * batch * batch) /
-           MP_SIZE_UNIT;
+    return sum->term[ONE] + (sum->term[B] + sum->term[BB] * batch) * batch;
 }
 
 static long double value(const struct form *form, const long double *factors, double batch)
@@ -34,7 +33,7 @@ static struct mp_size_sum to_sum(const struct form *form, const long double *fac
 {
     struct mp_size_sum sum = {0};
     for (size_t i = 0; i < form->terms; i++)
-        sum.term[form->term[i]] = (int64_t)llroundl(factors[i] * MP_SIZE_UNIT);
+        sum.term[form->term[i]] = (double)factors[i];
     return sum;
 }
 

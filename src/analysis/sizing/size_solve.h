@@ -28,13 +28,11 @@ struct mp_size_batches {
     size_t count, different;
 };
 
-/* The factors of 1, B and B^2, in units of 2^-16 bytes, so that sums of many are exact. */
+/* The factors of 1, B and B^2, in bytes. */
 #define MP_SIZE_TERMS 3
-#define MP_SIZE_UNIT  65536
 struct mp_size_sum {
-    int64_t term[MP_SIZE_TERMS];
+    double term[MP_SIZE_TERMS];
 };
-/* In bytes. */
 double mp_size_sum_at(const struct mp_size_sum *sum, double batch);
 
 /* The bounds in bytes of one size at each probe, equal where it is known exactly. */

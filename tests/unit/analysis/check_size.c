@@ -117,12 +117,14 @@ struct program {
     bool per_sample, marked, noisy, other;
     uint32_t queue; /* at most so many batches wait, by chance */
     bool fetcher;   /* another thread makes them */
+    bool rounded;   /* on a GPU, recorded as blocks of 512 bytes */
 };
 
 #define WAIT_MOST 6
 
 struct run {
     struct world world;
+    bool rounded;
     uint64_t live, peak;
     MP_VEC(uint64_t) bytes;
     uint32_t waiting[WAIT_MOST + 1];
@@ -131,7 +133,8 @@ struct run {
 
 static uint32_t take(struct run *run, uint32_t site, double bytes)
 {
-    uint32_t block = world_alloc(&run->world, site, (uint64_t)bytes);
+    double recorded = run->rounded ? ceil(fmax(bytes, 1) / 512) * 512 : bytes;
+    uint32_t block = world_alloc(&run->world, site, (uint64_t)recorded);
     ck_assert(mp_vec_push(&run->bytes, (uint64_t)bytes));
     run->live += (uint64_t)bytes;
     if (run->live > run->peak) run->peak = run->live;
@@ -193,7 +196,7 @@ static void one_step(const struct program *program, struct run *run, const uint3
 static struct mp_model *execute(const struct program *program, uint64_t x, uint64_t *peak)
 {
     static const char *const names[] = {"sample", "input", "backward", "optimizer", "parameters", "queue"};
-    struct run run = {0};
+    struct run run = {.rounded = program->rounded};
     uint32_t sites[LAYERS + 6];
     world_start(&run.world, program->seed + x * 1000, program->steps);
     run.world.marked = program->marked;
@@ -201,14 +204,15 @@ static struct mp_model *execute(const struct program *program, uint64_t x, uint6
     for (size_t i = 0; i < LAYERS + 6; i++) {
         char name[32];
         snprintf(name, sizeof name, i < LAYERS ? "%slayer%zu" : "%.0s%zu", program->other ? "other " : "", i);
-        sites[i] = world_site(&run.world, i < LAYERS || program->other ? name : names[i - LAYERS], true, W_APP,
-                              MP_KIND_DEVICE);
+        sites[i] = world_site(&run.world, i < LAYERS || program->other ? name : names[i - LAYERS], true,
+                              program->rounded ? W_TORCH : W_APP, MP_KIND_DEVICE);
     }
     take(&run, sites[LAYERS + 4], (double)program->parameters);
     for (uint32_t step = 0; step < program->steps; step++)
         one_step(program, &run, sites, x);
     *peak = run.peak;
     struct mp_model *model = world_build(&run.world);
+    if (program->rounded) model->tracks.at[W_TORCH].size_basis = MP_BASIS_BLOCK;
     world_free(&run.world);
     mp_vec_free(&run.bytes);
     return model;
@@ -301,6 +305,29 @@ START_TEST(programs_are_predicted)
             ck_assert_uint_eq(need->allocated, peak);
             ck_assert_uint_eq(need->low, peak);
             ck_assert_uint_eq(need->high, peak);
+        }
+        mp_size_answer_free(&asked.answer);
+        end(&asked);
+    }
+}
+END_TEST
+
+/* Of requests that only blocks tell of, the bounds hold what was asked for, and are narrow. */
+START_TEST(blocks_are_bounded)
+{
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct program program = some_program(seed);
+        struct asked asked = {0};
+        program.rounded = true;
+        for (size_t i = 0; i < LAYERS; i++) /* too small a square may be any form within 512 bytes */
+            program.first[i] *= 16, program.square[i] *= 100;
+        probe_all(&asked, &program, 3);
+        ck_assert_int_eq(ask(&asked, UINT64_C(1) << 40, far, 3), MP_OK);
+        for (size_t i = 0; i < 3; i++) {
+            uint64_t peak = peak_of(&program, far[i]);
+            struct mp_size_need need = need_at(&asked, far[i]);
+            ck_assert_msg(need.low <= peak && peak <= need.high, "seed %u", (unsigned)seed);
+            ck_assert_double_le((double)need.high, 1.25 * (double)peak);
         }
         mp_size_answer_free(&asked.answer);
         end(&asked);
@@ -497,6 +524,6 @@ END_TEST
 
 MP_SUITE("size", sizes_of_whole_factors_are_solved, squares_and_triangles_are_solved,
          sizes_that_follow_no_rule_are_not_proved, as_many_batches_as_factors_prove_nothing, rounded_sizes_are_bounded,
-         the_example_is_right, programs_are_predicted, the_largest_batch_is_the_largest, sizes_at_random_are_bounded,
-         numbers_at_random_are_bounded, another_threads_batches_are_never_sure, two_probes_give_about_an_answer,
-         runs_of_one_batch_are_held_against_each_other, bad_probes_are_refused)
+         the_example_is_right, programs_are_predicted, blocks_are_bounded, the_largest_batch_is_the_largest,
+         sizes_at_random_are_bounded, numbers_at_random_are_bounded, another_threads_batches_are_never_sure,
+         two_probes_give_about_an_answer, runs_of_one_batch_are_held_against_each_other, bad_probes_are_refused)
