@@ -30,11 +30,24 @@ double mp_size_growth(const struct mp_size_plan *plan, double batch)
     return CASES * times * times;
 }
 
+/* Sizes that follow no rule may still be expected to fall at no larger batch: up to a probe, the most is that of the
+ * probes up to it. */
+static double most_seen(const struct mp_size_plan *plan, const struct mp_size_value *value, double batch)
+{
+    double most = 0;
+    const struct mp_size_batches *batches = &plan->batches;
+    for (size_t i = 0; i < batches->count && (!i || batches->at[i - 1] < batch || batches->at[i - 1] == batches->at[i]);
+         i++)
+        most = fmax(most, value->seen[i]);
+    return most;
+}
+
 struct mp_size_bounds mp_size_value_at(const struct mp_size_plan *plan, uint32_t number, double batch)
 {
     const struct mp_size_value *value = &plan->values.at[number];
+    double varies = value->opaque ? most_seen(plan, value, batch) * mp_size_growth(plan, batch) : 0;
     return (struct mp_size_bounds){mp_size_sum_at(&value->likely, batch), mp_size_sum_at(&value->low, batch),
-                                   mp_size_sum_at(&value->high, batch) + value->varies * mp_size_growth(plan, batch)};
+                                   mp_size_sum_at(&value->high, batch) + varies};
 }
 
 static struct mp_size_sum scale(const struct mp_size_sum *sum, double by)
