@@ -11,6 +11,7 @@ struct mp_command {
     const char *usage;   /* the text after the options: "FILE" */
     const char *about;   /* a paragraph or two for --help and the manual; may be NULL */
     const char *example; /* a whole command line */
+    const char *writes;  /* the command needs -o FILE, a name such as these; NULL: it does not */
     /* What options mean here, where it is not what the table of options says; ends with MP_OPT_NONE. */
     struct mp_option_meaning {
         enum mp_option option;

@@ -34,19 +34,6 @@ static int check_options(const struct mp_invocation *invocation)
     return mp_progress_valid(invocation) ? MP_EXIT_DONE : MP_EXIT_USAGE;
 }
 
-static int read_limit(const struct mp_invocation *invocation, bool all, size_t *limit)
-{
-    const char *text = invocation->value[MP_OPT_LIMIT];
-    char *end;
-    *limit = all ? 0 : ROWS_OF_TEXT;
-    if (!text) return MP_EXIT_DONE;
-    unsigned long long rows = strtoull(text, &end, 10);
-    *limit = (size_t)rows;
-    if (*text >= '0' && *text <= '9' && !*end) return MP_EXIT_DONE;
-    mp_message("--limit: \"%s\" is not a number of rows", text);
-    return MP_EXIT_USAGE;
-}
-
 bool mp_job_holds_any(const struct mp_model *model)
 {
     const struct mp_model_job *rows = &model->job;
@@ -97,7 +84,8 @@ int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_qu
     int status = check_options(invocation);
     if (!status) status = mp_form_open(invocation, true, &query->out, &query->text, &query->document);
     bool all = query->as_json || (query->document.out && query->document.form == MP_CSV);
-    if (!status) status = read_limit(invocation, all, &query->view.limit);
+    query->view.limit = all ? 0 : ROWS_OF_TEXT;
+    if (!status) status = mp_query_limit(invocation, &query->view.limit);
     return status || query->document.out ? status : mp_query_color(invocation, &query->text.color);
 }
 
@@ -111,13 +99,7 @@ int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *que
 
 bool mp_job_report_problems(const char *path, const struct mp_job_view *job)
 {
-    struct mp_buffer missing = {0};
-    bool damaged = mp_model_incomplete(job->model);
-    if (damaged) {
-        mp_coverage_sentence(&missing, job->model);
-        mp_message("%s: %.*s; what it holds was used", path, (int)missing.size, (const char *)missing.data);
-        mp_buffer_free(&missing);
-    }
+    bool damaged = mp_query_report_missing(path, job->model);
     for (size_t i = 0; i < job->problems.count; i++)
         mp_message("%s", job->problems.at[i]);
     for (size_t i = 0; i < job->notes.count; i++)

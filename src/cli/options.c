@@ -290,7 +290,10 @@ int mp_options_parse(const struct mp_command *command, int argc, char **argv, st
     int status = parse_arguments(command, argc, argv, invocation);
     if (status || mp_given(invocation, MP_OPT_HELP)) return status;
     status = check_operands(invocation);
-    return status ? status : mp_settings_take(invocation);
+    if (!status) status = mp_settings_take(invocation);
+    if (status || !command->writes || mp_given(invocation, MP_OPT_OUTPUT)) return status;
+    mp_message("%s needs -o FILE: %s", command->name, command->writes);
+    return MP_EXIT_USAGE;
 }
 
 void mp_invocation_free(struct mp_invocation *invocation)

@@ -4,9 +4,9 @@
 
 #include "analysis/advise/advise.h"
 
-/* Looks for changes of a whole recording that lower the peak of its track (MP_TRACK_NONE: the default one). Returns whether
- * there is an answer, to be freed with mp_advise_free(); there is none of samples, and of recordings so long that a page
- * is not to wait for the replays. */
+/* Looks for changes of a whole recording that lower the peak of its track (MP_TRACK_NONE: the default one). Returns
+ * whether there is an answer, to be freed with mp_advise_free(); there is none of samples, and of recordings so long
+ * that a page is not to wait for the replays. */
 bool mp_page_advice(const struct mp_model *model, uint16_t track, struct mp_advise *advise);
 
 #endif

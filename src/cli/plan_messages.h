@@ -9,8 +9,8 @@
 struct mp_plan_outcome {
     bool has_device; /* it allocated on one */
     bool fits;       /* memory never ran out, and context and libraries fit beside the reserved memory */
-    bool unknown; /* something else takes memory, an unknown amount */
-    size_t sizes; /* places where a value read from the device decided a size */
+    bool unknown;    /* something else takes memory, an unknown amount */
+    size_t sizes;    /* places where a value read from the device decided a size */
     unsigned long ooms;
     uint64_t allocated, reserved, estimated; /* peaks of the device that held most; reserved: at least allocated */
 };
@@ -19,6 +19,6 @@ enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *devi
 
 /* Prints the outcome. False where something was lost, or nothing was planned. `torch`: the wanted version; NULL. */
 bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
-                  bool quiet);
+                    bool quiet);
 
 #endif

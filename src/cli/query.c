@@ -230,10 +230,12 @@ int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by d
     return open_query(invocation, default_sort, true, query);
 }
 
-bool mp_query_pick_track(struct mp_query *query)
+int mp_query_pick_track(struct mp_query *query)
 {
     if (query->track == MP_TRACK_NONE) query->track = mp_track_default(query->model);
-    return query->track != MP_TRACK_NONE;
+    if (query->track != MP_TRACK_NONE) return MP_EXIT_DONE;
+    mp_message("%s holds no allocation: it has no track", query->view.path);
+    return MP_EXIT_COULD_NOT;
 }
 
 bool mp_query_report_missing(const char *path, const struct mp_model *model)
@@ -245,6 +247,12 @@ bool mp_query_report_missing(const char *path, const struct mp_model *model)
     mp_buffer_free(&missing);
     if (model->damage.cut) note_spool(path);
     return true;
+}
+
+int mp_query_found(const struct mp_invocation *invocation, bool found, int status)
+{
+    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
+    return done && found && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
 }
 
 int mp_query_end(struct mp_query *query, int status)

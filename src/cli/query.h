@@ -40,14 +40,16 @@ enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_m
 /* --filter for a recording, which need not be the query's; NULL where none was given. The caller frees it. */
 enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_model *model, struct mp_filter **filter,
                                struct mp_error *error);
-/* Picks the default track where none was requested. False, with query->track MP_TRACK_NONE, where there is none. */
-bool mp_query_pick_track(struct mp_query *query);
+/* Picks the default track where none was requested. Returns an exit status, after a message where there is none. */
+int mp_query_pick_track(struct mp_query *query);
 /* Writes query->text or query->json, reports on stderr what the recording lacks, and frees the query. `status` is the
  * command's so far; after an error nothing is written. Returns the exit status. */
 int mp_query_finish(struct mp_query *query, int status);
 /* The same for a command that wrote its output itself. */
 int mp_query_end(struct mp_query *query, int status);
 
+/* The exit status of a command whose check, if --fail asks for it, found something. */
+int mp_query_found(const struct mp_invocation *invocation, bool found, int status);
 /* Reports on stderr what a recording lacks; false where it lacks nothing. */
 bool mp_query_report_missing(const char *path, const struct mp_model *model);
 

@@ -13,7 +13,7 @@
 #include "collect/session/collector.h"
 #include "collect/session/control.h"
 
-int mp_running_pid(const struct mp_invocation *invocation, pid_t *pid)
+static int read_pid(const struct mp_invocation *invocation, pid_t *pid)
 {
     const char *text = invocation->value[MP_OPT_PID];
     char *end;
@@ -35,18 +35,29 @@ int mp_running_budget(const struct mp_invocation *invocation, uint32_t *budget_m
     return MP_EXIT_USAGE;
 }
 
-void mp_running_note_other(pid_t asked, pid_t answered)
+static void note_other(pid_t asked, pid_t answered)
 {
     if (answered != asked)
         mp_message("process %d does not allocate itself; this is of process %d", (int)asked, (int)answered);
 }
 
-void mp_running_read(struct mp_invocation *invocation, int fd)
+int mp_running_ask(struct mp_invocation *invocation, bool holders, int *fd)
 {
     static char path[64], *operands[] = {path, NULL};
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    struct mp_error error;
+    uint32_t budget_ms = 0;
+    pid_t pid, answered;
+    int status = read_pid(invocation, &pid);
+    if (!status && holders) status = mp_running_budget(invocation, &budget_ms);
+    if (status) return status;
+    if (holders ? mp_control_ask_holders(pid, budget_ms, fd, &answered, &error)
+                : mp_control_ask_live(pid, fd, &answered, &error))
+        return mp_message_error(&error);
+    note_other(pid, answered);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", *fd);
     invocation->operands = operands;
     invocation->operand_count = 1;
+    return MP_EXIT_DONE;
 }
 
 /* snapshot.PID.mp, or the first of snapshot.PID.2.mp, ... that is free. */
@@ -65,7 +76,7 @@ int mp_running_snapshot(const struct mp_invocation *invocation)
     struct mp_error error;
     struct stat facts;
     pid_t pid, answered;
-    int status = mp_running_pid(invocation, &pid);
+    int status = read_pid(invocation, &pid);
     if (status) return status;
     if (!path) choose_name(pid, chosen, sizeof chosen);
     if (!path) path = chosen;
@@ -79,7 +90,7 @@ int mp_running_snapshot(const struct mp_invocation *invocation)
     uint64_t bytes = fstat(fileno(output.file), &facts) ? 0 : (uint64_t)facts.st_size;
     status = mp_output_close(&output, true);
     if (status || mp_given(invocation, MP_OPT_QUIET)) return status;
-    mp_running_note_other(pid, answered);
+    note_other(pid, answered);
     mp_shown_path(shown, path);
     mp_message("%s  %s, of process %d as it is now.   Next: memprof report %s", shown, mp_format_bytes(size, bytes),
                (int)answered, shown);

@@ -64,10 +64,7 @@ static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
 {
     struct mp_error error;
     struct mp_advise advise;
-    if (!mp_query_pick_track(query)) {
-        mp_message("%s holds no allocation: it has no track", query->view.path);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mp_query_pick_track(query)) return MP_EXIT_COULD_NOT;
     ask->track = query->track;
     uint64_t total = query->model->devices.at[query->model->tracks.at[query->track].device].total_bytes;
     if (mp_given(query->invocation, MP_OPT_CAPACITY) && !ask->capacity) ask->capacity = total;

@@ -253,8 +253,7 @@ static int compare_jobs(const struct mp_invocation *invocation, enum mp_profile_
     free(models);
     mp_buffer_free(&query.out);
     if (!status && lacks) status = MP_EXIT_INCOMPLETE;
-    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
-    return done && *grew && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
+    return mp_query_found(invocation, *grew, status);
 }
 
 static int run(const struct mp_invocation *invocation)
@@ -271,16 +270,11 @@ static int run(const struct mp_invocation *invocation)
     if (!status) status = mp_query_page_check(invocation, document && form == MP_HTML);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
-    if (mp_query_pick_track(&query)) {
-        status = compare_all(&query, sense, &limit, &grew, &incomplete);
-    } else {
-        mp_message("%s holds no allocation: it has no track", query.view.path);
-        status = MP_EXIT_COULD_NOT;
-    }
+    status = mp_query_pick_track(&query);
+    if (!status) status = compare_all(&query, sense, &limit, &grew, &incomplete);
     status = mp_query_finish(&query, status);
     if (!status && incomplete) status = MP_EXIT_INCOMPLETE;
-    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
-    return done && grew && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
+    return mp_query_found(invocation, grew, status);
 }
 
 extern const struct mp_command mp_command_compare;

@@ -43,57 +43,73 @@ static int export_snapshot(struct mp_query *query)
     return status;
 }
 
+static enum mp_status write_sqlite(const struct mp_rows *rows, const struct mp_query *query, FILE *out,
+                                   struct mp_error *error)
+{
+    return mp_sqlite_export(rows, query->view.filter, out, error);
+}
+
+static bool is_compressed(const struct mp_query *query)
+{
+    return mp_path_ends(query->invocation->value[MP_OPT_OUTPUT], ".gz");
+}
+
+static enum mp_status write_csv(const struct mp_rows *rows, const struct mp_query *query, FILE *out,
+                                struct mp_error *error)
+{
+    return mp_csv_export(rows, is_compressed(query), out, error);
+}
+
+static enum mp_status write_jsonl(const struct mp_rows *rows, const struct mp_query *query, FILE *out,
+                                  struct mp_error *error)
+{
+    return mp_jsonl_export(rows, is_compressed(query), out, error);
+}
+
+static const struct format {
+    const char *name;
+    enum mp_status (*write_rows)(const struct mp_rows *, const struct mp_query *, FILE *, struct mp_error *);
+} formats[] = {{"pytorch", NULL}, {"sqlite", write_sqlite}, {"csv", write_csv}, {"jsonl", write_jsonl}};
+
+struct table {
+    const struct mp_query *query;
+    const struct format *format;
+};
+
 static enum mp_status write_table(void *context, FILE *out, struct mp_error *error)
 {
-    const struct mp_query *query = context;
-    const char *format = query->invocation->value[MP_OPT_FORMAT];
-    bool compress = mp_path_ends(query->invocation->value[MP_OPT_OUTPUT], ".gz");
+    const struct table *table = context;
     struct mp_rows rows;
-    enum mp_status status;
-    mp_rows_start(query->model, &query->view.window, query->filter, &rows);
-    if (!strcmp(format, "sqlite"))
-        status = mp_sqlite_export(&rows, query->view.filter, out, error);
-    else if (!strcmp(format, "csv"))
-        status = mp_csv_export(&rows, compress, out, error);
-    else
-        status = mp_jsonl_export(&rows, compress, out, error);
+    mp_rows_start(table->query->model, &table->query->view.window, table->query->filter, &rows);
+    enum mp_status status = table->format->write_rows(&rows, table->query, out, error);
     mp_rows_free(&rows);
     return status;
 }
 
-static int export_table(struct mp_query *query)
-{
-    return mp_output_write(query->invocation, write_table, query);
-}
-
-static const struct {
-    const char *name;
-    int (*write)(struct mp_query *query);
-} formats[] = {{"pytorch", export_snapshot}, {"sqlite", export_table}, {"csv", export_table}, {"jsonl", export_table}};
-
 static int run(const struct mp_invocation *invocation)
 {
-    const char *path = invocation->value[MP_OPT_OUTPUT], *format = invocation->value[MP_OPT_FORMAT];
+    const char *name = invocation->value[MP_OPT_FORMAT];
     bool part =
         mp_given(invocation, MP_OPT_FROM) || mp_given(invocation, MP_OPT_TO) || mp_given(invocation, MP_OPT_FILTER);
-    if (!path || !format) {
-        mp_message("export needs -o FILE and --format FORMAT: memprof export run.mp -o run.pickle --format pytorch");
+    const struct format *format = NULL;
+    for (size_t i = 0; name && i < sizeof formats / sizeof *formats; i++)
+        if (!strcmp(formats[i].name, name)) format = &formats[i];
+    if (!format) {
+        mp_message(name ? "--format: there is no format \"%s\"; there are pytorch, sqlite, csv and jsonl"
+                        : "export needs --format FORMAT, as in memprof export run.mp -o run.pickle --format pytorch",
+                   name);
         return MP_EXIT_USAGE;
     }
-    size_t which = 0;
-    while (which < sizeof formats / sizeof *formats && strcmp(formats[which].name, format))
-        which++;
-    if (which == sizeof formats / sizeof *formats) {
-        mp_message("--format: there is no format \"%s\"; there are pytorch, sqlite, csv and jsonl", format);
-        return MP_EXIT_USAGE;
-    }
-    if (!which && part) {
+    if (!format->write_rows && part) {
         mp_message("a snapshot of PyTorch holds all of a recording: leave out --from, --to and --filter");
         return MP_EXIT_USAGE;
     }
     struct mp_query query;
+    struct table table = {&query, format};
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
-    return status ? status : mp_query_end(&query, formats[which].write(&query));
+    if (status) return status;
+    status = format->write_rows ? mp_output_write(invocation, write_table, &table) : export_snapshot(&query);
+    return mp_query_end(&query, status);
 }
 
 extern const struct mp_command mp_command_export;
@@ -101,6 +117,7 @@ const struct mp_command mp_command_export = {
     .name = "export",
     .summary = "the recording in a format of other programs",
     .usage = "FILE",
+    .writes = "run.pickle, run.db, blocks.csv or run.jsonl",
     .about =
         "--format pytorch writes a memory snapshot as PyTorch itself does, for its viewer "
         "(https://pytorch.org/memory_viz) and all that reads such files: a pickle, or JSON where the name ends in "

@@ -105,10 +105,7 @@ static void note_empty(const struct graph *graph)
 static int draw(struct graph *graph, const char *before, bool *incomplete)
 {
     struct mp_query *query = graph->query;
-    if (!mp_query_pick_track(query)) {
-        mp_message("%s holds no allocation: it has no track", query->view.path);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mp_query_pick_track(query)) return MP_EXIT_COULD_NOT;
     describe(graph);
     int status = make_profile(graph, query->model, query->track, &graph->profiles[MP_AFTER]);
     if (!status && before) status = compare_with(graph, before);
@@ -161,10 +158,6 @@ static int run(const struct mp_invocation *invocation)
     struct graph graph = {.query = &query};
     const char *before = invocation->operand_count > 1 ? invocation->operands[0] : NULL;
     bool incomplete = false;
-    if (!mp_given(invocation, MP_OPT_OUTPUT)) {
-        mp_message("flamegraph needs -o FILE: flame.html, stacks.folded, flame.speedscope.json or profile.pb.gz");
-        return MP_EXIT_USAGE;
-    }
     graph.format = format_of(invocation);
     int status = graph.format ? read_sense(invocation->value[MP_OPT_OF], &graph) : MP_EXIT_USAGE;
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
@@ -178,6 +171,7 @@ const struct mp_command mp_command_flamegraph = {
     .name = "flamegraph",
     .summary = "who holds memory, as a flame graph or a profile",
     .usage = "[BEFORE] FILE",
+    .writes = "flame.html, stacks.folded, flame.speedscope.json or profile.pb.gz",
     .about =
         "--of says what is drawn: what was allocated at the peak, what is outstanding at the end, all that was "
         "allocated, or what was allocated at a moment (at:1.5s, at:50%, at:step:10: at its end). With two recordings "

@@ -7,10 +7,7 @@ static int find_frag(struct mp_query *query)
 {
     struct mp_error error;
     struct mp_frag frag;
-    if (!mp_query_pick_track(query)) {
-        mp_message("%s holds no allocation: it has no track", query->view.path);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mp_query_pick_track(query)) return MP_EXIT_COULD_NOT;
     const struct mp_frag_query ask = {
         .track = query->track, .window = query->view.window, .replay = query->invocation->value[MP_OPT_REPLAY]};
     if (mp_frag_find(query->model, &ask, &frag, &error)) return mp_message_error(&error);

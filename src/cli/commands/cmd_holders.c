@@ -5,7 +5,6 @@
 
 #include "cli/query.h"
 #include "cli/running.h"
-#include "collect/session/control.h"
 
 static int show_holders(struct mp_query *query)
 {
@@ -27,21 +26,6 @@ static int show_holders(struct mp_query *query)
     return status;
 }
 
-/* Has the process look, and the memprof that records it answer with the recording so far. */
-static int ask_running(struct mp_invocation *invocation, int *fd)
-{
-    struct mp_error error;
-    pid_t pid, answered;
-    uint32_t budget_ms;
-    int status = mp_running_pid(invocation, &pid);
-    if (!status) status = mp_running_budget(invocation, &budget_ms);
-    if (status) return status;
-    if (mp_control_ask_holders(pid, budget_ms, fd, &answered, &error)) return mp_message_error(&error);
-    mp_running_note_other(pid, answered);
-    mp_running_read(invocation, *fd);
-    return MP_EXIT_DONE;
-}
-
 static int run(const struct mp_invocation *given)
 {
     struct mp_invocation invocation = *given;
@@ -52,7 +36,7 @@ static int run(const struct mp_invocation *given)
         mp_message("holders needs FILE, or --pid PID and may have --budget then: memprof holders [options] FILE");
         return MP_EXIT_USAGE;
     }
-    int status = of_running ? ask_running(&invocation, &fd) : MP_EXIT_DONE;
+    int status = of_running ? mp_running_ask(&invocation, true, &fd) : MP_EXIT_DONE;
     if (!status) status = mp_query_open(&invocation, MP_SORT_BYTES, &query);
     if (!status) status = mp_query_finish(&query, show_holders(&query));
     if (fd >= 0) close(fd);

@@ -6,7 +6,6 @@
 #include "base/units.h"
 #include "cli/running.h"
 #include "cli/text_file.h"
-#include "collect/session/control.h"
 
 static int read_suppressions(const char *path, struct mp_suppressions *suppressions)
 {
@@ -43,19 +42,6 @@ static int find_leaks(struct mp_query *query, struct mp_suppressions *suppressio
     return MP_EXIT_DONE;
 }
 
-/* Asks the memprof that records the process; *fd holds the answer, and the invocation reads it as its file. */
-static int ask_running(struct mp_invocation *invocation, int *fd)
-{
-    struct mp_error error;
-    pid_t pid, answered;
-    int status = mp_running_pid(invocation, &pid);
-    if (status) return status;
-    if (mp_control_ask_live(pid, fd, &answered, &error)) return mp_message_error(&error);
-    mp_running_note_other(pid, answered);
-    mp_running_read(invocation, *fd);
-    return MP_EXIT_DONE;
-}
-
 static int judge(const struct mp_invocation *invocation, struct mp_suppressions *suppressions)
 {
     struct mp_query query;
@@ -66,8 +52,7 @@ static int judge(const struct mp_invocation *invocation, struct mp_suppressions 
         status = mp_query_finish(&query, find_leaks(&query, suppressions, &found));
         print_uses(suppressions);
     }
-    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
-    return done && found && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
+    return mp_query_found(invocation, found, status);
 }
 
 static int judge_job(const struct mp_invocation *invocation)
@@ -81,8 +66,7 @@ static int judge_job(const struct mp_invocation *invocation)
     else
         mp_job_leaks_text(&query.text, &query.job, &query.view);
     status = mp_job_close(&query, MP_EXIT_DONE);
-    bool done = status == MP_EXIT_DONE || status == MP_EXIT_INCOMPLETE;
-    return done && found && mp_given(invocation, MP_OPT_FAIL) ? MP_EXIT_FOUND : status;
+    return mp_query_found(invocation, found, status);
 }
 
 static int run(const struct mp_invocation *given)
@@ -97,7 +81,7 @@ static int run(const struct mp_invocation *given)
     }
     if (mp_job_asked(given)) return judge_job(given);
     int status = path ? read_suppressions(path, &suppressions) : MP_EXIT_DONE;
-    if (!status && mp_given(given, MP_OPT_PID)) status = ask_running(&invocation, &fd);
+    if (!status && mp_given(given, MP_OPT_PID)) status = mp_running_ask(&invocation, false, &fd);
     if (!status) status = judge(&invocation, &suppressions);
     if (fd >= 0) close(fd);
     mp_suppressions_free(&suppressions);

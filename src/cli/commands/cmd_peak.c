@@ -6,10 +6,7 @@
 static int find_peak(struct mp_query *query)
 {
     struct mp_peak peak;
-    if (!mp_query_pick_track(query)) {
-        mp_message("%s holds no allocation: it has no track", query->view.path);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mp_query_pick_track(query)) return MP_EXIT_COULD_NOT;
     struct mp_categories *categories = NULL;
     if (!mp_given(query->invocation, MP_OPT_QUICK)) categories = mp_categories_make(query->model, &query->rules);
     query->view.grouping.categories = categories;

@@ -14,6 +14,7 @@
 #include "cli/plan_size.h"
 #include "cli/plan_torch.h"
 #include "cli/snapshot_record.h"
+#include "collect/session/launch.h"
 
 #define DEVICE_DEFAULT   "h100-80gb"
 #define DEVICES_MAX      8
@@ -79,21 +80,15 @@ static bool read_selected(struct planning *planning, const char *text)
 /* The folder with the stand-ins: beside the program, where it was built, or where it was installed. */
 static bool find_folder(char folder[PATH_MAX])
 {
-    static const char *const candidates[] = {"src/softgpu", "softgpu", "../lib/memprof/softgpu"};
-    char self[PATH_MAX], path[PATH_MAX + 32];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *slash = length > 0 ? memrchr(self, '/', (size_t)length) : NULL;
-    for (size_t i = 0; slash && i <= sizeof candidates / sizeof *candidates; i++) {
-        *slash = '\0';
-        bool installed = i == sizeof candidates / sizeof *candidates;
-        int made = installed ? snprintf(folder, PATH_MAX, "%s", PKGLIBDIR "/softgpu")
-                             : snprintf(folder, PATH_MAX, "%s/%s", self, candidates[i]);
-        snprintf(path, sizeof path, "%s/lib/libcuda.so.1", folder);
-        if (made > 0 && made < PATH_MAX && !access(path, R_OK)) break;
-        *folder = '\0';
-    }
+    static const char *const drivers[] = {"src/softgpu/lib/libcuda.so.1", "softgpu/lib/libcuda.so.1",
+                                          "../lib/memprof/softgpu/lib/libcuda.so.1",
+                                          PKGLIBDIR "/softgpu/lib/libcuda.so.1"};
+    char *driver = mp_launch_find(drivers, sizeof drivers / sizeof *drivers);
+    char *lib = driver ? strstr(driver, "/lib/libcuda.so") : NULL;
+    snprintf(folder, PATH_MAX, "%.*s", lib ? (int)(lib - driver) : 0, driver ? driver : "");
+    free(driver);
     if (!*folder)
-        mp_message("the stand-in GPU is not installed: there is no " PKGLIBDIR "/softgpu/lib/libcuda.so.1");
+        mp_message("the stand-in GPU is not installed: there is no %s", drivers[3]);
     else if (strpbrk(folder, ": \t\n"))
         mp_message("the loader cannot preload what lies in %s: a colon or a space in the path ends a name there",
                    folder);

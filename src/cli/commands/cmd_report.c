@@ -29,7 +29,8 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
     struct mp_advise advise = {0};
     struct mp_story story = {.leaks = leaks};
     int status = MP_EXIT_DONE;
-    if (mp_query_pick_track(query)) {
+    if (query->track == MP_TRACK_NONE) query->track = mp_track_default(query->model);
+    if (query->track != MP_TRACK_NONE) {
         struct mp_categories *categories = mp_categories_make(query->model, &query->rules);
         struct mp_peak_query ask = {
             query->track, query->view.window, {.by = MP_GROUP_STACK}, categories, query->filter};

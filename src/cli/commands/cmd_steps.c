@@ -4,10 +4,7 @@
 static int report_steps(struct mp_query *query)
 {
     struct mp_step_report report;
-    if (!mp_query_pick_track(query)) {
-        mp_message("%s holds no allocation: it has no track", query->view.path);
-        return MP_EXIT_COULD_NOT;
-    }
+    if (mp_query_pick_track(query)) return MP_EXIT_COULD_NOT;
     mp_steps_report(query->model, query->track, &query->view.window, &report);
     struct mp_step_groups groups = {.bytes = NULL};
     bool grouped = mp_given(query->invocation, MP_OPT_GROUP);

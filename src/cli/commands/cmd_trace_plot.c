@@ -29,13 +29,9 @@ static int plot_job(const struct mp_invocation *invocation)
     return status ? status : pages;
 }
 
-static int run(const struct mp_invocation *invocation, const char *command, const char *view)
+static int run(const struct mp_invocation *invocation, const char *view)
 {
     struct mp_query query;
-    if (!mp_given(invocation, MP_OPT_OUTPUT)) {
-        mp_message("%s needs -o FILE, as in memprof %s %s -o page.html", command, command, invocation->operands[0]);
-        return MP_EXIT_USAGE;
-    }
     if (mp_given(invocation, MP_OPT_PAGES) && !mp_job_asked(invocation)) {
         mp_message("--pages is for a job of several recordings, and %s is one", invocation->operands[0]);
         return MP_EXIT_USAGE;
@@ -53,12 +49,12 @@ static int run(const struct mp_invocation *invocation, const char *command, cons
 
 static int run_trace(const struct mp_invocation *invocation)
 {
-    return run(invocation, "trace_plot", NULL);
+    return run(invocation, NULL);
 }
 
 static int run_segments(const struct mp_invocation *invocation)
 {
-    return run(invocation, "segment_plot", "segments");
+    return run(invocation, "segments");
 }
 
 extern const struct mp_command mp_command_trace_plot;
@@ -66,6 +62,7 @@ const struct mp_command mp_command_trace_plot = {
     .name = "trace_plot",
     .summary = "every allocation over time, as one HTML page",
     .usage = "FILE...",
+    .writes = "trace.html",
     .about =
         "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
         "first; all are in it. A page holds every block of up to 100 million events; --from and --to choose a part "
@@ -91,6 +88,7 @@ const struct mp_command mp_command_segment_plot = {
     .name = "segment_plot",
     .summary = "what lies where in memory, as one HTML page",
     .usage = "FILE",
+    .writes = "segments.html",
     .about =
         "The page of trace_plot, opened on its segments: the memory that an allocator got from the driver, with the "
         "blocks in it and the holes between them, at the peak or at any moment that is clicked.",

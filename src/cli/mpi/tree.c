@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "collect/session/launch.h"
 #include "exchange/common/save.h"
 
 /* What the launchers of Open MPI, MPICH and Slurm's PMI set. */
@@ -32,19 +33,12 @@ static bool is_first(void)
 
 static void *open_library(void)
 {
-    static const char *const folders[] = {"%s/" MP_MPI_LIBRARY, "%s/../lib/memprof/" MP_MPI_LIBRARY};
-    char self[PATH_MAX - 64], path[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (length < 0) return NULL;
-    self[length] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash) *slash = '\0';
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        snprintf(path, sizeof path, folders[i], self);
-        void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-        if (library) return library;
-    }
-    return dlopen(PKGLIBDIR "/" MP_MPI_LIBRARY, RTLD_NOW | RTLD_GLOBAL);
+    static const char *const libraries[] = {MP_MPI_LIBRARY, "../lib/memprof/" MP_MPI_LIBRARY,
+                                            PKGLIBDIR "/" MP_MPI_LIBRARY};
+    char *path = mp_launch_find(libraries, sizeof libraries / sizeof *libraries);
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
+    free(path);
+    return library;
 }
 
 const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size)

@@ -16,18 +16,6 @@
 
 extern char **environ;
 
-/* The first candidate that exists, as a path without links; NULL. */
-static char *first_there(const char *folder, const char *const *candidates, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        char path[PATH_MAX];
-        bool absolute = candidates[i][0] == '/';
-        int length = snprintf(path, sizeof path, "%s%s%s", absolute ? "" : folder, absolute ? "" : "/", candidates[i]);
-        if (length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0) return realpath(path, NULL);
-    }
-    return NULL;
-}
-
 /* The folder of the running program. */
 static bool own_folder(char self[PATH_MAX])
 {
@@ -39,12 +27,23 @@ static bool own_folder(char self[PATH_MAX])
     return true;
 }
 
+char *mp_launch_find(const char *const *candidates, size_t count)
+{
+    char folder[PATH_MAX];
+    for (size_t i = 0; own_folder(folder) && i < count; i++) {
+        char path[PATH_MAX];
+        bool absolute = candidates[i][0] == '/';
+        int length = snprintf(path, sizeof path, "%s%s%s", absolute ? "" : folder, absolute ? "" : "/", candidates[i]);
+        if (length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0) return realpath(path, NULL);
+    }
+    return NULL;
+}
+
 char *mp_launch_find_python(void)
 {
     static const char *const modules[] = {"python/libmemprof.py", "../share/memprof/python/libmemprof.py",
                                           PKGDATADIR "/python/libmemprof.py", MP_SOURCE_DIR "/python/libmemprof.py"};
-    char self[PATH_MAX];
-    char *folder = own_folder(self) ? first_there(self, modules, sizeof modules / sizeof *modules) : NULL;
+    char *folder = mp_launch_find(modules, sizeof modules / sizeof *modules);
     if (folder) *strrchr(folder, '/') = '\0';
     return folder;
 }
@@ -53,10 +52,7 @@ enum mp_status mp_launch_find_library(char **library, char **python_folder, stru
 {
     static const char *const libraries[] = {"libmemprof.so", "../lib/memprof/libmemprof.so",
                                             PKGLIBDIR "/libmemprof.so"};
-    char self[PATH_MAX];
-    *python_folder = NULL;
-    if (!own_folder(self)) return mp_fail_errno(error, "cannot find the running program");
-    *library = first_there(self, libraries, sizeof libraries / sizeof *libraries);
+    *library = mp_launch_find(libraries, sizeof libraries / sizeof *libraries);
     *python_folder = mp_launch_find_python();
     if (*library && !strpbrk(*library, ": \t\n")) return MP_OK;
     free(*python_folder);
@@ -64,7 +60,7 @@ enum mp_status mp_launch_find_library(char **library, char **python_folder, stru
     if (*library)
         return mp_fail(error, MP_UNSUPPORTED,
                        "the loader cannot preload %s: a colon or a space in the path ends a name there", *library);
-    return mp_fail(error, MP_NOT_FOUND, "libmemprof.so is neither beside %s/memprof nor in " PKGLIBDIR, self);
+    return mp_fail(error, MP_NOT_FOUND, "libmemprof.so is neither beside memprof nor in " PKGLIBDIR);
 }
 
 /* NAME=VALUE, followed by ":" and the variable's present value where it has one. */

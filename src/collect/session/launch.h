@@ -12,11 +12,14 @@
  * else where they were installed. The caller frees both; *python_folder may be NULL. */
 enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error);
 
+/* The real path of the first of these files that is there: a relative one from the folder of the running program. Freed
+ * by the caller; NULL. */
+char *mp_launch_find(const char *const *candidates, size_t count);
 /* The folder of the Python module alone, freed by the caller; NULL. */
 char *mp_launch_find_python(void);
 
-/* Called first: memprof itself gets more stack where the limit (ulimit -s) is low and may be raised. The command has what
- * was given. MP_LIMIT: memprof cannot run with it, and nothing was started. */
+/* Called first: memprof itself gets more stack where the limit (ulimit -s) is low and may be raised. The command has
+ * what was given. MP_LIMIT: memprof cannot run with it, and nothing was started. */
 enum mp_status mp_launch_stack(struct mp_error *error);
 
 struct mp_launch {
