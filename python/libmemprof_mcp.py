@@ -60,7 +60,7 @@ class Memprof:
         self.last = None, ""  # the question that was asked last, and its whole answer: its other pages come next
 
     def help_of(self, tool):
-        """What the tool does, and the schema of each option that is offered, by the table that --help prints."""
+        """A line about the tool, and the schema of each option that is offered, from the table that --help prints."""
         text = subprocess.run([self.program, tool, "--help"], stdout=subprocess.PIPE, check=True, text=True).stdout
         rows = re.findall(r"^ {2}(?:-\w, | {4})--([\w-]+)( \w+)?((?:\s+(?! {0,6}-).*)+)$", text, re.M)
         options = {name: {"type": "string" if argument else "boolean", "description": " ".join(words.split())}
@@ -145,7 +145,7 @@ class Memprof:
                 f'{json.dumps(looked < FILES_LOOKED)}, "unnamed": {unnamed}, "recordings": [\n' + ",\n".join(rows) + "]}\n")
 
     async def run(self, words):
-        """What the command prints, messages last, and its exit status."""
+        """The command's output, messages last, and its exit status."""
         server = os.getpid()
 
         def end_with_parent():

@@ -107,8 +107,8 @@ struct tracks {
     MP_VEC(struct track) at;
 };
 
-/* PyTorch's memory lies in the driver's, and pools of the program in either: the layer that counts is the uppermost
- * that holds all of it, which is PyTorch's where it is used at all. */
+/* PyTorch's memory lies in the driver's, and the program's pools in either of the two. The uppermost layer counts:
+ * PyTorch's where it is used at all. */
 static int preference(const struct track *track)
 {
     return track->layer == MP_LAYER_TORCH ? 2 : track->layer == MP_LAYER_APP ? 1 : 0;

@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "base/vec.h"
 
-/* What a process has of one device: of the tracks of PyTorch's allocator where there is one, else of the program's own
- * pools, else of the driver. */
+/* A process's memory on one device: that of PyTorch's allocator, else of the program's own pools, else of the driver.
+ */
 struct mp_top_device {
     uint8_t type; /* enum mp_device_type */
     int index;
@@ -31,7 +31,7 @@ enum mp_top_fate {
     MP_TOP_ORPHAN, /* it runs, and its collector is gone */
 };
 
-/* What a device's tracks gain a step, and whether the rule found a leak on them. */
+/* The growth of a device's tracks a step, and whether the rule found a leak on them. */
 struct mp_top_growth {
     char label[24];
     bool known, leak;

@@ -208,7 +208,7 @@ static const char *state_of(const struct mp_top_process *process)
     return NULL;
 }
 
-/* What stands behind a row's bar. */
+/* The words behind a row's bar. */
 struct behind {
     char amount[80], reserved[48], growth[64];
     bool leak;
@@ -247,7 +247,7 @@ struct columns {
     unsigned bar, amount, reserved, growth;
 };
 
-/* What is left for the bar. */
+/* The columns that are left for the bar. */
 static unsigned rest_of(const struct mp_top_canvas *canvas, unsigned fixed, const struct columns *columns)
 {
     if (columns->reserved) fixed += columns->reserved + 2;

@@ -159,7 +159,7 @@ static enum mp_top_fate state_without(const struct session *session, const struc
     return session->status == MP_NOT_FOUND ? MP_TOP_ORPHAN : MP_TOP_SILENT;
 }
 
-/* Under the lock. What was there before and is not in `fresh` any more stays for a while, with the reason. */
+/* Under the lock. A process that is not in `fresh` any more stays for a while, with the reason. */
 static void merge(struct mp_top_gather *gather, struct mp_top_processes *fresh)
 {
     uint64_t now = mp_clock_monotonic_ns();

@@ -1,7 +1,7 @@
 /*
- * Asks the collectors of this user's sessions, and keeps what they answered: the figures of all processes, and the live
- * blocks of one. mp_top_gather_round() and mp_top_gather_look() do that once; mp_top_gather_start() has two threads do
- * it again and again, so that who draws never waits. The answers are read under a lock.
+ * Asks the collectors of this user's sessions for the figures of all processes and for the live blocks of one, and
+ * keeps the answers. mp_top_gather_round() and mp_top_gather_look() ask once. After mp_top_gather_start() two threads
+ * ask again and again, so that drawing never waits. The answers are read under a lock.
  */
 #ifndef MP_CLI_TOP_GATHER_H
 #define MP_CLI_TOP_GATHER_H
@@ -17,7 +17,7 @@ struct mp_top_gather *mp_top_gather_new(const char *socket, uint64_t interval_ns
  * ends. */
 void mp_top_gather_free(struct mp_top_gather *gather);
 
-/* What is known at one moment. The blocks belong to it as long as it is not freed. */
+/* The answers of one moment. The blocks stay until the state is given back. */
 struct mp_top_state {
     struct mp_top_processes processes;
     struct mp_top_blocks *blocks; /* NULL: none yet */

@@ -98,7 +98,7 @@ static void list_devices(FILE *out, const void *context)
     mp_nvml_close(nvml);
 }
 
-/* Of a container that was started without the driver's libraries the kernel's side alone is there. */
+/* A container that was started without the driver's libraries sees the kernel's side alone. */
 static const char *advice_without_driver(void)
 {
     if (!access("/proc/driver/nvidia/version", F_OK) || !access("/dev/nvidiactl", F_OK))

@@ -39,7 +39,7 @@ void mp_doctor_add(struct mp_checks *checks, const char *name, enum mp_check_sta
                    const char *found, ...) __attribute__((format(printf, 5, 6)));
 
 /* Runs `ask` in a child, which writes its findings to `out`; true where it ended properly within ten seconds. Otherwise
- * *answer is what it had written until then. What the child prints elsewhere is lost. */
+ * *answer is what it had written until then. The child's other output is lost. */
 #define MP_ANSWER_ROOM 4096
 typedef void mp_doctor_question(FILE *out, const void *context);
 bool mp_doctor_ask(mp_doctor_question *ask, const void *context, char answer[MP_ANSWER_ROOM]);

@@ -68,7 +68,7 @@ enum mp_status mp_metrics_open(const char *path, struct mp_metrics *metrics, str
     return status;
 }
 
-/* Writes the file so that readers see the old text or the new one. What fails is tried again in the next round. */
+/* Writes the file so that readers see the old text or the new one. The next round tries again after a failure. */
 static void write_file(struct mp_metrics *metrics, const struct mp_buffer *text)
 {
     struct mp_new_file file;
