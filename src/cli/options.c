@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,6 +169,21 @@ enum mp_option mp_option_named(const char *name, size_t length)
     for (int i = MP_OPT_HELP; i < MP_OPTIONS; i++)
         if (strlen(mp_option_rows[i].name) == length && !strncmp(mp_option_rows[i].name, name, length)) return i;
     return MP_OPT_NONE;
+}
+
+int mp_option_number(const struct mp_invocation *invocation, enum mp_option option, uint64_t least, uint64_t most,
+                     uint32_t *to)
+{
+    const char *text = invocation->value[option];
+    char *end;
+    if (!text) return MP_EXIT_DONE;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    *to = (uint32_t)value;
+    if (*text >= '0' && *text <= '9' && !*end && !errno && value >= least && value <= most) return MP_EXIT_DONE;
+    mp_message("--%s %s: a number from %llu to %llu is wanted", mp_option_rows[option].name, text,
+               (unsigned long long)least, (unsigned long long)most);
+    return MP_EXIT_USAGE;
 }
 
 static int see_help(const struct mp_command *command)

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum mp_option {
     MP_OPT_NONE, /* ends a command's list */
@@ -128,6 +129,10 @@ struct mp_invocation {
 /* MP_OPT_NONE: no such option. */
 enum mp_option mp_option_named(const char *name, size_t length);
 
+/* The number that an option has, from `least` to `most`; *to stays where it was not given. Returns an exit status,
+ * after a message where it is not 0. */
+int mp_option_number(const struct mp_invocation *invocation, enum mp_option option, uint64_t least, uint64_t most,
+                     uint32_t *to);
 /* Parses argv (argv[0] is the command's name; the array is reordered). Options missing there come from the file of
  * --config, and then from MEMPROF_CONF. Returns an exit status; where it is not 0, a message was printed. */
 int mp_options_parse(const struct mp_command *command, int argc, char **argv, struct mp_invocation *invocation);

@@ -34,20 +34,6 @@ struct planning {
 
 /* ---- the user's options ---------------------------------------------------------------------------------------- */
 
-static bool read_count(const struct mp_invocation *invocation, enum mp_option option, unsigned least, unsigned most,
-                       unsigned *to)
-{
-    const char *text = invocation->value[option];
-    char *end;
-    if (!text) return true;
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    *to = (unsigned)value;
-    if (*text >= '0' && *text <= '9' && !*end && !errno && value >= least && value <= most) return true;
-    mp_message("--%s %s: a number from %u to %u is wanted", mp_option_rows[option].name, text, least, most);
-    return false;
-}
-
 static bool read_values(struct planning *planning, const char *text)
 {
     static const char *const known[] = {"zeros", "ones", "host"};
@@ -209,9 +195,9 @@ static int run(const struct mp_invocation *invocation)
         mp_message("plan needs a command: memprof plan --device " DEVICE_DEFAULT " -- python3 train.py");
         return MP_EXIT_USAGE;
     }
-    if (!read_count(invocation, MP_OPT_DEVICES, 1, DEVICES_MAX, &planning.devices) ||
-        !read_count(invocation, MP_OPT_WORLD_SIZE, 1, WORLD_MAX, &planning.world) ||
-        !read_count(invocation, MP_OPT_RANK, 0, WORLD_MAX - 1, &planning.rank) ||
+    if (mp_option_number(invocation, MP_OPT_DEVICES, 1, DEVICES_MAX, &planning.devices) ||
+        mp_option_number(invocation, MP_OPT_WORLD_SIZE, 1, WORLD_MAX, &planning.world) ||
+        mp_option_number(invocation, MP_OPT_RANK, 0, WORLD_MAX - 1, &planning.rank) ||
         !read_values(&planning, invocation->value[MP_OPT_VALUES]) ||
         !read_selected(&planning, invocation->value[MP_OPT_SELECTED]))
         return MP_EXIT_USAGE;

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/job.h"
+#include "cli/output_recording.h"
 #include "collect/recover/recover.h"
 #include "format/new_file.h"
 
@@ -67,16 +68,8 @@ static int print_summary(const char *input, const char *output, const struct mp_
 static int run(const struct mp_invocation *invocation)
 {
     const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
-    if (!output || !*output || !strcmp(output, "-")) {
-        mp_message("recover writes a new file: name it with -o");
-        return MP_EXIT_USAGE;
-    }
-    struct stat facts;
-    if (stat(output, &facts) == 0 && (S_ISDIR(facts.st_mode) || !mp_given(invocation, MP_OPT_FORCE))) {
-        mp_message("%s is already there; choose another name%s", output,
-                   S_ISDIR(facts.st_mode) ? ": it is a folder" : " or add --force");
-        return MP_EXIT_COULD_NOT;
-    }
+    int result = mp_output_recording_check(invocation);
+    if (result) return result;
     if (mp_job_is_file(input)) {
         mp_message("%s is a job, which cannot be recovered: merge its recordings again", input);
         return MP_EXIT_COULD_NOT;
@@ -86,7 +79,7 @@ static int run(const struct mp_invocation *invocation)
     struct mp_recovery recovery;
     struct mp_error error;
     enum mp_status status = mp_recover(input, create, &to, &recovery, &error);
-    int result = MP_EXIT_COULD_NOT;
+    result = MP_EXIT_COULD_NOT;
     if (!status && recovery.summary.path && mp_new_file_put(&to.file, &error)) {
         /* The spool is gone: the file made from it must not be lost, too. */
         mp_message("%s. What was recovered is in %s", error.text, to.file.name ? to.file.name : output);

@@ -75,24 +75,6 @@ static bool parse_capture(const char *text, struct mp_record_config *config)
     return each_word(text, take_capture, config);
 }
 
-static bool parse_depth(const char *text, struct mp_record_config *config)
-{
-    char *end;
-    errno = 0;
-    unsigned long depth = strtoul(text, &end, 10);
-    config->depth = (uint32_t)depth;
-    return !errno && end != text && !*end && depth >= 8 && depth <= MP_DEPTH_MAX;
-}
-
-static bool parse_max_events(const char *text, struct mp_record_config *config)
-{
-    char *end;
-    errno = 0;
-    unsigned long long events = strtoull(text, &end, 10);
-    config->max_events = (uint32_t)events;
-    return !errno && *text >= '0' && *text <= '9' && !*end && events && events <= UINT32_MAX;
-}
-
 static bool parse_sample(const char *text, struct mp_record_config *config)
 {
     uint64_t bytes;
@@ -164,8 +146,6 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     } parsers[] = {
         {MP_OPT_STACKS, parse_stacks, "native,python, native, python or none"},
         {MP_OPT_CAPTURE, parse_capture, "auto, or a list of cupti, hooks, torch, cpu"},
-        {MP_OPT_DEPTH, parse_depth, "a number from 8 to 4096"},
-        {MP_OPT_MAX_EVENTS, parse_max_events, "a number of events from 1 to 4294967295"},
         {MP_OPT_SAMPLE, parse_sample, "an amount of memory below 4 GiB, as 512KiB,"},
         {MP_OPT_ON_FULL, parse_on_full, "wait or drop"},
         {MP_OPT_STEP_RANGE, parse_step_range, "an extended regular expression of at most 255 bytes"},
@@ -184,7 +164,9 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
         mp_message("--%s %s: %s is wanted", mp_option_rows[parsers[i].option].name, value, parsers[i].wanted);
         return MP_EXIT_USAGE;
     }
-    int status = mp_running_budget(invocation, &config->holders_ms);
+    int status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &config->depth);
+    if (!status) status = mp_option_number(invocation, MP_OPT_MAX_EVENTS, 1, UINT32_MAX, &config->max_events);
+    if (!status) status = mp_running_budget(invocation, &config->holders_ms);
     if (status) return status;
     if (mp_given(invocation, MP_OPT_BUDGET) && !config->holders) {
         mp_message("--budget is what a look for holders may take, and needs --holders here");
