@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Twelve programs of other kinds than those that memprof was made with (programs/newcomers.py): the line that leaks, and
+"""Seven programs of other kinds than those that memprof was made with (programs/newcomers.py): the line that leaks, and
 what it keeps in all as the program counts it; clean where mended; what `compare`, `peak` and `size` say of them."""
 
 import json
@@ -66,15 +66,6 @@ class Newcomers(harness.TestCase):
     def test_keys_of_other_batches(self):
         self.judge("momentum_contrast")
 
-    def test_previews_of_each_tenth_step(self):
-        self.judge("averaged_diffusion")
-
-    def test_episodes_of_uneven_length(self):
-        self.judge("episodes")
-
-    def test_neighbours_of_graphs(self):
-        self.judge("sparse_graphs")
-
     def test_lines_of_a_search_beside_the_network(self):
         """What is made between calls, outside of modules, and stays is kept over calls."""
         peak = harness.answer("peak", self.judge("beams"))
@@ -85,14 +76,8 @@ class Newcomers(harness.TestCase):
     def test_optimizers_of_past_tasks(self):
         self.judge("adapters")
 
-    def test_a_teacher_s_answers(self):
-        self.judge("distilled")
-
     def test_folds(self):
         self.judge("folds")
-
-    def test_a_population(self):
-        self.judge("evolution")
 
     def test_trials_of_other_sizes(self):
         self.judge("trials")

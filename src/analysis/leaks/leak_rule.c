@@ -24,8 +24,7 @@ struct series {
  * site's blocks usually get. */
 struct stay {
     MP_VEC(uint32_t) births;
-    uint32_t first; /* index in births; those before it are the warm-up's */
-    uint32_t end;   /* births before it count */
+    uint32_t end; /* births before it count */
 };
 
 static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
@@ -104,17 +103,6 @@ static void find_stay(const struct mp_leak_life *lives, size_t count, uint32_t l
     free(sorted);
 }
 
-/* A lasting block made long before the others is not the beginning of growth. */
-static void leave_warm_up_out(struct stay *stay)
-{
-    const uint32_t *at = stay->births.at;
-    uint32_t count = (uint32_t)stay->births.count;
-    for (uint32_t i = 0; i < 2 && i + SUSPECT_BIRTHS < count; i++) {
-        double usual = (double)(at[count - 1] - at[i + 1]) / (count - i - 2);
-        if (at[i + 1] - at[i] > 5 * usual) stay->first = i + 1;
-    }
-}
-
 static void add_life(uint32_t *change, uint32_t birth, uint32_t death, uint32_t last)
 {
     change[birth + 1]++;
@@ -154,38 +142,24 @@ static bool only_refills(const struct series *series, bool *sawtooth)
     return *sawtooth && series->births[series->last] < before + before / 2 + SUSPECT_BIRTHS;
 }
 
-/* Whether the time since the last birth is exceptional compared with the time between births; where that is uneven,
- * very exceptional. */
+/* Whether the time since the last birth is exceptional compared with the time between births. */
 static bool has_stopped(const struct stay *stay)
 {
     const uint32_t *at = stay->births.at;
     size_t count = stay->births.count;
     uint32_t widest = 0;
-    for (size_t i = stay->first + 1; i < count; i++)
+    for (size_t i = 1; i < count; i++)
         if (at[i] - at[i - 1] > widest) widest = at[i] - at[i - 1];
-    double usual = (double)(at[count - 1] - at[stay->first]) / (double)(count - 1 - stay->first);
-    double pause = stay->end - at[count - 1];
-    return widest <= 2 * usual + 1 ? pause > 3.0 * widest + 1 : pause > 10 * usual + 1;
+    return stay->end - at[count - 1] > 3 * widest + 1;
 }
 
 /* Whether the later half brought less than half of the earlier one, by more than chance explains. */
 static bool slows_down(const struct series *series, const struct stay *stay)
 {
-    uint32_t first = stay->births.at[stay->first], middle = first + (series->last - first) / 2;
+    uint32_t first = stay->births.at[0], middle = first + (series->last - first) / 2;
     double earlier = (double)series->births[middle] - series->births[first];
     double later = (double)series->births[series->last] - series->births[middle];
     return later <= 0 || later + 2 * sqrt(later + 1) + 1 < 0.5 * earlier;
-}
-
-/* Whether recently as many old blocks went as new ones came: a ring, a queue. */
-static bool is_balanced(const struct series *series, const struct stay *stay)
-{
-    uint32_t window = series->last / 10 > OLD ? series->last / 10 : OLD, came = 0;
-    if (window >= series->last) return false;
-    for (size_t i = stay->births.count; i && stay->births.at[i - 1] >= series->last - window; i--)
-        came++;
-    int64_t grew = (int64_t)series->births[series->last] - series->births[series->last - window];
-    return came >= 4 && grew * 2 < came;
 }
 
 static bool any_old_freed(const struct mp_leak_life *lives, size_t count, uint32_t last)
@@ -210,15 +184,6 @@ static uint32_t since_highest(const struct series *series, uint32_t first, uint3
     return times < SUSPECT_BIRTHS ? 0 : series->last - when;
 }
 
-static bool is_bounded(const struct series *series, const struct stay *stay)
-{
-    uint32_t highest = 0;
-    for (uint32_t k = 0; k <= series->last; k++)
-        if (series->births[k] > highest) highest = series->births[k];
-    return series->births[series->last] * 10ull < highest * 9ull || has_stopped(stay) || slows_down(series, stay) ||
-           is_balanced(series, stay);
-}
-
 /* A place that was full before the recording ended is bounded. MP_GROWTH_PAUSED where the time is too short to
  * decide. */
 static enum mp_leak_growth unless_full(const struct series *series, uint32_t first)
@@ -238,8 +203,8 @@ static void judge_growth(const struct mp_leak_life *lives, size_t count, const s
     evidence->none_freed = !any_old_freed(lives, count, series->last);
     bool refills = only_refills(series, &evidence->sawtooth);
     bool rises = trend.slope > 0 && trend.z > SIGNIFICANT;
-    size_t births = stay->births.count - stay->first;
-    if (refills || is_bounded(series, stay)) return;
+    size_t births = stay->births.count;
+    if (refills || has_stopped(stay) || slows_down(series, stay)) return;
     enum mp_leak_growth growth = unless_full(series, first);
     if (growth == MP_GROWTH_NONE) return;
     if (births >= MP_LEAK_BIRTHS && rises)
@@ -267,15 +232,14 @@ void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last
     *evidence = (struct mp_leak_evidence){0};
     find_stay(lives, count, last, &stay);
     if (stay.births.count) {
-        leave_warm_up_out(&stay);
-        evidence->births = (uint32_t)stay.births.count - stay.first;
-        evidence->first = stay.births.at[stay.first];
+        evidence->births = (uint32_t)stay.births.count;
+        evidence->first = stay.births.at[0];
         evidence->last = stay.births.at[stay.births.count - 1];
         if (stay.births.count == 1 && evidence->first >= WARM_UP && last - evidence->first > OLD &&
             is_all(lives, count, last))
             evidence->growth = MP_GROWTH_ONCE;
     }
-    if (stay.births.count - stay.first >= SUSPECT_BIRTHS) {
+    if (stay.births.count >= SUSPECT_BIRTHS) {
         make_series(lives, count, last, &series);
         judge_growth(lives, count, &series, &stay, evidence);
     }

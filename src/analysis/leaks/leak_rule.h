@@ -1,6 +1,30 @@
 /*
  * The rule that decides whether the blocks of one place in a program are a leak. Time is counted in boundaries between
  * steps (boundary N is where step N+1 begins, from 0), all at the same phase of a step. Pure.
+ *
+ * A block stays if it lives at the last boundary and is older than its site's blocks usually get. A place leaks if
+ *
+ *     its staying blocks were born in MP_LEAK_BIRTHS steps or more
+ *     the number of its live blocks rises: Mann-Kendall's z is above SIGNIFICANT, and Theil and Sen's slope above 0
+ *     it is not full: growth has not stopped, does not slow down, does not only refill what was emptied, and reached a
+ *         new maximum of late
+ *
+ * For instance one block stays from each of the steps 10 to 29, and the last boundary is 30. The blocks live at the
+ * boundaries 11 to 30 are 1, 2, ... 20: 20 distinct births. All 190 pairs of these numbers rise, so Kendall's S is 190,
+ * its variance without a trend 20 * 19 * 45 / 18 = 950, and z = 189 / sqrt(950) = 6.1. The median of the slopes is one
+ * block a step. The births lie one step apart, so a pause of more than 3 * 1 + 1 steps since the last one would be a
+ * stop; there is none. The later half brought as much as the earlier one. The verdict is a leak. Had the program kept
+ * the blocks in a ring of 12, the number of live blocks would be 12 from boundary 22 on: eight boundaries without a new
+ * maximum are more than 3 * 1 + 1, so the ring is full and no leak.
+ *
+ * The constants of leak_rule.c, with what chose them:
+ *
+ *     MP_LEAK_BIRTHS  8     the aim: a verdict on fewer leaking births is unknown
+ *     SIGNIFICANT     3.09  one-sided p < 0.001 of the normal distribution
+ *     SUSPECT_BIRTHS  4     the least number for which a widest pause says something
+ *     WARM_UP         3     steps; OLD 8 steps: the tuning set of tests/leakbench, not measured one by one
+ *     3 * widest + 1        the pause that is a stop. Without it, without the slowing down, or without the new maximum
+ *     2 * widest            (unknown from here on) the bench's filling rings and curricula are called leaks
  */
 #ifndef MP_ANALYSIS_LEAK_RULE_H
 #define MP_ANALYSIS_LEAK_RULE_H
@@ -30,7 +54,7 @@ enum mp_leak_growth {
 struct mp_leak_evidence {
     enum mp_leak_growth growth;
     uint32_t births;      /* distinct steps in which the staying blocks were born */
-    uint32_t first, last; /* the first and last of them, warm-up left out */
+    uint32_t first, last; /* the first and last of them */
     double z;             /* Mann-Kendall's, of the live count over the steps since the first */
     bool sawtooth;        /* most of it was freed now and then, but never for good */
     bool none_freed;      /* none of its blocks that grew old was ever freed */

@@ -95,19 +95,17 @@ static void find_fragmentation(const struct mp_model *model, const struct mp_ste
 /* The bytes and blocks of a place at each boundary. */
 struct levels {
     uint64_t *bytes;
-    uint32_t *blocks, *births;
+    uint32_t *blocks;
 };
 
 static void make_levels(const struct mp_leak_life *lives, size_t count, uint32_t last, struct levels *levels)
 {
     *levels = (struct levels){mp_alloc_zeroed((size_t)last + 2, sizeof *levels->bytes),
-                              mp_alloc_zeroed((size_t)last + 2, sizeof *levels->blocks),
-                              mp_alloc_zeroed((size_t)last + 2, sizeof *levels->births)};
+                              mp_alloc_zeroed((size_t)last + 2, sizeof *levels->blocks)};
     for (size_t i = 0; i < count; i++) {
         uint32_t end = lives[i].death < last ? lives[i].death + 1 : last + 1;
         levels->bytes[lives[i].birth + 1] += lives[i].bytes;
         levels->blocks[lives[i].birth + 1]++;
-        levels->births[lives[i].birth + 1]++;
         levels->bytes[end] -= lives[i].bytes; /* modulo 2^64, as is the sum */
         levels->blocks[end]--;
     }
@@ -117,24 +115,19 @@ static void make_levels(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* Whether, since `first`, the number was constant and small; most were made anew in the last step, and larger than
- * before; and recent growth is no less than the first. */
+/* Whether, since `first`, the number was constant, most steps made the place larger, none smaller, and it is not full.
+ */
 static bool is_regrown(const struct levels *levels, uint32_t first, uint32_t last)
 {
-    uint32_t steps = last - first, anew = 0, larger = 0, middle = first + steps / 2, when = first, widest = 0;
+    uint32_t larger = 0, when = first, widest = 0;
     for (uint32_t k = first + 1; k <= last; k++) {
         if (levels->blocks[k] != levels->blocks[last]) return false;
         if (levels->bytes[k] < levels->bytes[k - 1]) return false;
-        if (levels->bytes[k] > levels->bytes[k - 1]) {
-            if (larger++ && k - when > widest) widest = k - when;
-            when = k;
-        }
-        anew += levels->births[k] > 0;
+        if (levels->bytes[k] == levels->bytes[k - 1]) continue;
+        if (larger++ && k - when > widest) widest = k - when;
+        when = k;
     }
-    double earlier = (double)(levels->bytes[middle] - levels->bytes[first]) / (middle - first);
-    double later = (double)(levels->bytes[last] - levels->bytes[middle]) / (last - middle);
-    if (last - when > 2 * widest) return false; /* it is full */
-    return larger * 10 >= steps * 9 && anew >= larger && later * 2 >= earlier;
+    return last - when <= 2 * widest && larger * 10 >= (last - first) * 9;
 }
 
 /* Whether nine in ten blocks lived until their replacement had come. */
@@ -183,7 +176,6 @@ static bool regrows(const struct mp_model *model, const struct mp_leak_places *p
     }
     free(levels.bytes);
     free(levels.blocks);
-    free(levels.births);
     return yes;
 }
 
@@ -483,8 +475,6 @@ static void judge_place(struct judge *judge, const struct mp_leak_place *place)
     mp_leak_judge(lives, place->count, judge->places.last, &growth.evidence);
     if (evidence->growth == MP_GROWTH_LEAK) judge_with_replaced(judge, place, &growth.evidence);
     if (evidence->growth != MP_GROWTH_NONE) mp_leak_slope_find(lives, place->count, judge->places.last, &growth.slope);
-    if (evidence->growth == MP_GROWTH_LEAK && growth.slope.births < MP_LEAK_BIRTHS)
-        growth.evidence.growth = MP_GROWTH_FEW; /* the others came at once */
     if (evidence->growth != MP_GROWTH_LEAK) judge_regrown(judge, place, &growth);
     if (evidence->growth == MP_GROWTH_NONE || (!growth.regrown && was_cleared(judge, place, evidence->births))) return;
     if (evidence->growth == MP_GROWTH_ONCE && growth.slope.bytes < WORTH_BYTES) return;

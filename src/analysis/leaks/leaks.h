@@ -15,7 +15,7 @@
 
 /* Fewer steps cannot show MP_LEAK_BIRTHS births after a warm-up. */
 #define MP_LEAK_STEPS 12
-/* Steps guessed from a rhythm may be layers of a network: more of them than most have. */
+/* Steps guessed by the period may be layers of a network: more of them than most have. */
 #define MP_LEAK_GUESSED_STEPS 40
 
 struct mp_leaks_query {

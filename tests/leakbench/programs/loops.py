@@ -10,7 +10,6 @@ import sys
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import forked
@@ -38,16 +37,6 @@ def adam():
     return 30
 
 
-def adam_foreach():
-    model = mlp(6)
-    optimizer = torch.optim.Adam(model.parameters(), foreach=True)
-    for _ in range(30):
-        optimizer.zero_grad()
-        model(torch.randn(8, WIDTH)).pow(2).mean().backward()
-        optimizer.step()
-    return 30
-
-
 def sgd():
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -61,16 +50,6 @@ def sgd():
     return 50
 
 
-def momentum():
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
-    for _ in range(25):
-        optimizer.zero_grad()
-        F.mse_loss(model(torch.randn(8, WIDTH)), torch.randn(8, 1)).backward()
-        optimizer.step()
-    return 25
-
-
 def accumulation():
     """Every fourth micro-batch is followed by the optimizer."""
     model = mlp()
@@ -81,19 +60,6 @@ def accumulation():
         if (i + 1) % 4 == 0:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-    return 20
-
-
-def accumulation_nested():
-    model = mlp()
-    optimizer = torch.optim.AdamW(model.parameters())
-    for _ in range(20):
-        optimizer.zero_grad()
-        for _ in range(4):
-            output = model(torch.randn(4, WIDTH))
-            loss = output.pow(2).mean() / 4
-            loss.backward()
-        optimizer.step()
     return 20
 
 
@@ -283,23 +249,6 @@ def delayed_actor():
     return 60
 
 
-def moving_average():
-    model = mlp(6)
-    average = copy.deepcopy(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(30):
-        optimizer.zero_grad()
-        model(torch.randn(8, WIDTH)).pow(2).mean().backward()
-        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        with torch.no_grad():
-            for p, q in zip(model.parameters(), average.parameters()):
-                change = p - q
-                change = change * 0.01
-                q.add_(change)
-    return 30
-
-
 def by_hand():
     """No optimizer, no modules."""
     weights = [torch.randn(WIDTH, WIDTH, requires_grad=True) for _ in range(4)]
@@ -473,41 +422,6 @@ def reinforcement():
     return 40
 
 
-def checkpointed():
-    layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(5))
-    optimizer = torch.optim.AdamW(layers.parameters())
-    for _ in range(24):
-        x = torch.randn(8, WIDTH, requires_grad=True)
-        for layer in layers:
-            x = checkpoint(layer, x)
-            x = torch.tanh(x)
-        loss = x.pow(2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return 24
-
-
-def images():
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-                          nn.Linear(72, 4))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, nesterov=True)
-    criterion = nn.CrossEntropyLoss()
-    running = 0.0
-    for i in range(36):
-        images, labels = torch.randn(4, 3, 8, 8), torch.randint(0, 4, (4,))
-        images = (images - images.mean(dim=(2, 3), keepdim=True)) / images.std()
-        optimizer.zero_grad()
-        outputs = model(images)
-        loss = criterion(outputs, labels)
-        loss.backward()
-        optimizer.step()
-        running += loss.item()
-        if i % 6 == 5:
-            accuracy = (outputs.argmax(dim=1) == labels).float().mean().item()
-    return 36
-
-
 def warm_up_and_rest():
     """Two stages, each with a loop of its own."""
     model = mlp()
@@ -593,10 +507,9 @@ def one_line_that_trains():
 
 
 WHAT = {f.__name__: f for f in (
-    adam, adam_foreach, sgd, momentum, accumulation, accumulation_nested, accumulation_sgd, evaluation, epochs,
-    short_epochs, epochs_inline, variable, gan, several_optimizers, delayed_actor, moving_average, by_hand, inference,
-    generation, rows, recurrence, framework, lbfgs, reinforcement, checkpointed, images, warm_up_and_rest, one_request,
-    requests, one_line, one_line_that_trains)}
+    adam, sgd, accumulation, accumulation_sgd, evaluation, epochs, short_epochs, epochs_inline, variable, gan,
+    several_optimizers, delayed_actor, by_hand, inference, generation, rows, recurrence, framework, lbfgs,
+    reinforcement, warm_up_and_rest, one_request, requests, one_line, one_line_that_trains)}
 
 
 if __name__ == "__main__":

@@ -51,85 +51,9 @@ def momentum_contrast(steps, mended):
 
 # ---- diffusion: training with an average of the weights, pictures now and then --------------------------------------
 
-def averaged_diffusion(steps, mended):
-    """Every tenth step four pictures are made with the averaged weights; the list of previews keeps them."""
-    model = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.SiLU(), nn.Conv2d(8, 1, 3, padding=1))
-    average, previews = copy.deepcopy(model).requires_grad_(False), []
-    optimizer = torch.optim.AdamW(model.parameters())
-    signal = torch.linspace(1, 0.05, 10)
-    for step in range(steps):
-        clean, noise = torch.rand(options.batch, 1, 16, 16), torch.randn(options.batch, 1, 16, 16)
-        at = signal[torch.randint(10, (options.batch,))][:, None, None, None]
-        loss = F.mse_loss(model(at.sqrt() * clean + (1 - at).sqrt() * noise), noise)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        with torch.no_grad():
-            for slow, fast in zip(average.parameters(), model.parameters()):
-                slow.lerp_(fast, 0.1)
-            if step % 10 == 9:
-                picture = torch.randn(4, 1, 16, 16)
-                for at in signal.flip(0):
-                    picture = (picture - (1 - at).sqrt() * average(picture)) / at.sqrt()  # LEAK averaged_diffusion
-                if mended:
-                    previews = [picture]
-                else:
-                    previews.append(picture)
-    return steps, 4 * 16 * 16 * 4 // 10
-
-
 # ---- an actor and a critic on episodes of uneven length -------------------------------------------------------------
 
-def episodes(steps, mended):
-    """What an episode's steps keep goes when it was learned from; its states stay in a log of all episodes."""
-    model, log = network(5), []
-    optimizer = torch.optim.RMSprop(model.parameters())
-    sizes = 0
-    for _ in range(steps):
-        states, chances, values = [torch.randn(WIDTH)], [], []
-        for _ in range(random.randint(5, 14)):
-            out = model(states[-1])
-            choice = torch.distributions.Categorical(logits=out[:4])
-            action = choice.sample()
-            chances.append(choice.log_prob(action))
-            values.append(out[4])
-            states.append(states[-1] * 0.9 + 0.1 * torch.randn(WIDTH))
-        gains = torch.arange(len(values), 0, -1.0) - torch.stack(values)
-        loss = gains.square().mean() - (torch.stack(chances) * gains.detach()).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        whole = torch.stack(states)  # LEAK episodes
-        if mended:
-            log = [whole]
-        else:
-            log.append(whole)
-        sizes += len(states)
-    return steps, sizes * WIDTH * 4 / steps
-
-
 # ---- graphs with sparse neighbours ----------------------------------------------------------------------------------
-
-def sparse_graphs(steps, mended):
-    """Neighbours are normalized once for each of 12 graphs; under a key that is new in each epoch, for each visit."""
-    first, second, cache = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 4), {}
-    optimizer = torch.optim.Adam([*first.parameters(), *second.parameters()])
-    graphs = [torch.randint(60, (2, 240)) for _ in range(12)]
-    for step in range(steps):
-        number, epoch = step % 12, step // 12
-        name = number if mended else (epoch, number)
-        if name not in cache:
-            ends = graphs[number]
-            weight = torch.bincount(ends[0], minlength=60).float()[ends[0]].reciprocal()  # LEAK sparse_graphs
-            cache[name] = torch.sparse_coo_tensor(ends, weight, (60, 60))  # LEAK sparse_graphs
-        near = cache[name]
-        x = F.relu(torch.sparse.mm(near, first(torch.randn(60, WIDTH))))
-        loss = F.cross_entropy(torch.sparse.mm(near, second(x)), torch.randint(4, (60,)))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return steps, 240 * 4  # the ends are the graph's own
-
 
 # ---- beam search ----------------------------------------------------------------------------------------------------
 
@@ -187,24 +111,6 @@ def adapters(steps, mended):
 
 # ---- a teacher ------------------------------------------------------------------------------------------------------
 
-def distilled(steps, mended):
-    """The teacher's answers are kept for the twenty batches of an epoch; who means to keep them by their number keeps
-    them by their step."""
-    teacher, student, answers = network(10, 256).eval(), network(10), {}
-    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
-    batches = torch.randn(20, options.batch, WIDTH)
-    for step in range(steps):
-        name = step % 20 if mended else step
-        if name not in answers:
-            with torch.no_grad():
-                answers[name] = (teacher(batches[step % 20]) / 4).softmax(-1)  # LEAK distilled
-        loss = F.kl_div((student(batches[step % 20]) / 4).log_softmax(-1), answers[name], reduction="batchmean")
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return steps, options.batch * 10 * 4
-
-
 # ---- folds ----------------------------------------------------------------------------------------------------------
 
 def folds(steps, mended):
@@ -229,21 +135,6 @@ def folds(steps, mended):
 
 
 # ---- evolution ------------------------------------------------------------------------------------------------------
-
-@torch.no_grad()
-def evolution(steps, mended):
-    """Generations of 16 networks, as rows of one matrix; the best of each is kept, as a view of all of them."""
-    best, history = torch.zeros(WIDTH * 4), []
-    for _ in range(steps):
-        all_of_them = best + 0.1 * torch.randn(16, WIDTH * 4)  # LEAK evolution
-        gains = torch.stack([-(torch.randn(8, WIDTH) @ one.view(WIDTH, 4)).square().mean() for one in all_of_them])
-        best = all_of_them[gains.argmax()] if not mended else all_of_them[gains.argmax()].clone()
-        if mended:
-            history = [best]
-        else:
-            history.append(best)
-    return steps, 16 * WIDTH * 4 * 4
-
 
 # ---- trials of other sizes ------------------------------------------------------------------------------------------
 
@@ -327,8 +218,7 @@ def inner_loops(steps, mended):
 
 
 WHAT = {function.__name__: function for function in (
-    momentum_contrast, averaged_diffusion, episodes, sparse_graphs, beams, adapters, distilled, folds, evolution,
-    trials, batching, inner_loops)}
+    momentum_contrast, beams, adapters, folds, trials, batching, inner_loops)}
 NO_LEAK = {"folds", "trials"}  # in either form
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ Lines that allocate what stays end with `# LEAK WHAT`.
 import copy
 import functools
 import gc
-import logging
-import logging.handlers
 import queue
 import threading
 
@@ -56,16 +54,6 @@ def total_loss(steps, mended):
         running += loss.item() if mended else loss
 
 
-def smoothed_loss(steps, mended):
-    """An exponential average of losses, each with the graph of all before it."""
-    net, average = Net(), torch.zeros(())
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for _ in range(steps):
-        learn(net, optimizer, *data())
-        validation = F.mse_loss(net(data()[0]), torch.zeros(8, 1))  # LEAK smoothed_loss
-        average = 0.9 * average + 0.1 * (validation.detach() if mended else validation)  # LEAK smoothed_loss
-
-
 class Meter:
     def __init__(self):
         self.values = []
@@ -86,16 +74,6 @@ def metric_outputs(steps, mended):
         F.cross_entropy(logits, labels).backward()
         optimizer.step()
         meter.update(logits.argmax(1).float().mean().item() if mended else logits.detach())
-
-
-def higher_gradient(steps, mended):
-    """MTAdam 2, pytorch 51978: gradients with a graph, each episode's model in a cycle that nothing collects."""
-    for _ in range(steps):
-        net = Net()  # LEAK higher_gradient
-        loss = net(data()[0]).pow(2).mean()  # LEAK higher_gradient
-        loss.backward(create_graph=not mended)  # LEAK higher_gradient
-        norm = sum(float(p.grad.detach().norm()) for p in net.parameters())
-        del net, loss
 
 
 def gradient_penalty(steps, mended):
@@ -128,29 +106,6 @@ def hook_by_module(steps, mended):
         y.pow(2).mean().backward()  # LEAK hook_by_module
         if mended:
             seen.clear()
-
-
-def attention_maps(steps, mended):
-    """pytorch 46386, zennit 11: maps are saved for a picture that is drawn once."""
-    attention, maps = nn.MultiheadAttention(WIDTH, 2), []
-    for _ in range(steps):
-        x = torch.randn(6, 2, WIDTH)
-        y, weights = attention(x, x, x)  # LEAK attention_maps
-        y.pow(2).mean().backward()
-        attention.zero_grad()
-        maps.append(weights.detach().mean().item() if mended else weights.detach())
-
-
-def hooks_pile_up(steps, mended):
-    """A hook on a parameter in each step, with the mask of that step, none of them removed."""
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for _ in range(steps):
-        mask = (torch.rand(WIDTH, WIDTH) > 0.1).float()  # LEAK hooks_pile_up
-        handle = net.first.weight.register_hook(lambda gradient, mask=mask: gradient * mask)
-        learn(net, optimizer, *data())
-        if mended:
-            handle.remove()
 
 
 class Square(torch.autograd.Function):
@@ -237,42 +192,6 @@ def mask_by_length(steps, mended):
         net.zero_grad()
 
 
-def results_list(steps, mended):
-    """jax 10007: 1, 2, 3, 4, 5 live buffers."""
-    net, results = Net(), []
-    for _ in range(steps):
-        with torch.no_grad():
-            x = torch.randn(16, WIDTH)
-            y = net(x)  # LEAK results_list
-        results = ([] if mended else results) + [y]
-
-
-class Server:
-    def __init__(self):
-        self.running, self.net = {}, nn.Linear(WIDTH, WIDTH)
-
-    def add(self, number):
-        self.running[number] = [torch.zeros(4, WIDTH)]  # LEAK aborted_requests
-
-    def step(self):
-        for cache in list(self.running.values())[-2:]:
-            with torch.no_grad():
-                cache[0] = self.net(cache[0])  # LEAK aborted_requests
-
-    def finish(self, number, aborted, mended):
-        if not aborted or mended:
-            self.running.pop(number)
-
-
-def aborted_requests(steps, mended):
-    """vllm 46283, sglang 6778: requests that are aborted keep their blocks."""
-    server = Server()
-    for number in range(steps):
-        server.add(number)
-        server.step()
-        server.finish(number, aborted=number % 3 == 0, mended=mended)
-
-
 def state_not_detached(steps, mended):
     """Truncated back-propagation without the truncation: the state drags all earlier steps along."""
     cell, state = nn.RNNCell(WIDTH, WIDTH), torch.zeros(2, WIDTH)
@@ -310,19 +229,6 @@ def grown_optimizer(steps, mended):
         optimizer.step()  # LEAK grown_optimizer
 
 
-def log_records(steps, mended):
-    """A logger that remembers its records, and these their arguments."""
-    handler = logging.handlers.MemoryHandler(capacity=1 << 30)
-    logger = logging.Logger("train")
-    logger.addHandler(handler)
-    net = Net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for _ in range(steps):
-        loss = learn(net, optimizer, *data())
-        gradient = net.first.weight.grad.clone()  # LEAK log_records
-        logger.info("loss %s, gradient %s", loss.item(), gradient.norm().item() if mended else gradient)
-
-
 def unread_queue(steps, mended):
     """A thread puts every preview into a queue that nobody reads."""
     net, previews = Net(), queue.Queue(maxsize=4 if mended else 0)
@@ -342,58 +248,6 @@ def unread_queue(steps, mended):
         worker.join()
 
 
-class Pairs(torch.utils.data.Dataset):
-    def __init__(self, keep):
-        self.cache, self.keep = {}, keep
-
-    def __len__(self):
-        return 1 << 20
-
-    def __getitem__(self, index):
-        if index in self.cache:
-            return self.cache[index]
-        item = torch.full((WIDTH,), float(index))  # LEAK dataset_cache
-        if self.keep:
-            self.cache[index] = item
-        return item
-
-
-def dataset_cache(steps, mended):
-    """Every item that was read is kept by the dataset."""
-    dataset, net = Pairs(keep=not mended), Net()
-    loader = iter(torch.utils.data.DataLoader(dataset, batch_size=4))
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-9)
-    for _ in range(steps):
-        x = next(loader)
-        learn(net, optimizer, x, x.sum(dim=1, keepdim=True))
-
-
-def loaded_models(steps, mended):
-    """llama.cpp 1456, ColossalAI 1183: models are loaded and unloaded; a registry keeps the scratch of each."""
-    scratch = {}
-    for step in range(steps):
-        model = Net()
-        if mended:
-            scratch.clear()
-        scratch[step] = torch.empty(64, WIDTH)  # LEAK loaded_models
-        with torch.no_grad():
-            y = model(scratch[step][:8].zero_())
-            y = y.relu()
-        del model
-
-
-def predictions_joined(steps, mended):
-    """All predictions are joined to one tensor that is made anew, larger, in every step."""
-    net, everything = Net(), torch.empty(0, 1)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for _ in range(steps):
-        x, y = data()
-        learn(net, optimizer, x, y)
-        with torch.no_grad():
-            predictions = net(x)
-        everything = torch.cat([everything[-64:] if mended else everything, predictions])  # LEAK predictions_joined
-
-
 def vocabulary_grows(steps, mended):
     """An embedding that is made larger by some rows for each batch."""
     table = torch.zeros(8, WIDTH)
@@ -408,10 +262,8 @@ def vocabulary_grows(steps, mended):
 
 
 WHAT = {f.__name__: f for f in (
-    total_loss, smoothed_loss, metric_outputs, higher_gradient, gradient_penalty, hook_by_module, attention_maps,
-    hooks_pile_up, context_cycle, collector_off, traceback_kept, mask_by_length, results_list, aborted_requests,
-    state_not_detached, checkpoints_in_memory, grown_optimizer, log_records, unread_queue, dataset_cache, loaded_models,
-    predictions_joined, vocabulary_grows)}
+    total_loss, metric_outputs, gradient_penalty, hook_by_module, context_cycle, collector_off, traceback_kept,
+    mask_by_length, state_not_detached, checkpoints_in_memory, grown_optimizer, unread_queue, vocabulary_grows)}
 
 
 if __name__ == "__main__":

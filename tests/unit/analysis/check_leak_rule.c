@@ -109,27 +109,17 @@ static void find_trend(const struct lives *lives, uint32_t first, double *z, dou
     }
 }
 
-static bool is_bounded(const struct lives *lives, const uint32_t *births, size_t count, size_t first, uint32_t end)
+static bool is_bounded(const struct lives *lives, const uint32_t *births, size_t count, uint32_t end)
 {
-    uint32_t last = lives->last, now = births_at(lives, last), highest = 0, widest = 0;
-    for (uint32_t k = 0; k <= last; k++)
-        if (births_at(lives, k) > highest) highest = births_at(lives, k);
-    if (now * 10 < highest * 9) return true; /* it was more */
-    for (size_t i = first + 1; i < count; i++)
+    uint32_t last = lives->last, now = births_at(lives, last), widest = 0;
+    for (size_t i = 1; i < count; i++)
         if (births[i] - births[i - 1] > widest) widest = births[i] - births[i - 1];
     double pause = (double)end - births[count - 1];
-    double usual = ((double)births[count - 1] - births[first]) / (double)(count - 1 - first);
-    if (widest <= 2 * usual + 1 ? pause > 3.0 * widest + 1 : pause > 10 * usual + 1) return true; /* it has stopped */
-    uint32_t middle = births[first] + (last - births[first]) / 2;
-    double earlier = (double)births_at(lives, middle) - births_at(lives, births[first]);
+    if (pause > 3.0 * widest + 1) return true; /* it has stopped */
+    uint32_t middle = births[0] + (last - births[0]) / 2;
+    double earlier = (double)births_at(lives, middle) - births_at(lives, births[0]);
     double later = (double)now - births_at(lives, middle);
-    if (later <= 0 || later + 2 * sqrt(later + 1) + 1 < 0.5 * earlier) return true; /* it slows down */
-    uint32_t window = last / 10 > 8 ? last / 10 : 8, came = 0;
-    for (size_t i = 0; i < count; i++)
-        came += window < last && births[i] >= last - window;
-    if (came < 4) return false;
-    double grew = (double)now - births_at(lives, last - window);
-    return 2 * grew < came; /* as many went as came */
+    return later <= 0 || later + 2 * sqrt(later + 1) + 1 < 0.5 * earlier; /* it slows down */
 }
 
 static bool only_refills(const struct lives *lives, bool *sawtooth)
@@ -166,7 +156,7 @@ static struct mp_leak_evidence judge(const struct lives *lives)
 {
     struct mp_leak_evidence told = {0};
     uint32_t births[LAST_MAX + 1], last = lives->last, age = usual_age(lives), end = age < last ? last - age : 0;
-    size_t count = 0, first = 0;
+    size_t count = 0;
     for (uint32_t birth = 0; birth < end; birth++)
         for (size_t i = 0; i < lives->count; i++)
             if (lives->at[i].birth == birth && lives_at(&lives->at[i], last)) {
@@ -174,11 +164,8 @@ static struct mp_leak_evidence judge(const struct lives *lives)
                 break;
             }
     if (!count) return told;
-    for (size_t i = 0; i < 2 && count > i + 4; i++) /* the warm-up's */
-        if (births[i + 1] - births[i] > 5.0 * (births[count - 1] - births[i + 1]) / (double)(count - i - 2))
-            first = i + 1;
-    told.births = (uint32_t)(count - first);
-    told.first = births[first];
+    told.births = (uint32_t)count;
+    told.first = births[0];
     told.last = births[count - 1];
     uint32_t living = 0;
     for (uint32_t birth = 0; birth < last; birth++)
@@ -195,7 +182,7 @@ static struct mp_leak_evidence judge(const struct lives *lives)
     for (size_t i = 0; i < lives->count; i++)
         if (lives->at[i].death < last && lives->at[i].death - lives->at[i].birth >= 8) told.none_freed = false;
     bool refills = only_refills(lives, &told.sawtooth);
-    if (refills || is_bounded(lives, births, count, first, end)) return told;
+    if (refills || is_bounded(lives, births, count, end)) return told;
     enum mp_leak_growth growth = unless_full(lives, told.first);
     if (growth == MP_GROWTH_NONE) return told;
     if (told.births >= 8 && slope > 0 && told.z > 3.09) told.growth = growth;
@@ -284,7 +271,7 @@ static void make(struct lives *lives)
 START_TEST(it_is_what_its_words_say)
 {
     static struct lives lives;
-    for (int round = 0; round < 8000; round++) {
+    for (int round = 0; round < 10000; round++) {
         make(&lives);
         check(&lives);
     }
