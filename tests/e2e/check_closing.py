@@ -142,7 +142,7 @@ class Closing(harness.TestCase):
     def test_a_leak_in_a_small_child_is_kept_and_named(self):
         (pid,) = self.serve("leak()")
         self.assertEqual(self.files(), [f"run.{pid}.mp", "run.mp"], self.said)
-        self.assertIn(f"forked child {pid}: 1 place keeps growing.   See: memprof leaks run.{pid}.mp", self.said)
+        self.assertIn(f"forked child {pid}: 1 site keeps growing.   See: memprof leaks run.{pid}.mp", self.said)
         self.assertEqual(harness.answer("leaks", self.folder / f"run.{pid}.mp")["verdict"], "leak")
 
     def test_hundreds_of_short_children(self):

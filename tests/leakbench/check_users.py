@@ -25,7 +25,7 @@ class Users(harness.TestCase):
         leaks = harness.answer("leaks", recording)
         self.assertEqual((leaks["steps"]["count"], leaks["verdict"]), (truth["steps"], truth["verdict"]), leaks["findings"])
         told = harness.memprof("report", recording).stdout
-        self.assertIn(f"LEAKS  {'1 place keeps' if leaks['findings'] else truth['verdict']}", told)
+        self.assertIn(f"LEAKS  {'1 site keeps' if leaks['findings'] else truth['verdict']}", told)
         self.assertEqual(len(leaks["findings"]), truth["verdict"] == "leak")
         if truth["verdict"] != "leak":
             return
