@@ -43,7 +43,7 @@ static int export_snapshot(struct mp_query *query)
     return status;
 }
 
-static enum mp_status write_sqlite(const struct mp_rows *rows, const struct mp_query *query, FILE *out,
+static enum mp_status write_sqlite(const struct mp_block_rows *rows, const struct mp_query *query, FILE *out,
                                    struct mp_error *error)
 {
     return mp_sqlite_export(rows, query->view.filter, out, error);
@@ -54,13 +54,13 @@ static bool is_compressed(const struct mp_query *query)
     return mp_path_ends(query->invocation->value[MP_OPT_OUTPUT], ".gz");
 }
 
-static enum mp_status write_csv(const struct mp_rows *rows, const struct mp_query *query, FILE *out,
+static enum mp_status write_csv(const struct mp_block_rows *rows, const struct mp_query *query, FILE *out,
                                 struct mp_error *error)
 {
     return mp_csv_export(rows, is_compressed(query), out, error);
 }
 
-static enum mp_status write_jsonl(const struct mp_rows *rows, const struct mp_query *query, FILE *out,
+static enum mp_status write_jsonl(const struct mp_block_rows *rows, const struct mp_query *query, FILE *out,
                                   struct mp_error *error)
 {
     return mp_jsonl_export(rows, is_compressed(query), out, error);
@@ -68,7 +68,7 @@ static enum mp_status write_jsonl(const struct mp_rows *rows, const struct mp_qu
 
 static const struct format {
     const char *name;
-    enum mp_status (*write_rows)(const struct mp_rows *, const struct mp_query *, FILE *, struct mp_error *);
+    enum mp_status (*write_rows)(const struct mp_block_rows *, const struct mp_query *, FILE *, struct mp_error *);
 } formats[] = {{"pytorch", NULL}, {"sqlite", write_sqlite}, {"csv", write_csv}, {"jsonl", write_jsonl}};
 
 struct table {
@@ -79,10 +79,10 @@ struct table {
 static enum mp_status write_table(void *context, FILE *out, struct mp_error *error)
 {
     const struct table *table = context;
-    struct mp_rows rows;
-    mp_rows_start(table->query->model, &table->query->view.window, table->query->filter, &rows);
+    struct mp_block_rows rows;
+    mp_block_rows_start(table->query->model, &table->query->view.window, table->query->filter, &rows);
     enum mp_status status = table->format->write_rows(&rows, table->query, out, error);
-    mp_rows_free(&rows);
+    mp_block_rows_free(&rows);
     return status;
 }
 

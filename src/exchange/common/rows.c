@@ -7,17 +7,17 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 
-void mp_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
-                   struct mp_rows *rows)
+void mp_block_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
+                         struct mp_block_rows *rows)
 {
-    *rows = (struct mp_rows){.model = model, .window = window, .filter = filter};
+    *rows = (struct mp_block_rows){.model = model, .window = window, .filter = filter};
     rows->regions = mp_regions_of_births(model);
     rows->root = mp_module_root(model);
     mp_steps_find(model, &rows->steps);
     mp_placements_find(model, &rows->placements);
 }
 
-bool mp_rows_pick(const struct mp_rows *rows, uint32_t block)
+bool mp_block_rows_pick(const struct mp_block_rows *rows, uint32_t block)
 {
     const struct mp_model_blocks *blocks = &rows->model->blocks;
     uint32_t born = blocks->alloc_event[block], died = blocks->free_event[block];
@@ -25,12 +25,12 @@ bool mp_rows_pick(const struct mp_rows *rows, uint32_t block)
     return lives && mp_filter_picks(rows->filter, block);
 }
 
-static uint64_t time_of(const struct mp_rows *rows, uint32_t event)
+static uint64_t time_of(const struct mp_block_rows *rows, uint32_t event)
 {
     return event == MP_NONE ? UINT64_MAX : rows->model->events.time_ns[event];
 }
 
-static uint64_t step_of(const struct mp_rows *rows, uint32_t event)
+static uint64_t step_of(const struct mp_block_rows *rows, uint32_t event)
 {
     uint32_t step = event == MP_NONE ? 0 : mp_step_of(&rows->steps, event);
     return step ? step : UINT64_MAX;
@@ -42,7 +42,7 @@ static uint64_t thread_of(const struct mp_model *model, uint32_t event)
     return thread < model->threads.count ? model->threads.at[thread].tid : UINT64_MAX;
 }
 
-static void fill(const struct mp_rows *rows, struct mp_row *row)
+static void fill(const struct mp_block_rows *rows, struct mp_row *row)
 {
     const struct mp_model *model = rows->model;
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -76,16 +76,16 @@ static void fill(const struct mp_rows *rows, struct mp_row *row)
     row->label = label && label->name ? mp_model_text(model, label->name) : NULL;
 }
 
-bool mp_rows_next(const struct mp_rows *rows, struct mp_row *row)
+bool mp_block_rows_next(const struct mp_block_rows *rows, struct mp_row *row)
 {
-    while (row->block < rows->model->blocks.count && !mp_rows_pick(rows, row->block))
+    while (row->block < rows->model->blocks.count && !mp_block_rows_pick(rows, row->block))
         row->block++;
     if (row->block >= rows->model->blocks.count) return false;
     fill(rows, row);
     return true;
 }
 
-void mp_rows_free(struct mp_rows *rows)
+void mp_block_rows_free(struct mp_block_rows *rows)
 {
     mp_steps_free(&rows->steps);
     free(rows->regions);

@@ -12,7 +12,7 @@
 #include "model/window.h"
 
 /* A block is picked if it lives at any moment of the window and the filter (NULL: every block) picks it. */
-struct mp_rows {
+struct mp_block_rows {
     const struct mp_model *model;
     const struct mp_window *window;
     const struct mp_filter *filter;
@@ -37,11 +37,11 @@ struct mp_row {
 };
 
 /* The texts belong to the model, which must outlive the rows. */
-void mp_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
-                   struct mp_rows *rows);
-bool mp_rows_pick(const struct mp_rows *rows, uint32_t block);
+void mp_block_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
+                         struct mp_block_rows *rows);
+bool mp_block_rows_pick(const struct mp_block_rows *rows, uint32_t block);
 /* The next picked block from row->block on; false where there is none. Begin with row->block 0, go on with + 1. */
-bool mp_rows_next(const struct mp_rows *rows, struct mp_row *row);
-void mp_rows_free(struct mp_rows *rows);
+bool mp_block_rows_next(const struct mp_block_rows *rows, struct mp_row *row);
+void mp_block_rows_free(struct mp_block_rows *rows);
 
 #endif

@@ -43,7 +43,7 @@ static const struct {
 };
 
 struct database {
-    const struct mp_rows *rows;
+    const struct mp_block_rows *rows;
     const struct mp_model *model;
     sqlite3 *sqlite;
     sqlite3_stmt *inserts[TABLES];
@@ -180,7 +180,7 @@ static void put_stack(struct database *db, uint32_t stack)
 static void put_blocks(struct database *db)
 {
     const struct mp_model_blocks *blocks = &db->model->blocks;
-    for (struct mp_row row = {0}; mp_rows_next(db->rows, &row) && !db->failed; row.block++) {
+    for (struct mp_row row = {0}; mp_block_rows_next(db->rows, &row) && !db->failed; row.block++) {
         put_stack(db, row.stack);
         insert(db, BLOCKS, "nntnnnnnnnnnnttttnnt", (uint64_t)row.block, (uint64_t)blocks->track[row.block], row.kind,
                blocks->address[row.block], row.bytes, or_null(row.stack), row.thread,
@@ -190,7 +190,7 @@ static void put_blocks(struct database *db)
     }
     for (size_t i = 0; i < db->model->resizes.count; i++) {
         const struct mp_model_resize *resize = &db->model->resizes.at[i];
-        if (mp_rows_pick(db->rows, resize->block))
+        if (mp_block_rows_pick(db->rows, resize->block))
             insert(db, RESIZES, "nnn", (uint64_t)resize->block, (uint64_t)resize->event, resize->bytes);
     }
 }
@@ -199,7 +199,7 @@ static void put_labels(struct database *db)
 {
     for (size_t i = 0; i < db->model->labels.count; i++) {
         const struct mp_model_label *label = &db->model->labels.at[i];
-        if (mp_rows_pick(db->rows, label->block))
+        if (mp_block_rows_pick(db->rows, label->block))
             insert(db, LABELS, "nntt", (uint64_t)label->block, event_or_null(label->event), mp_role_name(label->role),
                    label->name ? mp_model_text(db->model, label->name) : NULL);
     }
@@ -227,7 +227,7 @@ static void put_event(struct database *db, uint32_t event)
     uint64_t thread = tid_of(model, events->thread[event]), track = events->track[event];
     uint64_t step = or_null(mp_step_of(&db->rows->steps, event));
     if (type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE) {
-        if (!mp_rows_pick(db->rows, subject)) return;
+        if (!mp_block_rows_pick(db->rows, subject)) return;
         insert(db, EVENTS, "nnntnnninnt", (uint64_t)event, events->time_ns[event], step, mp_event_type_name(type),
                track, thread, (uint64_t)subject, delta_of(model, event), UINT64_MAX, UINT64_MAX, NULL);
         return;
@@ -334,7 +334,7 @@ static enum mp_status finish(struct database *db, struct mp_error *error)
     return status;
 }
 
-enum mp_status mp_sqlite_export(const struct mp_rows *rows, const char *filter, FILE *out, struct mp_error *error)
+enum mp_status mp_sqlite_export(const struct mp_block_rows *rows, const char *filter, FILE *out, struct mp_error *error)
 {
     struct database db = {.rows = rows, .model = rows->model};
     struct stat facts;

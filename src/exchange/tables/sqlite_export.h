@@ -12,7 +12,8 @@
 
 /* `filter` is the filter's text, NULL without one. `out` must be an empty regular file: otherwise MP_INVALID. MP_IO,
  * MP_NO_MEMORY. */
-enum mp_status mp_sqlite_export(const struct mp_rows *rows, const char *filter, FILE *out, struct mp_error *error);
+enum mp_status mp_sqlite_export(const struct mp_block_rows *rows, const char *filter, FILE *out,
+                                struct mp_error *error);
 
 /* The statements that make the tables; after the tables are filled, indexes and views. */
 extern const char mp_sqlite_tables[], mp_sqlite_indexes[];

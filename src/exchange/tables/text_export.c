@@ -11,7 +11,7 @@
 #include "model/track.h"
 
 struct text_export {
-    const struct mp_rows *rows;
+    const struct mp_block_rows *rows;
     struct mp_sink sink;
     struct mp_stack_lines lines;
     struct mp_buffer folded; /* of the stack `folded_stack` */
@@ -105,7 +105,7 @@ static enum mp_status end_export(struct text_export *export, struct mp_error *er
                        error);
 }
 
-enum mp_status mp_csv_export(const struct mp_rows *rows, bool compress, FILE *out, struct mp_error *error)
+enum mp_status mp_csv_export(const struct mp_block_rows *rows, bool compress, FILE *out, struct mp_error *error)
 {
     struct text_export export = {.rows = rows, .folded_stack = MP_NONE};
     enum mp_status status = mp_sink_start(&export.sink, out, compress, error);
@@ -113,7 +113,7 @@ enum mp_status mp_csv_export(const struct mp_rows *rows, bool compress, FILE *ou
     mp_buffer_append_text(&export.sink.text,
                           "block,track,device,layer,kind,address,bytes,alloc_ns,free_ns,alloc_step,free_step,thread,"
                           "region,function,file,line,stack,module,role,label,requested_bytes,stream,pool\r\n");
-    for (struct mp_row row = {0}; mp_rows_next(rows, &row) && !export.sink.failed; row.block++) {
+    for (struct mp_row row = {0}; mp_block_rows_next(rows, &row) && !export.sink.failed; row.block++) {
         csv_row(&export, &row);
         mp_sink_pass(&export.sink);
     }
@@ -256,7 +256,7 @@ static void put_other(struct text_export *export, size_t noted)
     mp_json_end_object(&json);
 }
 
-enum mp_status mp_jsonl_export(const struct mp_rows *rows, bool compress, FILE *out, struct mp_error *error)
+enum mp_status mp_jsonl_export(const struct mp_block_rows *rows, bool compress, FILE *out, struct mp_error *error)
 {
     struct text_export export = {.rows = rows, .folded_stack = MP_NONE};
     enum mp_status status = mp_sink_start(&export.sink, out, compress, error);
@@ -264,7 +264,7 @@ enum mp_status mp_jsonl_export(const struct mp_rows *rows, bool compress, FILE *
     export.written = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
     put_recording(&export);
     put_tracks(&export);
-    for (struct mp_row row = {0}; mp_rows_next(rows, &row) && !export.sink.failed; row.block++)
+    for (struct mp_row row = {0}; mp_block_rows_next(rows, &row) && !export.sink.failed; row.block++)
         put_block(&export, &row);
     for (size_t i = 0; i < rows->model->noted.count && !export.sink.failed; i++)
         put_other(&export, i);

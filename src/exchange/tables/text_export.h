@@ -13,7 +13,7 @@
 
 #include "exchange/common/rows.h"
 
-enum mp_status mp_csv_export(const struct mp_rows *rows, bool compress, FILE *out, struct mp_error *error);
-enum mp_status mp_jsonl_export(const struct mp_rows *rows, bool compress, FILE *out, struct mp_error *error);
+enum mp_status mp_csv_export(const struct mp_block_rows *rows, bool compress, FILE *out, struct mp_error *error);
+enum mp_status mp_jsonl_export(const struct mp_block_rows *rows, bool compress, FILE *out, struct mp_error *error);
 
 #endif

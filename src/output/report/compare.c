@@ -145,7 +145,7 @@ const struct mp_column mp_compare_columns[] = {
     {NULL},
 };
 
-/* What distinguishes the rows of one recording from each other. The caller frees it. */
+/* The differences between rows of one recording. The caller frees them. */
 static struct mp_site_apart *tell_apart(const struct mp_comparison *comparison, size_t rows)
 {
     struct mp_site_apart *apart = mp_alloc_zeroed(rows + 1, sizeof *apart);
@@ -283,7 +283,7 @@ static void put_sites(struct mp_text *text, const struct mp_comparison *comparis
     if (left) mp_say(text, "^%zu more differ; -n 0 shows all^\n", left);
 }
 
-/* Of every recording that was read. */
+/* The coverage of every recording that was read. */
 static void put_coverage(struct mp_text *text, const struct mp_comparison *comparison)
 {
     if (text->document)

@@ -41,7 +41,7 @@ void mp_document_share(struct mp_document *document, uint64_t part, uint64_t who
 /* A number that is written as it is: not what a spreadsheet may take for a formula. */
 void mp_document_number(struct mp_document *document, const char *number);
 void mp_document_end_table(struct mp_document *document);
-/* Whether a report is written as CSV. */
+/* True where the report is written as CSV. */
 static inline bool mp_is_csv(const struct mp_text *text)
 {
     return text->document && text->document->form == MP_CSV;

@@ -185,7 +185,7 @@ const char *mp_frag_when(const struct mp_frag *frag)
     return when[frag->moment];
 }
 
-/* Whether a saving is worth a change. */
+/* True where a saving is worth a change. */
 static bool is_worth(uint64_t saved, uint64_t of)
 {
     return saved >= (uint64_t)64 << 20 && saved >= of / 50;
@@ -300,7 +300,7 @@ static void put_segments(struct mp_text *text, const struct mp_frag *frag, const
         mp_say_more(text, frag->segments.count - shown, view->limit);
 }
 
-/* What a replay assumes beyond what PyTorch recorded. */
+/* The assumptions of a replay about sizes that PyTorch did not record. */
 static void put_asked(struct mp_text *text, const struct mp_torch_asked *asked)
 {
     bool any = asked->told || asked->as_site;

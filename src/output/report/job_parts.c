@@ -120,7 +120,7 @@ static void get_verdict(struct mp_value *value, const void *of, const void *row)
     if (process->verdict == MP_VERDICT_LEAK) value->style = MP_BOLD;
 }
 
-/* What the recording lacks, or else its track. */
+/* The part that the recording lacks, or else its track. */
 static void get_track(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_model *model = ((const struct mp_job_view *)of)->model;
@@ -186,7 +186,7 @@ void mp_job_processes_json(struct mp_json *json, const struct mp_job_view *job)
     mp_rows_json(json, "processes", &rows);
 }
 
-/* Of a group that is summed up in a line. */
+/* A group summed up in a line. */
 static void group_line(struct mp_text *text, const struct mp_job_view *job, const struct mp_job_group *group)
 {
     mp_say(text, "  ");
@@ -240,7 +240,7 @@ static int by_bytes(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Those of a sense and, for people, of the first group's kind of track. The caller frees `at`. */
+/* The sites of a sense and, for people, of the first group's kind of track. The caller frees `at`. */
 static struct chosen_sites choose_sites(const struct mp_job_view *job, enum mp_job_sense sense, bool one_kind)
 {
     const struct mp_model_job *rows = &job->model->job;

@@ -29,7 +29,7 @@ uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding)
     return (left + unit / 2) / unit * unit;
 }
 
-/* What else the finding may be, as a clause to follow its confidence; "" where it is a leak for sure. */
+/* The other explanation of the finding, as a clause behind its confidence; "": it is a leak for sure. */
 static const char *other_reading(const struct mp_leak_finding *finding)
 {
     return finding->maybe_request ? "; or one request's results, which go when it ends" : "";

@@ -9,7 +9,7 @@
 #include "analysis/sites/steps.h"
 #include "output/report/document.h"
 
-/* What the page's addresses say of the recording. */
+/* The recording's part in the page's addresses. */
 struct mp_page_links {
     const struct mp_model *model;
     const uint32_t *site_of_stack;      /* as mp_page_write() told it */
@@ -18,7 +18,7 @@ struct mp_page_links {
 
 /* The sites of the peak: the step that it is in, or else a tenth of the recording on both sides. */
 void mp_link_peak(struct mp_document *document, const struct mp_page_links *links, const struct mp_peak *peak);
-/* That step in the view of steps, selected. */
+/* The step, selected in the view of steps. */
 void mp_link_step(struct mp_document *document, const struct mp_page_links *links, uint16_t track, uint32_t number);
 /* A site's blocks, chosen; `words` says which view and which blocks, in the address's own words: "of=end". */
 void mp_link_site(struct mp_document *document, const struct mp_page_links *links, uint16_t track, uint32_t stack,

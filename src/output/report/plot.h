@@ -19,7 +19,7 @@ struct mp_plot {
 };
 
 double mp_plot_x(const struct mp_plot *plot, double value);
-/* What is above the upper edge stays just above it. */
+/* A value above the upper edge stays just above it. */
 double mp_plot_y(const struct mp_plot *plot, double bytes);
 /* 1, 2 or 5 times a power of ten, the least of which at most `count` steps make `most`. */
 double mp_plot_step(double most, int count);

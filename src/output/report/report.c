@@ -245,8 +245,8 @@ static bool median_kept(const struct mp_step_report *report, int64_t *kept)
     return true;
 }
 
-/* What a step of the later half left behind on average, where that is another amount than the median: a program may
- * keep something in every second step, or every tenth. */
+/* Mean growth per step in the later half, if it differs from the median: a program may keep something in every second
+ * step, or every tenth. */
 static bool mean_kept(const struct mp_step_report *report, int64_t median, int64_t *kept)
 {
     size_t count = report->steps.count, first = count / 2, last = count - 2; /* the last one has the tear-down */

@@ -5,7 +5,7 @@
 #include "analysis/sites/sites.h"
 #include "base/buffer.h"
 
-/* What a row says of its site beside mp_site_text(). */
+/* A row's words about its site that follow mp_site_text(). */
 struct mp_site_apart {
     uint32_t twin;        /* another row's stack in the same words: the call in which they differ is named; MP_NONE */
     bool track;           /* the track is said */
