@@ -149,51 +149,6 @@ static void put_picture(struct mp_buffer *out, const struct mp_size_answer *answ
     mp_plot_end(out);
 }
 
-/* ---- tables ------------------------------------------------------------------------------------------------------ */
-
-static void put_growth(struct mp_document *document, const struct mp_size_answer *answer)
-{
-    static const char *const heads[] = {"a sample", "blocks", "site"};
-    const struct mp_size_site *most[GROWING];
-    uint32_t stacks[GROWING] = {0};
-    char number[MP_UNIT_TEXT];
-    size_t count = mp_size_growing(answer, most, GROWING);
-    if (!count) return;
-    for (size_t i = 0; i < count; i++)
-        stacks[i] = most[i]->stack;
-    struct mp_site_apart *apart = mp_stacks_apart(answer->model, stacks, NULL, count, MP_APART_SITES);
-    mp_document_heading(document, "What grows with the batch");
-    mp_document_table(document, "rrl", heads);
-    for (size_t i = 0; i < count; i++) {
-        const struct mp_site site = {.stack = most[i]->stack, .births = 1};
-        uint64_t bytes = (uint64_t)llround(most[i]->per_sample);
-        mp_document_bar(document, bytes, (uint64_t)llround(most[0]->per_sample), "%s", mp_format_bytes(number, bytes));
-        mp_document_cell(document, "%s", mp_format_count(number, most[i]->blocks));
-        mp_document_site(document, answer->model, &site, &apart[i]);
-    }
-    free(apart);
-    mp_document_end_table(document);
-}
-
-static void put_changes(struct mp_document *document, const struct mp_size_answer *answer,
-                        const struct mp_advise *advise)
-{
-    const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
-    mp_document_heading(document, "What would lower the peak of the probe at %llu", (unsigned long long)last->batch);
-    if (!advise->changes.count) mp_document_paragraph(document, "Nothing that was tried.");
-    mp_advise_best_text(&document->text, answer->model, advise, MP_SIZE_BEST_CHANGES, 1);
-}
-
-static void put_lines(struct mp_document *document, const struct mp_size_answer *answer,
-                      void (*put)(struct mp_text *text, const struct mp_size_answer *answer))
-{
-    struct mp_buffer lines = {0};
-    struct mp_text text = {.out = &lines};
-    put(&text, answer);
-    mp_document_lines(document, &lines);
-    mp_buffer_free(&lines);
-}
-
 void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, const struct mp_advise *advise)
 {
     struct mp_buffer title = {0};
@@ -205,16 +160,17 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, co
         mp_buffer_printf(&title, "%s%s", i ? " " : ": ", model->start.command[i]);
     mp_buffer_append(&title, "", 1);
     mp_document_start(&document, out, MP_HTML, (const char *)title.data);
-    put_lines(&document, answer, mp_size_answer_text);
+    mp_size_answer_text(&document.text, answer);
+    mp_document_lines(&document, &document.lines);
     put_picture(out, answer);
     mp_document_heading(&document, "What a batch needs");
     mp_rows_text(&document.text, &needs); /* bars say how much of the limit is needed */
-    put_lines(&document, answer, mp_size_grounds_text);
-    put_lines(&document, answer, mp_size_notes_text);
-    put_growth(&document, answer);
+    mp_size_grounds_text(&document.text, answer);
+    mp_size_notes_text(&document.text, answer);
+    mp_size_growth_text(&document.text, answer, GROWING);
     mp_document_heading(&document, "Probes");
     mp_rows_text(&document.text, &probes);
-    if (advise) put_changes(&document, answer, advise);
+    if (advise) mp_size_changes_text(&document.text, answer, advise);
     mp_document_coverage(&document, model);
     mp_document_end(&document);
     mp_buffer_free(&title);

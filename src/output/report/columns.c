@@ -254,8 +254,8 @@ static void put_text(struct mp_text *text, const struct mp_rows *rows, const str
 
 /* ---- documents -------------------------------------------------------------------------------------------------- */
 
-void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
-                      const struct mp_site_apart *apart)
+static void put_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
+                     const struct mp_site_apart *apart)
 {
     struct mp_buffer text = {0};
     mp_site_named_text(&text, model, site, apart);
@@ -270,7 +270,7 @@ static void put_cell(struct mp_document *document, const struct mp_rows *rows, c
     if (document->form == MP_CSV && !is_text(column)) {
         mp_document_number(document, raw_of(raw, column, value));
     } else if (column->unit == MP_SITE && !value->text) {
-        mp_document_site(document, value->model, &value->site, apart);
+        put_site(document, value->model, &value->site, apart);
     } else if (column->unit == MP_SHARE || (value->whole && !is_text(column))) {
         uint64_t part = column->unit == MP_CHANGE ? (uint64_t)llabs((int64_t)value->number) : value->number;
         mp_document_bar(document, part < value->whole ? part : value->whole, value->whole, "%s",

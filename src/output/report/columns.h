@@ -116,10 +116,6 @@ void mp_members_json(struct mp_json *json, const struct mp_rows *rows, size_t ro
 /* The first row as an object of its own; null where there is none. */
 void mp_object_json(struct mp_json *json, const char *key, const struct mp_rows *rows);
 
-/* A cell that names a site, with what distinguishes it from other rows (NULL: nothing). */
-void mp_document_site(struct mp_document *document, const struct mp_model *model, const struct mp_site *site,
-                      const struct mp_site_apart *apart);
-
 /* The tables of which users choose columns. */
 extern const struct mp_column mp_site_columns[], mp_finding_columns[], mp_holders_columns[], mp_step_columns[],
     mp_region_columns[], mp_segment_columns[], mp_pin_columns[], mp_compare_columns[], mp_compared_columns[],

@@ -199,11 +199,6 @@ void mp_document_bar(struct mp_document *document, uint64_t part, uint64_t whole
     va_end(values);
 }
 
-void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole)
-{
-    mp_document_bar(document, part, whole, "%.1f %%", whole ? 100.0 * (double)part / (double)whole : 0.0);
-}
-
 void mp_document_number(struct mp_document *document, const char *number)
 {
     start_cell(document, "\"");
@@ -220,7 +215,7 @@ void mp_document_lines(struct mp_document *document, struct mp_buffer *lines)
 {
     mp_buffer_append(lines, "", 1);
     for (char *rest = (char *)lines->data, *line; rest && (line = strsep(&rest, "\n"));) {
-        line += strspn(line, " ,;"); /* a heading may have had its beginning */
+        line += strspn(line, " ,;:"); /* a heading may have had its beginning */
         if (*line) mp_document_paragraph(document, "%s", line);
     }
     mp_buffer_clear(lines);

@@ -34,10 +34,9 @@ void mp_document_link(struct mp_document *document, const char *format, ...) __a
 /* `columns`: 'l' or 'r' for each; as many heads; then come the cells, row by row. */
 void mp_document_table(struct mp_document *document, const char *columns, const char *const *heads);
 void mp_document_cell(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A cell, in a page with a bar behind it as long as `part` is of `whole` (0: nothing); and one that says this part. */
+/* A cell, in a page with a bar behind it as long as `part` is of `whole` (0: nothing). */
 void mp_document_bar(struct mp_document *document, uint64_t part, uint64_t whole, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void mp_document_share(struct mp_document *document, uint64_t part, uint64_t whole);
 /* A number that is written as it is: not what a spreadsheet may take for a formula. */
 void mp_document_number(struct mp_document *document, const char *number);
 void mp_document_end_table(struct mp_document *document);

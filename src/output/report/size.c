@@ -9,6 +9,7 @@
 #include "output/report/reports.h"
 #include "output/report/size_parts.h"
 
+#define GROWING_MAX   16
 #define SITES_OF_TEXT 3 /* of the sites that grow */
 
 /* ---- tables ----------------------------------------------------------------------------------------------------- */
@@ -111,24 +112,55 @@ struct mp_rows mp_size_probes(const struct mp_size_answer *answer)
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
 
-static void put_sites(struct mp_json *json, const struct mp_size_answer *answer, const struct mp_view *view)
+static void get_share(struct mp_value *value, const void *of, const void *row)
 {
-    uint64_t whole = 0;
+    const struct mp_size_answer *answer = of;
+    value->number = ((const struct mp_size_site *)row)->bytes;
     for (size_t i = 0; i < answer->sites.count; i++)
-        whole += answer->sites.at[i].bytes;
-    mp_json_array(json, "binding_sites");
-    for (size_t i = 0; i < answer->sites.count && (!view->limit || i < view->limit); i++) {
-        const struct mp_size_site *site = &answer->sites.at[i];
-        mp_json_object(json, NULL);
-        mp_json_number(json, "bytes", site->bytes);
-        mp_json_number(json, "blocks", site->blocks);
-        mp_json_share(json, "share", site->bytes, whole);
-        mp_json_signed(json, "more_per_batch_bytes", llround(site->per_sample));
-        mp_json_bool(json, "opaque", site->opaque);
-        mp_stack_json(json, answer->model, site->stack);
-        mp_json_end_object(json);
+        value->whole += answer->sites.at[i].bytes;
+}
+
+MP_GETTER(get_more, struct mp_size_site, site, value->number = (uint64_t)llround(site->per_sample))
+
+#define GROWS(member) MP_MEMBER(struct mp_size_site, member)
+static const struct mp_column site_columns[] = {
+    {NULL, "bytes", MP_BYTES, GROWS(bytes)},
+    {"blocks", "blocks", MP_COUNT, GROWS(blocks), .place = 1},
+    {NULL, "share", MP_SHARE, .get = get_share},
+    {"a sample", "more_per_batch_bytes", MP_CHANGE, .get = get_more},
+    {NULL, "opaque", MP_FLAG, GROWS(opaque)},
+    {"site", "stack", MP_SITE, GROWS(stack), .place = 2},
+    {NULL},
+};
+
+/* The sites that grow most with the batch, the fastest first, at most `room`; how many. */
+static size_t find_growing(const struct mp_size_answer *answer, const struct mp_size_site **most, size_t room)
+{
+    size_t count = 0;
+    while (count < room) {
+        const struct mp_size_site *best = NULL;
+        for (size_t i = 0; i < answer->sites.count; i++) {
+            const struct mp_size_site *site = &answer->sites.at[i];
+            bool taken = false;
+            for (size_t k = 0; k < count; k++)
+                taken |= most[k] == site;
+            if (!taken && site->per_sample >= 1 && (!best || site->per_sample > best->per_sample)) best = site;
+        }
+        if (!best) break;
+        most[count++] = best;
     }
-    mp_json_end_array(json);
+    return count;
+}
+
+void mp_size_growth_text(struct mp_text *text, const struct mp_size_answer *answer, size_t limit)
+{
+    uint32_t order[GROWING_MAX];
+    const struct mp_size_site *most[GROWING_MAX];
+    size_t count = find_growing(answer, most, limit < GROWING_MAX ? limit : GROWING_MAX);
+    for (size_t i = 0; i < count; i++)
+        order[i] = (uint32_t)(most[i] - answer->sites.at);
+    mp_rows_text(text, &MP_ROWS(site_columns, answer->sites.at, count, .of = answer, .model = answer->model,
+                                .order = order, .heading = "What grows with the batch"));
 }
 
 void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, const struct mp_advise *advise,
@@ -149,7 +181,9 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, con
     mp_rows_json(json, "predictions", &needs);
     mp_json_known(json, "expandable_max_batch", answer->expandable ? answer->expandable : UINT64_MAX);
     mp_json_known(json, "outside_bytes", answer->outside_most);
-    put_sites(json, answer, view);
+    mp_rows_json(json, "binding_sites",
+                 &MP_ROWS(site_columns, answer->sites.at, mp_shown(answer->sites.count, view->limit), .of = answer,
+                          .model = answer->model));
     mp_json_number(json, "opaque_bytes", answer->opaque);
     mp_json_array(json, "advice");
     if (advise) mp_advise_best_json(json, answer->model, advise, MP_SIZE_BEST_CHANGES);
@@ -167,59 +201,36 @@ void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, con
 /* "at least 24 (largest probe), about 240, not provable: 12 sites vary" */
 static void put_doubtful(struct mp_text *text, const struct mp_size_answer *answer)
 {
-    char number[MP_UNIT_TEXT];
-    if (answer->largest) mp_text_put(text, MP_BOLD, "at least %llu", (unsigned long long)answer->largest);
+    if (answer->largest) mp_say(text, "`at least %llu`", (unsigned long long)answer->largest);
     if (answer->largest == answer->probes.at[answer->probes.count - 1].batch)
-        mp_text_put(text, MP_BOLD, " (largest probe)");
+        mp_say(text, "` (largest probe)`");
     else if (answer->largest && answer->room)
-        mp_text_put(text, MP_PLAIN, " (with room for %s of scratch memory)", mp_format_bytes(number, answer->room));
+        mp_say(text, " (with room for %s of scratch memory)", mp_bytes(answer->room));
     if (answer->about == UINT64_MAX)
-        mp_text_put(text, MP_BOLD, "%sperhaps any", answer->largest ? ", " : "");
+        mp_say(text, "`%sperhaps any`", answer->largest ? ", " : "");
     else
-        mp_text_put(text, MP_BOLD, "%sabout %llu", answer->largest ? ", " : "", (unsigned long long)answer->about);
-    if (answer->proved) return;
-    mp_text_put(text, MP_PLAIN, ", not provable: ");
-    if (answer->batches < 3)
-        mp_text_put(text, MP_PLAIN, "that takes recordings of three batches");
-    else {
-        mp_text_count(text, answer->opaque_sites, "site");
-        mp_text_put(text, MP_PLAIN, answer->opaque_sites == 1 ? " varies" : " vary");
-    }
+        mp_say(text, "`%sabout %llu`", answer->largest ? ", " : "", (unsigned long long)answer->about);
+    if (!answer->proved && answer->batches < 3)
+        mp_say(text, ", not provable: that takes recordings of three batches");
+    else if (!answer->proved)
+        mp_say(text, ", not provable: %s %s", mp_counted(answer->opaque_sites, "site"),
+               answer->opaque_sites == 1 ? "varies" : "vary");
 }
 
 void mp_size_answer_text(struct mp_text *text, const struct mp_size_answer *answer)
 {
-    char capacity[MP_UNIT_TEXT], margin[MP_UNIT_TEXT];
-    mp_text_put(text, MP_PLAIN, "Largest batch that fits %s", mp_format_bytes(capacity, answer->capacity));
-    if (answer->margin) mp_text_put(text, MP_PLAIN, " with %s kept free", mp_format_bytes(margin, answer->margin));
-    mp_text_put(text, MP_PLAIN, ": ");
+    mp_say(text, "Largest batch that fits %s", mp_bytes(answer->capacity));
+    if (answer->margin) mp_say(text, " with %s kept free", mp_bytes(answer->margin));
+    mp_say(text, ": ");
     if (answer->endless)
-        mp_text_put(text, MP_BOLD, "any; the peak does not depend on it");
+        mp_say(text, "`any; the peak does not depend on it`");
     else if (!answer->about)
-        mp_text_put(text, MP_BOLD, "none, not even 1");
+        mp_say(text, "`none, not even 1`");
     else if (answer->proved && answer->largest == answer->about)
-        mp_text_put(text, MP_BOLD, "%llu", (unsigned long long)answer->largest);
+        mp_say(text, "`%llu`", (unsigned long long)answer->largest);
     else
         put_doubtful(text, answer);
-    mp_text_put(text, MP_PLAIN, "\n");
-}
-
-size_t mp_size_growing(const struct mp_size_answer *answer, const struct mp_size_site **most, size_t room)
-{
-    size_t count = 0;
-    while (count < room) {
-        const struct mp_size_site *best = NULL;
-        for (size_t i = 0; i < answer->sites.count; i++) {
-            const struct mp_size_site *site = &answer->sites.at[i];
-            bool taken = false;
-            for (size_t k = 0; k < count; k++)
-                taken |= most[k] == site;
-            if (!taken && site->per_sample >= 1 && (!best || site->per_sample > best->per_sample)) best = site;
-        }
-        if (!best) break;
-        most[count++] = best;
-    }
-    return count;
+    mp_say(text, "\n");
 }
 
 static void headline_of(struct mp_buffer *out, const struct mp_model *model, uint32_t stack)
@@ -236,10 +247,9 @@ static void headline_of(struct mp_buffer *out, const struct mp_model *model, uin
 
 static void put_growth(struct mp_text *text, const struct mp_size_answer *answer)
 {
-    char number[MP_UNIT_TEXT];
     const struct mp_size_site *most[SITES_OF_TEXT];
     uint32_t stacks[SITES_OF_TEXT] = {0};
-    size_t count = mp_size_growing(answer, most, SITES_OF_TEXT);
+    size_t count = find_growing(answer, most, SITES_OF_TEXT);
     for (size_t i = 0; i < count; i++)
         stacks[i] = most[i]->stack;
     struct mp_site_apart *apart = mp_stacks_apart(answer->model, stacks, NULL, count, MP_APART_HEADLINES);
@@ -251,82 +261,60 @@ static void put_growth(struct mp_text *text, const struct mp_size_answer *answer
         if (difference.size) mp_buffer_printf(&name, " in %.*s", (int)difference.size, (const char *)difference.data);
         mp_site_apart_text(&last, answer->model, &site, &apart[i]);
         if (last.size) mp_buffer_printf(&name, " (%.*s)", (int)last.size - 2, (const char *)last.data + 2);
-        mp_text_put(text, MP_PLAIN, "%s%.*s %s a sample", i ? ", " : "Most of the growth: ", (int)name.size,
-                    (const char *)name.data, mp_format_bytes(number, (uint64_t)llround(most[i]->per_sample)));
+        mp_say(text, "%s%.*s %s a sample", i ? ", " : "Most of the growth: ", (int)name.size, (const char *)name.data,
+               mp_bytes((uint64_t)llround(most[i]->per_sample)));
         mp_buffer_free(&name);
         mp_buffer_free(&difference);
         mp_buffer_free(&last);
     }
     free(apart);
-    mp_text_put(text, MP_PLAIN, "\n");
-}
-
-static void put_advice(struct mp_text *text, const struct mp_size_answer *answer)
-{
-    if (answer->expandable)
-        mp_text_put(text, MP_PLAIN, "With expandable_segments:True about %llu would fit (replayed)\n",
-                    (unsigned long long)answer->expandable);
-}
-
-static void put_outside(struct mp_text *text, const struct mp_size_answer *answer)
-{
-    char least[MP_UNIT_TEXT], most[MP_UNIT_TEXT];
-    if (answer->outside_most == MP_BYTES_UNKNOWN) return;
-    mp_text_put(text, MP_PLAIN,
-                "Beside what PyTorch reserves the device needs %s to %s (context, libraries), measured "
-                "in the probes\n",
-                mp_format_bytes(least, answer->outside_least), mp_format_bytes(most, answer->outside_most));
-}
-
-static void put_method(struct mp_text *text, const struct mp_size_answer *answer)
-{
-    char number[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
-    if (answer->proved && !mp_size_has_bounds(answer))
-        mp_text_put(text, MP_PLAIN, "Exact if larger batches behave like the probes. ");
-    mp_text_put(text, MP_PLAIN, "Compared with the limit, %s: memory %s on ", mp_format_bytes(number, answer->limit),
-                answer->binds[0] == 'd' ? "of the device, allocated" : answer->binds);
-    mp_text_clean(text->out, mp_track_id(answer->model, answer->track, id));
-    mp_text_put(text, MP_PLAIN, "\n");
-    if (!answer->opaque) return;
-    mp_text_count(text, answer->opaque_sites, "site");
-    mp_text_put(text, MP_PLAIN, " (%s at the peak) %s not scale predictably with the batch\n",
-                mp_format_bytes(number, answer->opaque), answer->opaque_sites == 1 ? "does" : "do");
-}
-
-static void put_changes(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise)
-{
-    const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
-    mp_text_put(text, MP_PLAIN, "\nWhat would lower the peak of the probe at %llu%s\n", (unsigned long long)last->batch,
-                advise->changes.count ? ":" : ": nothing that was tried");
-    mp_advise_best_text(text, answer->model, advise, MP_SIZE_BEST_CHANGES, 1);
+    mp_say(text, "\n");
 }
 
 void mp_size_grounds_text(struct mp_text *text, const struct mp_size_answer *answer)
 {
-    put_advice(text, answer);
-    put_outside(text, answer);
-    put_method(text, answer);
+    char id[MP_TRACK_ID_MAX];
+    if (answer->expandable)
+        mp_say(text, "With expandable_segments:True about %llu would fit (replayed)\n",
+               (unsigned long long)answer->expandable);
+    if (answer->outside_most != MP_BYTES_UNKNOWN)
+        mp_say(text,
+               "Beside what PyTorch reserves the device needs %s to %s (context, libraries), measured in the probes\n",
+               mp_bytes(answer->outside_least), mp_bytes(answer->outside_most));
+    if (answer->proved && !mp_size_has_bounds(answer)) mp_say(text, "Exact if larger batches behave like the probes. ");
+    mp_say(text, "Compared with the limit, %s: memory %s on %s\n", mp_bytes(answer->limit),
+           answer->binds[0] == 'd' ? "of the device, allocated" : answer->binds,
+           mp_track_id(answer->model, answer->track, id));
+    if (answer->opaque)
+        mp_say(text, "%s (%s at the peak) %s not scale predictably with the batch\n",
+               mp_counted(answer->opaque_sites, "site"), mp_bytes(answer->opaque),
+               answer->opaque_sites == 1 ? "does" : "do");
 }
 
 void mp_size_notes_text(struct mp_text *text, const struct mp_size_answer *answer)
 {
-    for (size_t i = 0; i < answer->notes.count; i++) {
-        mp_text_put(text, MP_DIM, "note: ");
-        mp_text_clean(text->out, answer->notes.at[i]);
-        mp_text_put(text, MP_PLAIN, "\n");
-    }
+    for (size_t i = 0; i < answer->notes.count; i++)
+        mp_say(text, "^note: ^%s\n", answer->notes.at[i]);
+}
+
+void mp_size_changes_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise)
+{
+    const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
+    mp_heading(text, "What would lower the peak of the probe at %llu", (unsigned long long)last->batch);
+    mp_say(text, advise->changes.count ? ":\n" : ": nothing that was tried\n");
+    mp_advise_best_text(text, answer->model, advise, MP_SIZE_BEST_CHANGES, 1);
 }
 
 void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise)
 {
     const struct mp_rows probes = mp_size_probes(answer), needs = mp_size_needs(answer);
     mp_size_answer_text(text, answer);
-    mp_text_put(text, MP_PLAIN, "\n");
+    mp_say(text, "\n");
     mp_rows_text(text, &needs);
-    mp_text_put(text, MP_PLAIN, "\n");
+    mp_say(text, "\n");
     put_growth(text, answer);
     mp_size_grounds_text(text, answer);
     mp_rows_text(text, &probes);
-    if (advise) put_changes(text, answer, advise);
+    if (advise) mp_size_changes_text(text, answer, advise);
     mp_size_notes_text(text, answer);
 }

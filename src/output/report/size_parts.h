@@ -22,5 +22,8 @@ size_t mp_size_growing(const struct mp_size_answer *answer, const struct mp_size
 void mp_size_answer_text(struct mp_text *text, const struct mp_size_answer *answer);
 void mp_size_grounds_text(struct mp_text *text, const struct mp_size_answer *answer);
 void mp_size_notes_text(struct mp_text *text, const struct mp_size_answer *answer);
+/* A table of the sites that grow most; and the best changes to the last probe's program. */
+void mp_size_growth_text(struct mp_text *text, const struct mp_size_answer *answer, size_t limit);
+void mp_size_changes_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise);
 
 #endif

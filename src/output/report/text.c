@@ -41,12 +41,6 @@ void mp_text_put(struct mp_text *text, enum mp_style style, const char *format, 
     mp_buffer_free(&made);
 }
 
-void mp_text_count(struct mp_text *text, uint64_t count, const char *what)
-{
-    char number[MP_UNIT_TEXT];
-    mp_text_put(text, MP_PLAIN, "%s %s%s", mp_format_count(number, count), what, count == 1 ? "" : "s");
-}
-
 static void append_clean(struct mp_buffer *out, const unsigned char *at, size_t left)
 {
     while (left) {
@@ -194,18 +188,6 @@ void mp_say_more(struct mp_text *text, size_t left_out, size_t limit)
 void mp_table_start(struct mp_table *table, const char *columns)
 {
     *table = (struct mp_table){.columns = columns};
-}
-
-void mp_table_start_titled(struct mp_table *table, const char *columns, const char *wide, ...)
-{
-    va_list titles;
-    mp_table_start(table, columns);
-    va_start(titles, wide);
-    for (const char *title; (title = va_arg(titles, const char *));)
-        mp_table_cell(table, MP_DIM, "%s", title);
-    va_end(titles);
-    if (wide) mp_table_wide(table, MP_DIM, "%s", wide);
-    mp_table_end_row(table);
 }
 
 static size_t count_characters(const unsigned char *text, size_t size)

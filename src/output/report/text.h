@@ -47,8 +47,6 @@ const char *mp_time(uint64_t ns);
  * unchanged: clean names first. */
 void mp_text_put(struct mp_text *text, enum mp_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Appends "1 block", "12 345 blocks". */
-void mp_text_count(struct mp_text *text, uint64_t count, const char *what);
 /* Appends a name of unknown origin: control characters become '?', invalid UTF-8 becomes U+FFFD. */
 void mp_text_clean(struct mp_buffer *out, const char *name);
 
@@ -70,9 +68,6 @@ struct mp_table {
 };
 
 void mp_table_start(struct mp_table *table, const char *columns);
-/* The same with a row of titles, ended by NULL; `wide`, behind them, claims no width, as what follows it; NULL: none */
-void mp_table_start_titled(struct mp_table *table, const char *columns, const char *wide, ...)
-    __attribute__((sentinel));
 void mp_table_cell(struct mp_table *table, enum mp_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The last cell of its row. */
