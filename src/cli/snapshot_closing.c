@@ -310,7 +310,7 @@ static void put_remarks(struct mp_buffer *text, const struct mp_recording_summar
         mp_buffer_printf(text, "%s%s events were dropped", between, mp_format_count(number, summary->dropped)),
             between = ", ";
     if (summary->leaks)
-        mp_buffer_printf(text, "%s%u place%s growing", between, summary->leaks,
+        mp_buffer_printf(text, "%s%u site%s growing", between, summary->leaks,
                          summary->leaks == 1 ? " keeps" : "s keep");
     mp_buffer_append(text, "", 1);
 }
