@@ -38,7 +38,7 @@ static void put_stem(char *to, size_t room, const char *name)
     to[length] = '\0';
 }
 
-bool mp_step_rule_may_match(const struct mp_step_rule *rule, const char *name)
+static bool may_match(const struct mp_step_rule *rule, const char *name)
 {
     if (rule->has_pattern) return !regexec(&rule->pattern, name, 0, NULL, 0);
     return !strncmp(name, MP_PROFILER_STEP, strlen(MP_PROFILER_STEP)) || !strncmp(name, "step", 4);
@@ -46,7 +46,7 @@ bool mp_step_rule_may_match(const struct mp_step_rule *rule, const char *name)
 
 bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name)
 {
-    if (!mp_step_rule_may_match(rule, name)) return false;
+    if (!may_match(rule, name)) return false;
     if (rule->has_pattern) return true;
     char stem[sizeof rule->stem];
     put_stem(stem, sizeof stem, name);

@@ -55,9 +55,6 @@ void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configu
 /* Whether a region of that name is a step. */
 bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name);
 
-/* Whether it may be one in some order of regions. */
-bool mp_step_rule_may_match(const struct mp_step_rule *rule, const char *name);
-
 /* The kind of an event (enum mp_event_type) by its name; `number` is that name's number among all names. */
 enum mp_step_kind mp_step_rule_kind(struct mp_step_rule *rule, unsigned type, uint32_t number, const char *name);
 /* Takes the next event: true where a step begins with it. */

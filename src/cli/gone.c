@@ -12,6 +12,7 @@ static const struct gone {
 } rows[] = {
     {"advise", "ranks", "run the sharded program under `memprof plan`, which needs no GPU"},
     {"advise", "link", "record the program with save_on_cpu too, and `memprof compare` the two recordings"},
+    {"peak", "quick", "peak reads ten million events in half a second without it"},
     {"snapshot", "delay",
      "the program says when to begin (--paused, and libmemprof.start()), or --schedule wait=N,active=M counts steps"},
     {"snapshot", "duration",

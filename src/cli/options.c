@@ -39,8 +39,6 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                             "a framework of your own",
                             MP_OPTS_RARE},
     [MP_OPT_FULL_STACKS] = {"full-stacks", '\0', NULL, "show every frame of a stack"},
-    [MP_OPT_QUICK] = {"quick", '\0', NULL, "leave out what blocks are for, and read no more than that takes",
-                      MP_OPTS_RARE},
     [MP_OPT_COLOR] = {"color", '\0', "WHEN", "auto, always or never (auto)", MP_OPTS_RARE},
     [MP_OPT_PROGRESS] = {"progress", '\0', "WHEN",
                          "auto or never: a line on the terminal while a file is read for long (auto)", MP_OPTS_RARE},

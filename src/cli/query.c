@@ -9,7 +9,6 @@
 #include "cli/text_file.h"
 #include "collect/recover/left_behind.h"
 #include "exchange/load/load.h"
-#include "model/part.h"
 #include "model/skip.h"
 
 #define ROWS_OF_TEXT 10
@@ -173,27 +172,7 @@ static void free_query(struct mp_query *query)
     mp_model_free(query->model);
 }
 
-/* Whether a part can answer: grouping or filtering by the whole life of a block needs everything. */
-static bool part_is_enough(const struct mp_query *query)
-{
-    return mp_group_is_of_stack(query->view.grouping.by) && !query->view.filter;
-}
-
-static enum mp_status load(struct mp_query *query, bool part, struct mp_error *error)
-{
-    const struct mp_invocation *invocation = query->invocation;
-    struct mp_part_query ask = {invocation->value[MP_OPT_TRACK], invocation->value[MP_OPT_FROM],
-                                invocation->value[MP_OPT_TO]};
-    if (part && part_is_enough(query) && !mp_model_load_part(query->view.path, &ask, &query->model, error)) {
-        if (mp_given(invocation, MP_OPT_QUICK) || mp_categories_by_stack(query->model)) return MP_OK;
-        mp_model_free(query->model);
-        query->model = NULL;
-    }
-    return mp_exchange_load(query->view.path, &query->model, error);
-}
-
-static int open_query(const struct mp_invocation *invocation, enum mp_sort_by default_sort, bool part,
-                      struct mp_query *query)
+int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query)
 {
     *query = (struct mp_query){.invocation = invocation};
     mp_json_start(&query->json, &query->out);
@@ -204,7 +183,7 @@ static int open_query(const struct mp_invocation *invocation, enum mp_sort_by de
     }
     struct mp_error error;
     mp_progress_start(invocation, query->view.path);
-    enum mp_status loaded = load(query, part, &error);
+    enum mp_status loaded = mp_exchange_load(query->view.path, &query->model, &error);
     mp_progress_end();
     if (loaded) {
         status = mp_message_error(&error);
@@ -218,16 +197,6 @@ static int open_query(const struct mp_invocation *invocation, enum mp_sort_by de
     if (status == MP_EXIT_USAGE && mp_query_report_missing(query->view.path, query->model)) status = MP_EXIT_COULD_NOT;
     free_query(query);
     return status;
-}
-
-int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query)
-{
-    return open_query(invocation, default_sort, false, query);
-}
-
-int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query)
-{
-    return open_query(invocation, default_sort, true, query);
 }
 
 int mp_query_pick_track(struct mp_query *query)

@@ -32,9 +32,6 @@ struct mp_query {
 /* Checks the options, and loads the recording that the last operand names. Returns an exit status; where it is not 0, a
  * message was printed and nothing is held. `default_sort`: used without --sort. */
 int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
-/* The same where the question is only about the peak, of all or of the window: reads no more than that takes
- * (model/part.h). */
-int mp_query_open_part(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
 /* Passes over the frames that --skip-frames names. */
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error);
 /* --filter for a recording, which need not be the query's; NULL where none was given. The caller frees it. */

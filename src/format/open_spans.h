@@ -12,6 +12,11 @@
 /* No program nests deeper; further regions are left out. */
 #define MP_OPEN_SPANS_MAX 4096
 
+struct mp_open_span {
+    uint64_t time_ns;
+    uint32_t name, thread;
+};
+
 struct mp_open_spans {
     struct mp_open_span *at; /* in order of beginning */
     size_t count, room;

@@ -431,7 +431,9 @@ static enum mp_status take_chunk(struct mp_reader *reader, struct mp_chunk *chun
     if (sequence < reader->sequence) return MP_DAMAGED;
     count_lost(reader, sequence - reader->sequence);
     reader->sequence = sequence;
-    bool known = reader->chunk.kind && reader->chunk.kind < MP_CHUNK_KINDS && reader->chunk.kind != MP_CHUNK_INDEX;
+    uint64_t kind = reader->chunk.kind;
+    bool known = kind && kind < MP_CHUNK_KINDS && kind != MP_CHUNK_INDEX &&
+                 (kind < MP_CHUNK_PEAKS || kind > MP_CHUNK_OPEN_REGIONS);
     if (status || !known) return status ? status : MP_NOT_FOUND;
     *chunk = (struct mp_chunk){.sequence = sequence, .offset = reader->scan.at};
     status = fill_gaps(reader, chunk);

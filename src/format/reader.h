@@ -31,7 +31,7 @@ enum mp_chunk_kind {
     MP_CHUNK_SEGMENT_PARTS = 16,
     MP_CHUNK_CALLS = 17,
     MP_CHUNK_LABELS = 18,
-    MP_CHUNK_PEAKS = 19,
+    MP_CHUNK_PEAKS = 19, /* 19 to 21 stand in older files, and are passed over */
     MP_CHUNK_BOUNDARIES = 20,
     MP_CHUNK_OPEN_REGIONS = 21,
     MP_CHUNK_PAST = 22,
@@ -100,9 +100,6 @@ struct mp_chunk {
         const struct mp_block_holder *holders;
         const struct mp_block_metadata *metadata;
         const struct mp_block_request *requests;
-        const struct mp_chunk_peak *peaks;
-        const struct mp_boundary *boundaries;
-        const struct mp_open_span *open;
         const struct mp_past *past;
         const struct mp_past_peak *past_peaks;
         const struct mp_past_site *past_sites;

@@ -281,27 +281,6 @@ struct mp_ring_mark {
     uint64_t sequence; /* the first record that the file does NOT have */
 };
 
-/* Lets a reader find the peak and the steps without reading all events; format/summary.h. */
-struct mp_chunk_peak {
-    uint64_t chunk; /* sequence number of a chunk of events that has some of the track */
-    uint64_t bytes; /* the most live on the track after any of its allocations; 0: it has none */
-    uint16_t track;
-};
-
-/* An event that may begin a step: every step event, and beginnings of regions whose names may be those of steps. */
-struct mp_boundary {
-    uint64_t time_ns;
-    uint64_t event; /* events in the file before it */
-    uint32_t name, thread;
-    uint8_t type; /* enum mp_event_type */
-};
-
-/* A region that was open when the base before it was written, in order of beginning. */
-struct mp_open_span {
-    uint64_t time_ns;
-    uint32_t name, thread;
-};
-
 /* Coverage. Written repeatedly; the last one counts. */
 struct mp_coverage {
     uint64_t events, dropped;                    /* kept in this file; lost because a ring was full */

@@ -54,7 +54,6 @@ enum mp_status mp_writer_open(int fd, const struct mp_recording_start *start, st
         return mp_fail(error, MP_NO_MEMORY, "no memory to write a recording");
     }
     opened->fd = fd;
-    mp_summary_start(&opened->summary, start->configuration);
     struct mp_buffer first = {0};
     enum mp_status status = MP_OK;
     if (!make_buffers(opened)) status = mp_fail(error, MP_NO_MEMORY, "no memory to write a recording");
@@ -171,7 +170,6 @@ enum mp_status mp_writer_strings(struct mp_writer *writer, const struct mp_strin
                 return mp_fail(error, MP_LIMIT, "a text of %zu bytes is longer than a recording's limit of %u",
                                string->length, MP_STRING_BYTES);
             writer->scratch[here] = string->length;
-            mp_summary_string(&writer->summary, string->text, string->length);
             mp_buffer_append(&writer->chunk.raw, string->text, string->length);
             text += string->length;
         }
@@ -219,20 +217,12 @@ TABLE_WRITER(mp_writer_past_sites, mp_past_site, MP_CHUNK_PAST_SITES)
 enum mp_status mp_writer_rows(struct mp_writer *writer, enum mp_chunk_kind kind, const void *rows, size_t count,
                               struct mp_error *error)
 {
-    if (kind == MP_CHUNK_PAST) writer->summary.exact = false; /* the summary knows nothing of the time before */
     return put_table(writer, kind, rows, count, error);
 }
 
 enum mp_status mp_writer_past(struct mp_writer *writer, const struct mp_past *past, struct mp_error *error)
 {
     return mp_writer_rows(writer, MP_CHUNK_PAST, past, 1, error);
-}
-
-static enum mp_status put_boundaries(struct mp_writer *writer, struct mp_error *error)
-{
-    size_t count = writer->summary.boundaries.count;
-    writer->summary.boundaries.count = 0;
-    return put_table(writer, MP_CHUNK_BOUNDARIES, writer->summary.boundaries.at, count, error);
 }
 
 enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event *events, size_t count,
@@ -257,12 +247,9 @@ enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event 
         meta.end_ns = events[count - 1].time_ns;
         status = mp_events_encode(writer->events, &writer->chunk, events, count, &writer->counts, &next_block, error);
     }
-    uint64_t sequence = writer->sequence;
     if (!status) status = emit(writer, MP_CHUNK_EVENTS_KIND, &meta, error);
-    if (status) return status;
-    writer->next_block = next_block;
-    mp_summary_events(&writer->summary, sequence, events, count);
-    return writer->summary.boundaries.count < MP_CHUNK_ENTRIES ? MP_OK : put_boundaries(writer, error);
+    if (!status) writer->next_block = next_block;
+    return status;
 }
 
 /* A chunk's block numbers must lie below the next new one plus its count, so that a reader need not trust them. */
@@ -301,11 +288,7 @@ enum mp_status mp_writer_base(struct mp_writer *writer, uint64_t time_ns, const 
         status = put_base_part(writer, done ? blocks + done : blocks, &meta, error); /* of none: NULL */
         done += meta.count;
     } while (done < count);
-    if (status) return status;
-    mp_summary_base(&writer->summary, blocks, count);
-    const struct mp_summary *summary = &writer->summary;
-    size_t open = summary->exact ? summary->open.count : 0;
-    return put_table(writer, MP_CHUNK_OPEN_REGIONS, summary->open.at, open, error);
+    return status;
 }
 
 static enum mp_status add_ids(struct mp_writer *writer, const char *name, const uint32_t *ids, size_t count,
@@ -357,13 +340,6 @@ static enum mp_status put_index(struct mp_writer *writer, struct mp_error *error
     return emit(writer, MP_CHUNK_INDEX, &meta, error);
 }
 
-static enum mp_status put_summary(struct mp_writer *writer, struct mp_error *error)
-{
-    enum mp_status status = put_boundaries(writer, error);
-    const struct mp_summary *summary = &writer->summary;
-    return status ? status : put_table(writer, MP_CHUNK_PEAKS, summary->peaks.at, summary->peaks.count, error);
-}
-
 static enum mp_status put_end(struct mp_writer *writer, uint64_t index_offset, struct mp_error *error)
 {
     unsigned char end[MP_END_BYTES] = MP_END;
@@ -378,7 +354,6 @@ static enum mp_status put_end(struct mp_writer *writer, uint64_t index_offset, s
 enum mp_status mp_writer_finish(struct mp_writer *writer, struct mp_error *error)
 {
     enum mp_status status = mp_writer_failure(writer, error);
-    if (!status && writer->summary.exact) status = put_summary(writer, error);
     uint64_t index_offset = writer->offset;
     if (!status) status = put_index(writer, error);
     if (!status) status = put_end(writer, index_offset, error);
@@ -415,7 +390,6 @@ void mp_writer_abandon(struct mp_writer *writer)
     mp_chunk_out_free(&writer->chunk);
     mp_events_out_free(writer->events);
     mp_vec_free(&writer->index);
-    mp_summary_free(&writer->summary);
     free(writer->scratch);
     free(writer);
 }

@@ -56,7 +56,6 @@ enum mp_status mp_writer_copy(struct mp_writer *writer, const struct mp_written 
     for (size_t i = 0; !status && i < from->count; i++)
         if (from->chunks[i].offset >= offset) status = copy_chunk(writer, from, i, error);
     if (status) return status;
-    writer->summary.exact = false; /* the summary lacks these chunks */
     writer->next_block = from->next_block;
     memcpy(writer->counts.of, from->tables, sizeof from->tables);
     return MP_OK;
@@ -64,9 +63,6 @@ enum mp_status mp_writer_copy(struct mp_writer *writer, const struct mp_written 
 
 uint64_t mp_writer_memory(const struct mp_writer *writer)
 {
-    const struct mp_summary *summary = &writer->summary;
     return sizeof *writer + mp_events_out_bytes() + MP_CHUNK_ENTRIES * sizeof *writer->scratch +
-           writer->index.room * sizeof *writer->index.at + writer->chunk.raw.room + writer->chunk.bytes.room +
-           summary->peaks.room * sizeof *summary->peaks.at + summary->boundaries.room * sizeof *summary->boundaries.at +
-           summary->may_begin.room;
+           writer->index.room * sizeof *writer->index.at + writer->chunk.raw.room + writer->chunk.bytes.room;
 }

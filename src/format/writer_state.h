@@ -5,7 +5,6 @@
 #include "base/vec.h"
 #include "format/chunk_out.h"
 #include "format/layout.h"
-#include "format/summary.h"
 #include "format/tables.h"
 #include "format/writer.h"
 
@@ -19,7 +18,6 @@ struct mp_writer {
     struct mp_chunk_out chunk;
     struct mp_events_out *events;
     MP_VEC(struct mp_index_entry) index;
-    struct mp_summary summary;
     uint64_t *scratch;       /* MP_CHUNK_ENTRIES values */
     struct mp_error failure; /* of the first write that failed; every later call repeats it */
 };

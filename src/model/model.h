@@ -172,7 +172,7 @@ struct mp_model {
                                    * (model/skip.h); empty: none */
     struct mp_known_facts *facts; /* found so far by model/stack_facts.h */
     struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
-    uint64_t part_of;     /* where only a part was read (model/part.h) or written (leaks --pid): the number of events in
+    uint64_t part_of;     /* where only a part was written (leaks --pid): the number of events in
                            * all; else 0 */
     uint64_t duration_ns; /* to the exit, else to the last event or sample */
 };

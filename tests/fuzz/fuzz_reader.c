@@ -19,7 +19,6 @@
 #include "base/buffer.h"
 #include "format/layout.h"
 #include "format/start.h"
-#include "model/part.h"
 #include "output/page/job_page.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -125,15 +124,12 @@ static void use_job(const char *path, const struct mp_model *model)
 
 static void load_models(const char *path)
 {
-    static const struct mp_part_query asks[] = {{.track = NULL}, {.from = "step:1", .to = "step:2"}, {.to = "50%"}};
     struct mp_model *model;
     struct mp_error error;
     if (!mp_model_load(path, &model, &error)) {
         use_job(path, model);
         mp_model_free(model);
     }
-    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++)
-        if (!mp_model_load_part(path, &asks[i], &model, &error)) mp_model_free(model);
 }
 
 static uint64_t used; /* so that reading what came is not optimised away */

@@ -78,7 +78,6 @@ def questions(name):
             yield command, "--json", "-n", "3", *window, name
         for expression in FILTERS:
             yield command, "-n", "3", "--filter", expression, name
-    yield "peak", "--quick", name
     yield "leaks", "--outstanding", name
     for window in WINDOWS:
         yield "steps", *window, name

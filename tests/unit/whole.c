@@ -33,9 +33,6 @@
 #define FIELDS_mp_past_peak(V, T, N)      V(bytes) V(blocks) V(time_ns) V(step) V(reserved_bytes) V(track)
 #define FIELDS_mp_past_site(V, T, N)      V(bytes) V(blocks) V(stack) T(module) V(track) V(kind)
 #define FIELDS_mp_ring_mark(V, T, N)      V(ring) V(sequence)
-#define FIELDS_mp_chunk_peak(V, T, N)     V(chunk) V(bytes) V(track)
-#define FIELDS_mp_boundary(V, T, N)       V(time_ns) V(event) T(name) V(thread) V(type)
-#define FIELDS_mp_open_span(V, T, N)      V(time_ns) T(name) V(thread)
 #define FIELDS_mp_index_entry(V, T, N)    V(offset) V(kind) V(sequence) V(count) V(time_ns) V(end_ns)
 #define FIELDS_mp_file_id(V, T, N)        V(size) V(inode) V(mtime_ns) V(build_id_size) N(build_id)
 #define FIELDS_mp_model_label(V, T, N)    V(block) V(event) V(role) T(name)
@@ -68,8 +65,8 @@
 #define TYPES(X)                                                                                                       \
     X(mp_device) X(mp_track) X(mp_thread_info) X(mp_module) X(mp_frame) X(mp_stack_node) X(mp_symbol) X(mp_event)      \
     X(mp_request) X(mp_base_block) X(mp_block_request) X(mp_label) X(mp_block_holder) X(mp_model_holder) X(mp_model_look) X(mp_block_metadata) X(mp_model_metadata) X(mp_sample) X(mp_segment) X(mp_segment_part)       \
-    X(mp_allocator_call) X(mp_aside) X(mp_past) X(mp_past_peak) X(mp_past_site) X(mp_ring_mark) X(mp_chunk_peak) X(mp_boundary)    \
-    X(mp_open_span) X(mp_index_entry) X(mp_file_id) X(mp_model_label) X(mp_model_request) X(mp_model_resize)           \
+    X(mp_allocator_call) X(mp_aside) X(mp_past) X(mp_past_peak) X(mp_past_site) X(mp_ring_mark) \
+    X(mp_index_entry) X(mp_file_id) X(mp_model_label) X(mp_model_request) X(mp_model_resize)           \
     X(mp_model_note) X(mp_model_line) X(mp_model_track_sum) X(mp_job_process) X(mp_job_track) X(mp_job_site)          \
     X(mp_job_holding) X(mp_job_finding) X(mp_job_point) X(mp_job_trouble)
 /* clang-format on */
@@ -178,12 +175,6 @@ const struct whole_type *whole_of_chunk(enum mp_chunk_kind kind)
         return whole_mp_block_holder();
     case MP_CHUNK_METADATA:
         return whole_mp_block_metadata();
-    case MP_CHUNK_PEAKS:
-        return whole_mp_chunk_peak();
-    case MP_CHUNK_BOUNDARIES:
-        return whole_mp_boundary();
-    case MP_CHUNK_OPEN_REGIONS:
-        return whole_mp_open_span();
     case MP_CHUNK_PAST:
         return whole_mp_past();
     case MP_CHUNK_PAST_PEAKS:

@@ -463,16 +463,6 @@ struct mp_categories *mp_categories_make(const struct mp_model *model, const str
     return made;
 }
 
-bool mp_categories_by_stack(const struct mp_model *model)
-{
-    struct mp_phases phases = {0};
-    if (model->labels.count || mp_model_has_source(model, "torch")) return false;
-    mp_phases_find(model, &phases);
-    bool none = !phases.any;
-    mp_phases_free(&phases);
-    return none;
-}
-
 void mp_categories_free(struct mp_categories *categories)
 {
     if (!categories) return;

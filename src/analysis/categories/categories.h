@@ -38,9 +38,6 @@ struct mp_categories;
 
 /* `rules` (may be NULL) are the user's; both outlive the categories. */
 struct mp_categories *mp_categories_make(const struct mp_model *model, const struct mp_rules *rules);
-/* Whether categories follow from the stacks alone, as they do where PyTorch was not used: then a part of the recording
- * (model/part.h) gives a block the same category as the whole. */
-bool mp_categories_by_stack(const struct mp_model *model);
 /* The category of a block after `moment` events, a number below mp_categories_count(). */
 unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment);
 /* The same; `*guessed`: only likelihood supports it (guesses.h), no stack, label or phase. */

@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "cli/job.h"
 #include "cli/query.h"
 
@@ -7,8 +5,7 @@ static int find_peak(struct mp_query *query)
 {
     struct mp_peak peak;
     if (mp_query_pick_track(query)) return MP_EXIT_COULD_NOT;
-    struct mp_categories *categories = NULL;
-    if (!mp_given(query->invocation, MP_OPT_QUICK)) categories = mp_categories_make(query->model, &query->rules);
+    struct mp_categories *categories = mp_categories_make(query->model, &query->rules);
     query->view.grouping.categories = categories;
     struct mp_peak_query ask = {query->track, query->view.window, query->view.grouping, categories, query->filter};
     mp_peak_find(query->model, &ask, &peak);
@@ -40,13 +37,8 @@ static int answer_job(const struct mp_invocation *invocation)
 static int run(const struct mp_invocation *invocation)
 {
     struct mp_query query;
-    const char *group = invocation->value[MP_OPT_GROUP];
     if (mp_job_asked(invocation)) return answer_job(invocation);
-    if (mp_given(invocation, MP_OPT_QUICK) && group && !strcmp(group, "category")) {
-        mp_message("--quick and --group category do not go together: it leaves categories out");
-        return MP_EXIT_USAGE;
-    }
-    int status = mp_query_open_part(invocation, MP_SORT_BYTES, &query);
+    int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     return status ? status : mp_query_finish(&query, find_peak(&query));
 }
 
@@ -57,11 +49,9 @@ const struct mp_command mp_command_peak = {
     .usage = "FILE...",
     .about = "Shows the moment at which most was allocated and the blocks that were live then, by the place in the "
              "program that allocated them. With --from and --to, the peak of that time. --filter picks what is listed; "
-             "the peak stays that of the whole track. What blocks are for takes the whole recording, where PyTorch was "
-             "used; with --quick, which leaves that out, only the part around the peak is read if the steps are "
-             "marked. Damage elsewhere in the file is then not noticed.",
+             "the peak stays that of the whole track.",
     .example = "memprof peak run.mp --group file -n 5",
-    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_QUICK},
+    .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS},
     .operands_min = 1,
     .operands_max = 1000000,
     .run = run,

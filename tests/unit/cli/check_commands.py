@@ -269,15 +269,6 @@ class Commands(unittest.TestCase):
         biggest = self.json_of("leaks train.mp --json --sort bytes")["outstanding"]["sites"][0]
         self.assertGreater(biggest["bytes"], sites[0]["bytes"])
 
-    def test_a_quick_peak_is_the_same_without_categories(self):
-        for name in ("train.mp", "network.mp", "leaking.mp"):
-            for window in ("", " --from step:2 --to 90%"):
-                whole = self.json_of(f"peak {name}{window} --json")
-                quick = self.json_of(f"peak {name}{window} --quick --json")
-                self.assertIsNone(quick["categories"])
-                self.assertEqual(quick, dict(whole, categories=None, phase=None))
-        self.assertEqual(self.run_in("peak network.mp --quick --group category").returncode, 2)
-
     def test_leaks_are_judged(self):
         self.assertEqual(self.json_of("leaks train.mp --json")["verdict"], "unknown")  # three steps are nothing
         self.assertIn("too few steps", self.json_of("leaks train.mp --json")["reason"])

@@ -91,8 +91,6 @@ static const char *const known_fields[] = {
     "holder.path",
     "holder.file",
     "metadata of a block.text",
-    "boundary.name",
-    "open region.name",
     "past site.module",
     "exit.text",
     "frame.more",
