@@ -1,0 +1,232 @@
+/* Rows about blocks (labels, requests, holders, metadata), which may come before the events of their blocks: they are
+ * kept as they come, and sorted by block at the end. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "model/builder_state.h"
+
+/* The place of a row in a model: by block, moment, and the order in which the rows came. */
+struct key {
+    uint64_t moment;
+    uint32_t block;
+    uint32_t row; /* index in the builder's list */
+};
+
+static int by_key(const void *left, const void *right)
+{
+    const struct key *a = left, *b = right;
+    if (a->block != b->block) return a->block < b->block ? -1 : 1;
+    if (a->moment != b->moment) return a->moment < b->moment ? -1 : 1;
+    return a->row < b->row ? -1 : a->row > b->row;
+}
+
+struct keys {
+    MP_VEC(struct key) sorted;
+};
+
+static void add_key(const struct mp_builder *b, struct keys *keys, uint64_t number, uint64_t moment, size_t row)
+{
+    const struct key key = {moment, mp_builder_block(b, number), (uint32_t)row};
+    if (key.block != MP_NONE) mp_vec_add(&keys->sorted, key);
+}
+
+static void sort_keys(struct keys *keys)
+{
+    if (keys->sorted.count) qsort(keys->sorted.at, keys->sorted.count, sizeof *keys->sorted.at, by_key);
+}
+
+static bool is_last_of_block(const struct keys *keys, size_t i)
+{
+    return i + 1 == keys->sorted.count || keys->sorted.at[i + 1].block != keys->sorted.at[i].block;
+}
+
+static bool is_last_of_moment(const struct keys *keys, size_t i)
+{
+    return is_last_of_block(keys, i) || keys->sorted.at[i + 1].moment != keys->sorted.at[i].moment;
+}
+
+/* ---- labels ---- */
+
+bool mp_builder_add_labels(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        const struct mp_label *from = &chunk->labels[i];
+        struct mp_builder_label label = {.number = from->block,
+                                         .time_ns = from->time_ns < UINT64_MAX ? from->time_ns : UINT64_MAX - 1,
+                                         .role = from->role,
+                                         .name = mp_builder_string(b, from->name)};
+        if (from->role && from->role < MP_ROLES) mp_vec_add(&b->labels, label);
+    }
+    return true;
+}
+
+void mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *base, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct mp_builder_label label = {.number = base[i].block,
+                                         .time_ns = UINT64_MAX,
+                                         .event = (uint32_t)b->model->events.count - 1, /* MP_NONE before all */
+                                         .role = base[i].role,
+                                         .name = mp_builder_string(b, base[i].label)};
+        if (base[i].role && base[i].role < MP_ROLES) mp_vec_add(&b->labels, label);
+        struct mp_block_request request = {base[i].block, base[i].request};
+        if (request.request.bytes) mp_vec_add(&b->requests, request);
+    }
+}
+
+/* A block has labels only while it lives, even where two equal time stamps leave the order open. */
+static uint32_t while_alive(const struct mp_model_blocks *blocks, uint32_t block, uint32_t event)
+{
+    uint32_t born = blocks->alloc_event[block], died = blocks->free_event[block];
+    if (born != MP_NONE && event + 1 < born + 1) return born;
+    if (died != MP_NONE && event + 1 > died) return died - 1;
+    return event;
+}
+
+/* The last event that is not after a label, + 1; 0: all are. */
+static uint32_t moment_of(const struct mp_builder *b, const struct mp_builder_label *label)
+{
+    uint32_t block = mp_builder_block(b, label->number);
+    uint32_t event =
+        label->time_ns == UINT64_MAX ? label->event : mp_model_events_before(b->model, label->time_ns, true) - 1;
+    return block == MP_NONE ? 0 : while_alive(&b->model->blocks, block, event) + 1;
+}
+
+/* Of several labels between two events the last one counts; one that repeats the label in force is dropped. */
+bool mp_builder_end_labels(struct mp_builder *b)
+{
+    struct mp_model *model = b->model;
+    struct keys keys = {0};
+    for (size_t i = 0; i < b->labels.count; i++)
+        add_key(b, &keys, b->labels.at[i].number, moment_of(b, &b->labels.at[i]), i);
+    sort_keys(&keys);
+    for (size_t i = 0; i < keys.sorted.count; i++) {
+        const struct key *key = &keys.sorted.at[i];
+        const struct mp_builder_label *from = &b->labels.at[key->row];
+        const struct mp_model_label label = {key->block, (uint32_t)key->moment - 1, from->role, from->name};
+        const struct mp_model_label *last = model->labels.count ? &model->labels.at[model->labels.count - 1] : NULL;
+        bool repeats = last && last->block == label.block && last->role == label.role && last->name == label.name;
+        if (is_last_of_moment(&keys, i) && !repeats) mp_vec_add(&model->labels, label);
+    }
+    mp_vec_free(&keys.sorted);
+    return true;
+}
+
+/* ---- requests ---- */
+
+bool mp_builder_add_requests(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++)
+        if (chunk->requests[i].request.bytes) mp_vec_add(&b->requests, chunk->requests[i]);
+    return true;
+}
+
+bool mp_builder_end_requests(struct mp_builder *b)
+{
+    struct keys keys = {0};
+    for (size_t i = 0; i < b->requests.count; i++)
+        add_key(b, &keys, b->requests.at[i].block, 0, i);
+    sort_keys(&keys);
+    for (size_t i = 0; i < keys.sorted.count; i++) {
+        const struct key *key = &keys.sorted.at[i];
+        const struct mp_model_request request = {key->block, b->requests.at[key->row].request};
+        if (is_last_of_block(&keys, i)) mp_vec_add(&b->model->requests, request);
+    }
+    mp_vec_free(&keys.sorted);
+    return true;
+}
+
+/* ---- holders ---- */
+
+bool mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_block_holder holder = chunk->holders[i];
+        bool ends_look = holder.block == MP_HOLDER_LOOK;
+        if (!ends_look && (holder.kind == MP_HOLDER_NONE || holder.kind >= MP_HOLDER_KINDS)) continue;
+        holder.path = mp_builder_string(b, holder.path);
+        holder.file = mp_builder_string(b, holder.file);
+        mp_vec_add(&b->holders, holder);
+    }
+    return true;
+}
+
+/* The rows before the one that ends a look belong to that look; a recovered file may repeat some. Of several rows for
+ * one block the last one counts, whatever look it is of. */
+bool mp_builder_end_holders(struct mp_builder *b)
+{
+    struct mp_model *model = b->model;
+    struct keys keys = {0};
+    for (size_t i = 0; i < b->holders.count; i++) {
+        const struct mp_block_holder *from = &b->holders.at[i];
+        if (from->block == MP_HOLDER_LOOK) {
+            struct mp_model_look look = {from->time_ns, from->path, from->certain};
+            mp_vec_add(&model->looks, look);
+            continue;
+        }
+        add_key(b, &keys, from->block, model->looks.count, i);
+    }
+    sort_keys(&keys);
+    for (size_t i = 0; i < keys.sorted.count; i++) {
+        const struct mp_block_holder *from = &b->holders.at[keys.sorted.at[i].row];
+        const struct mp_model_holder holder = {.block = keys.sorted.at[i].block,
+                                               .look = (uint32_t)keys.sorted.at[i].moment,
+                                               .path = from->path,
+                                               .file = from->file,
+                                               .line = from->line,
+                                               .kind = from->kind,
+                                               .certain = from->certain};
+        if (is_last_of_block(&keys, i)) mp_vec_add(&model->holders, holder);
+    }
+    mp_vec_free(&keys.sorted);
+    return true;
+}
+
+/* ---- metadata ---- */
+
+bool mp_builder_add_metadata(struct mp_builder *b, const struct mp_chunk *chunk)
+{
+    for (size_t i = 0; i < chunk->count; i++) {
+        struct mp_block_metadata row = chunk->metadata[i];
+        row.text = mp_builder_string(b, row.text);
+        if (row.kind && row.kind < MP_METADATA_KINDS && row.text) mp_vec_add(&b->metadata, row);
+    }
+    return true;
+}
+
+static bool is_same(const struct mp_model_metadata *a, const struct mp_model_metadata *b)
+{
+    return a->block == b->block && a->time_ns == b->time_ns && a->kind == b->kind && a->text == b->text;
+}
+
+static void find_repeated(struct mp_model *model)
+{
+    struct mp_map last = {0}; /* kind and text to the last block, + 1 */
+    for (size_t i = 0; i < model->metadata.count; i++) {
+        struct mp_model_metadata *row = &model->metadata.at[i];
+        uint64_t *block = mp_map_at(&last, ((uint64_t)row->kind << 32 | row->text) + 1, NULL);
+        row->again = *block == (uint64_t)row->block + 1;
+        *block = (uint64_t)row->block + 1;
+    }
+    mp_map_free(&last);
+}
+
+/* All rows count. A recovered file may repeat some. */
+bool mp_builder_end_metadata(struct mp_builder *b)
+{
+    struct mp_model *model = b->model;
+    struct mp_model_metadata before = {.block = MP_NONE};
+    struct keys keys = {0};
+    for (size_t i = 0; i < b->metadata.count; i++)
+        add_key(b, &keys, b->metadata.at[i].block, b->metadata.at[i].time_ns, i);
+    sort_keys(&keys);
+    for (size_t i = 0; i < keys.sorted.count; i++) {
+        const struct mp_block_metadata *from = &b->metadata.at[keys.sorted.at[i].row];
+        const struct mp_model_metadata row = {from->time_ns, keys.sorted.at[i].block, from->text, from->kind, false};
+        if (!is_same(&before, &row)) mp_vec_add(&model->metadata, row);
+        before = row;
+    }
+    mp_vec_free(&keys.sorted);
+    find_repeated(model);
+    return true;
+}
