@@ -12,39 +12,74 @@ struct graph {
     struct mp_query *query;
     struct mp_model *before; /* NULL: no second recording */
     enum mp_profile_of sense;
-    const char *at, *format;
+    const char *at;
+    const struct format *format;
     struct mp_profile profiles[MP_SIDES];
     char about[256];
 };
 
-static enum mp_status write_pprof(const struct graph *graph, FILE *out, struct mp_error *error)
+/* `flames` is NULL where the format is by place. */
+typedef enum mp_status writer(const struct graph *graph, const struct mp_flames *flames, FILE *out,
+                              struct mp_error *error);
+
+static enum mp_status write_pprof(const struct graph *graph, const struct mp_flames *flames, FILE *out,
+                                  struct mp_error *error)
 {
+    (void)flames;
     struct mp_pprof_export export = {.of = {graph->query->model, &graph->profiles[MP_AFTER]}, .sense = graph->sense};
     if (graph->before) export.before = (struct mp_pprof_side){graph->before, &graph->profiles[MP_BEFORE]};
     return mp_pprof_export(&export, out, error);
 }
 
-static enum mp_status write_flames(const struct graph *graph, const struct mp_flames *flames, FILE *out,
+static struct mp_flame_export export_of(const struct graph *graph, const struct mp_flames *flames)
+{
+    bool compress = mp_path_ends(graph->query->invocation->value[MP_OPT_OUTPUT], ".gz");
+    return (struct mp_flame_export){flames, mp_path_short(graph->query->view.path), graph->about, graph->before,
+                                    compress};
+}
+
+static enum mp_status write_folded(const struct graph *graph, const struct mp_flames *flames, FILE *out,
                                    struct mp_error *error)
 {
-    const struct mp_query *query = graph->query;
-    const char *title = mp_path_short(query->view.path);
-    bool compress = mp_path_ends(query->invocation->value[MP_OPT_OUTPUT], ".gz");
-    struct mp_flame_export export = {flames, title, graph->about, graph->before, compress};
-    if (!strcmp(graph->format, "folded")) return mp_folded_export(&export, out, error);
-    if (!strcmp(graph->format, "speedscope")) return mp_speedscope_export(&export, out, error);
-    struct mp_flame_page page = {title, graph->about, graph->before};
+    const struct mp_flame_export export = export_of(graph, flames);
+    return mp_folded_export(&export, out, error);
+}
+
+static enum mp_status write_speedscope(const struct graph *graph, const struct mp_flames *flames, FILE *out,
+                                       struct mp_error *error)
+{
+    const struct mp_flame_export export = export_of(graph, flames);
+    return mp_speedscope_export(&export, out, error);
+}
+
+static enum mp_status write_html(const struct graph *graph, const struct mp_flames *flames, FILE *out,
+                                 struct mp_error *error)
+{
+    struct mp_flame_page page = {mp_path_short(graph->query->view.path), graph->about, graph->before};
     return mp_flame_page_write(flames, &page, out, error);
 }
+
+static const struct format {
+    const char *name;
+    writer *write;
+    bool by_place;       /* it has places and all senses; else functions, of one sense */
+    const char *ends[4]; /* of a file's name, that choose it without --format; none: it is chosen where no other is */
+} formats[] = {
+    {"html", write_html, false, {NULL}},
+    {"folded", write_folded, false, {".folded", ".folded.gz", ".txt"}},
+    {"speedscope", write_speedscope, false, {".json", ".json.gz"}},
+    {"pprof", write_pprof, true, {".pb.gz", ".pprof"}},
+};
+#define FORMATS (sizeof formats / sizeof *formats)
 
 static enum mp_status write_graph(void *context, FILE *out, struct mp_error *error)
 {
     const struct graph *graph = context;
     struct mp_flames flames = {0};
-    if (!strcmp(graph->format, "pprof")) return write_pprof(graph, out, error);
+    if (graph->format->by_place) return graph->format->write(graph, NULL, out, error);
     if (graph->before) mp_flames_add(&flames, MP_BEFORE, graph->before, &graph->profiles[MP_BEFORE], graph->sense);
     mp_flames_add(&flames, MP_AFTER, graph->query->model, &graph->profiles[MP_AFTER], graph->sense);
-    enum mp_status status = write_flames(graph, &flames, out, error);
+    enum mp_status status = graph->format->write(graph, &flames, out, error);
     mp_flames_free(&flames);
     return status;
 }
@@ -57,7 +92,7 @@ static int make_profile(const struct graph *graph, const struct mp_model *model,
     struct mp_error error;
     struct mp_window at;
     struct mp_filter *filter = NULL;
-    struct mp_profile_query ask = {.track = track, .at = MP_NONE, .by_place = !strcmp(graph->format, "pprof")};
+    struct mp_profile_query ask = {.track = track, .at = MP_NONE, .by_place = graph->format->by_place};
     enum mp_status status =
         mp_window_make(model, invocation->value[MP_OPT_FROM], invocation->value[MP_OPT_TO], &ask.window, &error);
     if (!status && graph->at) status = mp_window_make(model, NULL, graph->at, &at, &error);
@@ -99,7 +134,7 @@ static void note_empty(const struct graph *graph)
 {
     for (int side = 0; side < MP_SIDES; side++)
         if (graph->profiles[side].sums[graph->sense].blocks) return;
-    if (strcmp(graph->format, "pprof")) mp_message("nothing was %s: the flame graph is empty", graph->about);
+    if (!graph->format->by_place) mp_message("nothing was %s: the flame graph is empty", graph->about);
 }
 
 static int draw(struct graph *graph, const char *before, bool *incomplete)
@@ -132,24 +167,17 @@ static int read_sense(const char *of, struct graph *graph)
 }
 
 /* Without --format, the file's name decides. */
-static const char *format_of(const struct mp_invocation *invocation)
+static const struct format *format_of(const struct mp_invocation *invocation)
 {
-    static const struct {
-        const char *end, *format;
-    } ends[] = {
-        {".folded", "folded"},   {".folded.gz", "folded"},   {".txt", "folded"},  {".speedscope.json", "speedscope"},
-        {".json", "speedscope"}, {".json.gz", "speedscope"}, {".pb.gz", "pprof"}, {".pprof", "pprof"}};
-    static const char *const formats[] = {"html", "folded", "speedscope", "pprof"};
     const char *given = invocation->value[MP_OPT_FORMAT], *path = invocation->value[MP_OPT_OUTPUT];
-    for (size_t i = 0; given && i < sizeof formats / sizeof *formats; i++)
-        if (!strcmp(given, formats[i])) return formats[i];
-    if (given) {
-        mp_message("--format: there is no format \"%s\"; there are html, folded, speedscope and pprof", given);
-        return NULL;
+    for (size_t i = 0; i < FORMATS; i++) {
+        if (given && !strcmp(given, formats[i].name)) return &formats[i];
+        for (const char *const *end = formats[i].ends; !given && *end; end++)
+            if (mp_path_ends(path, *end)) return &formats[i];
     }
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (mp_path_ends(path, ends[i].end)) return ends[i].format;
-    return "html";
+    if (!given) return formats;
+    mp_message("--format: there is no format \"%s\"; there are html, folded, speedscope and pprof", given);
+    return NULL;
 }
 
 static int run(const struct mp_invocation *invocation)
