@@ -5,7 +5,7 @@
 #include "exchange/pytorch/pytorch_model.h"
 
 /* Those of the device from *part on. */
-static bool add_parts(const struct mp_pytorch_device *device, size_t segment, size_t *part,
+static void add_parts(const struct mp_pytorch_device *device, size_t segment, size_t *part,
                       struct mp_pytorch_rows *rows)
 {
     for (; *part < device->parts.count && device->parts.at[*part].segment == segment; ++*part) {
@@ -13,10 +13,9 @@ static bool add_parts(const struct mp_pytorch_device *device, size_t segment, si
         row.segment = (uint32_t)rows->segments.count - 1;
         mp_vec_add(&rows->parts, row);
     }
-    return true;
 }
 
-static bool add_segment(const struct mp_pytorch_segment *from, uint16_t track, struct mp_pytorch_rows *rows)
+static void add_segment(const struct mp_pytorch_segment *from, uint16_t track, struct mp_pytorch_rows *rows)
 {
     const struct mp_segment segment = {.address = from->address,
                                        .bytes = from->bytes,
@@ -26,19 +25,17 @@ static bool add_segment(const struct mp_pytorch_segment *from, uint16_t track, s
                                        .small = from->small,
                                        .expandable = from->expandable,
                                        .stack = from->stack};
-    if (rows->segments.count >= UINT32_MAX - 1) return false;
+    if (rows->segments.count >= UINT32_MAX - 1) mp_memory_lacks(0);
     mp_vec_add(&rows->segments, segment);
-    return true;
 }
 
-bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
+void mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
                              const uint16_t *tracks, size_t count, struct mp_pytorch_rows *rows)
 {
     struct {
         size_t segment, part;
     } *next = mp_alloc_zeroed(count + 1, sizeof *next);
-    bool done = true;
-    while (done) {
+    for (;;) {
         size_t device = count;
         for (size_t i = 0; i < count; i++)
             if (next[i].segment < devices[i].segments.count &&
@@ -48,12 +45,13 @@ bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const str
         if (device == count) break;
         const struct mp_pytorch_segment *from =
             &records->segments.at[devices[device].segments.at[next[device].segment]];
-        done = from->overlaps || (add_segment(from, tracks[device], rows) &&
-                                  add_parts(&devices[device], next[device].segment, &next[device].part, rows));
+        if (!from->overlaps) {
+            add_segment(from, tracks[device], rows);
+            add_parts(&devices[device], next[device].segment, &next[device].part, rows);
+        }
         next[device].segment++;
     }
     free(next);
-    return done;
 }
 
 /* The action of a recording's call. */
@@ -77,7 +75,7 @@ static enum mp_torch_action action_of(const struct mp_pytorch_device *device, co
     return entry->action == device->free_action ? MP_TORCH_FREE_COMPLETED : actions[entry->action];
 }
 
-bool mp_pytorch_trace_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
+void mp_pytorch_trace_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
                            uint16_t track, struct mp_pytorch_rows *rows)
 {
     mp_vec_room_for(&rows->calls, device->trace.count);
@@ -93,5 +91,4 @@ bool mp_pytorch_trace_rows(const struct mp_pytorch_records *records, const struc
         if (call.action == MP_TORCH_OUT_OF_MEMORY && !entry->has_address) call.address = MP_BYTES_UNKNOWN;
         rows->calls.at[rows->calls.count++] = call;
     }
-    return true;
 }

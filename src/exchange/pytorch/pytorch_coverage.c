@@ -147,7 +147,7 @@ static void note_unknown(struct notes *t)
              mp_format_count(count, s->records.too_long));
 }
 
-bool mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,
+void mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,
                                struct mp_pytorch_sentences *sentences)
 {
     struct notes t = {.snapshot = snapshot, .to = sentences};
@@ -167,7 +167,6 @@ bool mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_ti
              "are not known, nor is what the allocator held");
     if (!snapshot->records.any_frames) note(&t, false, "the file has no stacks: PyTorch was told not to record them");
     note_unknown(&t);
-    return true;
 }
 
 static void put_setting(struct mp_buffer *out, const struct mp_values *values, uint64_t value)

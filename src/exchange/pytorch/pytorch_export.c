@@ -108,17 +108,16 @@ static void count_left_out(struct writer *writer)
     }
 }
 
-static bool make_layouts(struct writer *writer)
+static void make_layouts(struct writer *writer)
 {
     for (size_t i = 0; i < writer->device_count; i++) {
         struct mp_layout *layout = &writer->layouts[i];
         if (writer->tracks[i] == MP_TRACK_NONE) continue;
-        if (!mp_layout_make(writer->model, writer->tracks[i], &writer->memory[i], layout)) return false;
+        mp_layout_make(writer->model, writer->tracks[i], &writer->memory[i], layout);
         writer->exported->unknown_sizes += layout->lives.unknown_sizes;
         writer->exported->moved_blocks += layout->moved_blocks;
     }
     count_left_out(writer);
-    return true;
 }
 
 static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
@@ -681,7 +680,7 @@ static void free_writer(struct writer *writer)
 
 static bool put_all(struct writer *writer)
 {
-    if (!make_layouts(writer)) return false;
+    make_layouts(writer);
     mp_steps_marked(writer->model, &writer->steps);
     mp_placements_find(writer->model, &writer->placements);
     put_snapshot(writer);

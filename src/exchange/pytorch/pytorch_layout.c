@@ -46,7 +46,7 @@ static void put_life(struct mp_pytorch_lives *lives, const struct mp_pytorch_lif
 }
 
 /* `resize` is the first of the block's, if it has any. */
-static bool put_block(const struct mp_model *model, uint32_t block, size_t resize, struct mp_pytorch_lives *lives)
+static void put_block(const struct mp_model *model, uint32_t block, size_t resize, struct mp_pytorch_lives *lives)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
     struct mp_pytorch_life life = {.address = blocks->address[block],
@@ -63,11 +63,10 @@ static bool put_block(const struct mp_model *model, uint32_t block, size_t resiz
     }
     life.end = blocks->free_event[block];
     if (life.bytes != MP_BYTES_UNKNOWN) put_life(lives, &life);
-    return true;
 }
 
 /* Of a track's blocks; with `memory` of the ranges below it. */
-static bool find_lives(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
+static void find_lives(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
                        struct mp_pytorch_lives *lives)
 {
     size_t resize = 0;
@@ -75,12 +74,10 @@ static bool find_lives(const struct mp_model *model, uint16_t track, const struc
         while (resize < model->resizes.count && model->resizes.at[resize].block < block)
             resize++;
         bool wanted = memory ? mp_track_is_range(model, memory, block) : model->blocks.track[block] == track;
-        if (wanted && !put_block(model, block, resize, lives)) return false;
+        if (wanted) put_block(model, block, resize, lives);
     }
-    if (lives->all.count >= MP_NONE - 1) return false;
     mp_vec_grow_to(&lives->next, model->blocks.count);
     mp_pytorch_lives_rewind(lives);
-    return true;
 }
 
 /* Gives blocks whose address is unknown, or that of another live block, a place of their own. */
@@ -118,30 +115,29 @@ static void move(struct places *places, uint32_t index, bool for_good)
     places->layout->moved_blocks++;
 }
 
-static bool begin_life(struct places *places, uint32_t index)
+static void begin_life(struct places *places, uint32_t index)
 {
     struct mp_pytorch_life *life = &places->layout->lives.all.at[index];
     bool sane = life->address && life->address < ADDRESS_MAX && life->bytes < ADDRESS_MAX;
     bool added = false;
     uint64_t *at = sane ? mp_map_at(&places->live, life->address, &added) : NULL;
-    if (sane && !at) return false;
-    if (!added) {
+    if (added)
+        *at = index;
+    else
         move(places, index, false);
-        return true;
-    }
-    *at = index;
-    return true;
 }
 
-static bool end_life(struct places *places, uint32_t index)
+static void end_life(struct places *places, uint32_t index)
 {
     const struct mp_pytorch_life *life = &places->layout->lives.all.at[index];
     uint32_t place = places->place_of.at[index];
-    if (!place) return mp_map_remove(&places->live, life->address, NULL);
+    if (!place) {
+        mp_map_remove(&places->live, life->address, NULL);
+        return;
+    }
     uint64_t *vacant = mp_map_at(&places->vacant, life->bytes, NULL);
     places->below.at[place - 1] = (uint32_t)*vacant;
     *vacant = place;
-    return true;
 }
 
 static uint64_t highest_end(const struct mp_pytorch_lives *lives)
@@ -155,20 +151,19 @@ static uint64_t highest_end(const struct mp_pytorch_lives *lives)
     return highest;
 }
 
-static bool follow_places(const struct mp_model *model, uint16_t track, struct places *places)
+static void follow_places(const struct mp_model *model, uint16_t track, struct places *places)
 {
     struct mp_pytorch_lives *lives = &places->layout->lives;
     uint32_t ended, begun;
     for (uint32_t i = 0; i < lives->all.count; i++)
-        if (lives->all.at[i].begin == MP_NONE && !begin_life(places, i)) return false;
+        if (lives->all.at[i].begin == MP_NONE) begin_life(places, i);
     for (uint32_t event = 0; event < model->events.count; event++) {
         if (model->events.track[event] != track || !is_about_block(model->events.type[event])) continue;
         mp_pytorch_lives_follow(lives, model->events.subject[event], event, &ended, &begun);
-        if ((ended != MP_NONE && !end_life(places, ended)) || (begun != MP_NONE && !begin_life(places, begun)))
-            return false;
+        if (ended != MP_NONE) end_life(places, ended);
+        if (begun != MP_NONE) begin_life(places, begun);
     }
     mp_pytorch_lives_rewind(lives);
-    return true;
 }
 
 static int by_address(const void *left, const void *right, void *lives)
@@ -185,7 +180,7 @@ static void sort_by_address(uint32_t *indices, size_t count, const struct mp_pyt
 }
 
 /* Finds the lives that last to the end. One that overlaps the next, as no allocator's do, moves. */
-static bool find_held(struct places *places)
+static void find_held(struct places *places)
 {
     struct mp_layout *layout = places->layout;
     uint64_t end = 0;
@@ -203,22 +198,21 @@ static bool find_held(struct places *places)
         any_moved = true;
     }
     if (any_moved) sort_by_address(layout->held.at, layout->held.count, &layout->lives);
-    return true;
 }
 
-static bool place_lives(const struct mp_model *model, uint16_t track, struct mp_layout *layout)
+static void place_lives(const struct mp_model *model, uint16_t track, struct mp_layout *layout)
 {
     struct places places = {.layout = layout};
     uint64_t lives = highest_end(&layout->lives), ranges = highest_end(&layout->ranges);
     places.next = round_up((lives > ranges ? lives : ranges) + 2 * GAP_MAX, 2 * GAP_MAX);
     mp_vec_grow_to(&places.place_of, layout->lives.all.count);
-    bool done = follow_places(model, track, &places) && find_held(&places);
+    follow_places(model, track, &places);
+    find_held(&places);
     mp_map_free(&places.live);
     mp_map_free(&places.vacant);
     mp_vec_free(&places.address);
     mp_vec_free(&places.below);
     mp_vec_free(&places.place_of);
-    return done;
 }
 
 /* The ranges of the layer below that are live at the moment, by address. */
@@ -355,16 +349,16 @@ static void free_lives(struct mp_pytorch_lives *lives)
     mp_vec_free(&lives->next);
 }
 
-bool mp_layout_make(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
+void mp_layout_make(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
                     struct mp_layout *layout)
 {
     *layout = (struct mp_layout){0};
-    if (!find_lives(model, track, NULL, &layout->lives)) return false;
-    if (!find_lives(model, track, memory, &layout->ranges)) return false;
-    if (!mp_vec_extend(&layout->first_in, layout->ranges.all.count)) return false;
+    find_lives(model, track, NULL, &layout->lives);
+    find_lives(model, track, memory, &layout->ranges);
+    mp_vec_grow_to(&layout->first_in, layout->ranges.all.count);
     for (size_t i = 0; i < layout->first_in.count; i++)
         layout->first_in.at[i] = MP_NONE;
-    if (!place_lives(model, track, layout)) return false;
+    place_lives(model, track, layout);
     struct cover cover = {.layout = layout, .fits = layout->ranges.all.count && !layout->moved_blocks};
     if (cover.fits) follow_cover(model, track, memory, &cover);
     if (cover.fits) {
@@ -374,7 +368,6 @@ bool mp_layout_make(const struct mp_model *model, uint16_t track, const struct m
         make_segments(layout);
     }
     mp_vec_free(&cover.live);
-    return true;
 }
 
 void mp_layout_free(struct mp_layout *layout)

@@ -38,8 +38,8 @@ struct mp_layout {
     uint64_t moved_blocks;
 };
 
-/* `memory`: of the layer below on the same device. False where memory is short. */
-bool mp_layout_make(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
+/* `memory`: of the layer below on the same device. */
+void mp_layout_make(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
                     struct mp_layout *layout);
 void mp_layout_free(struct mp_layout *layout);
 

@@ -72,7 +72,7 @@ static void put_mark(struct layout *layout, uint32_t lane, int64_t time_us, uint
 }
 
 /* Ends the spans that are over at `now`. */
-static bool close_spans(struct layout *layout, uint32_t lane, int64_t now)
+static void close_spans(struct layout *layout, uint32_t lane, int64_t now)
 {
     struct lane *at = &layout->lanes[lane];
     while (at->open.count) {
@@ -81,46 +81,40 @@ static bool close_spans(struct layout *layout, uint32_t lane, int64_t now)
         at->open.count--;
         put_mark(layout, lane, span->end, span->name, MP_EVENT_REGION_END);
     }
-    return true;
 }
 
-static bool lay(struct layout *layout, uint32_t index)
+static void lay(struct layout *layout, uint32_t index)
 {
     const struct span *span = &layout->spans.at[index];
     for (uint32_t lane = 0; lane < LANES_MAX; lane++) {
         struct lane *at = &layout->lanes[lane];
-        if (!close_spans(layout, lane, span->start)) return false;
+        close_spans(layout, lane, span->start);
         bool fits = !at->open.count || layout->spans.at[at->open.at[at->open.count - 1]].end >= span->end;
         if (!fits && lane + 1 < LANES_MAX) continue;
         if (lane >= layout->marks->lanes) layout->marks->lanes = lane + 1;
         mp_vec_add(&at->open, index);
         put_mark(layout, lane, span->start, span->name, MP_EVENT_REGION_BEGIN);
-        return true;
+        return;
     }
-    return true;
 }
 
 /* Writes each step once, though every rank or thread may have reported it. */
-static bool lay_all(const struct mp_pytorch_records *records, int64_t start_us, struct layout *layout)
+static void lay_all(const struct mp_pytorch_records *records, int64_t start_us, struct layout *layout)
 {
     static const char step[] = MP_PROFILER_STEP;
     uint32_t last_step = 0;
     for (size_t i = 0; i < layout->spans.count; i++) {
         const struct span *span = &layout->spans.at[i];
-        bool done = true;
         if (span->end < start_us) continue;
         if (strncmp(mp_intern_get(&records->values.texts, span->name, NULL), step, sizeof step - 1)) {
-            done = lay(layout, (uint32_t)i);
+            lay(layout, (uint32_t)i);
         } else if (span->name != last_step) {
             last_step = span->name;
             put_mark(layout, 0, span->start, span->name, MP_EVENT_STEP);
-            done = true;
         }
-        if (!done) return false;
     }
     for (uint32_t lane = 0; lane < LANES_MAX; lane++)
-        if (!close_spans(layout, lane, OPEN)) return false;
-    return true;
+        close_spans(layout, lane, OPEN);
 }
 
 static int by_time_lane_order(const void *left, const void *right)
@@ -131,23 +125,21 @@ static int by_time_lane_order(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-bool mp_pytorch_marks_make(struct mp_pytorch_records *records, int64_t start_us, struct mp_pytorch_marks *marks)
+/* Regions that ended before start_us are left out; regions open then begin there. */
+static void make_marks(struct mp_pytorch_records *records, int64_t start_us, struct mp_pytorch_marks *marks)
 {
     *marks = (struct mp_pytorch_marks){.lanes = 1};
     size_t count = 0;
     const struct mp_pytorch_annotation **sorted = mp_alloc((records->annotations.count + 1) * sizeof *sorted);
     struct layout *layout = mp_alloc_zeroed(1, sizeof *layout);
-    bool done = true;
-    for (size_t i = 0; done && i < records->annotations.count; i++)
+    for (size_t i = 0; i < records->annotations.count; i++)
         if (records->annotations.at[i].time_us != MP_PYTORCH_NO_TIME) sorted[count++] = &records->annotations.at[i];
-    if (done) {
-        layout->marks = marks;
-        qsort(sorted, count, sizeof *sorted, by_time);
-        pair_up(sorted, count, start_us, layout);
-    }
-    if (done && layout->spans.count) {
+    layout->marks = marks;
+    qsort(sorted, count, sizeof *sorted, by_time);
+    pair_up(sorted, count, start_us, layout);
+    if (layout->spans.count) {
         qsort(layout->spans.at, layout->spans.count, sizeof *layout->spans.at, by_start_longest_first);
-        done = lay_all(records, start_us, layout);
+        lay_all(records, start_us, layout);
         if (marks->count) qsort(marks->at, marks->count, sizeof *marks->at, by_time_lane_order);
     }
     for (size_t i = 0; i < LANES_MAX; i++)
@@ -155,12 +147,6 @@ bool mp_pytorch_marks_make(struct mp_pytorch_records *records, int64_t start_us,
     mp_vec_free(&layout->spans);
     free(layout);
     free(sorted);
-    return done;
-}
-
-void mp_pytorch_marks_free(struct mp_pytorch_marks *marks)
-{
-    mp_vec_free(marks);
 }
 
 /* How far a device's trace has been written. */
@@ -183,11 +169,6 @@ struct maker {
     int64_t start_us;
     struct mp_pytorch_rows rows;
 };
-
-static enum mp_status no_memory(struct maker *m)
-{
-    return mp_fail(m->error, MP_NO_MEMORY, "not enough memory for the snapshot");
-}
 
 static uint64_t time_ns(const struct maker *m, int64_t time_us)
 {
@@ -501,19 +482,17 @@ static enum mp_status add_strings(struct maker *m)
 }
 
 /* Makes the rows before the strings are written: rows bring strings of their own. */
-static bool make_rows(struct maker *m)
+static void make_rows(struct maker *m)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;
     struct mp_pytorch_rows *rows = &m->rows;
     uint16_t *tracks = mp_alloc_zeroed(s->devices.count + 1, sizeof *tracks);
-    bool done = true;
-    for (size_t i = 0; done && i < s->devices.count; i++) {
+    for (size_t i = 0; i < s->devices.count; i++) {
         tracks[i] = m->courses[i].torch;
-        done = mp_pytorch_trace_rows(&s->records, &s->devices.at[i], tracks[i], rows);
+        mp_pytorch_trace_rows(&s->records, &s->devices.at[i], tracks[i], rows);
     }
-    done = done && mp_pytorch_segment_rows(&s->records, s->devices.at, tracks, s->devices.count, rows);
+    mp_pytorch_segment_rows(&s->records, s->devices.at, tracks, s->devices.count, rows);
     free(tracks);
-    return done;
 }
 
 static enum mp_status add_rows(struct maker *m)
@@ -561,8 +540,8 @@ static enum mp_status add_all(struct maker *m, bool has_times)
     uint32_t *names = mp_alloc_zeroed(s->devices.count + 1, sizeof *names);
     uint32_t source = mp_intern_add_text(&s->records.values.texts, "pytorch");
     uint16_t track = 0;
-    bool done = mp_pytorch_sentences_make(s, has_times, &sentences);
-    for (size_t i = 0; done && i < s->devices.count; i++) {
+    mp_pytorch_sentences_make(s, has_times, &sentences);
+    for (size_t i = 0; i < s->devices.count; i++) {
         names[i] = device_name(m, &s->devices.at[i]);
         m->courses[i].time_us = m->start_us;
         m->courses[i].torch = track++;
@@ -570,8 +549,8 @@ static enum mp_status add_all(struct maker *m, bool has_times)
         track += s->devices.at[i].ranges.count > 0;
         m->courses[i].range_blocks = mp_alloc_zeroed(s->devices.at[i].ranges.count + 1, sizeof(uint64_t));
     }
-    done = done && make_rows(m);
-    enum mp_status status = done ? add_strings(m) : no_memory(m);
+    make_rows(m);
+    enum mp_status status = add_strings(m);
     if (!status) status = add_tracks(m, names);
     if (!status) status = add_threads(m);
     if (!status) status = add_frames(m);
@@ -617,19 +596,16 @@ static enum mp_status build(struct maker *m, uint64_t file_bytes, struct mp_mode
                                        .command = no_command,
                                        .configuration = m->snapshot->settings,
                                        .spool = ""};
-    enum mp_status status =
-        mp_pytorch_marks_make(&m->snapshot->records, m->start_us, &m->snapshot->marks) ? MP_OK : no_memory(m);
-    if (!status) mp_builder_new(&begin, &m->builder);
-    if (!status) {
-        m->events->builder = m->builder;
-        m->events->error = m->error;
-        status = add_all(m, has_times);
-    }
+    make_marks(&m->snapshot->records, m->start_us, &m->snapshot->marks);
+    mp_builder_new(&begin, &m->builder);
+    m->events->builder = m->builder;
+    m->events->error = m->error;
+    enum mp_status status = add_all(m, has_times);
     for (size_t i = 0; i < m->snapshot->devices.count; i++)
         free(m->courses[i].range_blocks);
     free(m->courses);
     free(m->events);
-    mp_pytorch_marks_free(&m->snapshot->marks);
+    mp_vec_free(&m->snapshot->marks);
     return mp_import_finish(m->builder, status, file_bytes, "pytorch", model, m->error);
 }
 

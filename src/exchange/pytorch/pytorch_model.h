@@ -25,10 +25,6 @@ struct mp_pytorch_marks {
     uint32_t lanes; /* at least 1 */
 };
 
-/* Regions that ended before start_us are left out; regions open then begin there. False where memory is short. */
-bool mp_pytorch_marks_make(struct mp_pytorch_records *records, int64_t start_us, struct mp_pytorch_marks *marks);
-void mp_pytorch_marks_free(struct mp_pytorch_marks *marks);
-
 struct mp_pytorch_snapshot {
     struct mp_pytorch_records records;
     MP_VEC(struct mp_pytorch_device) devices;
@@ -44,28 +40,27 @@ enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t f
                                 struct mp_error *error);
 
 /* The file's data about allocators as rows of a recording: their segments at the end, in the order of the file, and
- * their traces. Appends to existing rows; the caller frees them. False where memory is short. */
+ * their traces. Appends to existing rows; the caller frees them. */
 struct mp_pytorch_rows {
     MP_VEC(struct mp_segment) segments;
     MP_VEC(struct mp_segment_part) parts;
     MP_VEC(struct mp_allocator_call) calls;
     MP_VEC(struct mp_block_metadata) metadata;
 };
-bool mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
+void mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *devices,
                              const uint16_t *tracks, size_t count, struct mp_pytorch_rows *rows);
-bool mp_pytorch_trace_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
+void mp_pytorch_trace_rows(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device,
                            uint16_t track, struct mp_pytorch_rows *rows);
 
 /* Sentences, as text ids of the records' values: gaps of the file (`limits`) and other remarks (`notes`). `has_times`:
- * the trace has times. False where memory is short. */
+ * the trace has times. */
 struct mp_pytorch_sentences {
     MP_VEC(uint32_t) limits, notes;
 };
-bool mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,
+void mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_times,
                                struct mp_pytorch_sentences *sentences);
 
-/* The allocator's settings (a dictionary; another value has none) as key=value,key=value; the caller frees it. NULL
- * where memory is short. */
+/* The allocator's settings (a dictionary; another value has none) as key=value,key=value; the caller frees it. */
 char *mp_pytorch_settings(struct mp_values *values, uint64_t settings);
 
 #endif

@@ -540,17 +540,16 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
     return true;
 }
 
-bool mp_pytorch_records_init(struct mp_pytorch_records *records)
+void mp_pytorch_records_init(struct mp_pytorch_records *records)
 {
     *records =
         (struct mp_pytorch_records){.values = {.make_record = make_record, .context = records}, .border = MP_NONE};
     struct mp_intern *texts = &records->values.texts;
-    bool done = mp_intern_add_text(texts, "") == 0;
+    mp_intern_add_text(texts, "");
     for (uint32_t i = 1; i < MP_KEYS; i++)
-        done = done && mp_intern_add_text(texts, key_names[i]) == i;
+        mp_intern_add_text(texts, key_names[i]);
     for (uint32_t i = 0; i < MP_ACTION_UNKNOWN; i++)
-        done = done && mp_intern_add_text(texts, action_names[i]) == MP_KEYS + i;
-    return done;
+        mp_intern_add_text(texts, action_names[i]);
 }
 
 void mp_pytorch_records_free(struct mp_pytorch_records *records)

@@ -147,7 +147,7 @@ struct mp_pytorch_records {
 };
 
 /* Ready for mp_pickle_read() or the like into records->values; the caller keeps the struct where it is. */
-bool mp_pytorch_records_init(struct mp_pytorch_records *records);
+void mp_pytorch_records_init(struct mp_pytorch_records *records);
 void mp_pytorch_records_free(struct mp_pytorch_records *records);
 
 #endif

@@ -11,13 +11,12 @@
 struct replay {
     struct mp_pytorch_records *records;
     struct mp_pytorch_device *device;
-    struct mp_map live;               /* address + 1 to the entry of the alloc */
-    struct mp_map waiting;            /* address + 1 to the stack of a request that waits for other streams */
-    uint64_t same_stack, other_stack; /* frees with their alloc's stack, with one of their own */
-    void *ranges;                     /* tree of struct live_range: those taken in the trace, disjoint */
-    void *listed;                     /* likewise: the segments of the end that are believed */
-    size_t range_count;
-    MP_VEC(struct mp_pytorch_range) older;        /* ranges of the base, as they come to light */
+    struct mp_map live;                    /* address + 1 to the entry of the alloc */
+    struct mp_map waiting;                 /* address + 1 to the stack of a request that waits for other streams */
+    uint64_t same_stack, other_stack;      /* frees with their alloc's stack, with one of their own */
+    void *ranges;                          /* tree of struct live_range: those taken in the trace, disjoint */
+    void *listed;                          /* likewise: the segments of the end that are believed */
+    MP_VEC(struct mp_pytorch_range) older; /* ranges of the base, as they come to light */
     MP_VEC(struct mp_pytorch_range_event) events; /* `range` counts older ones from OLDER up */
     MP_VEC(struct mp_pytorch_range) taken;
     MP_VEC(uint32_t) annotations; /* entries: of blocks that no alloc of the trace made */
@@ -38,6 +37,14 @@ static int by_place(const void *left, const void *right)
     return a->end <= b->start ? -1 : b->end <= a->start;
 }
 
+/* The range of the tree that lies there: `made`, unless another one did. */
+static const struct live_range *put_in(void **tree, struct live_range *made)
+{
+    struct live_range **found = tsearch(made, tree, by_place);
+    if (!found) mp_memory_lacks(sizeof *made);
+    return *found;
+}
+
 static struct live_range *find_range(const struct replay *r, uint64_t start, uint64_t end)
 {
     struct live_range key = {.start = start, .end = end};
@@ -52,96 +59,84 @@ static void put_range_event(struct replay *r, uint32_t entry, uint32_t range, bo
 }
 
 /* Takes a range, if nothing live overlaps it. */
-static bool take_range(struct replay *r, uint32_t entry, struct mp_pytorch_range range)
+static void take_range(struct replay *r, uint32_t entry, struct mp_pytorch_range range)
 {
     struct live_range *made = mp_alloc(sizeof *made);
     *made = (struct live_range){range.address, range.address + range.bytes, (uint32_t)r->taken.count, false};
     mp_vec_add(&r->taken, range);
-    if (!tsearch(made, &r->ranges, by_place)) {
-        free(made);
-        return false;
-    }
-    r->range_count++;
+    put_in(&r->ranges, made);
     put_range_event(r, entry, made->range, false);
-    return true;
 }
 
 /* The remainder of a range that is given back in part is a range of its own. */
-static bool drop_range(struct replay *r, uint32_t entry, struct live_range *live, uint64_t start, uint64_t end)
+static void drop_range(struct replay *r, uint32_t entry, struct live_range *live, uint64_t start, uint64_t end)
 {
     struct live_range was = *live;
     struct mp_pytorch_range rest = r->taken.at[was.range];
     tdelete(live, &r->ranges, by_place);
     free(live);
-    r->range_count--;
     put_range_event(r, entry, was.range, true);
     if (was.start < start) {
         rest.address = was.start;
         rest.bytes = start - was.start;
-        if (!take_range(r, entry, rest)) return false;
+        take_range(r, entry, rest);
     }
     if (was.end > end) {
         rest.address = end;
         rest.bytes = was.end - end;
-        if (!take_range(r, entry, rest)) return false;
+        take_range(r, entry, rest);
     }
-    return true;
 }
 
 /* Calls back for each part of [start, end) that no live range covers. Live ranges are marked `seen`, or, with an entry,
  * dropped. */
-static bool each_gap(struct replay *r, struct mp_pytorch_range range, uint32_t entry, bool frees_gaps)
+static void each_gap(struct replay *r, struct mp_pytorch_range range, uint32_t entry, bool frees_gaps)
 {
     MP_VEC(uint64_t) todo = {0};
     uint64_t first = range.address, last = range.address + range.bytes;
     mp_vec_add(&todo, first);
     mp_vec_add(&todo, last);
-    bool done = true;
-    while (done && todo.count) {
+    while (todo.count) {
         uint64_t end = todo.at[--todo.count], start = todo.at[--todo.count];
         if (start >= end) continue;
         struct live_range *live = find_range(r, start, end);
         if (!live) {
             range.address = start;
             range.bytes = end - start;
-            done = r->older.count < OLDER;
-            if (done) {
-                mp_vec_add(&r->older, range);
-                if (frees_gaps) put_range_event(r, entry, OLDER + (uint32_t)r->older.count - 1, true);
-            }
+            mp_vec_add(&r->older, range);
+            if (frees_gaps) put_range_event(r, entry, OLDER + (uint32_t)r->older.count - 1, true);
             continue;
         }
         uint64_t from = live->start, to = live->end;
         live->seen = true;
-        if (entry != MP_NONE) done = drop_range(r, entry, live, first, last);
-        if (done) mp_vec_room_for(&todo, 4);
-        if (!done) break;
+        if (entry != MP_NONE) drop_range(r, entry, live, first, last);
+        mp_vec_room_for(&todo, 4);
         todo.at[todo.count++] = start;
         todo.at[todo.count++] = from;
         todo.at[todo.count++] = to;
         todo.at[todo.count++] = end;
     }
     mp_vec_free(&todo);
-    return done;
 }
 
-static bool on_segment(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
+static void on_segment(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
 {
     bool mapped = entry->action == MP_ACTION_SEGMENT_MAP || entry->action == MP_ACTION_SEGMENT_UNMAP;
     unsigned kind = r->device->host ? MP_KIND_PINNED : mapped ? MP_KIND_VMM : MP_KIND_DEVICE;
     struct mp_pytorch_range range = {entry->address, entry->bytes, entry->stack, (uint8_t)kind};
     if (entry->action == MP_ACTION_SEGMENT_FREE || entry->action == MP_ACTION_SEGMENT_UNMAP) {
         range.stack = 0;
-        return each_gap(r, range, at, true);
+        each_gap(r, range, at, true);
+        return;
     }
     /* A block that still seems to live there was freed unseen. */
     struct live_range *live;
     while ((live = find_range(r, range.address, range.address + range.bytes)))
-        if (!drop_range(r, at, live, range.address, range.address + range.bytes)) return false;
-    return take_range(r, at, range);
+        drop_range(r, at, live, range.address, range.address + range.bytes);
+    take_range(r, at, range);
 }
 
-static bool on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp_pytorch_entry *entry)
+static void on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp_pytorch_entry *entry)
 {
     bool added;
     uint64_t *slot = mp_map_at(&r->live, entry->address + 1, &added);
@@ -151,7 +146,6 @@ static bool on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp
     }
     *slot = id;
     r->device->allocs++;
-    return true;
 }
 
 /* Keeps a request to free that is not followed by its completion, which then has the stack of the thread that noticed
@@ -167,7 +161,7 @@ static void on_request(struct replay *r, uint32_t at, const struct mp_pytorch_en
     *slot = entry->stack;
 }
 
-static bool on_free(struct replay *r, uint32_t at, struct mp_pytorch_entry *entry)
+static void on_free(struct replay *r, uint32_t at, struct mp_pytorch_entry *entry)
 {
     uint64_t alloc, stack = entry->stack;
     r->device->frees++;
@@ -179,14 +173,13 @@ static bool on_free(struct replay *r, uint32_t at, struct mp_pytorch_entry *entr
         entry->block = (uint32_t)alloc;
         r->same_stack += r->records->entries.at[alloc].stack == stack;
         r->other_stack += r->records->entries.at[alloc].stack != stack;
-        return true;
+        return;
     }
     struct mp_pytorch_block block = {.address = entry->address, .requested = entry->bytes, .stack = (uint32_t)stack};
     entry->older = true;
     entry->block = (uint32_t)r->device->base.count;
     r->device->base_bytes += entry->bytes;
     mp_vec_add(&r->device->base, block);
-    return true;
 }
 
 /* Finds the block of an annotation: the one that lives there, or, as far as known now, one from before the trace. */
@@ -220,7 +213,7 @@ static bool is_sound(const struct mp_pytorch_entry *entry)
            entry->address <= INT64_MAX - entry->bytes;
 }
 
-static bool replay_trace(struct replay *r)
+static void replay_trace(struct replay *r)
 {
     struct mp_pytorch_device *device = r->device;
     for (size_t i = 0; i < device->trace.count; i++) {
@@ -237,12 +230,13 @@ static bool replay_trace(struct replay *r)
             device->bad_entries++;
             continue;
         }
-        bool done = segment ? on_segment(r, (uint32_t)i, entry)
-                    : frees ? on_free(r, (uint32_t)i, entry)
-                            : on_alloc(r, (uint32_t)i, id, entry);
-        if (!done) return false;
+        if (segment)
+            on_segment(r, (uint32_t)i, entry);
+        else if (frees)
+            on_free(r, (uint32_t)i, entry);
+        else
+            on_alloc(r, (uint32_t)i, id, entry);
     }
-    return true;
 }
 
 /* PyTorch frees a block at free_completed: between free_requested and that, the memory is still taken while other
@@ -288,17 +282,20 @@ static void keep_part(struct replay *r, uint32_t segment, const struct mp_pytorc
     mp_vec_add(&r->device->parts, part);
 }
 
-/* No memory is in two segments: of those that overlap, the one listed first is believed. */
-static bool is_believed(struct replay *r, struct mp_pytorch_segment *segment, bool *believed)
+static bool is_sane(const struct mp_pytorch_segment *segment)
 {
-    *believed = true;
-    if (!segment->bytes || segment->bytes > INT64_MAX || segment->address > INT64_MAX - segment->bytes) return true;
+    return segment->bytes && segment->bytes <= INT64_MAX && segment->address <= INT64_MAX - segment->bytes;
+}
+
+/* No memory is in two segments: of those that overlap, the one listed first is believed. */
+static bool is_believed(struct replay *r, const struct mp_pytorch_segment *segment)
+{
+    if (!is_sane(segment)) return true;
     struct live_range *listed = mp_alloc(sizeof *listed);
     *listed = (struct live_range){.start = segment->address, .end = segment->address + segment->bytes};
-    struct live_range **found = tsearch(listed, &r->listed, by_place);
-    *believed = found && *found == listed;
-    if (!*believed) free(listed);
-    return found;
+    bool believed = put_in(&r->listed, listed) == listed;
+    if (!believed) free(listed);
+    return believed;
 }
 
 /* Counts what the list says about it, for a note. */
@@ -316,19 +313,17 @@ static void pass_over(struct replay *r, struct mp_pytorch_segment *segment, cons
         mp_values_settle(&r->records->values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */
 }
 
-static bool meet_segment(struct replay *r, uint32_t index)
+static void meet_segment(struct replay *r, uint32_t index)
 {
     struct mp_pytorch_segment *segment = &r->records->segments.at[r->device->segments.at[index]];
     struct mp_values *values = &r->records->values;
     size_t count;
     const uint64_t *items = mp_values_items(values, segment->blocks, MP_OBJECT_LIST, &count);
     uint64_t address = segment->address;
-    bool believed;
     r->records->again += mp_values_is_gone(values, segment->blocks);
-    if (!is_believed(r, segment, &believed)) return false;
-    if (!believed) {
+    if (!is_believed(r, segment)) {
         pass_over(r, segment, items, count);
-        return true;
+        return;
     }
     for (size_t i = 0; items && i < count; i++) {
         uint64_t value = mp_values_resolve(values, items[i]);
@@ -339,10 +334,10 @@ static bool meet_segment(struct replay *r, uint32_t index)
         address += block->bytes;
     }
     if (items && count) mp_values_settle(values, segment->blocks, MP_VALUE_NONE); /* no list is read twice */
-    if (!segment->bytes || segment->bytes > INT64_MAX || segment->address > INT64_MAX - segment->bytes) return true;
+    if (!is_sane(segment)) return;
     unsigned kind = r->device->host ? MP_KIND_PINNED : segment->expandable ? MP_KIND_VMM : MP_KIND_DEVICE;
     struct mp_pytorch_range range = {segment->address, segment->bytes, segment->stack, (uint8_t)kind};
-    return each_gap(r, range, MP_NONE, false);
+    each_gap(r, range, MP_NONE, false);
 }
 
 static void count_unseen(const void *node, VISIT visit, void *count)
@@ -351,19 +346,18 @@ static void count_unseen(const void *node, VISIT visit, void *count)
     if (visit == postorder || visit == leaf) *(uint64_t *)count += !live->seen;
 }
 
-static bool meet_segments(struct replay *r)
+static void meet_segments(struct replay *r)
 {
     struct mp_pytorch_device *device = r->device;
     for (size_t i = 0; i < device->segments.count; i++)
-        if (!meet_segment(r, (uint32_t)i)) return false;
-    if (!device->lists_segments) return true;
+        meet_segment(r, (uint32_t)i);
+    if (!device->lists_segments) return;
     twalk_r(r->ranges, count_unseen, &device->ranges_missing);
     for (size_t i = 0; i < r->live.room; i++) {
         if (!r->live.slots[i].key) continue;
         device->not_in_segments++;
         device->not_in_segments_bytes += r->records->entries.at[r->live.slots[i].value].bytes;
     }
-    return true;
 }
 
 /* A free has its alloc's stack where PyTorch took none at frees; only then it shows which stack a block of the base
@@ -377,11 +371,11 @@ static void judge_stacks(struct replay *r)
 }
 
 /* Ranges of the base first, and the events' numbers to match. */
-static bool join_ranges(struct replay *r)
+static void join_ranges(struct replay *r)
 {
     struct mp_pytorch_device *device = r->device;
     size_t older = r->older.count, taken = r->taken.count;
-    if (older + taken >= OLDER) return false;
+    if (older + taken >= OLDER) mp_memory_lacks(0);
     mp_vec_room_for(&device->ranges, older + taken);
     if (older) memcpy(device->ranges.at, r->older.at, older * sizeof *r->older.at);
     if (taken) memcpy(device->ranges.at + older, r->taken.at, taken * sizeof *r->taken.at);
@@ -394,17 +388,17 @@ static bool join_ranges(struct replay *r)
         event.range = event.range >= OLDER ? event.range - OLDER : event.range + (uint32_t)older;
         mp_vec_add(&device->range_events, event);
     }
-    return true;
 }
 
-bool mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_device *device)
+void mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_device *device)
 {
     struct replay r = {.records = records, .device = device};
     device->free_action = find_free_action(records, device);
-    bool done = replay_trace(&r);
-    if (done) judge_stacks(&r);
-    done = done && meet_segments(&r) && join_ranges(&r);
-    if (done) find_annotated(&r);
+    replay_trace(&r);
+    judge_stacks(&r);
+    meet_segments(&r);
+    join_ranges(&r);
+    find_annotated(&r);
     tdestroy(r.ranges, free);
     tdestroy(r.listed, free);
     mp_map_free(&r.live);
@@ -413,7 +407,6 @@ bool mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_dev
     mp_vec_free(&r.events);
     mp_vec_free(&r.taken);
     mp_vec_free(&r.annotations);
-    return done;
 }
 
 void mp_pytorch_device_free(struct mp_pytorch_device *device)

@@ -52,8 +52,7 @@ struct mp_pytorch_device {
     uint64_t bad_entries;                            /* without an address or a size, or beyond the address space */
 };
 
-/* False where memory is short. */
-bool mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_device *device);
+void mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_device *device);
 void mp_pytorch_device_free(struct mp_pytorch_device *device);
 
 static inline bool mp_pytorch_is_segment_action(unsigned action)

@@ -172,11 +172,6 @@ struct loader {
     uint64_t taken;                                   /* bits 1 << enum mp_pytorch_key: lists that have been read */
 };
 
-static enum mp_status no_memory(struct loader *l)
-{
-    return mp_fail(l->error, MP_NO_MEMORY, "not enough memory for %s", l->input->path);
-}
-
 static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, bool host)
 {
     struct mp_pytorch_snapshot *s = &l->snapshot;
@@ -284,7 +279,7 @@ static enum mp_status take_segments(struct loader *l, uint64_t list, bool host)
     return MP_OK;
 }
 
-static enum mp_status take_settings(struct loader *l, uint64_t dict)
+static void take_settings(struct loader *l, uint64_t dict)
 {
     struct mp_pytorch_snapshot *s = &l->snapshot;
     size_t count;
@@ -296,7 +291,6 @@ static enum mp_status take_settings(struct loader *l, uint64_t dict)
     }
     free(s->settings);
     s->settings = mp_pytorch_settings(&s->records.values, dict);
-    return s->settings ? MP_OK : no_memory(l);
 }
 
 static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, bool *known)
@@ -313,7 +307,8 @@ static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, 
     case MP_KEY_HOST_TRACES:
         return take_traces(l, value, mp_value_payload(key) == MP_KEY_HOST_TRACES);
     case MP_KEY_SETTINGS:
-        return take_settings(l, value);
+        take_settings(l, value);
+        return MP_OK;
     case MP_KEY_ANNOTATIONS:
         *known = false;
         take_annotations(l, value);
@@ -351,8 +346,8 @@ static enum mp_status load(struct mp_input *input, reader *read, struct mp_model
 {
     struct loader l = {.input = input, .error = error};
     uint64_t top;
-    enum mp_status status = mp_pytorch_records_init(&l.snapshot.records) ? MP_OK : no_memory(&l);
-    if (!status) status = read(input, &l.snapshot.records.values, &top, error);
+    mp_pytorch_records_init(&l.snapshot.records);
+    enum mp_status status = read(input, &l.snapshot.records.values, &top, error);
     if (!status) status = take_parts(&l, top);
     mp_vec_free(&l.snapshot.records.annotations);
     for (size_t i = 0; i < l.annotations.count; i++)
@@ -360,7 +355,7 @@ static enum mp_status load(struct mp_input *input, reader *read, struct mp_model
     mp_vec_free(&l.annotations);
     for (size_t i = 0; !status && i < l.snapshot.devices.count; i++) {
         l.snapshot.devices.at[i].lists_segments = l.snapshot.any_segments;
-        if (!mp_pytorch_replay(&l.snapshot.records, &l.snapshot.devices.at[i])) status = no_memory(&l);
+        mp_pytorch_replay(&l.snapshot.records, &l.snapshot.devices.at[i]);
     }
     mp_values_keep_texts(&l.snapshot.records.values);
     if (!status) status = mp_pytorch_model(&l.snapshot, input->file_bytes, model, error);
