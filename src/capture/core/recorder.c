@@ -218,15 +218,20 @@ void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *reques
     if (has_track(thread, request)) record_block(thread, MP_EVENT_OOM, request, true);
 }
 
-void mp_record_reserved(struct mp_thread *thread, uint16_t track, uint64_t bytes)
+void mp_record_prepared(struct mp_thread *thread, const struct mp_record *prepared)
 {
     uint32_t hook = thread->hook;
     uint64_t now = stamp(thread);
     struct mp_record *record = reserve(thread);
-    if (!record) return;
-    if (is_over(thread, hook)) return;
-    *record = (struct mp_record){.time_ns = now, .bytes = bytes, .track = track, .type = MP_EVENT_RESERVED};
+    if (!record || is_over(thread, hook)) return;
+    *record = *prepared;
+    record->time_ns = now;
     publish(thread);
+}
+
+void mp_record_reserved(struct mp_thread *thread, uint16_t track, uint64_t bytes)
+{
+    mp_record_prepared(thread, &(struct mp_record){.bytes = bytes, .track = track, .type = MP_EVENT_RESERVED});
 }
 
 uint32_t mp_record_name(const char *text)
@@ -236,24 +241,17 @@ uint32_t mp_record_name(const char *text)
 
 void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_t name, uint32_t lane)
 {
-    uint32_t hook = thread->hook;
-    uint64_t now = stamp(thread);
-    struct mp_record *record = reserve(thread);
-    if (!record) return;
-    uint32_t stack = type == MP_EVENT_MARK ? mp_fronts.capture(thread, true).stack : 0;
-    if (is_over(thread, hook)) return;
-    *record = (struct mp_record){
-        .time_ns = now,
+    const struct mp_record record = {
         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
         .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
-        .stack = stack,
+        .stack = type == MP_EVENT_MARK ? mp_fronts.capture(thread, true).stack : 0,
         .bytes = lane,
         .name = name,
         .track = MP_TRACK_NONE,
         .type = (uint8_t)type,
         .flags = lane ? MP_RECORD_LANE : 0,
     };
-    publish(thread);
+    mp_record_prepared(thread, &record);
 }
 
 void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const char *name)
@@ -263,18 +261,9 @@ void mp_record_plain(struct mp_thread *thread, enum mp_event_type type, const ch
 
 void mp_record_label(struct mp_thread *thread, uint64_t address, enum mp_role role, uint32_t name)
 {
-    uint32_t hook = thread->hook;
-    uint64_t now = stamp(thread);
-    struct mp_record *record = reserve(thread);
-    if (!record) return;
-    if (is_over(thread, hook)) return;
-    *record = (struct mp_record){.time_ns = now,
-                                 .address = address,
-                                 .name = name,
-                                 .track = MP_TRACK_NONE,
-                                 .type = MP_RECORD_LABEL,
-                                 .kind = (uint8_t)role};
-    publish(thread);
+    const struct mp_record record = {
+        .address = address, .name = name, .track = MP_TRACK_NONE, .type = MP_RECORD_LABEL, .kind = (uint8_t)role};
+    mp_record_prepared(thread, &record);
 }
 
 bool mp_record_fits(const struct mp_thread *thread, uint32_t records)
@@ -284,29 +273,12 @@ bool mp_record_fits(const struct mp_thread *thread, uint32_t records)
     return head - atomic_load_explicit(&ring->tail, memory_order_acquire) + records <= MP_RING_RECORDS;
 }
 
-void mp_record_prepared(struct mp_thread *thread, const struct mp_record *prepared)
-{
-    uint32_t hook = thread->hook;
-    uint64_t now = stamp(thread);
-    struct mp_record *record = reserve(thread);
-    if (!record) return;
-    if (is_over(thread, hook)) return;
-    *record = *prepared;
-    record->time_ns = now;
-    publish(thread);
-}
-
 void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,
                         const char *name)
 {
-    uint32_t hook = thread->hook;
-    uint64_t now = stamp(thread);
-    struct mp_record *record = reserve(thread);
-    if (!record) return;
-    uint32_t text = name ? mp_table_string(name, strlen(name)) : 0;
-    if (is_over(thread, hook)) return;
-    *record = (struct mp_record){.time_ns = now, .bytes = number, .name = text, .track = track, .type = (uint8_t)type};
-    publish(thread);
+    const struct mp_record record = {
+        .bytes = number, .name = name ? mp_record_name(name) : 0, .track = track, .type = (uint8_t)type};
+    mp_record_prepared(thread, &record);
     settle(thread);
     mp_session_ring_doorbell();
 }

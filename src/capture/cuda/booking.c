@@ -49,13 +49,9 @@ void mp_cuda_begin_entry(struct mp_cuda_event *event, struct mp_live *entry)
 void mp_cuda_begin(struct mp_cuda_event *event, enum mp_live_class class, uint64_t value, uint64_t bytes,
                    enum mp_book book, enum mp_kind kind)
 {
-    struct mp_live entry = {.value = value,
-                            .bytes = bytes,
-                            .context = event->facts->context,
-                            .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
-                            .class = class,
-                            .book = book,
-                            .kind = kind};
+    struct mp_live entry = mp_cuda_entry(class, value, event->facts->device, book, kind);
+    entry.bytes = bytes;
+    entry.context = event->facts->context;
     mp_cuda_begin_entry(event, &entry);
 }
 
@@ -70,50 +66,11 @@ static void begin_or_refuse(struct mp_cuda_event *event, enum mp_live_class clas
         mp_cuda_refused(event, book, event->facts->device, bytes);
 }
 
-static void exit_alloc(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuMemAlloc_v2 *a = event->arguments;
-    begin_or_refuse(event, MP_LIVE_MEMORY, a->dptr, a->bytesize, MP_BOOK_DEVICE, MP_KIND_DEVICE);
-}
-
-static void exit_alloc_v1(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuMemAlloc *a = event->arguments;
-    uint64_t address = mp_cuda_succeeded(event) ? *a->dptr : 0;
-    begin_or_refuse(event, MP_LIVE_MEMORY, &address, a->bytesize, MP_BOOK_DEVICE, MP_KIND_DEVICE);
-}
-
 static void exit_alloc_pitch(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemAllocPitch_v2 *a = event->arguments;
     uint64_t pitch = mp_cuda_succeeded(event) && a->pPitch ? *a->pPitch : a->WidthInBytes;
     begin_or_refuse(event, MP_LIVE_MEMORY, a->dptr, pitch * a->Height, MP_BOOK_DEVICE, MP_KIND_DEVICE);
-}
-
-static void exit_alloc_pitch_v1(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuMemAllocPitch *a = event->arguments;
-    uint64_t pitch = mp_cuda_succeeded(event) && a->pPitch ? *a->pPitch : a->WidthInBytes;
-    uint64_t address = mp_cuda_succeeded(event) ? *a->dptr : 0;
-    begin_or_refuse(event, MP_LIVE_MEMORY, &address, pitch * a->Height, MP_BOOK_DEVICE, MP_KIND_DEVICE);
-}
-
-static void exit_alloc_managed(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuMemAllocManaged *a = event->arguments;
-    begin_or_refuse(event, MP_LIVE_MEMORY, a->dptr, a->bytesize, MP_BOOK_MANAGED, MP_KIND_MANAGED);
-}
-
-static void exit_host_alloc(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuMemAllocHost_v2 *a = event->arguments;
-    begin_or_refuse(event, MP_LIVE_MEMORY, a->pp, a->bytesize, MP_BOOK_PINNED, MP_KIND_PINNED);
-}
-
-static void exit_host_alloc_v1(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuMemAllocHost *a = event->arguments;
-    begin_or_refuse(event, MP_LIVE_MEMORY, a->pp, a->bytesize, MP_BOOK_PINNED, MP_KIND_PINNED);
 }
 
 static void exit_host_register(struct mp_cuda_event *event)
@@ -124,24 +81,44 @@ static void exit_host_register(struct mp_cuda_event *event)
 
 /* ---- the table of actions ---------------------------------------------------------------------------------------- */
 
-/* Most ends are alike: the first argument is the address or handle that ends. `unknown`: the book for one whose
+/* What begins where the first argument points to, of the context, or, with `stays`, of the device. `sized`: its bytes
+ * are the second argument, and a lack of them is recorded. */
+struct begins {
+    enum mp_live_class class;
+    enum mp_book book;
+    enum mp_kind kind;
+    bool sized, stays;
+};
+
+static void begin_as(struct mp_cuda_event *event, const struct begins *what)
+{
+    const struct mp_params_cuMemAlloc_v2 *a = event->arguments; /* the first two arguments of all that are like it */
+    uint64_t bytes = what->sized ? a->bytesize : 0;
+    if (!mp_cuda_succeeded(event)) {
+        if (what->sized) mp_cuda_refused(event, what->book, event->facts->device, bytes);
+        return;
+    }
+    struct mp_live entry = mp_cuda_entry(what->class, *a->dptr, event->facts->device, what->book, what->kind);
+    entry.bytes = bytes;
+    if (!what->stays) entry.context = event->facts->context;
+    mp_cuda_begin_entry(event, &entry);
+}
+
+/* Most are alike: the first argument is the address or handle that begins or ends. `unknown`: the book for an end whose
  * beginning was not seen. */
 static const struct action {
+    struct begins begins;
     mp_cuda_ending *enter;
     mp_cuda_ended *exit;
     enum mp_live_class ends;
     enum mp_book unknown;
     bool asks; /* a query: its failure means nothing */
 } actions[MP_CUDA_ACTIONS] = {
-    [MP_CUDA_ALLOC] = {.exit = exit_alloc},
+    [MP_CUDA_ALLOC] = {.begins = {MP_LIVE_MEMORY, MP_BOOK_DEVICE, MP_KIND_DEVICE, .sized = true}},
     [MP_CUDA_ALLOC_PITCH] = {.exit = exit_alloc_pitch},
-    [MP_CUDA_ALLOC_MANAGED] = {.exit = exit_alloc_managed},
-    [MP_CUDA_ALLOC_V1] = {.exit = exit_alloc_v1},
-    [MP_CUDA_ALLOC_PITCH_V1] = {.exit = exit_alloc_pitch_v1},
+    [MP_CUDA_ALLOC_MANAGED] = {.begins = {MP_LIVE_MEMORY, MP_BOOK_MANAGED, MP_KIND_MANAGED, .sized = true}},
     [MP_CUDA_FREE] = {.ends = MP_LIVE_MEMORY, .unknown = MP_BOOK_DEVICE},
-    [MP_CUDA_FREE_V1] = {.ends = MP_LIVE_MEMORY, .unknown = MP_BOOK_DEVICE},
-    [MP_CUDA_HOST_ALLOC] = {.exit = exit_host_alloc},
-    [MP_CUDA_HOST_ALLOC_V1] = {.exit = exit_host_alloc_v1},
+    [MP_CUDA_HOST_ALLOC] = {.begins = {MP_LIVE_MEMORY, MP_BOOK_PINNED, MP_KIND_PINNED, .sized = true}},
     [MP_CUDA_HOST_FREE] = {.ends = MP_LIVE_MEMORY, .unknown = MP_BOOK_PINNED},
     [MP_CUDA_HOST_REGISTER] = {.exit = exit_host_register},
     [MP_CUDA_HOST_UNREGISTER] = {.ends = MP_LIVE_REGISTERED, .unknown = MP_BOOK_REGISTERED},
@@ -162,13 +139,11 @@ static const struct action {
     [MP_CUDA_VMM_UNMAP] = {.enter = mp_enter_vmm_unmap, .exit = mp_exit_vmm_unmap, .unknown = MP_BOOK_MAPPED},
     [MP_CUDA_VMM_IMPORT] = {.exit = mp_exit_vmm_import},
     [MP_CUDA_VMM_RETAIN] = {.exit = mp_exit_vmm_retain, .asks = true},
-    [MP_CUDA_MULTICAST_CREATE] = {.exit = mp_exit_multicast_create},
+    [MP_CUDA_MULTICAST_CREATE] = {.begins = {MP_LIVE_MULTICAST, MP_BOOK_MULTICAST, MP_KIND_HANDLE, .stays = true}},
     [MP_CUDA_MULTICAST_BIND] = {.exit = mp_exit_multicast_bind},
     [MP_CUDA_MULTICAST_UNBIND] = {.enter = mp_enter_multicast_unbind, .exit = mp_exit_multicast_unbind},
     [MP_CUDA_ARRAY_CREATE] = {.exit = mp_exit_array_create},
     [MP_CUDA_ARRAY3D_CREATE] = {.exit = mp_exit_array3d_create},
-    [MP_CUDA_ARRAY_CREATE_V1] = {.exit = mp_exit_array_create_v1},
-    [MP_CUDA_ARRAY3D_CREATE_V1] = {.exit = mp_exit_array3d_create_v1},
     [MP_CUDA_ARRAY_DESTROY] = {.ends = MP_LIVE_ARRAY, .unknown = MP_BOOK_DEVICE},
     [MP_CUDA_MIPMAP_CREATE] = {.exit = mp_exit_mipmap_create},
     [MP_CUDA_MIPMAP_DESTROY] = {.ends = MP_LIVE_MIPMAP, .unknown = MP_BOOK_DEVICE},
@@ -180,8 +155,8 @@ static const struct action {
     [MP_CUDA_EXTERNAL_DESTROY] = {.ends = MP_LIVE_EXTERNAL, .unknown = MP_BOOK_IMPORTED},
     [MP_CUDA_CAPTURE_BEGIN] = {.exit = mp_exit_capture_begin},
     [MP_CUDA_CAPTURE_END] = {.exit = mp_exit_capture_end},
-    [MP_CUDA_GRAPH_CREATE] = {.exit = mp_exit_graph_create},
-    [MP_CUDA_GRAPH_CLONE] = {.exit = mp_exit_graph_clone},
+    [MP_CUDA_GRAPH_CREATE] = {.begins = {MP_LIVE_GRAPH, MP_BOOK_GRAPHS, MP_KIND_HANDLE, .stays = true}},
+    [MP_CUDA_GRAPH_CLONE] = {.begins = {MP_LIVE_GRAPH, MP_BOOK_GRAPHS, MP_KIND_HANDLE, .stays = true}},
     [MP_CUDA_GRAPH_DESTROY] = {.enter = mp_enter_graph_destroy, .unknown = MP_BOOK_GRAPHS},
     [MP_CUDA_GRAPH_ALLOC_NODE] = {.exit = mp_exit_graph_alloc_node},
     [MP_CUDA_GRAPH_FREE_NODE] = {.exit = mp_exit_graph_free_node},
@@ -198,21 +173,21 @@ static const struct action {
     [MP_CUDA_PRIMARY_RETAIN] = {.exit = mp_exit_primary_retain},
     [MP_CUDA_PRIMARY_RELEASE] = {.exit = mp_exit_primary_release},
     [MP_CUDA_PRIMARY_RESET] = {.exit = mp_exit_primary_reset},
-    [MP_CUDA_MODULE_LOAD] = {.exit = mp_exit_module_load},
+    [MP_CUDA_MODULE_LOAD] = {.begins = {MP_LIVE_MODULE, MP_BOOK_MODULES, MP_KIND_HANDLE}, .exit = mp_exit_code_load},
     [MP_CUDA_MODULE_UNLOAD] = {.ends = MP_LIVE_MODULE, .unknown = MP_BOOK_MODULES},
-    [MP_CUDA_LIBRARY_LOAD] = {.exit = mp_exit_library_load},
+    [MP_CUDA_LIBRARY_LOAD] = {.begins = {MP_LIVE_LIBRARY, MP_BOOK_LIBRARIES, MP_KIND_HANDLE, .stays = true},
+                              .exit = mp_exit_code_load},
     [MP_CUDA_LIBRARY_UNLOAD] = {.ends = MP_LIVE_LIBRARY, .unknown = MP_BOOK_LIBRARIES},
-    [MP_CUDA_STREAM_CREATE] = {.exit = mp_exit_stream_create},
+    [MP_CUDA_STREAM_CREATE] = {.begins = {MP_LIVE_STREAM, MP_BOOK_STREAMS, MP_KIND_HANDLE}},
     [MP_CUDA_STREAM_DESTROY] = {.ends = MP_LIVE_STREAM, .unknown = MP_BOOK_STREAMS},
-    [MP_CUDA_EVENT_CREATE] = {.exit = mp_exit_event_create},
+    [MP_CUDA_EVENT_CREATE] = {.begins = {MP_LIVE_EVENT, MP_BOOK_EVENTS, MP_KIND_HANDLE}},
     [MP_CUDA_EVENT_DESTROY] = {.ends = MP_LIVE_EVENT, .unknown = MP_BOOK_EVENTS},
     [MP_CUDA_DEVICE_UUID] = {.exit = mp_exit_device_uuid, .asks = true},
 };
 
 static uint64_t first_argument(const struct mp_cuda_event *event)
 {
-    return mp_cuda_calls[event->id].action == MP_CUDA_FREE_V1 ? *(const uint32_t *)event->arguments
-                                                              : *(const uint64_t *)event->arguments;
+    return *(const uint64_t *)event->arguments;
 }
 
 /* Lack of memory has an event of its own; before cuInit(), in a forked child and after the driver's end all calls
@@ -280,6 +255,7 @@ void mp_cuda_exit(enum mp_cuda_call_id id, const void *arguments, int result, st
     if (facts->context && result == MP_CU_SUCCESS && !mp_cuda_ends_context(mp_cuda_calls[id].action))
         mp_cuda_context_seen(thread, facts->context, facts->device, true);
     book_facts(&event);
+    if (action->begins.class) begin_as(&event, &action->begins);
     if (action->exit) action->exit(&event);
     if (result == MP_CU_SUCCESS && visit->unknown && action->unknown)
         mp_book_end_unknown(thread, action->unknown, facts->device, first_argument(&event));

@@ -62,38 +62,14 @@ void mp_exit_array3d_create(struct mp_cuda_event *event)
     if (a->pAllocateArray) begin_array(event, MP_LIVE_ARRAY, a->pHandle, a->pAllocateArray, 1);
 }
 
-/* The descriptor of either version, whose fields have other widths: both become the three-dimensional one. */
-#define FLAT_ARRAY(from)                                                                                               \
-    {                                                                                                                  \
-        .Width = (from)->Width, .Height = (from)->Height, .Format = (from)->Format, .NumChannels = (from)->NumChannels \
-    }
-
 void mp_exit_array_create(struct mp_cuda_event *event)
 {
     const struct mp_params_cuArrayCreate_v2 *a = event->arguments;
     if (!a->pAllocateArray) return;
-    struct mp_cu_array3d array = FLAT_ARRAY(a->pAllocateArray);
-    begin_array(event, MP_LIVE_ARRAY, a->pHandle, &array, 1);
-}
-
-void mp_exit_array_create_v1(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuArrayCreate *a = event->arguments;
-    if (!a->pAllocateArray) return;
-    struct mp_cu_array3d array = FLAT_ARRAY(a->pAllocateArray);
-    begin_array(event, MP_LIVE_ARRAY, a->pHandle, &array, 1);
-}
-
-void mp_exit_array3d_create_v1(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuArray3DCreate *a = event->arguments;
-    if (!a->pAllocateArray) return;
     struct mp_cu_array3d array = {.Width = a->pAllocateArray->Width,
                                   .Height = a->pAllocateArray->Height,
-                                  .Depth = a->pAllocateArray->Depth,
                                   .Format = a->pAllocateArray->Format,
-                                  .NumChannels = a->pAllocateArray->NumChannels,
-                                  .Flags = a->pAllocateArray->Flags};
+                                  .NumChannels = a->pAllocateArray->NumChannels};
     begin_array(event, MP_LIVE_ARRAY, a->pHandle, &array, 1);
 }
 

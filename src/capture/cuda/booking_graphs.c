@@ -43,31 +43,16 @@ static void let_go(struct mp_cuda_event *event, uint64_t number)
 static void begin_holder(struct mp_cuda_event *event, enum mp_live_class class, mp_cu_handle handle, uint64_t number,
                          uint64_t nodes, enum mp_book book)
 {
-    struct mp_live entry = {.value = (uint64_t)(uintptr_t)handle,
-                            .bytes = nodes,
-                            .other = number,
-                            .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
-                            .class = class,
-                            .book = book,
-                            .kind = MP_KIND_HANDLE};
+    struct mp_live entry =
+        mp_cuda_entry(class, (uint64_t)(uintptr_t)handle, event->facts->device, book, MP_KIND_HANDLE);
+    entry.bytes = nodes;
+    entry.other = number;
     mp_cuda_begin_entry(event, &entry);
 }
 
 static void begin_graph(struct mp_cuda_event *event, mp_cu_handle graph, uint64_t number, enum mp_book book)
 {
     begin_holder(event, MP_LIVE_GRAPH, graph, number, 0, book);
-}
-
-void mp_exit_graph_create(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuGraphCreate *a = event->arguments;
-    if (mp_cuda_succeeded(event)) begin_graph(event, *a->phGraph, 0, MP_BOOK_GRAPHS);
-}
-
-void mp_exit_graph_clone(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuGraphClone *a = event->arguments;
-    if (mp_cuda_succeeded(event)) begin_graph(event, *a->phGraphClone, 0, MP_BOOK_GRAPHS);
 }
 
 static uint64_t number_of_graph(mp_cu_handle graph)

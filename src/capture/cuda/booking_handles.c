@@ -122,41 +122,9 @@ void mp_exit_primary_reset(struct mp_cuda_event *event)
     if (mp_cuda_succeeded(event)) primary_gone(event, a->dev);
 }
 
-/* ---- modules, streams, events ------------------------------------------------------------------------------------ */
-
-static void begin_handle(struct mp_cuda_event *event, enum mp_live_class class, const mp_cu_handle *handle,
-                         enum mp_book book)
+void mp_exit_code_load(struct mp_cuda_event *event)
 {
-    if (mp_cuda_succeeded(event)) mp_cuda_begin(event, class, value_of(*handle), 0, book, MP_KIND_HANDLE);
-}
-
-void mp_exit_module_load(struct mp_cuda_event *event)
-{
-    begin_handle(event, MP_LIVE_MODULE, MP_ARGUMENTS(cuModuleLoad, event)->module, MP_BOOK_MODULES);
-    totals_may_have_moved();
-}
-
-void mp_exit_library_load(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuLibraryLoadData *a = event->arguments;
-    if (!mp_cuda_succeeded(event)) return;
-    struct mp_live library = {.value = value_of(*a->library),
-                              .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
-                              .class = MP_LIVE_LIBRARY,
-                              .book = MP_BOOK_LIBRARIES,
-                              .kind = MP_KIND_HANDLE};
-    mp_cuda_begin_entry(event, &library);
-    totals_may_have_moved();
-}
-
-void mp_exit_stream_create(struct mp_cuda_event *event)
-{
-    begin_handle(event, MP_LIVE_STREAM, MP_ARGUMENTS(cuStreamCreate, event)->phStream, MP_BOOK_STREAMS);
-}
-
-void mp_exit_event_create(struct mp_cuda_event *event)
-{
-    begin_handle(event, MP_LIVE_EVENT, MP_ARGUMENTS(cuEventCreate, event)->phEvent, MP_BOOK_EVENTS);
+    if (mp_cuda_succeeded(event)) totals_may_have_moved();
 }
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */

@@ -27,6 +27,14 @@ static inline bool mp_cuda_succeeded(const struct mp_cuda_event *event)
     return event->result == MP_CU_SUCCESS;
 }
 
+/* An entry that no context takes with it. `device` below 0: not known, the first one. */
+static inline struct mp_live mp_cuda_entry(enum mp_live_class class, uint64_t value, int device, enum mp_book book,
+                                           enum mp_kind kind)
+{
+    return (struct mp_live){
+        .value = value, .device = (int16_t)(device < 0 ? 0 : device), .class = class, .book = book, .kind = kind};
+}
+
 /* Ends an entry that was removed, and keeps it in case the call fails. */
 void mp_cuda_end(struct mp_cuda_event *event, const struct mp_live *taken);
 /* Removes the value and ends it; where it is missing the visit is marked `unknown`. */
@@ -44,17 +52,15 @@ mp_cuda_ended mp_exit_pool_create, mp_exit_pool_of_device, mp_exit_pool_of_locat
     mp_exit_pool_import_pointer, mp_exit_alloc_async, mp_exit_alloc_from_pool;
 mp_cuda_ending mp_enter_vmm_release, mp_enter_vmm_unmap, mp_enter_multicast_unbind, mp_enter_ipc_close;
 mp_cuda_ended mp_exit_address_reserve, mp_exit_vmm_create, mp_exit_vmm_release, mp_exit_vmm_map, mp_exit_vmm_unmap,
-    mp_exit_vmm_import, mp_exit_vmm_retain, mp_exit_multicast_create, mp_exit_multicast_bind, mp_exit_multicast_unbind,
-    mp_exit_ipc_open, mp_exit_ipc_close, mp_exit_external_import, mp_exit_external_buffer, mp_exit_external_mipmap;
-mp_cuda_ended mp_exit_array_create, mp_exit_array3d_create, mp_exit_array_create_v1, mp_exit_array3d_create_v1,
-    mp_exit_mipmap_create;
+    mp_exit_vmm_import, mp_exit_vmm_retain, mp_exit_multicast_bind, mp_exit_multicast_unbind, mp_exit_ipc_open,
+    mp_exit_ipc_close, mp_exit_external_import, mp_exit_external_buffer, mp_exit_external_mipmap;
+mp_cuda_ended mp_exit_array_create, mp_exit_array3d_create, mp_exit_mipmap_create;
 mp_cuda_ending mp_enter_graph_destroy, mp_enter_exec_destroy, mp_enter_free_async;
-mp_cuda_ended mp_exit_capture_begin, mp_exit_capture_end, mp_exit_graph_create, mp_exit_graph_clone,
-    mp_exit_graph_alloc_node, mp_exit_graph_free_node, mp_exit_graph_node, mp_exit_graph_node_v2,
-    mp_exit_graph_instantiate, mp_exit_graph_launch, mp_exit_graph_attribute, mp_exit_free_async;
+mp_cuda_ended mp_exit_capture_begin, mp_exit_capture_end, mp_exit_graph_alloc_node, mp_exit_graph_free_node,
+    mp_exit_graph_node, mp_exit_graph_node_v2, mp_exit_graph_instantiate, mp_exit_graph_launch, mp_exit_graph_attribute,
+    mp_exit_free_async;
 mp_cuda_ended mp_exit_context_create, mp_exit_context_create_v3, mp_exit_context_create_v4, mp_exit_context_destroy,
-    mp_exit_primary_retain, mp_exit_primary_release, mp_exit_primary_reset, mp_exit_module_load, mp_exit_library_load,
-    mp_exit_stream_create, mp_exit_event_create, mp_exit_device_uuid;
+    mp_exit_primary_retain, mp_exit_primary_release, mp_exit_primary_reset, mp_exit_code_load, mp_exit_device_uuid;
 
 /* Records how much a pool, given by its handle, holds now. */
 void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t bytes);

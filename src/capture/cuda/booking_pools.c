@@ -14,14 +14,9 @@ static const struct {
 
 static void begin_pool(struct mp_cuda_event *event, mp_cu_handle handle, int device, unsigned origin, enum mp_book book)
 {
-    if (device < 0) device = 0;
-    struct mp_live pool = {.value = (uint64_t)(uintptr_t)handle,
-                           .other = mp_book_new_pool(device, origin),
-                           .device = (int16_t)device,
-                           .class = MP_LIVE_POOL,
-                           .book = book,
-                           .kind = MP_KIND_HANDLE,
-                           .origin = (uint8_t)origin};
+    struct mp_live pool = mp_cuda_entry(MP_LIVE_POOL, (uint64_t)(uintptr_t)handle, device, book, MP_KIND_HANDLE);
+    pool.other = mp_book_new_pool(pool.device, origin);
+    pool.origin = (uint8_t)origin;
     mp_cuda_begin_entry(event, &pool);
 }
 
@@ -83,13 +78,10 @@ void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t byt
 static void begin_block(struct mp_cuda_event *event, uint64_t address, uint64_t bytes, const struct mp_live *pool,
                         int device)
 {
-    struct mp_live block = {.value = address,
-                            .bytes = bytes,
-                            .other = pool->other,
-                            .device = (int16_t)(device < 0 ? 0 : device),
-                            .class = MP_LIVE_MEMORY,
-                            .book = blocks_of[pool->origin].book,
-                            .kind = blocks_of[pool->origin].kind};
+    struct mp_live block =
+        mp_cuda_entry(MP_LIVE_MEMORY, address, device, blocks_of[pool->origin].book, blocks_of[pool->origin].kind);
+    block.bytes = bytes;
+    block.other = pool->other;
     mp_cuda_begin_entry(event, &block);
 }
 

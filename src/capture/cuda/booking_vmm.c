@@ -20,12 +20,8 @@ void mp_exit_vmm_create(struct mp_cuda_event *event)
         mp_cuda_refused(event, book, device, a->size);
         return;
     }
-    struct mp_live physical = {.value = *a->handle,
-                               .bytes = a->size,
-                               .device = (int16_t)(device < 0 ? 0 : device),
-                               .class = MP_LIVE_PHYSICAL,
-                               .book = book,
-                               .kind = MP_KIND_VMM};
+    struct mp_live physical = mp_cuda_entry(MP_LIVE_PHYSICAL, *a->handle, device, book, MP_KIND_VMM);
+    physical.bytes = a->size;
     mp_cuda_begin_entry(event, &physical);
 }
 
@@ -60,11 +56,8 @@ void mp_exit_vmm_import(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemImportFromShareableHandle *a = event->arguments;
     if (!mp_cuda_succeeded(event) || count(event, *a->handle, 1, 0)) return;
-    struct mp_live physical = {.value = *a->handle,
-                               .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
-                               .class = MP_LIVE_PHYSICAL,
-                               .book = MP_BOOK_IMPORTED,
-                               .kind = MP_KIND_VMM};
+    struct mp_live physical =
+        mp_cuda_entry(MP_LIVE_PHYSICAL, *a->handle, event->facts->device, MP_BOOK_IMPORTED, MP_KIND_VMM);
     mp_cuda_begin_entry(event, &physical);
     mp_session_note("physical memory that was imported by handle is recorded without its size: the driver tells none");
 }
@@ -79,15 +72,12 @@ void mp_exit_vmm_map(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemMap *a = event->arguments;
     if (!mp_cuda_succeeded(event)) return;
-    struct mp_live physical = {.device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device)};
+    struct mp_live mapping = mp_cuda_entry(MP_LIVE_MAPPING, a->ptr, event->facts->device, MP_BOOK_MAPPED, MP_KIND_VMM);
+    struct mp_live physical = mapping;
     mp_live_find(MP_LIVE_PHYSICAL, a->handle, &physical);
-    struct mp_live mapping = {.value = a->ptr,
-                              .bytes = a->size,
-                              .other = a->handle,
-                              .device = physical.device,
-                              .class = MP_LIVE_MAPPING,
-                              .book = MP_BOOK_MAPPED,
-                              .kind = MP_KIND_VMM};
+    mapping.bytes = a->size;
+    mapping.other = a->handle;
+    mapping.device = physical.device;
     count(event, a->handle, 0, 1);
     mp_cuda_begin_entry(event, &mapping);
 }
@@ -125,18 +115,6 @@ void mp_exit_vmm_unmap(struct mp_cuda_event *event)
 static uint64_t binding_of(uint64_t object, uint64_t offset)
 {
     return object ^ offset << 20;
-}
-
-void mp_exit_multicast_create(struct mp_cuda_event *event)
-{
-    const struct mp_params_cuMulticastCreate *a = event->arguments;
-    if (!mp_cuda_succeeded(event)) return;
-    struct mp_live object = {.value = *a->mcHandle,
-                             .device = (int16_t)(event->facts->device < 0 ? 0 : event->facts->device),
-                             .class = MP_LIVE_MULTICAST,
-                             .book = MP_BOOK_MULTICAST,
-                             .kind = MP_KIND_HANDLE};
-    mp_cuda_begin_entry(event, &object);
 }
 
 void mp_exit_multicast_bind(struct mp_cuda_event *event)

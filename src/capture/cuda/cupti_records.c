@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "base/kernel.h"
 #include "base/hash.h"
+#include "base/kernel.h"
 #include "capture/core/lock.h"
 #include "capture/core/room.h"
 #include "capture/core/session.h"
@@ -173,7 +173,6 @@ static bool has_records(enum mp_book book)
 static void expect_alloc(const struct mp_cuda_call *call, const void *arguments, uint32_t correlation)
 {
     const struct mp_params_cuMemAlloc_v2 *a = arguments; /* the first two arguments of all that are like it */
-    const struct mp_params_cuMemAlloc *old = arguments;
     switch (call->action) {
     case MP_CUDA_ALLOC:
     case MP_CUDA_ALLOC_MANAGED:
@@ -183,12 +182,7 @@ static void expect_alloc(const struct mp_cuda_call *call, const void *arguments,
         expect(*a->dptr, a->bytesize, MP_CUPTI_ALLOCATION, correlation);
         return;
     case MP_CUDA_ALLOC_PITCH:
-    case MP_CUDA_HOST_ALLOC_V1:
         expect(*a->dptr, MP_BYTES_UNKNOWN, MP_CUPTI_ALLOCATION, correlation);
-        return;
-    case MP_CUDA_ALLOC_V1:
-    case MP_CUDA_ALLOC_PITCH_V1:
-        expect(*old->dptr, MP_BYTES_UNKNOWN, MP_CUPTI_ALLOCATION, correlation);
         return;
     default:
         return;
@@ -201,12 +195,8 @@ bool mp_cupti_has_record(enum mp_cuda_action action)
     case MP_CUDA_ALLOC:
     case MP_CUDA_ALLOC_PITCH:
     case MP_CUDA_ALLOC_MANAGED:
-    case MP_CUDA_ALLOC_V1:
-    case MP_CUDA_ALLOC_PITCH_V1:
     case MP_CUDA_FREE:
-    case MP_CUDA_FREE_V1:
     case MP_CUDA_HOST_ALLOC:
-    case MP_CUDA_HOST_ALLOC_V1:
     case MP_CUDA_HOST_FREE:
     case MP_CUDA_ALLOC_ASYNC:
     case MP_CUDA_ALLOC_FROM_POOL:

@@ -66,7 +66,7 @@ struct mp_cu_multicast_prop {
     unsigned long long handleTypes, flags;
 };
 
-/* CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR and what they were before CUDA 3.2 */
+/* CUDA_ARRAY_DESCRIPTOR, CUDA_ARRAY3D_DESCRIPTOR */
 struct mp_cu_array {
     size_t Width, Height;
     int Format;
@@ -74,16 +74,6 @@ struct mp_cu_array {
 };
 struct mp_cu_array3d {
     size_t Width, Height, Depth;
-    int Format;
-    unsigned NumChannels, Flags;
-};
-struct mp_cu_array_v1 {
-    unsigned Width, Height;
-    int Format;
-    unsigned NumChannels;
-};
-struct mp_cu_array3d_v1 {
-    unsigned Width, Height, Depth;
     int Format;
     unsigned NumChannels, Flags;
 };

@@ -22,17 +22,12 @@
       (size_t, WidthInBytes), (size_t, Height), (unsigned, ElementSizeBytes))                                          \
     X(cuMemAllocManaged, "cuMemAllocManaged", 6000, 0, 371, ALLOC_MANAGED, 3, (mp_cu_ptr *, dptr), (size_t, bytesize), \
       (unsigned, flags))                                                                                               \
-    X(cuMemFree_v2, "cuMemFree", 3020, 0, 245, FREE, 1, (mp_cu_ptr, dptr))                                             \
-    X(cuMemAlloc, "cuMemAlloc", 2000, 0, 29, ALLOC_V1, 2, (unsigned *, dptr), (unsigned, bytesize))                    \
-    X(cuMemAllocPitch, "cuMemAllocPitch", 2000, 0, 31, ALLOC_PITCH_V1, 5, (unsigned *, dptr), (unsigned *, pPitch),    \
-      (unsigned, WidthInBytes), (unsigned, Height), (unsigned, ElementSizeBytes))                                      \
-    X(cuMemFree, "cuMemFree", 2000, 0, 33, FREE_V1, 1, (unsigned, dptr))
+    X(cuMemFree_v2, "cuMemFree", 3020, 0, 245, FREE, 1, (mp_cu_ptr, dptr))
 
 #define MP_CUDA_HOST_CALLS(X)                                                                                          \
     X(cuMemAllocHost_v2, "cuMemAllocHost", 3020, 0, 294, HOST_ALLOC, 2, (void **, pp), (size_t, bytesize))             \
     X(cuMemHostAlloc, "cuMemHostAlloc", 2020, 0, 39, HOST_ALLOC, 3, (void **, pp), (size_t, bytesize),                 \
       (unsigned, Flags))                                                                                               \
-    X(cuMemAllocHost, "cuMemAllocHost", 2000, 0, 37, HOST_ALLOC_V1, 2, (void **, pp), (unsigned, bytesize))            \
     X(cuMemFreeHost, "cuMemFreeHost", 2000, 0, 38, HOST_FREE, 1, (void *, p))                                          \
     X(cuMemHostRegister_v2, "cuMemHostRegister", 6050, 0, 379, HOST_REGISTER, 3, (void *, p), (size_t, bytesize),      \
       (unsigned, Flags))                                                                                               \
@@ -96,10 +91,6 @@
       (const struct mp_cu_array *, pAllocateArray))                                                                    \
     X(cuArray3DCreate_v2, "cuArray3DCreate", 3020, 0, 274, ARRAY3D_CREATE, 2, (mp_cu_handle *, pHandle),               \
       (const struct mp_cu_array3d *, pAllocateArray))                                                                  \
-    X(cuArrayCreate, "cuArrayCreate", 2000, 0, 87, ARRAY_CREATE_V1, 2, (mp_cu_handle *, pHandle),                      \
-      (const struct mp_cu_array_v1 *, pAllocateArray))                                                                 \
-    X(cuArray3DCreate, "cuArray3DCreate", 2000, 0, 90, ARRAY3D_CREATE_V1, 2, (mp_cu_handle *, pHandle),                \
-      (const struct mp_cu_array3d_v1 *, pAllocateArray))                                                               \
     X(cuArrayDestroy, "cuArrayDestroy", 2000, 0, 89, ARRAY_DESTROY, 1, (mp_cu_handle, hArray))                         \
     X(cuMipmappedArrayCreate, "cuMipmappedArrayCreate", 5000, 0, 347, MIPMAP_CREATE, 3, (mp_cu_handle *, pHandle),     \
       (const struct mp_cu_array3d *, pMipmappedArrayDesc), (unsigned, numMipmapLevels))                                \
@@ -232,8 +223,14 @@
 /* A name that later became another symbol's: cuGetProcAddress(base name, version or higher) answers `symbol`. */
 #define MP_CUDA_RENAMED_CALLS(X) X(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 12000)
 
-/* Calls whose arguments no header describes any more (of CUDA 3): seen, not decoded. X(name, cbid) */
+/* Calls of CUDA 3, with 32 bits for sizes and addresses or in no header any more: seen, not decoded. X(name, cbid) */
 #define MP_CUDA_UNDESCRIBED_CALLS(X)                                                                                   \
+    X(cuMemAlloc, 29)                                                                                                  \
+    X(cuMemAllocPitch, 31)                                                                                             \
+    X(cuMemFree, 33)                                                                                                   \
+    X(cuMemAllocHost, 37)                                                                                              \
+    X(cuArrayCreate, 87)                                                                                               \
+    X(cuArray3DCreate, 90)                                                                                             \
     X(cu64MemAlloc, 30)                                                                                                \
     X(cu64MemAllocPitch, 32)                                                                                           \
     X(cu64MemFree, 34)                                                                                                 \
@@ -247,11 +244,7 @@ enum mp_cuda_action {
     MP_CUDA_ALLOC_PITCH,
     MP_CUDA_ALLOC_MANAGED,
     MP_CUDA_FREE,
-    MP_CUDA_ALLOC_V1,
-    MP_CUDA_ALLOC_PITCH_V1,
-    MP_CUDA_FREE_V1,
     MP_CUDA_HOST_ALLOC,
-    MP_CUDA_HOST_ALLOC_V1,
     MP_CUDA_HOST_FREE,
     MP_CUDA_HOST_REGISTER,
     MP_CUDA_HOST_UNREGISTER,
@@ -280,8 +273,6 @@ enum mp_cuda_action {
     MP_CUDA_MULTICAST_UNBIND,
     MP_CUDA_ARRAY_CREATE,
     MP_CUDA_ARRAY3D_CREATE,
-    MP_CUDA_ARRAY_CREATE_V1,
-    MP_CUDA_ARRAY3D_CREATE_V1,
     MP_CUDA_ARRAY_DESTROY,
     MP_CUDA_MIPMAP_CREATE,
     MP_CUDA_MIPMAP_DESTROY,

@@ -38,6 +38,7 @@ enum mp_live_class {
     MP_LIVE_GRAPH_MEMORY, /* by number: `refs` counts the graph, its executables and captures, `other` the nodes */
     MP_LIVE_NODE,         /* by number and place: a graph's memory node; `other` is its address */
     MP_LIVE_NODE_ADDRESS, /* the address to which an alloc node will give memory */
+    MP_LIVE_REGION,       /* of NVTX's memory extension; `other` is its heap */
 };
 
 struct mp_live {

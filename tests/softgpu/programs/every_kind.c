@@ -30,21 +30,15 @@ static void linear(void)
     CHECK(driver.cuMemFree_v2(0));
     CHECK_FAILS(driver.cuMemAlloc_v2(&freed, 64 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
     CHECK_FAILS(driver.cuMemAlloc_v2(&freed, 0), CUDA_ERROR_INVALID_VALUE);
-    CUdeviceptr_v1 old[2];
-    unsigned old_pitch;
-    CHECK(driver.cuMemAlloc(&old[0], 12345));
-    CHECK(driver.cuMemAllocPitch(&old[1], &old_pitch, 100, 3, 4));
-    CHECK(driver.cuMemFree(old[0]));
 }
 
 static void host(void)
 {
-    void *pinned[3];
+    void *pinned[2];
     static char own[8192];
     CUdeviceptr managed[2];
     CHECK(driver.cuMemHostAlloc(&pinned[0], 5000, 0));
     CHECK(driver.cuMemAllocHost_v2(&pinned[1], 6000));
-    CHECK(driver.cuMemAllocHost(&pinned[2], 7000));
     memset(pinned[0], 1, 5000);
     CHECK(driver.cuMemFreeHost(pinned[1]));
     CHECK(driver.cuMemHostRegister_v2(own, 4096, 0));

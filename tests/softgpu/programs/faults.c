@@ -182,9 +182,7 @@ static void fork_in_recorder(void)
 static void refusals(void)
 {
     CUdeviceptr block;
-    CUdeviceptr_v1 old;
     size_t pitch;
-    unsigned old_pitch;
     void *pinned;
     CUarray array;
     CUmipmappedArray mipmap;
@@ -200,13 +198,10 @@ static void refusals(void)
     CHECK(driver.cuMemPoolCreate(&pool, &pool_props));
     CHECK(driver.cuGraphCreate(&graph, 0));
     driver.cuMemAlloc_v2(&block, 1000);
-    driver.cuMemAlloc(&old, 2000);
     driver.cuMemAllocPitch_v2(&block, &pitch, 1024, 3, 4);
-    driver.cuMemAllocPitch(&old, &old_pitch, 512, 4, 4);
     driver.cuMemAllocManaged(&block, 3000, 1);
     driver.cuMemHostAlloc(&pinned, 4000, 0);
     driver.cuMemAllocHost_v2(&pinned, 5000);
-    driver.cuMemAllocHost(&pinned, 6000);
     driver.cuArrayCreate_v2(&array, &plane);
     driver.cuArray3DCreate_v2(&array, &space);
     driver.cuMipmappedArrayCreate(&mipmap, &space, 3);

@@ -311,7 +311,7 @@ START_TEST(frees_of_unknown_addresses_count_once_they_succeed)
     CALL(cuMemFree_v2, MP_CU_SUCCESS, 0x1234);
     CALL(cuMemFree_v2, MP_CU_INVALID_VALUE, 0x1234); /* freed twice */
     CALL(cuMemFree_v2, MP_CU_SUCCESS, 0);
-    CALL(cuMemFree, MP_CU_SUCCESS, 0x77);
+    CALL(cuMemFree_v2, MP_CU_SUCCESS, 0x77);
     take_records();
     ck_assert_uint_eq(told.unknown, 2);
     ck_assert_uint_eq(told.marks, 1);
