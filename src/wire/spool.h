@@ -153,7 +153,7 @@ struct mp_spool_snapshot_answer {
     _Atomic uint32_t written; /* 1: the file is whole */
 };
 
-/* A wish to know what holds tensors (capture/torch/holders.h), of any kind that the collector numbers: no number comes
+/* A wish to know what holds tensors (capture/torch/torch.h), of any kind that the collector numbers: no number comes
  * twice in a session. */
 struct mp_spool_look {
     _Atomic uint32_t asked;     /* 0: nothing; the collector takes back what was not begun in time */

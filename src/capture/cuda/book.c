@@ -1,4 +1,4 @@
-#include "capture/cuda/book.h"
+#include "capture/cuda/booking.h"
 
 #include <string.h>
 

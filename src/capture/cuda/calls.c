@@ -1,4 +1,4 @@
-#include "capture/cuda/calls.h"
+#include "capture/cuda/driver_calls.h"
 
 const struct mp_cuda_call mp_cuda_calls[MP_CUDA_CALL_COUNT] = {
 #define MP_CUDA_ROW(symbol, base, version, per_thread, cbid, action, ...)                                              \

@@ -10,8 +10,8 @@
 
 #include <stdbool.h>
 
-#include "capture/cuda/calls.h"
 #include "capture/cuda/cupti_abi.h"
+#include "capture/cuda/driver_calls.h"
 
 /* The loaded library's functions; NULL for missing ones. */
 struct mp_cupti {

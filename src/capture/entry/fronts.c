@@ -1,7 +1,7 @@
 /* The front ends of this recorder. A new one is a row here; the core stays as it is. */
 #include "capture/core/front.h"
 #include "capture/cuda/front.h"
-#include "capture/nvtx/nvtx_ranges.h"
+#include "capture/nvtx/nvtx.h"
 #include "capture/python/python_stack.h"
 #include "capture/stack/stack.h"
 #include "capture/torch/torch.h"

@@ -3,17 +3,92 @@
 
 #if !defined(__x86_64__)
 
+#    define UNW_LOCAL_ONLY
+#    include <dlfcn.h>
+#    include <libunwind.h>
+#    include <string.h>
+
 #    include "base/hash.h"
 #    include "capture/core/fork.h"
 #    include "capture/core/signals.h"
-#    include "capture/native/libunwind_table.h"
 
-static struct mp_libunwind libunwind;
+/* libunwind, opened privately: linking it would rebind the program's own _Unwind_* and backtrace symbols. The names
+ * here are libunwind's own for unwinding one's own process; its header's macros turn them into the exported ones. */
+struct libunwind {
+    int (*backtrace)(void **addresses,
+                     int room);                /* fast: keeps a cache per thread; return addresses, innermost first */
+    int (*getcontext)(unw_context_t *context); /* NULL where the header has it inline: use MP_UNW_GETCONTEXT */
+    int (*init_local)(unw_cursor_t *cursor, unw_context_t *context);
+    int (*step)(unw_cursor_t *cursor); /* slow: system calls at each frame */
+    int (*get_reg)(unw_cursor_t *cursor, unw_regnum_t number, unw_word_t *value);
+    int (*get_proc_info_by_ip)(unw_addr_space_t space, unw_word_t address, unw_proc_info_t *info, void *argument);
+    int (*set_caching_policy)(unw_addr_space_t space, unw_caching_policy_t policy);
+    void (*flush_cache)(unw_addr_space_t space, unw_word_t low, unw_word_t high);
+    unw_addr_space_t *local_addr_space;
+};
+
+#    if defined(__aarch64__)
+#        define MP_UNW_GETCONTEXT(table, context) unw_tdep_getcontext(context)
+#    else
+#        define MP_UNW_GETCONTEXT(table, context) (table)->getcontext(context)
+#    endif
+
+#    define EXPANDED(name) #    name
+#    define SYMBOL(name)   EXPANDED(name)
+
+/* Beside this library, where the portable package has it; else where the system does. */
+static void *open_library(void)
+{
+    char path[4096];
+    Dl_info here;
+    const char *slash = dladdr((void *)(uintptr_t)open_library, &here) ? strrchr(here.dli_fname, '/') : NULL;
+    size_t folder = slash ? (size_t)(slash - here.dli_fname) + 1 : 0;
+    if (folder && folder + sizeof MP_LIBUNWIND_SONAME <= sizeof path) {
+        memcpy(path, here.dli_fname, folder);
+        memcpy(path + folder, MP_LIBUNWIND_SONAME, sizeof MP_LIBUNWIND_SONAME);
+        void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        if (library) return library;
+    }
+    return dlopen(MP_LIBUNWIND_SONAME, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+/* Opens MP_LIBUNWIND_SONAME and fills the table; never closes it. False: not installed, or not the libunwind we know.
+ * Takes the loader's lock and allocates: for the start of the recorder. */
+static bool open_libunwind(struct libunwind *table)
+{
+    const struct {
+        const char *name;
+        void *slot;
+    } symbols[] = {
+        {SYMBOL(unw_backtrace), &table->backtrace},
+#    if !defined(__aarch64__)
+        {SYMBOL(unw_tdep_getcontext), &table->getcontext},
+#    endif
+        {SYMBOL(unw_init_local), &table->init_local},
+        {SYMBOL(unw_step), &table->step},
+        {SYMBOL(unw_get_reg), &table->get_reg},
+        {SYMBOL(unw_get_proc_info_by_ip), &table->get_proc_info_by_ip},
+        {SYMBOL(unw_set_caching_policy), &table->set_caching_policy},
+        {SYMBOL(unw_flush_cache), &table->flush_cache},
+        {SYMBOL(unw_local_addr_space), &table->local_addr_space},
+    };
+    memset(table, 0, sizeof *table);
+    void *library = open_library();
+    for (size_t i = 0; library && i < sizeof symbols / sizeof *symbols; i++) {
+        void *found = dlsym(library, symbols[i].name);
+        if (!found) library = NULL;
+        memcpy(symbols[i].slot, &found, sizeof found);
+    }
+    dlerror(); /* the text of a failure is not the program's business */
+    return library != NULL;
+}
+
+static struct libunwind libunwind;
 static bool has_libunwind; /* without it stacks have no native frames */
 
 void mp_native_walk_start(void)
 {
-    has_libunwind = mp_libunwind_open(&libunwind);
+    has_libunwind = open_libunwind(&libunwind);
 }
 
 /* Around use of the unwinder outside any hook. */

@@ -9,8 +9,7 @@
 
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
-#include "capture/nvtx/nvtx_names.h"
-#include "capture/nvtx/nvtx_ranges.h"
+#include "capture/nvtx/nvtx.h"
 
 struct message {
     unsigned domain;

@@ -8,7 +8,7 @@
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
 #include "capture/cuda/live.h"
-#include "capture/nvtx/nvtx_names.h"
+#include "capture/nvtx/nvtx.h"
 
 #define HEAPS   32        /* number 0: for programs that announce blocks without a heap */
 #define NO_TYPE UINT8_MAX /* a number that is none of c10's devices */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "capture/python/utf8.h"
+#include "capture/python/memory.h"
 #include "capture/python/walk.h"
 
 /* Python's API, by name; the objects in it stay opaque. */

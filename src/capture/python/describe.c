@@ -1,6 +1,4 @@
-#include "capture/python/lines.h"
 #include "capture/python/memory.h"
-#include "capture/python/utf8.h"
 #include "capture/python/walk.h"
 
 /* The state word of a str, at the layout's shift. */

@@ -13,7 +13,7 @@ enum {
     OWNER_FIRST_SHIM = 3, /* 3.14 has two kinds */
     TAG_BITS = 7,         /* of a code pointer: objects lie at multiples of 16 */
     BYTES_PER_UNIT = 2,
-    COPIES_MAX = 1 << 20, /* of the bytecode: threads at one time */
+    COPIES_MAX = 1 << 20,                 /* of the bytecode: threads at one time */
     STATE_INLINE_ASCII = 1 << 5 | 1 << 6, /* of a str: the text follows its header, a byte a character */
 };
 
@@ -126,9 +126,9 @@ uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const ch
 }
 
 /* Free-threaded 3.14: each thread runs its own copy of the bytecode, kept in an array beside the inline one, which
- * belongs to the first thread. Another thread may replace the array, and frees the old one when all attached ones agree:
- * a thread that waits, or runs C code, is not asked, and reads through the kernel. What it reads may by then be somebody
- * else's; it counts if it can be the beginning of this code. NULL: not known. */
+ * belongs to the first thread. Another thread may replace the array, and frees the old one when all attached ones
+ * agree: a thread that waits, or runs C code, is not asked, and reads through the kernel. What it reads may by then be
+ * somebody else's; it counts if it can be the beginning of this code. NULL: not known. */
 static const char *bytecode_start(const struct mp_python_layout *layout, const char *frame, const char *code,
                                   uintptr_t position, bool attached)
 {

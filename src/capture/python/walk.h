@@ -2,6 +2,9 @@
 #ifndef MP_CAPTURE_PYTHON_WALK_H
 #define MP_CAPTURE_PYTHON_WALK_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "capture/python/layout.h"
 #include "capture/python/python_stack.h"
 
@@ -27,5 +30,12 @@ bool mp_python_frame_is_shim(const struct mp_python_layout *layout, const char *
 
 bool mp_python_describe_code(const struct mp_python_layout *layout, const char *code, uint32_t instruction,
                              struct mp_python_description *out);
+
+/* The line tables of code objects: from an instruction to its line. Pure; never allocates; reads within the table. */
+
+/* The line of the instruction at a byte offset (MP_PYTHON_INSTRUCTION_UNKNOWN: see mp_python_frame) in the table of
+ * Python 3.`minor`; 0 where it has none. */
+uint32_t mp_python_line(unsigned minor, const unsigned char *table, size_t size, uint32_t first_line,
+                        uint32_t instruction);
 
 #endif

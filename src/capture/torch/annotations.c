@@ -6,14 +6,13 @@
  *
  * Source: ATen/record_function.h. A callback is five words of plain data, which the ABI passes on the stack.
  */
-#include "capture/torch/torch_history.h"
+#include "capture/torch/torch.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "capture/native/next.h"
-#include "capture/torch/torch.h"
 
 #define ADD_CALLBACK "_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE"
 

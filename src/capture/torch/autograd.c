@@ -7,7 +7,7 @@
  * Sources: ATen/SequenceNumber.h (numbers are per thread and start at 0), torch/csrc/autograd/function.h (Node's first
  * members), torch/csrc/autograd/engine.cpp (the queue; who runs what). Numbers are taken under no lock of PyTorch's.
  *
- * Nodes without a match stay as they are: those made before the recording, or too long ago (capture/torch/creations.h).
+ * Nodes without a match stay as they are: those made before the recording, or too long ago (capture/torch/torch.h).
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,7 +19,6 @@
 #include "capture/core/session.h"
 #include "capture/native/next.h"
 #include "capture/stack/stack.h"
-#include "capture/torch/creations.h"
 #include "capture/torch/torch.h"
 
 #define TAKE_NUMBER   "_ZN2at15sequence_number17get_and_incrementEv"

@@ -1,4 +1,4 @@
-#include "capture/torch/creations.h"
+#include "capture/torch/torch.h"
 
 #include <stdatomic.h>
 #include <stddef.h>

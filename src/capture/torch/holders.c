@@ -1,4 +1,4 @@
-#include "capture/torch/holders.h"
+#include "capture/torch/torch.h"
 
 #include <stdatomic.h>
 

@@ -16,7 +16,6 @@
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
 #include "capture/native/next.h"
-#include "capture/torch/holders.h"
 
 /* c10::Device: two bytes, passed in one register. */
 struct c10_device {

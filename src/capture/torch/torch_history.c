@@ -1,4 +1,4 @@
-#include "capture/torch/torch_history.h"
+#include "capture/torch/torch.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
-#include "capture/torch/torch.h"
 
 #define AT_ONCE     256 /* records between two pauses for other threads */
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)

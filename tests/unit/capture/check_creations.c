@@ -1,5 +1,5 @@
 /* What is kept of nodes: found as long as it is in the table, and never another one's. */
-#include "capture/torch/creations.h"
+#include "capture/torch/torch.h"
 
 #include <pthread.h>
 

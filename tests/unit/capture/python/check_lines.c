@@ -1,4 +1,4 @@
-#include "capture/python/lines.h"
+#include "capture/python/walk.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -10,10 +10,9 @@
 #include "capture/core/fork.h"
 #include "capture/native/walk.h"
 #include "capture/python/checks.h"
-#include "capture/python/lines.h"
+#include "capture/python/walk.h"
 #include "capture/python/merge.h"
 #include "capture/python/python_stack.h"
-#include "capture/python/walk.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
