@@ -35,7 +35,7 @@ static void put_unattributed(const struct mp_recording_summary *summary, char *t
     mp_model_free(model);
 }
 
-/* The cost of recording the process (collect/recording/recording_memory.h). */
+/* The cost of recording the process (collect/recording/recording.h). */
 static void print_memory(const struct mp_recording_memory *memory)
 {
     char shared[MP_UNIT_TEXT], own[MP_UNIT_TEXT], live[MP_UNIT_TEXT], names[MP_UNIT_TEXT], rest[MP_UNIT_TEXT];

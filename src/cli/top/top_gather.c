@@ -16,7 +16,6 @@
 #include "base/memory.h"
 #include "base/worker.h"
 #include "collect/session/control.h"
-#include "collect/session/sessions.h"
 
 #define ROUND_NS     MP_NS_PER_SECOND        /* a collector that does not answer in it is silent */
 #define LOOK_NS      (60 * MP_NS_PER_SECOND) /* millions of blocks */

@@ -1,4 +1,4 @@
-#include "collect/device/nvml.h"
+#include "collect/device/device_watch.h"
 
 #include <ctype.h>
 #include <dlfcn.h>

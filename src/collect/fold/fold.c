@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "collect/fold/fold_tables.h"
 #include "model/state/state.h"
 
 /* A sampled counter, of whose values two are kept. */

@@ -1,4 +1,4 @@
-#include "collect/recording/live_file.h"
+#include "collect/recording/recording.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "collect/recording/lives.h"
+#include "collect/recording/recording.h"
 
 #include <string.h>
 

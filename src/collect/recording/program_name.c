@@ -1,4 +1,4 @@
-#include "collect/recording/program_name.h"
+#include "collect/recording/recording.h"
 
 #include <assert.h>
 #include <stdbool.h>

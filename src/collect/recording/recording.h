@@ -5,22 +5,179 @@
 #ifndef MP_COLLECT_RECORDING_H
 #define MP_COLLECT_RECORDING_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include "base/error.h"
+#include "base/map.h"
+#include "collect/device/device_watch.h"
 #include "collect/history/history.h"
 #include "collect/recording/drain.h"
-#include "collect/recording/lives.h"
-#include "collect/recording/program_name.h"
-#include "collect/recording/recording_bound.h"
-#include "collect/recording/recording_devices.h"
-#include "collect/recording/recording_memory.h"
 #include "collect/recording/schedule.h"
 #include "collect/recording/spool_file.h"
 #include "collect/recording/tables.h"
-#include "collect/recording/usual_roles.h"
 #include "collect/symbols/symbols.h"
+#include "format/recording.h"
 #include "format/writer.h"
+#include "model/state/ledger.h"
 #include "model/state/state.h"
 #include "wire/config.h"
+
+/* What a command line runs, in a word. Pure. */
+
+#define MP_PROGRAM_NAME 64
+
+/* Of arguments, each with its NUL, with an empty one at the end or `room` bytes: the script or the module of an
+ * interpreter ("train.py"), else the program's own name; "" where there are none. UTF-8 without control characters. */
+void mp_program_name(const char *arguments, size_t room, char to[MP_PROGRAM_NAME]);
+
+/*
+ * Blocks that outlived a step, while the program runs: evidence for the rule of analysis/leaks/leak_rule.h in bounded
+ * memory. A unit is one step at first; its length doubles whenever there are too many units or too many ended lives,
+ * and lives that then lie within one unit are forgotten. So the rule sees a long run as it sees a short one, with fewer
+ * boundaries. The ledger has the births of live blocks. One thread at a time.
+ */
+
+#define MP_LIVES_UNITS 2048
+#define MP_LIVES_ENDED (UINT32_C(1) << 17)
+
+/* A block that was freed in a later unit than it was born in. Units from 0. */
+struct mp_life {
+    uint64_t bytes;
+    uint32_t stack;
+    uint16_t birth, death;
+    uint16_t track;
+    uint8_t kind;
+};
+
+enum mp_lives_source { MP_LIVES_NONE, MP_LIVES_OPTIMIZER, MP_LIVES_MARKED };
+
+struct mp_lives {
+    enum mp_lives_source source; /* of the steps */
+    uint32_t steps;              /* begun so far */
+    uint32_t shift;              /* a unit is 1 << shift steps */
+    MP_VEC(struct mp_life) ended;
+    MP_VEC(uint64_t) begun_ns; /* by unit */
+};
+
+/* A step begins. Marked steps make an optimizer's void. */
+void mp_lives_step(struct mp_lives *lives, struct mp_ledger *ledger, enum mp_lives_source source, uint64_t time_ns);
+/* The block ledger->freed has ended. */
+void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger);
+/* The unit of a step as the ledger counts births (from 1; 0: before the first, which has none). */
+static inline uint32_t mp_lives_unit(const struct mp_lives *lives, uint32_t step)
+{
+    return (step - 1) >> lives->shift;
+}
+void mp_lives_free(struct mp_lives *lives);
+
+/*
+ * The role of most blocks of one stack, module and size. The program labels only some of them, in turns; others like
+ * them then have the same role. In bounded memory. One thread at a time.
+ */
+
+#define MP_USUAL_ROLES 65536 /* kinds of blocks; others have no usual role */
+
+/* Zero-initialised is empty. */
+struct mp_usual_roles {
+    struct mp_map by_kind; /* key: hash of the common facts; value: a role, and by how much it leads */
+};
+
+/* Adds the first label of a block. False where memory is short. */
+bool mp_usual_roles_add(struct mp_usual_roles *usual, const struct mp_base_block *block, unsigned role);
+/* enum mp_role: the block's own last role, else the usual one. */
+unsigned mp_usual_role(const struct mp_usual_roles *usual, const struct mp_base_block *block);
+void mp_usual_roles_free(struct mp_usual_roles *usual);
+
+/*
+ * The devices of one process's recording: their identity, and the watch's readings as samples.
+ *
+ *     cuda:N/device    in use on the device, by everybody
+ *     cuda:N/process   by this process; absent where NVML does not report it
+ *     cuda:N/others    by other processes; absent likewise
+ *     cuda:N/before    once, at 0: in use before the command ran
+ *     cuda:N/system    once, at 0: the part of that held by no process
+ *
+ * N is the device's number in the process. One thread at a time.
+ */
+
+#define MP_DEVICES_SEEN 16 /* ordinals followed */
+
+struct mp_device_samples {
+    struct mp_device_watch *watch; /* not owned; NULL: nothing is read */
+    uint64_t cursor;
+    uint64_t tracks_seen;
+    uint32_t changed; /* the spool's devices_changed, as last seen */
+    bool any;
+    char *visible, *order; /* the process's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, owned; NULL: not set */
+    struct mp_device_seen {
+        bool used, begun, named, has_total, has_process;
+        bool described;                     /* the tables say which device it is */
+        int gpu;                            /* -1: unknown */
+        uint64_t used_bytes, process_bytes; /* as last read; MP_BYTES_UNKNOWN */
+    } devices[MP_DEVICES_SEEN];
+};
+
+struct mp_recording;
+
+/* Called when the process has just connected, while its original environment can be read. `watch`: not owned; NULL:
+ * nothing is read. */
+void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_watch *watch);
+/* Called once per round: takes new devices and new readings; reads at once where the recorder reports that something
+ * took memory. */
+void mp_device_samples_round(struct mp_recording *recording);
+/* Adds notes on missing data, before coverage is written. */
+void mp_device_samples_notes(struct mp_recording *recording);
+void mp_device_samples_free(struct mp_device_samples *samples);
+
+/*
+ * The memory that recording one process takes, by its bounds. At any moment, on the recording thread.
+ *
+ *     spool    shared with the program: rings for its threads (96 MiB at most) and tables of names, frames and stacks
+ *              (about 220 MiB at most), as far as they were ever used
+ *     ledger   the most blocks that ever lived at once
+ *     tables   the same names once more, and every thread that ever allocated
+ *     events   one chunk of events on its way into the file, steps of a closed window, lives that outlasted a step,
+ *              what blocks of one kind are for
+ *     file     the writer's buffers, and 48 bytes for each chunk in the file: about 70 MiB a week; bounded by
+ *              --max-events
+ */
+
+struct mp_recording;
+
+struct mp_recording_memory {
+    uint64_t spool, ledger, tables, events, file;
+};
+
+void mp_recording_memory(const struct mp_recording *recording, struct mp_recording_memory *memory);
+/* The collector's part: all but the spool. */
+uint64_t mp_recording_memory_sum(const struct mp_recording_memory *memory);
+
+/*
+ * A recording that keeps only its newest events (--max-events). When its file has twice as many, all but the newest are
+ * folded away (collect/fold/fold.h) into a file that replaces it, on a thread of its own while the recording goes on.
+ * At every moment one whole file has the name. Events that wait for a fold are bounded: by the requested number, or
+ * MP_BOUND_SLACK, plus those that come during a fold.
+ */
+
+#define MP_BOUND_SLACK (UINT64_C(1) << 18) /* events: fewer are not worth a fold */
+
+struct mp_recording;
+struct mp_bound_job;
+
+struct mp_bound {
+    uint64_t max_events;      /* 0: no bound */
+    uint64_t file_events;     /* in the file */
+    uint64_t fold_at;         /* at this many */
+    struct mp_bound_job *job; /* the one under way */
+};
+
+/* Called after a chunk was written: puts a folded file in place, and begins to fold one that is too long. */
+enum mp_status mp_recording_bound(struct mp_recording *recording, struct mp_error *error);
+/* Called before the file's end is written: leaves exactly max_events. May take as long as reading the file. */
+enum mp_status mp_recording_bound_end(struct mp_recording *recording, struct mp_error *error);
+/* Abandons a fold that is under way. */
+void mp_recording_bound_free(struct mp_recording *recording);
 
 struct mp_recording;
 
@@ -120,7 +277,7 @@ struct mp_recording_summary {
     uint64_t device_peak_bytes;    /* the highest of a device's track */
     bool used_device;              /* a track of a device had bytes */
     bool ooms;                     /* memory ran out */
-    uint32_t leaks;                /* places that keep growing, where that was looked at (collect/session/leaving.h) */
+    uint32_t leaks;         /* places that keep growing, where that was looked at (collect/session/collector_parts.h) */
     bool left_out;          /* the file was removed: the process was started by another one and held next to nothing */
     uint64_t device, inode; /* of the file */
     bool has_totals;        /* of devices: the file has unattributed memory */
@@ -166,5 +323,15 @@ void mp_recording_note(struct mp_recording *recording, const char *text);
 
 /* Frees everything, on the thread that made the spool; an unfinished file stays as it is (cut). */
 void mp_recording_free(struct mp_recording *recording, bool remove_spool);
+
+/*
+ * A running program as a snapshot file of its own: the live blocks, with their stacks, and those ended ones that
+ * outlived a step (collect/recording/recording.h), as events between steps. Every command reads it; `memprof leaks`
+ * judges it by its rule for whole recordings.
+ */
+
+/* Writes the file to fd, an empty file, which is closed. It contains what the recording has taken so far. May take
+ * seconds, for symbols: call it in a child of the collector (collect/session/snapshots.h). */
+enum mp_status mp_live_file_write(struct mp_recording *recording, int fd, struct mp_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-#include "collect/recording/recording_bound.h"
+#include "collect/recording/recording.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "collect/recording/recording_devices.h"
+#include "collect/recording/recording.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,3 @@
-#include "collect/recording/recording_memory.h"
-
 #include "collect/recording/recording.h"
 
 #define ROOM(vec) ((vec).room * sizeof *(vec).at)
@@ -32,9 +30,9 @@ void mp_recording_memory(const struct mp_recording *recording, struct mp_recordi
                   ROOM(ledger->tracks) + ROOM(ledger->freed_unseen),
         .tables = of_texts(&tables->strings) + of_map(&tables->spool_strings) + ROOM(tables->devices) +
                   ROOM(tables->device_keys) + ROOM(tables->threads) + ROOM(tables->lane_thread),
-        .events = ROOM(recording->pending) + ROOM(recording->pending_live) + ROOM(recording->labels) + ROOM(recording->holders) +
-                  ROOM(recording->unkept_steps) + ROOM(recording->samples) + ROOM(recording->notes) +
-                  ROOM(recording->state.open) + ROOM(recording->state.reserved) +
+        .events = ROOM(recording->pending) + ROOM(recording->pending_live) + ROOM(recording->labels) +
+                  ROOM(recording->holders) + ROOM(recording->unkept_steps) + ROOM(recording->samples) +
+                  ROOM(recording->notes) + ROOM(recording->state.open) + ROOM(recording->state.reserved) +
                   of_map(&recording->usual_roles.by_kind) + ROOM(recording->lives.ended) +
                   ROOM(recording->lives.begun_ns) + mp_history_bytes(&recording->history),
         .file = recording->writer ? mp_writer_memory(recording->writer) : 0,

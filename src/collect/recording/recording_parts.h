@@ -51,8 +51,8 @@ uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
                                       struct mp_error *error);
 
-/* Notes whether the process has our root and mounts (recording->shares_root). False: it cannot be asked, as one that has
- * ended; what was noted stays. */
+/* Notes whether the process has our root and mounts (recording->shares_root). False: it cannot be asked, as one that
+ * has ended; what was noted stays. */
 bool mp_recording_look_at_root(struct mp_recording *recording);
 /* A mp_tables_module_seen: finds the file of a module for its symbols. Where the process has our root, it is found
  * without the process, which may end at any time. */
@@ -77,5 +77,11 @@ uint64_t mp_recording_dropped(const struct mp_spool_header *spool);
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool);
 /* Whether some events lack their stack, or a name in it. */
 bool mp_recording_lacks_names(const struct mp_spool_header *spool);
+
+/* The role of a process that its stacks show. One thread at a time. */
+
+/* Looks in what the tables have up to now for functions that only a worker runs, and puts the role where the process's
+ * membership is (the spool's header), if there is one. */
+void mp_recording_find_role(struct mp_recording *recording);
 
 #endif

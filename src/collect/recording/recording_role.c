@@ -1,4 +1,4 @@
-#include "collect/recording/recording_role.h"
+#include "collect/recording/recording_parts.h"
 
 #include <string.h>
 

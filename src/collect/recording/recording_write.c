@@ -7,10 +7,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collect/recording/recording_role.h"
 
 #define NOTES_WITH_MODULES 16 /* modules are not noted beyond these: a program may have thousands without a file */
-#define BASE_FACTOR 4 /* a base is written after this many events per live block */
+#define BASE_FACTOR        4  /* a base is written after this many events per live block */
 
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error)
 {

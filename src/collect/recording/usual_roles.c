@@ -1,4 +1,4 @@
-#include "collect/recording/usual_roles.h"
+#include "collect/recording/recording.h"
 
 #include "base/hash.h"
 

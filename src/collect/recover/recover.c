@@ -1,9 +1,7 @@
-#include "collect/recover/recover_parts.h"
+#include "collect/recover/recover.h"
 
 #include <linux/futex.h>
 #include <string.h>
-
-#include "collect/recover/left_behind.h"
 
 static const char *what_happened(const struct mp_spool_header *spool)
 {

@@ -1,5 +1,5 @@
 #include "collect/recording/recording_parts.h"
-#include "collect/recover/recover_parts.h"
+#include "collect/recover/recover.h"
 
 #include <stdio.h>
 #include <stdlib.h>

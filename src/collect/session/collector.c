@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "collect/session/launch.h"
 #include "collect/session/membership.h"
-#include "collect/session/process_end.h"
 #include "collect/session/session_folder.h"
 #include "wire/config.h"
 

@@ -13,10 +13,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collect/session/command_line.h"
 #include "collect/session/control.h"
 #include "collect/session/membership.h"
-#include "collect/session/overview.h"
 #include "format/new_file.h"
 
 #define ACCEPTED_AT_ONCE 16 /* connections a round */

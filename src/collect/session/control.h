@@ -12,17 +12,19 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "base/intern.h"
 
 #define MP_CONTROL_MAGIC   UINT32_C(0x6d70636b)
 #define MP_CONTROL_VERSION 2
 #define MP_CONTROL_NO_ROOM (-2)
 
 enum mp_control_command {
-    MP_CONTROL_LIVE = 1,     /* write the live blocks as a snapshot file (collect/recording/live_file.h) */
+    MP_CONTROL_LIVE = 1,     /* write the live blocks as a snapshot file (collect/recording/recording.h) */
     MP_CONTROL_SNAPSHOT = 2, /* write the whole recording so far (collect/session/snapshots.h) */
     MP_CONTROL_HOLDERS = 3,  /* likewise, after the program has looked for what holds its tensors (looks.h) */
-    MP_CONTROL_OVERVIEW = 4, /* the figures of all processes as JSON (collect/session/overview.h): answered at once */
-    MP_CONTROL_BARE = 5,     /* as MP_CONTROL_LIVE, without functions and lines of native frames: for who asks often */
+    MP_CONTROL_OVERVIEW =
+        4, /* the figures of all processes as JSON (collect/session/collector_parts.h): answered at once */
+    MP_CONTROL_BARE = 5, /* as MP_CONTROL_LIVE, without functions and lines of native frames: for who asks often */
 };
 
 struct mp_control_question {
@@ -69,5 +71,14 @@ enum mp_status mp_control_ask_snapshot(pid_t pid, int fd, pid_t *answered_pid, s
 /* As mp_control_ask_live, for the whole recording so far, whose last look is one of now. */
 enum mp_status mp_control_ask_holders(pid_t pid, uint32_t budget_ms, int *fd, pid_t *answered_pid,
                                       struct mp_error *error);
+
+/*
+ * The sessions of this user on this machine: the sockets of the collectors that run. Those that lie where sessions are
+ * made are found at once; others by the environment of the user's processes. One thread at a time.
+ */
+
+/* Adds the path of each socket that may be a session's to `paths`; somebody need not listen there any more.
+ * `thorough`: looks at all processes, too, which takes some 20 microseconds each. False where memory is short. */
+bool mp_sessions_find(bool thorough, struct mp_intern *paths);
 
 #endif

@@ -1,4 +1,4 @@
-#include "collect/session/doorbell.h"
+#include "collect/session/collector_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>

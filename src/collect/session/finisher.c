@@ -1,4 +1,4 @@
-#include "collect/session/finisher.h"
+#include "collect/session/collector_parts.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "collect/session/leaving.h"
+#include "collect/session/collector_parts.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "collect/session/looks.h"
+#include "collect/session/collector_parts.h"
 
 #include <signal.h>
 #include <stdio.h>

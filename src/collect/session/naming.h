@@ -18,7 +18,7 @@ struct mp_naming {
 struct mp_named {
     uint32_t pid;
     struct mp_member member;
-    const char *program; /* collect/recording/program_name.h */
+    const char *program; /* collect/recording/recording.h */
 };
 
 /* True where two processes can never get one name from the pattern. */

@@ -1,4 +1,4 @@
-#include "collect/session/sessions.h"
+#include "collect/session/control.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "collect/session/control.h"
 #include "collect/session/session_folder.h"
 
 #define LOOKED_AT 65536 /* entries of a folder */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "collect/recording/live_file.h"
+#include "collect/recording/recording.h"
 #include "collect/recording/recording_parts.h"
 #include "collect/session/control.h"
 

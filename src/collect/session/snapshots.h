@@ -33,7 +33,7 @@ struct mp_snapshot_calls {
 
 enum mp_snapshot_of {
     MP_SNAPSHOT_OF_ALL,  /* the recording so far */
-    MP_SNAPSHOT_OF_LIVE, /* the live blocks (collect/recording/live_file.h) */
+    MP_SNAPSHOT_OF_LIVE, /* the live blocks (collect/recording/recording.h) */
     MP_SNAPSHOT_OF_BARE, /* likewise, without names of native frames: asked for again and again while the program works
                           */
 };

@@ -1,4 +1,4 @@
-#include "collect/session/suspicion.h"
+#include "collect/session/collector_parts.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "analysis/leaks/leaks.h"
 #include "base/memory.h"
-#include "collect/recording/live_file.h"
+#include "collect/recording/recording.h"
 #include "collect/recording/recording_parts.h"
 #include "model/model.h"
 

@@ -1,4 +1,4 @@
-#include "collect/symbols/demangle.h"
+#include "collect/symbols/symbol_file.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>

@@ -10,7 +10,6 @@
 #include "base/map.h"
 #include "base/vec.h"
 #include "collect/symbols/extents.h"
-#include "collect/symbols/source_lines.h"
 
 /* An answer is kept as one number: the beginning of its lines, and their count. */
 #define COUNT_BITS 8

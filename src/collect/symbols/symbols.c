@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/vec.h"
-#include "collect/symbols/demangle.h"
 #include "collect/symbols/symbol_file.h"
 
 struct module {
@@ -75,8 +74,8 @@ static void attach(struct mp_symbols *symbols, struct module *module, const char
     const char *trouble = fd < 0 || fstat(fd, &status) != 0 ? strerror(errno)
                           : !S_ISREG(status.st_mode)        ? "it is no regular file"
                           : is_unknown(id) ? "it has no build-id, and may be another than the program had loaded"
-                          : !is_same(fd, &status, id)       ? "it was replaced after the program had loaded it"
-                                                            : NULL;
+                          : !is_same(fd, &status, id) ? "it was replaced after the program had loaded it"
+                                                      : NULL;
     if (trouble) {
         if (asprintf(&module->note, "no symbols of %s: %s", path, trouble) < 0) module->note = NULL;
     } else {

@@ -39,7 +39,7 @@ struct mp_ledger {
     freed_unseen; /* numbered blocks that ended in the pause; birth_ns: the time of their
                    * end */
     uint64_t steps;
-    uint32_t step_now;          /* the caller's own count of steps (collect/recording/lives.h) */
+    uint32_t step_now;          /* the caller's own count of steps (collect/recording/recording.h) */
     struct mp_base_block freed; /* the block that ended last, and its birth */
     uint32_t freed_birth;
     uint64_t unknown_frees, missed_frees, totals_checked, totals_wrong;

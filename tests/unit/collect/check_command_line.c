@@ -1,4 +1,4 @@
-#include "collect/session/command_line.h"
+#include "collect/session/collector_parts.h"
 
 #include <stdio.h>
 #include <string.h>

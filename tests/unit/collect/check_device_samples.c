@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "collect/recording/recording_devices.h"
+#include "collect/recording/recording.h"
 #include "collect/recording/recording_parts.h"
 #include "model/model.h"
 #include "unit/collect/traffic.h"

@@ -1,5 +1,5 @@
 /* Recordings that end while others are finished: each comes back once, in order, with what was found of it. */
-#include "collect/session/finisher.h"
+#include "collect/session/collector_parts.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What outlived a step against a plain list of all lives: however coarse the units have become, each life that crosses
  * the border of one is there, and no other. */
-#include "collect/recording/lives.h"
+#include "collect/recording/recording.h"
 
 #include <stdlib.h>
 #include <string.h>

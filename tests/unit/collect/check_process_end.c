@@ -1,5 +1,5 @@
 /* Ends of processes that nobody has waited for, held against the kernel's word to their parent. */
-#include "collect/session/process_end.h"
+#include "collect/session/collector_parts.h"
 
 #include <linux/capability.h>
 #include <signal.h>

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/vec.h"
-#include "collect/symbols/debug_files.h"
+#include "collect/symbols/symbol_file.h"
 #include "unit/suite.h"
 
 #define MODULE 3 /* of the file that a test looks at */

@@ -1,5 +1,5 @@
 /* What is usual against the whole list of what was said. */
-#include "collect/recording/usual_roles.h"
+#include "collect/recording/recording.h"
 
 #include <stdlib.h>
 
