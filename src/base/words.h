@@ -124,7 +124,7 @@ enum mp_torch_state {
     MP_TORCH_STATES
 };
 
-/* The prefix of marks that the PyTorch shim makes of calls of the allocator (analysis/allocator/torch_marks.h). */
+/* The prefix of marks that the PyTorch shim makes of calls of the allocator (analysis/allocator/torch_history.h). */
 #define MP_TORCH_MARK "torch: "
 
 /* c10::DeviceType, as far as memprof names it (c10/core/DeviceType.h). */

@@ -9,7 +9,7 @@
 #include "cli/text_file.h"
 #include "collect/recover/recover.h"
 #include "exchange/load/load.h"
-#include "model/skip.h"
+#include "model/stack.h"
 
 #define ROWS_OF_TEXT 10
 

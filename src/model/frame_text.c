@@ -1,4 +1,4 @@
-#include "model/frame_text.h"
+#include "model/stack.h"
 
 void mp_frame_function(struct mp_buffer *out, const struct mp_stack_line *line)
 {

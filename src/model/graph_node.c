@@ -1,4 +1,4 @@
-#include "model/graph_node.h"
+#include "model/stack.h"
 
 #include "base/json.h"
 

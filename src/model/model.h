@@ -169,7 +169,7 @@ struct mp_model {
     struct mp_damage damage;
     MP_VEC(uint8_t)
     skipped;                      /* by number of a string: frames with that function, file or library are passed over
-                                   * (model/skip.h); empty: none */
+                                   * (model/stack.h); empty: none */
     struct mp_known_facts *facts; /* found so far by model/stack_facts.h */
     struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
     uint64_t part_of;     /* where only a part was written (leaks --pid): the number of events in

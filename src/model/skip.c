@@ -1,4 +1,4 @@
-#include "model/skip.h"
+#include "model/stack.h"
 
 #include "base/pattern.h"
 

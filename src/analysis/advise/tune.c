@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "analysis/advise/tune_phases.h"
-#include "analysis/allocator/torch_room.h"
+#include "analysis/allocator/torch_replay.h"
 #include "base/memory.h"
 #include "base/words.h"
 

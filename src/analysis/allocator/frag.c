@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/allocator/torch_room.h"
+#include "analysis/allocator/torch_replay.h"
 #include "analysis/leaks/leaks.h"
 #include "analysis/sites/level.h"
 #include "base/memory.h"

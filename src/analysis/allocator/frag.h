@@ -5,7 +5,7 @@
 #ifndef MP_ANALYSIS_FRAG_H
 #define MP_ANALYSIS_FRAG_H
 
-#include "analysis/allocator/torch_layout.h"
+#include "analysis/allocator/torch_replay.h"
 #include "analysis/sites/sites.h"
 #include "model/window.h"
 

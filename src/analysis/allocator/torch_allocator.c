@@ -59,11 +59,6 @@ uint64_t mp_torch_block_address(const struct mp_torch_allocator *a, uint32_t blo
     return block < a->blocks.count ? a->blocks.at[block].address : 0;
 }
 
-uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *a, uint32_t block)
-{
-    return block < a->blocks.count ? a->blocks.at[block].bytes : 0;
-}
-
 enum mp_torch_state mp_torch_block_state(const struct mp_torch_allocator *a, uint32_t block)
 {
     return block < a->blocks.count ? (enum mp_torch_state)a->blocks.at[block].state : MP_TORCH_FREE;

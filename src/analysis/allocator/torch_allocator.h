@@ -92,8 +92,6 @@ void mp_torch_free(struct mp_torch_allocator *allocator, uint32_t block);
 void mp_torch_empty_cache(struct mp_torch_allocator *allocator);
 
 uint64_t mp_torch_block_address(const struct mp_torch_allocator *allocator, uint32_t block);
-uint64_t mp_torch_block_bytes(const struct mp_torch_allocator *allocator, uint32_t block); /* the bytes that it
-                                                                                            * occupies */
 enum mp_torch_state mp_torch_block_state(const struct mp_torch_allocator *allocator, uint32_t block);
 const struct mp_torch_stats *mp_torch_stats(const struct mp_torch_allocator *allocator);
 /* The listing starts empty; the caller frees it. */
@@ -109,12 +107,11 @@ uint64_t mp_torch_segment_bytes(const struct mp_torch_settings *settings, uint64
  * stream by then is done, and until the next malloc checks.
  */
 void mp_torch_record_stream(struct mp_torch_allocator *allocator, uint32_t block, uint64_t stream);
-void mp_torch_stream_done(struct mp_torch_allocator *allocator, uint64_t stream);
 /* Completes the free of a pending block now, when a trace says so. */
 void mp_torch_complete(struct mp_torch_allocator *allocator, uint32_t block);
 
 /*
- * Private pools. Between begin and end, mp_torch_pool_for() of a stream that the filter accepts is that pool, and the
+ * Private pools. Between begin and end, requests of a stream that the filter accepts come from that pool, and the
  * allocator neither checks streams nor releases memory to try again. Once a pool is released as often as it was begun
  * and held (a MemPool holds its pool), its segments go at the next release.
  */
@@ -124,9 +121,6 @@ void mp_torch_pool_end(struct mp_torch_allocator *allocator, uint32_t pool);
 void mp_torch_pool_release(struct mp_torch_allocator *allocator, uint32_t pool);
 /* As a MemPool does when it is deleted: gives back the free memory of a pool without users. */
 void mp_torch_empty_pool(struct mp_torch_allocator *allocator, uint32_t pool);
-uint32_t mp_torch_pool_for(const struct mp_torch_allocator *allocator, uint64_t stream);
-/* MemPool(no_split=..., use_on_oom=...) */
-void mp_torch_pool_options(struct mp_torch_allocator *allocator, uint32_t pool, bool no_split, bool use_on_oom);
 
 /*
  * Adds to the initial state a segment with its blocks, ascending, without gaps, no two free ones adjacent. An

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/allocator/torch_uses.h"
 #include "analysis/sites/placement.h"
 #include "base/map.h"
 #include "base/search.h"
@@ -292,7 +291,8 @@ static const char *find_value(const char *configuration, const char *key, size_t
     return NULL;
 }
 
-void mp_torch_settings_recorded(const char *configuration, struct mp_torch_settings *settings)
+/* The settings in a recording's configuration (key=value,..., as importers of PyTorch's snapshots keep it). */
+static void read_configured(const char *configuration, struct mp_torch_settings *settings)
 {
     mp_torch_settings_default(settings);
     static const char *const only_in_text[] = {
@@ -639,7 +639,7 @@ static void read_settings(const struct mp_model *model, struct mp_torch_settings
     struct mp_torch_mark mark;
     for (size_t i = 0; i < model->asides.count; i++)
         if (model->asides.at[i].kind == MP_ASIDE_SETTINGS) told = mp_model_text(model, model->asides.at[i].text);
-    mp_torch_settings_recorded(told, settings);
+    read_configured(told, settings);
     for (size_t i = 0; i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
         if (model->events.type[event] != MP_EVENT_MARK ||

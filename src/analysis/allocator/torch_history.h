@@ -6,9 +6,44 @@
 #ifndef MP_ANALYSIS_TORCH_HISTORY_H
 #define MP_ANALYSIS_TORCH_HISTORY_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "analysis/allocator/torch_allocator.h"
-#include "analysis/allocator/torch_marks.h"
+#include "analysis/sites/placement.h"
 #include "model/model.h"
+
+/*
+ * Calls of PyTorch's CUDA allocator that allocate nothing, as the PyTorch shim marks them in a recording
+ * (python/libmemprof_torch/pools.py): emptied caches, private pools, limits, settings. The driver may see nothing of
+ * them, and under other settings they may release memory that they did not release when they were recorded.
+ */
+
+enum mp_torch_call {
+    MP_TORCH_CALL_EMPTY,         /* torch.cuda.empty_cache(): of every device */
+    MP_TORCH_CALL_POOL_MADE,     /* a MemPool was made, and holds its pool */
+    MP_TORCH_CALL_POOL_BEGINS,   /* from here on requests may come from the pool, */
+    MP_TORCH_CALL_POOL_ENDS,     /* to here */
+    MP_TORCH_CALL_POOL_RELEASED, /* one user of the pool less */
+    MP_TORCH_CALL_POOL_DELETED,  /* a MemPool goes: one user less, and its cached memory */
+    MP_TORCH_CALL_CAPTURE,       /* a graph's capture begins; its end names the pool: */
+    MP_TORCH_CALL_CAPTURED,
+    MP_TORCH_CALL_CAPTURE_FAILS, /* or never */
+    MP_TORCH_CALL_LIMIT,         /* set_per_process_memory_fraction() */
+    MP_TORCH_CALL_SETTINGS,      /* the allocator's settings are set anew */
+    MP_TORCH_CALL_BEGAN,         /* the settings before the first such change; nothing to be done */
+    MP_TORCH_CALLS
+};
+
+struct mp_torch_mark {
+    enum mp_torch_call call;
+    uint64_t pool;        /* as in struct mp_segment */
+    double fraction;      /* of MP_TORCH_CALL_LIMIT */
+    const char *settings; /* of MP_TORCH_CALL_SETTINGS and _BEGAN: the end of the mark's name */
+};
+
+/* Whether a mark of that name is such a call, for a device ("cuda:0"). */
+bool mp_torch_mark_read(const char *name, const char *device, struct mp_torch_mark *mark);
 
 struct mp_torch_step {
     uint64_t address; /* out of memory: what the device had free, MP_BYTES_UNKNOWN */
@@ -71,7 +106,25 @@ uint32_t mp_torch_step_of(const struct mp_torch_history *history, uint32_t event
 /* Of PyTorch's number of a pool, its index. */
 uint32_t mp_torch_pool_index(const struct mp_torch_history *history, uint64_t pool);
 
-/* The settings that a recording's configuration (key=value,..., as importers of PyTorch's snapshots keep it) tells. */
-void mp_torch_settings_recorded(const char *configuration, struct mp_torch_settings *settings);
+/*
+ * What the times say in which a program used PyTorch's private pools: only then does a pool get memory, for captures or
+ * as the program asks; and what it hands out at another time puts it back to what it was.
+ */
+
+/* A pool served requests between two events of the model. */
+struct mp_torch_use {
+    uint32_t pool; /* index in the history's */
+    uint32_t begin, end;
+};
+struct mp_torch_uses {
+    struct mp_torch_use *at;
+    size_t count, room;
+};
+
+/* Corrects the pools of a history's steps, and marks those that put a pool back. `driver`: the track of the segments,
+ * MP_TRACK_NONE; `known`: what PyTorch's history told. Pools of which no use is known are left alone. Puts the uses in
+ * order, those that overlap as one. */
+void mp_torch_follow_uses(const struct mp_model *model, uint16_t driver, struct mp_torch_uses *uses,
+                          const struct mp_placements *known, struct mp_torch_history *history);
 
 #endif

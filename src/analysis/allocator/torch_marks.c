@@ -1,4 +1,4 @@
-#include "analysis/allocator/torch_marks.h"
+#include "analysis/allocator/torch_history.h"
 
 #include <inttypes.h>
 #include <math.h>

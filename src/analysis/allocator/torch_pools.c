@@ -41,18 +41,3 @@ void mp_torch_pool_release(struct mp_torch_allocator *a, uint32_t pool)
     a->pools.at[pool].freeable = true;
     mp_vec_add(&a->freeable, pool);
 }
-
-uint32_t mp_torch_pool_for(const struct mp_torch_allocator *a, uint64_t stream)
-{
-    for (size_t i = a->contexts.count; i--;)
-        if (a->contexts.at[i].stream == MP_TORCH_ANY_STREAM || a->contexts.at[i].stream == stream)
-            return a->contexts.at[i].pool;
-    return 0;
-}
-
-void mp_torch_pool_options(struct mp_torch_allocator *a, uint32_t pool, bool no_split, bool use_on_oom)
-{
-    mp_torch_pool_need(a, pool);
-    a->pools.at[pool].no_split = no_split;
-    a->pools.at[pool].use_on_oom = use_on_oom;
-}

@@ -6,6 +6,7 @@
 #define MP_ANALYSIS_TORCH_REPLAY_H
 
 #include "analysis/allocator/torch_history.h"
+#include "model/model.h"
 
 #define MP_TORCH_TO_THE_END UINT32_MAX
 
@@ -58,5 +59,34 @@ void mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch
 void mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
                            const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint64_t most,
                            struct mp_torch_replay *replay);
+
+/*
+ * The segments of a caching allocator at a moment, with the blocks in them. They come from a replay where the recording
+ * has the allocator's own trace, from the segments that a file lists at its end, or from the blocks of the layer below
+ * and those inside them. Pure; the result is the caller's.
+ */
+
+enum mp_layout_source {
+    MP_LAYOUT_REPLAYED, /* exact */
+    MP_LAYOUT_LISTED,   /* exact */
+    MP_LAYOUT_PLACED    /* streams and pools are unknown; a block may take up to 1 MiB more than it seems */
+};
+
+struct mp_torch_layout {
+    enum mp_layout_source source;
+    struct mp_torch_moment moment; /* its blocks' ids mean nothing; owners do */
+};
+
+/* `event`: the number of events that have happened. The history is the track's. False: the recording does not say what
+ * the allocator held. */
+bool mp_torch_layout_at(const struct mp_model *model, struct mp_torch_history *history, uint32_t event,
+                        struct mp_torch_layout *layout);
+
+/* How much of a device a caching allocator may have, for replays. Pure. */
+
+/* The device's memory that neither the driver nor a context, other libraries, or other processes had, where the
+ * recording has its total; less than any refused amount, but no less than the allocator once held, `held`.
+ * MP_BYTES_UNKNOWN where the total is unknown. */
+uint64_t mp_torch_room(const struct mp_model *model, uint16_t track, uint64_t held);
 
 #endif

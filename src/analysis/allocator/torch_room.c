@@ -1,4 +1,4 @@
-#include "analysis/allocator/torch_room.h"
+#include "analysis/allocator/torch_replay.h"
 
 #include "analysis/allocator/torch_settings.h"
 #include "analysis/device/device_use.h"

@@ -29,12 +29,6 @@ static struct queue *queue_of(struct mp_torch_allocator *a, uint64_t stream)
     return &a->queues.at[a->queues.count - 1];
 }
 
-void mp_torch_stream_done(struct mp_torch_allocator *a, uint64_t stream)
-{
-    for (size_t i = 0; i < a->queues.count; i++)
-        if (a->queues.at[i].stream == stream) a->queues.at[i].done = a->queues.at[i].blocks.count;
-}
-
 /* Ends a block's uses, and with `wait` lets its free wait for each of them. */
 static void end_uses(struct mp_torch_allocator *a, uint32_t block, bool wait, bool but_in_capture)
 {

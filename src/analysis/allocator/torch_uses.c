@@ -1,4 +1,4 @@
-#include "analysis/allocator/torch_uses.h"
+#include "analysis/allocator/torch_history.h"
 
 #include <stdlib.h>
 #include <string.h>

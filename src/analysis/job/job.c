@@ -226,7 +226,7 @@ static void add_of_processes(struct translation *t)
     }
 }
 
-void mp_job_add_job(struct mp_job *job, const char *path, const struct mp_model *model)
+static void add_job(struct mp_job *job, const char *path, const struct mp_model *model)
 {
     struct translation t = {.job = job, .model = model, .first = (uint32_t)job->rows.processes.count};
     t.texts = mp_alloc((model->strings.count + 1) * sizeof *t.texts);
@@ -261,7 +261,7 @@ enum mp_status mp_job_add(struct mp_job *job, const char *path, const struct mp_
 {
     enum mp_status status = MP_OK;
     if (mp_model_is_job(model))
-        mp_job_add_job(job, path, model);
+        add_job(job, path, model);
     else
         mp_job_add_recording(job, path, model, &status, error);
     return status;

@@ -1,4 +1,4 @@
-#include "analysis/job/job_curves.h"
+#include "analysis/job/job_state.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "analysis/job/job_member.h"
+#include "analysis/job/job_state.h"
 
 static uint32_t number(const struct mp_member *member, enum mp_member_number which)
 {

@@ -1,8 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/job/job_curves.h"
-#include "analysis/job/job_member.h"
 #include "analysis/job/job_state.h"
 #include "analysis/leaks/leaks.h"
 #include "analysis/sites/profile.h"

@@ -3,8 +3,10 @@
 #define MP_ANALYSIS_JOB_STATE_H
 
 #include "analysis/job/job.h"
+#include "analysis/sites/steps.h"
 #include "base/intern.h"
 #include "base/vec.h"
+#include "model/model.h"
 
 /* A source line of a path. Texts are ids in mp_job.texts; of a native line that has no function, `address` is what is
  * known. Compared as bytes: without holes. */
@@ -42,8 +44,25 @@ int mp_job_compare(const struct mp_job *job, uint32_t left, uint32_t right);
 
 void mp_job_add_recording(struct mp_job *job, const char *path, const struct mp_model *model, enum mp_status *status,
                           struct mp_error *error);
-void mp_job_add_job(struct mp_job *job, const char *path, const struct mp_model *model);
 /* What a file lacks, in the words of its own reports, as a text of the job; 0: nothing. */
 uint32_t mp_job_missing(struct mp_job *job, const struct mp_model *model);
+
+/* The course of a process's memory in at most MP_JOB_POINTS points a curve, whose units are powers of two, so that the
+ * curves of any two processes have a unit in common. */
+
+/* By the clock: of each track that `wanted` (one byte each) picks. */
+void mp_job_curves_by_time(struct mp_job *job, uint32_t process, const struct mp_model *model,
+                           const unsigned char *wanted);
+void mp_job_curve_by_step(struct mp_job *job, uint32_t process, uint32_t track, const struct mp_step_report *steps);
+
+/* Which member of a job a recording's process was. Pure. */
+
+struct mp_job_member {
+    uint32_t rank, local_rank, world_size, node, parent; /* MP_NONE: unknown */
+    const char *role, *job;                              /* "": unknown; the model's */
+    bool helper;                                         /* works for the rank that started it */
+};
+
+struct mp_job_member mp_job_member_of(const struct mp_model *model);
 
 #endif

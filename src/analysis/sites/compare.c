@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "analysis/sites/peak.h"
-#include "model/frame_text.h"
+#include "model/stack.h"
 #include "model/steps_infer.h"
 
 static uint64_t size_of(int64_t delta)

@@ -4,7 +4,7 @@
 
 #include "analysis/sites/moved.h"
 #include "base/buffer.h"
-#include "model/frame_text.h"
+#include "model/stack.h"
 
 static void push_frame(struct mp_flames *flames, const struct mp_stack_line *line, uint32_t *number)
 {

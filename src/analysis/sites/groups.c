@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/sites/site_shares.h"
-#include "model/frame_text.h"
+#include "analysis/sites/sites.h"
 #include "model/module_path.h"
 #include "model/spans.h"
+#include "model/stack.h"
 
 static const char *const words[MP_GROUPS] = {
     [MP_GROUP_STACK] = "stack",      [MP_GROUP_FRAMES] = "stack",    [MP_GROUP_FUNCTION] = "function",

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "analysis/sites/growth.h"
-#include "analysis/sites/site_shares.h"
 #include "base/map.h"
 #include "base/sampling.h"
 #include "model/module_path.h"

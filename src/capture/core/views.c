@@ -86,6 +86,17 @@ static char *open_part(uint32_t anchor, uint64_t bytes)
     return NULL;
 }
 
+static void forget_views(void)
+{
+    int saved = errno;
+    if (header) mp_munmap(header, MP_SPOOL_HEADER_BYTES);
+    if (anchors) mp_munmap(anchors, ANCHORS * page_bytes);
+    if (whole) mp_munmap(whole, whole_bytes);
+    header = NULL;
+    anchors = whole = NULL;
+    errno = saved;
+}
+
 struct mp_spool_header *mp_views_start(int descriptor, uint64_t file_bytes)
 {
     page_bytes = (uint64_t)getauxval(AT_PAGESZ);
@@ -101,26 +112,15 @@ struct mp_spool_header *mp_views_start(int descriptor, uint64_t file_bytes)
     bool usable = opened && mp_spool_usable(header);
     if (opened && !usable) errno = 0;
     if (!usable || !map_anchors(descriptor)) {
-        mp_views_end();
+        forget_views();
         return NULL;
     }
     const struct mp_spool_table *first = &header->tables[MP_TABLE_TRACKS];
     bool copied = mp_view_grow(MP_TABLE_TRACKS, atomic_load(&first->committed) * sizeof(struct mp_wire_track));
     if (!copied && errno != ENOMEM) whole = map_apart(descriptor, 0, whole_bytes = file_bytes);
     if (copied || whole) return header;
-    mp_views_end();
+    forget_views();
     return NULL;
-}
-
-void mp_views_end(void)
-{
-    int saved = errno;
-    if (header) mp_munmap(header, MP_SPOOL_HEADER_BYTES);
-    if (anchors) mp_munmap(anchors, ANCHORS * page_bytes);
-    if (whole) mp_munmap(whole, whole_bytes);
-    header = NULL;
-    anchors = whole = NULL;
-    errno = saved;
 }
 
 const struct mp_view *mp_view(enum mp_spool_table_id table)

@@ -24,8 +24,6 @@ struct mp_view {
 /* Maps the header of the spool behind a descriptor, and the pages for later views. NULL with errno, which is 0 where it
  * is no spool that this build can use. */
 struct mp_spool_header *mp_views_start(int descriptor, uint64_t file_bytes);
-/* Undoes mp_views_start() while nobody has used it. */
-void mp_views_end(void);
 
 /* The largest view of a table; never NULL, of no bytes at first. */
 const struct mp_view *mp_view(enum mp_spool_table_id table);

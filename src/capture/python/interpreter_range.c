@@ -1,4 +1,4 @@
-#include "capture/python/interpreter_range.h"
+#include "capture/python/merge.h"
 
 #include <stddef.h>
 

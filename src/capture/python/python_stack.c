@@ -62,7 +62,8 @@ const char *mp_python_note(void)
     return atomic_load(&note_ready) ? note_text : NULL;
 }
 
-void mp_python_probe(void)
+/* Looks for an interpreter in the process. */
+static void probe(void)
 {
     if (atomic_load(&state) != ABSENT || !mp_lock_take_within(&probing, 0)) return;
     struct mp_python_runtime found;
@@ -88,7 +89,7 @@ void mp_python_keep_loaded(void)
 
 static bool start(void)
 {
-    mp_python_probe();
+    probe();
     mp_python_keep_loaded();
     return true;
 }
@@ -103,7 +104,7 @@ static void probe_now_and_then(void)
     static _Atomic uint32_t events;
     uint32_t count = atomic_load_explicit(&events, memory_order_relaxed) + 1;
     atomic_store_explicit(&events, count, memory_order_relaxed);
-    if ((count & (count - 1)) == 0 || count % SELDOM == 0) mp_python_probe();
+    if ((count & (count - 1)) == 0 || count % SELDOM == 0) probe();
 }
 
 /* Whether the layout's shape is right, found out on the calling thread's frames. A few contradictions are forgiven: a
@@ -206,7 +207,7 @@ static bool first_local_is_plain(const struct mp_python_layout *layout, const ch
 
 bool mp_python_module_code(const void *code)
 {
-    mp_python_probe();
+    probe();
     int now = atomic_load(&state);
     if (now == ABSENT || now == OFF || mp_load_pointer(code, runtime.layout->object_type) != runtime.code_type)
         return false;

@@ -50,10 +50,8 @@ struct mp_python_stack {
 
 extern const struct mp_front mp_python_front;
 
-/* Looks for an interpreter in the process; in hooks. Later looks come by themselves from mp_python_walk. */
-void mp_python_probe(void);
-/* Keeps one that was found from being unloaded. Takes the loader's lock: for moments at which the program does, and
- * before each at which it unloads something. */
+/* Keeps an interpreter that was found from being unloaded. Takes the loader's lock: for moments at which the program
+ * does, and before each at which it unloads something. */
 void mp_python_keep_loaded(void);
 
 /* Fills *stack. False: what Python frames this thread has is not known (no interpreter, Python frames off, or it has

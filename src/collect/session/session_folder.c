@@ -41,7 +41,8 @@ bool mp_session_folder_is_name(const char *name)
     return !strncmp(name, prefix, strlen(prefix)) && strlen(name) == strlen(prefix) + SUFFIX;
 }
 
-void mp_session_folder_sweep(const char *parent)
+/* Removes left folders from `parent`: of our making, a minute old, with a socket that nobody listens on. */
+static void sweep(const char *parent)
 {
     DIR *entries = opendir(parent);
     struct dirent *entry;
@@ -61,7 +62,7 @@ enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], struc
 {
     const char *parent = getenv("XDG_RUNTIME_DIR");
     if (!parent || strlen(parent) > 32 || access(parent, W_OK)) parent = "/tmp";
-    mp_session_folder_sweep(parent);
+    sweep(parent);
     snprintf(folder, MP_SESSION_FOLDER_ROOM, "%s/%sXXXXXX", parent, prefix);
     return mkdtemp(folder) ? MP_OK : mp_fail_errno(error, "cannot make a folder in %s", parent);
 }

@@ -15,7 +15,4 @@ enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], struc
 /* Whether a folder's name is one of those. */
 bool mp_session_folder_is_name(const char *name);
 
-/* Removes left folders from `parent`: of our making, a minute old, with a socket that nobody listens on. */
-void mp_session_folder_sweep(const char *parent);
-
 #endif

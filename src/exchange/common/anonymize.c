@@ -12,7 +12,7 @@
 #include "base/setting.h"
 #include "base/step_rule.h"
 #include "exchange/common/public_names.h"
-#include "model/graph_node.h"
+#include "model/stack.h"
 
 #define STEP_FUNCTION "step_function"
 

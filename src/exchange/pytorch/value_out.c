@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "exchange/pytorch/pickle_opcodes.h"
-#include "model/graph_node.h"
+#include "model/stack.h"
 
 #define FLUSH_BYTES (1 << 20)
 #define BATCH       1000

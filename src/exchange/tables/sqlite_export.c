@@ -10,7 +10,7 @@
 #include "analysis/sites/peak.h"
 #include "base/map.h"
 #include "base/memory.h"
-#include "model/frame_text.h"
+#include "model/stack.h"
 #include "model/track.h"
 
 enum table {

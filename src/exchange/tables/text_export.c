@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "exchange/common/sink.h"
-#include "model/frame_text.h"
 #include "model/module_path.h"
+#include "model/stack.h"
 #include "model/track.h"
 
 struct text_export {

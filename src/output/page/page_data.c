@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "analysis/sites/placement.h"
-#include "analysis/sites/site_shares.h"
+#include "analysis/sites/sites.h"
 #include "base/buffer.h"
 #include "base/intern.h"
 #include "base/map.h"

@@ -5,7 +5,6 @@
 
 #include "base/memory.h"
 #include "base/varint.h"
-#include "model/graph_node.h"
 #include "model/stack.h"
 #include "output/page/page_words.h"
 

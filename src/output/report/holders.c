@@ -1,6 +1,6 @@
 #include "output/report/holders.h"
 
-#include "model/frame_text.h"
+#include "model/stack.h"
 #include "output/report/columns.h"
 
 #define SHOWN 3 /* holders of a site, as text */

@@ -12,7 +12,6 @@
 #include "analysis/device/plan.h"
 #include "analysis/leaks/leaks.h"
 #include "analysis/sites/peak.h"
-#include "analysis/sites/step_groups.h"
 #include "analysis/sites/steps.h"
 #include "analysis/sizing/size.h"
 #include "base/json.h"

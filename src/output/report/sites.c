@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "model/frame_text.h"
-#include "model/graph_node.h"
+#include "model/stack.h"
 #include "output/report/categories.h"
 #include "output/report/frame_choice.h"
 

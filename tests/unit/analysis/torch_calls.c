@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/allocator/torch_allocator.h"
+#include "analysis/allocator/torch_parts.h"
 
 #define NAMES 4096
 
@@ -84,15 +84,40 @@ static void begin(const char *rest)
     allocator = mp_torch_allocator_new(&settings, capacity, total, &hooks);
 }
 
+/* What the program's calls do to the allocator, which no recording tells: through its own state. */
+
+static void stream_done(uint64_t stream)
+{
+    for (size_t i = 0; i < allocator->queues.count; i++)
+        if (allocator->queues.at[i].stream == stream)
+            allocator->queues.at[i].done = allocator->queues.at[i].blocks.count;
+}
+
+static uint32_t pool_for(uint64_t stream)
+{
+    for (size_t i = allocator->contexts.count; i--;)
+        if (allocator->contexts.at[i].stream == MP_TORCH_ANY_STREAM || allocator->contexts.at[i].stream == stream)
+            return allocator->contexts.at[i].pool;
+    return 0;
+}
+
+/* MemPool(no_split=..., use_on_oom=...) */
+static void pool_options(uint32_t pool, bool no_split, bool use_on_oom)
+{
+    mp_torch_pool_need(allocator, pool);
+    allocator->pools.at[pool].no_split = no_split;
+    allocator->pools.at[pool].use_on_oom = use_on_oom;
+}
+
 static void call(const char *word, const char *rest)
 {
     uint64_t at[3] = {0};
     sscanf(rest, "%" SCNu64 " %" SCNu64 " %" SCNu64, &at[0], &at[1], &at[2]);
     uint32_t *block = &blocks[at[0] % NAMES];
     if (!strcmp(word, "malloc")) {
-        if (mp_torch_malloc(allocator, at[1], at[2], mp_torch_pool_for(allocator, at[2]), block) == MP_TORCH_DONE)
+        if (mp_torch_malloc(allocator, at[1], at[2], pool_for(at[2]), block) == MP_TORCH_DONE)
             printf("got %" PRIu64 " %" PRIu64 "\n", mp_torch_block_address(allocator, *block),
-                   mp_torch_block_bytes(allocator, *block));
+                   *block < allocator->blocks.count ? allocator->blocks.at[*block].bytes : 0);
         else
             puts("oom");
     } else if (!strcmp(word, "free"))
@@ -102,7 +127,7 @@ static void call(const char *word, const char *rest)
     else if (!strcmp(word, "complete"))
         mp_torch_complete(allocator, *block);
     else if (!strcmp(word, "done"))
-        mp_torch_stream_done(allocator, at[0]);
+        stream_done(at[0]);
     else if (!strcmp(word, "empty"))
         mp_torch_empty_cache(allocator);
     else if (!strcmp(word, "begin"))
@@ -112,7 +137,7 @@ static void call(const char *word, const char *rest)
     else if (!strcmp(word, "release"))
         mp_torch_pool_release(allocator, (uint32_t)at[0]);
     else if (!strcmp(word, "pool"))
-        mp_torch_pool_options(allocator, (uint32_t)at[0], at[1], at[2]);
+        pool_options((uint32_t)at[0], at[1], at[2]);
     else
         abort();
 }
