@@ -93,29 +93,9 @@ static int pop(unsigned domain)
     return level;
 }
 
-static int push_ex(const struct nvtx_attributes *attributes)
-{
-    return push(message_of(NULL, attributes));
-}
-
-static int push_ascii(const char *text)
-{
-    return push((struct message){.type = NVTX_MESSAGE_ASCII, .text = text});
-}
-
-static int push_wide(const wchar_t *text)
-{
-    return push((struct message){.type = NVTX_MESSAGE_UNICODE, .text = text});
-}
-
 static int pop_default(void)
 {
     return pop(0);
-}
-
-static int domain_push(const void *domain, const struct nvtx_attributes *attributes)
-{
-    return push(message_of(domain, attributes));
 }
 
 static int domain_pop(const void *domain)
@@ -151,26 +131,6 @@ static void end(uint64_t id)
     mp_hook_leave(thread);
 }
 
-static uint64_t start_ex(const struct nvtx_attributes *attributes)
-{
-    return start(message_of(NULL, attributes));
-}
-
-static uint64_t start_ascii(const char *text)
-{
-    return start((struct message){.type = NVTX_MESSAGE_ASCII, .text = text});
-}
-
-static uint64_t start_wide(const wchar_t *text)
-{
-    return start((struct message){.type = NVTX_MESSAGE_UNICODE, .text = text});
-}
-
-static uint64_t domain_start(const void *domain, const struct nvtx_attributes *attributes)
-{
-    return start(message_of(domain, attributes));
-}
-
 static void domain_end(const void *domain, uint64_t id)
 {
     (void)domain;
@@ -188,25 +148,28 @@ static void mark(struct message message)
     mp_hook_leave(thread);
 }
 
-static void mark_ex(const struct nvtx_attributes *attributes)
-{
-    mark(message_of(NULL, attributes));
-}
-
-static void mark_ascii(const char *text)
-{
-    mark((struct message){.type = NVTX_MESSAGE_ASCII, .text = text});
-}
-
-static void mark_wide(const wchar_t *text)
-{
-    mark((struct message){.type = NVTX_MESSAGE_UNICODE, .text = text});
-}
-
-static void domain_mark(const void *domain, const struct nvtx_attributes *attributes)
-{
-    mark(message_of(domain, attributes));
-}
+/* The forms in which a program calls each of the three. */
+#define FORMS(result, pass_on, call)                                                                                   \
+    static result call##_ex(const struct nvtx_attributes *attributes)                                                  \
+    {                                                                                                                  \
+        pass_on call(message_of(NULL, attributes));                                                                    \
+    }                                                                                                                  \
+    static result call##_ascii(const char *text)                                                                       \
+    {                                                                                                                  \
+        pass_on call((struct message){.type = NVTX_MESSAGE_ASCII, .text = text});                                      \
+    }                                                                                                                  \
+    static result call##_wide(const wchar_t *text)                                                                     \
+    {                                                                                                                  \
+        pass_on call((struct message){.type = NVTX_MESSAGE_UNICODE, .text = text});                                    \
+    }                                                                                                                  \
+    static result domain_##call(const void *domain, const struct nvtx_attributes *attributes)                          \
+    {                                                                                                                  \
+        pass_on call(message_of(domain, attributes));                                                                  \
+    }
+FORMS(int, return, push)
+FORMS(uint64_t, return, start)
+FORMS(void, , mark)
+#undef FORMS
 
 /* ---- domains and strings ---- */
 

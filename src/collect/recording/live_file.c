@@ -33,27 +33,13 @@ static enum mp_status start_writer(struct live_file *file, int fd, struct mp_err
 {
     const struct mp_spool_header *spool = file->recording->spool.header;
     const struct mp_lives *lives = &file->recording->lives;
-    const char *command[512] = {NULL};
-    const char *at = spool->command, *end = spool->command + sizeof spool->command;
-    for (size_t i = 0; i + 1 < sizeof command / sizeof *command && at < end && *at; i++) {
-        command[i] = at;
-        at += strnlen(at, (size_t)(end - at)) + 1;
-    }
     char configuration[MP_SPOOL_TEXT + 128];
     snprintf(configuration, sizeof configuration, "%.*s;live_each=%u;live_steps=%u;live_source=%s", MP_SPOOL_TEXT - 1,
              spool->configuration, 1u << lives->shift, lives->steps,
              lives->source == MP_LIVES_OPTIMIZER ? "torch"
              : *file->recording->step_at         ? "function"
                                                  : "");
-    struct mp_recording_start start = {.realtime_ns = spool->realtime_ns,
-                                       .monotonic_ns = spool->monotonic_ns,
-                                       .pid = spool->pid,
-                                       .host = spool->host,
-                                       .member = mp_member_copy(&spool->member),
-                                       .command = command,
-                                       .configuration = configuration,
-                                       .spool = ""};
-    return mp_writer_open(fd, &start, &file->writer, error);
+    return mp_recording_open_writer(file->recording, fd, configuration, false, &file->writer, error);
 }
 
 /* Writes all tables as the spool has them, and one thread. */

@@ -59,6 +59,9 @@ bool mp_recording_look_at_root(struct mp_recording *recording);
 void mp_recording_add_module(void *recording, uint32_t id, const char *path, const struct mp_file_id *file);
 /* Reads names and modules that are new in the spool. */
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error);
+/* Begins a file of the recording's process; `has_spool`: which recovery joins to the spool. Takes over `fd`. */
+enum mp_status mp_recording_open_writer(const struct mp_recording *recording, int fd, const char *configuration,
+                                        bool has_spool, struct mp_writer **writer, struct mp_error *error);
 /* Writes everything taken to the file, followed by a base with `with_base` or where it is time for one; then gives the
  * rings their room back. */
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error);

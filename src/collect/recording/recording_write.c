@@ -1,6 +1,7 @@
 #include "collect/recording/recording_parts.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,8 @@ enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct m
     return mp_tables_read(&recording->tables, recording->spool.header, mp_recording_add_module, recording, error);
 }
 
-static enum mp_status open_file(struct mp_recording *recording, struct mp_error *error)
+enum mp_status mp_recording_open_writer(const struct mp_recording *recording, int fd, const char *configuration,
+                                        bool has_spool, struct mp_writer **writer, struct mp_error *error)
 {
     const struct mp_spool_header *spool = recording->spool.header;
     const char *command[512] = {NULL};
@@ -25,22 +27,28 @@ static enum mp_status open_file(struct mp_recording *recording, struct mp_error 
         command[i] = at;
         at += strnlen(at, (size_t)(end - at)) + 1;
     }
-    int fd;
-    enum mp_status status = mp_recording_read_tables(recording, error);
-    if (status) return status;
-    mp_recording_find_role(recording);
-    status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
-    if (status) return status;
     struct mp_recording_start start = {.realtime_ns = spool->realtime_ns,
                                        .monotonic_ns = spool->monotonic_ns,
                                        .pid = spool->pid,
                                        .host = spool->host,
                                        .member = mp_member_copy(&spool->member),
                                        .command = command,
-                                       .configuration = spool->configuration,
-                                       .spool = recording->spool.path,
-                                       .spool_id = spool->spool_id};
-    return mp_writer_open(fd, &start, &recording->writer, error);
+                                       .configuration = configuration,
+                                       .spool = has_spool ? recording->spool.path : "",
+                                       .spool_id = has_spool ? spool->spool_id : 0};
+    return mp_writer_open(fd, &start, writer, error);
+}
+
+static enum mp_status open_file(struct mp_recording *recording, struct mp_error *error)
+{
+    int fd;
+    enum mp_status status = mp_recording_read_tables(recording, error);
+    if (status) return status;
+    mp_recording_find_role(recording);
+    status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
+    if (status) return status;
+    return mp_recording_open_writer(recording, fd, recording->spool.header->configuration, true, &recording->writer,
+                                    error);
 }
 
 enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error)
@@ -57,32 +65,20 @@ static enum mp_status write_past(struct mp_recording *recording, struct mp_error
     return mp_writer_past(recording->writer, &past, error);
 }
 
+/* Writes waiting rows of a kind. Labels come before the events that they belong to: a kill in between leaves labels
+ * that the spool still has; they then come twice, which does no harm. */
+static enum mp_status write_rows(struct mp_recording *recording, enum mp_chunk_kind kind, const void *rows,
+                                 size_t *count, struct mp_error *error)
+{
+    if (!*count) return MP_OK;
+    enum mp_status status = mp_writer_rows(recording->writer, kind, rows, *count, error);
+    *count = 0;
+    return status;
+}
+
 static enum mp_status write_samples(struct mp_recording *recording, struct mp_error *error)
 {
-    if (!recording->samples.count) return MP_OK;
-    enum mp_status status =
-        mp_writer_samples(recording->writer, recording->samples.at, recording->samples.count, error);
-    recording->samples.count = 0;
-    return status;
-}
-
-/* Labels come before the events that they belong to. A kill in between leaves labels that the spool still has; they
- * then come twice, which does no harm. */
-static enum mp_status write_labels(struct mp_recording *recording, struct mp_error *error)
-{
-    if (!recording->labels.count) return MP_OK;
-    enum mp_status status = mp_writer_labels(recording->writer, recording->labels.at, recording->labels.count, error);
-    recording->labels.count = 0;
-    return status;
-}
-
-static enum mp_status write_holders(struct mp_recording *recording, struct mp_error *error)
-{
-    if (!recording->holders.count) return MP_OK;
-    enum mp_status status =
-        mp_writer_holders(recording->writer, recording->holders.at, recording->holders.count, error);
-    recording->holders.count = 0;
-    return status;
+    return write_rows(recording, MP_CHUNK_SAMPLES, recording->samples.at, &recording->samples.count, error);
 }
 
 static enum mp_status write_pending(struct mp_recording *recording, struct mp_error *error)
@@ -130,8 +126,10 @@ enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base
         if (!status) status = mp_tables_write(&recording->tables, recording->spool.header, recording->writer, error);
         if (!status && fresh && recording->steps_unseen) status = write_past(recording, error);
         if (!status) status = write_samples(recording, error);
-        if (!status) status = write_labels(recording, error);
-        if (!status) status = write_holders(recording, error);
+        if (!status)
+            status = write_rows(recording, MP_CHUNK_LABELS, recording->labels.at, &recording->labels.count, error);
+        if (!status)
+            status = write_rows(recording, MP_CHUNK_HOLDERS, recording->holders.at, &recording->holders.count, error);
         bool marked = recording->pending.count;
         if (!status && marked) status = write_pending(recording, error);
         if (!status) status = mp_recording_write_requests(recording, error);
@@ -212,30 +210,44 @@ static void note_count(struct mp_recording *recording, uint64_t count, const cha
     mp_recording_note(recording, text);
 }
 
-/* CUPTI's callbacks are recorded; its records only check them. */
-static void note_cupti(struct mp_recording *recording)
-{
-    const struct mp_spool_cupti *cupti = &recording->spool.header->cupti;
-    note_count(recording, atomic_load(&cupti->without_call), "memory record of CUPTI had no callback",
-               "memory records of CUPTI had no callback");
-    note_count(recording, atomic_load(&cupti->without_record), "callback of CUPTI had no memory record",
-               "callbacks of CUPTI had no memory record");
-    note_count(recording, atomic_load(&cupti->different), "memory record of CUPTI differed from its callback",
-               "memory records of CUPTI differed from their callbacks");
-    note_count(recording, atomic_load(&cupti->dropped), "memory record was dropped by CUPTI",
-               "memory records were dropped by CUPTI");
-    note_count(recording, atomic_load(&cupti->unreadable), "record of CUPTI could not be read",
-               "records of CUPTI could not be read");
-    bool by_cupti = atomic_load(&recording->spool.header->sources) & MP_SOURCE_CUPTI;
-    if (recording->ended && by_cupti && !atomic_load(&cupti->flushed))
-        mp_recording_note(recording, "the program ended without flushing CUPTI: variables of modules and sizes of "
-                                     "pools that were still in its buffers are not recorded");
-}
+/* The recorder's losses, and where CUPTI's records, which only check its callbacks, differ from them. */
+static const struct loss {
+    size_t counter; /* its place in the header */
+    const char *one, *more;
+} losses[] = {
+#define LOSS(counter, one, more)                                                                                       \
+    {                                                                                                                  \
+        offsetof(struct mp_spool_header, counter), one, more                                                           \
+    }
+    LOSS(dropped_no_memory, "event was dropped: the system gave the recorder no memory for its thread",
+         "events were dropped: the system gave the recorder no memory for their threads"),
+    LOSS(dropped_unattached,
+         "call was not recorded: the program had no descriptor or no memory left then for the recorder to begin",
+         "calls were not recorded: the program had no descriptor or no memory left then for the recorder to begin"),
+    LOSS(unsound, "event was dropped: something had written over it in the memory that memprof shares with the program",
+         "events were dropped: something had written over them in the memory that memprof shares with the program"),
+    LOSS(left_hooks,
+         "event was dropped, as the program left the recorder in the middle of it (a jump out of a signal handler, or "
+         "the end of the thread)",
+         "events were dropped, as the program left the recorder in the middle of them (jumps out of signal handlers, "
+         "or the ends of threads)"),
+    LOSS(dropped_inside,
+         "event was dropped: it came in a signal handler that had interrupted the recorder on the same thread",
+         "events were dropped: they came in signal handlers that had interrupted the recorder on the same thread"),
+    LOSS(without_lock, "stack or name was left out: another thread held the recorder's tables for too long",
+         "stacks or names were left out: another thread held the recorder's tables for too long"),
+    LOSS(cupti.without_call, "memory record of CUPTI had no callback", "memory records of CUPTI had no callback"),
+    LOSS(cupti.without_record, "callback of CUPTI had no memory record", "callbacks of CUPTI had no memory record"),
+    LOSS(cupti.different, "memory record of CUPTI differed from its callback",
+         "memory records of CUPTI differed from their callbacks"),
+    LOSS(cupti.dropped, "memory record was dropped by CUPTI", "memory records were dropped by CUPTI"),
+    LOSS(cupti.unreadable, "record of CUPTI could not be read", "records of CUPTI could not be read"),
+#undef LOSS
+};
 
-/* Notes the recorder's losses, and their reasons. */
 static void note_losses(struct mp_recording *recording)
 {
-    const struct mp_spool_header *spool = recording->spool.header;
+    struct mp_spool_header *spool = recording->spool.header;
     if (atomic_load(&spool->rings_used) == MP_SPOOL_RINGS_MAX) {
         char text[96];
         snprintf(text, sizeof text, "events were dropped because more than %d threads allocated at once",
@@ -247,33 +259,17 @@ static void note_losses(struct mp_recording *recording)
                    "event was dropped: its thread began before there was room for it",
                    "events were dropped: their threads began before there was room for them");
     }
-    note_count(recording, atomic_load(&spool->dropped_no_memory),
-               "event was dropped: the system gave the recorder no memory for its thread",
-               "events were dropped: the system gave the recorder no memory for their threads");
-    note_count(
-        recording, atomic_load(&spool->dropped_unattached),
-        "call was not recorded: the program had no descriptor or no memory left then for the recorder to begin",
-        "calls were not recorded: the program had no descriptor or no memory left then for the recorder to begin");
     note_count(recording, mp_recording_ring_full(spool),
                "event was dropped: the program was faster than the collector, and the ring of its thread was full",
                "events were dropped: the program was faster than the collector, and the rings of its threads were "
                "full");
-    note_count(recording, atomic_load(&spool->unsound),
-               "event was dropped: something had written over it in the memory that memprof shares with the program",
-               "events were dropped: something had written over them in the memory that memprof shares with the "
-               "program");
-    note_count(recording, atomic_load(&spool->left_hooks),
-               "event was dropped, as the program left the recorder in the middle of it (a jump out of a signal "
-               "handler, or the end of the thread)",
-               "events were dropped, as the program left the recorder in the middle of them (jumps out of signal "
-               "handlers, or the ends of threads)");
-    note_count(recording, atomic_load(&spool->dropped_inside),
-               "event was dropped: it came in a signal handler that had interrupted the recorder on the same thread",
-               "events were dropped: they came in signal handlers that had interrupted the recorder on the same "
-               "thread");
-    note_count(recording, atomic_load(&spool->without_lock),
-               "stack or name was left out: another thread held the recorder's tables for too long",
-               "stacks or names were left out: another thread held the recorder's tables for too long");
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
+        note_count(recording, atomic_load((_Atomic uint64_t *)(void *)((char *)spool + losses[i].counter)),
+                   losses[i].one, losses[i].more);
+    bool by_cupti = atomic_load(&spool->sources) & MP_SOURCE_CUPTI;
+    if (recording->ended && by_cupti && !atomic_load(&spool->cupti.flushed))
+        mp_recording_note(recording, "the program ended without flushing CUPTI: variables of modules and sizes of "
+                                     "pools that were still in its buffers are not recorded");
 }
 
 /* Notes a Python that uses PyTorch without the shim, although the shim was wanted. */
@@ -344,7 +340,6 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
                  {MP_SOURCE_HOOKS, "hooks"}, {MP_SOURCE_NVTX, "nvtx"}, {MP_SOURCE_SHIM, "shim"}};
     const struct mp_spool_header *spool = recording->spool.header;
     note_losses(recording);
-    note_cupti(recording);
     note_shim(recording);
     mp_recording_note_history(recording);
     mp_device_samples_notes(recording);

@@ -134,28 +134,18 @@ static enum mp_status copy_base(struct mp_recovering *recovering, const struct m
     return mp_writer_base(writer, chunk->time_ns, state->base.at, state->base.count, error);
 }
 
-/* Copies a bounded recording's data about the time before its file. */
-static enum mp_status copy_past(struct mp_recovering *recovering, const struct mp_chunk *chunk,
-                                struct mp_writer *writer, struct mp_error *error)
-{
-    struct mp_recording *recording = recovering->recording;
-    if (recording && chunk->kind == MP_CHUNK_PAST) recording->events += chunk->past->events;
-    enum mp_status status = recording ? mp_state_chunk(&recording->state, chunk, NULL, error) : MP_OK;
-    if (status) return status;
-    return mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
-}
-
 /* The blocks of a bounded recording are not numbered from 0. */
 static void begin_numbers(struct mp_recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
 {
     if (mp_reader_start(recovering->reader)->starts_late) mp_writer_lost(writer, 0, chunk->next_block);
 }
 
-/* Copies labels, holders and requests of blocks. */
+/* Copies rows that the state takes in: of blocks, and of the time before a bounded recording's file. */
 static enum mp_status copy_words(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                  struct mp_writer *writer, struct mp_error *error)
 {
     struct mp_recording *recording = recovering->recording;
+    if (recording && chunk->kind == MP_CHUNK_PAST) recording->events += chunk->past->events;
     enum mp_status status = recording ? mp_state_chunk(&recording->state, chunk, NULL, error) : MP_OK;
     return status ? status : mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
 }
@@ -183,11 +173,10 @@ static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct 
     case MP_CHUNK_HOLDERS:
     case MP_CHUNK_METADATA:
     case MP_CHUNK_REQUESTS:
-        return copy_words(recovering, chunk, writer, error);
     case MP_CHUNK_PAST:
     case MP_CHUNK_PAST_PEAKS:
     case MP_CHUNK_PAST_SITES:
-        return copy_past(recovering, chunk, writer, error);
+        return copy_words(recovering, chunk, writer, error);
     case MP_CHUNK_SAMPLES:
         return mp_writer_rows(writer, chunk->kind, chunk->rows, chunk->count, error);
     default:
