@@ -63,9 +63,11 @@ class StandIn(harness.TestCase):
         if not pathlib.Path(harness.program(self.program)).exists():
             self.skipTest("no NVTX headers were found when memprof was configured")
 
-    def record(self, *arguments, options=(), status=0, environment=None):
-        result = harness.memprof("snapshot", "--no-symbols", "-o", self.path, *options, "--",
-                                 harness.program(self.program), *arguments, env=environment)
+    def record(self, *arguments, options=(), status=0, environment=None, symbols=False):
+        if not symbols:
+            options = ("--no-symbols", *options)
+        result = harness.memprof("snapshot", "-o", self.path, *options, "--", harness.program(self.program), *arguments,
+                                 env=environment)
         self.assertEqual(result.returncode, status, result.stderr)
         return result
 
@@ -147,10 +149,12 @@ class StandIn(harness.TestCase):
 
     def test_another_tool_keeps_nvtx(self):
         environment = dict(os.environ, NVTX_INJECTION64_PATH="/nonexistent/tool.so")
-        self.record("steps", "step %d", environment=environment)
-        info = harness.answer("info", self.path)
-        self.assertEqual(info["steps"]["source"], "inferred")
-        self.assertTrue(any(re.search("NVTX.*another tool", note) for note in info["coverage"]["notes"]), info)
+        for symbols, steps in (False, {"count": 0, "source": "none"}), (True, {"count": 10, "source": "inferred"}):
+            with self.subTest(symbols=symbols):
+                self.record("steps", "step %d", options=("--force",), environment=environment, symbols=symbols)
+                info = harness.answer("info", self.path)
+                self.assertEqual(info["steps"], steps)
+                self.assertTrue(any(re.search("NVTX.*another tool", note) for note in info["coverage"]["notes"]), info)
 
 
 class RealHeaders(StandIn):
