@@ -1,5 +1,6 @@
 """PyTorch's real CUDA allocator on the stand-in GPU: running programs there under memprof, and what PyTorch itself says
-of each. The tests run inside of the Debian that tools/cuda-torch makes; where it is not there they are skipped."""
+of each. The tests run in the environment that tools/cuda-torch makes, with the newest PyTorch or $MEMPROF_TORCH's version;
+where pip cannot be reached they are skipped."""
 
 import json
 import os
@@ -11,16 +12,19 @@ HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parents[1]
 sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
 INSIDE = "MEMPROF_IN_CUDA_TORCH"
+VERSION = os.environ.get("MEMPROF_TORCH")
 MIB = 1 << 20
 
 if INSIDE not in os.environ:
     os.environ[INSIDE] = "1"
-    if os.getuid() != 0 or not os.access(SOURCE, os.W_OK) or not (SOURCE / ".git").exists():
-        print("tools/cuda-torch needs root, and a checkout that it may write to")
+    os.environ.setdefault("MEMPROF_BUILD", os.getcwd())
+    os.environ.pop("PYTHON3", None)
+    tool = [SOURCE / "tools" / "cuda-torch", *(["--torch", VERSION] if VERSION else [])]
+    if subprocess.run([*tool, "true"]).returncode:
+        print("tools/cuda-torch could not make its environment")
         sys.exit(77)
-    os.execv(SOURCE / "tools" / "cuda-torch", ["cuda-torch", "--there", "python3", *sys.argv])
+    os.execv(tool[0], [*map(str, tool), "python3", *sys.argv])
 
-os.environ["MEMPROF_BUILD"] = str(SOURCE / "build-cuda" / "build")
 import harness  # noqa: E402
 
 main = harness.main
