@@ -1,6 +1,6 @@
 """PyTorch's real CUDA allocator on the stand-in GPU: running programs there under memprof, and what PyTorch itself says
-of each. The tests run in the environment that tools/cuda-torch makes, with the newest PyTorch or $MEMPROF_TORCH's version;
-where pip cannot be reached they are skipped."""
+of each. The tests run in the environment that tools/cuda-torch makes, with the newest PyTorch or $MEMPROF_TORCH's version,
+the long form with each of VERSIONS; where pip cannot be reached they are skipped."""
 
 import json
 import os
@@ -13,16 +13,22 @@ SOURCE = HERE.parents[1]
 sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
 INSIDE = "MEMPROF_IN_CUDA_TORCH"
 VERSION = os.environ.get("MEMPROF_TORCH")
+VERSIONS = ("", "2.6.0", "2.7.1", "2.9.1", "2.11.0")  # of the long form; "": the newest
 MIB = 1 << 20
 
 if INSIDE not in os.environ:
-    os.environ[INSIDE] = "1"
     os.environ.setdefault("MEMPROF_BUILD", os.getcwd())
     os.environ.pop("PYTHON3", None)
+    if VERSION is None and os.environ.get("MEMPROF_TEST_LONG"):
+        ends = [subprocess.run([sys.executable, *sys.argv], env={**os.environ, "MEMPROF_TORCH": each}).returncode
+                for each in VERSIONS]
+        sys.exit(next((end for end in ends if end not in (0, 77)), 77 if 77 in ends else 0))
+    os.environ[INSIDE] = "1"
     tool = [SOURCE / "tools" / "cuda-torch", *(["--torch", VERSION] if VERSION else [])]
     if subprocess.run([*tool, "true"]).returncode:
         print("tools/cuda-torch could not make its environment")
         sys.exit(77)
+    print("with PyTorch", VERSION or "of pip, the newest", flush=True)
     os.execv(tool[0], [*map(str, tool), "python3", *sys.argv])
 
 import harness  # noqa: E402

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`memprof plan` of many ranks without their GPUs: torchrun with all of them, and one rank of many alone, which takes what
-it takes among the others. In the Debian of tools/cuda-torch."""
+it takes among the others. In the environment of tools/cuda-torch."""
 import os
 import pathlib
 import subprocess
@@ -10,7 +10,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "cuda_torch"))
 sys.dont_write_bytecode = True
-import bed  # noqa: E402  (first: it goes into the Debian)
+import bed  # noqa: E402  (first: it goes into the environment)
 import harness  # noqa: E402
 
 PROGRAM = HERE / "programs" / "ranks.py"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`memprof plan` of real CUDA PyTorch: equal to a run on the stand-in to the byte, equal to recordings from real GPUs (two
-of those of compare.py), and what it says of programs that read values back. In the Debian of tools/cuda-torch."""
+of those of compare.py), and what it says of programs that read values back. In the environment of tools/cuda-torch."""
 import os
 import pathlib
 import pickle
@@ -10,7 +10,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "cuda_torch")]
 sys.dont_write_bytecode = True
-import bed  # noqa: E402  (first: it goes into the Debian)
+import bed  # noqa: E402  (first: it goes into the environment)
 import compare  # noqa: E402
 import harness  # noqa: E402
 

@@ -4,11 +4,11 @@
     tests/plan/compare.py [CASE...]
     tests/plan/compare.py [--device NAME] [--settings TEXT] --recording THEIRS.pickle --dumps OURS.pickle -- COMMAND...
 
-Runs the cases of the programs beside this one under `memprof plan`, in the Debian of tools/cuda-torch, and holds PyTorch's
+Runs the cases of the programs beside this one under `memprof plan`, in the environment of tools/cuda-torch, and holds PyTorch's
 own history of each against the recording of the same name in $MEMPROF_TEST_DATA, both replayed the same way. The other form
 does so with any recording and the program it is of, which dumps its history to OURS.pickle itself. Prints a line a case,
 and what came of all. Exit status: 1 where a peak of requested bytes differs, or reserved by more than 0.6 %; 77 where
-Debian's root or the data are not here.
+the data are not here.
 """
 import argparse
 import json
@@ -74,8 +74,8 @@ def replay(snapshot):
 
 
 def runner():
-    """Of this machine, or none where it is the Debian itself."""
-    return [] if os.environ.get("MEMPROF_IN_CUDA_TORCH") else [SOURCE / "tools" / "cuda-torch", "--there"]
+    """Of this machine, or none where this is inside already."""
+    return [] if os.environ.get("MEMPROF_IN_CUDA_TORCH") else [SOURCE / "tools" / "cuda-torch", "--torch", "2.6.0"]
 
 
 def plan(command, output, device, settings, folder):

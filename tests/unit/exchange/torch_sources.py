@@ -6,15 +6,16 @@ import os
 import pathlib
 import re
 
-ROOTS = os.environ.get("MEMPROF_ROOTS", "/var/tmp/memprof-roots")  # of tools/torch-roots and tools/cuda-torch
+ENVIRONMENTS = os.environ.get("MEMPROF_ENVIRONMENTS", os.path.expanduser("~/.cache/memprof"))  # of tools/cuda-torch
 
 
 def folders():
-    """Folders of torch, each once: this Python's, the system's, and those of Debians of their own."""
+    """Folders of torch, each once: this Python's, the system's, and those of tools/cuda-torch."""
     spec = importlib.util.find_spec("torch")
     found = [os.path.dirname(spec.origin)] if spec and spec.origin else []
-    for place in ("/usr", "/usr/local", f"{ROOTS}/*/usr"):
-        found += sorted(glob.glob(f"{place}/lib/python3*/dist-packages/torch"))
+    for place in ("/usr/lib/python3*/dist-packages", "/usr/local/lib/python3*/dist-packages",
+                  f"{ENVIRONMENTS}/*/lib/python3*/site-packages"):
+        found += sorted(glob.glob(f"{place}/torch"))
     return list(dict.fromkeys(os.path.realpath(folder) for folder in found))
 
 
