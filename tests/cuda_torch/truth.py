@@ -37,6 +37,14 @@ def witness(*arguments):
     return snapshot
 
 
+def snapshot_now():
+    """Up to 2.6 it takes no argument."""
+    try:
+        return torch._C._cuda_memorySnapshot(None)
+    except TypeError:
+        return torch._C._cuda_memorySnapshot()
+
+
 def settle():
     """Waits for autograd's threads, which may let go of the last tensors while the program's own goes on."""
     before = None
@@ -62,7 +70,7 @@ gc.disable()  # what lies in circles stays from here to the recording's end, too
 native = torch.cuda.get_allocator_backend() == "native"
 if native and torch.cuda.is_initialized():
     settle()
-snapshot = torch._C._cuda_memorySnapshot() if native and torch.cuda.is_initialized() else {}
+snapshot = snapshot_now() if native and torch.cuda.is_initialized() else {}
 truth = {"failure": type(failure).__name__ if failure else None, "devices": [],
          "settings": {key: value for key, value in snapshot.get("allocator_settings", {}).items()
                       if not key.startswith("trace_")}}
