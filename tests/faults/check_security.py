@@ -20,7 +20,8 @@ import harness  # noqa: E402
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\n\x7f\u009b31m<script>alert(1)</script></script>&\"'`|*_\u202e\u2066\u200b\ufeff"
 HIDDEN = "\u202e\u2066\u200b\ufeff\u2028"
-GREETING = struct.pack("<IIQ", 0x6d706869, 6, 0)  # src/wire/config.h
+SPOOL = (harness.SOURCE / "src" / "wire" / "spool.h").read_text()
+GREETING = struct.pack("<IIQ", 0x6d706869, int(re.search(r"MP_SPOOL_VERSION (\d+)", SPOOL)[1]), 0)  # src/wire/config.h
 OPENS = re.compile(r'(?:open|openat|creat)\((?:[A-Z_0-9]+, )?"((?:[^"\\]|\\.)*)"(?:, ([A-Z_|0-9]+))?')
 REMOVES = re.compile(r'(?:unlink|rename)[a-z0-9]*\((?:[A-Z_0-9]+, )?"((?:[^"\\]|\\.)*)"')
 
