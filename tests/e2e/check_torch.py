@@ -112,9 +112,9 @@ class Torch(harness.TestCase):
             result = harness.memprof("snapshot", "-o", snapshot, "--", PYTHON, program)
             self.assertEqual(result.returncode, 0, result.stderr)
             report = harness.memprof("report", snapshot, "-n", "0").stdout
-            rows = re.findall(r"^ +[0-9]+\. .*? blocks? +[0-9]+ %  (.*)$", report.partition("\n\nLEAKS")[0], re.MULTILINE)
+            rows = re.findall(r"^ +[0-9]+\. .*? blocks? +[0-9.]+ %  (.*)$", report.partition("\n\nLEAKS")[0], re.MULTILINE)
             harness.memprof("report", snapshot, "-n", "0", "-o", page, "--format", "html")
-            cells = re.findall(r'<td class="l">(.*?)</td></tr>', page.read_text().partition("<h2>Leaks")[0])
+            cells = re.findall(r'<td class="l">(.*?)</td></tr>', page.read_text().partition("<h2>LEAKS")[0])
             for told in (rows, cells):
                 self.assertGreater(len(told), 2, report)
                 self.assertEqual(len(told), len(set(told)), told)
