@@ -578,17 +578,17 @@ static void give_verdict(const struct judge *judge)
                  judge->steps->guessed ? " inferred from the order of allocations" : "", needed);
     else if (judge->few)
         snprintf(leaks->reason, sizeof leaks->reason,
-                 "%zu place%s grew, but in fewer than %d steps; record longer to tell", judge->few,
+                 "%zu site%s grew, but in fewer than %d steps; record longer to tell", judge->few,
                  judge->few == 1 ? "" : "s", MP_LEAK_BIRTHS);
     else if (judge->paused)
         snprintf(leaks->reason, sizeof leaks->reason,
-                 "%zu place%s grew until shortly before the end and may be full; record longer to tell", judge->paused,
+                 "%zu site%s grew until shortly before the end and may be full; record longer to tell", judge->paused,
                  judge->paused == 1 ? "" : "s");
     else if (leaks->unsure_growth.bytes)
         tell_unsure_growth(leaks);
     else if (judge->leaks->caches)
         snprintf(leaks->reason, sizeof leaks->reason,
-                 "%zu place%s one buffer anew, larger, in every round, as a cache does within one request; record "
+                 "%zu site%s one buffer anew, larger, in every round, as a cache does within one request; record "
                  "several requests to tell",
                  judge->leaks->caches, judge->leaks->caches == 1 ? " makes" : "s make");
     else if (mp_damage_any(&judge->model->damage))
