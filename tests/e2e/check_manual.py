@@ -6,9 +6,11 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import harness
@@ -42,6 +44,12 @@ optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
 for _ in range(3):
     layer(torch.ones(8, 64)).sum().backward()
     optimizer.step()
+"""
+# What PID stands for: a program that goes on; its first steps are over where the file "steps" is.
+LOOP = "import time" + TRAIN.replace("_ in range(3)", "step in range(1_000_000)") + """\
+    time.sleep(0.01)
+    if step == 9:
+        open("steps", "w").close()
 """
 SERVE = "import os, runpy\nif os.fork():\n    os.wait()\nrunpy.run_path('train.py')\n"
 # What the pages take to be on the reader's machine.
@@ -156,7 +164,23 @@ class Runs(unittest.TestCase):
         shutil.copytree(harness.SOURCE / "examples", self.folder / "examples")
         self.environment = dict(os.environ, PATH=f"{self.folder}/bin:{os.environ['PATH']}", MEMPROF=harness.MEMPROF,
                                 PYTHON=python, COLUMNS="160")
-        self.used = set()
+        self.used, self.process = set(), None
+
+    def running(self):
+        """The process of a recorded program that runs to the end of the test."""
+        if not self.process:
+            (self.folder / "loop.py").write_text(LOOP)
+            command = [harness.MEMPROF, "snapshot", "-o", "loop/", "--", self.environment["PYTHON"], "-c",
+                       "import os; open('pid', 'w').write(str(os.getpid())); import runpy; runpy.run_path('loop.py')"]
+            recorder = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(recorder.wait)
+            deadline = time.monotonic() + harness.TIMEOUT
+            while not (self.folder / "steps").exists():
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.1)
+            self.process = int((self.folder / "pid").read_text())
+            self.addCleanup(os.kill, self.process, signal.SIGTERM)
+        return self.process
 
     def run_document(self, document):
         count = 0
@@ -169,6 +193,8 @@ class Runs(unittest.TestCase):
                 for old in self.folder.glob("*.mp"):
                     if re.search(rf"-o {re.escape(old.name)}\b", command):
                         old.unlink()
+                if re.search(r"--pid PID\b", command):
+                    command = command.replace("PID", str(self.running()))
                 result = subprocess.run(["bash", "-c", command.replace("{batch}", "'{batch}'")], cwd=self.folder, text=True,
                                         env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, timeout=harness.TIMEOUT)
