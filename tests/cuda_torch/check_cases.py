@@ -276,17 +276,20 @@ for number in range(40):
 
     def test_context_in_windows(self):
         program = BEGIN + """
+import libmemprof
 kept = tensor(30 * MIB)
 time.sleep(0.3)
+START
 with torch.profiler.record_function("now"):
     for number in range(300):
         more = tensor(MIB)
     time.sleep(0.4)
 """
-        for options in ((), ("--delay", "0.1s"), ("--max-events", "200"),
+        for options in ((), ("--paused",), ("--max-events", "200"),
                         ("--schedule", "wait=0,active=1,unit=now")):
             with self.subTest(options=options):
-                use = self.execute(program, options=options, SOFTGPU_CONTEXT=100 * bed.MIB).info()["device_use"][0]
+                started = program.replace("START", "libmemprof.start()" if "--paused" in options else "")
+                use = self.execute(started, options=options, SOFTGPU_CONTEXT=100 * bed.MIB).info()["device_use"][0]
                 self.assertEqual(use["unattributed_bytes"], 0, use)
 
     def test_snapshot_of_a_running_program(self):
