@@ -110,7 +110,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_TORCH_HISTORY] = {"torch-history", '\0', NULL,
                               "read PyTorch's own history on CUDA (requested sizes, streams, pools) on any version, as "
                               "often as its ring fills; "
-                              "else on 2.6 alone, where that was really run, and now and then",
+                              "else on the versions where that was really run, and now and then",
                               MP_OPTS_RARE},
     [MP_OPT_NO_TORCH_HISTORY] = {"no-torch-history", '\0', NULL,
                                  "leave PyTorch's own history off: no requested sizes, streams, pools on CUDA",
