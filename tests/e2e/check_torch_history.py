@@ -15,6 +15,7 @@ PROGRAMS = harness.SOURCE / "tests" / "e2e" / "programs"
 PROGRAM = PROGRAMS / "torch_requests.py"
 VERSIONS = ("1.13.1", "2.0.1", "2.1.0", "2.6.0", "2.9.1", "2.10.0", "2.11.0", "2.14.1")
 NEWEST = VERSIONS[-1]
+RUN = ("2.6", "2.9", "2.11")  # of those: where the history is read by default, since tests/cuda_torch ran there
 ASKED = ("--torch-history",)  # without it, on the version alone that was really run
 NAIVE = harness.SOURCE / "tests" / "unit" / "analysis"
 
@@ -151,7 +152,7 @@ class History(harness.TestCase):
         for version in VERSIONS:
             with self.subTest(version=version):
                 answer, devices, notes = self.recorded(version, 2, 40, asked=())
-                if version == "2.6.0":
+                if version.rpartition(".")[0] in RUN:
                     self.assertGreater(self.compare(answer, devices)[0], 0)
                     self.assertEqual(notes, [])
                 else:
