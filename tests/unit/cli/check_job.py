@@ -289,7 +289,8 @@ class Mpi(Jobs):
 
     def test_the_result_is_the_serial_one(self):
         paths = self.ranks(7, leaking=(3,))
-        paths[5].write_bytes(paths[5].read_bytes()[:3000])
+        whole = paths[5].read_bytes()
+        paths[5].write_bytes(whole[:len(whole) * 3 // 4])
         (self.folder / "broken.mp").write_text("no recording")
         words = (*paths, self.folder / "broken.mp")
         serial = self.merge(*words, to=self.folder / "serial.job", status=4)

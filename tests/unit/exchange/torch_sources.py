@@ -6,15 +6,12 @@ import os
 import pathlib
 import re
 
-ENVIRONMENTS = os.environ.get("MEMPROF_ENVIRONMENTS", os.path.expanduser("~/.cache/memprof"))  # of tools/cuda-torch
-
 
 def folders():
-    """Folders of torch, each once: this Python's, the system's, and those of tools/cuda-torch."""
+    """Folders of torch, each once: this Python's, and the system's."""
     spec = importlib.util.find_spec("torch")
     found = [os.path.dirname(spec.origin)] if spec and spec.origin else []
-    for place in ("/usr/lib/python3*/dist-packages", "/usr/local/lib/python3*/dist-packages",
-                  f"{ENVIRONMENTS}/*/lib/python3*/site-packages"):
+    for place in ("/usr/lib/python3*/dist-packages", "/usr/local/lib/python3*/dist-packages"):
         found += sorted(glob.glob(f"{place}/torch"))
     return list(dict.fromkeys(os.path.realpath(folder) for folder in found))
 

@@ -8,6 +8,7 @@
 
 #include "base/varint.h"
 #include "model/builder.h"
+#include "model/stack_facts.h"
 #include "output/page/page.h"
 #include "output/page/page_data.h"
 #include "output/page/page_pack.h"
@@ -435,8 +436,9 @@ END_TEST
 
 START_TEST(test_an_empty_recording_is_a_page_too)
 {
-    struct mp_model model = {.start = {.host = "", .configuration = "", .spool = ""}};
+    struct mp_model model = {.start = {.host = "", .configuration = "", .spool = ""}, .facts = mp_known_facts_new()};
     char *page = page_of(&model, "empty.mp");
+    mp_known_facts_free(model.facts);
     ck_assert_ptr_nonnull(strstr(page, "\"tracks\": []"));
     free(page);
 }

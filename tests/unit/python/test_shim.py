@@ -567,6 +567,17 @@ class Steps(ShimCase):
         self.assertIn(("torch_step",), self.take())
 
 
+START = """
+import sys
+print(sys.modules["sitecustomize"].__file__ if "sitecustomize" in sys.modules else None, "START" in str(sys.path))
+import torch, later
+import torch
+import json
+print(sorted(type(each).__name__ for each in sys.meta_path if type(each).__name__ == "_Finder"))
+print("exec_module" in vars(torch.__spec__.loader))
+"""
+
+
 class Start(unittest.TestCase):
     """python/start/sitecustomize.py in a Python of its own."""
 
