@@ -10,18 +10,24 @@ at_end() { rm -rf "$tree"; }
 echo "the tree itself:"
 held $check "$source"
 
-# must_fail FILE INCLUDE REASON: the copy with `#include "INCLUDE"` in FILE is refused, for that reason alone.
-must_fail() {
+# refused FILE TEXT: a copy of the tree with TEXT at FILE's end is refused, in one line: $said.
+refused() {
     rm -rf "$tree/src"
     cp -r "$source/src" "$tree/src"
     chmod -R u+w "$tree/src"
-    echo "$1 includes $2:"
-    printf '# include "%s"\n' "$2" >> "$tree/src/$1"
+    mkdir -p "$(dirname "$tree/src/$1")"
+    echo "src/$1 with $2"
+    printf '%s\n' "$2" >> "$tree/src/$1"
     found=no
     said=$($check "$tree") || found=yes
     echo "  $said"
     held [ "$found" = yes ]
     held [ "$(printf '%s\n' "$said" | wc -l)" = 1 ]
+}
+
+# must_fail FILE INCLUDE REASON: an include that no layer or room there may have.
+must_fail() {
+    refused "$1" "# include \"$2\""
     case $said in "src/$1:"*"\"$2\": "*"$3"*) ;; *) held [ "$said" = "src/$1: ... \"$2\": ... $3" ] ;; esac
 }
 
@@ -45,16 +51,7 @@ must_fail model/new.c memprof.h 'only capture'
 
 # no_room FILE REASON: a source there is refused, wherever its includes lead.
 no_room() {
-    rm -rf "$tree/src"
-    cp -r "$source/src" "$tree/src"
-    chmod -R u+w "$tree/src"
-    mkdir -p "$(dirname "$tree/src/$1")"
-    : > "$tree/src/$1"
-    echo "a file src/$1:"
-    found=no
-    said=$($check "$tree") || found=yes
-    echo "  $said"
-    held [ "$found" = yes ]
+    refused "$1" ''
     held [ "$said" = "src/$1: $2" ]
 }
 
@@ -64,16 +61,7 @@ no_room format/attic/new.c 'format has no room attic'
 
 # circle FILE INCLUDE OTHER: rooms that include each other are refused, and the files that do are named.
 circle() {
-    rm -rf "$tree/src"
-    cp -r "$source/src" "$tree/src"
-    chmod -R u+w "$tree/src"
-    echo "$1 includes $2:"
-    printf '#include "%s"\n' "$2" >> "$tree/src/$1"
-    found=no
-    said=$($check "$tree") || found=yes
-    echo "  $said"
-    held [ "$found" = yes ]
-    held [ "$(printf '%s\n' "$said" | wc -l)" = 1 ]
+    refused "$1" "#include \"$2\""
     case $said in "src/${1%%/*}: rooms in a circle: "*"src/$1 includes "*) ;; *) held [ "$said" = "src/$1" ] ;; esac
     case $said in *"$3"*) ;; *) held [ "$said" = "$3" ] ;; esac
 }
@@ -83,17 +71,9 @@ circle capture/python/utf8.h capture/torch/torch.h 'src/capture/torch/'
 circle analysis/sites/live.c analysis/allocator/frag.h 'includes sites'
 circle cli/term.c cli/commands/new.h 'src/cli/commands/'
 
-# named FILE TEXT [COMMENT]: a string that names PyTorch's code is refused there, but not in a comment.
+# named FILE TEXT: a string that names PyTorch's code is refused there, but not in a comment.
 named() {
-    rm -rf "$tree/src"
-    cp -r "$source/src" "$tree/src"
-    chmod -R u+w "$tree/src"
-    echo "$1 names $2:"
-    printf '/* "%s" */\nstatic const char name[] = "%s";\n' "$2" "$2" >> "$tree/src/$1"
-    found=no
-    said=$($check "$tree") || found=yes
-    echo "  $said"
-    held [ "$found" = yes ]
+    refused "$1" "/* \"$2\" */ static const char name[] = \"$2\";"
     held [ "$said" = "src/$1: \"$2\" names PyTorch's code: ask model/stack_facts.h" ]
 }
 
