@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Names the holders of labelled leaks (programs/*.py) and says how often that was right.
 
-    bench.py [-v] [NAME...]      exit status 1: fewer than 95 % were right, or one was wrong that claimed to be sure
+    bench.py [-v] [NAME...]      exit status 1: fewer than 97 % were right, or one was wrong that claimed to be sure
 """
 import gc
 import linecache
@@ -18,7 +18,7 @@ import torch  # noqa: E402
 import labelled  # noqa: E402
 from libmemprof_torch import holders, holders_graphs, holders_names  # noqa: E402
 
-LEAST = 0.95
+LEAST = 0.97
 holders.WALL = 10_000  # a look here ends by the thread's own time alone: a busy machine is no wrong answer
 
 

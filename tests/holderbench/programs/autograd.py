@@ -29,23 +29,6 @@ class Double(torch.autograd.Function):
 weight = torch.ones(5, requires_grad=True)
 outputs = [Double.apply(weight).sum() for _ in range(5)]
 
-#--- function-saved-for-backward
-# holder: outputs[*]
-# through: grad_fn, Double, saved
-# kind: graph
-class Double(torch.autograd.Function):
-    @staticmethod
-    def forward(context, x):
-        context.save_for_backward(accuse(x.new_zeros(300)))
-        return x * 2
-
-    @staticmethod
-    def backward(context, gradient):
-        return gradient * 2
-
-weight = torch.ones(5, requires_grad=True)
-outputs = [Double.apply(weight).sum() for _ in range(5)]
-
 #--- retained-gradients
 # holder: kept[*].grad
 # kind: list
@@ -121,34 +104,3 @@ del layers, layer
 # kind: native
 future = torch.futures.Future()
 future.set_result(accuse(torch.zeros(200)))
-
-#--- checkpointed-inputs
-# holder: losses[*]
-# through: grad_fn
-# kind: graph
-import torch.utils.checkpoint
-layer = torch.nn.Linear(20, 20)
-losses = []
-for step in range(4):
-    x = accuse(torch.randn(3, 20, requires_grad=True))
-    losses.append(torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=True).sum())
-del x
-
-#--- subclass-attribute
-# holder: samples[*].mask
-# kind: list
-samples = []
-for step in range(4):
-    sample = torch.zeros(3)
-    sample.mask = accuse(torch.zeros(200))
-    samples.append(sample)
-del sample
-
-#--- saved-tensors-hook
-# holder: not found | losses[*].grad_fn
-# kind: unknown | graph
-weight = torch.ones(20, requires_grad=True)
-losses = []
-with torch.autograd.graph.saved_tensors_hooks(lambda x: (x.shape, accuse(x.clone())), lambda packed: packed[1]):
-    for step in range(4):
-        losses.append((weight * torch.randn(20)).sum())

@@ -66,20 +66,6 @@ def main():
 
 main()
 
-#--- local-of-a-caller
-# holder: train().outputs[*]
-# kind: local
-def validate():
-    look()
-
-def train():
-    outputs = {}
-    for step in range(9):
-        outputs[step] = accuse(torch.zeros(200))
-    validate()
-
-train()
-
 #--- lru-cache
 # holder: embed
 # kind: cache
@@ -105,21 +91,6 @@ class Model:
 for step in range(9):
     Model().embed(step)
 
-#--- cached-property
-# holder: batches[*].mask
-# kind: list
-import functools
-
-class Batch:
-    @functools.cached_property
-    def mask(self):
-        return accuse(torch.zeros(200))
-
-batches = [Batch() for _ in range(5)]
-for batch in batches:
-    batch.mask
-del batch
-
 #--- weak-key-dictionary
 # holder: features
 # kind: dict
@@ -134,37 +105,6 @@ for sample in samples:
     features[sample] = accuse(torch.zeros(200))
 del sample
 
-#--- queue
-# holder: results.queue[*]
-# kind: list
-import queue
-results = queue.Queue()
-for step in range(9):
-    results.put(accuse(torch.zeros(200)))
-
-#--- named-tuples
-# holder: memory[*].state
-# kind: list
-import collections
-Transition = collections.namedtuple("Transition", "state action")
-memory = []
-for step in range(9):
-    memory.append(Transition(accuse(torch.zeros(200)), step))
-
-#--- dataclasses
-# holder: memory[*].state
-# kind: list
-import dataclasses
-
-@dataclasses.dataclass
-class Transition:
-    state: object
-    action: int
-
-memory = []
-for step in range(9):
-    memory.append(Transition(accuse(torch.zeros(200)), step))
-
 #--- set
 # holder: seen
 # kind: list
@@ -177,21 +117,6 @@ for step in range(9):
 # kind: attribute
 import functools
 run = functools.partial(print, accuse(torch.zeros(200)))
-
-#--- bound-method
-# holder: callbacks[*]
-# through: values
-# kind: list
-class Meter:
-    def __init__(self):
-        self.values = []
-
-    def update(self, value):
-        self.values.append(value)
-
-callbacks = [Meter().update]
-for step in range(9):
-    callbacks[0](accuse(torch.zeros(200)))
 
 #--- linked-list
 # holder: head
@@ -206,14 +131,3 @@ for step in range(300):
     head = Node(torch.zeros(100), head)
     if step < 5:
         accuse(head.value)
-
-#--- other-module
-# holder: telemetry.history[*]
-# kind: list
-import sys, types
-telemetry_module = types.ModuleType("telemetry")
-telemetry_module.history = []
-sys.modules["telemetry"] = telemetry_module
-for step in range(9):
-    telemetry_module.history.append(accuse(torch.zeros(200)))
-del telemetry_module

@@ -140,21 +140,3 @@ class Batch:
 
 alive = Batch()
 weakref.finalize(alive, print, accuse(torch.zeros(200))).atexit = False
-
-#--- iterator
-# holder: left
-# kind: list
-left = iter([accuse(torch.zeros(200)) for _ in range(5)])
-next(left)
-left.__reduce__()
-
-#--- log-records
-# holder: log.handlers
-# through: buffer
-# kind: list
-import logging, logging.handlers
-log = logging.getLogger("train-of-holders")
-log.propagate = False
-log.addHandler(logging.handlers.MemoryHandler(1000, flushLevel=100))
-for step in range(5):
-    log.warning("loss %s", accuse(torch.zeros(200)))

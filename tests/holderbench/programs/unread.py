@@ -21,13 +21,6 @@ class Scale(torch.autograd.Function):
 for step in range(9):
     Scale.apply(torch.zeros(3, requires_grad=True))
 
-#--- parameter-list
-# holder: bank
-# kind: attribute | list | dict
-bank = torch.nn.ParameterList()
-for step in range(9):
-    bank.append(torch.nn.Parameter(accuse(torch.zeros(200))))
-
 #--- modules-in-a-module-dict
 # holder: heads
 # through: weight
@@ -36,56 +29,6 @@ heads = torch.nn.ModuleDict()
 for step in range(9):
     heads[f"task{step}"] = torch.nn.Linear(20, 10)
     accuse(heads[f"task{step}"].weight)
-
-#--- full-backward-hook
-# holder: model
-# through: _backward_hooks, kept
-# kind: hook
-def watch(layer):
-    kept = []
-    def hook(module, inputs, outputs):
-        kept.append(accuse(outputs[0].clone()))
-    layer.register_full_backward_hook(hook)
-
-model = torch.nn.Sequential(torch.nn.Linear(20, 20), torch.nn.Tanh())
-watch(model[0])
-for step in range(9):
-    model(torch.ones(10, 20, requires_grad=True)).sum().backward()
-
-#--- pre-hook-of-a-tracker
-# holder: model
-# through: _forward_pre_hooks, inputs
-# kind: hook
-class Tracker:
-    def __init__(self, module):
-        self.inputs = []
-        module.register_forward_pre_hook(self.note)
-
-    def note(self, module, arguments):
-        self.inputs.append(accuse(arguments[0].clone()))
-
-model = torch.nn.Linear(20, 20)
-Tracker(model)
-for step in range(9):
-    model(torch.ones(10, 20))
-
-#--- hook-of-a-gradient-accumulator
-# holder: accumulators[*]
-# through: kept
-# kind: hook
-accumulators = []
-weights = [torch.zeros(200, requires_grad=True) for _ in range(3)]
-
-def reduce(weight):
-    kept = []
-    node = weight.expand_as(weight).grad_fn.next_functions[0][0]
-    node.register_hook(lambda *unused: kept.append(accuse(torch.zeros(200))))
-    accumulators.append(node)
-
-for weight in weights:
-    reduce(weight)
-for step in range(4):
-    sum(weight.sum() for weight in weights).backward()
 
 #--- packed-into-a-store
 # holder: store[*]
@@ -140,26 +83,6 @@ for step in range(9):
     losses.append(loss)
 del loss
 
-#--- cache-in-a-parametrization
-# holder: layer.parametrizations
-# through: weight, seen
-# kind: list
-import torch.nn.utils.parametrize
-
-class Remember(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def forward(self, weight):
-        self.seen.append(accuse(weight.detach().clone()))
-        return weight
-
-layer = torch.nn.Linear(20, 10)
-torch.nn.utils.parametrize.register_parametrization(layer, "weight", Remember())
-for step in range(9):
-    layer(torch.ones(1, 20))
-
 #--- objects-in-an-array
 # holder: episodes[*]
 # kind: list
@@ -167,15 +90,6 @@ import numpy
 episodes = numpy.empty(12, dtype=object)
 for step in range(12):
     episodes[step] = accuse(torch.zeros(200))
-
-#--- tee
-# holder: later
-# kind: list
-import itertools
-now, later = itertools.tee(accuse(torch.zeros(200)) for step in range(12))
-for batch in now:
-    pass
-del now, batch
 
 #--- partials-with-keywords
 # holder: jobs[*]
@@ -185,89 +99,6 @@ import functools
 jobs = []
 for step in range(12):
     jobs.append(functools.partial(print, mask=accuse(torch.zeros(200))))
-
-#--- cache-of-a-static-method
-# holder: Tokens.embed
-# kind: cache
-import functools
-
-class Tokens:
-    @staticmethod
-    @functools.lru_cache(maxsize=None)
-    def embed(word):
-        return accuse(torch.zeros(200))
-
-for step in range(12):
-    Tokens.embed(step)
-
-#--- cache-made-by-a-constructor
-# holder: model.lookup
-# kind: cache
-import functools
-
-class Model:
-    def __init__(self):
-        self.lookup = functools.lru_cache(maxsize=None)(self._lookup)
-
-    def _lookup(self, key):
-        return accuse(torch.zeros(200))
-
-model = Model()
-for step in range(12):
-    model.lookup(step)
-
-#--- at-exit
-# holder: atexit | native code
-# kind: native | attribute | list | closure
-import atexit
-
-class Writer:
-    def __init__(self):
-        self.pending = accuse(torch.zeros(200))
-        atexit.register(self.flush)
-        cleanup(lambda flush=__import__("weakref").ref(self): flush() and atexit.unregister(flush().flush))
-
-    def flush(self):
-        pass
-
-Writer()
-
-#--- callback-of-a-weak-reference
-# holder: watchers[*]
-# kind: list | closure
-import functools, weakref
-
-class Node:
-    pass
-
-nodes, watchers = [], []
-for step in range(9):
-    nodes.append(Node())
-    watchers.append(weakref.ref(nodes[-1], functools.partial(lambda kept, dead: None, accuse(torch.zeros(200)))))
-
-#--- namespace
-# holder: state.window[*]
-# kind: list
-import types
-state = types.SimpleNamespace(window=[], size=3)
-for step in range(9):
-    state.window.append(accuse(torch.zeros(200)))
-
-#--- singletons
-# holder: Singleton.instances[*].table
-# kind: dict
-class Singleton(type):
-    instances = {}
-
-    def __call__(cls, *arguments):
-        return Singleton.instances.setdefault((cls, arguments), super().__call__(*arguments))
-
-class Table(metaclass=Singleton):
-    def __init__(self, size):
-        self.table = accuse(torch.zeros(size))
-
-for step in range(9):
-    Table(200 + step)
 
 #--- attribute-of-a-function
 # holder: predict.seen[*]
@@ -305,52 +136,6 @@ lazy = map(torch.sum, [accuse(torch.zeros(200)) for step in range(9)])
 callbacks = []
 for step in range(9):
     callbacks.append(lambda batch=accuse(torch.zeros(200)): batch.sum())
-
-#--- mock
-# holder: forward
-# kind: list | attribute
-import unittest.mock
-forward = unittest.mock.MagicMock()
-for step in range(9):
-    forward(accuse(torch.zeros(200)))
-
-#--- caught-warnings
-# holder: caught[*].source
-# kind: list
-import warnings
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    for step in range(9):
-        warnings.warn("a leak", ResourceWarning, source=accuse(torch.zeros(200)))
-
-#--- generator-in-a-generator
-# holder: stream
-# through: inner(), batch
-# kind: local
-def inner():
-    batch = accuse(torch.zeros(200))
-    yield 1
-    yield batch
-
-def outer():
-    yield from inner()
-
-stream = outer()
-next(stream)
-
-#--- future-that-failed
-# holder: future._exception
-# through: work(), batch
-# kind: traceback
-import concurrent.futures
-executor = concurrent.futures.ThreadPoolExecutor(1)
-
-def work():
-    batch = accuse(torch.zeros(200))
-    raise ValueError(len(batch))
-
-future = executor.submit(work)
-executor.shutdown()
 
 #--- context-variable-that-is-named
 # holder: native code | current | not found
@@ -407,13 +192,6 @@ class Loader:
 
 for step in range(9):
     Loader()
-
-#--- memory-views
-# holder: views[*]
-# kind: list
-views = []
-for step in range(9):
-    views.append(memoryview(accuse(torch.zeros(200)).numpy()))
 
 #--- storages
 # holder: storages[*]
