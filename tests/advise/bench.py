@@ -2,10 +2,8 @@
 of the unchanged program alone, and what a counter that is not memprof's measures."""
 import json
 import os
-import pathlib
 import subprocess
 import sys
-import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 sys.dont_write_bytecode = True
@@ -71,25 +69,3 @@ def compare(folder, name, habits, *options):
 
 def is_within(said, real):
     return real > 0 and abs(said - real) <= WITHIN * real
-
-
-def show(compared):
-    """A line for each program's changes, as they come: name, habits, and (change, said, real, before) of each."""
-    rows = []
-    for name, habits, changes in compared:
-        for change, said, real, before in changes:
-            rows.append((said, real))
-            print(f"{name:22} {habits:22} {change:36} says {said:11}  saves {real:11}  "
-                  f"of {before:11}  {(said / real - 1) * 100 if real else float('inf'):7.2f} %"
-                  f"{'' if is_within(said, real) else '   MISS'}", flush=True)
-    print(f"{len(rows)} changes; within {WITHIN:.0%}: {sum(is_within(*row) for row in rows)}; "
-          f"promised and none: {sum(row[1] <= 0 for row in rows)}")
-    return rows
-
-
-def table(cases, *options):
-    def compared():
-        for name, habits in cases:
-            with tempfile.TemporaryDirectory() as folder:
-                yield name, habits, compare(pathlib.Path(folder), name, habits, *options)
-    show(compared())

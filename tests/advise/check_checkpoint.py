@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """`memprof advise` on activation checkpointing, checked by doing it: networks on the CPU whose modules are really wrapped in
 torch.utils.checkpoint, measured by a counter that is not memprof's.
-
-    check_checkpoint.py [--all] [NAME...]       as a test: some of them; --all prints a table of all, with a sum
 """
 import os
 import sys
@@ -11,10 +9,6 @@ import unittest.mock
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bench
 import harness
-
-NAMES = ("decoder", "decoder_dropout", "patches", "residuals", "unet", "experts", "recurrent", "mixer", "highway", "twins",
-         "adversaries", "accumulating_decoder", "mixed_decoder", "attention", "transformer", "residual", "autoencoder", "cnn",
-         "pairs", "mlp", "deep", "siamese", "mixture", "variational", "lstm", "gru", "large_vocabulary")
 
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
@@ -73,7 +67,4 @@ class Checkpointing(harness.TestCase):
 
 
 if __name__ == "__main__":
-    if "--all" in sys.argv:
-        bench.table([(name, habits) for name in sys.argv[2:] or NAMES for habits in ("", "held,late")], "--kind", "checkpoint")
-    else:
-        harness.main()
+    harness.main()

@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
 """`memprof advise` checked by doing it on PyTorch's real CUDA allocator, on the stand-in GPU: trainings with each change
 really made, or the variable set, measured by PyTorch's own statistics; predicted from a recording of the unchanged program.
-
-    check_cuda.py            as a test: some of them
-    check_cuda.py --table    what was said and what came out, of all; BENCH_NAMES="decoder twins", BENCH_HABITS="held;late,held"
 """
 import os
 import sys
@@ -20,12 +17,7 @@ sys.argv[0] = {str(bed.SOURCE / 'tests' / 'advise' / 'programs.py')!r}
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 CONF = "PYTORCH_CUDA_ALLOC_CONF"
-HABITS = ("", "late", "zeroed", "held", "foreach", "varies", "varies,zeroed,foreach")
-NAMES = ("decoder", "decoder_dropout", "patches", "residuals", "unet", "experts", "recurrent", "mixer", "highway", "twins",
-         "accumulating_decoder", "mixed_decoder", "mlp", "wide", "deep", "cnn", "autoencoder", "residual", "mixture", "recommender",
-         "variational", "siamese", "attention", "transformer", "lstm", "gru", "large_vocabulary", "accumulating", "accumulating_language", "clipped",
-         "momentum", "scheduled")
-QUICK = (("wide", "foreach"), ("deep", "late"), ("attention", "varies"), ("decoder", ""),
+TRAININGS = (("wide", "foreach"), ("deep", "late"), ("attention", "varies"), ("decoder", ""),
          ("variational", ""), ("variational", "held,late"))
 
 
@@ -72,20 +64,10 @@ class Advice(bed.TestCase):
             for what, said, real, _ in rows:
                 self.assertTrue(bench.is_within(said, real), (what, said, real))
 
-    def table(self):
-        self.assertTrue(bench.show(
-            (name, habits, self.compare(name, habits))
-            for name in os.environ.get("BENCH_NAMES", " ".join(NAMES)).split()
-            for habits in os.environ.get("BENCH_HABITS", ";".join(HABITS)).split(";")))
 
-
-if "--table" in sys.argv:
-    sys.argv[1:] = ["Advice.test_table"]
-    setattr(Advice, "test_table", Advice.table)
-else:
-    for name_, habits_ in QUICK:
-        setattr(Advice, f"test_{name_}_{habits_}".replace(",", "_"),
-                lambda self, name=name_, habits=habits_: self.check(name, habits))
+for name_, habits_ in TRAININGS:
+    setattr(Advice, f"test_{name_}_{habits_}".replace(",", "_"),
+            lambda self, name=name_, habits=habits_: self.check(name, habits))
 
 if __name__ == "__main__":
     bed.main()

@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
 """`memprof advise` on lifetimes, checked by doing it: trainings on the CPU, each change really made, measured by a counter
 that is not memprof's; what a change saves is told from a recording of the unchanged program alone.
-
-    check_lifetimes.py [--all] [NAME...]       as a test: some of them; --all prints a table of all, with a sum
-    check_lifetimes.py --chance FIRST COUNT    a table of programs by chance that set gradients to zero
 """
 import os
 import sys
@@ -12,10 +9,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bench
 import harness
 
-HABITS = ("late", "zeroed", "held", "foreach", "late,held,foreach", "zeroed,validates", "late,validates")
-NAMES = ("mlp", "wide", "deep", "cnn", "autoencoder", "residual", "mixture", "recommender", "variational", "siamese",
-         "attention", "transformer", "lstm", "gru", "large_vocabulary", "accumulating", "accumulating_language", "mixed",
-         "clipped", "momentum", "scheduled")
 KINDS = ("--kind", "lifetime")
 
 
@@ -60,10 +53,4 @@ class Lifetimes(harness.TestCase):
 
 
 if __name__ == "__main__":
-    if "--all" in sys.argv:
-        bench.table([(name, habits) for name in sys.argv[2:] or NAMES for habits in HABITS], *KINDS)
-    elif "--chance" in sys.argv:
-        first, count = map(int, sys.argv[2:])
-        bench.table([(f"chance{seed}", "zeroed") for seed in range(first, first + count)], *KINDS)
-    else:
-        harness.main()
+    harness.main()

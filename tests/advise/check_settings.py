@@ -1,9 +1,6 @@
 #!/usr/bin/env python3
 """`memprof advise` on settings of PyTorch's allocator: what it says that each would reserve, against a second, naive model
 of the allocator that really runs the program under them; and against the settings that people try by hand.
-
-    check_settings.py [--table] [PROGRAMS]      as a test: 40 programs, and the snapshots of $MEMPROF_TEST_DATA; --table
-                                                prints a line for each
 """
 import json
 import os
@@ -303,24 +300,5 @@ class Settings(unittest.TestCase):
         self.assertGreater(better, 3)
 
 
-def table(programs):
-    for path in sorted(pathlib.Path(DATA).glob("*.pickle")) if DATA else ():
-        replayed = by_hand(path)
-        if replayed:
-            found, best, usual = replayed
-            print(f"{path.name:28} {found['reserved_peak_bytes'] / MIB:8.0f} MiB -> {best / MIB:8.0f}  by hand "
-                  f"{min(usual.values(), default=0) / MIB:8.0f}  {found['changes'][0]['setting'] if found['changes'] else '-'}")
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(programs):
-            program, now, found, truth, usual = measure(seed, folder)
-            best = min([now.peak_reserved, *truth])
-            print(f"{seed:4} {now.peak_reserved / MIB:8.0f} MiB -> {best / MIB:8.0f}  by hand "
-                  f"{min(usual.values()) / MIB:8.0f}  bound {found['least_reserved_bytes'] / MIB:8.0f}  "
-                  f"{found['changes'][0]['setting'] if truth else '-'}")
-
-
 if __name__ == "__main__":
-    if "--table" in sys.argv:
-        table(int(sys.argv[2]) if len(sys.argv) > 2 else 40)
-    else:
-        asserted.main()
+    asserted.main()

@@ -1,6 +1,6 @@
 /*
  * leakbench [--short] [--test-only] [--seed N] [-v]: every pattern in every program, varied; how well the rule finds
- * the leaks, and only the leaks, beside the rules of others. Exit status 1 where the goals of the test set are not met.
+ * the leaks, and only the leaks. Exit status 1 where the goals of the test set are not met.
  *
  * A trace whose leak has fewer than eight births is no test of finding it: it is counted apart.
  */
@@ -165,8 +165,7 @@ static const char *source(const struct world *world)
     return world->marked ? "marked" : "unmarked";
 }
 
-/* Judges one trace. scores[0] is ours, then the rivals'. */
-static void run_trace(const struct program *program, const struct pattern *pattern, uint64_t seed, struct score *scores)
+static void run_trace(const struct program *program, const struct pattern *pattern, uint64_t seed, struct score *score)
 {
     struct world world;
     struct variant variant;
@@ -176,22 +175,13 @@ static void run_trace(const struct program *program, const struct pattern *patte
     if (ask(model, (uint32_t)model->events.count, &leaks) || !mp_steps_find(model, &steps)) exit(99);
     bool said = leaks.verdict == MP_VERDICT_LEAK, cycle = pattern->class == MP_LEAK_CYCLE;
     if (pattern->truth == T_LEAK && !cycle && most_births(&world) < MP_LEAK_BIRTHS) {
-        scores->few++;
-        scores->few_leak += said;
-        scores->few_unknown += leaks.verdict == MP_VERDICT_UNKNOWN;
+        score->few++;
+        score->few_leak += said;
+        score->few_unknown += leaks.verdict == MP_VERDICT_UNKNOWN;
     } else {
-        score_trace(&world, pattern, said, scores);
-        score_findings(&world, pattern, &leaks, scores);
-        if (pattern->truth == T_CLEAN) score_told(pattern, &leaks, scores);
-        for (size_t i = 0; i < rival_count; i++) {
-            uint32_t place;
-            bool rival = rivals[i].judge(model, &world, &steps, &place);
-            score_trace(&world, pattern, rival, &scores[i + 1]);
-            if (rival && pattern->truth == T_LEAK) {
-                scores[i + 1].first++;
-                scores[i + 1].right_first += place != MP_NONE && world.places.at[place].leaks;
-            }
-        }
+        score_trace(&world, pattern, said, score);
+        score_findings(&world, pattern, &leaks, score);
+        if (pattern->truth == T_CLEAN) score_told(pattern, &leaks, score);
         bool wrong = said != (pattern->truth == T_LEAK);
         if (wrong || verbose)
             printf("%s %s in %s, seed %llu: %u steps (%s, %u %s), every %u, %llu B, warm-up %u: %s %s\n",
@@ -201,9 +191,9 @@ static void run_trace(const struct program *program, const struct pattern *patte
         bool each_step = (pattern->every ? pattern->every : variant.every) == 1 && world.marked && !cycle;
         if (pattern->truth == T_LEAK && each_step && said && variant.steps <= 200) {
             uint32_t first = variant.warm_up, late = latency(model, &steps, first);
-            scores->late_asked++;
-            scores->late_sum += late;
-            if (late > scores->late_worst || !late) scores->late_worst = late ? late : 999;
+            score->late_asked++;
+            score->late_sum += late;
+            if (late > score->late_worst || !late) score->late_worst = late ? late : 999;
         }
     }
     mp_steps_free(&steps);
@@ -219,35 +209,27 @@ static double part(uint32_t some, uint32_t all)
 
 static void print_score(const char *name, const struct score *score)
 {
-    printf("| %-24s | %6.3f | %9.3f | %6.3f | %6.3f |\n", name, part(score->found, score->positive),
-           part(score->found, score->found + score->accused), part(score->right_first, score->first),
-           score->clean_steps ? 1000.0 * score->accused / (double)score->clean_steps : 0);
-}
-
-static void print_set(const char *name, const struct score *scores)
-{
     printf("\n%s set: %u traces with a leak, %u without, %llu steps of those; %u with fewer than %d leaking births "
-           "(%u called unknown, %u leak)\n\n",
-           name, scores->positive, scores->negative, (unsigned long long)scores->clean_steps, scores->few,
-           MP_LEAK_BIRTHS, scores->few_unknown, scores->few_leak);
-    printf("| rule                     | recall | precision | site 1 | false / 1000 steps |\n");
-    printf("|--------------------------|--------|-----------|--------|--------|\n");
-    print_score("memprof", scores);
-    for (size_t i = 0; i < rival_count; i++)
-        print_score(rivals[i].name, &scores[i + 1]);
-    printf("\nmemprof: places %u of %u right; class %.3f, told %.3f; rate within 1 %%: %.3f, worst %.1f %%, of marked "
+           "(%u called unknown, %u leak)\n",
+           name, score->positive, score->negative, (unsigned long long)score->clean_steps, score->few, MP_LEAK_BIRTHS,
+           score->few_unknown, score->few_leak);
+    printf("recall %.3f, precision %.3f, site 1 %.3f, false alarms in 1000 steps %.3f\n",
+           part(score->found, score->positive), part(score->found, score->found + score->accused),
+           part(score->right_first, score->first),
+           score->clean_steps ? 1000.0 * score->accused / (double)score->clean_steps : 0);
+    printf("places %u of %u right; class %.3f, told %.3f; rate within 1 %%: %.3f, worst %.1f %%, of marked "
            "steps, %.3f, worst %.1f %%, of guessed ones (%u traces have longer steps); latency mean %.1f, worst %u "
            "steps (of %u)\n",
-           scores->places_right, scores->places, part(scores->class_right, scores->class_asked),
-           part(scores->told_right, scores->told_asked), part(scores->rates[1].right, scores->rates[1].asked),
-           100 * scores->rates[1].worst, part(scores->rates[0].right, scores->rates[0].asked),
-           100 * scores->rates[0].worst, scores->longer_steps,
-           scores->late_asked ? scores->late_sum / scores->late_asked : 0, scores->late_worst, scores->late_asked);
+           score->places_right, score->places, part(score->class_right, score->class_asked),
+           part(score->told_right, score->told_asked), part(score->rates[1].right, score->rates[1].asked),
+           100 * score->rates[1].worst, part(score->rates[0].right, score->rates[0].asked), 100 * score->rates[0].worst,
+           score->longer_steps, score->late_asked ? score->late_sum / score->late_asked : 0, score->late_worst,
+           score->late_asked);
 }
 
 int main(int argc, char **argv)
 {
-    static struct score scores[2][8];
+    static struct score scores[2];
     uint64_t seed = 1;
     for (int i = 1; i < argc; i++) {
         brief |= !strcmp(argv[i], "--short");
@@ -260,12 +242,12 @@ int main(int argc, char **argv)
         if (test_only && !programs[p].test) continue;
         for (size_t i = 0; i < pattern_count; i++)
             for (uint32_t k = 0; k < repeats; k++, traces++)
-                run_trace(&programs[p], &patterns[i], seed + traces, scores[programs[p].test]);
+                run_trace(&programs[p], &patterns[i], seed + traces, &scores[programs[p].test]);
     }
     printf("%u traces\n", traces);
-    if (!test_only) print_set("tuning", scores[0]);
-    print_set("test", scores[1]);
-    const struct score *test = scores[1];
+    if (!test_only) print_score("tuning", &scores[0]);
+    print_score("test", &scores[1]);
+    const struct score *test = &scores[1];
     bool met = part(test->found, test->positive) >= 0.99 && part(test->found, test->found + test->accused) >= 0.99;
     uint32_t asked = test->rates[0].asked + test->rates[1].asked;
     met &= (test->rates[0].right + test->rates[1].right) * 100 >= asked * 99;

@@ -1,4 +1,4 @@
-/* The parts of the bench: programs that work, patterns that leak or do not, the rules of others. */
+/* The parts of the bench: programs that work, patterns that leak or do not. */
 #ifndef MP_LEAKBENCH_BENCH_H
 #define MP_LEAKBENCH_BENCH_H
 
@@ -48,14 +48,5 @@ extern const struct program programs[];
 extern const size_t program_count;
 extern const struct pattern patterns[];
 extern const size_t pattern_count;
-
-struct rival {
-    const char *name;
-    /* Whether it would say "leak", and which place first (MP_NONE: it names none). */
-    bool (*judge)(const struct mp_model *model, const struct world *world, const struct mp_steps *steps,
-                  uint32_t *place);
-};
-extern const struct rival rivals[];
-extern const size_t rival_count;
 
 #endif
