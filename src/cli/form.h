@@ -6,7 +6,7 @@
 #define MP_CLI_FORM_H
 
 #include "cli/command.h"
-#include "output/report/document.h"
+#include "output/form/document.h"
 
 #define MP_FORM_OPTIONS MP_OPT_FORMAT, MP_OPT_COLUMNS
 

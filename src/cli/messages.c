@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
-#include "output/report/text.h"
+#include "output/form/text.h"
 
 void mp_message(const char *format, ...)
 {

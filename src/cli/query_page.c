@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/web_address.h"
 #include "cli/messages.h"
 #include "cli/page_advice.h"
 #include "model/stack.h"
@@ -68,7 +67,7 @@ char *mp_query_page_link(const char *from, const char *to)
     mp_buffer_append_text(&link, "./"); /* no name is taken for a scheme */
     for (const char *at = here + common; (at = strchr(at, '/')); at++)
         mp_buffer_append_text(&link, "../");
-    mp_web_address(&link, there + common);
+    mp_buffer_append_address(&link, there + common);
     mp_buffer_append(&link, "", 1);
     free(here);
     free(there);

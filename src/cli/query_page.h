@@ -3,7 +3,7 @@
 #define MP_CLI_QUERY_PAGE_H
 
 #include "cli/query.h"
-#include "output/report/document.h"
+#include "output/form/document.h"
 
 /* Writes the page of the query's recording, or of the part that it chooses, to `path` (NULL or "-": stdout). `view` and
  * `site_of_stack` as in struct mp_page_options. Returns an exit status; where it is not 0, a message was printed. */

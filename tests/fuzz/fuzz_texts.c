@@ -23,7 +23,7 @@
 #include "model/rules.h"
 #include "model/track.h"
 #include "model/window.h"
-#include "output/report/text.h"
+#include "output/form/text.h"
 #include "wire/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

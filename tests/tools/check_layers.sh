@@ -81,3 +81,12 @@ named analysis/sites/live.c 'torch/optim/adam.py'
 named model/spans.c 'at::native::add'
 named output/report/sites.c 'ProfilerStep#'
 named exchange/common/save.c '_call_impl'
+
+# A folder with more than 40 files is two rooms.
+rm -rf "$tree/src"
+cp -r "$source/src" "$tree/src"
+mkdir -p "$tree/src/wire"
+for number in $(seq 41); do : >"$tree/src/wire/file_$number.h"; done
+count=$(find "$tree/src/wire" -name '*.[ch]' | wc -l)
+said=$($check "$tree") || :
+held [ "$said" = "src/wire: $count files, more than 40" ]

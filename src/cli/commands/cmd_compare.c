@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "base/units.h"
-#include "cli/job.h"
+#include "cli/jobs/job.h"
 #include "cli/progress.h"
 #include "cli/query.h"
 #include "cli/query_page.h"

@@ -1,4 +1,4 @@
-#include "cli/job.h"
+#include "cli/jobs/job.h"
 #include "cli/query.h"
 
 static int run(const struct mp_invocation *invocation)

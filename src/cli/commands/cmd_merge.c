@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "base/units.h"
-#include "cli/job.h"
+#include "cli/jobs/job.h"
 #include "cli/mpi/tree.h"
 #include "cli/output_recording.h"
 

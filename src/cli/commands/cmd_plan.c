@@ -9,11 +9,11 @@
 
 #include "base/buffer.h"
 #include "cli/command.h"
-#include "cli/plan_devices.h"
-#include "cli/plan_messages.h"
-#include "cli/plan_size.h"
-#include "cli/plan_torch.h"
-#include "cli/snapshot_record.h"
+#include "cli/record/plan_devices.h"
+#include "cli/record/plan_messages.h"
+#include "cli/record/plan_size.h"
+#include "cli/record/plan_torch.h"
+#include "cli/record/snapshot_record.h"
 #include "collect/session/launch.h"
 
 #define DEVICE_DEFAULT   "h100-80gb"

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/job.h"
+#include "cli/jobs/job.h"
 #include "cli/output_recording.h"
 #include "collect/recover/recover.h"
 #include "format/new_file.h"

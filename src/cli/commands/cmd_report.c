@@ -1,6 +1,6 @@
 #include <stdlib.h>
 
-#include "cli/job.h"
+#include "cli/jobs/job.h"
 #include "cli/query_page.h"
 
 #define TOP_SITES       3 /* all must fit on one screen */

@@ -1,5 +1,5 @@
-#include "cli/job.h"
-#include "cli/job_pages.h"
+#include "cli/jobs/job.h"
+#include "cli/jobs/job_pages.h"
 #include "cli/query.h"
 #include "cli/query_page.h"
 #include "output/page/job_page.h"

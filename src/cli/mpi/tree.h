@@ -2,7 +2,7 @@
 #ifndef MP_CLI_MPI_TREE_H
 #define MP_CLI_MPI_TREE_H
 
-#include "cli/job.h"
+#include "cli/jobs/job.h"
 #include "cli/mpi/ranks.h"
 
 /* Where memprof runs under MPI's launcher and was built with it: the ranks, begun; else NULL with *rank 0 and *size 1.

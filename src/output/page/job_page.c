@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "base/varint.h"
 #include "output/page/page_file.h"
-#include "output/report/html.h"
+#include "output/form/html.h"
 
 /* Rows that a page shows at most: nobody reads more, and 50 000 sites would be most of the page. */
 #define SITES_SHOWN    300

@@ -18,7 +18,7 @@
 #include "output/page/page_file.h"
 #include "output/page/page_template.h"
 #include "output/report/holders.h"
-#include "output/report/html.h"
+#include "output/form/html.h"
 #include "output/report/reports.h"
 
 /* The header that the page reads before it unpacks a column: one JSON object inside a <script> element. */

@@ -5,8 +5,8 @@
 
 #include "base/units.h"
 #include "output/report/advise.h"
-#include "output/report/document.h"
-#include "output/report/plot.h"
+#include "output/form/document.h"
+#include "output/form/plot.h"
 #include "output/report/reports.h"
 #include "output/report/size_parts.h"
 
@@ -171,7 +171,7 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, co
     mp_document_heading(&document, "Probes");
     mp_rows_text(&document.text, &probes);
     if (advise) mp_size_changes_text(&document.text, answer, advise);
-    mp_document_coverage(&document, model);
+    mp_coverage_end(&document.text, model);
     mp_document_end(&document);
     mp_buffer_free(&title);
 }

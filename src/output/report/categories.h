@@ -5,7 +5,7 @@
 #include "analysis/sites/peak.h"
 #include "base/json.h"
 #include "base/units.h"
-#include "output/report/text.h"
+#include "output/form/text.h"
 
 /* Whether any bytes have a category. */
 bool mp_categories_any(const struct mp_sites *categories);

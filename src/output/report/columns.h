@@ -9,9 +9,9 @@
 #include <stddef.h>
 
 #include "base/json.h"
-#include "output/report/document.h"
+#include "output/form/document.h"
 #include "output/report/sites.h"
-#include "output/report/text.h"
+#include "output/form/text.h"
 
 enum mp_unit {
     MP_NAME,           /* a text, NULL: null in JSON, nothing for people; left aligned, as the next ones */

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "output/report/columns.h"
 #include "output/report/page_links.h"
-#include "output/report/plot.h"
+#include "output/form/plot.h"
 
 static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
                                           [MP_PROFILE_OUTSTANDING] = "outstanding",

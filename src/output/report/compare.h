@@ -3,7 +3,7 @@
 #define MP_OUTPUT_COMPARE_H
 
 #include "analysis/sites/compare.h"
-#include "output/report/document.h"
+#include "output/form/document.h"
 #include "output/report/reports.h"
 
 /* Peak and end of one of the recordings, in the order in which the user named them. */

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "base/units.h"
-#include "base/web_address.h"
 #include "model/track.h"
 
 #define ROOM_PART 200 /* of the recording, beside a step: as much as the page itself leaves */
@@ -14,7 +13,7 @@ static void link_of(struct mp_document *document, const struct mp_page_links *li
 {
     char id[MP_TRACK_ID_MAX];
     struct mp_buffer name = {0};
-    mp_web_address(&name, mp_track_id(links->model, track, id));
+    mp_buffer_append_address(&name, mp_track_id(links->model, track, id));
     mp_document_link(document, "track=%.*s&%s", (int)name.size, (const char *)name.data, words);
     mp_buffer_free(&name);
 }

@@ -7,7 +7,7 @@
 
 #include "analysis/sites/peak.h"
 #include "analysis/sites/steps.h"
-#include "output/report/document.h"
+#include "output/form/document.h"
 
 /* The recording's part in the page's addresses. */
 struct mp_page_links {

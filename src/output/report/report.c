@@ -7,7 +7,7 @@
 #include "output/report/categories.h"
 #include "output/report/columns.h"
 #include "output/report/page_links.h"
-#include "output/report/plot.h"
+#include "output/form/plot.h"
 #include "output/report/reports.h"
 
 /* Any program holds blocks of so few ages. */

@@ -17,7 +17,7 @@
 #include "base/json.h"
 #include "model/model.h"
 #include "output/report/sites.h"
-#include "output/report/text.h"
+#include "output/form/text.h"
 
 /* How to show a report, whatever its subject. */
 struct mp_page_links;

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "model/stack.h"
 #include "output/report/site_apart.h"
-#include "output/report/text.h"
+#include "output/form/text.h"
 
 struct mp_page_links;
 

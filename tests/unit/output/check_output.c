@@ -8,7 +8,7 @@
 #include "output/report/frame_choice.h"
 #include "output/report/site_apart.h"
 #include "output/report/sites.h"
-#include "output/report/text.h"
+#include "output/form/text.h"
 #include "unit/suite.h"
 
 #define EXPECT(buffer, text)                                                                                           \

@@ -1,4 +1,4 @@
-#include "cli/plan_size.h"
+#include "cli/record/plan_size.h"
 
 #include <errno.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/plan_messages.h"
+#include "cli/record/plan_messages.h"
 #include "cli/size_probing.h"
 
 #define PROBES_MAX 48

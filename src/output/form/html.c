@@ -1,4 +1,4 @@
-#include "output/report/html.h"
+#include "output/form/html.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "output/report/plot.h"
+#include "output/form/plot.h"
 
 #include <math.h>
 #include <string.h>

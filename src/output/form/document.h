@@ -7,8 +7,7 @@
 #define MP_OUTPUT_DOCUMENT_H
 
 #include "base/buffer.h"
-#include "model/model.h"
-#include "output/report/text.h"
+#include "output/form/text.h"
 
 enum mp_document_form { MP_MARKDOWN, MP_HTML, MP_CSV };
 
@@ -47,7 +46,5 @@ static inline bool mp_is_csv(const struct mp_text *text)
 }
 /* Lines of a text report, a paragraph each; empties the buffer. */
 void mp_document_lines(struct mp_document *document, struct mp_buffer *lines);
-/* The part that ends every document: what the recording could not see. */
-void mp_document_coverage(struct mp_document *document, const struct mp_model *model);
 
 #endif

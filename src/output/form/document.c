@@ -1,4 +1,4 @@
-#include "output/report/document.h"
+#include "output/form/document.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "output/report/html.h"
-#include "output/report/reports.h"
-#include "output/report/text.h"
+#include "output/form/html.h"
+#include "output/form/text.h"
 
 /* The characters with a meaning in Markdown, anywhere and at the beginning of a text. */
 static const char markdown_marks[] = "\\`*_[]<>|~&", markdown_first[] = "#+-=";
@@ -219,14 +218,4 @@ void mp_document_lines(struct mp_document *document, struct mp_buffer *lines)
         if (*line) mp_document_paragraph(document, "%s", line);
     }
     mp_buffer_clear(lines);
-}
-
-void mp_document_coverage(struct mp_document *document, const struct mp_model *model)
-{
-    struct mp_buffer lines = {0};
-    struct mp_text text = {.out = &lines};
-    mp_coverage_text(&text, model);
-    mp_document_heading(document, "Coverage");
-    mp_document_lines(document, &lines);
-    mp_buffer_free(&lines);
 }

@@ -1,4 +1,4 @@
-#include "cli/snapshot_messages.h"
+#include "cli/record/snapshot_messages.h"
 
 #include <limits.h>
 #include <stdint.h>

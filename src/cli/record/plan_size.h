@@ -3,7 +3,7 @@
 #define MP_CLI_PLAN_SIZE_H
 
 #include "cli/options.h"
-#include "cli/plan_devices.h"
+#include "cli/record/plan_devices.h"
 
 /* Main thread. Returns an exit status. */
 int mp_plan_size(const struct mp_invocation *invocation, const struct mp_plan_device *device);

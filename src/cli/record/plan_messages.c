@@ -1,4 +1,4 @@
-#include "cli/plan_messages.h"
+#include "cli/record/plan_messages.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include "base/signal_name.h"
 #include "base/units.h"
 #include "cli/messages.h"
-#include "cli/plan_torch.h"
+#include "cli/record/plan_torch.h"
 #include "model/stack.h"
 #include "model/track.h"
 #include "output/report/reports.h"

@@ -9,7 +9,7 @@
 #include "analysis/job/job_view.h"
 #include "cli/command.h"
 #include "cli/form.h"
-#include "cli/job_paths.h"
+#include "cli/jobs/job_paths.h"
 #include "output/report/job.h"
 
 struct mp_job_query {

@@ -1,4 +1,4 @@
-#include "cli/snapshot_messages.h"
+#include "cli/record/snapshot_messages.h"
 
 #include <stdint.h>
 #include <stdio.h>

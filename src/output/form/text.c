@@ -1,4 +1,4 @@
-#include "output/report/text.h"
+#include "output/form/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "base/utf8.h"
-#include "output/report/document.h"
+#include "output/form/document.h"
 
 static const char *const style_begin[] = {"", "\033[1m", "\033[2m"};
 #define STYLE_END "\033[0m"

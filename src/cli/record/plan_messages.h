@@ -2,7 +2,7 @@
 #ifndef MP_CLI_PLAN_MESSAGES_H
 #define MP_CLI_PLAN_MESSAGES_H
 
-#include "cli/plan_devices.h"
+#include "cli/record/plan_devices.h"
 #include "collect/session/collector.h"
 
 /* Whether a recorded program fits. */

@@ -1,4 +1,4 @@
-#include "cli/plan_devices.h"
+#include "cli/record/plan_devices.h"
 
 #include <ctype.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "cli/plan_torch.h"
+#include "cli/record/plan_torch.h"
 
 #include <stdio.h>
 #include <string.h>

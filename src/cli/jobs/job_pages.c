@@ -1,4 +1,4 @@
-#include "cli/job_pages.h"
+#include "cli/jobs/job_pages.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "base/intern.h"
 #include "base/memory.h"
-#include "base/web_address.h"
 #include "cli/output_file.h"
 #include "cli/page_advice.h"
 #include "cli/progress.h"
@@ -36,9 +35,9 @@ static char *link_to(const char *folder, const char *name)
     const char *slash = strrchr(folder, '/');
     struct mp_buffer link = {0};
     mp_buffer_append_text(&link, "./");
-    mp_web_address(&link, slash ? slash + 1 : folder);
+    mp_buffer_append_address(&link, slash ? slash + 1 : folder);
     mp_buffer_append_text(&link, "/");
-    mp_web_address(&link, name);
+    mp_buffer_append_address(&link, name);
     mp_buffer_append(&link, "", 1);
     return (char *)link.data;
 }

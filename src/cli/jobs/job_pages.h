@@ -2,7 +2,7 @@
 #ifndef MP_CLI_JOB_PAGES_H
 #define MP_CLI_JOB_PAGES_H
 
-#include "cli/job.h"
+#include "cli/jobs/job.h"
 
 /* Whether a folder fits beside the output: it is a file, or will be one. */
 bool mp_job_pages_fit(const char *output);

@@ -1,4 +1,4 @@
-#include "cli/job_paths.h"
+#include "cli/jobs/job_paths.h"
 
 #include <dirent.h>
 #include <stdlib.h>
