@@ -16,7 +16,8 @@
  *     SOFTGPU_ON=1                  needed on a machine that has a GPU of its own
  *     SOFTGPU_DEVICES=N             how many devices there are (1)
  *     SOFTGPU_MEMORY=BYTES          of each (8 GiB)
- *     SOFTGPU_PROFILE=...           what they are: name, cc, sms, ... (driver/profile.c)
+ *     SOFTGPU_PROFILE=...           what they are: name, cc, sms, ... (driver/profile.c); what the driver takes
+ *                                   itself (driver/share.c)
  *     SOFTGPU_VALUES=POLICY         what a program reads back: zeros, ones, host (driver/values.c)
  *     SOFTGPU_SELECTED=SHARE        what a condition selects, of all elements (0.5; runtime/answers.c)
  *     SOFTGPU_EVENT_MS=N            events complete so long after they were recorded (0)
@@ -97,6 +98,13 @@ const char *softgpu_class_name(enum soft_class class);
 /* Sets the value that the calling thread reads before its next kernel, from the address (0: any) and with one of the
  * widths; `widths`: a sum of 1, 4, 8. The policy "ones" takes precedence. */
 void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
+/* What a kernel takes of a device: bytes of its code, and of local memory for each thread. False: unknown to this one. */
+typedef bool soft_describe(const void *function, int capability, uint64_t *bytes, uint64_t *local);
+/* Offers a describer to the driver, which asks when a kernel is first launched, under its lock. */
+void softgpu_describe(soft_describe *describe);
+/* A library ("cuBLAS", "NCCL") launched a kernel of its own; it took bytes of the current device. A CUresult. */
+int softgpu_library_launch(const char *library, void *stream);
+int softgpu_library_takes(const char *library, uint64_t bytes);
 /* Whether the address lies in memory handed out on some device. */
 bool softgpu_is_device_address(uint64_t address);
 

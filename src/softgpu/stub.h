@@ -1,7 +1,8 @@
 /*
  * Functions of NVIDIA's libraries that are not imitated. They are there so that a library which links them can be
  * loaded. A STUB answers its library's soft_stub_result() and prints its name once; a QUIET_STUB only computes, so that
- * doing nothing is right; a MAKING_STUB puts a new handle into its first argument.
+ * doing nothing is right; a LAUNCHING_STUB computes, with a kernel that soft_launched() counts; a MAKING_STUB puts a
+ * new handle into its first argument.
  */
 #ifndef SOFTGPU_STUB_H
 #define SOFTGPU_STUB_H
@@ -24,6 +25,12 @@
     {                                                                                                                  \
         *to = calloc(1, 16);                                                                                           \
         return *to ? 0 : soft_stub_result();                                                                           \
+    }
+#define LAUNCHING_STUB(library, name)                                                                                  \
+    __attribute__((weak, visibility("default"))) int name(void *handle);                                               \
+    int name(void *handle)                                                                                             \
+    {                                                                                                                  \
+        return soft_launched(handle);                                                                                  \
     }
 #define QUIET_STUB(library, name)                                                                                      \
     __attribute__((weak, visibility("default"))) int name(void);                                                       \

@@ -295,7 +295,7 @@ class Plan(unittest.TestCase):
                    "    print(sum(pool.map(abs, range(-3, 4))))")
         result = self.script(workers)
         self.assertEqual(result.stdout, "12\n")
-        self.assertIn("fits, with 77.6 GiB to spare: reserved 1.00 GiB", result.stderr)
+        self.assertIn("fits, with 77.7 GiB to spare: reserved 1.00 GiB", result.stderr)
         nvml = ("nvml, name = ctypes.CDLL('libnvidia-ml.so.1'), ctypes.create_string_buffer(96)\nat = ctypes.c_void_p()\n"
                 "memory = (ctypes.c_ulonglong * 3)()\nassert not nvml.nvmlInit_v2()\n"
                 "assert not nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(at))\ntake(1 << 30)\n"
@@ -312,7 +312,7 @@ class Plan(unittest.TestCase):
         for seen, count in (("0", 1), ("2,3", 2), ("1,9,2", 1)):
             result = self.script(text.replace("SEEN", seen), "--devices", "4")
             self.assertEqual(result.stdout, f"{count}\n")
-            self.assertIn("fits, with 77.6 GiB to spare", result.stderr)
+            self.assertIn("fits, with 77.7 GiB to spare", result.stderr)
         for seen in ("", "-1", "4,5,6,7"):
             result = self.script(text.replace("SEEN", seen), "--devices", "4")
             self.assertEqual(result.stdout, "0\n")

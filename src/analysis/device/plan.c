@@ -17,6 +17,7 @@
 #define CUDNN           "plan: cudnn"
 #define RECURRENT       "plan: recurrent"
 #define HIDDEN          "plan: hidden"
+#define DRIVER          "plan: driver "
 /* NVIDIA/nccl#964: 544 MB where there are two ranks, 688 MB where there are more, for each communicator. */
 #define NCCL_OF_TWO  (UINT64_C(544) << 20)
 #define NCCL_OF_MORE (UINT64_C(688) << 20)
@@ -114,8 +115,7 @@ static void read_settings(struct mp_plan *plan, const struct mp_model *model)
     plan->planned =
         sscanf(text, "%63[^|]|%" SCNu64 "|%" SCNu64 "|%15[^|]|%u|%u|%u|%lf", plan->device, &plan->total_bytes, &context,
                plan->values, &plan->devices, &plan->rank, &plan->world, &plan->selected) >= 7;
-    struct mp_plan_estimate one = {"CUDA context and kernels", "the device's profile: see memprof plan --help",
-                                   context};
+    struct mp_plan_estimate one = {"CUDA context", "the device's profile: see memprof plan --help", context};
     if (plan->planned && context) mp_vec_add(&plan->estimated, one);
 }
 
@@ -124,6 +124,32 @@ static void add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of
     struct mp_plan_estimate one = {"NCCL", "NVIDIA/nccl#964: 544 MB a communicator of two ranks, 688 MB of more",
                                    of_two * NCCL_OF_TWO + of_more * NCCL_OF_MORE};
     if (one.bytes) mp_vec_add(&plan->estimated, one);
+}
+
+/* What the driver took by what was loaded, as it told last; of the device on which it is most. */
+static void read_share(struct mp_plan *plan, const char *text)
+{
+    static const struct {
+        const char *part, *name, *source;
+    } known[] = {
+        {"kernels", "kernels' code", "the code that was loaded, from the program's files"},
+        {"local memory", "local memory of kernels", "the kernel with the largest stack, on all threads"},
+        {"graphs", "executables of graphs", "their kernels, graph_node each: the device's profile"},
+        {"cuBLAS", "cuBLAS", "the device's profile"},
+    };
+    unsigned device;
+    int name = 0;
+    uint64_t bytes;
+    if (sscanf(text, "%u %" SCNu64 " %n", &device, &bytes, &name) != 2 || !name) return;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+        struct mp_plan_estimate *found = NULL;
+        if (strcmp(text + name, known[k].part)) continue;
+        for (size_t i = 0; i < plan->estimated.count && !found; i++)
+            if (plan->estimated.at[i].name == known[k].name) found = &plan->estimated.at[i];
+        if (found && bytes > found->bytes) found->bytes = bytes;
+        struct mp_plan_estimate one = {known[k].name, known[k].source, bytes};
+        if (!found) mp_vec_add(&plan->estimated, one);
+    }
 }
 
 void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
@@ -140,6 +166,8 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
             add_read_back(plan, model, note->stack, strtoull(name + strlen(READ_BACK), NULL, 10));
         } else if (!strncmp(name, TORCH, strlen(TORCH))) {
             snprintf(plan->torch, sizeof plan->torch, "%s", name + strlen(TORCH));
+        } else if (!strncmp(name, DRIVER, strlen(DRIVER))) {
+            read_share(plan, name + strlen(DRIVER));
         } else if (!strcmp(name, HIDDEN)) {
             plan->hidden = true;
         } else if (!strcmp(name, CUDNN)) {

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/units.h"
 #include "cli/text_file.h"
 
-#define OF_BYTES      "h100-80gb" /* the properties of a device given by its bytes alone */
-#define CONTEXT_BYTES (UINT64_C(512) << 20)
+#define OF_BYTES "h100-80gb" /* the properties of a device given by its bytes alone */
+#define ANY      "any"       /* the section of what other sections do not say */
 
 static char *trimmed(char *text)
 {
@@ -33,13 +34,21 @@ static bool take(struct mp_plan_device *device, const char *key, const char *val
     const struct {
         const char *key;
         unsigned *number;
-    } numbers[] = {{"cc", &device->cc}, {"sms", &device->sms}, {"l2", &device->l2}};
+    } numbers[] = {
+        {"cc", &device->cc}, {"sms", &device->sms}, {"l2", &device->l2}, {"local_threads", &device->local_threads}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!strcmp(key, texts[i].key)) return snprintf(texts[i].text, texts[i].room, "%s", value) > 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!strcmp(key, numbers[i].key)) return sscanf(value, "%u", numbers[i].number) == 1;
-    if (!strcmp(key, "total")) return mp_parse_bytes(value, &device->total);
-    if (!strcmp(key, "context")) return mp_parse_bytes(value, &device->context);
+    const struct {
+        const char *key;
+        uint64_t *bytes;
+    } sizes[] = {{"total", &device->total},
+                 {"context", &device->context},
+                 {"graph_node", &device->graph_node},
+                 {"cublas", &device->cublas}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (!strcmp(key, sizes[i].key)) return mp_parse_bytes(value, sizes[i].bytes);
     return false;
 }
 
@@ -60,13 +69,10 @@ static enum mp_status read_section(const char *path, const char *wanted, struct 
         if (*text == '[' && end) {
             *end = '\0';
             size_t used = strlen(names);
-            snprintf(names + used, room - used, "%s%s", used ? ", " : "", text + 1);
+            if (strcmp(text + 1, ANY)) snprintf(names + used, room - used, "%s%s", used ? ", " : "", text + 1);
             inside = !*found && (!*wanted || !strcasecmp(text + 1, wanted));
             *found |= inside;
-            if (inside) {
-                *device = (struct mp_plan_device){.context = CONTEXT_BYTES, .cc = 90, .sms = 132, .l2 = 50 << 20};
-                snprintf(device->key, sizeof device->key, "%s", text + 1);
-            }
+            if (inside) snprintf(device->key, sizeof device->key, "%s", text + 1);
         } else if (!equals) {
             status = mp_fail(error, MP_UNSUPPORTED, "%s, line %u: [NAME] or KEY = VALUE is wanted", path, number);
         } else if (inside) {
@@ -76,7 +82,7 @@ static enum mp_status read_section(const char *path, const char *wanted, struct 
         }
     }
     fclose(file);
-    if (!status && *found && !device->total)
+    if (!status && *found && !device->total && strcmp(wanted, ANY))
         status = mp_fail(error, MP_UNSUPPORTED, "%s: [%s] has no total", path, device->key);
     return status;
 }
@@ -95,11 +101,15 @@ enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struc
                                    struct mp_error *error)
 {
     char path[PATH_MAX], names[1024];
-    bool found, is_file = strchr(wanted, '/');
+    bool found;
     uint64_t bytes = 0;
+    *device = (struct mp_plan_device){0};
     snprintf(path, sizeof path, "%s/devices", folder);
+    enum mp_status status = read_section(path, ANY, device, names, sizeof names, &found, error);
+    if (status) return status;
+    bool is_file = strchr(wanted, '/') || !access(wanted, F_OK);
     if (!is_file && isdigit((unsigned char)*wanted) && mp_parse_bytes(wanted, &bytes) && bytes) {
-        enum mp_status status = read_section(path, OF_BYTES, device, names, sizeof names, &found, error);
+        status = read_section(path, OF_BYTES, device, names, sizeof names, &found, error);
         if (status || !found) return status;
         snprintf(device->key, sizeof device->key, "%s", wanted);
         snprintf(device->name, sizeof device->name, "NVIDIA GPU");
@@ -107,9 +117,10 @@ enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struc
         device->total = bytes;
         return check_room(device, error);
     }
-    enum mp_status status =
-        read_section(is_file ? wanted : path, is_file ? "" : wanted, device, names, sizeof names, &found, error);
-    if (status || found) return status ? status : check_room(device, error);
+    status = read_section(path, wanted, device, names, sizeof names, &found, error);
+    if (status || (found && strcmp(wanted, ANY))) return status ? status : check_room(device, error);
+    if (is_file) status = read_section(wanted, "", device, path, sizeof path, &found, error);
+    if (status || (is_file && found)) return status ? status : check_room(device, error);
     return is_file
                ? mp_fail(error, MP_NOT_FOUND, "%s describes no device: [NAME] begins one", wanted)
                : mp_fail(error, MP_NOT_FOUND,

@@ -9,11 +9,12 @@
 struct mp_plan_device {
     char key[64]; /* "h100-80gb"; where only bytes were given, the user's text */
     char name[128], source[256];
-    uint64_t total, context; /* bytes of the device; of those, the part of context and kernels */
-    unsigned cc, sms, l2;
+    uint64_t total, context;             /* bytes of the device; of those, the part of context and kernels */
+    uint64_t graph_node, cublas;         /* bytes that the driver takes for a graph's kernel, and cuBLAS for itself */
+    unsigned cc, sms, l2, local_threads; /* threads of a multiprocessor that have local memory; 0: all */
 };
 
-/* `wanted`: a name, a file with a '/' in its path, or bytes (an H100 of that size). The message about an unknown name
+/* `wanted`: a name, a file, or bytes (an H100 of that size). The message about an unknown name
  * lists the known ones. `folder`: that of the stand-ins. */
 enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struct mp_plan_device *device,
                                    struct mp_error *error);

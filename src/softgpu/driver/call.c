@@ -16,7 +16,11 @@ static uint32_t correlations;
 static pid_t started_in; /* the process that called cuInit(): CUDA does not survive a fork */
 static __thread struct soft_call *innermost;
 static __thread uint64_t read_back; /* bytes that the running call returned and nobody computed */
-static __thread bool refusing;      /* the running call shall find no memory */
+static __thread struct {
+    int device;
+    uint32_t shares; /* a bit for each that the running call made grow */
+} grown;
+static __thread bool refusing; /* the running call shall find no memory */
 
 EXPORTED void softgpu_set_tool(const struct soft_tool *to)
 {
@@ -62,9 +66,29 @@ static void report_read_back(void)
     memprof_mark(text);
 }
 
+void soft_share_changed(int device, enum soft_share share)
+{
+    grown.device = device;
+    grown.shares |= 1u << share;
+}
+
+static void report_shares(void)
+{
+    uint32_t shares = grown.shares;
+    grown.shares = 0;
+    for (int share = 0; share < SOFT_SHARES; share++) {
+        char text[80];
+        if (!(shares & 1u << share)) continue;
+        snprintf(text, sizeof text, "plan: driver %d %" PRIu64 " %s", grown.device,
+                 soft_share_reserved(grown.device, (enum soft_share)share), soft_share_name((enum soft_share)share));
+        memprof_mark(text);
+    }
+}
+
 void soft_exit(struct soft_call *call)
 {
     innermost = call->outer;
+    if (grown.shares && !innermost) report_shares();
     if (read_back) report_read_back();
     if (call->tool && call->cbid && call->tool == __atomic_load_n(&tool, __ATOMIC_ACQUIRE))
         call->tool->call(call, true);

@@ -188,7 +188,10 @@ static CUresult primary_retain(CUcontext *to, CUdevice device)
 static void reset_primary(CUdevice device)
 {
     struct soft_device *at = &soft_devices[device];
-    if (at->primary) destroy_context(at->primary);
+    if (at->primary) {
+        destroy_context(at->primary);
+        soft_share_end(device);
+    }
     at->primary = NULL;
     at->retained = 0;
 }

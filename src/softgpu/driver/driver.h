@@ -74,6 +74,41 @@ void soft_read_profile(void);
 const char *soft_profile_name(void);
 int soft_threads_per_sm(void);
 int soft_attribute(int attribute, int physical);
+int soft_capability(void); /* 90 for 9.0 */
+/* What the driver and the libraries take: bytes, 0: not modelled. The first is a switch, the second the threads that
+ * have local memory. */
+enum soft_profile_share {
+    SOFT_PROFILE_KERNELS,
+    SOFT_PROFILE_LOCAL_THREADS,
+    SOFT_PROFILE_GRAPH_NODE,
+    SOFT_PROFILE_CUBLAS
+};
+uint64_t soft_profile_share(enum soft_profile_share which);
+
+/* ---- what the driver takes itself (share.c) ---- */
+
+enum soft_share {
+    SOFT_SHARE_KERNELS,
+    SOFT_SHARE_LOCAL,
+    SOFT_SHARE_GRAPHS,
+    SOFT_SHARE_CUBLAS,
+    SOFT_SHARE_NCCL,
+    SOFT_SHARES
+};
+const char *soft_share_name(enum soft_share share);
+uint64_t soft_share_reserved(int device, enum soft_share share);
+bool soft_share_take(int device, enum soft_share share, uint64_t bytes);
+void soft_share_give(int device, enum soft_share share, uint64_t bytes);
+/* The device's primary context ended. */
+void soft_share_end(int device);
+/* Loads the kernel where it is not loaded yet; false: no memory. */
+bool soft_share_launch(const void *function);
+/* Another kernel may come to have this handle. */
+void soft_share_forget(const void *function);
+/* The share grew: marked in the recording when the call ends. */
+void soft_share_changed(int device, enum soft_share share);
+/* What a module that the program loaded itself takes; false: the handle is no module. */
+bool soft_module_code(const void *handle, uint64_t *bytes, uint64_t *local);
 
 /* ---- the contents of device memory (values.c) ---- */
 
@@ -103,6 +138,8 @@ void soft_pools_idle(void); /* pools give back memory above their thresholds, as
 /* ---- graphs (graph.c) ---- */
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes);
 CUresult soft_capture_free(CUgraph graph, CUdeviceptr address);
+/* A kernel was launched on the stream: a node, if the stream is capturing. */
+void soft_capture_kernel(CUstream stream);
 CUgraph soft_new_graph(void);
 bool soft_is_graph(CUgraph graph);
 /* Frees a launched graph's block that the program itself frees. */

@@ -22,11 +22,14 @@ struct node_list {
 
 struct CUgraph_st {
     struct node_list list;
+    unsigned kernels; /* launched while it was captured */
 };
 
 struct CUgraphExec_st {
     struct node_list list;
     bool frees_on_launch;
+    int device;
+    uint64_t bytes; /* that the driver keeps of it on the device */
 };
 
 static void hold(struct node_list *list, struct node *node)
@@ -56,6 +59,12 @@ static struct node *new_node(CUgraph graph, bool frees, int device, uint64_t add
     *node = (struct node){.frees = frees, .device = device, .address = address, .bytes = bytes};
     hold(&graph->list, node);
     return node;
+}
+
+void soft_capture_kernel(CUstream stream)
+{
+    CUgraph graph = soft_capturing(stream);
+    if (graph) graph->kernels++;
 }
 
 CUgraph soft_new_graph(void)
@@ -150,7 +159,14 @@ static CUresult instantiate(CUgraphExec *to, CUgraph graph, unsigned long long f
     for (size_t i = 0; i < graph->list.count; i++)
         hold(&executable->list, graph->list.nodes[i]);
     CUcontext context = soft_current();
-    soft_add(SOFT_graph_exec, context ? context->device : 0, (uint64_t)(uintptr_t)executable, 0, NULL);
+    executable->device = context ? context->device : 0;
+    executable->bytes = graph->kernels * soft_profile_share(SOFT_PROFILE_GRAPH_NODE);
+    if (executable->bytes && !soft_share_take(executable->device, SOFT_SHARE_GRAPHS, executable->bytes)) {
+        let_go(&executable->list);
+        free(executable);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    soft_add(SOFT_graph_exec, executable->device, (uint64_t)(uintptr_t)executable, 0, NULL);
     *to = executable;
     return CUDA_SUCCESS;
 }
@@ -160,6 +176,7 @@ static CUresult destroy_executable(CUgraphExec executable)
     struct soft_block *block = soft_find(SOFT_graph_exec, (uint64_t)(uintptr_t)executable);
     if (!block) return CUDA_ERROR_INVALID_VALUE;
     soft_remove(block);
+    soft_share_give(executable->device, SOFT_SHARE_GRAPHS, executable->bytes);
     let_go(&executable->list);
     free(executable);
     return CUDA_SUCCESS;

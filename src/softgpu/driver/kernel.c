@@ -15,11 +15,14 @@ enum {
     MAX_DYNAMIC_SHARED
 };
 
-static CUresult launch(unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y, unsigned z)
+static CUresult launch(CUfunction function, CUstream stream, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                       unsigned x, unsigned y, unsigned z)
 {
     if (!grid_x || !grid_y || !grid_z || !x || !y || !z || (uint64_t)x * y * z > MOST_THREADS)
         return CUDA_ERROR_INVALID_VALUE;
     soft_values_changed();
+    if (!soft_share_launch(function)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (soft_is_stream(stream)) soft_capture_kernel(stream);
     return CUDA_SUCCESS;
 }
 
@@ -73,8 +76,8 @@ ENTRY(cuFuncSetAttribute, CUDA_SUCCESS, (CUfunction, hfunc), (int, attrib), (int
 ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor, occupancy(numBlocks, blockSize), (int *, numBlocks),
       (CUfunction, func), (int, blockSize), (size_t, dynamicSMemSize))
 ENTRY(cuLaunchKernelEx,
-      launch(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-             config->blockDimZ),
+      launch(f, config->hStream, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
+             config->blockDimY, config->blockDimZ),
       (const CUlaunchConfig *, config), (CUfunction, f), (void **, kernelParams), (void **, extra))
 ENTRY(cuLinkCreate_v2, link_begun(stateOut), (unsigned, numOptions), (int *, options), (void **, optionValues),
       (void **, stateOut))
@@ -177,12 +180,12 @@ EXPORTED CUresult cuTensorMapEncodeTiled(void *tensorMap, int tensorDataType, ui
     return CUDA_SUCCESS;
 }
 
-static CUresult launch_call(const char *name, const unsigned dims[6])
+static CUresult launch_call(const char *name, CUfunction f, CUstream stream, const unsigned dims[6])
 {
     struct soft_call call;
     soft_enter(&call, 0, name, NULL);
     pthread_mutex_lock(&soft_lock);
-    if (soft_ready(&call)) call.result = launch(dims[0], dims[1], dims[2], dims[3], dims[4], dims[5]);
+    if (soft_ready(&call)) call.result = launch(f, stream, dims[0], dims[1], dims[2], dims[3], dims[4], dims[5]);
     pthread_mutex_unlock(&soft_lock);
     soft_exit(&call);
     return call.result;
@@ -192,15 +195,16 @@ EXPORTED CUresult cuLaunchKernel(CUfunction f, unsigned gridDimX, unsigned gridD
                                  unsigned blockDimX, unsigned blockDimY, unsigned blockDimZ, unsigned sharedMemBytes,
                                  CUstream hStream, void **kernelParams, void **extra)
 {
-    (void)f, (void)sharedMemBytes, (void)hStream, (void)kernelParams, (void)extra;
-    return launch_call("cuLaunchKernel", (unsigned[]){gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ});
+    (void)sharedMemBytes, (void)kernelParams, (void)extra;
+    return launch_call("cuLaunchKernel", f, hStream,
+                       (unsigned[]){gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ});
 }
 
 EXPORTED CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gridDimX, unsigned gridDimY, unsigned gridDimZ,
                                             unsigned blockDimX, unsigned blockDimY, unsigned blockDimZ,
                                             unsigned sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    (void)f, (void)sharedMemBytes, (void)hStream, (void)kernelParams;
-    return launch_call("cuLaunchCooperativeKernel",
+    (void)sharedMemBytes, (void)kernelParams;
+    return launch_call("cuLaunchCooperativeKernel", f, hStream,
                        (unsigned[]){gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ});
 }

@@ -207,6 +207,15 @@ static CUresult pointer_attribute(void *data, int attribute, CUdeviceptr address
         if (on_device && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER) return CUDA_ERROR_INVALID_VALUE;
         memcpy(data, &address, sizeof address);
         return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: {
+        CUdeviceptr base = address;
+        size_t bytes = 0;
+        if (on_device && address_range(&base, &bytes, address)) return CUDA_ERROR_INVALID_VALUE;
+        if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) base = bytes;
+        memcpy(data, &base, sizeof base);
+        return CUDA_SUCCESS;
+    }
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         value = 0;
         break;

@@ -6,16 +6,19 @@
  *     managed NAME BYTES
  */
 #include "softgpu/driver/driver.h"
+#include "softgpu/elf.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define VARIABLES 16
-#define NAME      64
+#define VARIABLES   16
+#define NAME        64
+#define IMAGE_LEAST 64 /* bytes that may be looked at of any image */
 
 struct module {
+    uint64_t bytes, local; /* of its code; of local memory for each thread */
     size_t count;
     uint64_t addresses[VARIABLES];
     char *names[VARIABLES]; /* never freed, since records point at them */
@@ -74,8 +77,19 @@ void soft_free_module(struct soft_block *block)
         soft_free_address(variable->address, variable->bytes);
         soft_remove(variable);
     }
+    soft_share_forget((void *)(uintptr_t)block->address);
     free((void *)(uintptr_t)block->address);
     soft_remove(block);
+}
+
+bool soft_module_code(const void *handle, uint64_t *bytes, uint64_t *local)
+{
+    const struct soft_block *block = soft_find_like(SOFT_module, (uint64_t)(uintptr_t)handle);
+    if (!block || (block->class != SOFT_module && block->class != SOFT_library)) return false;
+    const struct module *module = block->more;
+    *bytes = module->bytes;
+    *local = module->local;
+    return true;
 }
 
 static CUresult load(enum soft_class class, void *to, const char *image)
@@ -89,6 +103,11 @@ static CUresult load(enum soft_class class, void *to, const char *image)
     if (!handle || !module) abort();
     struct soft_block *block = soft_add(class, context->device, (uint64_t)(uintptr_t)handle, 0, context);
     block->more = module;
+    struct soft_elf elf;
+    if (!memcmp(image, ELFMAG, SELFMAG) && soft_elf_open(&elf, image, soft_elf_length(image))) {
+        module->bytes = soft_elf_code(&elf, NULL);
+        module->local = soft_elf_local(&elf, NULL);
+    }
     for (const char *line = own ? image + sizeof first_line - 1 : NULL; line && *line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (add_variable(module, context, line)) continue;
@@ -101,13 +120,16 @@ static CUresult load(enum soft_class class, void *to, const char *image)
 
 static CUresult load_file(enum soft_class class, void *to, const char *path)
 {
-    char image[4096];
     FILE *file = fopen(path, "re");
     if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-    size_t length = fread(image, 1, sizeof image - 1, file);
+    long length = fseek(file, 0, SEEK_END) ? -1 : ftell(file);
+    char *image = length < 0 ? NULL : calloc(1, (size_t)length + IMAGE_LEAST);
+    rewind(file);
+    CUresult result = CUDA_ERROR_INVALID_IMAGE;
+    if (image && fread(image, 1, (size_t)length, file) == (size_t)length) result = load(class, to, image);
     fclose(file);
-    image[length] = 0;
-    return load(class, to, image);
+    free(image);
+    return result;
 }
 
 static CUresult unload(enum soft_class class, const void *handle)

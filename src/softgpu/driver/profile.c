@@ -11,6 +11,7 @@ enum { NAME_ROOM = 256 };
 
 static struct {
     char name[NAME_ROOM];
+    int kernels, local_threads, graph_node, cublas;
     int cc, sms, threads_per_sm, shared_per_block, shared_per_sm, l2, clock, memory_clock, bus_width;
 } profile = {.name = "Stand-in GPU",
              .cc = 86,
@@ -23,7 +24,11 @@ static struct {
 static const struct {
     const char *key;
     int *value;
-} keys[] = {{"cc", &profile.cc},
+} keys[] = {{"kernels", &profile.kernels},
+            {"local_threads", &profile.local_threads},
+            {"graph_node", &profile.graph_node},
+            {"cublas", &profile.cublas},
+            {"cc", &profile.cc},
             {"sms", &profile.sms},
             {"threads_per_sm", &profile.threads_per_sm},
             {"shared_per_block", &profile.shared_per_block},
@@ -67,6 +72,7 @@ void soft_read_profile(void)
     for (size_t i = 0; i < sizeof capabilities / sizeof capabilities[0]; i++)
         if (capabilities[i].cc <= profile.cc) nearest = i;
     if (!profile.threads_per_sm) profile.threads_per_sm = capabilities[nearest].threads_per_sm;
+    if (!profile.local_threads) profile.local_threads = profile.threads_per_sm;
     if (!profile.shared_per_block) profile.shared_per_block = capabilities[nearest].shared_per_block;
     if (!profile.shared_per_sm) profile.shared_per_sm = capabilities[nearest].shared_per_sm;
 }
@@ -74,6 +80,17 @@ void soft_read_profile(void)
 const char *soft_profile_name(void)
 {
     return profile.name;
+}
+
+int soft_capability(void)
+{
+    return profile.cc;
+}
+
+uint64_t soft_profile_share(enum soft_profile_share which)
+{
+    const int shares[] = {profile.kernels, profile.local_threads * profile.sms, profile.graph_node, profile.cublas};
+    return (uint64_t)shares[which];
 }
 
 int soft_threads_per_sm(void)

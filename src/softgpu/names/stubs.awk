@@ -1,14 +1,16 @@
 # A list of names (a line each) -> stand-ins of them, in C. What is written by hand takes their place: these are weak.
 #
-#   awk -v library=libcublas -v result=0 -v quiet='[Gg]emm|...' -v makes='^cudnnCreate' -f stubs.awk names/cublas
+#   awk -v library=libcublas -v result=0 -v quiet='Set|...' -v launches='[Gg]emm|...' -v makes='^cudnnCreate' \
+#     -f stubs.awk names/cublas
 #
 # `quiet`: names that compute and do nothing else, so that doing nothing is right. `makes`: names whose first argument
-# gets a new handle.
+# gets a new handle. `launches`: names that launch a kernel, with a handle as the first argument.
 BEGIN {
     print "#include \"softgpu/stub.h\""
+    if (launches != "") print "int soft_launched(void *handle);"
     printf "int soft_stub_result(void);\nint soft_stub_result(void)\n{\n    return %d;\n}\n", result
 }
 /^[A-Za-z_]/ {
-    kind = makes != "" && $1 ~ makes ? "MAKING_STUB" : quiet != "" && $1 ~ quiet ? "QUIET_STUB" : "STUB"
+    kind = launches != "" && $1 ~ launches ? "LAUNCHING_STUB" : makes != "" && $1 ~ makes ? "MAKING_STUB" : quiet != "" && $1 ~ quiet ? "QUIET_STUB" : "STUB"
     printf "%s(\"%s\", %s)\n", kind, library, $1
 }

@@ -1,6 +1,8 @@
 /* Kernels: compiled code registers and launches them. They do nothing. */
 #include "softgpu/runtime/runtime.h"
 
+#include <stdlib.h>
+
 #define NESTED 16
 
 static __thread struct {
@@ -34,9 +36,9 @@ EXPORTED cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t 
 
 EXPORTED void **__cudaRegisterFatBinary(void *binary)
 {
-    static void *handle;
-    (void)binary;
-    return &handle;
+    void **handle = malloc(sizeof *handle);
+    if (handle) *handle = binary;
+    return handle;
 }
 
 EXPORTED void __cudaRegisterFatBinaryEnd(void **handle)
@@ -46,15 +48,16 @@ EXPORTED void __cudaRegisterFatBinaryEnd(void **handle)
 
 EXPORTED void __cudaUnregisterFatBinary(void **handle)
 {
-    (void)handle;
+    free(handle);
 }
 
 EXPORTED void __cudaRegisterFunction(void **handle, const char *function, char *device_function, const char *name,
                                      int limit, void *thread, void *block, void *block_dim, void *grid_dim, int *warp)
 {
-    (void)handle, (void)name, (void)limit, (void)thread, (void)block;
+    (void)name, (void)limit, (void)thread, (void)block;
     (void)block_dim, (void)grid_dim, (void)warp;
     softrt_register_kernel(function, device_function);
+    if (handle) softrt_register_code(function, device_function, *handle);
 }
 
 EXPORTED void __cudaRegisterVar(void **handle, char *variable, char *address, const char *name, int external,

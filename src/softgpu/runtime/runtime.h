@@ -100,6 +100,13 @@ void softrt_register_kernel(const void *function, const char *name);
 /* Called when the thread launched the kernel. */
 void softrt_expect_answer(const void *function, void *const *arguments);
 
+/* ---- the code of kernels (code.c) ---- */
+
+/* `wrapper`: what the fat binary was registered with; it stays. */
+void softrt_register_code(const void *function, const char *name, const void *wrapper);
+/* Lets the driver ask for it. Called once. */
+void softrt_offer_code(void);
+
 /* ---- the contents of tensors of truths (truths.c) ---- */
 
 enum softrt_truth { SOFTRT_UNKNOWN, SOFTRT_FALSE, SOFTRT_TRUE };

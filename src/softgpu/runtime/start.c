@@ -44,6 +44,7 @@ static void start(void)
     memcpy(&soft_driver.symbol, &found, sizeof found);
     RUNTIME_NEEDS(FIND)
 #undef FIND
+    softrt_offer_code();
     start_error = soft_driver.cuInit(0);
     if (!start_error) start_error = soft_driver.cuDeviceGetCount(&device_count);
     if (!start_error && !device_count) start_error = cudaErrorNoDevice;

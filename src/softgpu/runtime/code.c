@@ -1,0 +1,172 @@
+/*
+ * The code of kernels that compiled programs register: a fat binary for each source file, with the code for some
+ * devices, compressed or not. Read when a kernel is first launched, for the driver's share (driver/share.c).
+ */
+#include "softgpu/runtime/runtime.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softgpu/elf.h"
+#include "softgpu/softgpu.h"
+
+#define FAT_BINARY 0xba55ed50u
+#define ELF_CODE   2
+#define LARGEST    ((uint64_t)1 << 30)
+
+struct wrapper { /* what __cudaRegisterFatBinary() gets */
+    uint32_t magic, version;
+    const unsigned char *binary;
+};
+
+struct header {
+    uint32_t magic;
+    uint16_t version, bytes;
+    uint64_t size; /* of the entries that follow */
+};
+
+struct entry {
+    uint16_t kind, version;
+    uint32_t bytes; /* of this header */
+    uint64_t size;
+    uint32_t compressed_size, options;
+    uint16_t minor, major;
+    uint32_t capability; /* 90 */
+    uint32_t name, name_length;
+    uint64_t flags, zero, whole_size; /* of the code once it is not compressed */
+};
+
+enum { LZ4 = 0x2000, ZSTD = 0x8000 };
+
+static struct {
+    struct kernel {
+        const void *function;
+        const char *name;
+        const struct wrapper *wrapper;
+    } * at;
+    size_t count, room;
+    bool sorted;
+} kernels;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void softrt_register_code(const void *function, const char *name, const void *wrapper)
+{
+    pthread_mutex_lock(&lock);
+    if (kernels.count == kernels.room) {
+        size_t room = kernels.room ? 2 * kernels.room : 1024;
+        struct kernel *more = realloc(kernels.at, room * sizeof *more);
+        if (more) {
+            kernels.at = more;
+            kernels.room = room;
+        }
+    }
+    if (kernels.count < kernels.room) kernels.at[kernels.count++] = (struct kernel){function, name, wrapper};
+    kernels.sorted = false;
+    pthread_mutex_unlock(&lock);
+}
+
+static int by_function(const void *a, const void *b)
+{
+    const struct kernel *x = a, *y = b;
+    return x->function < y->function ? -1 : x->function > y->function;
+}
+
+/* A block of LZ4: literals, then a match in what is written already, as often as there is input. */
+static bool unpack_lz4(const unsigned char *from, size_t length, unsigned char *to, size_t size)
+{
+    const unsigned char *end = from + length;
+    size_t done = 0;
+    while (from < end) {
+        unsigned token = *from++;
+        size_t literals = token >> 4, match = (token & 15) + 4;
+        for (unsigned char more = 255; literals >= 15 && more == 255 && from < end; literals += more)
+            more = *from++;
+        if (literals > (size_t)(end - from) || literals > size - done) return false;
+        memcpy(to + done, from, literals);
+        done += literals;
+        from += literals;
+        if (end - from < 2) break;
+        size_t back = from[0] | (size_t)from[1] << 8;
+        from += 2;
+        for (unsigned char more = 255; match >= 19 && more == 255 && from < end; match += more)
+            more = *from++;
+        if (!back || back > done || match > size - done) return false;
+        for (; match; match--, done++)
+            to[done] = to[done - back];
+    }
+    return done == size;
+}
+
+static bool unpack_zstd(const unsigned char *from, size_t length, unsigned char *to, size_t size)
+{
+    static size_t (*decompress)(void *, size_t, const void *, size_t);
+    if (!decompress) {
+        void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
+        void *found = library ? dlsym(library, "ZSTD_decompress") : NULL;
+        memcpy(&decompress, &found, sizeof found);
+    }
+    return decompress && decompress(to, size, from, length) == size;
+}
+
+/* The entry with code for that capability, else for the nearest one below; NULL: none has code. */
+static const struct entry *entry_for(const struct wrapper *wrapper, int capability)
+{
+    const struct entry *best = NULL;
+    const struct header *header = (const void *)wrapper->binary;
+    if (!header || header->magic != FAT_BINARY) return NULL;
+    const unsigned char *at = wrapper->binary + header->bytes, *end = at + header->size;
+    while (at + sizeof(struct entry) <= end) {
+        const struct entry *entry = (const void *)at;
+        if (entry->kind == ELF_CODE && (int)entry->capability <= capability &&
+            (!best || entry->capability > best->capability))
+            best = entry;
+        if (!entry->bytes) break;
+        at += entry->bytes + entry->size;
+    }
+    return best;
+}
+
+static bool describe_code(const void *code, size_t length, const char *name, uint64_t *bytes, uint64_t *local)
+{
+    struct soft_elf elf;
+    if (!soft_elf_open(&elf, code, length)) return false;
+    *bytes = soft_elf_code(&elf, name);
+    *local = soft_elf_local(&elf, name);
+    return true;
+}
+
+static bool describe(const void *function, int capability, uint64_t *bytes, uint64_t *local)
+{
+    struct kernel wanted = {.function = function};
+    pthread_mutex_lock(&lock);
+    if (!kernels.sorted && kernels.count) qsort(kernels.at, kernels.count, sizeof *kernels.at, by_function);
+    kernels.sorted = true;
+    struct kernel *found =
+        kernels.count ? bsearch(&wanted, kernels.at, kernels.count, sizeof wanted, by_function) : NULL;
+    if (found) wanted = *found;
+    pthread_mutex_unlock(&lock);
+    const struct entry *entry = found ? entry_for(wanted.wrapper, capability) : NULL;
+    if (!entry) return found != NULL;
+    const unsigned char *payload = (const unsigned char *)entry + entry->bytes;
+    if (!(entry->flags & (LZ4 | ZSTD))) {
+        describe_code(payload, entry->size, wanted.name, bytes, local);
+        return true;
+    }
+    unsigned char *code = entry->whole_size <= LARGEST ? malloc(entry->whole_size) : NULL;
+    bool packed_small = entry->flags & ZSTD;
+    if (code && (packed_small ? unpack_zstd : unpack_lz4)(payload, entry->compressed_size, code, entry->whole_size))
+        describe_code(code, entry->whole_size, wanted.name, bytes, local);
+    free(code);
+    return true;
+}
+
+void softrt_offer_code(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *found = library ? dlsym(library, "softgpu_describe") : NULL;
+    __typeof__(softgpu_describe) *offer;
+    memcpy(&offer, &found, sizeof found);
+    if (offer) offer(describe);
+}

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Plans of servers beside what vLLM's logs say on real GPUs: a row for each public log whose model is in models.py.
+
+    tests/serving/bench.py LOGS.tsv [-o results.tsv] [ROW...]     plans rows (all that results.tsv lacks)
+    tests/serving/bench.py --table results.tsv LOGS.tsv           the table of misses
+
+LOGS.tsv is `vllm-h100-v0.19.0.tsv` of $MEMPROF_TEST_DATA: what llm-d-incubation/llm-d-planner read from its runs with
+vLLM 0.19.0 on H100s, --gpu-memory-utilization 0.95. One row takes 40 to 120 seconds of a core. memprof is found on PATH,
+and python3 must be one with that vLLM: `tools/cuda-torch --environment vllm-0.19.0 tests/serving/bench.py ...`.
+"""
+
+import argparse
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import models  # noqa: E402
+
+# The beginning of a row's name -> the model, and what was set.
+ROWS = [
+    ("fp8dyn-llama-3-3-70b", "llama-3.3-70b-fp8", {}),
+    ("redhatai-llama-3-3-70b-i", "llama-3.3-70b-fp8", {}),
+    ("fp8dyn-redhatai-qwen2-5", "qwen2.5-7b-fp8", {}),
+    ("google-gemma-2-27b", "gemma-2-27b", {}),
+    ("google-gemma-2-2b", "gemma-2-2b", {}),
+    ("google-gemma-7b", "gemma-7b", {}),
+    ("ibm-granite-granite-3-3", "granite-3.3-8b", {}),
+    ("meta-llama-llama-3--", "llama-3.1-8b", {}),
+    ("meta-llama-llama-3---", "llama-3.1-8b", {}),
+    ("meta-llama-llama-3-1-8b", "llama-3.1-8b", {}),
+    ("meta-llama-llama--", "llama-3.1-8b", {}),
+    ("meta-llama---", "llama-3.1-8b", {}),
+    ("microsoft-phi-2", "phi-2", {}),
+    ("moonshotai-kimi-dev-72b", "qwen2.5-72b", {}),
+    ("qwen-qwen1-5-moe", "qwen1.5-moe-a2.7b", {}),
+    ("qwen-qwen2-5-72b", "qwen2.5-72b", {}),
+    ("qwen-qwen2-5-7b", "qwen2.5-7b", {}),
+    ("qwen-qwen2---", "qwen2.5-7b", {}),
+    ("qwen-qwen3-30b-a3b", "qwen3-30b-a3b", {}),
+    ("w8a8-redhatai-llam", "llama-3.1-8b-w8a8", {}),
+    ("w8a8-redhatai-qwen2-5-7b", "qwen2.5-7b-w8a8", {}),
+]
+MEASURES = ["weights_gib", "activations_gib", "non_torch_gib", "kv_gib", "kv_tokens", "graphs_gib"]
+SAYS = {"weights_gib": r"Model loading took ([\d.]+) GiB", "kv_tokens": r"GPU KV cache size: ([\d,]+) tokens",
+        "kv_gib": r"Available KV cache memory: ([\d.]+) GiB", "graphs_gib": r"CUDA graph pool memory: ([\d.]+) GiB",
+        "activations_gib": r"torch_peak_increase=(\d+)|torch peak memory increase: ([\d.]+)GiB",
+        "non_torch_gib": r"non-torch forward increase memory: ([\d.]+)GiB"}
+
+
+def settings_of(row):
+    """Those that the row's name tells, on top of the model's own."""
+    found = [(name, more) for start, name, more in ROWS if row.startswith(start)]
+    shape = re.search(r"--tp(\d+)pp(\d+)dp(\d+)--(\d+)((?:-\w+)*)", row)
+    if not found or not shape or row.endswith("FAILED"):
+        return None
+    name, more = found[0]
+    settings = {"tensor_parallel_size": int(shape[1]), "pipeline_parallel_size": int(shape[2]),
+                "max_model_len": int(shape[4]), **more}
+    for word in shape[5].split("-"):
+        if word == "kvfp8":
+            settings["kv_cache_dtype"] = "fp8"
+        elif word == "qfp8":
+            settings["quantization"] = "fp8"
+        elif word.startswith("dt"):
+            settings["dtype"] = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}[word[2:]]
+    return name, settings
+
+
+def plan(row, folder):
+    name, settings = settings_of(row)
+    path = models.write(name, folder)
+    log = os.path.join(folder, "log")
+    devices = settings["tensor_parallel_size"] * settings["pipeline_parallel_size"]
+    command = ["memprof", "plan", "--device", "h100-80gb", "--devices", str(devices), "-o", folder + "/run.mp",
+               "--force", "--", "python3", os.path.join(HERE, "engine.py"), path, json.dumps(settings)]
+    begun = time.time()
+    with open(log, "w") as file:
+        status = subprocess.run(command, stdout=file, stderr=file, env=dict(os.environ, VLLM_LOGGING_LEVEL="DEBUG"),
+                                timeout=900).returncode
+    text = open(log).read()
+    result = {"row": row, "status": status, "seconds": round(time.time() - begun, 1)}
+    for measure, pattern in SAYS.items():
+        found = re.search(pattern, text)
+        if found:
+            number = next(group for group in found.groups() if group).replace(",", "")
+            result[measure] = int(number) / 2**30 if "=" in found[0] else float(number)
+    return result, text
+
+
+def read(path):
+    with open(path) as file:
+        return {row["run" if "run" in row else "row"]: row for row in csv.DictReader(file, delimiter="\t")}
+
+
+def number(row, measure):
+    try:
+        return float(row[measure])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def table(results, logs):
+    print("| run | weights GiB | activations GiB | KV tokens | planned | off |\n|---|---|---|---|---|---|")
+    misses = []
+    for name, planned in sorted(results.items()):
+        real = logs[name]
+        pairs = [(number(real, m), number(planned, m)) for m in ("weights_gib", "activations_gib", "kv_tokens")]
+        if None in pairs[2]:
+            print(f"| {name} | no plan |")
+            continue
+        off = 100 * (pairs[2][1] / pairs[2][0] - 1)
+        misses.append((abs(off), name))
+        shown = ["–" if None in pair else f"{pair[0]:.2f} {pair[1] - pair[0]:+.2f}" for pair in pairs[:2]]
+        print(f"| {name} | {shown[0]} | {shown[1]} | {pairs[2][0]:.0f} | {pairs[2][1]:.0f} | {off:+.3f} % |")
+    misses.sort()
+    if misses:
+        print(f"\n{len(misses)} rows; KV tokens: median {misses[len(misses) // 2][0]:.3f} %, worst {misses[-1][0]:.3f} % "
+              f"({misses[-1][1]}); within 0.1 %: {sum(miss <= 0.1 for miss, _ in misses)}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("logs")
+    parser.add_argument("rows", nargs="*")
+    parser.add_argument("-o", default="serving.tsv")
+    parser.add_argument("--table")
+    given = parser.parse_intermixed_args()
+    logs = read(given.logs)
+    if given.table:
+        return table(read(given.table), logs)
+    done = read(given.o) if os.path.exists(given.o) else {}
+    rows = given.rows or [row for row in logs if row not in done]
+    for row in rows:
+        if not settings_of(row):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            result, text = plan(row, folder)
+        if result["status"] or "kv_tokens" not in result:
+            print(text[-3000:], file=sys.stderr)
+        fresh = not os.path.exists(given.o)
+        with open(given.o, "a") as file:
+            writer = csv.DictWriter(file, ["row", "status", "seconds", *MEASURES], delimiter="\t")
+            if fresh:
+                writer.writeheader()
+            writer.writerow(result)
+        print(result, flush=True)
+
+
+if __name__ == "__main__":
+    main()
