@@ -46,7 +46,7 @@ static void forget(struct mp_output_file *output)
     *output = (struct mp_output_file){0};
 }
 
-/* The command's input files: operands ("FILE", "8=FILE") and options that name a file. NULL where memory is short. */
+/* The command's input files: operands ("FILE", "8=FILE") and options that name a file. */
 static const char **inputs_of(const struct mp_invocation *invocation)
 {
     static const enum mp_option reading[] = {MP_OPT_CONFIG, MP_OPT_RULES, MP_OPT_SUPPRESSIONS, MP_OPT_MERGE};
@@ -140,10 +140,6 @@ bool mp_path_ends(const char *path, const char *end)
 int mp_output_buffer(const struct mp_invocation *invocation, const struct mp_buffer *buffer)
 {
     struct mp_output_file output;
-    if (buffer->failed) {
-        mp_message("not enough memory for the output");
-        return MP_EXIT_COULD_NOT;
-    }
     int status = mp_output_open(invocation, invocation->value[MP_OPT_OUTPUT], &output);
     if (status) return status;
     fwrite(buffer->data, 1, buffer->size, output.file);

@@ -44,11 +44,9 @@ enum mp_status mp_text_file_read(const char *path, struct mp_buffer *text, struc
     enum mp_status status = mp_text_file_open(path, &file, error);
     if (status) return status;
     unsigned char *to = mp_buffer_room(text, BYTES_MAX + 1);
-    size_t size = to ? fread(to, 1, BYTES_MAX + 1, file) : 0;
+    size_t size = fread(to, 1, BYTES_MAX + 1, file);
     const unsigned char *zero = size ? memchr(to, '\0', size) : NULL;
-    if (!to)
-        status = mp_fail(error, MP_NO_MEMORY, "not enough memory to read %s", path);
-    else if (ferror(file))
+    if (ferror(file))
         status = mp_fail_errno(error, "cannot read %s", path);
     else if (size > BYTES_MAX)
         status =

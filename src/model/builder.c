@@ -15,11 +15,6 @@
 #define TEXT_MAX  65536 /* bytes of a name; longer ones are cut, since every row about them repeats them */
 #define LINES_MAX 256   /* source lines of one native frame */
 
-enum mp_status mp_builder_no_memory(struct mp_error *error)
-{
-    return mp_fail(error, MP_NO_MEMORY, "not enough memory for the recording");
-}
-
 uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id)
 {
     return id < builder->string_ids.count ? builder->string_ids.at[id] : 0;
@@ -74,7 +69,7 @@ static size_t cut_text(const char *text)
     return length;
 }
 
-static bool add_strings(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_strings(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         size_t length = chunk->strings[i].length;
@@ -82,7 +77,6 @@ static bool add_strings(struct mp_builder *b, const struct mp_chunk *chunk)
         uint32_t id = mp_intern_add(&b->model->strings, chunk->strings[i].text, length);
         mp_vec_add(&b->string_ids, id);
     }
-    return true;
 }
 
 static void add_facts(struct mp_device *known, const struct mp_device *more)
@@ -92,7 +86,7 @@ static void add_facts(struct mp_device *known, const struct mp_device *more)
     if (more->total_bytes != MP_BYTES_UNKNOWN) known->total_bytes = more->total_bytes;
 }
 
-static bool add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     struct mp_model *model = b->model;
     for (size_t i = 0; i < chunk->count; i++) {
@@ -111,10 +105,9 @@ static bool add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
         add_facts(&model->devices.at[at], &device);
         mp_vec_add(&b->device_ids, at);
     }
-    return true;
 }
 
-static bool add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_track track = chunk->tracks[i];
@@ -126,30 +119,27 @@ static bool add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
         mp_vec_add(&b->model->sums, sum);
         mp_vec_add(&b->levels, level);
     }
-    return true;
 }
 
-static bool add_threads(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_threads(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_thread_info thread = chunk->threads[i];
         thread.name = mp_builder_string(b, thread.name);
         mp_vec_add(&b->model->threads, thread);
     }
-    return true;
 }
 
-static bool add_modules(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_modules(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_module module = chunk->modules[i];
         module.path = mp_builder_string(b, module.path);
         mp_vec_add(&b->model->modules, module);
     }
-    return true;
 }
 
-static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     struct mp_model *model = b->model;
     for (size_t i = 0; i < chunk->count; i++) {
@@ -165,11 +155,10 @@ static bool add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
         }
         mp_vec_add(&model->frames, frame);
     }
-    return true;
 }
 
 /* Cuts a path that is deeper than any recorder's, so that following it to its root ends soon. */
-static bool add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_stack_node node = chunk->stacks[i];
@@ -181,10 +170,9 @@ static bool add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
         mp_vec_add(&b->model->stacks, node);
         mp_vec_add(&b->depths, depth);
     }
-    return true;
 }
 
-static bool add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     struct mp_model *model = b->model;
     for (size_t i = 0; i < chunk->count; i++) {
@@ -198,38 +186,33 @@ static bool add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
         mp_vec_add(&model->lines, line);
         frame->line_count++;
     }
-    return true;
 }
 
-static bool add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_samples(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_sample sample = chunk->samples[i];
         sample.counter = mp_builder_string(b, sample.counter);
         mp_vec_add(&b->model->samples, sample);
     }
-    return true;
 }
 
-static bool add_segments(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_segments(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     mp_vec_add_all(&b->model->segments, chunk->segments, chunk->count);
-    return true;
 }
 
-static bool add_parts(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_parts(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     mp_vec_add_all(&b->model->parts, chunk->parts, chunk->count);
-    return true;
 }
 
-static bool add_calls(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_calls(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     mp_vec_add_all(&b->model->calls, chunk->calls, chunk->count);
-    return true;
 }
 
-static bool add_asides(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_asides(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_aside aside = chunk->asides[i];
@@ -237,7 +220,6 @@ static bool add_asides(struct mp_builder *b, const struct mp_chunk *chunk)
         aside.text = mp_builder_string(b, aside.text);
         mp_vec_add(&b->model->asides, aside);
     }
-    return true;
 }
 
 static void copy_ids(const struct mp_builder *b, uint32_t **to, const uint32_t *from, size_t count)
@@ -249,7 +231,7 @@ static void copy_ids(const struct mp_builder *b, uint32_t **to, const uint32_t *
     *to = ids;
 }
 
-static bool add_coverage(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_coverage(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     struct mp_coverage next = *chunk->coverage;
     next.sources = b->model->coverage.sources;
@@ -261,14 +243,12 @@ static bool add_coverage(struct mp_builder *b, const struct mp_chunk *chunk)
     b->model->coverage.notes = next.notes;
     copy_ids(b, &next.limits, chunk->coverage->limits, next.limit_count);
     b->model->coverage = next;
-    return true;
 }
 
-static bool add_exit(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_exit(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     b->model->how = *chunk->how;
     b->model->how.text = mp_builder_string(b, chunk->how->text);
-    return true;
 }
 
 static enum mp_status bad_entry(const struct mp_chunk *chunk, const char *what, struct mp_error *error)
@@ -327,7 +307,7 @@ static void note_sequence(struct mp_builder *b, const struct mp_chunk *chunk)
 
 enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
 {
-    static bool (*const adders[])(struct mp_builder *, const struct mp_chunk *) = {
+    static void (*const adders[])(struct mp_builder *, const struct mp_chunk *) = {
         [MP_CHUNK_STRINGS] = add_strings,
         [MP_CHUNK_DEVICES] = add_devices,
         [MP_CHUNK_TRACKS] = add_tracks,
@@ -363,12 +343,14 @@ enum mp_status mp_builder_add(struct mp_builder *b, const struct mp_chunk *chunk
     if (chunk->kind == MP_CHUNK_BASE) return mp_builder_add_base(b, chunk, error);
     if (chunk->kind >= MP_CHUNK_JOB_PROCESSES && chunk->kind <= MP_CHUNK_JOB_TROUBLES) {
         if (!mp_builder_knows_job(b, chunk)) return bad_entry(chunk, "a row of a job", error);
-        return mp_builder_add_job(b, chunk) ? MP_OK : mp_builder_no_memory(error);
+        mp_builder_add_job(b, chunk);
+        return MP_OK;
     }
     if ((size_t)chunk->kind >= sizeof adders / sizeof *adders || !adders[chunk->kind]) return MP_OK;
     enum mp_status status = check_table(b, chunk, error);
     if (status != MP_OK) return status;
-    return adders[chunk->kind](b, chunk) ? MP_OK : mp_builder_no_memory(error);
+    adders[chunk->kind](b, chunk);
+    return MP_OK;
 }
 
 static int by_block_then_event(const void *left, const void *right)
@@ -378,15 +360,15 @@ static int by_block_then_event(const void *left, const void *right)
     return a->event < b->event ? -1 : a->event > b->event;
 }
 
-enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uint64_t file_bytes,
-                                 struct mp_model **result, struct mp_error *error)
+void mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uint64_t file_bytes,
+                       struct mp_model **result)
 {
     struct mp_model *model = b->model;
-    if (!mp_builder_end_base(b) || !mp_builder_end_labels(b) || !mp_builder_end_requests(b) ||
-        !mp_builder_end_holders(b) || !mp_builder_end_metadata(b)) {
-        mp_builder_free(b);
-        return mp_builder_no_memory(error);
-    }
+    mp_builder_end_base(b);
+    mp_builder_end_labels(b);
+    mp_builder_end_requests(b);
+    mp_builder_end_holders(b);
+    mp_builder_end_metadata(b);
     mp_builder_end_past(b);
     if (model->resizes.count)
         qsort(model->resizes.at, model->resizes.count, sizeof *model->resizes.at, by_block_then_event);
@@ -406,7 +388,6 @@ enum mp_status mp_builder_finish(struct mp_builder *b, const struct mp_damage *d
     *result = model;
     b->model = NULL;
     mp_builder_free(b);
-    return MP_OK;
 }
 
 void mp_builder_free(struct mp_builder *b)

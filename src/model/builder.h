@@ -24,8 +24,8 @@ void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **
 /* Copies what it needs of the chunk. Ignores kinds that a model does not hold. */
 enum mp_status mp_builder_add(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
 /* Returns the model, which the caller frees. The builder is freed in any case. Copies *damage. */
-enum mp_status mp_builder_finish(struct mp_builder *builder, const struct mp_damage *damage, uint64_t file_bytes,
-                                 struct mp_model **model, struct mp_error *error);
+void mp_builder_finish(struct mp_builder *builder, const struct mp_damage *damage, uint64_t file_bytes,
+                       struct mp_model **model);
 void mp_builder_free(struct mp_builder *builder);
 
 #endif

@@ -21,12 +21,12 @@ static size_t grown_room(size_t room, size_t need)
     return grown < need ? need : grown;
 }
 
-static bool reserve_events(struct mp_builder *b, size_t extra)
+static void reserve_events(struct mp_builder *b, size_t extra)
 {
     struct mp_model_events *events = &b->model->events;
     size_t need = events->count + extra;
-    if (need <= b->event_room) return true;
-    if (need >= MP_NONE) return false;
+    if (need <= b->event_room) return;
+    if (need >= MP_NONE) mp_memory_lacks(0); /* numbers have four bytes */
     size_t room = grown_room(b->event_room, need);
     grow(&events->time_ns, room, sizeof *events->time_ns);
     grow(&events->subject, room, sizeof *events->subject);
@@ -34,7 +34,6 @@ static bool reserve_events(struct mp_builder *b, size_t extra)
     grow(&events->track, room, sizeof *events->track);
     grow(&events->type, room, sizeof *events->type);
     b->event_room = room;
-    return true;
 }
 
 /* Gives a column that few recordings have as much room as the others, unless it does not exist. */
@@ -45,12 +44,12 @@ static void reserve_rare(struct mp_builder *b, uint32_t **column, size_t room)
     memset(*column + before, 0, (room - before) * sizeof **column);
 }
 
-static bool reserve_blocks(struct mp_builder *b, size_t extra)
+static void reserve_blocks(struct mp_builder *b, size_t extra)
 {
     struct mp_model_blocks *blocks = &b->model->blocks;
     size_t need = blocks->count + extra;
-    if (need <= b->block_room) return true;
-    if (need >= MP_NONE) return false;
+    if (need <= b->block_room) return;
+    if (need >= MP_NONE) mp_memory_lacks(0); /* numbers have four bytes */
     size_t room = grown_room(b->block_room, need);
 #define GROW(field, type) grow(&blocks->field, room, sizeof *blocks->field);
     MP_BLOCK_FIELDS(GROW)
@@ -60,7 +59,6 @@ static bool reserve_blocks(struct mp_builder *b, size_t extra)
     if (blocks->module) reserve_rare(b, &blocks->module, room);
     if (blocks->freed_at) reserve_rare(b, &blocks->freed_at, room);
     b->block_room = room;
-    return true;
 }
 
 uint32_t mp_builder_block(const struct mp_builder *b, uint64_t number)
@@ -212,19 +210,19 @@ static void on_resize(struct mp_builder *b, uint32_t block, uint32_t event, uint
 }
 
 /* Takes an event about a block. An alloc of a used number and a free of an ended block are repetitions. */
-static bool add_block_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
+static void add_block_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
 {
     uint64_t number = c->block[i];
     uint32_t block = mp_builder_block(b, number);
     uint32_t next = (uint32_t)b->model->events.count;
     if (c->type[i] == MP_EVENT_ALLOC) {
-        if (block != MP_NONE) return true;
+        if (block != MP_NONE) return;
         block = put_block(b, mp_event_at(c, i), next);
         name_block(b, number, block);
         set_module(b, block, c->name[i]);
         put_event(b, c->time_ns[i], MP_EVENT_ALLOC, block, c->thread[i], c->track[i]);
         on_alloc(b, block, next);
-        return true;
+        return;
     }
     if (block == MP_NONE) {
         uint64_t bytes = c->type[i] == MP_EVENT_FREE ? c->bytes[i] : MP_BYTES_UNKNOWN;
@@ -234,30 +232,28 @@ static bool add_block_event(struct mp_builder *b, const struct mp_event_columns 
         name_block(b, number, block);
         mp_builder_was_in_past(b, c->track[i], c->kind[i], known(bytes));
     }
-    if (b->model->blocks.free_event[block] != MP_NONE) return true;
+    if (b->model->blocks.free_event[block] != MP_NONE) return;
     put_event(b, c->time_ns[i], c->type[i], block, c->thread[i], b->model->blocks.track[block]);
     if (c->type[i] == MP_EVENT_RESIZE) {
         on_resize(b, block, next, c->bytes[i]);
-        return true;
+        return;
     }
     on_free(b, block, next);
     set_rare(b, &b->model->blocks.freed_at, block, c->stack[i]);
-    return true;
 }
 
-static bool add_note_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
+static void add_note_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
 {
     struct mp_model_note note = {c->bytes[i], c->stack[i], mp_builder_string(b, c->name[i])};
     mp_vec_add(&b->model->notes, note);
     mp_vec_add(&b->model->noted, (uint32_t)b->model->events.count);
     put_event(b, c->time_ns[i], c->type[i], (uint32_t)(b->model->notes.count - 1), c->thread[i], c->track[i]);
-    if (c->type[i] != MP_EVENT_OOM && c->type[i] != MP_EVENT_RESERVED) return true;
+    if (c->type[i] != MP_EVENT_OOM && c->type[i] != MP_EVENT_RESERVED) return;
     struct mp_model_track_sum *sum = &b->model->sums.at[c->track[i]];
     sum->ooms += c->type[i] == MP_EVENT_OOM;
     if (c->type[i] == MP_EVENT_RESERVED &&
         (sum->reserved_peak_bytes == MP_BYTES_UNKNOWN || note.bytes > sum->reserved_peak_bytes))
         sum->reserved_peak_bytes = note.bytes;
-    return true;
 }
 
 static bool is_about_block(unsigned type)
@@ -280,8 +276,9 @@ enum mp_status mp_builder_add_events(struct mp_builder *b, const struct mp_chunk
 {
     const struct mp_event_columns *c = &chunk->events;
     const struct mp_model *model = b->model;
-    if (!mp_builder_end_base(b) || !reserve_events(b, c->count) || !reserve_blocks(b, c->count))
-        return mp_builder_no_memory(error);
+    mp_builder_end_base(b);
+    reserve_events(b, c->count);
+    reserve_blocks(b, c->count);
     note_first_block(b, chunk);
     extend_near_limit(b, c->count);
     for (size_t i = 0; i < c->count; i++) {
@@ -292,7 +289,7 @@ enum mp_status mp_builder_add_events(struct mp_builder *b, const struct mp_chunk
                            "an event names a track, thread or stack that is not in the recording (chunk at byte %llu)",
                            (unsigned long long)chunk->offset);
         if (type == MP_EVENT_NONE || type >= MP_EVENT_TYPES) continue;
-        if (!(is_about_block(type) ? add_block_event : add_note_event)(b, c, i)) return mp_builder_no_memory(error);
+        (is_about_block(type) ? add_block_event : add_note_event)(b, c, i);
         if (has_track(type)) b->model->sums.at[c->track[i]].events++;
     }
     return MP_OK;
@@ -352,7 +349,7 @@ static bool base_agrees(const struct mp_builder *b, const struct mp_base_block *
     return true;
 }
 
-static bool meet_base(struct mp_builder *b, const struct mp_base_block *base, size_t count, bool whole,
+static void meet_base(struct mp_builder *b, const struct mp_base_block *base, size_t count, bool whole,
                       const struct mp_base_block **unseen, unsigned char *in_base)
 {
     size_t unseen_count = 0, met = 0;
@@ -365,50 +362,50 @@ static bool meet_base(struct mp_builder *b, const struct mp_base_block *base, si
             met++;
         }
     }
-    if (!reserve_events(b, b->live_blocks - met + unseen_count)) return false;
+    reserve_events(b, b->live_blocks - met + unseen_count);
     if (whole && met < b->live_blocks) bury_missing(b, in_base);
     add_unseen(b, unseen, unseen_count);
-    return true;
 }
 
 /* `whole`: these are all the live blocks. */
-static bool take_base(struct mp_builder *b, const struct mp_base_block *base, size_t count, bool whole)
+static void take_base(struct mp_builder *b, const struct mp_base_block *base, size_t count, bool whole)
 {
-    if (!reserve_blocks(b, count)) return false;
+    reserve_blocks(b, count);
     extend_near_limit(b, count);
     if (base_agrees(b, base, count)) {
         mp_builder_base_labels(b, base, count);
-        return true;
+        return;
     }
     const struct mp_base_block **unseen = mp_alloc((count + 1) * sizeof *unseen);
     unsigned char *in_base = mp_alloc_zeroed(b->model->blocks.count + 1, 1);
-    bool done = meet_base(b, base, count, whole, unseen, in_base);
+    meet_base(b, base, count, whole, unseen, in_base);
     free(unseen);
     free(in_base);
-    if (!done) return false;
     mp_builder_base_labels(b, base, count);
-    return true;
 }
 
-bool mp_builder_end_base(struct mp_builder *b)
+void mp_builder_end_base(struct mp_builder *b)
 {
     size_t count = b->base_parts.count;
     b->base_parts.count = 0;
-    return !count || take_base(b, b->base_parts.at, count, false);
+    if (count) take_base(b, b->base_parts.at, count, false);
 }
 
 /* Puts the parts together; where one is missing, the blocks in the others still count. */
-static bool take_part(struct mp_builder *b, const struct mp_chunk *chunk)
+static void take_part(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     if (chunk->base_before != b->base_parts.count) {
-        if (!mp_builder_end_base(b)) return false;
-        if (chunk->base_before) return take_base(b, chunk->base, chunk->count, false);
+        mp_builder_end_base(b);
+        if (chunk->base_before) {
+            take_base(b, chunk->base, chunk->count, false);
+            return;
+        }
     }
     mp_vec_add_all(&b->base_parts, chunk->base, chunk->count);
     size_t count = b->base_parts.count;
-    if (count < chunk->base_total) return true;
+    if (count < chunk->base_total) return;
     b->base_parts.count = 0;
-    return take_base(b, b->base_parts.at, count, true);
+    take_base(b, b->base_parts.at, count, true);
 }
 
 enum mp_status mp_builder_add_base(struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
@@ -420,8 +417,11 @@ enum mp_status mp_builder_add_base(struct mp_builder *b, const struct mp_chunk *
                            "a base block names a track or stack that is not in the recording (chunk at byte %llu)",
                            (unsigned long long)chunk->offset);
     note_first_block(b, chunk);
-    bool alone = chunk->base_total <= chunk->count && !chunk->base_before;
-    if (alone ? mp_builder_end_base(b) && take_base(b, chunk->base, chunk->count, true) : take_part(b, chunk))
-        return MP_OK;
-    return mp_builder_no_memory(error);
+    if (chunk->base_total > chunk->count || chunk->base_before) {
+        take_part(b, chunk);
+    } else {
+        mp_builder_end_base(b);
+        take_base(b, chunk->base, chunk->count, true);
+    }
+    return MP_OK;
 }

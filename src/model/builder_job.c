@@ -9,7 +9,7 @@
     size_t first = b->model->job.member.count;                                                                         \
     mp_vec_add_all(&b->model->job.member, from, chunk->count);
 
-static bool add_processes(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_processes(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     ADD_ALL(processes, chunk->job_processes)
     for (size_t i = first; i < b->model->job.processes.count; i++) {
@@ -24,10 +24,9 @@ static bool add_processes(struct mp_builder *b, const struct mp_chunk *chunk)
         TEXT(row, reason);
         TEXT(row, step_source);
     }
-    return true;
 }
 
-static bool add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     ADD_ALL(tracks, chunk->job_tracks)
     for (size_t i = first; i < b->model->job.tracks.count; i++) {
@@ -37,40 +36,35 @@ static bool add_tracks(struct mp_builder *b, const struct mp_chunk *chunk)
         TEXT(row, device);
         TEXT(row, uuid);
     }
-    return true;
 }
 
-static bool add_sites(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_sites(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     ADD_ALL(sites, chunk->job_sites)
     for (size_t i = first; i < b->model->job.sites.count; i++)
         TEXT(&b->model->job.sites.at[i], kind);
-    return true;
 }
 
-static bool add_holdings(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_holdings(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     mp_vec_add_all(&b->model->job.holdings, chunk->job_holdings, chunk->count);
-    return true;
 }
 
-static bool add_findings(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_findings(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     ADD_ALL(findings, chunk->job_findings)
     for (size_t i = first; i < b->model->job.findings.count; i++)
         TEXT(&b->model->job.findings.at[i], track);
-    return true;
 }
 
-static bool add_points(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_points(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     ADD_ALL(points, chunk->job_points)
     for (size_t i = first; i < b->model->job.points.count; i++)
         TEXT(&b->model->job.points.at[i], track);
-    return true;
 }
 
-static bool add_troubles(struct mp_builder *b, const struct mp_chunk *chunk)
+static void add_troubles(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     ADD_ALL(troubles, chunk->job_troubles)
     for (size_t i = first; i < b->model->job.troubles.count; i++) {
@@ -83,14 +77,13 @@ static bool add_troubles(struct mp_builder *b, const struct mp_chunk *chunk)
         if (row->kind == MP_JOB_UNUSED && length > 1 && text[0] == '(' && text[length - 1] == ')')
             row->kind = MP_JOB_PARTIAL;
     }
-    return true;
 }
 
-bool mp_builder_add_job(struct mp_builder *b, const struct mp_chunk *chunk)
+void mp_builder_add_job(struct mp_builder *b, const struct mp_chunk *chunk)
 {
-    static bool (*const adders[])(struct mp_builder *, const struct mp_chunk *) = {
+    static void (*const adders[])(struct mp_builder *, const struct mp_chunk *) = {
         add_processes, add_tracks, add_sites, add_holdings, add_findings, add_points, add_troubles};
-    return adders[chunk->kind - MP_CHUNK_JOB_PROCESSES](b, chunk);
+    adders[chunk->kind - MP_CHUNK_JOB_PROCESSES](b, chunk);
 }
 
 /* A process has few tracks, and each once: points are found by the track's id. */

@@ -1,12 +1,11 @@
 #include "model/builder_state.h"
 
-bool mp_builder_add_past(struct mp_builder *b, const struct mp_chunk *chunk)
+void mp_builder_add_past(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     if (!b->model->events.count) b->model->past = *chunk->past;
-    return true;
 }
 
-bool mp_builder_add_past_peaks(struct mp_builder *b, const struct mp_chunk *chunk)
+void mp_builder_add_past_peaks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count && !b->model->events.count; i++) {
         const struct mp_past_peak *peak = &chunk->past_peaks[i];
@@ -14,17 +13,15 @@ bool mp_builder_add_past_peaks(struct mp_builder *b, const struct mp_chunk *chun
         sum->past = *peak;
         sum->reserved_peak_bytes = peak->reserved_bytes;
     }
-    return true;
 }
 
-bool mp_builder_add_past_sites(struct mp_builder *b, const struct mp_chunk *chunk)
+void mp_builder_add_past_sites(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count && !b->model->events.count; i++) {
         struct mp_past_site site = chunk->past_sites[i];
         site.module = mp_builder_string(b, site.module);
         mp_vec_add(&b->model->past_sites, site);
     }
-    return true;
 }
 
 void mp_builder_was_in_past(struct mp_builder *b, uint16_t track, uint8_t kind, uint64_t bytes)

@@ -47,7 +47,7 @@ static bool is_last_of_moment(const struct keys *keys, size_t i)
 
 /* ---- labels ---- */
 
-bool mp_builder_add_labels(struct mp_builder *b, const struct mp_chunk *chunk)
+void mp_builder_add_labels(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         const struct mp_label *from = &chunk->labels[i];
@@ -57,7 +57,6 @@ bool mp_builder_add_labels(struct mp_builder *b, const struct mp_chunk *chunk)
                                          .name = mp_builder_string(b, from->name)};
         if (from->role && from->role < MP_ROLES) mp_vec_add(&b->labels, label);
     }
-    return true;
 }
 
 void mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *base, size_t count)
@@ -93,7 +92,7 @@ static uint32_t moment_of(const struct mp_builder *b, const struct mp_builder_la
 }
 
 /* Of several labels between two events the last one counts; one that repeats the label in force is dropped. */
-bool mp_builder_end_labels(struct mp_builder *b)
+void mp_builder_end_labels(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
     struct keys keys = {0};
@@ -109,19 +108,17 @@ bool mp_builder_end_labels(struct mp_builder *b)
         if (is_last_of_moment(&keys, i) && !repeats) mp_vec_add(&model->labels, label);
     }
     mp_vec_free(&keys.sorted);
-    return true;
 }
 
 /* ---- requests ---- */
 
-bool mp_builder_add_requests(struct mp_builder *b, const struct mp_chunk *chunk)
+void mp_builder_add_requests(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++)
         if (chunk->requests[i].request.bytes) mp_vec_add(&b->requests, chunk->requests[i]);
-    return true;
 }
 
-bool mp_builder_end_requests(struct mp_builder *b)
+void mp_builder_end_requests(struct mp_builder *b)
 {
     struct keys keys = {0};
     for (size_t i = 0; i < b->requests.count; i++)
@@ -133,12 +130,11 @@ bool mp_builder_end_requests(struct mp_builder *b)
         if (is_last_of_block(&keys, i)) mp_vec_add(&b->model->requests, request);
     }
     mp_vec_free(&keys.sorted);
-    return true;
 }
 
 /* ---- holders ---- */
 
-bool mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
+void mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_block_holder holder = chunk->holders[i];
@@ -148,12 +144,11 @@ bool mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
         holder.file = mp_builder_string(b, holder.file);
         mp_vec_add(&b->holders, holder);
     }
-    return true;
 }
 
 /* The rows before the one that ends a look belong to that look; a recovered file may repeat some. Of several rows for
  * one block the last one counts, whatever look it is of. */
-bool mp_builder_end_holders(struct mp_builder *b)
+void mp_builder_end_holders(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
     struct keys keys = {0};
@@ -179,19 +174,17 @@ bool mp_builder_end_holders(struct mp_builder *b)
         if (is_last_of_block(&keys, i)) mp_vec_add(&model->holders, holder);
     }
     mp_vec_free(&keys.sorted);
-    return true;
 }
 
 /* ---- metadata ---- */
 
-bool mp_builder_add_metadata(struct mp_builder *b, const struct mp_chunk *chunk)
+void mp_builder_add_metadata(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
         struct mp_block_metadata row = chunk->metadata[i];
         row.text = mp_builder_string(b, row.text);
         if (row.kind && row.kind < MP_METADATA_KINDS && row.text) mp_vec_add(&b->metadata, row);
     }
-    return true;
 }
 
 static bool is_same(const struct mp_model_metadata *a, const struct mp_model_metadata *b)
@@ -212,7 +205,7 @@ static void find_repeated(struct mp_model *model)
 }
 
 /* All rows count. A recovered file may repeat some. */
-bool mp_builder_end_metadata(struct mp_builder *b)
+void mp_builder_end_metadata(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
     struct mp_model_metadata before = {.block = MP_NONE};
@@ -228,5 +221,4 @@ bool mp_builder_end_metadata(struct mp_builder *b)
     }
     mp_vec_free(&keys.sorted);
     find_repeated(model);
-    return true;
 }

@@ -46,33 +46,32 @@ struct mp_builder {
 enum mp_status mp_builder_add_events(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
 enum mp_status mp_builder_add_base(struct mp_builder *builder, const struct mp_chunk *chunk, struct mp_error *error);
 /* Takes the parts of a base whose other parts never came. */
-bool mp_builder_end_base(struct mp_builder *builder);
-enum mp_status mp_builder_no_memory(struct mp_error *error);
+void mp_builder_end_base(struct mp_builder *builder);
 /* The index of a block number, or MP_NONE where it was never seen. */
 uint32_t mp_builder_block(const struct mp_builder *builder, uint64_t number);
 /* The time before the file's events (builder_past.c). */
-bool mp_builder_add_past(struct mp_builder *builder, const struct mp_chunk *chunk);
-bool mp_builder_add_past_peaks(struct mp_builder *builder, const struct mp_chunk *chunk);
-bool mp_builder_add_past_sites(struct mp_builder *builder, const struct mp_chunk *chunk);
+void mp_builder_add_past(struct mp_builder *builder, const struct mp_chunk *chunk);
+void mp_builder_add_past_peaks(struct mp_builder *builder, const struct mp_chunk *chunk);
+void mp_builder_add_past_sites(struct mp_builder *builder, const struct mp_chunk *chunk);
 /* Notes that a block turns out to have lived through all that time. */
 void mp_builder_was_in_past(struct mp_builder *builder, uint16_t track, uint8_t kind, uint64_t bytes);
 void mp_builder_end_past(struct mp_builder *builder);
-bool mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
-bool mp_builder_add_holders(struct mp_builder *builder, const struct mp_chunk *chunk);
-bool mp_builder_end_holders(struct mp_builder *builder);
-bool mp_builder_add_metadata(struct mp_builder *builder, const struct mp_chunk *chunk);
-bool mp_builder_end_metadata(struct mp_builder *builder);
-bool mp_builder_add_requests(struct mp_builder *builder, const struct mp_chunk *chunk);
+void mp_builder_add_labels(struct mp_builder *builder, const struct mp_chunk *chunk);
+void mp_builder_add_holders(struct mp_builder *builder, const struct mp_chunk *chunk);
+void mp_builder_end_holders(struct mp_builder *builder);
+void mp_builder_add_metadata(struct mp_builder *builder, const struct mp_chunk *chunk);
+void mp_builder_end_metadata(struct mp_builder *builder);
+void mp_builder_add_requests(struct mp_builder *builder, const struct mp_chunk *chunk);
 /* Takes over the labels and requests that a base has for its blocks. */
 void mp_builder_base_labels(struct mp_builder *builder, const struct mp_base_block *base, size_t count);
 /* Make the model's labels and requests from all that were read. */
-bool mp_builder_end_labels(struct mp_builder *builder);
-bool mp_builder_end_requests(struct mp_builder *builder);
+void mp_builder_end_labels(struct mp_builder *builder);
+void mp_builder_end_requests(struct mp_builder *builder);
 /* The model's id for a string of the file; 0 for a missing one. */
 uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id);
 
 /* Rows of a job, of kinds MP_CHUNK_JOB_PROCESSES on; whether all that they name is there. */
-bool mp_builder_add_job(struct mp_builder *builder, const struct mp_chunk *chunk);
+void mp_builder_add_job(struct mp_builder *builder, const struct mp_chunk *chunk);
 bool mp_builder_knows_job(struct mp_builder *builder, const struct mp_chunk *chunk);
 
 #endif

@@ -29,7 +29,7 @@ enum mp_status mp_model_load(const char *path, struct mp_model **model, struct m
     if (status == MP_OK) {
         struct mp_damage damage = *mp_reader_damage(reader);
         damage.lost_chunks += refused;
-        status = mp_builder_finish(builder, &damage, mp_reader_file_bytes(reader), model, error);
+        mp_builder_finish(builder, &damage, mp_reader_file_bytes(reader), model);
     } else {
         mp_builder_free(builder);
     }

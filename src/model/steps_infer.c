@@ -76,11 +76,11 @@ static struct mp_steps *find_once(const struct mp_model *model)
     return before;
 }
 
-bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
+void mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
 {
     if (!model->steps) {
         find(model, steps);
-        return true;
+        return;
     }
     const struct mp_steps *found = atomic_load(&model->steps->found);
     if (!found) found = find_once(model);
@@ -88,5 +88,4 @@ bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
     steps->at = NULL;
     steps->count = steps->room = 0;
     mp_vec_add_all(steps, found->at, found->count);
-    return true;
 }

@@ -14,8 +14,8 @@
 
 /* All code asks this function, so that a step has one number everywhere. Source "inferred" stands for the loop and the
  * period, `guessed` for the period. The steps are found once, at the first question, on any thread; *steps is the
- * caller's own copy. Always true. */
-bool mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
+ * caller's own copy. */
+void mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
 
 /* Where a model keeps its steps. Without this they are found anew at each question. */
 struct mp_model_steps *mp_model_steps_new(void);

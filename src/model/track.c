@@ -113,7 +113,7 @@ static int compare_holdings(const void *left, const void *right)
     return a->layer < b->layer ? -1 : a->layer > b->layer;
 }
 
-/* Each track's allocator's last total, sorted; NULL where memory is short. */
+/* Each track's allocator's last total, sorted. */
 static struct holding *holdings_at_end(const struct mp_model *model, size_t *count)
 {
     struct holding *holdings = mp_alloc((model->tracks.count + 1) * sizeof *holdings);

@@ -32,8 +32,8 @@ bool mp_track_is_range(const struct mp_model *model, const struct mp_track_memor
 
 /* The tracks that a question means, one byte each: 1 for `track`. MP_TRACK_NONE means all tracks except those whose
  * memory another track shows, too: where an allocator's reserved total at the end equals what a lower layer of the same
- * device handed out, the blocks there are its segments; and the driver's addresses are no memory. The caller frees it;
- * NULL where memory is short. */
+ * device handed out, the blocks there are its segments; and the driver's addresses are no memory. The caller
+ * frees it. */
 unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track);
 
 #endif

@@ -32,7 +32,8 @@ static void copy_trace(const uint8_t *data, size_t size, const struct mp_chrome_
     FILE *out = open_memstream(&copy, &copied);
     struct mp_sink sink;
     struct mp_error error;
-    if (!out || mp_sink_start(&sink, out, false, &error)) abort();
+    if (!out) abort();
+    mp_sink_start(&sink, out, false);
     enum mp_status status = mp_chrome_copy_head(input, &sink, &error);
     mp_buffer_append_text(&sink.text, event);
     if (!status) status = mp_chrome_copy_rest(input, true, &sink, &error);

@@ -69,7 +69,7 @@ static struct mp_model *make_model(const char *name)
     };
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++)
         if (mp_builder_add(builder, &chunks[i], &error)) abort();
-    if (mp_builder_finish(builder, &(struct mp_damage){0}, 0, &model, &error)) abort();
+    mp_builder_finish(builder, &(struct mp_damage){0}, 0, &model);
     return model;
 }
 

@@ -234,7 +234,6 @@ static struct mp_model *finish(struct making *make, const char *const *command)
                                        .configuration = "",
                                        .spool = ""};
     struct mp_builder *builder;
-    struct mp_error error;
     struct mp_model *model = NULL;
     uint32_t exit_text = text(make, "exit 0");
     mp_builder_new(&start, &builder);
@@ -259,7 +258,7 @@ static struct mp_model *finish(struct making *make, const char *const *command)
     add_chunk(builder, &last[0]);
     add_chunk(builder, &last[1]);
     struct mp_damage damage = {0};
-    if (mp_builder_finish(builder, &damage, 0, &model, &error)) die(error.text);
+    mp_builder_finish(builder, &damage, 0, &model);
     mp_intern_free(&make->strings);
     mp_vec_free(&make->devices);
     mp_vec_free(&make->tracks);

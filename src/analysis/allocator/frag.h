@@ -84,7 +84,7 @@ struct mp_frag {
     struct mp_frag_replay replay;
 };
 
-/* MP_INVALID: query->replay makes no sense; MP_UNSUPPORTED: it cannot be replayed; MP_NO_MEMORY. */
+/* MP_INVALID: query->replay makes no sense; MP_UNSUPPORTED: it cannot be replayed. */
 enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_query *query, struct mp_frag *frag,
                             struct mp_error *error);
 void mp_frag_free(struct mp_frag *frag);

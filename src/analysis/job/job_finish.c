@@ -361,8 +361,10 @@ static enum mp_status build(const struct finisher *f, struct mp_model **model, s
     for (size_t i = 0; !status && i < sizeof chunks / sizeof *chunks; i++)
         if (chunks[i].count) status = mp_builder_add(builder, &chunks[i], error);
     static const struct mp_damage none;
-    if (!status) return mp_builder_finish(builder, &none, 0, model, error);
-    mp_builder_free(builder);
+    if (status)
+        mp_builder_free(builder);
+    else
+        mp_builder_finish(builder, &none, 0, model);
     return status;
 }
 

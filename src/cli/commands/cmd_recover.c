@@ -29,10 +29,8 @@ static enum mp_status create(void *context, struct mp_recording *recording, char
     enum mp_status status = mp_new_file_open(output->path, &rule, &output->file, error);
     if (status) return status;
     *fd = output->file.fd;
-    *path = strdup(output->file.name ? output->file.name : output->path); /* a bounded one is folded there, too */
-    if (*path) return MP_OK;
-    close(*fd);
-    return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
+    *path = mp_text_copy(output->file.name ? output->file.name : output->path); /* a bounded one is folded there, too */
+    return MP_OK;
 }
 
 static int print_summary(const char *input, const char *output, const struct mp_recovery *recovery)

@@ -25,31 +25,29 @@ static void widen(struct mp_chrome_input *input, int64_t ns)
     input->any_time = true;
 }
 
-static bool on_event(void *context, const struct mp_kineto_event *event)
+static void on_event(void *context, const struct mp_kineto_event *event)
 {
     struct mp_chrome_input *input = context;
     int64_t pid = mp_kineto_has(event, MP_KINETO_PID) ? event->facts[MP_KINETO_PID] : -1;
     if (is(event, MP_KINETO_PHASE, "M")) {
         if (is(event, MP_KINETO_NAME, "process_name")) mark(&input->named, pid);
-        return true;
+        return;
     }
     input->any_memory |= is(event, MP_KINETO_NAME, "[memory]");
     input->any_out_of_memory |= is(event, MP_KINETO_NAME, "[OutOfMemory]");
-    if (!mp_kineto_has(event, MP_KINETO_START_NS)) return true;
+    if (!mp_kineto_has(event, MP_KINETO_START_NS)) return;
     int64_t start = event->facts[MP_KINETO_START_NS], length = event->facts[MP_KINETO_DURATION_NS];
     widen(input, start);
     if (mp_kineto_has(event, MP_KINETO_DURATION_NS) && length > 0 && start <= INT64_MAX - length)
         widen(input, start + length);
     mark(&input->pids, pid);
-    return true;
 }
 
-static bool on_trace(void *context, const struct mp_kineto_event *trace)
+static void on_trace(void *context, const struct mp_kineto_event *trace)
 {
     struct mp_chrome_input *input = context;
     if (mp_kineto_has(trace, MP_KINETO_BASE_NS)) input->base_ns = trace->facts[MP_KINETO_BASE_NS];
     if (mp_kineto_has(trace, MP_KINETO_EVENTS_AT)) input->events_at = (uint64_t)trace->facts[MP_KINETO_EVENTS_AT];
-    return true;
 }
 
 enum mp_status mp_chrome_input_read(const char *path, struct mp_chrome_input *input, struct mp_error *error)
@@ -62,7 +60,6 @@ enum mp_status mp_chrome_input_read(const char *path, struct mp_chrome_input *in
         input->damage = *error;
         return MP_OK;
     }
-    if (status == MP_BUSY) status = mp_fail(error, MP_NO_MEMORY, "not enough memory to read %s", path);
     if (status) mp_chrome_input_free(input);
     return status;
 }

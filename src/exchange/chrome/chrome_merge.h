@@ -22,7 +22,7 @@ struct mp_chrome_input {
     struct mp_error damage;
 };
 
-/* MP_NOT_A_RECORDING, MP_DAMAGED where there is no list of events, MP_IO, MP_NO_MEMORY. Everything before a damaged
+/* MP_NOT_A_RECORDING, MP_DAMAGED where there is no list of events, MP_IO. Everything before a damaged
  * place is used: profilers have written names with unescaped quotation marks. `path` must outlive *input. */
 enum mp_status mp_chrome_input_read(const char *path, struct mp_chrome_input *input, struct mp_error *error);
 void mp_chrome_input_free(struct mp_chrome_input *input);

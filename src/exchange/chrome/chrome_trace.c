@@ -557,6 +557,6 @@ enum mp_status mp_chrome_trace_write(const struct mp_chrome_query *query, FILE *
     const struct mp_model *model = query->model;
     struct trace trace = {.query = query, .model = model, .pid = model->start.pid};
     if (query->merge) trace.shift_ns = model->start.realtime_ns - (uint64_t)query->merge->base_ns;
-    enum mp_status status = mp_sink_start(&trace.chrome.sink, out, query->compress, error);
-    return status ? status : mp_sink_end(&trace.chrome.sink, write_all(&trace, left_out, error), error);
+    mp_sink_start(&trace.chrome.sink, out, query->compress);
+    return mp_sink_end(&trace.chrome.sink, write_all(&trace, left_out, error), error);
 }

@@ -25,7 +25,7 @@ struct mp_chrome_query {
 };
 
 /* *left_out: memory events beyond the limit. With `merge` only data that the trace lacks is added: counters, names of
- * devices' rows, memory events where it has none; the window should lie in the trace's. MP_IO, MP_NO_MEMORY, and for
+ * devices' rows, memory events where it has none; the window should lie in the trace's. MP_IO, and for
  * the copied trace the errors of chrome_merge.h. */
 enum mp_status mp_chrome_trace_write(const struct mp_chrome_query *query, FILE *out, uint64_t *left_out,
                                      struct mp_error *error);

@@ -62,7 +62,7 @@ uint16_t mp_import_track(struct mp_import_log *log, unsigned device_type, int de
             return (uint16_t)i;
     }
     if (log->tables.tracks.count >= MP_TRACK_NONE) {
-        log->failed = true;
+        log->overlong = true;
         return 0;
     }
     mp_vec_add(&log->tables.tracks, track);
@@ -198,7 +198,7 @@ static enum mp_status fill(struct importer *importer)
     struct mp_import_log *log = importer->log;
     qsort(log->calls.at, log->calls.count, sizeof *log->calls.at, by_time);
     pair(importer);
-    if (log->failed) return mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the recording");
+    if (log->overlong) return mp_fail(importer->error, MP_LIMIT, "the log has memory of more than 65 535 devices");
     if (importer->unknown_frees)
         mp_import_note(log, "blocks that were live before the log begins: %llu; what else lived then is not known",
                        (unsigned long long)importer->unknown_frees);

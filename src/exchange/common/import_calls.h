@@ -33,7 +33,7 @@ struct mp_import_log {
     uint32_t pid;
     bool dated; /* unix_ns is known: the zero of the calls' times */
     int64_t unix_ns;
-    bool failed; /* memory is short; mp_import_log_model() returns it */
+    bool overlong; /* more tracks than there are numbers for */
 };
 
 void mp_import_call(struct mp_import_log *log, const struct mp_import_call *call);
@@ -44,7 +44,7 @@ uint16_t mp_import_track(struct mp_import_log *log, unsigned device_type, int de
 /* The number of a thread, made at its first use. */
 uint32_t mp_import_thread(struct mp_import_log *log, uint32_t tid);
 
-/* The model, which the caller frees. There must be a call. MP_NO_MEMORY, MP_LIMIT. */
+/* The model, which the caller frees. There must be a call. MP_LIMIT. */
 enum mp_status mp_import_log_model(struct mp_import_log *log, const char *path, struct mp_model **model,
                                    struct mp_error *error);
 void mp_import_log_free(struct mp_import_log *log);

@@ -54,13 +54,10 @@ uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint3
     uint64_t *id = mp_map_at(&tables->node_ids, ((uint64_t)parent << 32 | frame) + 1, &added);
     if (!added) return (uint32_t)*id;
     need_root(tables);
-    if (tables->nodes.count < MP_NONE) {
-        mp_vec_add(&tables->nodes, node);
-        *id = tables->nodes.count - 1;
-        return (uint32_t)*id;
-    }
-    tables->failed = true;
-    return 0;
+    if (tables->nodes.count >= MP_NONE) mp_memory_lacks(0); /* stacks are numbered in four bytes */
+    mp_vec_add(&tables->nodes, node);
+    *id = tables->nodes.count - 1;
+    return (uint32_t)*id;
 }
 
 static enum mp_status put_strings(const struct mp_import_tables *tables, struct mp_builder *builder,
@@ -112,7 +109,6 @@ static enum mp_status put_rows(const struct mp_import_tables *tables, struct mp_
 enum mp_status mp_import_tables_put(struct mp_import_tables *tables, struct mp_builder *builder, struct mp_error *error)
 {
     mp_import_text(tables, "", 0);
-    if (tables->failed) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the recording");
     enum mp_status status = put_strings(tables, builder, error);
     if (!status) status = put_rows(tables, builder, error);
     return status ? status : put_symbols(tables, builder, error);
@@ -147,7 +143,7 @@ enum mp_status mp_import_finish(struct mp_builder *builder, enum mp_status fille
         mp_builder_free(builder);
         return filled;
     }
-    enum mp_status status = mp_builder_finish(builder, &whole, file_bytes, model, error);
-    if (!status) (*model)->format = format;
-    return status;
+    mp_builder_finish(builder, &whole, file_bytes, model);
+    (*model)->format = format;
+    return MP_OK;
 }

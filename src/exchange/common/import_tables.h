@@ -1,8 +1,6 @@
 /*
  * The tables of a recording that is made from another program's file: each text, frame and stack gets its number at its
  * first use, and all go to a builder at once. Zero-initialised is ready for use. One thread at a time.
- *
- * Where memory is short, `failed` is set, numbers are 0, and mp_import_tables_put() returns the error.
  */
 #ifndef MP_EXCHANGE_IMPORT_TABLES_H
 #define MP_EXCHANGE_IMPORT_TABLES_H
@@ -36,7 +34,6 @@ struct mp_import_tables {
     MP_VEC(struct mp_device) devices;
     MP_VEC(struct mp_track) tracks;
     MP_VEC(struct mp_thread_info) threads;
-    bool failed;
 };
 
 uint32_t mp_import_text(struct mp_import_tables *tables, const char *text, size_t length);

@@ -39,11 +39,7 @@ enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp
     input->file_bytes = (uint64_t)facts.st_size;
     struct mp_input_state *state = mp_alloc(sizeof *state);
     gzFile file = gzdopen(fd, "r");
-    if (!file) {
-        free(state);
-        close(fd);
-        return mp_fail(error, MP_NO_MEMORY, "not enough memory to read %s", path);
-    }
+    if (!file) mp_memory_lacks(0);
     gzbuffer(file, MP_INPUT_WINDOW);
     state->file = file;
     input->state = state;

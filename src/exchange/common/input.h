@@ -24,7 +24,7 @@ struct mp_input {
     struct mp_input_state *state;
 };
 
-/* Opens a regular file. MP_IO, MP_NOT_A_RECORDING, MP_NO_MEMORY; the sentence names path. */
+/* Opens a regular file. MP_IO, MP_NOT_A_RECORDING; the sentence names path. */
 enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp_error *error);
 /* Reads on, keeping the bytes not yet taken, until `want` bytes (at most MP_INPUT_WINDOW) lie between `at` and `end`
  * or the file ends: there it returns MP_OK with fewer. MP_IO; MP_DAMAGED for a gzip file that is cut or damaged;

@@ -8,18 +8,15 @@
 
 #define PASS_BYTES (1 << 20)
 
-enum mp_status mp_sink_start(struct mp_sink *sink, FILE *out, bool compress, struct mp_error *error)
+void mp_sink_start(struct mp_sink *sink, FILE *out, bool compress)
 {
     *sink = (struct mp_sink){.out = out};
-    if (!compress) return MP_OK;
+    if (!compress) return;
     z_stream *gzip = mp_alloc_zeroed(1, sizeof *gzip);
     /* 15 bits of window, and 16 for gzip's header instead of zlib's */
-    if (deflateInit2(gzip, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-        free(gzip);
-        return mp_fail(error, MP_NO_MEMORY, "not enough memory to compress the output");
-    }
+    if (deflateInit2(gzip, Z_DEFAULT_COMPRESSION, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        mp_memory_lacks(0);
     sink->gzip = gzip;
-    return MP_OK;
 }
 
 static void write_bytes(struct mp_sink *sink, const void *data, size_t size)

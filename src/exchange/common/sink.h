@@ -18,12 +18,12 @@ struct mp_sink {
     int failed; /* errno of a write that failed */
 };
 
-/* `out` stays the caller's. MP_NO_MEMORY: nothing is held. */
-enum mp_status mp_sink_start(struct mp_sink *sink, FILE *out, bool compress, struct mp_error *error);
+/* `out` stays the caller's. */
+void mp_sink_start(struct mp_sink *sink, FILE *out, bool compress);
 /* To be called now and then: writes the text once there is enough of it. */
 void mp_sink_pass(struct mp_sink *sink);
 /* Writes the rest and frees everything. `status` is the exporter's so far, and is returned where it is not MP_OK; else
- * MP_IO, MP_NO_MEMORY. */
+ * MP_IO. */
 enum mp_status mp_sink_end(struct mp_sink *sink, enum mp_status status, struct mp_error *error);
 
 #endif

@@ -1,6 +1,7 @@
 #include "exchange/common/stack_table.h"
 
 #include "base/hash.h"
+#include "base/memory.h"
 
 /* The number of a pair, in order of first use. Exact: the pair itself is the key. */
 static uint64_t *number_of(struct mp_map *map, uint32_t left, uint32_t right, bool *added)
@@ -19,7 +20,7 @@ uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, u
     uint64_t *frame = number_of(&table->others, (uint32_t)*place, more, &added);
     if (added) {
         struct mp_symbol symbol = {(uint32_t)table->frames.count, function, file, line};
-        if (table->frames.count >= MP_FRAME_CUT) return MP_STACK_TABLE_FAILED;
+        if (table->frames.count >= MP_FRAME_CUT) mp_memory_lacks(0); /* frames and stacks have numbers of four bytes */
         mp_vec_add(&table->frames, symbol);
         mp_vec_add(&table->more, more);
         *frame = symbol.frame;
@@ -33,7 +34,7 @@ static uint32_t child(struct mp_stack_table *table, uint32_t parent, uint32_t fr
     uint64_t *node = number_of(&table->children, parent, frame, &added);
     if (added) {
         struct mp_stack_node made = {parent, frame};
-        if (table->nodes.count >= MP_STACK_TABLE_FAILED) return MP_STACK_TABLE_FAILED;
+        if (table->nodes.count >= UINT32_MAX) mp_memory_lacks(0);
         mp_vec_add(&table->nodes, made);
         *node = table->nodes.count - 1;
     }
@@ -63,9 +64,9 @@ uint32_t mp_stack_table_stack(struct mp_stack_table *table, const uint32_t *fram
     uint64_t *whole = mp_map_at(&table->whole, hash_frames(frames, count), NULL);
     if (*whole && is_stack(table, *whole, frames, count)) return (uint32_t)*whole;
     uint32_t stack = 0;
-    for (size_t i = count; i-- && stack != MP_STACK_TABLE_FAILED;)
+    for (size_t i = count; i--;)
         stack = child(table, stack, frames[i]);
-    if (stack != MP_STACK_TABLE_FAILED) *whole = stack;
+    *whole = stack;
     return stack;
 }
 

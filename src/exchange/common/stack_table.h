@@ -18,13 +18,10 @@ struct mp_stack_table {
     struct mp_map files, lines, others, children, whole;
 };
 
-#define MP_STACK_TABLE_FAILED UINT32_MAX
-
-/* The id of a frame, or MP_STACK_TABLE_FAILED. `more` is another text about it: frames that differ only there are
- * two. */
+/* The id of a frame. `more` is another text about it: frames that differ only there are two. */
 uint32_t mp_stack_table_frame(struct mp_stack_table *table, uint32_t function, uint32_t file, uint32_t line,
                               uint32_t more);
-/* The id of a stack of `count` frames, innermost first; 0 for none. MP_STACK_TABLE_FAILED where memory is short. */
+/* The id of a stack of `count` frames, innermost first; 0 for none. */
 uint32_t mp_stack_table_stack(struct mp_stack_table *table, const uint32_t *frames, size_t count);
 void mp_stack_table_free(struct mp_stack_table *table);
 

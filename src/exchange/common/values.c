@@ -30,43 +30,46 @@ void mp_values_free(struct mp_values *values)
     mp_values_keep_texts(values);
 }
 
-static bool push_wide(struct mp_values *values, unsigned tag, uint64_t bits)
+static void push_wide(struct mp_values *values, unsigned tag, uint64_t bits)
 {
     mp_vec_add(&values->wide, bits);
-    return mp_values_push(values, mp_value_make(tag, values->wide.count - 1));
+    mp_values_push(values, mp_value_make(tag, values->wide.count - 1));
 }
 
-bool mp_values_push_signed(struct mp_values *values, int64_t number)
+void mp_values_push_signed(struct mp_values *values, int64_t number)
 {
     if (number >= -INT_MAX_56 && number < INT_MAX_56)
-        return mp_values_push(values, mp_value_make(MP_VALUE_INT, (uint64_t)number));
-    return push_wide(values, MP_VALUE_WIDE, (uint64_t)number);
+        mp_values_push(values, mp_value_make(MP_VALUE_INT, (uint64_t)number));
+    else
+        push_wide(values, MP_VALUE_WIDE, (uint64_t)number);
 }
 
-bool mp_values_push_unsigned(struct mp_values *values, uint64_t number)
+void mp_values_push_unsigned(struct mp_values *values, uint64_t number)
 {
-    if (number <= INT64_MAX) return mp_values_push_signed(values, (int64_t)number);
-    return push_wide(values, MP_VALUE_WIDER, number);
+    if (number <= INT64_MAX)
+        mp_values_push_signed(values, (int64_t)number);
+    else
+        push_wide(values, MP_VALUE_WIDER, number);
 }
 
-bool mp_values_push_float(struct mp_values *values, double number)
+void mp_values_push_float(struct mp_values *values, double number)
 {
     uint64_t bits;
     memcpy(&bits, &number, sizeof bits);
-    return push_wide(values, MP_VALUE_FLOAT, bits);
+    push_wide(values, MP_VALUE_FLOAT, bits);
 }
 
-bool mp_values_push_text(struct mp_values *values, const char *text, size_t length)
+void mp_values_push_text(struct mp_values *values, const char *text, size_t length)
 {
     uint32_t id = mp_intern_add(&values->texts, text, length);
-    return mp_values_push(values, mp_value_make(MP_VALUE_TEXT, id));
+    mp_values_push(values, mp_value_make(MP_VALUE_TEXT, id));
 }
 
-bool mp_values_push_object(struct mp_values *values, enum mp_object_kind kind)
+void mp_values_push_object(struct mp_values *values, enum mp_object_kind kind)
 {
     struct mp_value_object object = {.start = values->items.count, .kind = (uint8_t)kind};
     mp_vec_add(&values->objects, object);
-    return mp_values_push(values, mp_value_make(MP_VALUE_OBJECT, values->objects.count - 1));
+    mp_values_push(values, mp_value_make(MP_VALUE_OBJECT, values->objects.count - 1));
 }
 
 bool mp_values_mark(struct mp_values *values)
@@ -168,7 +171,7 @@ bool mp_values_set(struct mp_values *values, size_t count)
 bool mp_values_gather(struct mp_values *values, enum mp_object_kind kind, size_t count)
 {
     if (mp_values_above(values) < count) return fault(values, "takes values that are not there");
-    if (!mp_values_push(values, 0)) return false;
+    mp_values_push(values, 0);
     uint64_t *first = values->stack.at + values->stack.count - 1 - count;
     memmove(first + 1, first, count * sizeof *first);
     struct mp_value_object object = {.start = values->items.count, .kind = (uint8_t)kind};

@@ -81,16 +81,16 @@ void mp_values_free(struct mp_values *values);
 /* Frees all but the texts; other values can no longer be used. */
 void mp_values_keep_texts(struct mp_values *values);
 
-static inline bool mp_values_push(struct mp_values *values, uint64_t value)
+static inline void mp_values_push(struct mp_values *values, uint64_t value)
 {
-    return mp_vec_push(&values->stack, value);
+    mp_vec_add(&values->stack, value);
 }
 
-bool mp_values_push_signed(struct mp_values *values, int64_t number);
-bool mp_values_push_unsigned(struct mp_values *values, uint64_t number);
-bool mp_values_push_float(struct mp_values *values, double number);
-bool mp_values_push_text(struct mp_values *values, const char *text, size_t length);
-bool mp_values_push_object(struct mp_values *values, enum mp_object_kind kind);
+void mp_values_push_signed(struct mp_values *values, int64_t number);
+void mp_values_push_unsigned(struct mp_values *values, uint64_t number);
+void mp_values_push_float(struct mp_values *values, double number);
+void mp_values_push_text(struct mp_values *values, const char *text, size_t length);
+void mp_values_push_object(struct mp_values *values, enum mp_object_kind kind);
 bool mp_values_mark(struct mp_values *values);
 
 /* The number of values above the last mark, or above the bottom. */

@@ -32,12 +32,12 @@ static void fold_line(struct mp_buffer *out, const struct mp_flame_export *expor
 enum mp_status mp_folded_export(const struct mp_flame_export *export, FILE *out, struct mp_error *error)
 {
     struct mp_sink sink;
-    enum mp_status status = mp_sink_start(&sink, out, export->compress, error);
-    for (size_t i = 0; !status && i < export->flames->flames.count; i++) {
+    mp_sink_start(&sink, out, export->compress);
+    for (size_t i = 0; i < export->flames->flames.count; i++) {
         fold_line(&sink.text, export, i);
         mp_sink_pass(&sink);
     }
-    return status ? status : mp_sink_end(&sink, MP_OK, error);
+    return mp_sink_end(&sink, MP_OK, error);
 }
 
 static void put_frames(struct mp_json *json, const struct mp_flames *flames)
@@ -121,8 +121,7 @@ enum mp_status mp_speedscope_export(const struct mp_flame_export *export, FILE *
     size_t count = export->differential ? sizeof two / sizeof *two : sizeof one / sizeof *one;
     struct mp_sink sink;
     struct mp_json json;
-    enum mp_status status = mp_sink_start(&sink, out, export->compress, error);
-    if (status) return status;
+    mp_sink_start(&sink, out, export->compress);
     mp_json_start(&json, &sink.text);
     json.flat = true;
     mp_json_object(&json, NULL);

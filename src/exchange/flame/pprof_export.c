@@ -43,7 +43,6 @@ struct pprof {
     struct mp_stack_lines lines;
     struct mp_map functions;         /* ids by function and file */
     struct mp_buffer message, inner; /* under construction */
-    bool failed;
 };
 
 static void put_varint(struct mp_buffer *out, uint64_t number)
@@ -131,7 +130,7 @@ static void put_sample(struct pprof *pprof, const struct mp_pprof_side *side, co
 
 static void put_samples(struct pprof *pprof, const struct mp_pprof_side *side, bool subtract)
 {
-    for (size_t i = 0; side->model && i < side->profile->samples.count && !pprof->failed; i++)
+    for (size_t i = 0; side->model && i < side->profile->samples.count; i++)
         put_sample(pprof, side, &side->profile->samples.at[i], subtract);
 }
 
@@ -151,7 +150,7 @@ static uint64_t function_id(struct pprof *pprof, const struct mp_flame_frame *fr
 
 static void put_locations(struct pprof *pprof)
 {
-    for (size_t i = 0; i < pprof->flames.frames.count && !pprof->failed; i++) {
+    for (size_t i = 0; i < pprof->flames.frames.count; i++) {
         const struct mp_flame_frame *frame = &pprof->flames.frames.at[i];
         uint64_t function = function_id(pprof, frame);
         put_number(&pprof->inner, LINE_FUNCTION, function);
@@ -202,15 +201,13 @@ static void put_all(struct pprof *pprof)
 enum mp_status mp_pprof_export(const struct mp_pprof_export *export, FILE *out, struct mp_error *error)
 {
     struct pprof pprof = {.export = export};
-    enum mp_status status = mp_sink_start(&pprof.sink, out, true, error);
-    if (status) return status;
+    mp_sink_start(&pprof.sink, out, true);
     put_all(&pprof);
-    if (pprof.failed) status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the profile");
     mp_intern_free(&pprof.texts);
     mp_flames_free(&pprof.flames);
     mp_stack_lines_free(&pprof.lines);
     mp_map_free(&pprof.functions);
     mp_buffer_free(&pprof.message);
     mp_buffer_free(&pprof.inner);
-    return mp_sink_end(&pprof.sink, status, error);
+    return mp_sink_end(&pprof.sink, MP_OK, error);
 }

@@ -254,11 +254,10 @@ static enum mp_status fill(struct importer *importer)
 {
     struct mp_kineto *kineto = importer->kineto;
     struct mp_kineto_notes notes = {0};
-    bool noted = mp_kineto_note(kineto, importer->start_ns, &notes);
+    mp_kineto_note(kineto, importer->start_ns, &notes);
     uint32_t source = mp_import_text(&kineto->tables, "kineto", strlen("kineto"));
-    if (noted) make_tracks(kineto);
-    enum mp_status status = noted ? mp_import_tables_put(&kineto->tables, importer->events.builder, importer->error)
-                                  : mp_fail(importer->error, MP_NO_MEMORY, "not enough memory for the trace");
+    make_tracks(kineto);
+    enum mp_status status = mp_import_tables_put(&kineto->tables, importer->events.builder, importer->error);
     if (!status) status = put_base(importer);
     if (!status) status = put_events(importer);
     if (!status) status = put_coverage(importer, &notes, source);
@@ -317,7 +316,7 @@ enum mp_status mp_kineto_load(const char *path, struct mp_model **model, struct 
     struct mp_kineto kineto = {0};
     mp_import_text(&kineto.tables, "", 0);
     enum mp_status status = mp_kineto_collect(&kineto, path, error);
-    if (!status) status = mp_kineto_pair(&kineto, error);
+    if (!status) mp_kineto_pair(&kineto);
     if (!status) status = mp_kineto_attribute(&kineto, path, error);
     if (!status) status = to_model(&kineto, path, model, error);
     free_kineto(&kineto);

@@ -18,7 +18,7 @@
 bool mp_kineto_looks_like(const unsigned char *text, size_t size);
 
 /* Reads the file twice, so that memory is bounded by the memory events; gzip or not. The caller owns the model.
- * MP_NOT_A_RECORDING: no trace, or one without memory events; MP_DAMAGED, MP_LIMIT, MP_IO, MP_NO_MEMORY. The sentence
+ * MP_NOT_A_RECORDING: no trace, or one without memory events; MP_DAMAGED, MP_LIMIT, MP_IO. The sentence
  * names path and, where one byte is to blame, its offset. */
 enum mp_status mp_kineto_load(const char *path, struct mp_model **model, struct mp_error *error);
 

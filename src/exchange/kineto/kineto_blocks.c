@@ -19,22 +19,21 @@ static uint64_t key(uint64_t value)
     return value + 1 ? value + 1 : UINT64_MAX;
 }
 
-static bool pair_by_address(struct pairing *pairing, uint32_t index)
+static void pair_by_address(struct pairing *pairing, uint32_t index)
 {
     struct mp_kineto_memory *memory = &pairing->kineto->memory.at[index];
     struct mp_map *map = &pairing->live[memory->device].by_address;
     uint64_t before;
     if (memory->type == MP_EVENT_FREE) {
         if (mp_map_remove(map, key(memory->address), &before)) memory->alloc = (uint32_t)before - 1;
-        return true;
+        return;
     }
     uint64_t *at = mp_map_at(map, key(memory->address), NULL);
     if (*at) memory->alloc = (uint32_t)*at - 1; /* nobody saw its free */
     *at = (uint64_t)index + 1;
-    return true;
 }
 
-static bool pair_by_bytes(struct pairing *pairing, uint32_t index)
+static void pair_by_bytes(struct pairing *pairing, uint32_t index)
 {
     struct mp_kineto_memory *memory = &pairing->kineto->memory.at[index];
     struct mp_map *map = &pairing->live[memory->device].by_bytes;
@@ -42,26 +41,24 @@ static bool pair_by_bytes(struct pairing *pairing, uint32_t index)
         uint64_t *at = mp_map_at(map, key(memory->bytes), NULL);
         pairing->below.at[index] = (uint32_t)*at;
         *at = (uint64_t)index + 1;
-        return true;
+        return;
     }
     uint64_t *at = mp_map_find(map, key(memory->bytes));
-    if (!at || !*at) return true;
+    if (!at || !*at) return;
     memory->alloc = (uint32_t)*at - 1;
     *at = pairing->below.at[memory->alloc];
     pairing->kineto->ambiguous += *at != 0;
-    return true;
 }
 
-static bool pair_all(struct pairing *pairing)
+static void pair_all(struct pairing *pairing)
 {
     struct mp_kineto *kineto = pairing->kineto;
     for (uint32_t i = 0; i < kineto->memory.count; i++) {
         const struct mp_kineto_memory *memory = &kineto->memory.at[i];
         if (memory->type == MP_EVENT_OOM) continue;
-        if (!(memory->has_address ? pair_by_address : pair_by_bytes)(pairing, i)) return false;
+        (memory->has_address ? pair_by_address : pair_by_bytes)(pairing, i);
         kineto->without_address += !memory->has_address;
     }
-    return true;
 }
 
 static uint64_t signed_bytes(const struct mp_kineto_memory *memory)
@@ -137,19 +134,18 @@ static void number_blocks(struct mp_kineto *kineto)
     }
 }
 
-enum mp_status mp_kineto_pair(struct mp_kineto *kineto, struct mp_error *error)
+void mp_kineto_pair(struct mp_kineto *kineto)
 {
     struct pairing pairing = {.kineto = kineto,
                               .live = mp_alloc_zeroed(kineto->devices.count + 1, sizeof *pairing.live)};
     mp_vec_grow_to(&pairing.below, kineto->memory.count);
-    bool done = pair_all(&pairing);
+    pair_all(&pairing);
     for (size_t i = 0; i < kineto->devices.count; i++) {
         mp_map_free(&pairing.live[i].by_address);
         mp_map_free(&pairing.live[i].by_bytes);
     }
     free(pairing.live);
     mp_vec_free(&pairing.below);
-    if (!done) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the blocks of the trace");
     find_bases(kineto);
     for (size_t i = 0; i < kineto->devices.count; i++) {
         kineto->devices.at[i].now = kineto->devices.at[i].rest_bytes;
@@ -157,5 +153,4 @@ enum mp_status mp_kineto_pair(struct mp_kineto *kineto, struct mp_error *error)
     }
     follow_totals(kineto);
     number_blocks(kineto);
-    return MP_OK;
 }

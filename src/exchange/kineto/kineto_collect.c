@@ -61,14 +61,13 @@ uint64_t mp_kineto_thread_key(const struct mp_kineto_event *event)
     return key_of(event->facts[MP_KINETO_PID], event->facts[MP_KINETO_TID]);
 }
 
-static bool put(struct mp_map *map, uint64_t key, uint64_t value)
+static void put(struct mp_map *map, uint64_t key, uint64_t value)
 {
     uint64_t *at = mp_map_at(map, key, NULL);
     *at = value;
-    return true;
 }
 
-/* The number of the event's thread; MP_NONE: memory is short. */
+/* The number of the event's thread. */
 static uint32_t thread_of(struct mp_kineto *kineto, const struct mp_kineto_event *event)
 {
     bool added;
@@ -90,12 +89,11 @@ static bool device_of(struct mp_kineto *kineto, const struct mp_kineto_event *ev
     if (added) {
         struct mp_kineto_device made = {.type = type, .id = id};
         *at = kineto->devices.count;
-        kineto->overlong = kineto->devices.count >= DEVICES_MAX;
-        if (kineto->overlong) return false;
-        mp_vec_add(&kineto->devices, made);
+        if (kineto->devices.count < DEVICES_MAX) mp_vec_add(&kineto->devices, made);
     }
+    kineto->overlong |= *at >= DEVICES_MAX;
     *device = (uint16_t)*at;
-    return true;
+    return *at < DEVICES_MAX;
 }
 
 static uint64_t total(const struct mp_kineto_event *event, enum mp_kineto_fact fact)
@@ -104,11 +102,11 @@ static uint64_t total(const struct mp_kineto_event *event, enum mp_kineto_fact f
     return known ? (uint64_t)event->facts[fact] : MP_BYTES_UNKNOWN;
 }
 
-static bool on_memory(struct mp_kineto *kineto, const struct mp_kineto_event *event, bool out_of_memory)
+static void on_memory(struct mp_kineto *kineto, const struct mp_kineto_event *event, bool out_of_memory)
 {
-    if (!has(event, MP_KINETO_BYTES, MP_KINETO_START_NS) || !has(event, MP_KINETO_PID, MP_KINETO_TID)) return true;
+    if (!has(event, MP_KINETO_BYTES, MP_KINETO_START_NS) || !has(event, MP_KINETO_PID, MP_KINETO_TID)) return;
     int64_t bytes = event->facts[MP_KINETO_BYTES];
-    if (!bytes) return true;
+    if (!bytes) return;
     struct mp_kineto_memory memory = {
         .ns = event->facts[MP_KINETO_START_NS],
         .bytes = bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes,
@@ -125,14 +123,13 @@ static bool on_memory(struct mp_kineto *kineto, const struct mp_kineto_event *ev
     };
     /* The total lacks this alloc: PyTorch reports 0 for memory that none of its allocators counts. */
     if (memory.type == MP_EVENT_ALLOC && memory.allocated < memory.bytes) memory.allocated = MP_BYTES_UNKNOWN;
-    if (memory.thread == MP_NONE || !device_of(kineto, event, &memory.device) || memory.order >= MP_NONE - 1 ||
-        !put(&kineto->pids, key_of(event->facts[MP_KINETO_PID], 0), 1))
-        return false;
+    if (!device_of(kineto, event, &memory.device)) return;
+    if (memory.order >= MP_NONE - 1) mp_memory_lacks(0); /* events are numbered in four bytes */
+    put(&kineto->pids, key_of(event->facts[MP_KINETO_PID], 0), 1);
     mp_vec_add(&kineto->memory, memory);
-    return true;
 }
 
-static bool on_region(struct mp_kineto *kineto, const struct mp_kineto_event *event)
+static void on_region(struct mp_kineto *kineto, const struct mp_kineto_event *event)
 {
     struct mp_kineto_region region = {
         .start_ns = event->facts[MP_KINETO_START_NS],
@@ -142,9 +139,7 @@ static bool on_region(struct mp_kineto *kineto, const struct mp_kineto_event *ev
         .order = (uint32_t)kineto->regions.count,
         .step = is_step(event),
     };
-    if (region.thread == MP_NONE) return false;
     mp_vec_add(&kineto->regions, region);
-    return true;
 }
 
 /* Takes the name in the brackets of "thread 4711 (python)". */
@@ -157,15 +152,15 @@ static uint32_t thread_name(struct mp_kineto *kineto, const char *text)
     return mp_import_text(&kineto->tables, text, length);
 }
 
-static bool on_name(struct mp_kineto *kineto, const struct mp_kineto_event *event)
+static void on_name(struct mp_kineto *kineto, const struct mp_kineto_event *event)
 {
     const char *name = event->texts[MP_KINETO_ARGUMENT_NAME];
-    if (!*name || !mp_kineto_has(event, MP_KINETO_PID)) return true;
+    if (!*name || !mp_kineto_has(event, MP_KINETO_PID)) return;
     if (is_text(event, MP_KINETO_NAME, "process_name"))
-        return put(&kineto->process_names, key_of(event->facts[MP_KINETO_PID], 0),
-                   mp_import_text(&kineto->tables, name, strlen(name)));
-    if (!is_text(event, MP_KINETO_NAME, "thread_name") || !mp_kineto_has(event, MP_KINETO_TID)) return true;
-    return put(&kineto->thread_names, mp_kineto_thread_key(event), thread_name(kineto, name));
+        put(&kineto->process_names, key_of(event->facts[MP_KINETO_PID], 0),
+            mp_import_text(&kineto->tables, name, strlen(name)));
+    else if (is_text(event, MP_KINETO_NAME, "thread_name") && mp_kineto_has(event, MP_KINETO_TID))
+        put(&kineto->thread_names, mp_kineto_thread_key(event), thread_name(kineto, name));
 }
 
 /* The profiler's own span shows when it was on. */
@@ -176,43 +171,38 @@ static void on_profiler(struct mp_kineto *kineto, const struct mp_kineto_event *
     kineto->has_window = true;
 }
 
-static bool on_event(void *context, const struct mp_kineto_event *event)
+static void on_event(void *context, const struct mp_kineto_event *event)
 {
     struct mp_kineto *kineto = context;
     bool memory = is_text(event, MP_KINETO_NAME, "[memory]"), out = is_text(event, MP_KINETO_NAME, "[OutOfMemory]");
-    bool done = true;
     if (memory || out)
-        done = on_memory(kineto, event, out);
+        on_memory(kineto, event, out);
     else if (is_text(event, MP_KINETO_PHASE, "M"))
-        done = on_name(kineto, event);
+        on_name(kineto, event);
     else if (is_region(event))
-        done = on_region(kineto, event);
+        on_region(kineto, event);
     else if (is_text(event, MP_KINETO_PHASE, "X") && is_text(event, MP_KINETO_CATEGORY, "Trace") &&
              has(event, MP_KINETO_START_NS, MP_KINETO_DURATION_NS) && event->facts[MP_KINETO_DURATION_NS] >= 0)
         on_profiler(kineto, event);
-    return done && !kineto->tables.failed;
 }
 
-static bool on_device(void *context, const struct mp_kineto_event *device)
+static void on_device(void *context, const struct mp_kineto_event *device)
 {
     struct mp_kineto *kineto = context;
-    if (!mp_kineto_has(device, MP_KINETO_ID) || kineto->properties.count >= DEVICES_MAX) return true;
+    if (!mp_kineto_has(device, MP_KINETO_ID) || kineto->properties.count >= DEVICES_MAX) return;
     struct mp_kineto_property property = {
         .id = device->facts[MP_KINETO_ID],
         .total_bytes = total(device, MP_KINETO_TOTAL_MEMORY),
         .name = mp_import_text(&kineto->tables, device->texts[MP_KINETO_NAME], device->lengths[MP_KINETO_NAME]),
     };
-    if (kineto->tables.failed) return false;
     mp_vec_add(&kineto->properties, property);
-    return true;
 }
 
-static bool on_trace(void *context, const struct mp_kineto_event *trace)
+static void on_trace(void *context, const struct mp_kineto_event *trace)
 {
     struct mp_kineto *kineto = context;
     kineto->has_base = mp_kineto_has(trace, MP_KINETO_BASE_NS);
     kineto->base_ns = kineto->has_base ? trace->facts[MP_KINETO_BASE_NS] : 0;
-    return true;
 }
 
 static int by_time(const void *left, const void *right)
@@ -247,10 +237,8 @@ enum mp_status mp_kineto_collect(struct mp_kineto *kineto, const char *path, str
 {
     const struct mp_kineto_sink sink = {on_event, on_device, on_trace, kineto};
     enum mp_status status = mp_kineto_read(path, &sink, error);
-    if (status == MP_BUSY && kineto->overlong)
-        return mp_fail(error, MP_LIMIT, "%s has memory events of more than 1024 devices", path);
-    if (status == MP_BUSY) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the events of %s", path);
     if (status) return status;
+    if (kineto->overlong) return mp_fail(error, MP_LIMIT, "%s has memory events of more than 1024 devices", path);
     if (!kineto->memory.count)
         return mp_fail(error, MP_NOT_A_RECORDING,
                        "%s is a Kineto trace without memory events; record it with "

@@ -9,6 +9,7 @@
 #include <yajl_parse.h>
 
 #include "base/buffer.h"
+#include "base/memory.h"
 #include "exchange/common/input.h"
 
 /* JSON numbers, which come as text so that none is rounded. Pure; any thread. */
@@ -108,7 +109,7 @@ struct trace_reader {
     const struct key *key;     /* of the next value; NULL: it has no meaning here */
     const struct key *list;    /* the open list on level 2: of events or of devices */
     unsigned depth, raw_depth; /* raw_depth: where a RAW value began; 0: none is open */
-    bool any_events, arguments, stopped;
+    bool any_events, arguments;
     bool raw_follows;
     uint64_t fed; /* bytes given to yajl before the present piece */
     size_t quiet; /* bytes since the last token */
@@ -277,8 +278,8 @@ static int on_array(void *context)
     return 1;
 }
 
-static bool hand_over(struct trace_reader *reader, struct mp_kineto_event *event,
-                      bool (*take)(void *, const struct mp_kineto_event *))
+static void hand_over(struct trace_reader *reader, struct mp_kineto_event *event,
+                      void (*take)(void *, const struct mp_kineto_event *))
 {
     for (size_t i = 0; i < MP_KINETO_TEXTS; i++) {
         struct mp_buffer *text = &reader->texts[i];
@@ -286,8 +287,7 @@ static bool hand_over(struct trace_reader *reader, struct mp_kineto_event *event
         event->texts[i] = (const char *)text->data;
         event->lengths[i] = text->size - 1;
     }
-    reader->stopped = take && !take(reader->sink->context, event);
-    return !reader->stopped;
+    if (take) take(reader->sink->context, event);
 }
 
 static int on_map_end(void *context)
@@ -299,8 +299,8 @@ static int on_map_end(void *context)
     reader->key = NULL;
     if (depth == 4) reader->arguments = false;
     if (depth != 3 || !reader->list) return 1;
-    return hand_over(reader, &reader->event,
-                     reader->list->form == THE_EVENTS ? reader->sink->event : reader->sink->device);
+    hand_over(reader, &reader->event, reader->list->form == THE_EVENTS ? reader->sink->event : reader->sink->device);
+    return 1;
 }
 
 static int on_array_end(void *context)
@@ -350,7 +350,6 @@ static enum mp_status status_of(struct trace_reader *reader, yajl_status result)
 {
     if (result == yajl_status_ok) return MP_OK;
     if (reader->status) return reader->status;
-    if (reader->stopped) return MP_BUSY;
     return not_json(reader);
 }
 
@@ -383,7 +382,7 @@ static enum mp_status feed(struct trace_reader *reader)
 static enum mp_status finish(struct trace_reader *reader)
 {
     yajl_status result = yajl_complete_parse(reader->yajl);
-    if (result != yajl_status_ok && !reader->status && !reader->stopped)
+    if (result != yajl_status_ok && !reader->status)
         return mp_fail(reader->error, MP_DAMAGED, "%s is cut: its JSON ends at byte %llu in the middle",
                        reader->input.path, (unsigned long long)reader->fed);
     enum mp_status status = status_of(reader, result);
@@ -391,7 +390,8 @@ static enum mp_status finish(struct trace_reader *reader)
     if (!reader->any_events)
         return mp_fail(reader->error, MP_NOT_A_RECORDING, "%s is JSON, but no Kineto trace: it has no \"traceEvents\"",
                        reader->input.path);
-    return hand_over(reader, &reader->trace, reader->sink->trace) ? MP_OK : MP_BUSY;
+    hand_over(reader, &reader->trace, reader->sink->trace);
+    return MP_OK;
 }
 
 static enum mp_status skip_byte_order_mark(struct trace_reader *reader)
@@ -423,9 +423,10 @@ enum mp_status mp_kineto_read(const char *path, const struct mp_kineto_sink *sin
     enum mp_status status = mp_input_open(path, &reader.input, error);
     if (status) return status;
     reader.yajl = yajl_alloc(&callbacks, NULL, &reader);
-    status = reader.yajl ? read_all(&reader) : mp_fail(error, MP_NO_MEMORY, "not enough memory to read %s", path);
+    if (!reader.yajl) mp_memory_lacks(0);
+    status = read_all(&reader);
     if (status == MP_DAMAGED && reader.any_events) hand_over(&reader, &reader.trace, sink->trace);
-    if (reader.yajl) yajl_free(reader.yajl);
+    yajl_free(reader.yajl);
     for (size_t i = 0; i < MP_KINETO_TEXTS; i++)
         mp_buffer_free(&reader.texts[i]);
     mp_input_close(&reader.input);

@@ -55,17 +55,17 @@ static inline bool mp_kineto_has(const struct mp_kineto_event *event, enum mp_ki
     return event->known >> fact & 1;
 }
 
-/* Callbacks. False stops the reading; the sink then keeps the reason. Any may be NULL. */
+/* Callbacks; any may be NULL. */
 struct mp_kineto_sink {
-    bool (*event)(void *context, const struct mp_kineto_event *event);
-    bool (*device)(void *context, const struct mp_kineto_event *device);
-    bool (*trace)(void *context, const struct mp_kineto_event *trace); /* once, at the end, also for the whole part of a
+    void (*event)(void *context, const struct mp_kineto_event *event);
+    void (*device)(void *context, const struct mp_kineto_event *device);
+    void (*trace)(void *context, const struct mp_kineto_event *trace); /* once, at the end, also for the whole part of a
                                                                         * damaged one */
     void *context;
 };
 
 /* Reads the whole trace. MP_DAMAGED: cut or not JSON; MP_LIMIT: nested too deep, or a text too long;
- * MP_NOT_A_RECORDING: JSON without traceEvents; MP_BUSY: the sink stopped it; MP_IO, MP_NO_MEMORY. Sentences name path
+ * MP_NOT_A_RECORDING: JSON without traceEvents; MP_IO. Sentences name path
  * and, where one byte is to blame, its offset in the (unwrapped) trace. */
 enum mp_status mp_kineto_read(const char *path, const struct mp_kineto_sink *sink, struct mp_error *error);
 

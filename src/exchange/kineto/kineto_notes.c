@@ -34,7 +34,7 @@ static void note_base(struct mp_kineto_notes *notes, struct mp_kineto *kineto)
     }
 }
 
-bool mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto_notes *notes)
+void mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto_notes *notes)
 {
     char number[MP_UNIT_TEXT], other[MP_UNIT_TEXT];
     size_t without_stack = 0, with_stack = 0;
@@ -63,5 +63,4 @@ bool mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto
              mp_format_count(number, kineto->spans_left));
     if (!kineto->has_base && start_ns < MP_KINETO_UNIX_MIN)
         note(notes, kineto, "the trace does not say when it was recorded");
-    return !kineto->tables.failed;
 }

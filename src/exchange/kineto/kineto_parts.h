@@ -78,14 +78,14 @@ enum mp_status mp_kineto_collect(struct mp_kineto *kineto, const char *path, str
 enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, struct mp_error *error);
 /* Pairs frees with allocs, finds the base of each device, and numbers the blocks: the rest of each device's base first,
  * then blocks of the base that end, then allocs. */
-enum mp_status mp_kineto_pair(struct mp_kineto *kineto, struct mp_error *error);
+void mp_kineto_pair(struct mp_kineto *kineto);
 
-/* Makes notes about the trace, beside its numbers: sentences, as string ids of the tables. False where memory is short.
- * start_ns is the recording's start in the trace's times. */
+/* Makes notes about the trace, beside its numbers: sentences, as string ids of the tables. start_ns is
+ * the recording's start in the trace's times. */
 struct mp_kineto_notes {
     MP_VEC(uint32_t) ids;
 };
-bool mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto_notes *notes);
+void mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto_notes *notes);
 /* Times counted from 1970 are larger; smaller ones without a base do not show the day. */
 #define MP_KINETO_UNIX_MIN INT64_C(1000000000000000000)
 

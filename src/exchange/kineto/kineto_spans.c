@@ -68,10 +68,10 @@ static void text(struct finder *finder, const struct mp_kineto_event *event, enu
     *id = mp_intern_add(&finder->texts, event->texts[which], event->lengths[which]);
 }
 
-static bool on_span(void *context, const struct mp_kineto_event *event)
+static void on_span(void *context, const struct mp_kineto_event *event)
 {
     struct finder *finder = context;
-    if (!mp_kineto_is_operator(event)) return true;
+    if (!mp_kineto_is_operator(event)) return;
     const uint64_t *thread = mp_map_find(&finder->kineto->thread_ids, mp_kineto_thread_key(event));
     struct span span = {
         .start_ns = event->facts[MP_KINETO_START_NS],
@@ -81,16 +81,15 @@ static bool on_span(void *context, const struct mp_kineto_event *event)
         .frame = MP_NONE,
         .python = !strcmp(event->texts[MP_KINETO_CATEGORY], "python_function"),
     };
-    if (!thread || !encloses(finder, span.thread, span.start_ns, span.end_ns)) return true;
+    if (!thread || !encloses(finder, span.thread, span.start_ns, span.end_ns)) return;
     if (finder->spans.count / SPANS_PER_EVENT >= finder->events.count && finder->spans.count >= SPANS_MIN) {
         finder->kineto->spans_left++;
-        return true;
+        return;
     }
     text(finder, event, MP_KINETO_NAME, &span.name);
     text(finder, event, MP_KINETO_SHAPES, &span.shapes);
     text(finder, event, MP_KINETO_CALL_STACK, &span.call_stack);
     mp_vec_add(&finder->spans, span);
-    return true;
 }
 
 static int by_thread_then_nesting(const void *left, const void *right)
@@ -214,7 +213,7 @@ static void close_spans(struct finder *finder, int64_t ns)
         finder->open.count--;
 }
 
-static bool set_stacks(struct finder *finder)
+static void set_stacks(struct finder *finder)
 {
     struct mp_kineto *kineto = finder->kineto;
     size_t next = 0;
@@ -232,7 +231,6 @@ static bool set_stacks(struct finder *finder)
             memory->stack = stack_at(finder, memory->ns);
         }
     }
-    return !kineto->tables.failed;
 }
 
 enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, struct mp_error *error)
@@ -242,8 +240,7 @@ enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, s
     mp_intern_add_text(&finder.texts, "");
     sort_events(&finder);
     enum mp_status status = mp_kineto_read(path, &sink, error);
-    if (status == MP_BUSY || (!status && !set_stacks(&finder)))
-        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the operators of %s", path);
+    if (!status) set_stacks(&finder);
     mp_intern_free(&finder.texts);
     mp_vec_free(&finder.spans);
     mp_vec_free(&finder.events);

@@ -90,7 +90,7 @@ static enum mp_status nsys_each(sqlite3 *sqlite, const char *table, const char *
     sqlite3_finalize(statement);
     mp_buffer_free(&query);
     if (result == SQLITE_DONE) return MP_OK;
-    if (result == SQLITE_NOMEM) return mp_fail(error, MP_NO_MEMORY, "not enough memory to read %s", path);
+    if (result == SQLITE_NOMEM) mp_memory_lacks(0);
     return mp_fail(error, MP_DAMAGED, "%s is damaged: after row %llu of %s: %s", path, number, table,
                    sqlite3_errmsg(sqlite));
 }

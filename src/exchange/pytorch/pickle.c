@@ -69,10 +69,9 @@ static enum mp_status cut(struct unpickler *u)
 }
 
 /* Turns a failed mp_values_ call into an error. */
-static enum mp_status failed(struct unpickler *u)
+static enum mp_status refuse_values(struct unpickler *u)
 {
-    if (u->values->fault) return bad(u, u->values->fault);
-    return mp_fail(u->error, MP_NO_MEMORY, "not enough memory for %s", u->input->path);
+    return bad(u, u->values->fault);
 }
 
 static uint64_t little_endian(const unsigned char *at, size_t count)
@@ -125,7 +124,7 @@ static enum mp_status take_text(struct unpickler *u, size_t width)
     size_t kept = length < MP_INPUT_WINDOW ? (size_t)length : MP_INPUT_WINDOW;
     enum mp_status status = need(u, kept);
     if (status) return status;
-    if (!mp_values_push_text(u->values, (const char *)u->at, kept)) return failed(u);
+    mp_values_push_text(u->values, (const char *)u->at, kept);
     u->at += kept;
     return length > kept ? skip(u, length - kept) : MP_OK;
 }
@@ -138,17 +137,16 @@ static enum mp_status take_long(struct unpickler *u, size_t width)
     if (length > INT32_MAX) return bad(u, "has a number of negative length");
     enum mp_status status = need(u, length < 9 ? (size_t)length : 9);
     if (status) return status;
-    bool done;
     if (length <= 8) {
         uint64_t number = little_endian(u->at, (size_t)length);
         unsigned spare = 64 - 8 * (unsigned)length;
-        done = mp_values_push_signed(u->values, length ? (int64_t)(number << spare) >> spare : 0);
+        mp_values_push_signed(u->values, length ? (int64_t)(number << spare) >> spare : 0);
     } else if (length == 9 && !u->at[8]) {
-        done = mp_values_push_unsigned(u->values, little_endian(u->at, 8));
+        mp_values_push_unsigned(u->values, little_endian(u->at, 8));
     } else {
-        done = mp_values_push(u->values, mp_value_make(MP_VALUE_BIG, u->opcode_offset));
+        mp_values_push(u->values, mp_value_make(MP_VALUE_BIG, u->opcode_offset));
     }
-    return done ? skip(u, length) : failed(u);
+    return skip(u, length);
 }
 
 static enum mp_status memoize(struct unpickler *u, uint64_t index)
@@ -164,7 +162,8 @@ static enum mp_status memoize(struct unpickler *u, uint64_t index)
 static enum mp_status recall(struct unpickler *u, uint64_t index)
 {
     if (index >= u->memo.count || !u->memo.at[index]) return bad(u, "takes a stored value that was never stored");
-    return mp_values_push(u->values, u->memo.at[index] - 1) ? MP_OK : failed(u);
+    mp_values_push(u->values, u->memo.at[index] - 1);
+    return MP_OK;
 }
 
 static enum mp_status start_protocol(struct unpickler *u)
@@ -202,7 +201,8 @@ static bool duplicate(struct unpickler *u)
         u->values->fault = "repeats a value where there is none";
         return false;
     }
-    return mp_values_push(u->values, u->values->stack.at[u->values->stack.count - 1]);
+    mp_values_push(u->values, u->values->stack.at[u->values->stack.count - 1]);
+    return true;
 }
 
 /* Handles one opcode other than STOP, with OPCODE_BYTES behind it or the file's last bytes. */
@@ -211,7 +211,7 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
     struct mp_values *values = u->values;
     const unsigned char *at = u->at;
     bool done = true;
-#define NUMBER(width, action) return u->at += (width), (action) ? MP_OK : failed(u)
+#define NUMBER(width, push) return u->at += (width), push, MP_OK
     switch (opcode) {
     case MP_OP_PROTO:
         return start_protocol(u);
@@ -252,23 +252,23 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
     case MP_OP_MEMOIZE:
         return memoize(u, u->memo.count);
     case MP_OP_NONE:
-        done = mp_values_push(values, MP_VALUE_NONE);
+        mp_values_push(values, MP_VALUE_NONE);
         break;
     case MP_OP_NEWTRUE:
-        done = mp_values_push(values, MP_VALUE_TRUE);
+        mp_values_push(values, MP_VALUE_TRUE);
         break;
     case MP_OP_NEWFALSE:
-        done = mp_values_push(values, MP_VALUE_FALSE);
+        mp_values_push(values, MP_VALUE_FALSE);
         break;
     case MP_OP_MARK:
         done = mp_values_mark(values);
         break;
     case MP_OP_EMPTY_DICT:
-        done = mp_values_push_object(values, MP_OBJECT_DICT);
+        mp_values_push_object(values, MP_OBJECT_DICT);
         break;
     case MP_OP_EMPTY_LIST:
     case MP_OP_EMPTY_TUPLE:
-        done = mp_values_push_object(values, MP_OBJECT_LIST);
+        mp_values_push_object(values, MP_OBJECT_LIST);
         break;
     case MP_OP_TUPLE1:
     case MP_OP_TUPLE2:
@@ -305,7 +305,7 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
         return refuse(u, opcode);
     }
 #undef NUMBER
-    return done ? MP_OK : failed(u);
+    return done ? MP_OK : refuse_values(u);
 }
 
 /* The number of bytes of numbers and lengths behind an opcode. */

@@ -13,7 +13,7 @@
 bool mp_pickle_begins(const unsigned char *data, size_t size);
 
 /* Reads to STOP; *top is the pickled value. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED, MP_UNSUPPORTED,
- * MP_NO_MEMORY, MP_IO; the sentence names file and offset. */
+ * MP_IO; the sentence names file and offset. */
 enum mp_status mp_pickle_read(struct mp_input *input, struct mp_values *values, uint64_t *top, struct mp_error *error);
 
 #endif

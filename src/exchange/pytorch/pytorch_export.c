@@ -577,7 +577,7 @@ static void put_annotations(struct writer *writer)
     const struct mp_model *model = writer->model;
     struct mp_open_regions open = {0}, closed = {0};
     size_t step = 0;
-    for (size_t i = 0; i < model->noted.count && !writer->value.failed; i++) {
+    for (size_t i = 0; i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
         uint64_t ns = model->events.time_ns[event];
         put_steps(writer, event, &step);
@@ -678,13 +678,12 @@ static void free_writer(struct writer *writer)
     free(writer);
 }
 
-static bool put_all(struct writer *writer)
+static void put_all(struct writer *writer)
 {
     make_layouts(writer);
     mp_steps_marked(writer->model, &writer->steps);
     mp_placements_find(writer->model, &writer->placements);
     put_snapshot(writer);
-    return true;
 }
 
 enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FILE *out,
@@ -703,8 +702,7 @@ enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FIL
     } else {
         mp_value_out_start(&writer->value, out, as_json);
         mp_stack_out_init(&writer->stacks, model, &writer->value);
-        bool done = put_all(writer);
-        if (!done) writer->value.failed = true;
+        put_all(writer);
         status = mp_value_out_finish(&writer->value, error);
     }
     free_writer(writer);

@@ -28,7 +28,7 @@ struct mp_pytorch_exported {
 };
 
 /* Writes to `out`, which stays open: a pickle of protocol 4, or JSON. MP_NOT_FOUND where the recording has no track;
- * MP_IO, MP_NO_MEMORY. */
+ * MP_IO. */
 enum mp_status mp_pytorch_export(const struct mp_model *model, bool as_json, FILE *out,
                                  struct mp_pytorch_exported *exported, struct mp_error *error);
 

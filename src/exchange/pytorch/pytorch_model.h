@@ -35,7 +35,7 @@ struct mp_pytorch_snapshot {
     bool says_overflow, overflowed; /* whether the settings mention the ring at all; their answer */
 };
 
-/* MP_NO_MEMORY, MP_LIMIT. Uses the records up. */
+/* MP_LIMIT. Uses the records up. */
 enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
                                 struct mp_error *error);
 

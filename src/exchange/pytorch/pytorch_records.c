@@ -148,24 +148,17 @@ static bool read_pool(struct mp_values *values, const struct fields *fields, uin
 }
 
 /* The stack of a list of frames. A shared list is read only once: from then on it is its stack. */
-static bool read_stack(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *stack)
+static uint32_t read_stack(struct mp_pytorch_records *r, const struct fields *fields)
 {
     struct mp_values *values = &r->values;
-    *stack = 0;
-    if (!has(fields, MP_KEY_FRAMES)) return true;
+    if (!has(fields, MP_KEY_FRAMES)) return 0;
     uint64_t list = fields->of[MP_KEY_FRAMES], known = mp_values_resolve(values, list);
-    if (mp_value_tag(known) == MP_PYTORCH_STACK) {
-        *stack = (uint32_t)mp_value_payload(known);
-        return true;
-    }
+    if (mp_value_tag(known) == MP_PYTORCH_STACK) return (uint32_t)mp_value_payload(known);
     size_t count;
     const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
-    if (!items) return true;
+    if (!items) return 0;
     uint64_t *odd = values->shared ? mp_map_find(&r->odd_stacks, list) : NULL; /* with what is no frame */
-    if (odd) {
-        *stack = (uint32_t)*odd;
-        return true;
-    }
+    if (odd) return (uint32_t)*odd;
     mp_vec_room_for(&r->scratch, count);
     for (size_t i = 0; i < count; i++) {
         uint64_t frame = mp_values_resolve(values, items[i]);
@@ -173,16 +166,14 @@ static bool read_stack(struct mp_pytorch_records *r, const struct fields *fields
             r->scratch.at[r->scratch.count++] = (uint32_t)mp_value_payload(frame);
     }
     bool all = r->scratch.count == count;
-    *stack = mp_stack_table_stack(&r->stacks, r->scratch.at, r->scratch.count);
+    uint32_t stack = mp_stack_table_stack(&r->stacks, r->scratch.at, r->scratch.count);
     r->scratch.count = 0;
-    if (*stack == MP_STACK_TABLE_FAILED) return false;
-    r->any_frames |= *stack;
-    if (!all) {
-        if (values->shared) *mp_map_at(&r->odd_stacks, list, NULL) = *stack;
-        return true;
-    }
-    mp_values_settle(values, list, mp_value_make(MP_PYTORCH_STACK, *stack));
-    return true;
+    r->any_frames |= stack;
+    if (all)
+        mp_values_settle(values, list, mp_value_make(MP_PYTORCH_STACK, stack));
+    else if (values->shared)
+        *mp_map_at(&r->odd_stacks, list, NULL) = stack;
+    return stack;
 }
 
 /* A frame in the form of Python's tracebacks: "File "PATH", line N, in NAME". */
@@ -222,12 +213,12 @@ static uint32_t add_text(struct mp_pytorch_records *r, const char *text, size_t 
     return mp_intern_add(&r->values.texts, copy, length);
 }
 
-/* A frame of a traceback that is in the text `id`, from *offset on; MP_STACK_TABLE_FAILED where there are no more. */
+/* A frame of a traceback that is in the text `id`, from *offset on; MP_NONE where there are no more. */
 static uint32_t next_traceback_frame(struct mp_pytorch_records *r, uint32_t id, size_t *offset)
 {
     struct traceback_line line;
     const char *text = mp_intern_get(&r->values.texts, id, NULL);
-    if (!next_traceback_line(text + *offset, &line)) return MP_STACK_TABLE_FAILED;
+    if (!next_traceback_line(text + *offset, &line)) return MP_NONE;
     *offset = (size_t)(line.end - text);
     size_t name = (size_t)(line.name - text);
     uint32_t file = add_text(r, line.path, line.path_length);
@@ -243,7 +234,7 @@ static struct mp_pytorch_path read_traceback(struct mp_pytorch_records *r, uint3
     if (!fresh) return r->paths.at[*known];
     struct mp_pytorch_path path = {.first = r->path_frames.count};
     size_t offset = 0;
-    for (uint32_t frame; (frame = next_traceback_frame(r, text, &offset)) != MP_STACK_TABLE_FAILED; path.count++)
+    for (uint32_t frame; (frame = next_traceback_frame(r, text, &offset)) != MP_NONE; path.count++)
         mp_vec_add(&r->path_frames, frame);
     *known = r->paths.count;
     mp_vec_add(&r->paths, path);
@@ -288,25 +279,21 @@ static bool add_stack(struct mp_pytorch_records *r, uint32_t stack)
 
 /* Blocks of the backward pass also have the stack of the forward pass (forward_frames: Python's tracebacks, the
  * innermost last): those are the callers, beyond the border. What is too long stays as it is. */
-static bool join_forward(struct mp_pytorch_records *r, const struct fields *fields, uint32_t stack, uint32_t *joined)
+static uint32_t join_forward(struct mp_pytorch_records *r, const struct fields *fields, uint32_t stack)
 {
     bool fresh;
-    *joined = stack;
     if (!has(fields, MP_KEY_FORWARD_FRAMES) || mp_value_tag(fields->of[MP_KEY_FORWARD_FRAMES]) != MP_VALUE_OBJECT)
-        return true;
+        return stack;
     uint64_t index = forward_of(r, fields->of[MP_KEY_FORWARD_FRAMES]);
     struct mp_pytorch_path forward = r->paths.at[index];
-    if (!forward.count) return true;
+    if (!forward.count) return stack;
     uint64_t *known = mp_map_at(&r->joined, (index + 1) << 32 | stack, &fresh);
-    if (!fresh) {
-        *joined = (uint32_t)*known;
-        return true;
-    }
+    if (!fresh) return (uint32_t)*known;
     *known = stack;
     if (r->joined_frames > JOINED_MOST || !add_stack(r, stack)) {
         r->too_long++;
         r->scratch.count = 0;
-        return true;
+        return stack;
     }
     if (r->border == MP_NONE)
         r->border =
@@ -315,10 +302,10 @@ static bool join_forward(struct mp_pytorch_records *r, const struct fields *fiel
     for (size_t i = 0; i < forward.count; i++)
         mp_vec_add(&r->scratch, r->path_frames.at[forward.first + i]);
     r->joined_frames += r->scratch.count;
-    *joined = mp_stack_table_stack(&r->stacks, r->scratch.at, r->scratch.count);
-    *known = *joined;
+    uint32_t joined = mp_stack_table_stack(&r->stacks, r->scratch.at, r->scratch.count);
+    *known = joined;
     r->scratch.count = 0;
-    return *joined != MP_STACK_TABLE_FAILED;
+    return joined;
 }
 
 static void read_metadata(const struct fields *fields, uint32_t *user, uint32_t *internal)
@@ -340,13 +327,14 @@ static bool make_entry(struct mp_pytorch_records *r, const struct fields *fields
     bool has_time;
     if (!read_number(values, fields, place, &entry.address, &entry.has_address) ||
         !read_number(values, fields, MP_KEY_SIZE, &entry.bytes, &entry.has_bytes) ||
-        !read_number(values, fields, MP_KEY_TIME, &time, &has_time) || !read_stack(r, fields, &entry.stack))
+        !read_number(values, fields, MP_KEY_TIME, &time, &has_time))
         return false;
+    entry.stack = read_stack(r, fields);
     entry.stream = stream_of(values, fields);
     entry.has_pool = read_pool(values, fields, &entry.pool);
     if (has_time && time <= INT64_MAX / 1000) entry.time_us = (int64_t)time;
     read_metadata(fields, &entry.metadata, &entry.internal);
-    if (!join_forward(r, fields, entry.stack, &entry.shown)) return false;
+    entry.shown = join_forward(r, fields, entry.stack);
     if (r->entries.count >= MP_NONE) return false;
     *record = mp_value_make(MP_PYTORCH_ENTRY, r->entries.count);
     mp_vec_add(&r->entries, entry);
@@ -428,7 +416,7 @@ static bool make_frame(struct mp_pytorch_records *r, const struct fields *fields
     if (is_unknown(r, name)) name = 0;
     uint32_t frame = mp_stack_table_frame(&r->stacks, name, file, (uint32_t)line, graph_node_of(r, fields));
     *record = mp_value_make(MP_PYTORCH_FRAME, frame);
-    return frame != MP_STACK_TABLE_FAILED;
+    return true;
 }
 
 /* Whether a list has nothing but blocks; false for another value. */
@@ -458,8 +446,9 @@ static bool make_segment(struct mp_pytorch_records *r, const struct fields *fiel
     if (!is_list || (!plain && !has(fields, MP_KEY_TOTAL_SIZE))) return true; /* a dictionary of the program's own */
     if (!number_or(values, fields, MP_KEY_ADDRESS, 0, &segment.address) ||
         !number_or(values, fields, MP_KEY_TOTAL_SIZE, 0, &segment.bytes) ||
-        !number_or(values, fields, MP_KEY_DEVICE, 0, &device) || !read_stack(r, fields, &segment.stack))
+        !number_or(values, fields, MP_KEY_DEVICE, 0, &device))
         return false;
+    segment.stack = read_stack(r, fields);
     segment.device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
     segment.stream = stream_of(values, fields);
     read_pool(values, fields, &segment.pool);
@@ -492,10 +481,9 @@ static bool make_block(struct mp_pytorch_records *r, const struct fields *fields
     bool old = has(fields, MP_KEY_REAL_SIZE) && !has(fields, MP_KEY_STATE);
     if (!number_or(values, fields, old ? MP_KEY_ADDR : MP_KEY_ADDRESS, MP_BYTES_UNKNOWN, &block.address) ||
         !number_or(values, fields, MP_KEY_SIZE, 0, &block.bytes) ||
-        !number_or(values, fields, old ? MP_KEY_REAL_SIZE : MP_KEY_REQUESTED_SIZE, MP_BYTES_UNKNOWN,
-                   &block.requested) ||
-        !read_stack(r, fields, &block.stack))
+        !number_or(values, fields, old ? MP_KEY_REAL_SIZE : MP_KEY_REQUESTED_SIZE, MP_BYTES_UNKNOWN, &block.requested))
         return false;
+    block.stack = read_stack(r, fields);
     if (!old) use_history(r, fields, &block);
     /* active_allocated, active_pending_free, active_awaiting_free: all but "inactive". */
     const char *state = mp_intern_get(&values->texts, text_of(fields, MP_KEY_STATE), NULL);

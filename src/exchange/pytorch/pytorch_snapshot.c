@@ -20,56 +20,72 @@ struct json_reader {
     uint64_t quiet; /* bytes since a value began or ended */
 };
 
-static int value_done(struct json_reader *reader, bool done)
-{
-    reader->quiet = 0;
-    return done;
-}
-
 static int on_null(void *context)
 {
     struct json_reader *reader = context;
-    return value_done(reader, mp_values_push(reader->values, MP_VALUE_NONE));
+    reader->quiet = 0;
+    mp_values_push(reader->values, MP_VALUE_NONE);
+    return 1;
 }
 
 static int on_boolean(void *context, int value)
 {
     struct json_reader *reader = context;
-    return value_done(reader, mp_values_push(reader->values, value ? MP_VALUE_TRUE : MP_VALUE_FALSE));
+    reader->quiet = 0;
+    mp_values_push(reader->values, value ? MP_VALUE_TRUE : MP_VALUE_FALSE);
+    return 1;
 }
 
 /* yajl has checked that it is a number by JSON's grammar. */
+static void push_number(struct json_reader *reader, const char *digits, size_t length)
+{
+    char text[64], *end;
+    uint64_t offset = reader->chunk_offset + yajl_get_bytes_consumed(reader->parser);
+    bool whole = !memchr(digits, '.', length) && !memchr(digits, 'e', length) && !memchr(digits, 'E', length);
+    if (length >= sizeof text && whole) {
+        mp_values_push(reader->values, mp_value_make(MP_VALUE_BIG, offset));
+        return;
+    }
+    if (length >= sizeof text) length = sizeof text - 1; /* more digits than a double holds */
+    memcpy(text, digits, length);
+    text[length] = '\0';
+    errno = 0;
+    int64_t with_sign = whole ? strtoll(text, &end, 10) : 0;
+    bool fits = !errno;
+    errno = 0;
+    uint64_t without = fits ? 0 : strtoull(text, &end, 10);
+    if (!whole)
+        mp_values_push_float(reader->values, strtod(text, NULL));
+    else if (fits)
+        mp_values_push_signed(reader->values, with_sign);
+    else if (!errno && *text != '-')
+        mp_values_push_unsigned(reader->values, without);
+    else
+        mp_values_push(reader->values, mp_value_make(MP_VALUE_BIG, offset));
+}
+
 static int on_number(void *context, const char *digits, size_t length)
 {
     struct json_reader *reader = context;
     reader->quiet = 0;
-    char text[64], *end;
-    uint64_t offset = reader->chunk_offset + yajl_get_bytes_consumed(reader->parser);
-    bool whole = !memchr(digits, '.', length) && !memchr(digits, 'e', length) && !memchr(digits, 'E', length);
-    if (length >= sizeof text && whole) return mp_values_push(reader->values, mp_value_make(MP_VALUE_BIG, offset));
-    if (length >= sizeof text) length = sizeof text - 1; /* more digits than a double holds */
-    memcpy(text, digits, length);
-    text[length] = '\0';
-    if (!whole) return mp_values_push_float(reader->values, strtod(text, NULL));
-    errno = 0;
-    int64_t with_sign = strtoll(text, &end, 10);
-    if (!errno) return mp_values_push_signed(reader->values, with_sign);
-    errno = 0;
-    uint64_t without = strtoull(text, &end, 10);
-    if (!errno && *text != '-') return mp_values_push_unsigned(reader->values, without);
-    return mp_values_push(reader->values, mp_value_make(MP_VALUE_BIG, offset));
+    push_number(reader, digits, length);
+    return 1;
 }
 
 static int on_text(void *context, const unsigned char *text, size_t length)
 {
     struct json_reader *reader = context;
     size_t kept = length < MP_INPUT_WINDOW ? length : MP_INPUT_WINDOW;
-    return value_done(reader, mp_values_push_text(reader->values, (const char *)text, kept));
+    reader->quiet = 0;
+    mp_values_push_text(reader->values, (const char *)text, kept);
+    return 1;
 }
 
 static int on_start(struct json_reader *reader, enum mp_object_kind kind)
 {
-    return value_done(reader, mp_values_push_object(reader->values, kind) && mp_values_mark(reader->values));
+    reader->quiet = 0;
+    mp_values_push_object(reader->values, kind);
+    return mp_values_mark(reader->values);
 }
 
 static int on_start_map(void *context)
@@ -86,26 +102,25 @@ static int on_end_map(void *context)
 {
     struct json_reader *reader = context;
     size_t count;
-    return value_done(reader, mp_values_unmark(reader->values, &count) && mp_values_set(reader->values, count));
+    reader->quiet = 0;
+    return mp_values_unmark(reader->values, &count) && mp_values_set(reader->values, count);
 }
 
 static int on_end_array(void *context)
 {
     struct json_reader *reader = context;
     size_t count;
-    return value_done(reader, mp_values_unmark(reader->values, &count) && mp_values_append(reader->values, count));
+    reader->quiet = 0;
+    return mp_values_unmark(reader->values, &count) && mp_values_append(reader->values, count);
 }
 
 static enum mp_status failed(struct json_reader *reader, const struct mp_input *input, yajl_status status,
                              struct mp_error *error)
 {
-    const char *fault = reader->values->fault;
     unsigned long long offset = reader->chunk_offset + yajl_get_bytes_consumed(reader->parser);
-    if (status == yajl_status_client_canceled && !fault)
-        return mp_fail(error, MP_NO_MEMORY, "not enough memory for %s", input->path);
     if (status == yajl_status_client_canceled)
         return mp_fail(error, MP_DAMAGED, "%s makes no sense as a snapshot: at byte %llu it %s", input->path, offset,
-                       fault);
+                       reader->values->fault);
     unsigned char *text = yajl_get_error(reader->parser, 0, NULL, 0);
     int length = text ? (int)strcspn((const char *)text, "\n") : 0;
     enum mp_status result = mp_fail(error, MP_DAMAGED, "%s is no JSON from byte %llu on (%.*s)", input->path, offset,
@@ -137,7 +152,7 @@ static enum mp_status parse(struct json_reader *reader, struct mp_input *input, 
     }
 }
 
-/* *top is the value of the text. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED, MP_NO_MEMORY, MP_IO; the
+/* *top is the value of the text. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED, MP_IO; the
  * sentence names file and offset. */
 static enum mp_status values_read_json(struct mp_input *input, struct mp_values *values, uint64_t *top,
                                        struct mp_error *error)
@@ -155,7 +170,7 @@ static enum mp_status values_read_json(struct mp_input *input, struct mp_values 
     };
     struct json_reader reader = {.values = values};
     reader.parser = yajl_alloc(&callbacks, NULL, &reader);
-    if (!reader.parser) return mp_fail(error, MP_NO_MEMORY, "not enough memory for %s", input->path);
+    if (!reader.parser) mp_memory_lacks(0);
     enum mp_status status = parse(&reader, input, error);
     yajl_free(reader.parser);
     if (!status) *top = values->stack.at[0];

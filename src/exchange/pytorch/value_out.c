@@ -28,8 +28,8 @@ static void put_op(struct mp_value_out *value, enum mp_pickle_opcode opcode, uin
 
 static void drain(struct mp_value_out *value)
 {
-    bool bad = value->failed || value->sys_errno;
-    if (!bad && value->text.size && fwrite(value->text.data, 1, value->text.size, value->out) != value->text.size)
+    size_t size = value->text.size;
+    if (!value->sys_errno && size && fwrite(value->text.data, 1, size, value->out) != size)
         value->sys_errno = errno ? errno : EIO;
     mp_buffer_clear(&value->text);
 }
@@ -49,7 +49,6 @@ enum mp_status mp_value_out_finish(struct mp_value_out *value, struct mp_error *
     mp_buffer_free(&value->text);
     mp_intern_free(&value->texts);
     mp_vec_free(&value->text_memos);
-    if (value->failed) return mp_fail(error, MP_NO_MEMORY, "not enough memory to write the snapshot");
     errno = value->sys_errno;
     return value->sys_errno ? mp_fail_errno(error, "cannot write the snapshot") : MP_OK;
 }

@@ -50,13 +50,12 @@ struct mp_value_out {
     struct mp_intern texts;
     MP_VEC(uint32_t) text_memos; /* by id in texts: number in the memo + 1 */
     uint32_t *share;             /* where to store the next container's number */
-    bool failed;                 /* memory is short */
     int sys_errno;               /* of a write that failed */
 };
 
 /* `out` stays the caller's. *value must not move until it is finished. */
 void mp_value_out_start(struct mp_value_out *value, FILE *out, bool as_json);
-/* Writes the rest. MP_IO, MP_NO_MEMORY. Frees everything in any case. */
+/* Writes the rest. MP_IO. Frees everything in any case. */
 enum mp_status mp_value_out_finish(struct mp_value_out *value, struct mp_error *error);
 
 /* `key` is NULL in a list and for the outermost value. */

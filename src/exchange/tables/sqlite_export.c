@@ -51,7 +51,6 @@ struct database {
         frame_keys;         /* function, file, line, module and address of each row of `frames`, under the row's id */
     unsigned char *written; /* by stack */
     struct mp_stack_lines lines;
-    bool no_memory;
     int failed; /* SQLite's first status that was no success */
 };
 
@@ -259,7 +258,7 @@ static void put_spans(struct database *db)
                step->name ? mp_model_text(model, step->name) : NULL, step->start_ns, step->end_ns,
                (uint64_t)step->first, (uint64_t)step->end);
     }
-    for (size_t i = 0; i < model->noted.count && !db->no_memory; i++) {
+    for (size_t i = 0; i < model->noted.count; i++) {
         mp_regions_follow(model, model->noted.at[i], &open, &closed);
         put_closed(db, &closed, model->events.time_ns[model->noted.at[i]]);
     }
@@ -322,10 +321,7 @@ static enum mp_status finish(struct database *db, struct mp_error *error)
     enum mp_status status = MP_OK;
     for (int i = 0; i < TABLES; i++)
         sqlite3_finalize(db->inserts[i]);
-    if (db->no_memory || db->failed == SQLITE_NOMEM)
-        status = mp_fail(error, MP_NO_MEMORY, "not enough memory for the database");
-    else if (db->failed)
-        status = mp_fail(error, MP_IO, "cannot write the database: %s", sqlite3_errstr(db->failed));
+    if (db->failed) status = mp_fail(error, MP_IO, "cannot write the database: %s", sqlite3_errstr(db->failed));
     int closed = sqlite3_close(db->sqlite);
     if (!status && closed) status = mp_fail(error, MP_IO, "cannot write the database: %s", sqlite3_errstr(closed));
     mp_intern_free(&db->frame_keys);
@@ -344,6 +340,6 @@ enum mp_status mp_sqlite_export(const struct mp_block_rows *rows, const char *fi
     db.written = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(out));
     check(&db, sqlite3_open_v2(path, &db.sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL));
-    if (!db.failed && !db.no_memory) fill(&db, filter);
+    if (!db.failed) fill(&db, filter);
     return finish(&db, error);
 }

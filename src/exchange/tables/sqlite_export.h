@@ -10,8 +10,7 @@
 
 #include "exchange/common/rows.h"
 
-/* `filter` is the filter's text, NULL without one. `out` must be an empty regular file: otherwise MP_INVALID. MP_IO,
- * MP_NO_MEMORY. */
+/* `filter` is the filter's text, NULL without one. `out` must be an empty regular file: otherwise MP_INVALID. MP_IO. */
 enum mp_status mp_sqlite_export(const struct mp_block_rows *rows, const char *filter, FILE *out,
                                 struct mp_error *error);
 

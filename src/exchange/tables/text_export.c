@@ -17,7 +17,6 @@ struct text_export {
     struct mp_buffer folded; /* of the stack `folded_stack` */
     uint32_t folded_stack;
     unsigned char *written; /* JSON lines: by stack, whether it was written */
-    bool failed;
 };
 
 /* A cell that a spreadsheet would take for a formula gets an apostrophe in front, which marks it as text. */
@@ -97,19 +96,16 @@ static void csv_row(struct text_export *export, const struct mp_row *row)
 
 static enum mp_status end_export(struct text_export *export, struct mp_error *error)
 {
-    bool failed = export->failed;
     mp_stack_lines_free(&export->lines);
     mp_buffer_free(&export->folded);
     free(export->written);
-    return mp_sink_end(&export->sink, failed ? mp_fail(error, MP_NO_MEMORY, "not enough memory for the stacks") : MP_OK,
-                       error);
+    return mp_sink_end(&export->sink, MP_OK, error);
 }
 
 enum mp_status mp_csv_export(const struct mp_block_rows *rows, bool compress, FILE *out, struct mp_error *error)
 {
     struct text_export export = {.rows = rows, .folded_stack = MP_NONE};
-    enum mp_status status = mp_sink_start(&export.sink, out, compress, error);
-    if (status) return status;
+    mp_sink_start(&export.sink, out, compress);
     mp_buffer_append_text(&export.sink.text,
                           "block,track,device,layer,kind,address,bytes,alloc_ns,free_ns,alloc_step,free_step,thread,"
                           "region,function,file,line,stack,module,role,label,requested_bytes,stream,pool\r\n");
@@ -259,8 +255,7 @@ static void put_other(struct text_export *export, size_t noted)
 enum mp_status mp_jsonl_export(const struct mp_block_rows *rows, bool compress, FILE *out, struct mp_error *error)
 {
     struct text_export export = {.rows = rows, .folded_stack = MP_NONE};
-    enum mp_status status = mp_sink_start(&export.sink, out, compress, error);
-    if (status) return status;
+    mp_sink_start(&export.sink, out, compress);
     export.written = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
     put_recording(&export);
     put_tracks(&export);

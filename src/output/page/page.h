@@ -37,7 +37,7 @@ struct mp_page_options {
 };
 
 /* Writes the whole page to `out`, which stays open. MP_IO where a write fails, MP_LIMIT where the model has more than
- * MP_PAGE_EVENTS_MAX events, MP_NO_MEMORY. */
+ * MP_PAGE_EVENTS_MAX events. */
 enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_options *options, FILE *out,
                              struct mp_error *error);
 

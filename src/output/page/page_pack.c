@@ -13,13 +13,12 @@
 
 static enum mp_status refuse(struct mp_error *error, int code)
 {
-    if (code == Z_MEM_ERROR) return mp_fail(error, MP_NO_MEMORY, "not enough memory to compress the page's data");
+    if (code == Z_MEM_ERROR) mp_memory_lacks(0);
     return mp_fail(error, MP_LIMIT, "zlib cannot compress the page's data (%d)", code);
 }
 
 enum mp_status mp_pack(const struct mp_buffer *raw, struct mp_packed *packed, struct mp_error *error)
 {
-    if (raw->failed) return mp_fail(error, MP_NO_MEMORY, "not enough memory for the page's data");
     z_stream stream = {0};
     int code = deflateInit2(&stream, LEVEL, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY);
     if (code != Z_OK) return refuse(error, code);

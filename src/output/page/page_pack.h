@@ -16,7 +16,7 @@ struct mp_packed {
     size_t size, raw_size;
 };
 
-/* Compresses `raw`. MP_NO_MEMORY, or MP_LIMIT where zlib refuses. */
+/* Compresses `raw`. MP_LIMIT where zlib refuses. */
 enum mp_status mp_pack(const struct mp_buffer *raw, struct mp_packed *packed, struct mp_error *error);
 void mp_packed_free(struct mp_packed *packed);
 

@@ -184,7 +184,7 @@ void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_samples_free(&samples);
     mp_device_uses_json(json, model);
     struct mp_steps steps = {0};
-    if (!mp_steps_find(model, &steps)) json->out->failed = true;
+    mp_steps_find(model, &steps);
     mp_json_number(json, "stacks", count_stacks(model));
     mp_json_object(json, "steps");
     mp_json_number(json, "count", steps.count);
@@ -217,7 +217,7 @@ static void recorded_text(struct mp_buffer *out, const struct mp_model *model)
 {
     struct mp_steps steps = {0};
     uint64_t count = model->events.count, past = model->past.events;
-    if (!mp_steps_find(model, &steps)) out->failed = true;
+    mp_steps_find(model, &steps);
     bool inferred = steps.count && !strcmp(mp_steps_source(&steps), "inferred");
     mp_buffer_printf(out, "%s%s ", past ? "the newest " : "", mp_count(count));
     if (past) mp_buffer_printf(out, "of %s ", mp_count(past + count));

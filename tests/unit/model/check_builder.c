@@ -196,7 +196,7 @@ static struct mp_model *finish(struct mp_builder *builder)
 {
     struct mp_model *model;
     struct mp_damage damage = {0};
-    ck_assert(!mp_builder_finish(builder, &damage, 0, &model, NULL));
+    mp_builder_finish(builder, &damage, 0, &model);
     return model;
 }
 

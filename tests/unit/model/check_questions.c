@@ -262,7 +262,7 @@ START_TEST(user_code_is_told_from_packages)
             builder, &(struct mp_chunk){.kind = MP_CHUNK_FRAMES, .sequence = 1, .count = 1, .frames = &frame}, NULL));
         ck_assert(!mp_builder_add(
             builder, &(struct mp_chunk){.kind = MP_CHUNK_STACKS, .sequence = 2, .count = 2, .stacks = nodes}, NULL));
-        ck_assert(!mp_builder_finish(builder, &(struct mp_damage){0}, 0, &model, NULL));
+        mp_builder_finish(builder, &(struct mp_damage){0}, 0, &model);
         mp_stack_resolve(model, 1, &lines);
         ck_assert_uint_eq(lines.count, 1);
         ck_assert_msg(lines.at[0].user == files[i].user, "%s", files[i].file);
