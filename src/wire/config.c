@@ -24,6 +24,7 @@ static const struct field {
     {"wait", FIELD_BOOL, offsetof(struct mp_record_config, wait_when_full)},
     {"follow", FIELD_BOOL, offsetof(struct mp_record_config, follow)},
     {"paused", FIELD_BOOL, offsetof(struct mp_record_config, paused)},
+    {"force", FIELD_BOOL, offsetof(struct mp_record_config, force)},
     {"max_events", FIELD_U32, offsetof(struct mp_record_config, max_events)},
     {"shim", FIELD_BOOL, offsetof(struct mp_record_config, shim)},
     {"holders", FIELD_BOOL, offsetof(struct mp_record_config, holders)},

@@ -32,6 +32,7 @@ struct mp_record_config {
     bool wait_when_full;
     bool follow;           /* children and exec'ed programs too */
     bool paused;           /* until the program calls start */
+    bool force;            /* a file that the program asks for may replace one */
     bool shim;             /* python/libmemprof_torch asks PyTorch for its own data */
     bool holders;          /* look for holders of tensors at steps, too, not only at the end */
     bool torch_history;    /* of that data, the requests to its CUDA allocator: requested bytes, stream, pool */

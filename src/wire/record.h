@@ -11,8 +11,10 @@
 enum mp_record_type {
     MP_RECORD_STATS = 64,      /* answer header.answer for `track`; `bytes` is the question's number */
     MP_RECORD_RESET_PEAK = 65, /* `track` or MP_RECORD_ALL_TRACKS */
-    MP_RECORD_SNAPSHOT = 66,   /* write a file of the present state to the path `name` (0: choose one) and answer
-                                * header.snapshot_answer; `bytes` is the question's number */
+    MP_RECORD_SNAPSHOT = 66,   /* write a file of the present state and answer header.snapshot_answer; `bytes` is the
+                                * question's number. `name`: the path that the program asked for; 0: choose one beside
+                                * the recording. With a path, the program's descriptor `address` is the empty file to
+                                * write to; where `moment_ns` is not 0, it is the errno for which there is none */
     MP_RECORD_LABEL = 67,      /* no question: the contents of the live block that contains `address` are `kind` (enum
                                 * mp_role) and `name` */
     MP_RECORD_HOLDER = 70,     /* likewise: the holder of the live block that contains `address` is `name`, of `kind`

@@ -557,10 +557,11 @@ static const struct {
     {                                                                                                                  \
 #        name, SYS_##name                                                                                              \
     }
-    CALL(rmdir),   CALL(futex),   CALL(rt_sigprocmask), CALL(sigaltstack),     CALL(mmap),    CALL(mprotect),
-    CALL(mremap),  CALL(munlock), CALL(munmap),         CALL(madvise),         CALL(getpid),  CALL(gettid),
-    CALL(tgkill),  CALL(prctl),   CALL(socket),         CALL(setsockopt),      CALL(connect), CALL(sendto),
-    CALL(recvmsg), CALL(close),   CALL(mkdir),          CALL(process_vm_readv)
+    CALL(rmdir),   CALL(futex),   CALL(rt_sigprocmask), CALL(sigaltstack),      CALL(mmap),       CALL(mprotect),
+    CALL(mremap),  CALL(munlock), CALL(munmap),         CALL(madvise),          CALL(getpid),     CALL(gettid),
+    CALL(tgkill),  CALL(prctl),   CALL(socket),         CALL(setsockopt),       CALL(connect),    CALL(sendto),
+    CALL(recvmsg), CALL(close),   CALL(mkdir),          CALL(process_vm_readv), CALL(getsockopt), CALL(geteuid),
+    CALL(fstat)
 #undef CALL
 };
 
@@ -573,9 +574,9 @@ static void *calls_of_thread(void *unused)
 
 static int only_these_calls(int count, char **names)
 {
-    static const unsigned own[] = {SYS_write,      SYS_exit_group, SYS_exit, SYS_rt_sigreturn,    SYS_rt_sigaction,
-                                   SYS_clone3,     SYS_clone,      SYS_rseq, SYS_set_robust_list, SYS_setitimer,
-                                   SYS_newfstatat, SYS_fstat,      SYS_brk};
+    static const unsigned own[] = {SYS_write,           SYS_exit_group, SYS_exit,       SYS_rt_sigreturn,
+                                   SYS_rt_sigaction,    SYS_clone3,     SYS_clone,      SYS_rseq,
+                                   SYS_set_robust_list, SYS_setitimer,  SYS_newfstatat, SYS_brk};
     static struct sock_filter filter[256];
     unsigned short used = 0;
     filter[used++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));

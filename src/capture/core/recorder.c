@@ -273,12 +273,9 @@ bool mp_record_fits(const struct mp_thread *thread, uint32_t records)
     return head - atomic_load_explicit(&ring->tail, memory_order_acquire) + records <= MP_RING_RECORDS;
 }
 
-void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,
-                        const char *name)
+void mp_record_question(struct mp_thread *thread, const struct mp_record *question)
 {
-    const struct mp_record record = {
-        .bytes = number, .name = name ? mp_record_name(name) : 0, .track = track, .type = (uint8_t)type};
-    mp_record_prepared(thread, &record);
+    mp_record_prepared(thread, question);
     settle(thread);
     mp_session_ring_doorbell();
 }

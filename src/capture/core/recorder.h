@@ -81,8 +81,8 @@ void mp_record_label(struct mp_thread *thread, uint64_t address, enum mp_role ro
 bool mp_record_fits(const struct mp_thread *thread, uint32_t records);
 /* A record that the front end made, except for its time (wire/record.h: MP_RECORD_TORCH). */
 void mp_record_prepared(struct mp_thread *thread, const struct mp_record *record);
-/* A question to the collector, which hears of it at once. The hook's last record: what follows only waits. */
-void mp_record_question(struct mp_thread *thread, enum mp_record_type type, uint16_t track, uint32_t number,
-                        const char *name);
+/* A question to the collector (its number in `bytes`), which hears of it at once. The hook's last record: what follows
+ * only waits. */
+void mp_record_question(struct mp_thread *thread, const struct mp_record *question);
 
 #endif

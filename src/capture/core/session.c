@@ -148,6 +148,16 @@ static int first_of_three_descriptors(void)
     return third < 0 ? -1 : first;
 }
 
+/* Whether who listens there may be handed this process's memory: its own user, or root. Once the collector has ended,
+ * others may make its folder anew. */
+static bool is_trusted(int connection)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    return !mp_syscall(SYS_getsockopt, connection, SOL_SOCKET, SO_PEERCRED, &who, &size) &&
+           (!who.uid || who.uid == (uid_t)mp_syscall(SYS_geteuid));
+}
+
 static int connect_to_collector(uint64_t give_up)
 {
     int connection = first_of_three_descriptors();
@@ -161,15 +171,26 @@ static int connect_to_collector(uint64_t give_up)
     do
         failed = (int)mp_syscall(SYS_connect, connection, &address, sizeof address);
     while (failed && again(give_up));
-    if (!failed) return connection;
-    int reason = errno;
+    if (!failed && is_trusted(connection)) return connection;
+    int reason = failed ? errno : EPERM;
     mp_close(connection);
     errno = reason;
     return -1;
 }
 
+/* What is mapped beyond a file's end ends the program where it is touched. */
+static bool holds(int descriptor, uint64_t bytes)
+{
+    struct stat facts;
+    if (mp_syscall(SYS_fstat, descriptor, &facts)) return false;
+    bool whole = S_ISREG(facts.st_mode) && (uint64_t)facts.st_size >= bytes;
+    if (!whole) errno = ENODEV;
+    return whole;
+}
+
 static void *map_doorbell(int descriptor)
 {
+    if (!holds(descriptor, MP_DOORBELL_BYTES)) return NULL;
     void *at = mp_mmap(NULL, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (at == MAP_FAILED) return NULL;
     mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTFORK);
@@ -191,7 +212,8 @@ static int attach(bool *asked)
     mp_close(connection);
     if (descriptors[0] < 0) return reason;
     void *doorbell = answered ? map_doorbell(descriptors[1]) : NULL;
-    struct mp_spool_header *header = doorbell ? mp_views_start(descriptors[0], answer.file_bytes) : NULL;
+    bool whole = doorbell && holds(descriptors[0], answer.file_bytes);
+    struct mp_spool_header *header = whole ? mp_views_start(descriptors[0], answer.file_bytes) : NULL;
     if (answered && !header && errno) reason = errno;
     mp_close(descriptors[0]);
     mp_close(descriptors[1]);

@@ -13,6 +13,7 @@
 #include "capture/core/session.h"
 #include "capture/core/views.h"
 #include "capture/cuda/cupti.h"
+#include "capture/entry/asked_file.h"
 #include "capture/python/module_paths.h"
 #include "capture/python/python_stack.h"
 #include "capture/stack/stack.h"
@@ -180,7 +181,8 @@ static void pool_free(uint32_t pool_number, const void *ptr)
     mp_hook_leave(thread);
 }
 
-/* The path as the collector finds it, whose folder is another one. False: too long, or there is no folder. */
+/* The path as it was when the program asked: another thread may change the folder meanwhile. False: too long, or there
+ * is no folder. */
 static bool absolute_path(const char *path, char *absolute, size_t room)
 {
     size_t length = 0;
@@ -210,8 +212,24 @@ static int wait_for_snapshot(uint32_t number)
     return atomic_load(&answer->written) ? 0 : -1;
 }
 
+/* Under the snapshot lock. The question's number. */
+static uint32_t ask_for_snapshot(struct mp_thread *thread, const char *path, struct mp_asked_file *file)
+{
+    struct mp_record question = {.type = MP_RECORD_SNAPSHOT, .track = MP_TRACK_NONE};
+    question.bytes = atomic_fetch_add(&mp_session.header->snapshot_answer.asked, 1) + 1;
+    if (path) {
+        mp_asked_file_make(file, path, (unsigned)question.bytes, mp_session.config.force);
+        question.name = mp_record_name(path);
+        question.address = (uint64_t)file->fd;
+        question.moment_ns = (uint64_t)file->reason;
+    }
+    mp_record_question(thread, &question);
+    return (uint32_t)question.bytes;
+}
+
 static int snapshot(const char *path)
 {
+    struct mp_asked_file file = {.fd = -1};
     char absolute[PATH_MAX];
     if (path && (!*path || !absolute_path(path, absolute, sizeof absolute))) return -1;
     struct mp_thread *thread = mp_hook_enter();
@@ -221,11 +239,12 @@ static int snapshot(const char *path)
         mp_hook_leave(thread);
         return -1;
     }
-    uint32_t number = atomic_fetch_add(&mp_session.header->snapshot_answer.asked, 1) + 1;
-    mp_record_question(thread, MP_RECORD_SNAPSHOT, MP_TRACK_NONE, number, path ? absolute : NULL);
+    uint32_t number = ask_for_snapshot(thread, path ? absolute : NULL, &file);
     mp_hook_leave(thread);
-    int done = wait_for_snapshot(number);
+    int done = wait_for_snapshot(number), saved = errno;
+    if (path && !mp_asked_file_end(&file, absolute, !done, mp_session.config.force)) done = -1;
     mp_lock_release(lock);
+    errno = saved;
     return done;
 }
 
@@ -256,7 +275,7 @@ static int ask(struct mp_thread *thread, uint16_t track, struct memprof_stats *s
 {
     struct mp_spool_answer *answer = &mp_session.header->answer;
     uint32_t number = atomic_fetch_add(&answer->asked, 1) + 1;
-    mp_record_question(thread, MP_RECORD_STATS, track, number, NULL);
+    mp_record_question(thread, &(struct mp_record){.type = MP_RECORD_STATS, .track = track, .bytes = number});
     uint64_t give_up = mp_clock_monotonic_ns() + ANSWER_WAIT_NS;
     for (uint32_t seen; (seen = atomic_load(&answer->answered)) != number;) {
         uint64_t now = mp_clock_monotonic_ns();
@@ -288,7 +307,8 @@ static void reset_peak(const char *track)
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     uint16_t number = track_by_name(track);
-    if (number != NO_SUCH_TRACK) mp_record_question(thread, MP_RECORD_RESET_PEAK, number, 0, NULL);
+    if (number != NO_SUCH_TRACK)
+        mp_record_question(thread, &(struct mp_record){.type = MP_RECORD_RESET_PEAK, .track = number});
     mp_hook_leave(thread);
 }
 

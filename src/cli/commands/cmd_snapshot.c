@@ -155,6 +155,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     config->free_stacks = mp_given(invocation, MP_OPT_FREE_STACKS);
     config->holders = mp_given(invocation, MP_OPT_HOLDERS);
     config->paused = mp_given(invocation, MP_OPT_PAUSED);
+    config->force = mp_given(invocation, MP_OPT_FORCE);
     config->shim = !mp_given(invocation, MP_OPT_NO_SHIM);
     config->torch_history = !mp_given(invocation, MP_OPT_NO_TORCH_HISTORY);
     config->untried_history = mp_given(invocation, MP_OPT_TORCH_HISTORY);

@@ -188,7 +188,9 @@ typedef enum mp_status mp_recording_name(void *context, struct mp_recording *rec
 /* A request for a file of the present state (collect/session/snapshots.h). */
 struct mp_snapshot_request {
     uint32_t number; /* of the program's question; 0: not the program's */
-    uint32_t path;   /* string id; 0: beside the recording */
+    uint32_t path;   /* string id of what the program asked for; 0: beside the recording */
+    int file;        /* with a path: the program's descriptor of it, -1 where it could not make the file */
+    int reason;      /* errno of that */
     bool at_oom;     /* otherwise on request */
     uint64_t oom_ns; /* the time when memory ran out */
 };

@@ -226,8 +226,12 @@ static enum mp_status take_event(struct mp_recording *recording, uint32_t ring, 
         answer(recording, record);
         return MP_OK;
     case MP_RECORD_SNAPSHOT:
-        return request_snapshot(
-            recording, (struct mp_snapshot_request){.number = (uint32_t)record->bytes, .path = event->name}, error);
+        return request_snapshot(recording,
+                                (struct mp_snapshot_request){.number = (uint32_t)record->bytes,
+                                                             .path = event->name,
+                                                             .file = (int)record->address,
+                                                             .reason = (int)record->moment_ns},
+                                error);
     case MP_RECORD_LABEL:
         return mp_recording_take_label(recording, event, error);
     case MP_RECORD_HOLDER:

@@ -123,7 +123,6 @@ static enum mp_status set_up(struct mp_collector *collector, struct mp_error *er
     *strrchr(collector->output_folder, '/') = '\0';
     mp_finisher_open(&collector->finisher);
     collector->snapshots = (struct mp_snapshots){.calls = &collector->options->snapshot_calls,
-                                                 .force = collector->options->force,
                                                  .at_oom = collector->options->snapshot_at_oom};
     enum mp_status status = catch_signals(collector, error);
     if (!status) status = mp_metrics_open(collector->options->metrics, &collector->metrics, error);

@@ -27,10 +27,11 @@ enum mp_status mp_doorbell_open(struct mp_doorbell *doorbell, struct mp_error *e
 {
     enum mp_status status = MP_OK;
     void *page = MAP_FAILED;
-    doorbell->memory = memfd_create("memprof-doorbell", MFD_CLOEXEC);
+    doorbell->memory = memfd_create("memprof-doorbell", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     doorbell->heard = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (doorbell->memory >= 0 && doorbell->heard >= 0 && !ftruncate(doorbell->memory, MP_DOORBELL_BYTES) &&
-        !fallocate(doorbell->memory, 0, 0, MP_DOORBELL_BYTES))
+        !fallocate(doorbell->memory, 0, 0, MP_DOORBELL_BYTES) &&
+        !fcntl(doorbell->memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
         page = mmap(NULL, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, doorbell->memory, 0);
     if (page == MAP_FAILED) {
         status = mp_fail_errno(error, "cannot make shared memory");

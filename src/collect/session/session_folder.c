@@ -64,5 +64,6 @@ enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], struc
     if (!parent || strlen(parent) > 32 || access(parent, W_OK)) parent = "/tmp";
     sweep(parent);
     snprintf(folder, MP_SESSION_FOLDER_ROOM, "%s/%sXXXXXX", parent, prefix);
-    return mkdtemp(folder) ? MP_OK : mp_fail_errno(error, "cannot make a folder in %s", parent);
+    if (!mkdtemp(folder)) return mp_fail_errno(error, "cannot make a folder in %s", parent);
+    return chmod(folder, 0700) ? mp_fail_errno(error, "cannot open %s to its owner", folder) : MP_OK; /* umask 0777 */
 }

@@ -44,14 +44,14 @@ static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_
         recording->symbols = NULL;
         setpriority(PRIO_PROCESS, 0, BARE_NICE); /* the program comes first */
     }
-    if (job->path) fd = fcntl(fd, F_DUPFD_CLOEXEC, 0); /* the writer closes its own */
-    enum mp_status status = (job->of ? mp_live_file_write : write_now)(recording, fd, &outcome->error);
+    int own = job->path ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : fd; /* the writer closes its own */
+    enum mp_status status = (job->of ? mp_live_file_write : write_now)(recording, own, &outcome->error);
     struct stat facts;
     struct mp_new_file file = job->file;
-    if (!status && job->path) status = mp_new_file_put(&file, &outcome->error);
-    if (!status && job->path && !stat(job->path, &facts)) outcome->file_bytes = (uint64_t)facts.st_size;
+    if (!status && file.path) status = mp_new_file_put(&file, &outcome->error);
+    if (!status && job->path && !fstat(fd, &facts)) outcome->file_bytes = (uint64_t)facts.st_size;
     outcome->status = status;
-    if (!status && job->path && snapshots->calls->written)
+    if (!status && file.path && snapshots->calls->written)
         snapshots->calls->written(snapshots->calls->context, outcome);
     _exit(0);
 }
@@ -68,22 +68,76 @@ static char *beside(const char *recording, const char *word, unsigned number)
     return asprintf(&path, "%.*s.%s%s%s", stem, recording, word, count, recording + stem) < 0 ? NULL : path;
 }
 
-/* Makes the requested file, or one beside the recording with a free name. */
-static enum mp_status make_file(const struct mp_snapshots *snapshots, const struct mp_recording *recording,
-                                const struct mp_snapshot_request *request, struct mp_snapshot_job *job,
+/* Makes a file beside the recording, under the first free name. */
+static enum mp_status make_file(const struct mp_recording *recording, bool at_oom, struct mp_snapshot_job *job,
                                 struct mp_error *error)
 {
-    bool force = request->path && snapshots->force;
-    const struct mp_new_file_rule rule = {.way = force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH, .nameless = true};
-    const char *given = request->path ? mp_intern_get(&recording->tables.strings, request->path, NULL) : NULL;
+    const struct mp_new_file_rule rule = {.way = MP_NEW_FILE_FRESH, .nameless = true};
     for (unsigned number = 1;; number++) {
         struct stat facts;
-        job->path = given ? strdup(given) : beside(recording->path, request->at_oom ? "oom" : "now", number);
+        job->path = beside(recording->path, at_oom ? "oom" : "now", number);
         if (!job->path) return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
         enum mp_status status = mp_new_file_open(job->path, &rule, &job->file, error);
-        if (!status || given || lstat(job->path, &facts)) return status;
+        if (!status || lstat(job->path, &facts)) return status;
         free(job->path);
     }
+}
+
+/* Why the program's own file cannot be written: `reason` is an errno. */
+static enum mp_status refuse_file(const struct mp_recording *recording, const char *path, int reason,
+                                  struct mp_error *error)
+{
+    char process[32];
+    struct stat facts = {.st_uid = (uid_t)-1};
+    uint32_t pid = recording->spool.header->pid;
+    snprintf(process, sizeof process, "/proc/%u", pid);
+    stat(process, &facts);
+    if (reason == EEXIST)
+        return mp_fail(error, MP_IO, "%s is already there: only --force lets pid %u replace it, and only a file", path,
+                       pid);
+    if (reason == EACCES || reason == EPERM || reason == EROFS)
+        return mp_fail(error, MP_IO, "pid %u runs as uid %u and may not write %s (%s)", pid, (unsigned)facts.st_uid,
+                       path, strerror(reason));
+    return mp_fail(error, MP_IO, "pid %u cannot write %s: %s", pid, path, strerror(reason));
+}
+
+/* The program's descriptor, as the program has it open. Kernels before 5.6, and containers, refuse that: then its file
+ * is opened anew, of a program that has no other rights than memprof. -1 with errno. */
+static int take_descriptor(uint32_t pid, int theirs)
+{
+    char name[64];
+    struct stat process;
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    int fd = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, theirs, 0);
+    int reason = errno;
+    if (pidfd >= 0) close(pidfd);
+    if (fd >= 0) return fd;
+    snprintf(name, sizeof name, "/proc/%u", pid);
+    if (geteuid() && !stat(name, &process) && process.st_uid == geteuid()) {
+        snprintf(name, sizeof name, "/proc/%u/fd/%d", pid, theirs);
+        if ((fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK)) >= 0) return fd;
+    }
+    errno = reason;
+    return -1;
+}
+
+/* The file that the program made for its path. */
+static enum mp_status take_file(const struct mp_recording *recording, const struct mp_snapshot_request *request,
+                                struct mp_snapshot_job *job, struct mp_error *error)
+{
+    struct stat facts;
+    job->path = strdup(mp_intern_get(&recording->tables.strings, request->path, NULL));
+    if (!job->path) return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
+    if (request->reason) return refuse_file(recording, job->path, request->reason, error);
+    uint32_t pid = recording->spool.header->pid;
+    job->file.fd = take_descriptor(pid, request->file);
+    if (job->file.fd < 0)
+        return mp_fail_errno(error, "memprof may not take over %s, which pid %u made", job->path, pid);
+    int flags = fcntl(job->file.fd, F_GETFL);
+    if (!fstat(job->file.fd, &facts) && S_ISREG(facts.st_mode) && !facts.st_size && (flags & O_ACCMODE) == O_RDWR)
+        return MP_OK;
+    close(job->file.fd);
+    return mp_fail(error, MP_IO, "pid %u has no empty file for %s any more", pid, job->path);
 }
 
 static void free_job(struct mp_snapshot_job *job)
@@ -133,7 +187,8 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
 {
     struct mp_snapshot_job job = {.child = -1, .number = request->number, .connection = -1};
     enum mp_status status = prepare(recording, MP_SNAPSHOT_OF_ALL, error);
-    if (!status) status = make_file(snapshots, recording, request, &job, error);
+    if (!status && request->path) status = take_file(recording, request, &job, error);
+    if (!status && !request->path) status = make_file(recording, request->at_oom, &job, error);
     if (!status) {
         struct mp_snapshot_outcome outcome = {.path = job.path, .at_oom = request->at_oom, .oom_ns = request->oom_ns};
         status = start(snapshots, recording, &job, &outcome, job.file.fd, error);

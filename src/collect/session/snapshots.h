@@ -41,7 +41,7 @@ enum mp_snapshot_of {
 struct mp_snapshot_job {
     pid_t child;
     char *path;                         /* owned; NULL: the file belongs to another process */
-    struct mp_new_file file;            /* with a path; the child puts it there */
+    struct mp_new_file file;            /* beside the recording; the child puts it there */
     struct mp_snapshot_outcome *shared; /* with the child */
     uint64_t recording;                 /* its id */
     uint32_t number;                    /* the program's question that this answers; 0: none */
@@ -52,7 +52,6 @@ struct mp_snapshot_job {
 
 struct mp_snapshots {
     const struct mp_snapshot_calls *calls;
-    bool force;  /* an existing file may be replaced */
     bool at_oom; /* otherwise requests at an out-of-memory are refused */
     MP_VEC(struct mp_snapshot_job) jobs;
 };

@@ -194,11 +194,27 @@ START_TEST(a_good_answer_is_taken_whole)
 }
 END_TEST
 
+/* As where the collector has ended, and another user made its folder anew. */
+START_TEST(another_user_is_not_trusted)
+{
+    if (geteuid()) return;
+    begin();
+    syscall(SYS_setresuid, -1, 65534, -1); /* of this thread alone */
+    ck_assert(!listen(listener, 4));       /* the kernel notes who listens */
+    syscall(SYS_setresuid, -1, 0, -1);
+    atomic_store(&mp_session.pending, true);
+    ck_assert(!mp_session_recording());
+    ck_assert_ptr_null(mp_session.header);
+    ck_assert_int_eq(refusal(), EPERM);
+    end();
+}
+END_TEST
+
 START_TEST(any_other_answer_leaves_the_program_alone)
 {
     begin();
     int open_before = mp_suite_open_descriptors();
-    for (unsigned what = 0; what < 8; what++) {
+    for (unsigned what = 0; what < 9; what++) {
         struct answer answer = good_answer();
         if (what == 0) answer.length = 0; /* it hangs up */
         if (what == 1) answer.descriptors = 0;
@@ -208,11 +224,12 @@ START_TEST(any_other_answer_leaves_the_program_alone)
         if (what == 5) answer.length--;
         if (what == 6) answer.what[1] = listener; /* what cannot be mapped */
         if (what == 7) answer.what[0] = listener;
+        if (what == 8) answer.bytes.file_bytes++; /* whose end would be touched */
 
         ck_assert_msg(!attach(&answer), "answer %u", what);
         ck_assert_ptr_null(mp_session.header);
         ck_assert_msg(mp_suite_open_descriptors() == open_before, "answer %u", what);
-        int wanted = what == 6 || what == 7 ? ENODEV : -1, got = refusal();
+        int wanted = what >= 6 ? ENODEV : -1, got = refusal();
         ck_assert_msg(got == wanted, "answer %u: refused with %d", what, got);
         ck_assert(!mp_session_recording()); /* and does not ask again */
     }
@@ -366,6 +383,7 @@ START_TEST(a_child_is_pending_where_it_is_followed)
 }
 END_TEST
 
-MP_SUITE("session", a_good_answer_is_taken_whole, any_other_answer_leaves_the_program_alone, nobody_listens,
-         an_attaching_threads_own_events_are_counted, what_the_environment_may_say, notes_are_left_once,
-         a_refused_call_ends_recording, a_child_is_pending_where_it_is_followed)
+MP_SUITE("session", a_good_answer_is_taken_whole, another_user_is_not_trusted,
+         any_other_answer_leaves_the_program_alone, nobody_listens, an_attaching_threads_own_events_are_counted,
+         what_the_environment_may_say, notes_are_left_once, a_refused_call_ends_recording,
+         a_child_is_pending_where_it_is_followed)
