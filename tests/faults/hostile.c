@@ -29,33 +29,6 @@
 #include "faults/hostile.h"
 
 static long numbers[4];
-static uint32_t pool;
-static _Atomic long calls, begun; /* of memprof's functions that are events */
-static _Atomic bool stop;
-
-static void event(void)
-{
-    static _Atomic uintptr_t next = 1;
-    const void *block = (const void *)(atomic_fetch_add(&next, 1) << 12);
-    atomic_fetch_add(&begun, 2);
-    memprof_alloc(pool, block, 64);
-    memprof_free(pool, block);
-    atomic_fetch_add(&calls, 2);
-}
-
-static void rest(long ns)
-{
-    struct timespec time = {ns / 1000000000, ns % 1000000000};
-    nanosleep(&time, NULL);
-}
-
-static void *others(void *unused)
-{
-    (void)unused;
-    for (unsigned i = 1U << 31; !stop;)
-        path(i += 7919, 12);
-    return NULL;
-}
 
 /* ---- handlers ------------------------------------------------------------------------------------------------- */
 

@@ -1,18 +1,35 @@
 /*
- * Parts that hostile programs share: paths of their own, alarms, and threads that no alarm reaches. Whoever includes it
- * has an event() of its own, at which a path ends.
+ * Parts that hostile programs share: events, paths of their own, alarms, and threads that no alarm reaches.
  */
 #ifndef TESTS_FAULTS_HOSTILE_H
 #define TESTS_FAULTS_HOSTILE_H
 
+#include <errno.h>
+#include <memprof.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
 
 #define NOINLINE __attribute__((noinline))
 
-static void event(void);
+static uint32_t pool;
+static _Atomic long calls, begun; /* of memprof's functions that are events */
+static _Atomic bool stop;         /* others() */
+
+static void event(void)
+{
+    static _Atomic uintptr_t next = 1;
+    const void *block = (const void *)(atomic_fetch_add(&next, 1) << 12);
+    atomic_fetch_add(&begun, 2);
+    memprof_alloc(pool, block, 64);
+    memprof_free(pool, block);
+    atomic_fetch_add(&calls, 2);
+}
 
 /* A path of the program's that no other number has. */
 NOINLINE static int path(unsigned bits, int depth)
@@ -41,6 +58,27 @@ static __attribute__((unused)) int paths(unsigned from, unsigned count)
     for (unsigned i = 0; i < count; i++)
         sum += path((from + i) * 2654435761U >> 8, 12);
     return sum;
+}
+
+static __attribute__((unused)) void *others(void *unused)
+{
+    for (unsigned i = 1U << 31; !stop;)
+        path(i += 7919, 12);
+    return unused;
+}
+
+static __attribute__((unused)) void rest(long ns)
+{
+    struct timespec time = {ns / 1000000000, ns % 1000000000};
+    nanosleep(&time, NULL);
+}
+
+static __attribute__((unused)) int status_of(pid_t child)
+{
+    int status = -1;
+    while (child > 0 && waitpid(child, &status, 0) < 0)
+        if (errno != EINTR) return -1;
+    return status;
 }
 
 static __attribute__((unused)) void handle(int signal, void (*handler)(int), int flags)

@@ -31,30 +31,7 @@ void report_usage(void *address, int64_t bytes, size_t allocated, size_t reserve
                   uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
     __attribute__((weak));
 
-static uint32_t pool;
 static const char *own_path;
-
-static void event(void)
-{
-    static _Atomic uintptr_t next = 1;
-    const void *block = (const void *)(atomic_fetch_add(&next, 1) << 12);
-    memprof_alloc(pool, block, 64);
-    memprof_free(pool, block);
-}
-
-static int status_of(pid_t child)
-{
-    int status = -1;
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-    return status;
-}
-
-static void rest(long ns)
-{
-    struct timespec time = {ns / 1000000000, ns % 1000000000};
-    nanosleep(&time, NULL);
-}
 
 static long now_ns(void)
 {
@@ -63,11 +40,11 @@ static long now_ns(void)
     return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Until the recorder tries to attach again: it waits four times as long each time, so at most some three times as long as
- * it has tried by then, however busy the machine is. */
-static void rest_until_tried_again(long begun)
+/* Until the recorder tries to attach again: it waits four times as long each time, so at most some three times as long
+ * as it has tried by then, however busy the machine is. */
+static void rest_until_tried_again(long since)
 {
-    rest(50000000 + 4 * (now_ns() - begun));
+    rest(50000000 + 4 * (now_ns() - since));
 }
 
 /* ---- descriptors ------------------------------------------------------------------------------------------------ */
@@ -97,11 +74,11 @@ static int without_descriptors(void)
     none = before;
     none.rlim_cur = 0;
     if (setrlimit(RLIMIT_NOFILE, &none)) return -2;
-    long begun = now_ns();
+    long since = now_ns();
     pool = memprof_pool("owner", -1);
     int sum = paths(0, 100);
     if (setrlimit(RLIMIT_NOFILE, &before)) return -3;
-    rest_until_tried_again(begun);
+    rest_until_tried_again(since);
     return sum + paths(0, 1000);
 }
 
@@ -110,7 +87,7 @@ static int few_descriptors(void)
 {
     struct rlimit before;
     if (getrlimit(RLIMIT_NOFILE, &before)) return -1;
-    long begun = now_ns();
+    long since = now_ns();
     int sum = 0, free_one = dup(1);
     close(free_one);
     for (int left = 0; left < 3; left++) {
@@ -122,7 +99,7 @@ static int few_descriptors(void)
         rest(5000000);
     }
     if (setrlimit(RLIMIT_NOFILE, &before)) return -3;
-    rest_until_tried_again(begun);
+    rest_until_tried_again(since);
     return sum + paths(0, 1000);
 }
 
@@ -144,10 +121,10 @@ static int tensors_without_descriptors(void)
     none = before;
     none.rlim_cur = 0;
     if (setrlimit(RLIMIT_NOFILE, &none)) return -2;
-    long begun = now_ns();
+    long since = now_ns();
     tensors(100);
     if (setrlimit(RLIMIT_NOFILE, &before)) return -3;
-    rest_until_tried_again(begun);
+    rest_until_tried_again(since);
     tensors(1000);
     return 0;
 }
@@ -166,14 +143,6 @@ static int children_without_descriptors(void)
 }
 
 /* Closes all again and again, while other threads make events. */
-static _Atomic bool stop;
-static void *others(void *unused)
-{
-    for (unsigned i = 1U << 31; !stop;)
-        path(i += 7919, 12);
-    return unused;
-}
-
 static int closes_all(void)
 {
     pthread_t threads[3];

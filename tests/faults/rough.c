@@ -28,24 +28,7 @@
 
 #include "faults/hostile.h"
 
-static uint32_t pool;
 static const char *argument;
-static _Atomic bool stop;
-
-static void event(void)
-{
-    static _Atomic uintptr_t next = 1;
-    const void *block = (const void *)(atomic_fetch_add(&next, 1) << 12);
-    memprof_alloc(pool, block, 64);
-    memprof_free(pool, block);
-}
-
-static void *others(void *unused)
-{
-    for (unsigned i = 1U << 31; !stop;)
-        path(i += 7919, 12);
-    return unused;
-}
 
 static pthread_t busy[3];
 static void make_busy(void)
@@ -60,14 +43,6 @@ static void end_busy(void)
     stop = true;
     for (size_t i = 0; i < sizeof busy / sizeof *busy; i++)
         pthread_join(busy[i], NULL);
-}
-
-static int status_of(pid_t child)
-{
-    int status = -1;
-    while (child > 0 && waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return -1;
-    return status;
 }
 
 /* ---- processes -------------------------------------------------------------------------------------------------- */

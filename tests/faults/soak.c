@@ -30,9 +30,7 @@
 #include "faults/hostile.h"
 
 static uint64_t state;
-static uint32_t pool;
 static const char *plugin;
-static _Atomic uintptr_t next_block = 1;
 
 static unsigned chance(unsigned below)
 {
@@ -40,31 +38,10 @@ static unsigned chance(unsigned below)
     return (unsigned)(state >> 33) % below;
 }
 
-static void event(void)
-{
-    const void *block = (const void *)(atomic_fetch_add(&next_block, 1) << 12);
-    memprof_alloc(pool, block, 64);
-    memprof_free(pool, block);
-}
-
 void hostile_event(void);
 void hostile_event(void)
 {
     event();
-}
-
-static void rest(long us)
-{
-    struct timespec time = {0, us * 1000};
-    nanosleep(&time, NULL);
-}
-
-static int status_of(pid_t child)
-{
-    int status = -1;
-    while (child > 0 && waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return -1;
-    return status;
 }
 
 /* ---- acts: each a number that only the seed decides ----------------------------------------------------------------
@@ -152,9 +129,7 @@ static int jumps(void)
     return (int)rounds;
 }
 
-static _Atomic bool stop;
-
-static void *others(void *from)
+static void *others_from(void *from)
 {
     for (unsigned i = (unsigned)(uintptr_t)from; !stop; i += 8)
         paths(i, 8);
@@ -165,7 +140,7 @@ static void *victim(void *from)
 {
     int old;
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &old);
-    return others(from);
+    return others_from(from);
 }
 
 static void exit_thread(int unused)
@@ -180,10 +155,10 @@ static int ends(void)
     pthread_t other, thread;
     stop = false;
     handle(SIGUSR2, exit_thread, 0);
-    if (!start(&other, others, (void *)(uintptr_t)chance(1 << 20))) return -1;
+    if (!start(&other, others_from, (void *)(uintptr_t)chance(1 << 20))) return -1;
     for (unsigned i = 0; i < count; i++) {
-        if (!start(&thread, by_exit ? others : victim, (void *)(uintptr_t)chance(1 << 20))) return -1;
-        rest(300 + chance(700));
+        if (!start(&thread, by_exit ? others_from : victim, (void *)(uintptr_t)chance(1 << 20))) return -1;
+        rest(1000L * (300 + chance(700)));
         if (by_exit)
             pthread_kill(thread, SIGUSR2);
         else
@@ -235,7 +210,7 @@ static int forks(void)
     unsigned from = chance(1 << 20), how = chance(4);
     stop = false;
     pthread_t other;
-    if (!start(&other, others, (void *)(uintptr_t)from)) return -1;
+    if (!start(&other, others_from, (void *)(uintptr_t)from)) return -1;
     pid_t child = how == 3 ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
     if (!child) {
         paths(from, 20);
@@ -386,12 +361,12 @@ static int closes_all(void)
 /* A child in a sandbox that refuses a call or two. */
 static int sandboxes(void)
 {
-    static const int calls[] = {SYS_futex,   SYS_mmap,   SYS_mprotect, SYS_rt_sigprocmask, SYS_madvise,
-                                SYS_munlock, SYS_socket, SYS_gettid,   SYS_tgkill,         SYS_process_vm_readv,
-                                SYS_getpid,  SYS_prctl,  SYS_munmap,   SYS_sigaltstack,    SYS_connect,
-                                SYS_recvmsg, SYS_sendto, SYS_mkdir,    SYS_clock_gettime,  SYS_setsockopt};
-    unsigned first = (unsigned)calls[chance(sizeof calls / sizeof *calls)];
-    unsigned second = (unsigned)calls[chance(sizeof calls / sizeof *calls)];
+    static const int refused[] = {SYS_futex,   SYS_mmap,   SYS_mprotect, SYS_rt_sigprocmask, SYS_madvise,
+                                  SYS_munlock, SYS_socket, SYS_gettid,   SYS_tgkill,         SYS_process_vm_readv,
+                                  SYS_getpid,  SYS_prctl,  SYS_munmap,   SYS_sigaltstack,    SYS_connect,
+                                  SYS_recvmsg, SYS_sendto, SYS_mkdir,    SYS_clock_gettime,  SYS_setsockopt};
+    unsigned first = (unsigned)refused[chance(sizeof refused / sizeof *refused)];
+    unsigned second = (unsigned)refused[chance(sizeof refused / sizeof *refused)];
     unsigned refusal = SECCOMP_RET_ERRNO | (chance(2) ? EPERM : ENOSYS), before = chance(2), from = chance(1 << 20);
     pid_t child = fork();
     if (!child) {
