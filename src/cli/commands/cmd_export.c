@@ -66,6 +66,7 @@ static enum mp_status write_jsonl(const struct mp_block_rows *rows, const struct
     return mp_jsonl_export(rows, is_compressed(query), out, error);
 }
 
+#define FORMATS "pytorch, sqlite, csv and jsonl" /* the names of `formats` */
 static const struct format {
     const char *name;
     enum mp_status (*write_rows)(const struct mp_block_rows *, const struct mp_query *, FILE *, struct mp_error *);
@@ -95,7 +96,7 @@ static int run(const struct mp_invocation *invocation)
     for (size_t i = 0; name && i < sizeof formats / sizeof *formats; i++)
         if (!strcmp(formats[i].name, name)) format = &formats[i];
     if (!format) {
-        mp_message(name ? "--format: there is no format \"%s\"; there are pytorch, sqlite, csv and jsonl"
+        mp_message(name ? "--format: there is no format \"%s\"; there are " FORMATS
                         : "export needs --format FORMAT, as in memprof export run.mp -o run.pickle --format pytorch",
                    name);
         return MP_EXIT_USAGE;
@@ -131,8 +132,7 @@ const struct mp_command mp_command_export = {
         "resizes neither: a block has the size it was allocated with. A name that ends in .gz is compressed.\n\n"
         "With --from and --to these three hold the blocks that lived in that time, with --filter those that match.",
     .example = "memprof export run.mp -o run.db --format sqlite && sqlite3 run.db 'select * from peak_sites limit 5'",
-    .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"},
-                 {MP_OPT_FORMAT, "pytorch, sqlite, csv or jsonl; needed"}},
+    .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"}, {MP_OPT_FORMAT, "one of " FORMATS "; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FORMAT, MP_OPT_FROM, MP_OPT_TO, MP_OPT_FILTER, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,
