@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Twelve programs in the styles of other frameworks and fields (programs/strangers.py), recorded as README says: the
+"""Six programs in the styles of other frameworks and fields (programs/strangers.py), recorded as README says: the
 number of steps, the verdict, the line that leaks and what it keeps in all as the program counts it; and words that are
 right for a program without autograd."""
 
@@ -21,12 +21,12 @@ class Strangers(harness.TestCase):
         said = harness.record_whole(recording, (PYTHON, PROGRAM, *arguments))
         return recording, json.loads(said.splitlines()[-1])
 
-    def judge(self, what, *arguments, more_steps=0):
+    def judge(self, what, *arguments):
         """What was recorded."""
         recording, truth = self.record(what, *arguments)
         leaks = harness.answer("leaks", recording)
         self.assertEqual(leaks["verdict"], truth["verdict"], leaks["findings"])
-        self.assertIn(leaks["steps"]["count"], range(truth["steps"], truth["steps"] + more_steps + 1))
+        self.assertEqual(leaks["steps"]["count"], truth["steps"])
         told = harness.memprof("report", recording).stdout
         self.assertNotIn("GROWING", told)
         if truth["verdict"] == "clean":
@@ -42,9 +42,9 @@ class Strangers(harness.TestCase):
         self.assertEqual(finding["class"], "retention")
         return recording
 
-    def both(self, what, **named):
-        self.judge(what, "--mended", **named)
-        return self.judge(what, **named)
+    def both(self, what):
+        self.judge(what, "--mended")
+        return self.judge(what)
 
     def assert_inference(self, recording):
         categories = {row["category"]: row["bytes"] for row in harness.answer("peak", recording)["categories"]}
@@ -57,9 +57,6 @@ class Strangers(harness.TestCase):
     def test_a_ring_that_fills_late(self):
         self.both("actor_critic")
 
-    def test_pictures(self):
-        self.assert_inference(self.both("guidance"))
-
     def test_a_bounded_cache(self):
         self.assert_inference(self.both("least_recently_used"))
 
@@ -67,19 +64,7 @@ class Strangers(harness.TestCase):
         self.assert_inference(self.both("awaited"))
 
     def test_what_grows_for_a_while(self):
-        for what in ("curriculum", "averaged_late", "cached_rows"):
-            with self.subTest(what=what):
-                self.judge(what)
-
-    def test_copies_of_the_best(self):
-        self.both("stopped_early")
-
-    def test_rows_that_stream_in(self):
-        self.both("streamed")
-
-    def test_an_optimizer_a_task_inside_of_another(self):
-        """Whose first task is taken for the loop, until the outer one comes back."""
-        self.both("inner_optimizers", more_steps=3)
+        self.judge("curriculum")
 
     def test_no_network(self):
         self.both("heat")

@@ -43,22 +43,6 @@ class Users(harness.TestCase):
         self.judge("trainer")
         self.judge("trainer", "--mended")
 
-    def test_a_memory_that_fills_late(self):
-        self.judge("deep_q", "--steps", "400")
-        self.judge("deep_q", "--steps", "400", "--mended")
-
-    def test_a_server_s_cache(self):
-        self.judge("served", "--steps", "300")
-        self.judge("served", "--steps", "300", "--mended")
-
-    def test_two_optimizers(self):
-        self.judge("adversarial")
-        self.judge("adversarial", "--mended")
-
-    def test_what_is_kept_until_the_next_request(self):
-        self.judge("diffusion")
-        self.judge("diffusion", "--mended")
-
     def test_a_request_s_results_are_no_certain_leak(self):
         """By memory alone a request's results are what a server keeps in a local by mistake: both are a leak that is
         probable, wherever the model is, with a sentence that gives both readings; and `leaks --fail` fails."""

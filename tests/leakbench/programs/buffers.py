@@ -59,23 +59,7 @@ def rows_at_random(steps, full):
     play(steps, remember, lambda: torch.stack(random.choices(memory, k=3)).reshape(12))
 
 
-def until_full(steps, full):
-    memory = {}
-    play(steps, lambda seen, done: memory.setdefault(len(memory), seen.clone()) if len(memory) < full else None,
-         lambda: memory[0])
-
-
-def joined(steps, full):
-    memory = [torch.zeros(0, 12)]
-
-    def remember(seen, done):
-        if len(memory[0]) < full:
-            memory[0] = torch.cat([memory[0], seen[None]])
-
-    play(steps, remember, lambda: memory[0][-1])
-
-
-FUNCTIONS = {function.__name__: function for function in (in_turn, at_random, rows_at_random, until_full, joined)}
+FUNCTIONS = {function.__name__: function for function in (in_turn, at_random, rows_at_random)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

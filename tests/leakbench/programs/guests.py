@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Programs of kinds that neither users.py, newcomers.py nor strangers.py have, most of which have a form that leaks:
+"""Programs of kinds that neither users.py nor strangers.py have, most of which have a form that leaks:
 guests.py [WHAT...] [--mended] [--steps N] [--batch N]
 
 Each has a process of its own. A JSON line says its name and process, how many steps it made, and how many bytes it kept in
@@ -17,7 +17,6 @@ import threading
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset
 
 import forked
 
@@ -30,14 +29,6 @@ def size_of(tensors):
     storages = {tensor.storage().data_ptr(): tensor.storage().nbytes() for tensor in tensors}
     return sum(storages.values())
 
-
-# ---- a GAN whose critic learns five times as often -------------------------------------------------------------------
-
-# ---- accumulation over a loader whose length it does not divide ------------------------------------------------------
-
-# ---- a validation each third epoch, and an end when it gets no better ------------------------------------------------
-
-# ---- batches that grow -----------------------------------------------------------------------------------------------
 
 # ---- policies, learned after each episode ----------------------------------------------------------------------------
 
@@ -85,8 +76,6 @@ def reinforce(steps, batch, mended):
     return steps, size_of(part for pair in policy.saved for part in pair)
 
 
-# ---- experts, of whom each row asks two ------------------------------------------------------------------------------
-
 # ---- a translator that serves ---------------------------------------------------------------------------------------
 
 class Translator(nn.Module):
@@ -119,111 +108,6 @@ def translator(steps, batch, mended):
         documents[number] = len(tokens) if mended else state
     return made, 0 if mended else size_of(documents.values())
 
-
-# ---- averages of weights ---------------------------------------------------------------------------------------------
-
-# ---- batches that fail ----------------------------------------------------------------------------------------------
-
-def failures(steps, batch, mended):
-    """Bad batches are told by an error, which is kept for a report: and with it the frames that it came through."""
-    model = nn.Sequential(nn.Linear(WIDTH, 64), nn.ReLU(), nn.Linear(64, 5))
-    optimizer, errors, chance = torch.optim.Adagrad(model.parameters()), [], random.Random(2)
-
-    def train(rows, labels):
-        logits = model(rows)  # LEAK failures
-        if labels.max() > 4:
-            raise ValueError("a label beyond the last")
-        loss = F.cross_entropy(logits, labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    for _ in range(steps):
-        labels = torch.randint(5, (batch,))  # LEAK failures
-        if chance.random() < 0.3:
-            labels[0] = 7
-        try:
-            train(torch.randn(batch, WIDTH), labels)  # LEAK failures
-        except ValueError as error:
-            errors.append(str(error) if mended else error)
-    held = batch * ((WIDTH + 64 + 5) * 4 + 8)  # rows, what the layers saved, logits; labels
-    return steps - len(errors), 0 if mended else len(errors) * held
-
-
-# ---- what a loader joins ---------------------------------------------------------------------------------------------
-
-class Sentences(Dataset):
-    def __init__(self, count):
-        self.rows = [torch.randint(50, (5 + number % 7,)) for number in range(count)]
-
-    def __len__(self):
-        return len(self.rows)
-
-    def __getitem__(self, at):
-        return self.rows[at]
-
-
-class Collate:
-    """Pads; keeps the masks, by mistake, since somebody wanted to look at them once."""
-
-    def __init__(self, mended):
-        self.masks, self.mended = [], mended
-
-    def __call__(self, rows):
-        joined = nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        mask = torch.zeros(joined.shape, dtype=torch.bool)  # LEAK collated
-        for number, row in enumerate(rows):
-            mask[number, :len(row)] = True
-        if not self.mended:
-            self.masks.append(mask)
-        return joined, mask
-
-
-def collated(steps, batch, mended):
-    collate, done = Collate(mended), 0
-    loader = DataLoader(Sentences(12 * batch), batch, shuffle=True, collate_fn=collate)
-    words, layer = nn.Embedding(50, WIDTH), nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True)
-    optimizer = torch.optim.AdamW([*words.parameters(), *layer.parameters()])
-    while done < steps:
-        for rows, mask in loader:
-            out = layer(words(rows), src_key_padding_mask=~mask)
-            loss = out[mask].square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            done += 1
-    return done, size_of(collate.masks)
-
-
-# ---- tables of which a batch touches few rows -------------------------------------------------------------------------
-
-def sparse_tables(steps, batch, mended):
-    """Sparse gradients; those of each fourth step are kept for a histogram."""
-    users, items = nn.Embedding(400, WIDTH, sparse=True), nn.Embedding(300, WIDTH, sparse=True)
-    optimizer = torch.optim.SparseAdam([*users.parameters(), *items.parameters()])
-    kept = []
-    for step in range(steps):
-        who, what = torch.randint(400, (batch,)), torch.randint(300, (batch,))
-        score = (users(who) * items(what)).sum(-1)
-        loss = F.binary_cross_entropy_with_logits(score, torch.rand(batch).round())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step % 4 == 0:
-            values = users.weight.grad.coalesce().values().clone()  # LEAK sparse_tables
-            kept.append(values.norm().item() if mended else values)
-    return steps, 0 if mended else size_of(kept)
-
-
-# ---- checkpoints within a deep network -------------------------------------------------------------------------------
-
-# ---- a function of one's own -----------------------------------------------------------------------------------------
-
-# ---- a state that goes on from window to window ----------------------------------------------------------------------
-
-# ---- methods with a cache --------------------------------------------------------------------------------------------
-
-# ---- several networks behind one loop of events ----------------------------------------------------------------------
 
 # ---- threads that do other things each -------------------------------------------------------------------------------
 
@@ -261,30 +145,6 @@ def staged(steps, batch, mended):
     return steps, 0 if mended else size_of(verdicts)
 
 
-def two_trainers(steps, batch, mended):
-    """A thread and an optimizer each; they take turns, so that both make a step before the next of either."""
-    kept, turn = [], threading.Barrier(2)
-
-    def train(number):
-        model = nn.Sequential(nn.Linear(WIDTH, 32), nn.Tanh(), nn.Linear(32, 3))
-        optimizer = torch.optim.Adam(model.parameters())
-        for _ in range(steps):
-            turn.wait()
-            logits = model(torch.randn(batch, WIDTH))  # LEAK two_trainers
-            optimizer.zero_grad()
-            F.cross_entropy(logits, torch.randint(3, (batch,))).backward()
-            optimizer.step()
-            if number and not mended:
-                kept.append(logits.detach())
-
-    threads = [threading.Thread(target=train, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return steps, size_of(kept)
-
-
 # ---- meta-learning ---------------------------------------------------------------------------------------------------
 
 def few_shots(steps, batch, mended):
@@ -312,8 +172,7 @@ def few_shots(steps, batch, mended):
     return steps, size_of(log)
 
 
-FUNCTIONS = (
-    reinforce, translator, failures, collated, sparse_tables, staged, two_trainers, few_shots)
+FUNCTIONS = (reinforce, translator, staged, few_shots)
 
 
 def telling(function):

@@ -25,31 +25,6 @@ def mlp(layers=2, inputs=WIDTH, outputs=1):
     return nn.Sequential(*parts, nn.Linear(WIDTH, outputs))
 
 
-def adam():
-    model = mlp(6)
-    optimizer = torch.optim.Adam(model.parameters())
-    for _ in range(30):
-        inputs = torch.randn(8, WIDTH)
-        optimizer.zero_grad()
-        loss = model(inputs).pow(2).mean()
-        loss.backward()
-        optimizer.step()
-    return 30
-
-
-def sgd():
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(50):
-        inputs, targets = torch.randn(8, WIDTH), torch.randn(8, 1)
-        optimizer.zero_grad(set_to_none=True)
-        output = model(inputs)
-        loss = F.mse_loss(output, targets)
-        loss.backward()
-        optimizer.step()
-    return 50
-
-
 def accumulation():
     """Every fourth micro-batch is followed by the optimizer."""
     model = mlp()
@@ -58,20 +33,6 @@ def accumulation():
         loss = F.mse_loss(model(torch.randn(4, WIDTH)), torch.randn(4, 1)) / 4
         loss.backward()
         if (i + 1) % 4 == 0:
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-    return 20
-
-
-def accumulation_sgd():
-    """What this optimizer allocates is no more than PyTorch's own note that it ran."""
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for i in range(80):
-        output = model(torch.randn(4, WIDTH))
-        loss = output.pow(2).mean() / 4
-        loss.backward()
-        if i % 4 == 3:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
     return 20
@@ -131,57 +92,6 @@ def epochs():
     return 60
 
 
-def short_epochs():
-    """More epochs than batches in an epoch."""
-    model = mlp(outputs=4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    train = DataLoader(TensorDataset(torch.randn(40, WIDTH), torch.randint(0, 4, (40,))), batch_size=8, shuffle=True)
-    for epoch in range(16):
-        total = 0.0
-        for inputs, targets in train:
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(inputs), targets)
-            loss.backward()
-            optimizer.step()
-            total += loss.item()
-    return 80
-
-
-def epochs_inline():
-    model = mlp()
-    optimizer = torch.optim.Adam(model.parameters())
-    train, test = torch.randn(200, WIDTH), torch.randn(50, WIDTH)
-    for _ in range(5):
-        order = torch.randperm(len(train))
-        for i in range(0, len(train), 10):
-            batch = train[order[i:i + 10]]
-            loss = F.mse_loss(model(batch),
-                              batch.sum(dim=1,
-                                        keepdim=True))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-        with torch.no_grad():
-            for i in range(0, len(test), 10):
-                batch = test[i:i + 10].clone()
-                loss = F.mse_loss(model(batch), batch.sum(dim=1, keepdim=True))
-    return 100
-
-
-def variable():
-    model = nn.LSTM(WIDTH, WIDTH)
-    head = nn.Linear(WIDTH, 1)
-    optimizer = torch.optim.AdamW([*model.parameters(), *head.parameters()])
-    for step in range(40):
-        inputs = torch.randn(3 + step * 7 % 11, 2 + step % 3, WIDTH)
-        output, _ = model(inputs)
-        loss = head(output).pow(2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return 40
-
-
 def gan():
     generator, critic = mlp(outputs=WIDTH), mlp(3)
     of_generator = torch.optim.Adam(generator.parameters(), lr=2e-4, betas=(0.5, 0.999))
@@ -209,63 +119,6 @@ def gan():
     return 30
 
 
-def several_optimizers():
-    encoder, policy, value = mlp(outputs=WIDTH), mlp(), mlp()
-    optimizers = [torch.optim.Adam([*encoder.parameters(), *policy.parameters()]), torch.optim.RMSprop(
-        value.parameters())]
-    for _ in range(25):
-        features = encoder(torch.randn(8, WIDTH))
-        loss = policy(features).pow(2).mean() + value(features.detach()).pow(2).mean()
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-    return 25
-
-
-def delayed_actor():
-    """The actor learns in every second step, as in TD3."""
-    actor, critic = mlp(), mlp(inputs=WIDTH + 1)
-    actor_target, critic_target = copy.deepcopy(actor), copy.deepcopy(critic)
-    actor_optimizer = torch.optim.Adam(actor.parameters())
-    critic_optimizer = torch.optim.Adam(critic.parameters())
-    for step in range(60):
-        state, action, reward = torch.randn(8, WIDTH), torch.randn(8, 1), torch.randn(8, 1)
-        with torch.no_grad():
-            target = reward + 0.99 * critic_target(torch.cat([state, actor_target(state)], 1))
-        critic_loss = F.mse_loss(critic(torch.cat([state, action], 1)), target)
-        critic_optimizer.zero_grad()
-        critic_loss.backward()
-        critic_optimizer.step()
-        if step % 2 == 0:
-            actor_loss = -critic(torch.cat([state, actor(state)], 1)).mean()
-            actor_optimizer.zero_grad()
-            actor_loss.backward()
-            actor_optimizer.step()
-            for source, target in ((critic, critic_target), (actor, actor_target)):
-                for p, t in zip(source.parameters(), target.parameters()):
-                    t.data.copy_(0.005 * p.data + 0.995 * t.data)
-    return 60
-
-
-def by_hand():
-    """No optimizer, no modules."""
-    weights = [torch.randn(WIDTH, WIDTH, requires_grad=True) for _ in range(4)]
-    for _ in range(40):
-        x = torch.randn(8, WIDTH)
-        for w in weights:
-            x = x @ w
-            x = x.tanh()
-        loss = x.pow(2).mean()
-        gradients = torch.autograd.grad(loss, weights)
-        with torch.no_grad():
-            for w, g in zip(weights, gradients):
-                g = g * 0.01
-                w -= g.clamp(-1, 1)
-    return 40
-
-
 def inference():
     model = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, 2, 32), 6).eval()
     with torch.no_grad():
@@ -274,73 +127,6 @@ def inference():
             output = model(inputs)
             best = output.softmax(dim=-1).argmax(dim=-1)
     return 40
-
-
-def generation():
-    """Tokens one by one, with what earlier ones left; a step is a token."""
-    embed, head = nn.Embedding(50, WIDTH), nn.Linear(WIDTH, 50)
-    attention = nn.MultiheadAttention(WIDTH, 2)
-    with torch.no_grad():
-        token, past = torch.zeros(1, 1, dtype=torch.long), None
-        for _ in range(64):
-            x = embed(token)
-            past = x if past is None else torch.cat([past, x])
-            x, _ = attention(x, past, past)
-            logits = head(x)
-            token = torch.multinomial(logits[0].softmax(dim=-1), 1)
-    return 64
-
-
-def rows():
-    """A batch is made row by row."""
-    model = mlp()
-    optimizer = torch.optim.Adam(model.parameters())
-
-    def make_batch():
-        made = []
-        for _ in range(16):
-            row = torch.randn(WIDTH)
-            row = row / row.norm()
-            made.append(row)
-        return torch.stack(made)
-
-    def train_step():
-        batch = make_batch()
-        loss = model(batch).pow(2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
-    for _ in range(20):
-        train_step()
-    return 20
-
-
-class Cell(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner, self.outer = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, sequence):
-        state = torch.zeros(sequence.shape[1], WIDTH)
-        for x in sequence:
-            a = self.inner(x)
-            b = self.outer(state)
-            state = torch.tanh(a + b)
-        return state
-
-
-def recurrence():
-    model = Cell()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(20):
-        output = model(torch.randn(12, 4, WIDTH))
-        loss = output.pow(2).mean()
-        model.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return 20
 
 
 class Trainer:
@@ -398,48 +184,6 @@ def lbfgs():
 
         optimizer.step(closure)
     return 16
-
-
-def reinforcement():
-    """Forty moves are made, then four passes over them."""
-    policy = mlp(outputs=4)
-    optimizer = torch.optim.Adam(policy.parameters())
-    for _ in range(10):
-        states, rewards = [], []
-        with torch.no_grad():
-            for _ in range(40):
-                state = torch.randn(1, WIDTH)
-                action = torch.distributions.Categorical(logits=policy(state)).sample()
-                states.append(state)
-                rewards.append(float(action) * 0.1)
-        batch, reward = torch.cat(states), torch.tensor(rewards)
-        for _ in range(4):
-            logits = policy(batch)
-            loss = -(logits.log_softmax(dim=-1).max(dim=-1).values * reward).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return 40
-
-
-def warm_up_and_rest():
-    """Two stages, each with a loop of its own."""
-    model = mlp()
-    head = torch.optim.SGD(model[-1].parameters(), lr=0.1)
-    everything = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def step(optimizer):
-        inputs = torch.randn(8, WIDTH)
-        loss = model(inputs).pow(2).mean()
-        model.zero_grad()
-        loss.backward()
-        optimizer.step()
-
-    for _ in range(12):
-        step(head)
-    for _ in range(24):
-        step(everything)
-    return 36
 
 
 class Attention(nn.Module):
@@ -507,9 +251,8 @@ def one_line_that_trains():
 
 
 WHAT = {f.__name__: f for f in (
-    adam, sgd, accumulation, accumulation_sgd, evaluation, epochs, short_epochs, epochs_inline, variable, gan,
-    several_optimizers, delayed_actor, by_hand, inference, generation, rows, recurrence, framework, lbfgs,
-    reinforcement, warm_up_and_rest, one_request, requests, one_line, one_line_that_trains)}
+    accumulation, evaluation, epochs, gan, inference, framework, lbfgs, one_request, requests, one_line,
+    one_line_that_trains)}
 
 
 if __name__ == "__main__":

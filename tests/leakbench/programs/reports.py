@@ -6,15 +6,11 @@
 Lines that allocate what stays end with `# LEAK WHAT`.
 """
 
-import copy
 import functools
 import gc
-import queue
-import threading
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 import forked
 
@@ -33,62 +29,6 @@ class Net(nn.Module):
 def data(rows=8):
     x = torch.randn(rows, WIDTH)
     return x, x.sum(dim=1, keepdim=True)
-
-
-def learn(net, optimizer, x, y):
-    optimizer.zero_grad()
-    loss = F.mse_loss(net(x), y)
-    loss.backward()
-    optimizer.step()
-    return loss
-
-
-def total_loss(steps, mended):
-    """google/brax PR 152, labelmodels 4, SpareNet 12: the running loss is a tensor with the graphs of all losses."""
-    net, running = Net(), 0.0
-    optimizer = torch.optim.Adam(net.parameters())
-    for _ in range(steps):
-        learn(net, optimizer, *data())
-        x, y = data()  # LEAK total_loss
-        loss = F.mse_loss(net(x), y)  # LEAK total_loss
-        running += loss.item() if mended else loss
-
-
-class Meter:
-    def __init__(self):
-        self.values = []
-
-    def update(self, value):
-        self.values.append(value)
-
-
-def metric_outputs(steps, mended):
-    """Lightning's epoch outputs: what every step returns is kept until an epoch's end that never comes."""
-    net, meter = Net(10), Meter()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for _ in range(steps):
-        x, _ = data()
-        labels = torch.randint(0, 10, (8,))
-        optimizer.zero_grad()
-        logits = net(x)  # LEAK metric_outputs
-        F.cross_entropy(logits, labels).backward()
-        optimizer.step()
-        meter.update(logits.argmax(1).float().mean().item() if mended else logits.detach())
-
-
-def gradient_penalty(steps, mended):
-    """pytorch 82528: the penalty that is logged holds the graph of the gradients."""
-    critic, log = Net(), []
-    optimizer = torch.optim.Adam(critic.parameters(), betas=(0.5, 0.9))
-    for _ in range(steps):
-        x = torch.randn(8, WIDTH, requires_grad=True)  # LEAK gradient_penalty
-        score = critic(x)  # LEAK gradient_penalty
-        slope, = torch.autograd.grad(score.sum(), x, create_graph=True)  # LEAK gradient_penalty
-        penalty = (slope.norm(2, dim=1) - 1).pow(2).mean()  # LEAK gradient_penalty
-        optimizer.zero_grad()
-        (score.mean() + 10 * penalty).backward(retain_graph=True)
-        optimizer.step()
-        log.append(penalty.item() if mended else penalty)
 
 
 def hook_by_module(steps, mended):
@@ -156,26 +96,6 @@ def collector_off(steps, mended):
             answer = answer.tanh()
 
 
-def traceback_kept(steps, mended):
-    """pytorch 18853, 27600: the exceptions of bad batches are kept, and with them the frames."""
-    net, failures = Net(), []
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-
-    def train_on(x, y):
-        wide = x.repeat(1, 4)  # LEAK traceback_kept
-        if wide.shape[1] != WIDTH:
-            raise RuntimeError("shape mismatch")
-
-    for _ in range(steps):
-        learn(net, optimizer, *data())
-        try:
-            x, y = data()  # LEAK traceback_kept
-            train_on(x, y)
-        except RuntimeError as error:
-            failures.append(str(error) if mended else error)
-            del x, y
-
-
 @functools.lru_cache(maxsize=None)
 def causal_mask(length):
     return torch.full((length, length), float("-inf")).triu(1)  # LEAK mask_by_length
@@ -190,28 +110,6 @@ def mask_by_length(steps, mended):
         weights = (q @ k.T + causal_mask(length)).softmax(dim=-1)
         weights.sum().backward()
         net.zero_grad()
-
-
-def state_not_detached(steps, mended):
-    """Truncated back-propagation without the truncation: the state drags all earlier steps along."""
-    cell, state = nn.RNNCell(WIDTH, WIDTH), torch.zeros(2, WIDTH)
-    for _ in range(steps):
-        x = torch.randn(2, WIDTH)  # LEAK state_not_detached
-        state = cell(x, state.detach() if mended else state)  # LEAK state_not_detached
-        with torch.no_grad():
-            norm = state.pow(2).mean()
-            norm = norm.sqrt()
-
-
-def checkpoints_in_memory(steps, mended):
-    """The best weights are remembered, all of them."""
-    net, best = Net(), []
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    for step in range(steps):
-        learn(net, optimizer, *data())
-        if mended:
-            best.clear()
-        best.append(copy.deepcopy(net.state_dict()))  # LEAK checkpoints_in_memory
 
 
 def grown_optimizer(steps, mended):
@@ -229,25 +127,6 @@ def grown_optimizer(steps, mended):
         optimizer.step()  # LEAK grown_optimizer
 
 
-def unread_queue(steps, mended):
-    """A thread puts every preview into a queue that nobody reads."""
-    net, previews = Net(), queue.Queue(maxsize=4 if mended else 0)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-
-    def preview(x):
-        with torch.no_grad():
-            picture = torch.sigmoid(net(x).expand(8, WIDTH) * 2)  # LEAK unread_queue
-        if mended and previews.full():
-            previews.get()
-        previews.put(picture)
-
-    for _ in range(steps):
-        learn(net, optimizer, *data())
-        worker = threading.Thread(target=preview, args=(torch.randn(8, WIDTH),))
-        worker.start()
-        worker.join()
-
-
 def vocabulary_grows(steps, mended):
     """An embedding that is made larger by some rows for each batch."""
     table = torch.zeros(8, WIDTH)
@@ -262,8 +141,7 @@ def vocabulary_grows(steps, mended):
 
 
 WHAT = {f.__name__: f for f in (
-    total_loss, metric_outputs, gradient_penalty, hook_by_module, context_cycle, collector_off, traceback_kept,
-    mask_by_length, state_not_detached, checkpoints_in_memory, grown_optimizer, unread_queue, vocabulary_grows)}
+    hook_by_module, context_cycle, collector_off, mask_by_length, grown_optimizer, vocabulary_grows)}
 
 
 if __name__ == "__main__":

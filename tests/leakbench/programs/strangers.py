@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Twelve programs in the styles of other frameworks and fields than those of newcomers.py and users.py, of which most
+"""Six programs in the styles of other frameworks and fields than those of users.py, of which most
 have a form that leaks: strangers.py WHAT [--mended] [--steps N]
 
 Each runs alone to its end. A JSON line says how many steps it made, which verdict is right, and how many bytes it kept in
@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import collections
 import concurrent.futures
-import copy
 import dataclasses
 import json
 import random
@@ -19,7 +18,6 @@ import threading
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 WIDTH = 32
 
@@ -137,43 +135,6 @@ def actor_critic(steps, mended):
     return steps, size_of(values)
 
 
-# ---- sampling of pictures -------------------------------------------------------------------------------------------
-
-class Denoiser(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inside, self.outside = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
-        self.time = nn.Embedding(64, 8)
-
-    def forward(self, x, time):
-        return self.outside(F.silu(self.inside(x) + self.time(time)[:, :, None, None]))
-
-
-class Pipeline:
-    def __init__(self):
-        self.model, self.seen = Denoiser().eval(), []
-
-    @torch.no_grad()
-    def __call__(self, count, mended):
-        x = torch.randn(1, 3, 16, 16)
-        for time in reversed(range(count)):
-            both = self.model(torch.cat([x, x]), torch.full((2,), time))
-            with_words, without = both.chunk(2)
-            guided = without + 3 * (with_words - without)  # LEAK guidance
-            x = x - 0.05 * guided
-            if not mended:
-                self.seen.append(guided)
-        return x
-
-
-def guidance(steps, mended):
-    """Six pictures of a sixth of the steps each."""
-    pipeline = Pipeline()
-    for _ in range(6):
-        pipeline(steps // 6, mended)
-    return steps // 6 * 6, size_of(pipeline.seen)
-
-
 # ---- servers --------------------------------------------------------------------------------------------------------
 
 def least_recently_used(steps, mended):
@@ -241,120 +202,6 @@ def curriculum(steps, mended):
     return steps, 0
 
 
-def averaged_late(steps, mended):
-    """From three quarters on the weights are averaged."""
-    model = perceptron()
-    optimizer, averaged = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), None
-    for step in range(steps):
-        loss = model(torch.randn(16, WIDTH)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if step == steps * 3 // 4:
-            averaged = torch.optim.swa_utils.AveragedModel(model)
-        elif averaged is not None and step % 5 == 0:
-            averaged.update_parameters(model)
-    return steps, 0
-
-
-class Decoded(Dataset):
-    """Rows are made when they are first asked for, and kept."""
-
-    def __init__(self, count, room):
-        self.count, self.room, self.made = count, room, {}
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, at):
-        if at not in self.made:
-            row = torch.randn(WIDTH)
-            if len(self.made) == self.room:
-                return row
-            self.made[at] = row
-        return self.made[at]
-
-
-def cached_rows(steps, mended):
-    """The first of three epochs fills the cache."""
-    loader = DataLoader(Decoded(steps // 3 * 8, steps * 8), batch_size=8, shuffle=True)
-    model = perceptron(WIDTH)
-    optimizer = torch.optim.RMSprop(model.parameters())
-    for _ in range(3):
-        for rows in loader:
-            optimizer.zero_grad()
-            F.mse_loss(model(rows), rows).backward()
-            optimizer.step()
-    return steps // 3 * 3, 0
-
-
-def stopped_early(steps, mended):
-    """Each epoch that is better than all before leaves a copy: of the best one, or of each."""
-    model, copies, best = perceptron(), [], None
-    optimizer = torch.optim.Adam(model.parameters())
-    for epoch in range(steps // 5):
-        for _ in range(5):
-            optimizer.zero_grad()
-            model(torch.randn(16, WIDTH)).square().mean().backward()
-            optimizer.step()
-        with torch.no_grad():
-            model(torch.randn(64, WIDTH)).square().mean().item()
-        best = copy.deepcopy(model.state_dict())  # LEAK stopped_early
-        if not mended:
-            copies.append(best)
-    return steps // 5 * 5, sum(size_of(state.values()) for state in copies)
-
-
-# ---- data that streams in -------------------------------------------------------------------------------------------
-
-class Lines(IterableDataset):
-    def __init__(self, count):
-        self.count = count
-
-    def __iter__(self):
-        worker = torch.utils.data.get_worker_info()
-        for _ in range(self.count // (worker.num_workers if worker else 1)):
-            yield torch.randint(100, (8,))
-
-
-def streamed(steps, mended):
-    """Two workers; the tokens of each batch are kept for a count of the words at the end."""
-    model = nn.Sequential(nn.Embedding(100, WIDTH), nn.Linear(WIDTH, 100))
-    optimizer, words, made = torch.optim.SGD(model.parameters(), lr=0.1), [], 0
-    for rows in DataLoader(Lines(steps * 4), batch_size=4, num_workers=2):
-        loss = F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        made += 1
-        words.append(rows.clone() if not mended else len(rows))  # LEAK streamed
-    return made, 0 if mended else size_of(words)
-
-
-# ---- meta-learning --------------------------------------------------------------------------------------------------
-
-def inner_optimizers(steps, mended):
-    """An outer optimizer, and for each task a copy of the network with one of its own, of which all stay, or none."""
-    model, tasks = perceptron(1), []
-    outer = torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(steps):
-        learner = copy.deepcopy(model)  # LEAK inner_optimizers
-        inner = torch.optim.SGD(learner.parameters(), lr=0.1)
-        for _ in range(3):
-            inner.zero_grad()
-            learner(torch.randn(8, WIDTH)).square().mean().backward()
-            inner.step()
-        outer.zero_grad()
-        for mine, its in zip(model.parameters(), learner.parameters()):
-            mine.grad = mine.detach() - its.detach()
-        outer.step()
-        if not mended:
-            tasks.append(learner.requires_grad_(False).state_dict())
-            for parameter in learner.parameters():
-                parameter.grad = None
-    return steps, sum(size_of(task.values()) for task in tasks)
-
-
 # ---- no network at all ----------------------------------------------------------------------------------------------
 
 def heat(steps, mended):
@@ -371,9 +218,8 @@ def heat(steps, mended):
 
 
 WHAT = {function.__name__: function for function in (
-    hugging, actor_critic, guidance, least_recently_used, awaited, curriculum, averaged_late, cached_rows, stopped_early,
-    streamed, inner_optimizers, heat)}
-NO_LEAK = {"curriculum", "averaged_late", "cached_rows"}  # in either form
+    hugging, actor_critic, least_recently_used, awaited, curriculum, heat)}
+NO_LEAK = {"curriculum"}  # in either form
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -6,22 +6,15 @@ a step. Lines that allocate what stays end with `# LEAK WHAT`.
 """
 
 import argparse
-import collections
 import json
 import random
 import sys
-import threading
-import queue
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 WIDTH = 32
-
-
-def size_of(tensor):
-    return tensor.numel() * tensor.element_size()
 
 
 # ---- a trainer with callbacks, accumulation, evaluation and an average of the weights -------------------------------
@@ -107,128 +100,7 @@ def trainer(steps, mended):
     return steps, 16 * 10 * 4
 
 
-# ---- reinforcement learning: a memory that fills until late ---------------------------------------------------------
-
-Transition = collections.namedtuple("Transition", "state action reward after")
-
-
-def deep_q(steps, mended):
-    policy, target = (nn.Sequential(nn.Linear(WIDTH, 64), nn.ReLU(), nn.Linear(64, 4)) for _ in range(2))
-    optimizer = torch.optim.AdamW(policy.parameters(), amsgrad=True)
-    memory, losses, learned = collections.deque(maxlen=int(steps * 0.75)), [], 0
-    state = torch.randn(1, WIDTH)
-    for step in range(steps):
-        with torch.no_grad():
-            action = policy(state).argmax(1) if random.random() > 0.3 else torch.randint(4, (1,))
-        after = torch.randn(1, WIDTH)
-        memory.append(Transition(state, action, torch.rand(1), after))
-        state = after
-        if len(memory) < 8:
-            continue
-        batch = Transition(*map(torch.cat, zip(*random.sample(memory, 8))))
-        with torch.no_grad():
-            best = target(batch.after).max(1).values
-        value = policy(batch.state).gather(1, batch.action[:, None]).squeeze(1)
-        loss = F.mse_loss(value, batch.reward + 0.9 * best)  # LEAK deep_q
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        learned += 1
-        losses.append(loss.item() if mended else loss)
-        if step % 10 == 0:
-            target.load_state_dict(policy.state_dict())
-    return learned, None  # what the loss keeps beside its number is the operator's affair
-
-
-# ---- a server of four threads with a cache whose entries live for a time --------------------------------------------
-
-def served(steps, mended):
-    model = nn.Sequential(nn.EmbeddingBag(200, WIDTH), nn.Linear(WIDTH, 64)).eval()
-    cache, lock, requests = {}, threading.Lock(), queue.Queue(8)
-
-    @torch.inference_mode()
-    def handle(number):
-        with lock:
-            for key in [key for key in cache if mended and number - key > 30]:
-                del cache[key]
-        answer = model(torch.randint(200, (4, 12)))  # LEAK served
-        with lock:
-            cache[number] = answer
-        return float(answer.norm())
-
-    def work():
-        while (number := requests.get()) is not None:
-            handle(number)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for number in range(steps):
-        requests.put(number)
-    for _ in threads:
-        requests.put(None)
-    for thread in threads:
-        thread.join()
-    return steps, 4 * 64 * 4
-
-
-# ---- a GAN with a penalty, two steps of the critic for one of the generator -----------------------------------------
-
-def adversarial(steps, mended):
-    make = nn.Sequential(nn.Linear(8, 64), nn.LeakyReLU(), nn.Linear(64, WIDTH))
-    judge = nn.Sequential(nn.Linear(WIDTH, 64), nn.LeakyReLU(), nn.Linear(64, 1))
-    makes, judges = torch.optim.Adam(make.parameters()), torch.optim.Adam(judge.parameters())
-    always, images = torch.randn(16, 8), []
-    for _ in range(steps // 2):
-        for _ in range(2):
-            real = torch.randn(12, WIDTH)
-            with torch.no_grad():
-                fake = make(torch.randn(12, 8))
-            between = (real + fake).div(2).requires_grad_()
-            slope, = torch.autograd.grad(judge(between).sum(), between, create_graph=True)
-            loss = judge(fake).mean() - judge(real).mean() + (slope.norm(dim=1) - 1).square().mean()
-            judges.zero_grad()
-            loss.backward()
-            judges.step()
-        makes.zero_grad()
-        (-judge(make(torch.randn(12, 8))).mean()).backward()
-        makes.step()
-        with torch.no_grad():
-            image = make(always)  # LEAK adversarial
-        if not mended:
-            images.append(image)
-    return steps // 2 * 2, 16 * WIDTH * 4 // 2  # a step is one of the critic
-
-
 # ---- diffusion, generation ------------------------------------------------------------------------------------------
-
-class Denoiser(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.down, self.up = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
-        self.time = nn.Linear(1, 8)
-
-    def forward(self, x, time):
-        return self.up(F.silu(self.down(x) + self.time(time)[:, :, None, None]))
-
-
-def diffusion(steps, mended):
-    """Several pictures; each one's way is kept until the next one begins, which is no leak."""
-    model = Denoiser().eval()
-
-    @torch.no_grad()
-    def sample(count):
-        x, way = torch.randn(2, 3, 16, 16), []
-        for step in range(count):
-            x = x - 0.1 * model(x, torch.full((2, 1), float(step)))
-            x = x + 0.1 * torch.randn_like(x)
-            way.append(x)
-        return x if mended else way
-
-    for _ in range(6):
-        way = sample(steps // 6)
-    return steps // 6 * 6, 0
-
 
 class Decoder(nn.Module):
     def __init__(self):
@@ -372,9 +244,9 @@ def cleared_seldom(steps, mended):
     return steps, None
 
 
-WHAT = {function.__name__: function for function in (trainer, deep_q, served, adversarial, diffusion, generation,
-                                                     answers, notebook, search_and_train, cleared_seldom)}
-NO_LEAK = {"diffusion", "search_and_train"}  # in either form
+WHAT = {function.__name__: function for function in (
+    trainer, generation, answers, notebook, search_and_train, cleared_seldom)}
+NO_LEAK = {"search_and_train"}  # in either form
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
