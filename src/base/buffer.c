@@ -40,15 +40,6 @@ void mp_buffer_append_text(struct mp_buffer *buffer, const char *text)
     mp_buffer_append(buffer, text, strlen(text));
 }
 
-void mp_buffer_append_address(struct mp_buffer *buffer, const char *text)
-{
-    for (; *text; text++) {
-        bool plain =
-            (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z') || strchr("0123456789-._~/:", *text);
-        mp_buffer_printf(buffer, plain ? "%c" : "%%%02X", (unsigned char)*text);
-    }
-}
-
 void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...)
 {
     va_list arguments;

@@ -25,8 +25,6 @@ static inline void mp_buffer_grew(struct mp_buffer *buffer, size_t length)
 
 void mp_buffer_append(struct mp_buffer *buffer, const void *data, size_t length);
 void mp_buffer_append_text(struct mp_buffer *buffer, const char *text);
-/* A text as part of a link's address: a byte with a meaning in an address, or beyond ASCII, as %XX. '/' and ':' stay. */
-void mp_buffer_append_address(struct mp_buffer *buffer, const char *text);
 void mp_buffer_printf(struct mp_buffer *buffer, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mp_buffer_clear(struct mp_buffer *buffer); /* empty again, memory kept, `failed` reset */
 void mp_buffer_free(struct mp_buffer *buffer);

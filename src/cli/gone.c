@@ -12,11 +12,13 @@ static const struct gone {
 } rows[] = {
     {"advise", "ranks", "run the sharded program under `memprof plan`, which needs no GPU"},
     {"advise", "link", "record the program with save_on_cpu too, and `memprof compare` the two recordings"},
+    {"", "page", "memprof trace_plot FILE -o trace.html writes the page of a recording"},
     {"peak", "quick", "peak reads ten million events in half a second without it"},
     {"snapshot", "delay",
      "the program says when to begin (--paused, and libmemprof.start()), or --schedule wait=N,active=M counts steps"},
     {"snapshot", "duration",
      "the program says when to end (libmemprof.stop()), or --schedule wait=N,active=M,repeat=1 counts steps"},
+    {"trace_plot", "pages", "memprof trace_plot FILE -o trace.html writes the page of each recording"},
     {"top", "json", "memprof leaks --pid PID --json says what a program holds now, --metrics what each track holds"},
     {"symbolize", "", "a recording has the names of its frames when it is written"},
 };

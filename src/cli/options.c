@@ -53,9 +53,6 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                        "replay under these settings of PyTorch's allocator, as "
                        "expandable_segments:True, or `recorded`: a snapshot's own trace"},
     [MP_OPT_KIND] = {"kind", '\0', "LIST", "only changes of these kinds: allocator, checkpoint, lifetime"},
-    [MP_OPT_PAGE] = {"page", '\0', "FILE",
-                     "beside a report in HTML: write the page of trace_plot to FILE, to which the report's rows link"},
-    [MP_OPT_PAGES] = {"pages", '\0', NULL, "of a job: a page of each recording, too, in a folder beside FILE"},
     [MP_OPT_ADVISE] = {"advise", '\0', NULL, "also the three best changes for the last probe"},
     [MP_OPT_STACKS] = {"stacks", '\0', "WHICH", "native,python, native, python or none (native,python)",
                        MP_OPTS_RECORDED},

@@ -37,8 +37,6 @@ enum mp_option {
     MP_OPT_PID,
     MP_OPT_REPLAY,
     MP_OPT_KIND,
-    MP_OPT_PAGE,
-    MP_OPT_PAGES,
     MP_OPT_ADVISE,
     MP_OPT_STACKS,
     MP_OPT_FREE_STACKS,

@@ -115,15 +115,9 @@ int mp_output_close(struct mp_output_file *output, bool keep)
 int mp_output_write(const struct mp_invocation *invocation,
                     enum mp_status (*write)(void *context, FILE *out, struct mp_error *error), void *context)
 {
-    return mp_output_write_to(invocation, invocation->value[MP_OPT_OUTPUT], write, context);
-}
-
-int mp_output_write_to(const struct mp_invocation *invocation, const char *path,
-                       enum mp_status (*write)(void *context, FILE *out, struct mp_error *error), void *context)
-{
     struct mp_error error;
     struct mp_output_file output;
-    int status = mp_output_open(invocation, path, &output);
+    int status = mp_output_open(invocation, invocation->value[MP_OPT_OUTPUT], &output);
     if (status) return status;
     bool written = !write(context, output.file, &error);
     if (!written) status = mp_message_error(&error);

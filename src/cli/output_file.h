@@ -25,12 +25,10 @@ int mp_output_open(const struct mp_invocation *invocation, const char *path, str
 /* Flushes, closes and moves the file to its name; or, with `keep` false, removes it. */
 int mp_output_close(struct mp_output_file *output, bool keep);
 
-/* Opens the file that -o names, or `path`, lets `write` fill it, and closes it: it appears only where everything
+/* Opens the file that -o names, lets `write` fill it, and closes it: it appears only where everything
  * succeeded. Returns an exit status; where it is not 0, a message was printed. */
 int mp_output_write(const struct mp_invocation *invocation,
                     enum mp_status (*write)(void *context, FILE *out, struct mp_error *error), void *context);
-int mp_output_write_to(const struct mp_invocation *invocation, const char *path,
-                       enum mp_status (*write)(void *context, FILE *out, struct mp_error *error), void *context);
 /* Whether a path has that ending: ".gz". */
 bool mp_path_ends(const char *path, const char *end);
 

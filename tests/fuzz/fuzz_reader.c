@@ -101,7 +101,7 @@ static void answer_of_job(const struct mp_model *model)
     mp_job_report_json(&json, &job, &view);
     FILE *page = fopen("/dev/null", "w");
     if (page) {
-        mp_job_page_write(&job, "job.mp", NULL, page, &error);
+        mp_job_page_write(&job, "job.mp", page, &error);
         fclose(page);
     }
     mp_job_view_free(&job);

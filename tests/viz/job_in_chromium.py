@@ -214,18 +214,6 @@ class Page(BrowserTest):
         self.assertIn("1 recording is not whole", self.text("#notes"))
         self.assertIn("INCOMPLETE", self.text("#tiles"))
 
-    def test_a_rank_leads_to_its_own_page(self):
-        folder = self.folder / "50% #1"
-        folder.mkdir()
-        for rank in range(2):
-            make_rank(folder / f"javascript:x {rank}.mp", rank, world=2)
-        page = folder / "job.html"
-        subprocess.run([BUILD / "memprof", "trace_plot", folder, "--pages", "-o", page], check=True, stdin=subprocess.DEVNULL)
-        self.open(page, "#process=1")
-        self.js("document.getElementById('own-page').click()")
-        self.wait("return document.documentElement.dataset.ready === 'true' && Boolean(window.memprof.page.track)")
-        self.assertEqual(self.text("#name"), "javascript:x 1.mp")
-
     def test_hostile_names_stay_text(self):
         folder = self.folder / "<img src=x onerror=alert(1)>"
         folder.mkdir()
@@ -239,7 +227,7 @@ class Page(BrowserTest):
         self.assertIn("<script>alert(1)<!--1.mp", self.text("#block"))
         # The command is for a shell, which must read the path as it is.
         for path in ("-r0.mp", "a/$(touch PWNED) 'r0'.mp", "-$x.mp", "run/r0.mp"):
-            told = self.of_page("job.processes.page[1] = null; job.processes.path[1] = arguments[0]; page.panel.draw(page.curves);"
+            told = self.of_page("job.processes.path[1] = arguments[0]; page.panel.draw(page.curves);"
                                 "return document.querySelector('#block code.line').textContent", path)
             words = subprocess.run(["sh", "-c", 'set -- ' + told + '; printf "%s\\n" "$@"'], capture_output=True, text=True,
                                    cwd=self.folder, stdin=subprocess.DEVNULL).stdout.splitlines()

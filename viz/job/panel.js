@@ -107,11 +107,9 @@ export class Panel {
     ];
   }
 
-  /** The page of the process alone where it lies beside this one, or the command that makes it. */
+  /** The command that makes the page of the process alone. */
   ownPage(i) {
-    const { page, path } = this.job.processes;
-    if (page[i]) return [element("p", {}, element("a", { href: page[i], id: "own-page" }, "Every block of it: its own page"))];
-    const command = `memprof trace_plot ${shellWord(path[i])} -o trace.html`;
+    const command = `memprof trace_plot ${shellWord(this.job.processes.path[i])} -o trace.html`;
     return [element("details", {}, element("summary", { class: "soft" }, "Every block of it"),
       element("code", { class: "line" }, command),
       element("button", { type: "button", onclick: async (event) => {

@@ -6,7 +6,6 @@
 #include "cli/jobs/job.h"
 #include "cli/progress.h"
 #include "cli/query.h"
-#include "cli/query_page.h"
 #include "exchange/load/load.h"
 #include "output/report/compare.h"
 #include "output/report/job_compare.h"
@@ -109,21 +108,6 @@ static int sum_up(const struct mp_query *query, const struct mp_model *model, st
     return MP_EXIT_DONE;
 }
 
-/* With --page the page of the last recording, to which the sites that are still there link. */
-static int write_out(struct mp_query *query, struct mp_comparison *comparison)
-{
-    uint32_t *site_of_stack = NULL;
-    int status = mp_query_page_linked(query, &site_of_stack);
-    comparison->site_of_stack = site_of_stack;
-    if (!status && query->as_json)
-        mp_compare_json(&query->json, comparison);
-    else if (!status)
-        mp_compare_text(&query->text, comparison);
-    comparison->site_of_stack = NULL;
-    free(site_of_stack);
-    return status;
-}
-
 static int compare(struct mp_query *query, const struct mp_model *before, struct mp_comparison *comparison,
                    const struct limit *limit, bool *grew)
 {
@@ -145,9 +129,12 @@ static int compare(struct mp_query *query, const struct mp_model *before, struct
     for (int sense = MP_PROFILE_PEAK; sense <= MP_PROFILE_OUTSTANDING; sense++)
         *grew |= mp_compare_grew(result.sums[MP_BEFORE][sense].bytes, result.sums[MP_AFTER][sense].bytes, limit->bytes,
                                  limit->percent);
-    status = write_out(query, comparison);
+    if (query->as_json)
+        mp_compare_json(&query->json, comparison);
+    else
+        mp_compare_text(&query->text, comparison);
     mp_compare_free(&result);
-    return status;
+    return MP_EXIT_DONE;
 }
 
 static int compare_all(struct mp_query *query, enum mp_profile_of sense, const struct limit *limit, bool *grew,
@@ -267,7 +254,6 @@ static int run(const struct mp_invocation *invocation)
     if (!status) status = read_sense(invocation->value[MP_OPT_OF], &sense);
     if (!status && are_jobs(invocation)) return compare_jobs(invocation, sense, &limit, &grew);
     if (!status) status = mp_form_read(invocation, &document, &form);
-    if (!status) status = mp_query_page_check(invocation, document && form == MP_HTML);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
     status = mp_query_pick_track(&query);
@@ -289,16 +275,14 @@ const struct mp_command mp_command_compare = {
         "compares categories, modules or regions instead, by their names; --sort growth lists what grew most first, "
         "what shrank most last. --fail "
         "exits with 3 where peak or outstanding grew by more than --max-growth, a percentage or a size (5%). --format "
-        "markdown (or -o FILE.md) is for pull requests, html (or -o FILE.html) one page with both curves; with --page "
-        "FILE its sites lead to "
-        "their place in the page of the last recording, which is written to FILE. Where one of "
+        "markdown (or -o FILE.md) is for pull requests, html (or -o FILE.html) one page with both curves. Where one of "
         "them is a folder or a merged job, jobs are "
         "compared: the highest peaks, and sites on average a process.",
     .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
     .meanings = {{MP_OPT_OF, "compare sites by peak, outstanding or allocated (peak)"},
                  {MP_OPT_FAIL, "exit with 3 where peak or outstanding grew by more than --max-growth"}},
-    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_FORM_OPTIONS, MP_OPT_PAGE,
-                MP_OPT_FAIL, MP_OPT_MAX_GROWTH},
+    .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS, MP_OPT_OF, MP_FORM_OPTIONS, MP_OPT_FAIL,
+                MP_OPT_MAX_GROWTH},
     .operands_min = 2,
     .operands_max = 1000,
     .run = run,

@@ -1,24 +1,9 @@
-#include <stdlib.h>
-
 #include "cli/jobs/job.h"
-#include "cli/query_page.h"
+#include "cli/query.h"
 
 #define TOP_SITES       3 /* all must fit on one screen */
 #define TOP_IN_DOCUMENT 10
 #define TOP_OF_JOB      8
-
-static int write_out(struct mp_query *query, struct mp_story *story)
-{
-    uint32_t *site_of_stack = NULL;
-    int status = mp_query_page_linked(query, &site_of_stack);
-    story->site_of_stack = site_of_stack;
-    if (!status && query->as_json)
-        mp_report_json(&query->json, query->model, story, &query->view);
-    else if (!status)
-        mp_report_text(&query->text, query->model, story, &query->view);
-    free(site_of_stack);
-    return status;
-}
 
 static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
 {
@@ -49,7 +34,10 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
             status = mp_message_error(&error);
         story.advise = whole ? &advise : NULL;
     }
-    if (!status) status = write_out(query, &story);
+    if (!status && query->as_json)
+        mp_report_json(&query->json, query->model, &story, &query->view);
+    else if (!status)
+        mp_report_text(&query->text, query->model, &story, &query->view);
     mp_peak_free(&peak);
     mp_step_report_free(&steps);
     mp_frag_free(&frag);
@@ -90,7 +78,6 @@ static int run(const struct mp_invocation *invocation)
     bool document;
     if (mp_job_asked(invocation)) return report_job(invocation);
     int status = mp_form_read(invocation, &document, &form);
-    if (!status) status = mp_query_page_check(invocation, document && form == MP_HTML);
     if (!status) status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
     if (!query.as_json && !mp_given(invocation, MP_OPT_LIMIT))
@@ -105,12 +92,11 @@ const struct mp_command mp_command_report = {
     .usage = "FILE...",
     .about =
         "--format markdown (or -o FILE.md) is for pull requests and summaries of CI, html (or -o FILE.html) one page "
-        "with the curve, to keep; with --page FILE its peak, sites, steps and leaks lead to their place in the page "
-        "of trace_plot, which is written to FILE. --columns chooses among the columns of sites, leaks and regions.",
+        "with the curve, to keep. --columns chooses among the columns of sites, leaks and regions.",
     .example = "memprof report run.mp",
     .meanings = {{MP_OPT_LIMIT, "show N rows; 0 shows all (text: 3, of a job 8; markdown and html: 10; JSON: all)"}},
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,
-                MP_FORM_OPTIONS, MP_OPT_PAGE},
+                MP_FORM_OPTIONS},
     .operands_min = 1,
     .operands_max = 1000000,
     .run = run,

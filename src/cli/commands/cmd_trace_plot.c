@@ -1,50 +1,75 @@
 #include "cli/jobs/job.h"
-#include "cli/jobs/job_pages.h"
 #include "cli/query.h"
-#include "cli/query_page.h"
+#include "model/stack.h"
 #include "output/page/job_page.h"
+#include "output/page/page.h"
 
-struct job_page {
-    const struct mp_job_query *query;
-    char **links;
+#define CHANGES         12      /* that the page draws, the best */
+#define EVENTS          4000000 /* of a recording with more, the page is not to wait for so many replays */
+#define SETTINGS_EVENTS 100000  /* the same for a search of the allocator's settings, which takes dozens */
+
+struct page {
+    const struct mp_query *query;
+    const char *view;
+    const struct mp_advise *advise; /* NULL: none */
 };
+
+static enum mp_status write_page(void *context, FILE *out, struct mp_error *error)
+{
+    const struct page *page = context;
+    const struct mp_query *query = page->query;
+    const struct mp_page_cut cut = {
+        .window = query->view.window, .filter = query->filter, .filter_text = query->view.filter};
+    const struct mp_page_options options = {.track = query->track == MP_TRACK_NONE ? -1 : query->track,
+                                            .title = mp_path_short(query->view.path),
+                                            .view = page->view,
+                                            .cut = &cut,
+                                            .rules = &query->rules,
+                                            .advise = page->advise};
+    return mp_page_write(query->model, &options, out, error);
+}
+
+/* Looks for changes of a whole recording that lower the peak of the track shown first. Returns whether there is an
+ * answer, to be freed. */
+static bool find_advice(const struct mp_query *query, struct mp_advise *advise)
+{
+    const struct mp_model *model = query->model;
+    struct mp_error error;
+    uint16_t track = query->track == MP_TRACK_NONE ? mp_track_default(model) : query->track;
+    if (!query->view.window.whole || query->filter) return false; /* changes are replayed on all of a recording */
+    if (track == MP_TRACK_NONE || mp_model_sample_of(model, track) || model->events.count > EVENTS) return false;
+    bool search = model->events.count <= SETTINGS_EVENTS;
+    const struct mp_advise_query ask = {
+        .track = track, .kinds = search ? ~0u : ~(1u << MP_CHANGE_ALLOCATOR), .curves = CHANGES};
+    return !mp_advise_find(model, &ask, advise, &error);
+}
 
 static enum mp_status write_job_page(void *context, FILE *out, struct mp_error *error)
 {
-    const struct job_page *page = context;
-    return mp_job_page_write(&page->query->job, mp_path_short(page->query->view.path), page->links, out, error);
+    const struct mp_job_query *query = context;
+    return mp_job_page_write(&query->job, mp_path_short(query->view.path), out, error);
 }
 
 static int plot_job(const struct mp_invocation *invocation)
 {
     struct mp_job_query query;
-    struct job_page page = {.query = &query};
-    int status = mp_job_open(invocation, &query), pages = MP_EXIT_DONE;
+    int status = mp_job_open(invocation, &query);
     if (status) return status;
-    if (mp_given(invocation, MP_OPT_PAGES)) pages = mp_job_pages_write(invocation, &query.job, &page.links);
-    if (pages == MP_EXIT_COULD_NOT) status = pages;
-    if (!status) status = mp_output_write(invocation, write_job_page, &page);
-    mp_job_pages_free(page.links, &query.job);
-    status = mp_job_end(&query, status);
-    return status ? status : pages;
+    return mp_job_end(&query, mp_output_write(invocation, write_job_page, &query));
 }
 
 static int run(const struct mp_invocation *invocation, const char *view)
 {
     struct mp_query query;
-    if (mp_given(invocation, MP_OPT_PAGES) && !mp_job_asked(invocation)) {
-        mp_message("--pages is for a job of several recordings, and %s is one", invocation->operands[0]);
-        return MP_EXIT_USAGE;
-    }
-    if (mp_given(invocation, MP_OPT_PAGES) && !mp_job_pages_fit(invocation->value[MP_OPT_OUTPUT])) {
-        mp_message("--pages makes a folder beside the page, and %s is no file: name one, as in -o job.html",
-                   invocation->value[MP_OPT_OUTPUT]);
-        return MP_EXIT_USAGE;
-    }
+    struct mp_advise advise;
+    struct page page = {.query = &query, .view = view};
     if (!view && mp_job_asked(invocation)) return plot_job(invocation);
     int status = mp_query_open(invocation, MP_SORT_BYTES, &query);
     if (status) return status;
-    return mp_query_end(&query, mp_query_page_write(&query, invocation->value[MP_OPT_OUTPUT], view, NULL));
+    if (find_advice(&query, &advise)) page.advise = &advise;
+    status = mp_output_write(invocation, write_page, &page);
+    if (page.advise) mp_advise_free(&advise);
+    return mp_query_end(&query, status);
 }
 
 static int run_trace(const struct mp_invocation *invocation)
@@ -72,12 +97,10 @@ const struct mp_command mp_command_trace_plot = {
         "merge wrote) "
         "has "
         "a bar for each process, their curves on one scale, aligned by step, or as a heat map, the sites of all, and "
-        "what "
-        "differs between two of them; with --pages a click also leads to a page of each recording.",
+        "what differs between two of them.",
     .example = "memprof trace_plot run.mp -o trace.html",
     .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"}},
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PAGES, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES,
-                MP_OPT_SKIP_FRAMES},
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES},
     .operands_min = 1,
     .operands_max = 1000000,
     .run = run_trace,

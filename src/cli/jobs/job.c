@@ -22,9 +22,8 @@ bool mp_job_asked(const struct mp_invocation *invocation)
 /* Options that look into one recording. */
 static int check_options(const struct mp_invocation *invocation)
 {
-    static const enum mp_option single[] = {MP_OPT_TRACK, MP_OPT_FROM,         MP_OPT_TO,
-                                            MP_OPT_GROUP, MP_OPT_FILTER,       MP_OPT_RULES,
-                                            MP_OPT_SIZES, MP_OPT_SUPPRESSIONS, MP_OPT_PAGE};
+    static const enum mp_option single[] = {MP_OPT_TRACK,  MP_OPT_FROM,  MP_OPT_TO,    MP_OPT_GROUP,
+                                            MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SIZES, MP_OPT_SUPPRESSIONS};
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         if (!mp_given(invocation, single[i])) continue;
         mp_message("--%s looks into one recording, and this is a job of several: name one of them",

@@ -45,30 +45,10 @@ static void put_escaped(struct mp_document *document, const char *text)
     mp_buffer_free(&clean);
 }
 
-void mp_document_link(struct mp_document *document, const char *format, ...)
-{
-    va_list values;
-    if (!document->page || document->form != MP_HTML) return;
-    free(document->link);
-    va_start(values, format);
-    document->link = mp_text_make_of(format, values);
-    va_end(values);
-}
-
 static void put_format(struct mp_document *document, const char *format, va_list values)
 {
-    char *text = mp_text_make_of(format, values), *link = document->link;
-    document->link = NULL;
-    if (link) {
-        mp_buffer_append_text(document->out, "<a href=\"");
-        mp_html_text(document->out, document->page);
-        mp_buffer_append_text(document->out, *link ? "#" : "");
-        mp_html_text(document->out, link);
-        mp_buffer_append_text(document->out, "\">");
-    }
+    char *text = mp_text_make_of(format, values);
     put_escaped(document, text);
-    if (link) mp_buffer_append_text(document->out, "</a>");
-    free(link);
     free(text);
 }
 
@@ -109,7 +89,6 @@ void mp_document_end(struct mp_document *document)
 {
     mp_document_lines(document, &document->lines);
     mp_buffer_free(&document->lines);
-    free(document->page);
     if (document->form == MP_HTML) mp_html_end(document->out);
 }
 

@@ -16,8 +16,6 @@ struct mp_document {
     enum mp_document_form form;
     const char *columns; /* of the open table */
     unsigned column, tables;
-    char *page; /* the address of the recording's page, to which an HTML document links; NULL: none. Freed at the end */
-    char *link; /* of the next text; NULL: none */
     struct mp_text text;
     struct mp_buffer lines; /* of `text` */
 };
@@ -28,8 +26,6 @@ void mp_document_start(struct mp_document *document, struct mp_buffer *out, enum
 void mp_document_end(struct mp_document *document);
 void mp_document_heading(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mp_document_paragraph(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The next text leads to the recording's page, behind whose '#' the rest stands; nothing where there is no page. */
-void mp_document_link(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* `columns`: 'l' or 'r' for each; as many heads; then come the cells, row by row. */
 void mp_document_table(struct mp_document *document, const char *columns, const char *const *heads);
 void mp_document_cell(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -8,8 +8,8 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "base/varint.h"
-#include "output/page/page_file.h"
 #include "output/form/html.h"
+#include "output/page/page_file.h"
 
 /* Rows that a page shows at most: nobody reads more, and 50 000 sites would be most of the page. */
 #define SITES_SHOWN    300
@@ -73,7 +73,7 @@ static void put_name(struct facts *f, uint32_t process)
     put_buffer(f, NULL, &name);
 }
 
-static void put_processes(struct facts *f, char *const *pages)
+static void put_processes(struct facts *f)
 {
     uint64_t from = f->job->from_unix_ns;
     mp_json_object(&f->json, "processes");
@@ -101,7 +101,6 @@ static void put_processes(struct facts *f, char *const *pages)
     EACH_PROCESS("end", mp_json_number(&f->json, NULL, track ? track->end_bytes : 0));
     EACH_PROCESS("reserved", mp_json_known(&f->json, NULL, track ? track->reserved_bytes : UINT64_MAX));
     EACH_PROCESS("capacity", mp_json_known(&f->json, NULL, track ? track->device_bytes : UINT64_MAX));
-    EACH_PROCESS("page", mp_json_text(&f->json, NULL, pages ? pages[i] : NULL));
     mp_json_end_object(&f->json);
 }
 
@@ -356,7 +355,7 @@ static void put_curves(struct facts *f, const char *key, enum mp_job_curve curve
 
 /* ---- the page --------------------------------------------------------------------------------------------------- */
 
-static enum mp_status make_columns(const struct mp_job_view *job, char *const *pages, struct mp_page_columns *columns,
+static enum mp_status make_columns(const struct mp_job_view *job, struct mp_page_columns *columns,
                                    struct mp_error *error)
 {
     struct mp_buffer text = {0}, steps = {0}, clock = {0};
@@ -374,7 +373,7 @@ static enum mp_status make_columns(const struct mp_job_view *job, char *const *p
     mp_json_number(&f.json, "leaking", job->leaking);
     put_notes(&f);
     put_groups(&f);
-    put_processes(&f, pages);
+    put_processes(&f);
     put_outliers(&f);
     put_leaks(&f);
     put_devices(&f);
@@ -394,13 +393,12 @@ static enum mp_status make_columns(const struct mp_job_view *job, char *const *p
     return status;
 }
 
-enum mp_status mp_job_page_write(const struct mp_job_view *job, const char *title, char *const *pages, FILE *out,
-                                 struct mp_error *error)
+enum mp_status mp_job_page_write(const struct mp_job_view *job, const char *title, FILE *out, struct mp_error *error)
 {
     struct mp_page_columns columns = {0};
     struct mp_buffer header = {0}, shown = {0};
     struct mp_json json;
-    enum mp_status status = make_columns(job, pages, &columns, error);
+    enum mp_status status = make_columns(job, &columns, error);
     if (!status) {
         mp_json_start(&json, &header);
         json.flat = true;

@@ -8,10 +8,7 @@
 #include "base/error.h"
 #include "output/report/job.h"
 
-/* `pages`: of each process the address of its own page, as a link from this one; NULL for one that has none, or instead
- * of all. */
-enum mp_status mp_job_page_write(const struct mp_job_view *job, const char *title, char *const *pages, FILE *out,
-                                 struct mp_error *error);
+enum mp_status mp_job_page_write(const struct mp_job_view *job, const char *title, FILE *out, struct mp_error *error);
 
 /* The page without a job, as viz/ builds it; made by viz/Makefile.inc. Ends with a NUL. */
 extern const unsigned char mp_job_page_template[];

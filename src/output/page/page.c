@@ -13,12 +13,12 @@
 #include "base/utf8.h"
 #include "model/model.h"
 #include "model/track.h"
+#include "output/form/html.h"
 #include "output/page/page_advice.h"
 #include "output/page/page_data.h"
 #include "output/page/page_file.h"
 #include "output/page/page_template.h"
 #include "output/report/holders.h"
-#include "output/form/html.h"
 #include "output/report/reports.h"
 
 /* The header that the page reads before it unpacks a column: one JSON object inside a <script> element. */
@@ -248,8 +248,6 @@ enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_
     struct mp_page_data data;
     enum mp_status status = mp_page_data_make(model, options->cut, options->rules, &data, error);
     if (status) return status;
-    if (options->site_of_stack)
-        memcpy(options->site_of_stack, data.site_of_stack, model->stacks.count * sizeof *data.site_of_stack);
     struct mp_buffer title = {0}, header = {0};
     status = mp_page_advice_add(model, options->advise, &data.columns, error);
     append_title(&title, model, options, &data);

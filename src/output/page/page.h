@@ -32,8 +32,6 @@ struct mp_page_options {
     const struct mp_page_cut *cut;  /* NULL: nothing is left out */
     const struct mp_rules *rules;   /* the user's, for categories; NULL: none */
     const struct mp_advise *advise; /* with curves; of a page from which nothing is left out. NULL: none */
-    uint32_t *site_of_stack;        /* filled in by stack of the model: its site in the page, as the page's address has
-                                     * it; MP_NONE: not in it. NULL: not asked for */
 };
 
 /* Writes the whole page to `out`, which stays open. MP_IO where a write fails, MP_LIMIT where the model has more than

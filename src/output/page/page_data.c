@@ -629,8 +629,6 @@ static enum mp_status make_all(struct maker *make, struct mp_error *error)
     }
     add_samples(make);
     mp_page_stacks_columns(&make->stacks, &make->tree);
-    make->data->site_of_stack = make->stacks.site_of_stack;
-    make->stacks.site_of_stack = NULL;
     return pack_all(make, error);
 }
 
@@ -686,7 +684,6 @@ void mp_page_data_free(struct mp_page_data *data)
     mp_page_columns_free(&data->columns);
     mp_vec_free(&data->tracks);
     mp_vec_free(&data->leak_sites);
-    free(data->site_of_stack);
     page_lanes_free(&data->lanes);
     for (size_t i = 0; i < data->pools.count; i++)
         mp_pool_lines_free(&data->pools.at[i]);

@@ -63,7 +63,6 @@ struct mp_page_data {
     struct mp_page_categories categories;
     struct mp_leaks leaks;               /* of that part */
     MP_VEC(uint32_t) leak_sites;         /* by finding: its site in the page */
-    uint32_t *site_of_stack;             /* by stack of the model, likewise; MP_NONE: none */
     MP_VEC(struct mp_page_track) tracks; /* one per track of the model */
     struct mp_page_columns columns;
 };

@@ -292,7 +292,6 @@ static void put_document(struct mp_document *document, const struct mp_rows *row
     for (size_t row = rows->first; row < rows->count; row++)
         for (size_t i = 0; i < count; i++) {
             take(&value, rows, columns[i], row);
-            if (columns[i]->link && document->page) columns[i]->link(document, rows->of, row_at(rows, row));
             put_cell(document, rows, columns[i], &value, apart ? &apart[row - rows->first] : NULL);
         }
     mp_buffer_free(&value.made);

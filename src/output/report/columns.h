@@ -10,8 +10,8 @@
 
 #include "base/json.h"
 #include "output/form/document.h"
-#include "output/report/sites.h"
 #include "output/form/text.h"
+#include "output/report/sites.h"
 
 enum mp_unit {
     MP_NAME,           /* a text, NULL: null in JSON, nothing for people; left aligned, as the next ones */
@@ -58,7 +58,6 @@ struct mp_column {
     const char *noun;                                                     /* of a count without a head: "3 blocks" */
     void (*get)(struct mp_value *value, const void *of, const void *row); /* instead of a member; `of`: the rows' */
     void (*put)(struct mp_json *json, const char *key, const void *of, const void *row); /* JSON alone: what it likes */
-    void (*link)(struct mp_document *document, const void *of, const void *row);         /* of the cell; may be NULL */
 };
 #define MP_MEMBER(type, member) .offset = offsetof(type, member), .width = sizeof(((type *)NULL)->member)
 #define MP_COLUMNS_MAX          32

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "output/report/columns.h"
-#include "output/report/page_links.h"
 #include "output/form/plot.h"
+#include "output/report/columns.h"
 
 static const char *const sense_words[] = {[MP_PROFILE_PEAK] = "at the peak",
                                           [MP_PROFILE_OUTSTANDING] = "outstanding",
@@ -113,23 +112,6 @@ static void get_group(struct mp_value *value, const void *of, const void *row)
                   comparison->view->grouping.by);
 }
 
-/* A site that is gone has no place in the later recording's page. */
-static void link_site(struct mp_document *document, const void *of, const void *row)
-{
-    const struct mp_comparison *comparison = of;
-    const struct mp_compare_row *pair = row;
-    const struct mp_model *model = comparison->models[MP_AFTER];
-    const struct mp_window *window = &comparison->windows[MP_AFTER];
-    const struct mp_page_links links = {.model = model, .site_of_stack = comparison->site_of_stack};
-    char words[96] = "of=peak&v=sites";
-    if (!comparison->site_of_stack || side_of(pair) != MP_AFTER || !pair->values[MP_AFTER].blocks) return;
-    if (comparison->sense == MP_PROFILE_OUTSTANDING) strcpy(words, "of=end&v=sites");
-    if (comparison->sense == MP_PROFILE_ALLOCATED)
-        snprintf(words, sizeof words, "of=born&v=sites&w=%" PRIu64 "-%" PRIu64, window->from_ns,
-                 window->to_ns < model->duration_ns ? window->to_ns : model->duration_ns);
-    mp_link_site(document, &links, comparison->tracks[MP_AFTER], pair->stacks[MP_AFTER], words);
-}
-
 #define ROW(member) MP_MEMBER(struct mp_compare_row, member)
 
 const struct mp_column mp_compare_columns[] = {
@@ -139,7 +121,7 @@ const struct mp_column mp_compare_columns[] = {
     {NULL, "before_blocks", MP_COUNT, ROW(values[MP_BEFORE].blocks)},
     {NULL, "after_blocks", MP_COUNT, ROW(values[MP_AFTER].blocks)},
     {"blocks", NULL, MP_CHANGE, .get = get_more_blocks, .place = 3},
-    {"site", "stack", MP_SITE, .get = get_site, .place = 4, .only = BY_STACK, .link = link_site},
+    {"site", "stack", MP_SITE, .get = get_site, .place = 4, .only = BY_STACK},
     {NULL, "group", MP_NAME, .get = get_key, .only = BY_GROUP},
     {"group", NULL, MP_NAME, .get = get_group, .place = 4, .only = BY_GROUP},
     {NULL},

@@ -27,8 +27,7 @@ struct mp_comparison {
     const struct mp_compared *all;
     size_t count;
     const struct mp_view *view;
-    uint64_t most;                 /* the largest change of a row shown; 0: not known */
-    const uint32_t *site_of_stack; /* in the page of the last, to which a document links; NULL: there is none */
+    uint64_t most; /* the largest change of a row shown; 0: not known */
 };
 
 void mp_compare_json(struct mp_json *json, const struct mp_comparison *comparison);

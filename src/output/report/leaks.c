@@ -3,7 +3,6 @@
 
 #include "output/report/columns.h"
 #include "output/report/holders.h"
-#include "output/report/page_links.h"
 
 static struct mp_site_view site_view(const struct mp_sites *sites, const struct mp_view *view)
 {
@@ -38,7 +37,6 @@ static const char *other_reading(const struct mp_leak_finding *finding)
 struct table {
     const struct mp_model *model;
     struct mp_holders holders;
-    const struct mp_page_links *links;
 };
 
 static const struct mp_holders_site *held_of(const struct table *table, const struct mp_leak_finding *finding)
@@ -90,20 +88,6 @@ static void put_holders(struct mp_json *json, const char *key, const void *of, c
     mp_holders_site_json(json, table->model, &table->holders, held_of(table, row), 0);
 }
 
-static void link_step(struct mp_document *document, const void *of, const void *row)
-{
-    const struct table *table = of;
-    const struct mp_leak_finding *finding = row;
-    if (table->links) mp_link_step(document, table->links, finding->track, finding->first_step);
-}
-
-static void link_site(struct mp_document *document, const void *of, const void *row)
-{
-    const struct table *table = of;
-    const struct mp_leak_finding *finding = row;
-    if (table->links) mp_link_site(document, table->links, finding->track, finding->stack, "v=growth");
-}
-
 #define FOUND(member) MP_MEMBER(struct mp_leak_finding, member)
 #define HELD          1 /* the bit of what a look for holders found */
 
@@ -116,10 +100,10 @@ const struct mp_column mp_finding_columns[] = {
     {"by now", "bytes", MP_BYTES, FOUND(bytes), .place = 2},
     {"blocks", "blocks", MP_COUNT, .get = get_blocks, .place = 3},
     {"a step", "bytes_per_step", MP_CHANGE, .get = get_rate, .style = MP_BOLD},
-    {"since step", "first_step", MP_COUNT, FOUND(first_step), .place = 1, .link = link_step},
+    {"since step", "first_step", MP_COUNT, FOUND(first_step), .place = 1},
     {NULL, "eta_oom_steps", MP_COUNT, FOUND(eta_oom_steps)},
     {"held by", NULL, MP_NAME, .get = get_held, .place = 6, .only = HELD, .not_in_text = true},
-    {"site", "stack", MP_SITE, .get = get_site, .place = 7, .link = link_site},
+    {"site", "stack", MP_SITE, .get = get_site, .place = 7},
     {NULL, "holders", .put = put_holders},
     {NULL},
 };
@@ -173,10 +157,10 @@ static void put_missing(struct mp_text *text, const struct mp_rows *rows)
         }
 }
 
-static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
-                      const struct mp_page_links *links, size_t first, size_t end, bool full_stacks)
+static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t first,
+                      size_t end, bool full_stacks)
 {
-    struct table table = {.model = model, .links = links};
+    struct table table = {.model = model};
     mp_holders_find(model, false, &table.holders);
     struct mp_rows rows = rows_of(&table, leaks, first, end);
     if (full_stacks) rows.stacks = MP_FULL_STACKS;
@@ -185,11 +169,11 @@ static void put_table(struct mp_text *text, const struct mp_model *model, const 
     mp_holders_free(&table.holders);
 }
 
-void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
-                      const struct mp_page_links *links, size_t limit, bool full_stacks)
+void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
+                      bool full_stacks)
 {
     size_t shown = mp_shown(leaks->leaks, limit);
-    put_table(text, model, leaks, links, 0, shown, full_stacks);
+    put_table(text, model, leaks, 0, shown, full_stacks);
     mp_say_more(text, leaks->leaks - shown, limit);
 }
 
@@ -328,12 +312,12 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
     put_verdict(text, leaks);
     if (mp_is_csv(text) ? !view->outstanding : leaks->leaks > 0) {
         mp_say(text, "\n");
-        mp_findings_text(text, model, leaks, NULL, view->limit, view->full_stacks);
+        mp_findings_text(text, model, leaks, view->limit, view->full_stacks);
     }
     if (leaks->leaks < leaks->findings.count && !mp_is_csv(text)) {
         mp_heading(text, "No leak, but reported");
         mp_say(text, "\n");
-        put_table(text, model, leaks, NULL, leaks->leaks, leaks->findings.count, view->full_stacks);
+        put_table(text, model, leaks, leaks->leaks, leaks->findings.count, view->full_stacks);
     }
     if (leaks->findings.count) {
         mp_say(text, "\n");

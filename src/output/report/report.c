@@ -3,11 +3,10 @@
 
 #include "analysis/device/samples.h"
 #include "base/memory.h"
+#include "output/form/plot.h"
 #include "output/report/advise.h"
 #include "output/report/categories.h"
 #include "output/report/columns.h"
-#include "output/report/page_links.h"
-#include "output/form/plot.h"
 #include "output/report/reports.h"
 
 /* Any program holds blocks of so few ages. */
@@ -103,27 +102,18 @@ static void put_header(struct mp_text *text, const struct mp_model *model, const
            mp_model_incomplete(model) ? "INCOMPLETE"
            : mp_model_limited(model)  ? "partial"
                                       : "complete");
-    if (!text->document || !text->document->page) return;
-    mp_document_lines(text->document, text->out);
-    mp_document_link(text->document, "%s", "");
-    mp_document_paragraph(text->document, "Every block over time");
 }
 
-/* `where`: what the page shows of a site, as mp_link_site() takes it. */
-static void put_top_sites(struct mp_text *text, const struct mp_page_links *links, const struct mp_sites *sites,
-                          const char *where, const struct mp_view *view, bool births)
+static void put_top_sites(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
+                          const struct mp_view *view, bool births)
 {
     size_t rows = mp_shown(sites->count, view->limit);
     for (size_t i = 0; births && i < rows; i++)
         if (sites->at[i].births < GROWING_BIRTHS) rows = i;
-    const struct mp_site_view shown = {.limit = rows,
-                                       .births = births,
-                                       .whole = births ? 0 : sites->bytes,
-                                       .lines = !text->document,
-                                       .links = links,
-                                       .where = where};
+    const struct mp_site_view shown = {
+        .limit = rows, .births = births, .whole = births ? 0 : sites->bytes, .lines = !text->document};
     if (!rows) return;
-    mp_sites_text(text, links->model, sites, &shown);
+    mp_sites_text(text, model, sites, &shown);
     if (text->document) mp_say_more(text, births ? 0 : sites->count - rows, view->limit);
 }
 
@@ -138,12 +128,10 @@ static void put_curve(struct mp_text *text, const struct mp_model *model, const 
         mp_say(text, "The curve shows every byte allocated on the track.\n");
 }
 
-static void put_peak(struct mp_text *text, const struct mp_page_links *links, const struct mp_peak *peak,
+static void put_peak(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
                      const struct mp_view *view)
 {
-    const struct mp_model *model = links->model;
     char error[MP_PEAK_ERROR_TEXT], id[MP_TRACK_ID_MAX];
-    mp_link_peak(text->document, links, peak);
     mp_heading(text, "PEAK  %s%s%s", mp_coverage_hedge(model), mp_bytes(peak->bytes),
                mp_peak_error_text(error, model, peak));
     mp_say(text, " on %s, at %s", mp_track_id(model, peak->track, id), mp_time(peak->ns));
@@ -159,7 +147,7 @@ static void put_peak(struct mp_text *text, const struct mp_page_links *links, co
     }
     mp_previous_text(text, model, peak, "  ");
     if (mp_categories_any(&peak->categories) && !mp_is_csv(text)) mp_categories_text(text, &peak->categories);
-    put_top_sites(text, links, &peak->sites, "of=peak&v=sites", view, false);
+    put_top_sites(text, model, &peak->sites, view, false);
 }
 
 /* Other tracks, and samples of the process. */
@@ -199,13 +187,13 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
     mp_vec_free(&others);
 }
 
-static void put_leaks(struct mp_text *text, const struct mp_page_links *links, const struct mp_leaks *leaks,
+static void put_leaks(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                       const struct mp_view *view)
 {
     if (leaks->leaks) {
         mp_heading(text, "LEAKS  %u", leaks->leaks);
         mp_say(text, " site%s growing; see memprof leaks %s\n", leaks->leaks == 1 ? " keeps" : "s keep", view->path);
-        mp_findings_text(text, links->model, leaks, links, view->limit, false);
+        mp_findings_text(text, model, leaks, view->limit, false);
     } else {
         mp_heading(text, "LEAKS  ");
         mp_say(text, "%s%s%s\n", mp_verdict_name(leaks->verdict), *leaks->reason ? ": " : "", leaks->reason);
@@ -213,7 +201,7 @@ static void put_leaks(struct mp_text *text, const struct mp_page_links *links, c
     mp_heading(text, "OUTSTANDING  %s", mp_bytes(leaks->outstanding.bytes));
     mp_say(text, " at the end in %s, %s\n", mp_counted(leaks->outstanding.blocks, "block"),
            mp_counted(leaks->outstanding.count, "site"));
-    put_top_sites(text, links, &leaks->outstanding, "of=end&v=sites", view, false);
+    put_top_sites(text, model, &leaks->outstanding, view, false);
     if (leaks->verdict != MP_VERDICT_UNKNOWN || !leaks->grows || !leaks->held_lasting ||
         leaks->held.at[0].births < GROWING_BIRTHS)
         return;
@@ -222,7 +210,7 @@ static void put_leaks(struct mp_text *text, const struct mp_page_links *links, c
     mp_heading(text, "GROWING?");
     mp_say(text, "  live at %s and born in many distinct steps; see memprof leaks %s\n", mp_time(leaks->held_ns),
            view->path);
-    put_top_sites(text, links, &lasting, "of=window&v=sites", view, true);
+    put_top_sites(text, model, &lasting, view, true);
 }
 
 static int ascending(const void *left, const void *right)
@@ -314,15 +302,14 @@ static void put_advice(struct mp_text *text, const struct mp_model *model, const
 void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view)
 {
-    const struct mp_page_links links = {.model = model, .site_of_stack = story->site_of_stack, .steps = story->steps};
     put_header(text, model, story, view);
     if (story->peak)
-        put_peak(text, &links, story->peak, view);
+        put_peak(text, model, story->peak, view);
     else
         mp_say(text, "\nNo allocation was recorded.\n");
     mp_device_uses_text(text, model);
     put_others(text, model, story->peak);
-    if (story->peak) put_leaks(text, &links, story->leaks, view);
+    if (story->peak) put_leaks(text, model, story->leaks, view);
     if (story->steps) put_steps(text, model, story->steps);
     if (story->frag) put_frag(text, model, story->frag, view);
     put_advice(text, model, story, view);

@@ -16,12 +16,10 @@
 #include "analysis/sizing/size.h"
 #include "base/json.h"
 #include "model/model.h"
-#include "output/report/sites.h"
 #include "output/form/text.h"
+#include "output/report/sites.h"
 
 /* How to show a report, whatever its subject. */
-struct mp_page_links;
-
 struct mp_view {
     const char *path; /* the file's name as given by the user */
     size_t limit;     /* rows; 0: all */
@@ -85,9 +83,9 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
 /* How many more steps fit into the device, in words: two digits, since the rate is no more exact. UINT64_MAX: unknown,
  * or so far away (above a million steps) that it does not matter. */
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
-/* The leaks alone, as a table: the sites that keep growing. `links`: NULL outside of a document. */
-void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
-                      const struct mp_page_links *links, size_t limit, bool full_stacks);
+/* The leaks alone, as a table: the sites that keep growing. */
+void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
+                      bool full_stacks);
 
 /* `groups`: those of the steps, or NULL. */
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
@@ -124,7 +122,6 @@ struct mp_story {
     const struct mp_step_report *steps;
     const struct mp_frag *frag;
     const struct mp_advise *advise; /* without settings of the allocator: `frag` has those */
-    const uint32_t *site_of_stack;  /* in the page to which a document links; NULL: there is none */
 };
 void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view);

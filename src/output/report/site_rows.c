@@ -2,7 +2,6 @@
 
 #include "output/report/categories.h"
 #include "output/report/columns.h"
-#include "output/report/page_links.h"
 
 /* Bits of columns. */
 enum { BY_STACK = 1, BY_GROUP = 2, GUESSED = 4, BIRTHS = 8, TRACK = 16, WHOLE = 32, MODULES = 64, LINES = 128 };
@@ -129,13 +128,6 @@ static void put_metadata(struct mp_json *json, const char *key, const void *of, 
                           .model = table->model, .flat = true));
 }
 
-static void link_site(struct mp_document *document, const void *of, const void *row)
-{
-    const struct mp_site_view *view = ((const struct table *)of)->view;
-    const struct mp_site *site = row;
-    if (view->links) mp_link_site(document, view->links, site->track, site->stack, view->where);
-}
-
 #define SITE(member) MP_MEMBER(struct mp_site, member)
 
 const struct mp_column mp_site_columns[] = {
@@ -147,7 +139,7 @@ const struct mp_column mp_site_columns[] = {
     {"track", "track", MP_TRACK, SITE(track), .place = 5, .only = TRACK},
     {"born in", "birth_periods", MP_COUNT, .get = get_births, .place = 4, .only = BIRTHS},
     {NULL, "modules", .put = put_modules, .only = BY_STACK},
-    {"site", "stack", MP_SITE, .get = get_site, .place = 6, .only = BY_STACK, .link = link_site},
+    {"site", "stack", MP_SITE, .get = get_site, .place = 6, .only = BY_STACK},
     {"module", NULL, MP_NAME, .get = get_modules, .place = 7, .only = MODULES, .not_in_text = true},
     {NULL, "freed_at", .put = put_freed, .only = BY_STACK},
     {NULL, "metadata", .put = put_metadata, .only = BY_STACK},

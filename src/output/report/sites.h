@@ -5,20 +5,16 @@
 #include "analysis/sites/sites.h"
 #include "base/json.h"
 #include "model/stack.h"
-#include "output/report/site_apart.h"
 #include "output/form/text.h"
-
-struct mp_page_links;
+#include "output/report/site_apart.h"
 
 struct mp_site_view {
-    size_t limit;                      /* rows; 0: all */
-    bool full_stacks;                  /* every frame instead of the user's lines and a count of the rest */
-    enum mp_group_by by;               /* what a row stands for */
-    bool births, track;                /* extra columns, extra keys */
-    uint64_t whole;                    /* the total for shares; 0: no column */
-    bool lines;                        /* text: a numbered line for each site, without heads */
-    const struct mp_page_links *links; /* of a document; NULL: none */
-    const char *where;                 /* what the page shows of a site, as mp_link_site() takes it */
+    size_t limit;        /* rows; 0: all */
+    bool full_stacks;    /* every frame instead of the user's lines and a count of the rest */
+    enum mp_group_by by; /* what a row stands for */
+    bool births, track;  /* extra columns, extra keys */
+    uint64_t whole;      /* the total for shares; 0: no column */
+    bool lines;          /* text: a numbered line for each site, without heads */
 };
 
 /* Returns whether there was one to write. */

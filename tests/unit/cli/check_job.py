@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import urllib.parse
 import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
@@ -429,36 +428,6 @@ class Page(Jobs):
         for process, _, points in curves:
             self.assertGreater(len({at for at, _, _ in points}), 10, process)
             self.assertLess(points[0][0], 10_000_000, process)
-
-    def test_a_click_leads_to_a_page_of_each_recording(self):
-        (self.folder / "a").mkdir()
-        paths = [self.folder / "rank 0#.mp", self.folder / "a" / "rank 0#.mp", self.folder / "gone.mp", self.folder / "one.mp"]
-        for rank, path in enumerate(paths):
-            make_rank(path, rank, world=4)
-        page, job = self.folder / "job.html", self.folder / "all.job"
-        self.merge(*paths, to=job)
-        paths[2].unlink()
-        result = memprof("trace_plot", job, "--pages", "-o", page)
-        self.assertEqual(result.returncode, 4, result.stderr)
-        self.assertIn("gone.mp", result.stderr)
-        links = page_of(page)[1]["processes"]["page"]
-        self.assertEqual(links[2], None)
-        self.assertTrue(all(link.startswith("./job.pages/") for link in links if link))
-        files = [self.folder / urllib.parse.unquote(link) for link in links if link]
-        self.assertEqual(len(set(files)), 3)
-        for path, file in zip((paths[0], paths[1], paths[3]), files):
-            alone = self.folder / "alone.html"
-            self.assertEqual(memprof("trace_plot", path, "-o", alone).returncode, 0)
-            self.assertEqual(file.read_text(), alone.read_text())
-        self.assertEqual(memprof("trace_plot", paths[0], "--pages", "-o", page).returncode, 2)
-        for output in ("-", "/dev/null", str(self.folder / "a")):
-            result = memprof("trace_plot", job, "--pages", "--force", "-o", output)
-            self.assertEqual((result.returncode, result.stdout), (2, ""), output)
-            self.assertIn("is no file", result.stderr)
-            self.assertFalse(pathlib.Path(output + ".pages").exists())
-        (self.folder / "stop.pages").write_text("")
-        result = memprof("trace_plot", job, "--pages", "-o", self.folder / "stop.html")
-        self.assertEqual((result.returncode, (self.folder / "stop.html").exists()), (1, False))
 
     def test_ten_times_the_sites_are_no_larger_a_page(self):
         """Of sites it shows the heaviest, and says what the others hold."""

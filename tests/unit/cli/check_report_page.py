@@ -3,7 +3,6 @@
 import json
 import pathlib
 import re
-import subprocess
 import sys
 import unittest
 
@@ -106,20 +105,6 @@ class Curve(harness.TestCase):
     @unittest.skipUnless(harness.DATA, "no recordings by others")
     def test_a_snapshot(self):
         self.check(harness.DATA + "/sidsoc_train.pickle")
-
-
-class Page(harness.TestCase):
-    def test_a_page_that_is_the_report_by_a_link_of_the_file_system(self):
-        """It would be overwritten by the report, which would link to itself."""
-        run, report, link = (self.folder / name for name in ("run.mp", "report.html", "page.html"))
-        subprocess.run([harness.BUILD / "tests/unit/cli/make_recording", run, "train"], check=True)
-        harness.memprof("report", run, "-o", report)
-        before = report.read_text()
-        link.symlink_to(report.name)
-        done = harness.memprof("report", run, "-o", report, "--page", link)
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("--page needs the name of a file of its own", done.stderr)
-        self.assertEqual(report.read_text(), before)
 
 
 if __name__ == "__main__":
