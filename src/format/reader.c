@@ -13,79 +13,6 @@
 #include "format/start.h"
 #include "format/tables.h"
 
-/*
- * The index at the end of a finished file. Pure but for reading the file.
- */
-
-struct mp_index {
-    struct mp_index_entry *at;
-    size_t count, room;
-};
-
-/* Appends the rows of an index chunk. */
-static enum mp_status add_rows(const struct mp_chunk_in *chunk, struct mp_index *index)
-{
-    const struct mp_table_layout *table = mp_table_of(MP_CHUNK_INDEX);
-    size_t before = index->count, count = chunk->meta.count;
-    uint64_t *values = malloc((count + 1) * sizeof *values);
-    enum mp_status status = values && mp_vec_extend(index, before + count) ? MP_OK : MP_NO_MEMORY;
-    for (size_t i = 0; !status && i < table->field_count; i++) {
-        const struct mp_field *field = &table->fields[i];
-        if (!mp_chunk_in_decode(chunk, field->name, count, values, 64))
-            status = MP_NOT_FOUND;
-        else
-            mp_table_scatter(field, index->at + before, table->row, count, values);
-    }
-    free(values);
-    return status;
-}
-
-/* Reads the chunk at the scan's place. MP_NOT_FOUND: it is not part of the index. */
-static enum mp_status read_chunk(struct mp_scan *scan, struct mp_chunk_in *chunk, struct mp_index *index,
-                                 struct mp_error *error)
-{
-    uint64_t place = scan->at;
-    enum mp_status status = mp_scan_chunk(scan, error);
-    if (status) return status;
-    if (scan->at != place) return MP_NOT_FOUND;
-    status = mp_chunk_in_parse(chunk, scan->bytes.at, scan->bytes.count);
-    if (!status && chunk->kind == MP_CHUNK_INDEX) status = add_rows(chunk, index);
-    mp_scan_advance(scan);
-    if (status == MP_NO_MEMORY) return mp_fail(error, status, "no memory for the recording's index");
-    return status || chunk->kind != MP_CHUNK_INDEX ? MP_NOT_FOUND : MP_OK;
-}
-
-static bool is_whole(const struct mp_scan *scan, uint64_t start, const struct mp_index *index, uint64_t index_chunks)
-{
-    uint64_t offset = start;
-    for (size_t i = 0; i < index->count; i++) {
-        const struct mp_index_entry *entry = &index->at[i];
-        if (entry->sequence != i || (i ? entry->offset <= offset : entry->offset != offset)) return false;
-        offset = entry->offset;
-    }
-    return offset <= scan->index && index->count + index_chunks == scan->chunk_total;
-}
-
-/* Reads the index; *scan, which has looked at the file, is not changed. The first chunk begins at `start`. MP_NOT_FOUND
- * where there is no index, or where it does not name every chunk, one after the other. */
-static enum mp_status index_read(const struct mp_scan *scan, uint64_t start, struct mp_index *index,
-                                 struct mp_error *error)
-{
-    struct mp_scan here = {.fd = scan->fd, .at = scan->index, .end = scan->end, .effort = scan->end};
-    struct mp_chunk_in chunk;
-    uint64_t chunks = 0;
-    index->count = 0;
-    if (!scan->has_end || here.at < start || here.at >= here.end) return MP_NOT_FOUND;
-    if (!mp_chunk_in_init(&chunk)) return mp_fail(error, MP_NO_MEMORY, "no memory for the recording's index");
-    enum mp_status status = MP_OK;
-    for (; !status && here.at < here.end; chunks++)
-        status = read_chunk(&here, &chunk, index, error);
-    if (!status && !is_whole(scan, start, index, chunks)) status = MP_NOT_FOUND;
-    mp_chunk_in_free(&chunk);
-    mp_scan_close(&here);
-    return status;
-}
-
 #define BLOCKS_MAX (UINT64_C(1) << 62) /* no recording has more */
 
 struct mp_reader {
@@ -103,8 +30,6 @@ struct mp_reader {
     uint64_t sequence;  /* expected next */
     uint64_t allowance; /* entries and block numbers that lost chunks may have held */
     uint64_t seen_lost_bytes;
-    bool skipped; /* chunks before the next one were passed over */
-    struct mp_index index;
     MP_VEC(unsigned char) rows; /* of the current table chunk */
     MP_VEC(uint64_t) values;
     MP_VEC(uint32_t) ids; /* of coverage */
@@ -189,7 +114,6 @@ void mp_reader_close(struct mp_reader *reader)
     mp_vec_free(&reader->rows);
     mp_vec_free(&reader->values);
     mp_vec_free(&reader->ids);
-    mp_vec_free(&reader->index);
     free(reader);
 }
 
@@ -372,24 +296,11 @@ static bool has_room(const struct mp_reader *reader, unsigned kind, uint64_t mor
     return more <= mp_table_most((enum mp_chunk_kind)kind) - reader->counts.of[kind];
 }
 
-/* After a skip, believes the chunk's own count of what came before it. */
-static void catch_up(struct mp_reader *reader)
-{
-    const struct mp_chunk_meta *meta = &reader->chunk.meta;
-    for (unsigned kind = 1; kind <= MP_CHUNK_STACKS; kind++)
-        if (meta->tables[kind - 1] > reader->counts.of[kind] &&
-            meta->tables[kind - 1] <= mp_table_most((enum mp_chunk_kind)kind))
-            reader->counts.of[kind] = meta->tables[kind - 1];
-    if (meta->next_block > reader->next_block) reader->next_block = meta->next_block;
-    reader->skipped = false;
-}
-
 /* Compares the chunk's meta with what was read so far. MP_NOT_FOUND: nothing is missing. MP_OK: *chunk has made-up
  * entries, and the chunk itself is still to be read. */
 static enum mp_status fill_gaps(struct mp_reader *reader, struct mp_chunk *chunk)
 {
     const struct mp_chunk_meta *meta = &reader->chunk.meta;
-    if (reader->skipped) catch_up(reader);
     for (unsigned kind = 1; kind <= MP_CHUNK_STACKS; kind++) {
         uint64_t stated = meta->tables[kind - 1], have = reader->counts.of[kind];
         if (stated == have) continue;
@@ -473,20 +384,4 @@ enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, 
         mp_scan_advance(&reader->scan);
         if (!status) return MP_OK;
     }
-}
-
-enum mp_status mp_reader_index(struct mp_reader *reader, const struct mp_index_entry **entries, size_t *count,
-                               struct mp_error *error)
-{
-    enum mp_status status = index_read(&reader->scan, reader->start_bytes, &reader->index, error);
-    *entries = reader->index.at;
-    *count = reader->index.count;
-    return status;
-}
-
-void mp_reader_skip(struct mp_reader *reader, const struct mp_index_entry *entry)
-{
-    reader->skipped |= reader->sequence != entry->sequence;
-    reader->scan.at = entry->offset;
-    reader->sequence = entry->sequence;
 }

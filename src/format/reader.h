@@ -152,13 +152,6 @@ uint64_t mp_reader_file_bytes(const struct mp_reader *reader);
 /* The next readable chunk in file order: MP_OK, or MP_NOT_FOUND at the end of the file. Passes over damaged chunks and
  * counts them; does not return chunks of unknown kinds or the index. Any other status is about memory or I/O. */
 enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, struct mp_error *error);
-/* All chunks but those of the index itself, in order, from the index of a finished file. The entries belong to the
- * reader. MP_NOT_FOUND where there is no reliable index; reading goes on as if nothing had been asked. */
-enum mp_status mp_reader_index(struct mp_reader *reader, const struct mp_index_entry **entries, size_t *count,
-                               struct mp_error *error);
-/* Continues at a later chunk, an entry of the index. Tables that are skipped count as read: naming one of their entries
- * is no damage. */
-void mp_reader_skip(struct mp_reader *reader, const struct mp_index_entry *entry);
 
 /* The damage found so far; complete once mp_reader_next() has returned MP_NOT_FOUND. */
 const struct mp_damage *mp_reader_damage(const struct mp_reader *reader);

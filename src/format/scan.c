@@ -46,7 +46,6 @@ enum mp_status mp_scan_open(struct mp_scan *scan, int fd, uint64_t start, uint64
                     mp_get_be32(end + MP_END_AT_CHECKSUM + 1) == (uint32_t)crc32(0, end, MP_END_AT_CHECKSUM);
     if (!scan->has_end) return MP_OK;
     scan->end = size - MP_END_BYTES;
-    scan->index = mp_get_be64(end + MP_END_AT_INDEX + 1);
     scan->chunk_total = mp_get_be32(end + MP_END_AT_COUNT + 1);
     return MP_OK;
 }

@@ -16,7 +16,6 @@ struct mp_scan {
     bool has_end;         /* clean-end mark found */
     bool shrank;          /* the file became shorter while it was read */
     uint32_t chunk_total; /* the number of chunks according to that mark */
-    uint64_t index;       /* likewise: offset of the first index chunk */
     uint64_t lost_bytes;
     uint64_t effort; /* bytes that may still be read in vain: many false sync marks must not cost quadratic time */
     MP_VEC(unsigned char) bytes; /* of the current chunk */

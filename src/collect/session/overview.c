@@ -67,7 +67,6 @@ static void put_tracks(struct mp_json *json, const struct mp_recording *recordin
         mp_json_signed(json, "device_index", wires[i].device_index);
         mp_json_number(json, "layer", wires[i].layer);
         mp_json_bool(json, "memory", mp_track_holds_memory(wires[i].layer, pool));
-        mp_json_bool(json, "pool", *pool);
         mp_json_number(json, "bytes", track->bytes);
         mp_json_number(json, "blocks", track->blocks);
         mp_json_number(json, "peak_bytes", track->peak_bytes);
@@ -86,8 +85,6 @@ static void put_devices(struct mp_json *json, const struct mp_recording *recordi
         if (!device->begun || device->gpu < 0) continue;
         mp_json_object(json, NULL);
         mp_json_number(json, "index", i);
-        mp_json_text(json, "uuid", gpus->at[device->gpu].uuid);
-        mp_json_text(json, "name", gpus->at[device->gpu].name);
         mp_json_known(json, "total_bytes", gpus->at[device->gpu].total_bytes);
         mp_json_known(json, "used_bytes", device->used_bytes);
         mp_json_known(json, "process_bytes", device->process_bytes);
@@ -115,9 +112,6 @@ static void put_process(struct mp_json *json, const struct mp_recording *recordi
     mp_json_bool(json, "paused", !recording->window_open);
     mp_json_text(json, "failed", recording->failed ? recording->failure.text : NULL);
     put_steps(json, recording);
-    mp_json_number(json, "events", recording->events);
-    mp_json_number(json, "dropped", mp_recording_dropped(spool));
-    mp_json_number(json, "sample_bytes", recording->config.sample_bytes);
     mp_json_known(json, "resident_bytes", recording->resident_bytes ? recording->resident_bytes : MP_BYTES_UNKNOWN);
     put_tracks(json, recording);
     put_devices(json, recording);
@@ -132,7 +126,6 @@ void mp_overview_write(struct mp_buffer *out, const struct mp_collector *collect
     mp_json_object(&json, NULL);
     mp_json_number(&json, "memprof", (uint64_t)getpid());
     mp_json_number(&json, "command_pid", (uint64_t)collector->command);
-    mp_json_text(&json, "host", collector->host);
     mp_json_array(&json, "processes");
     for (size_t i = 0; i < collector->processes.count; i++)
         put_process(&json, collector->processes.at[i].recording);

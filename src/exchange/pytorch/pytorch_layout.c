@@ -34,7 +34,7 @@ void mp_pytorch_lives_follow(struct mp_pytorch_lives *lives, uint32_t block, uin
     if (*next && lives->all.at[*next - 1].begin == event) *begun = *next - 1;
 }
 
-void mp_pytorch_lives_rewind(struct mp_pytorch_lives *lives)
+static void rewind_lives(struct mp_pytorch_lives *lives)
 {
     for (size_t i = lives->all.count; i-- > 0;)
         lives->next.at[lives->all.at[i].block] = (uint32_t)i + 1;
@@ -77,7 +77,7 @@ static void find_lives(const struct mp_model *model, uint16_t track, const struc
         if (wanted) put_block(model, block, resize, lives);
     }
     mp_vec_grow_to(&lives->next, model->blocks.count);
-    mp_pytorch_lives_rewind(lives);
+    rewind_lives(lives);
 }
 
 /* Gives blocks whose address is unknown, or that of another live block, a place of their own. */
@@ -163,7 +163,7 @@ static void follow_places(const struct mp_model *model, uint16_t track, struct p
         if (ended != MP_NONE) end_life(places, ended);
         if (begun != MP_NONE) begin_life(places, begun);
     }
-    mp_pytorch_lives_rewind(lives);
+    rewind_lives(lives);
 }
 
 static int by_address(const void *left, const void *right, void *lives)
@@ -293,8 +293,8 @@ static void follow_cover(const struct mp_model *model, uint16_t track, const str
         if (of != track && ended != MP_NONE) end_range(cover, ended);
         if (of != track && begun != MP_NONE) begin_range(cover, begun);
     }
-    mp_pytorch_lives_rewind(&layout->lives);
-    mp_pytorch_lives_rewind(&layout->ranges);
+    rewind_lives(&layout->lives);
+    rewind_lives(&layout->ranges);
     for (size_t i = 0; cover->fits && i < layout->held.count; i++)
         check_life(cover, &layout->lives.all.at[layout->held.at[i]]);
 }

@@ -43,10 +43,8 @@ void mp_layout_make(const struct mp_model *model, uint16_t track, const struct m
                     struct mp_layout *layout);
 void mp_layout_free(struct mp_layout *layout);
 
-/* The lives that an event about a block ends and begins (MP_NONE: none). Give the events in order, each once;
- * mp_pytorch_lives_rewind() goes back to the first. */
+/* The lives that an event about a block ends and begins (MP_NONE: none). Give the events in order, each once. */
 void mp_pytorch_lives_follow(struct mp_pytorch_lives *lives, uint32_t block, uint32_t event, uint32_t *ended,
                              uint32_t *begun);
-void mp_pytorch_lives_rewind(struct mp_pytorch_lives *lives);
 
 #endif

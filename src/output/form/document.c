@@ -100,7 +100,7 @@ void mp_document_heading(struct mp_document *document, const char *format, ...)
     va_end(values);
 }
 
-void mp_document_paragraph(struct mp_document *document, const char *format, ...)
+static void put_paragraph(struct mp_document *document, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
@@ -194,7 +194,7 @@ void mp_document_lines(struct mp_document *document, struct mp_buffer *lines)
     mp_buffer_append(lines, "", 1);
     for (char *rest = (char *)lines->data, *line; rest && (line = strsep(&rest, "\n"));) {
         line += strspn(line, " ,;:"); /* a heading may have had its beginning */
-        if (*line) mp_document_paragraph(document, "%s", line);
+        if (*line) put_paragraph(document, "%s", line);
     }
     mp_buffer_clear(lines);
 }

@@ -25,7 +25,6 @@ void mp_document_start(struct mp_document *document, struct mp_buffer *out, enum
 /* Flushes the lines, too. */
 void mp_document_end(struct mp_document *document);
 void mp_document_heading(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void mp_document_paragraph(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* `columns`: 'l' or 'r' for each; as many heads; then come the cells, row by row. */
 void mp_document_table(struct mp_document *document, const char *columns, const char *const *heads);
 void mp_document_cell(struct mp_document *document, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -165,7 +165,6 @@ static void put_leaks(struct facts *f)
         mp_json_end_array(&f->json);
     }
     mp_json_end_array(&f->json);
-    mp_json_number(&f->json, "leak_count", f->job->leaks.count);
 }
 
 static void put_devices(struct facts *f)
@@ -180,7 +179,6 @@ static void put_devices(struct facts *f)
         mp_json_number(&f->json, "processes", device->processes);
         mp_json_number(&f->json, "most", device->most);
         mp_json_number(&f->json, "at_ns", device->at_unix_ns > from ? device->at_unix_ns - from : 0);
-        mp_json_number(&f->json, "separate", device->separate);
         mp_json_known(&f->json, "capacity", device->total_bytes);
         mp_json_end_object(&f->json);
     }

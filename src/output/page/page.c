@@ -69,7 +69,6 @@ static void put_track(struct mp_json *json, const struct mp_model *model, const 
     char id[MP_TRACK_ID_MAX];
     mp_json_object(json, NULL);
     mp_json_text(json, "id", mp_track_id(model, (uint16_t)index, id));
-    mp_json_text(json, "device_model", mp_model_text(model, device->model));
     mp_json_text(json, "size_basis", mp_size_basis_name(track->size_basis));
     mp_json_known(json, "capacity_bytes", device->total_bytes);
     mp_json_number(json, "peak_bytes", counts->peak_bytes);

@@ -341,7 +341,7 @@ static void put_value(struct mp_json *json, const struct mp_column *column, cons
         mp_json_known(json, column->key, value->number);
 }
 
-void mp_members_json(struct mp_json *json, const struct mp_rows *rows, size_t row)
+static void members_json(struct mp_json *json, const struct mp_rows *rows, size_t row)
 {
     struct mp_value value = {0};
     for (const struct mp_column *column = rows->columns; !is_end(column); column++) {
@@ -362,7 +362,7 @@ void mp_elements_json(struct mp_json *json, const struct mp_rows *rows)
     for (size_t row = rows->first; row < rows->count; row++) {
         mp_json_object(json, NULL);
         json->flat |= rows->flat;
-        mp_members_json(json, rows, row);
+        members_json(json, rows, row);
         mp_json_end_object(json);
         json->flat = outer;
     }
@@ -382,7 +382,7 @@ void mp_object_json(struct mp_json *json, const char *key, const struct mp_rows 
         return;
     }
     mp_json_object(json, key);
-    mp_members_json(json, rows, 0);
+    members_json(json, rows, 0);
     mp_json_end_object(json);
 }
 

@@ -109,9 +109,6 @@ bool mp_rows_text(struct mp_text *text, const struct mp_rows *rows);
 void mp_rows_json(struct mp_json *json, const char *key, const struct mp_rows *rows);
 /* The same into an array that is open. */
 void mp_elements_json(struct mp_json *json, const struct mp_rows *rows);
-/* The members of one object, which is open. */
-void mp_members_json(struct mp_json *json, const struct mp_rows *rows, size_t row);
-
 /* The first row as an object of its own; null where there is none. */
 void mp_object_json(struct mp_json *json, const char *key, const struct mp_rows *rows);
 

@@ -138,8 +138,6 @@ static const struct mp_column replay_members[] = {
     {NULL, "end_blocks", MP_COUNT, REPLAY(result.parts), .only = AS_RECORDED},
     {NULL, "capacity_bytes", MP_BYTES, REPLAY(capacity), .only = OTHERWISE},
     {NULL, "asked", .put = put_asked_json, .only = OTHERWISE},
-    {NULL, "as_recorded_reserved_bytes", MP_BYTES, REPLAY(compare_reserved), .only = OTHERWISE},
-    {NULL, "recorded_reserved_bytes", MP_BYTES, REPLAY(recorded_reserved), .only = OTHERWISE, .zero_is_none = true},
     {NULL},
 };
 

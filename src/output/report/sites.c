@@ -75,6 +75,11 @@ void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line)
     mp_line_text(out, line);
 }
 
+static const char *no_stack_text(const struct mp_site *site)
+{
+    return site->births ? "(no stack)" : "(no stack: live before the recording began)";
+}
+
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site)
 {
     struct mp_stack_lines lines = {0};
@@ -83,7 +88,7 @@ void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const str
     if (headline)
         mp_headline_text(out, headline);
     else
-        mp_buffer_append_text(out, mp_no_stack_text(site));
+        mp_buffer_append_text(out, no_stack_text(site));
     for (size_t i = headline ? (size_t)(headline - lines.at) + 1 : lines.count; i < lines.count; i++) {
         if (!lines.at[i].user || site->module_count) continue;
         mp_buffer_append_text(out, " ← ");
@@ -246,11 +251,6 @@ static void full_rows(struct mp_table *table, unsigned columns, const struct mp_
     mp_table_end_row(table);
 }
 
-const char *mp_no_stack_text(const struct mp_site *site)
-{
-    return site->births ? "(no stack)" : "(no stack: live before the recording began)";
-}
-
 void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site *site, const struct mp_site_apart *apart, bool full)
 {
@@ -260,7 +260,7 @@ void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_mod
     if (apart) mp_site_apart_text(&last, model, site, apart);
     mp_buffer_append(&last, "", 1);
     if (!lines.count) {
-        mp_table_wide(table, MP_DIM, "%s%s", mp_no_stack_text(site), (const char *)last.data);
+        mp_table_wide(table, MP_DIM, "%s%s", no_stack_text(site), (const char *)last.data);
         mp_table_end_row(table);
     } else {
         if (apart && apart->twin != MP_NONE && !full) mp_difference_text(&difference, model, site->stack, apart->twin);

@@ -41,9 +41,7 @@ void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const str
 /* The same, and what distinguishes it from other rows (NULL: nothing). */
 void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site,
                         const struct mp_site_apart *apart);
-/* The text for an empty stack. */
-const char *mp_no_stack_text(const struct mp_site *site);
-/* The same for a stack, as a line of its own. */
+/* The first for a stack, as a line of its own. */
 void mp_say_site(struct mp_text *text, const struct mp_model *model, uint32_t stack);
 /* The same as the last cell of a row, or, where modules are known, as the last cell before them. */
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,

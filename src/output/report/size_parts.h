@@ -15,9 +15,6 @@ bool mp_size_has_bounds(const struct mp_size_answer *answer);
 /* The bytes that are compared with the limit. */
 uint64_t mp_size_need_bytes(const struct mp_size_need *need);
 
-/* The sites that grow most with the batch, the fastest first, at most `room`; how many. */
-size_t mp_size_growing(const struct mp_size_answer *answer, const struct mp_size_site **most, size_t room);
-
 /* Lines: the largest batch; its grounds; notes. */
 void mp_size_answer_text(struct mp_text *text, const struct mp_size_answer *answer);
 void mp_size_grounds_text(struct mp_text *text, const struct mp_size_answer *answer);
