@@ -19,6 +19,9 @@ def start(torch, after_import):
     if torch.version.cuda:
         _tell_version_of_cudnn(torch)
         _let_recurrent_layers_do_without_cudnn(torch)
+        if settings.get("values") == "zeros":
+            from libmemprof_plan import values
+            values.start(torch, after_import)
     if torch.distributed.is_available():
         from libmemprof_plan import ranks
         ranks.do_without_libuv(torch.distributed)

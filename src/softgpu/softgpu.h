@@ -105,6 +105,9 @@ void softgpu_describe(soft_describe *describe);
 /* A library ("cuBLAS", "NCCL") launched a kernel of its own; it took bytes of the current device. A CUresult. */
 int softgpu_library_launch(const char *library, void *stream);
 int softgpu_library_takes(const char *library, uint64_t bytes);
+/* What the calling thread reads from a device, in copies of at most so many bytes, until the next call; NULL, 0: made up,
+ * as ever. The data is the caller's until then. */
+void softgpu_answer(const void *data, size_t bytes);
 /* Whether the address lies in memory handed out on some device. */
 bool softgpu_is_device_address(uint64_t address);
 

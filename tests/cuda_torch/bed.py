@@ -16,7 +16,7 @@ VERSION = os.environ.get("MEMPROF_TORCH")
 NEWEST, PROVEN = "", "2.6.0"
 VERSIONS = (NEWEST, PROVEN, "2.7.1", "2.9.1", "2.11.0")  # of the long form
 # The tests that hold on each; the others still differ on newer versions (README.md).
-ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py")
+ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py", "check_values.py")
 MIB = 1 << 20
 
 if INSIDE not in os.environ:

@@ -1,0 +1,350 @@
+"""Values that the host itself put on the device, under `memprof plan`: carried along on the CPU, where they are computed.
+
+Kernels of the stand-in GPU compute nothing, but programs decide by values that never needed a GPU: a mask of ones, a
+count that `torch.full` made, a tensor copied from the host. Each storage on the device whose content follows from the
+host has a shadow in the host's memory. An operator that gets known tensors alone is run on their shadows, too; an
+operator that writes to a tensor and is not known ends what was known of it. Where the program reads such a tensor, the
+driver gives the shadow's value, and the plan does not count it among the guessed ones.
+
+The dispatcher calls a fallback for each operator, through a key that PyTorch leaves free. It is no TorchDispatchMode:
+under one, backward formulas avoid in-place operators, and memory would differ.
+"""
+
+import contextlib
+import ctypes
+import threading
+
+KEY = "TESTING_ONLY_GenericMode"
+MOST = 1 << 21         # elements of a shadow: larger ones cost the CPU's time
+MOST_FLOATS = 1 << 16  # larger ones on the host are left out by the plan (SMALLEST_LEFT_OUT)
+
+CONSTANTS = {"zeros": 0, "zeros_like": 0, "new_zeros": 0, "ones": 1, "ones_like": 1, "new_ones": 1}
+FILLED = {"full_like": 1, "new_full": 2}  # the position of the value
+FACTORIES = set("full arange linspace logspace eye tril_indices triu_indices scalar_tensor".split())
+COMPUTED = set("""
+    eq ne lt le gt ge logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor
+    bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ add sub rsub subtract mul
+    multiply div divide true_divide floor_divide remainder fmod neg negative abs absolute sign maximum minimum clamp clip
+    clamp_min clamp_max where isin isnan isinf isfinite floor ceil round trunc pow square sqrt rsqrt reciprocal exp log
+    log2 cos sin nan_to_num lerp cumsum cumprod cummax cummin sum prod mean max min amax amin argmax argmin aminmax any
+    all count_nonzero sort argsort msort topk flip roll cat concat stack hstack vstack repeat tile gather take
+    take_along_dim index_select index masked_select nonzero _unique2 unique_dim unique_consecutive repeat_interleave
+    searchsorted bucketize tril triu diff scatter scatter_add scatter_reduce masked_fill masked_scatter index_fill
+    index_add index_copy index_put constant_pad_nd pad isclose equal is_nonzero item _local_scalar_dense to _to_copy
+    clone contiguous copy fill zero reshape flatten ravel""".split())
+READS = {"item", "_local_scalar_dense", "is_nonzero", "to", "_to_copy"}  # their first argument
+# What an operator reads back before it makes its result.
+COUNTS = {
+    "equal": int,
+    "nonzero": lambda result: result.shape[0],
+    "repeat_interleave": lambda result: result.numel(),
+    "_unique2": lambda result: result[0].shape[0],
+    "unique_dim": lambda result: result[0].shape[0],
+    "unique_consecutive": lambda result: result[0].shape[0],
+}
+# In place, but of the tensor alone: its values stay.
+SHAPES = set("detach_ requires_grad_ t_ transpose_ swapaxes_ swapdims_ squeeze_ unsqueeze_ as_strided_ set_".split())
+MASKED = {"index", "index_put", "index_put_", "_index_put_impl_", "masked_select"}
+
+
+def _base(name):
+    return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+
+class _Shadows:
+    """By storage. A weak reference keeps the address of a storage that has gone from being another's."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.of = {}  # StorageImpl -> (weak reference, bytes of the host, or None: never known again)
+        self.swept_at = 1024
+
+    def bytes_of(self, tensor):
+        storage = tensor.untyped_storage()
+        found = self.of.get(storage._cdata)
+        return found[1] if found and found[1] is not None and found[1].numel() == storage.nbytes() else None
+
+    def view(self, tensor):
+        """The tensor's values in the host's memory; None: not known."""
+        of = self.bytes_of(tensor)
+        if of is None:
+            return None
+        return of.view(tensor.dtype).as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+    def begin(self, tensor):
+        """Room for the values of a tensor of its own storage; None: it is too large."""
+        storage = tensor.untyped_storage()
+        count = storage.nbytes() // tensor.element_size()
+        most = MOST_FLOATS - 1 if tensor.is_floating_point() else MOST
+        before = self.of.get(storage._cdata)
+        if tensor.is_complex() or count > most or storage.nbytes() % tensor.element_size() or (
+                before and before[1] is None):
+            return None
+        self.forget(tensor)
+        room = self.torch.zeros(storage.nbytes(), dtype=self.torch.uint8, device="cpu")
+        self.of[storage._cdata] = (storage._weak_ref(), room)
+        if len(self.of) > self.swept_at:
+            self.sweep()
+        return self.view(tensor)
+
+    def forget(self, tensor, for_good=False):
+        storage = tensor.untyped_storage()
+        if self.of.get(storage._cdata, (None, None))[1] is not None:
+            self.release(storage._cdata)
+        if for_good and storage._cdata not in self.of:
+            self.of[storage._cdata] = (storage._weak_ref(), None)
+
+    def release(self, address):
+        weak, _ = self.of.pop(address)
+        self.torch.UntypedStorage._free_weak_ref(weak)
+
+    def sweep(self):
+        for address in [at for at, one in self.of.items() if self.torch.UntypedStorage._expired(one[0])]:
+            self.release(address)
+        self.swept_at = max(1024, 2 * len(self.of))
+
+
+class _Follower:
+    def __init__(self, torch, answer):
+        self.torch, self.answer, self.answers = torch, answer, None
+        self.shadows = _Shadows(torch)
+        self.key = torch._C._dispatch_key_parse(KEY)
+        self.keys = torch._C.DispatchKeySet(self.key)
+        self.strange = 0
+        for name in ("Python", "FuncTorchBatched", "FuncTorchGradWrapper", "Functionalize", "Conjugate", "Negative"):
+            self.strange |= torch._C.DispatchKeySet(torch._C._dispatch_key_parse(name)).raw_repr()
+        self.places = {}  # operator -> positions and names of the arguments that it writes to
+
+    def register(self):
+        torch = self.torch
+        self.library = torch.library.Library("_", "IMPL", KEY)
+        self.library.fallback(self)
+        self.aten = torch.library.Library("aten", "IMPL", KEY)
+        for schema in torch._C._jit_get_all_schemas():
+            space, _, name = schema.name.partition("::")
+            if space != "aten" or not torch._C._dispatch_has_kernel(str(schema).partition("(")[0]):
+                continue
+            writes = name not in SHAPES and any(
+                one.alias_info is not None and one.alias_info.is_write for one in schema.arguments)
+            wanted = _base(name) in COMPUTED or name in CONSTANTS or name in FILLED or name in FACTORIES
+            if not writes and (not wanted or (name == "where" and not schema.overload_name)):
+                self.aten.m.impl(str(schema).partition("(")[0], KEY, torch.library.fallthrough_kernel)
+        self.include()
+
+    def include(self, included=True):
+        """For the calling thread, and the threads that autograd lets work for it; the state before."""
+        before = self.torch._C._dispatch_tls_is_dispatch_key_included(self.key)
+        self.torch._C._dispatch_tls_set_dispatch_key_included(self.key, included)
+        return before
+
+    # ---- which tensors are looked at ----
+
+    def is_plain(self, tensor):
+        return tensor.layout is self.torch.strided and not (
+            self.torch._C._dispatch_keys(tensor).raw_repr() & self.strange)
+
+    def tensors_of(self, arguments):
+        for one in arguments:
+            if isinstance(one, self.torch.Tensor):
+                yield one
+            elif isinstance(one, (list, tuple)):
+                yield from self.tensors_of(one)
+
+    def on_device(self, arguments):
+        return [one for one in self.tensors_of(arguments) if one.is_cuda and self.is_plain(one)]
+
+    def written(self, operator, arguments, named):
+        """The arguments that the operator writes to, by its schema; schemas of collectives do not say."""
+        places = self.places.get(operator)
+        if places is None:
+            silent = operator.namespace in ("c10d", "_c10d_functional", "symm_mem")
+            places = self.places[operator] = [
+                (i, one.name) for i, one in enumerate(operator._schema.arguments)
+                if silent or (one.alias_info is not None and one.alias_info.is_write)]
+        return self.on_device([arguments[i] if i < len(arguments) else named.get(name) for i, name in places])
+
+    def is_idle(self):
+        """Another mode would see what is computed here, or tensors are wrapped."""
+        return self.torch._C._len_torch_dispatch_stack() or self.torch._C._functorch.peek_interpreter_stack() is not None
+
+    # ---- an operator ----
+
+    def __call__(self, operator, *arguments, **named):
+        with self.torch._C._ExcludeDispatchKeyGuard(self.keys):
+            if self.is_idle():
+                return operator(*arguments, **named)
+            written, computed = self.written(operator, arguments, named), None
+            try:
+                with self.quietly():
+                    computed = self.compute(operator, arguments, named)
+            except Exception:  # not known, or the host refuses what the device may not
+                pass
+            if computed is None:
+                for one in written:
+                    self.shadows.forget(one)
+            try:
+                result = operator(*arguments, **named)
+            finally:
+                if self.answers is not None:
+                    self.answers = self.answer(None, 0)
+            if computed is not None:
+                self.keep(computed, written or self.on_device([result]))
+            return result
+
+    @contextlib.contextmanager
+    def quietly(self):
+        torch = self.torch
+        with torch._C._InferenceMode(False), torch._C.DisableTorchFunction(), torch.no_grad():
+            yield
+
+    def compute(self, operator, arguments, named):
+        """The values of the result, or of what is written to, in order; None or an error: not known. Gives the driver
+        what the operator will read back."""
+        name, base = operator._opname, _base(operator._opname)
+        if operator.namespace == "c10d":
+            return self.collective(name, arguments)
+        if operator.namespace != "aten":
+            return None
+        if name in CONSTANTS or name in FILLED or name in FACTORIES:
+            return self.made(name, operator, arguments, named)
+        if base not in COMPUTED and name not in MASKED:
+            return None
+        tensors = list(self.tensors_of(list(arguments) + list(named.values())))
+        if not any(one.is_cuda for one in tensors):
+            return [self.hosted(tensors[0])] if base in READS and tensors else None  # perhaps to the device
+        if name in MASKED:
+            self.count_mask(name, arguments)
+        if base in READS:
+            self.give(self.hosted(arguments[0]))
+            return [self.hosted(arguments[0])]
+        if name == "copy_":
+            if not arguments[0].is_cuda:
+                self.give(self.hosted(arguments[1]))
+            return [self.hosted(arguments[1]).clone()]
+        if name in ("fill_", "zero_"):
+            return [0 if name == "zero_" else self.hosted(arguments[1])]
+        known = [self.hosted(one) for one in arguments]
+        if name != base:
+            known[0] = known[0].clone()  # the shadow is written once the operator has succeeded
+        result = operator(*known, **{key: self.hosted(one) for key, one in named.items() if key != "out"})
+        if base in COUNTS:
+            self.give(self.torch.tensor(COUNTS[base](result), device="cpu"))
+        return result if isinstance(result, (list, tuple)) else [result]
+
+    def hosted(self, value):
+        """An argument with shadows in place of tensors; raises LookupError where one is not known."""
+        if isinstance(value, self.torch.Tensor):
+            shadow = None
+            if self.is_plain(value):
+                shadow = self.shadows.view(value) if value.is_cuda else value.detach()
+            if shadow is None:
+                raise LookupError
+            return shadow
+        return [self.hosted(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+    def made(self, name, operator, arguments, named):
+        if name in CONSTANTS:
+            return [CONSTANTS[name]]
+        if name in FILLED:
+            return [arguments[FILLED[name]] if len(arguments) > FILLED[name] else named["fill_value"]]
+        if named.get("device") is None or self.torch.device(named["device"]).type != "cuda":
+            return None
+        return [operator(*arguments, **dict(named, device="cpu", pin_memory=False))]
+
+    def collective(self, name, arguments):
+        """The others send what this rank sends; a sum leaves its buffer, as the stand-in of NCCL does."""
+        if name == "allgather_":
+            return [self.hosted(own).clone() for outputs, own in zip(arguments[0], arguments[1]) for _ in outputs]
+        if name == "_allgather_base_":
+            own = self.hosted(arguments[1]).reshape(-1)
+            return [own.repeat(arguments[0].numel() // own.numel()).reshape(arguments[0].shape)]
+        if name in ("broadcast_", "allreduce_"):
+            return [self.hosted(one) for one in arguments[0]]
+        return None
+
+    # ---- what the driver answers ----
+
+    def count_mask(self, name, arguments):
+        """Of a mask alone: the elements that it selects from may be unknown."""
+        masks = arguments[1] if name != "masked_select" else [arguments[1]]
+        masks = [one for one in masks if one is not None and one.dtype is self.torch.bool]
+        if len(masks) == 1 and masks[0].is_cuda:
+            shadow = self.hosted(masks[0])
+            if name == "masked_select":
+                shadow = shadow.expand(self.torch.broadcast_shapes(shadow.shape, arguments[0].shape))
+            self.give(self.torch.count_nonzero(shadow))
+
+    def give(self, tensor):
+        """As it lies in memory; PyTorch copies what has holes to one piece first."""
+        span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+        self.answers = tensor if span == tensor.numel() else tensor.contiguous()
+        self.answer(self.answers.data_ptr(), self.answers.numel() * self.answers.element_size())
+
+    # ---- the result ----
+
+    def keep(self, values, targets):
+        capturing = self.torch.cuda.is_current_stream_capturing()  # replays write there, too
+        for to, value in zip(targets, values):
+            try:
+                with self.quietly():
+                    if capturing or not self.put(to, value):
+                        self.shadows.forget(to, for_good=capturing)
+            except Exception:
+                self.shadows.forget(to)
+
+    def put(self, to, value):
+        shadow = self.shadows.view(to)
+        if shadow is None and to.numel() * to.element_size() >= to.untyped_storage().nbytes():
+            shadow = self.shadows.begin(to)
+        if shadow is not None:
+            shadow.copy_(value) if isinstance(value, self.torch.Tensor) else shadow.fill_(value)
+        return shadow is not None
+
+
+def start(torch, after_import):
+    """Nothing is followed where this PyTorch lacks what is used: then values are guessed, as they would be."""
+    driver = ctypes.CDLL("libcuda.so.1").softgpu_answer
+    driver.argtypes, driver.restype = [ctypes.c_void_p, ctypes.c_size_t], None
+    follower = _Follower(torch, driver)
+    follower.register()
+    begin = threading.Thread._bootstrap_inner
+
+    def _bootstrap_inner(thread):
+        follower.include()
+        begin(thread)
+
+    threading.Thread._bootstrap_inner = _bootstrap_inner
+    _forget_what_others_write(torch, follower)
+    after_import("torch._subclasses.fake_tensor", lambda module: _leave_out_fakes(module.FakeTensorMode, follower))
+
+
+def _leave_out_fakes(mode, follower):
+    """Compilers trace with tensors that have no values, and the dispatcher in Python does not know the key."""
+    enter, leave, of = mode.__enter__, mode.__exit__, threading.local()
+
+    def __enter__(self):
+        of.before = getattr(of, "before", []) + [follower.include(False)]
+        return enter(self)
+
+    def __exit__(self, *of_error):
+        try:
+            return leave(self, *of_error)
+        finally:
+            follower.include(of.before.pop())
+
+    mode.__enter__, mode.__exit__ = __enter__, __exit__
+
+
+def _forget_what_others_write(torch, follower):
+    """Who asks for an address hands it to a kernel that the dispatcher does not know: Triton, ctypes."""
+    address_of = torch.Tensor.data_ptr
+
+    def data_ptr(tensor):
+        try:
+            if tensor.is_cuda and follower.is_plain(tensor):
+                follower.shadows.forget(tensor)
+        except Exception:  # a tensor without a storage
+            pass
+        return address_of(tensor)
+
+    torch.Tensor.data_ptr = data_ptr

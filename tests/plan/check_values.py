@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Values that the host itself put on the device, under `memprof plan`: programs decide by them as they would on a GPU,
+values that kernels would have made stay guessed, and memory is the same whether they are followed or not."""
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "cuda_torch"))
+sys.dont_write_bytecode = True
+import bed  # noqa: E402  (first: it goes into the environment)
+
+# Each line is true on a GPU.
+KNOWN = """
+import threading, torch
+def cuda(*values, **named): return torch.tensor(values, device="cuda", **named)
+mask, ragged = torch.ones(4, 64, dtype=torch.long, device="cuda"), torch.tensor([[1, 1, 0], [1, 0, 0]]).cuda()
+data = torch.randn(2, 3, device="cuda")
+told = []
+def line(true): told.append(bool(true))
+
+line(mask.sum() == mask.numel())
+line((mask == 1).all() and not (mask == 0).any())
+line(ragged.sum(1).tolist() == [2, 1] and ragged.sum(-1).max().item() == 2)
+line(ragged[0, :2].sum() == 2 and ragged.t().cpu().tolist() == [[1, 1], [1, 0], [0, 0]])
+ragged[1, 1:] = 1
+line(ragged.sum() == 5 and ragged.nonzero().shape == (5, 2))
+line(data[ragged.bool()].shape[0] == 5 and data.masked_select(ragged.bool()).shape[0] == 5)
+line(torch.unique(cuda(1, 2, 2, 9)).shape[0] == 3 and torch.where(ragged == 1)[0].shape[0] == 5)
+line(torch.equal(ragged, ragged.clone()) and not torch.equal(ragged, ragged + 1))
+line((ragged.cumsum(-1) - 1).clamp(0).cpu().numpy().sum() == 5)
+line(torch.arange(3, device="cuda").repeat_interleave(cuda(1, 2, 3)).shape[0] == 6)
+line(torch.full((3,), 2.5, device="cuda").mean().item() == 2.5 and int(cuda(7)) == 7)
+line((torch.ones(9, device="cuda", dtype=torch.bfloat16) * 2).sum().item() == 18)
+line(torch.nn.functional.one_hot(cuda(0, 2)).shape == (2, 3))
+line(torch.cat([ragged, ragged.new_zeros(2, 1)], -1).sum() == 5 and ragged.new_full((2,), 6).sum() == 12)
+with torch.inference_mode():
+    unfinished = torch.ones(2, dtype=torch.long, device="cuda")
+    for count in range(1, 100):
+        unfinished = unfinished & ~torch.full((2,), count >= 8, device="cuda")
+        if unfinished.max() == 0:
+            break
+line(count == 8)
+thread = threading.Thread(target=lambda: line(torch.ones(3, device="cuda").sum() == 3))
+thread.start(), thread.join()
+print([number for number, true in enumerate(told) if not true], len(told))
+
+drawn = torch.ones(3, dtype=torch.long, device="cuda").random_(1, 4)
+count, graph = torch.ones(1, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    count.add_(1)
+graph.replay()
+ours = torch.ones(3, device="cuda")
+ours.data_ptr()  # a kernel of somebody else's may write there
+print([one.max().item() for one in (drawn, count, ours, torch.randn(9, device="cuda"))])
+"""
+
+TRAINED = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.LayerNorm(256), torch.nn.Linear(256, 9)).cuda()
+optimizer, scaler = torch.optim.AdamW(model.parameters(), fused=True), torch.amp.GradScaler("cuda")
+for _ in range(3):
+    with torch.autocast("cuda", torch.float16):
+        loss = torch.nn.functional.cross_entropy(model(torch.randn(32, 64, device="cuda")), torch.zeros(32, device="cuda").long())
+    scaler.scale(loss).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer), scaler.update(), optimizer.zero_grad()
+"""
+
+
+class Values(bed.TestCase):
+    def test_known_values_come_out_and_others_are_guessed(self):
+        run = self.execute(KNOWN, how="plan")
+        self.assertEqual(run.output, "[] 16\n[0, 0.0, 0.0, 0.0]\n")
+        self.assertEqual([one["count"] for one in run.info()["plan"]["read_backs"]], [4])
+
+    def test_memory_is_the_same(self):
+        rows = {}
+        for values in ("zeros", "host"):  # "host": nothing is followed
+            run = self.execute(TRAINED, how="plan", options=["--values", values])
+            self.assert_totals(run)
+            rows[values] = [(row["bytes"], row["free_ns"] is None) for row in run.blocks()]
+        self.assertGreater(len(rows["zeros"]), 100)
+        self.assertEqual(rows["zeros"], rows["host"])
+
+    def test_failures_are_the_program_s(self):
+        run = self.execute("import torch\nmask = torch.ones(3, device='cuda')\ntry:\n    mask[7]\nexcept IndexError as "
+                           "error:\n    print(error)\nprint(mask.sum().item())\n", how="plan")
+        self.assertEqual(run.output, "index 7 is out of bounds for dimension 0 with size 3\n3.0\n")
+
+
+if __name__ == "__main__":
+    bed.main()
