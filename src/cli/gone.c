@@ -13,6 +13,7 @@ static const struct gone {
     {"advise", "ranks", "run the sharded program under `memprof plan`, which needs no GPU"},
     {"advise", "link", "record the program with save_on_cpu too, and `memprof compare` the two recordings"},
     {"", "page", "memprof trace_plot FILE -o trace.html writes the page of a recording"},
+    {"plan", "torch", "plan with that version installed; the command runs the PyTorch that its Python has"},
     {"peak", "quick", "peak reads ten million events in half a second without it"},
     {"snapshot", "delay",
      "the program says when to begin (--paused, and libmemprof.start()), or --schedule wait=N,active=M counts steps"},

@@ -146,9 +146,6 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_SELECTED] = {"selected", '\0', "SHARE",
                          "of the elements that a condition selects from (nonzero, a mask, unique), how many it does: 0 "
                          "to 1 (0.5)"},
-    [MP_OPT_TORCH_VERSION] =
-        {"torch", '\0', "VERSION",
-         "the PyTorch that will run on the GPU: what is known to differ is told (the one that runs)"},
     [MP_OPT_SIZE] = {"size", '\0', "NAME=N",
                      "find the largest number that fits in place of {NAME} in the command, or of N, starting at N"},
     [MP_OPT_WORLD_SIZE] = {"world-size", '\0', "N", "the command is one rank of N; collectives return at once"},

@@ -78,7 +78,6 @@ enum mp_option {
     MP_OPT_DEVICES,
     MP_OPT_VALUES,
     MP_OPT_SELECTED,
-    MP_OPT_TORCH_VERSION,
     MP_OPT_SIZE,
     MP_OPT_WORLD_SIZE,
     MP_OPT_RANK,

@@ -237,22 +237,6 @@ class Plan(unittest.TestCase):
             self.assertEqual("conditions follow the kernels of PyTorch 2.6" in harness.memprof("info", self.path).stdout,
                              not known)
 
-    def test_another_pytorch_is_wanted(self):
-        (self.folder / "torch").mkdir()
-        (self.folder / "torch" / "__init__.py").write_text(
-            "__version__ = '2.6.0+debian'\nclass version:\n    cuda = '12.4'\nclass distributed:\n    def is_available():"
-            " return False\nclass nn:\n    class init: pass\nclass Tensor: pass\n")
-        program = self.folder / "program.py"
-        program.write_text("import torch\n" + program.read_text())
-        changes = {"2.6": [], "2.9.1": ["156495"], "2.10": ["156495", "165068"], "2.11": ["156495", "165068", "168175"],
-                   "2.4": ["nothing that memprof knows of"]}
-        for wanted, known in changes.items():
-            said = self.plan("--torch", wanted, arguments=["1"]).stderr
-            self.assertEqual([text for text in ("156495", "165068", "168175", "nothing that memprof knows of")
-                              if text in said], known, said)
-            self.assertEqual("where " + wanted + " will run" in said, wanted != "2.6")
-        self.assertIn("--torch new: a version is wanted", self.plan("--torch", "new", arguments=["1"], status=2).stderr)
-
     def test_the_command_cannot_run_or_fails(self):
         result = harness.memprof("plan", "-o", self.path, "--", "/nowhere/python3")
         self.assertEqual((result.returncode, result.stderr.count("\n")), (127, 1), result.stderr)

@@ -12,7 +12,6 @@
 #include "cli/record/plan_devices.h"
 #include "cli/record/plan_messages.h"
 #include "cli/record/plan_size.h"
-#include "cli/record/plan_torch.h"
 #include "cli/record/snapshot_record.h"
 #include "collect/session/launch.h"
 
@@ -26,8 +25,7 @@ struct planning {
     unsigned devices, rank, world;
     char values[16];
     double selected;
-    const char *torch; /* the wanted version; NULL */
-    bool random;       /* values of the CPU's tensors are made, too */
+    bool random; /* values of the CPU's tensors are made, too */
     char folder[PATH_MAX];
     char state[PATH_MAX]; /* file of the devices' memory in use, while the processes run; "": none */
 };
@@ -186,7 +184,7 @@ static void prepare(void *context, struct mp_record_config *config)
 static bool report(void *context, const struct mp_collector_result *result, bool quiet)
 {
     const struct planning *planning = context;
-    return mp_plan_report(result, &planning->device, planning->torch, quiet);
+    return mp_plan_report(result, &planning->device, quiet);
 }
 
 static int run(const struct mp_invocation *invocation)
@@ -203,12 +201,6 @@ static int run(const struct mp_invocation *invocation)
         !read_values(&planning, invocation->value[MP_OPT_VALUES]) ||
         !read_selected(&planning, invocation->value[MP_OPT_SELECTED]))
         return MP_EXIT_USAGE;
-    unsigned version[2];
-    planning.torch = invocation->value[MP_OPT_TORCH_VERSION];
-    if (planning.torch && !mp_plan_read_torch(planning.torch, version)) {
-        mp_message("--torch %s: a version is wanted, as 2.9", planning.torch);
-        return MP_EXIT_USAGE;
-    }
     if (planning.rank >= planning.world) {
         mp_message("--rank %u: there are %u ranks, from 0 (--world-size)", planning.rank, planning.world);
         return MP_EXIT_USAGE;
@@ -248,11 +240,10 @@ const struct mp_command mp_command_plan = {
     .example = "memprof plan --device h100-80gb -- python3 train.py --batch-size 32",
     .meanings = {{MP_OPT_OUTPUT,
                   "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"}},
-    .options = {MP_OPT_DEVICE,        MP_OPT_DEVICES,    MP_OPT_SIZE,        MP_OPT_VALUES,     MP_OPT_SELECTED,
-                MP_OPT_TORCH_VERSION, MP_OPT_WORLD_SIZE, MP_OPT_RANK,        MP_OPT_OUTPUT,     MP_OPT_FORCE,
-                MP_OPT_JSON,          MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,      MP_OPT_ON_OOM,
-                MP_OPT_STEP_RANGE,    MP_OPT_STEP_AT,    MP_OPT_NO_SYMBOLS,  MP_OPT_NO_COMMAND, MP_OPT_QUIET,
-                MP_OPT_STRICT},
+    .options = {MP_OPT_DEVICE,     MP_OPT_DEVICES,     MP_OPT_SIZE,       MP_OPT_VALUES, MP_OPT_SELECTED,
+                MP_OPT_WORLD_SIZE, MP_OPT_RANK,        MP_OPT_OUTPUT,     MP_OPT_FORCE,  MP_OPT_JSON,
+                MP_OPT_STACKS,     MP_OPT_FREE_STACKS, MP_OPT_DEPTH,      MP_OPT_ON_OOM, MP_OPT_STEP_RANGE,
+                MP_OPT_STEP_AT,    MP_OPT_NO_SYMBOLS,  MP_OPT_NO_COMMAND, MP_OPT_QUIET,  MP_OPT_STRICT},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

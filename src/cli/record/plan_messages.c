@@ -12,7 +12,6 @@
 #include "base/signal_name.h"
 #include "base/units.h"
 #include "cli/messages.h"
-#include "cli/record/plan_torch.h"
 #include "model/stack.h"
 #include "model/track.h"
 #include "output/report/reports.h"
@@ -218,7 +217,7 @@ static bool print_nothing(const struct mp_plan *plan, int status)
     return false;
 }
 
-static bool print_one(const char *path, const struct mp_plan_device *device, const char *torch, int exit_status)
+static bool print_one(const char *path, const struct mp_plan_device *device, int exit_status)
 {
     struct mp_model *model;
     struct mp_plan plan;
@@ -239,7 +238,6 @@ static bool print_one(const char *path, const struct mp_plan_device *device, con
         print_fit(&outcome, device, &plan, exit_status);
         print_peak(model, find_track(model));
         print_read_backs(model, &plan);
-        if (torch) mp_plan_report_torch(plan.torch, torch);
         if (plan.world > 1)
             mp_message("rank %u of %u, alone: what the others would have sent was left as it was", plan.rank,
                        plan.world);
@@ -251,8 +249,7 @@ static bool print_one(const char *path, const struct mp_plan_device *device, con
     return planned;
 }
 
-bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
-                    bool quiet)
+bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet)
 {
     size_t biggest = 0, count = result->recordings.count;
     bool whole = count > 0;
@@ -274,5 +271,5 @@ bool mp_plan_report(const struct mp_collector_result *result, const struct mp_pl
                        mp_format_bytes(peak, summary->track.peak_bytes));
     }
     const char *path = result->recordings.at[biggest].path;
-    return path && print_one(path, device, torch, result->exit_status) && whole;
+    return path && print_one(path, device, result->exit_status) && whole;
 }

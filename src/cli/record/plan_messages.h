@@ -17,8 +17,7 @@ struct mp_plan_outcome {
 enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
                              struct mp_error *error);
 
-/* Prints the outcome. False where something was lost, or nothing was planned. `torch`: the wanted version; NULL. */
-bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, const char *torch,
-                    bool quiet);
+/* Prints the outcome. False where something was lost, or nothing was planned. */
+bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet);
 
 #endif
