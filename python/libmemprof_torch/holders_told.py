@@ -16,6 +16,7 @@ from libmemprof_torch import TROUBLE, complain, holders, holders_graphs, holders
 
 KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "hook", "cache", "traceback", "graph",
          "thread", "native", "unknown")  # enum mp_holder_kind (src/base/words.h)
+END_NS = 2_000_000_000  # with --holders without --budget: nobody waits for the end of a program as for one of its steps
 BLOCKS_MOST = 50_000  # that are told of one look
 CHILD_OBJECTS_MOST = 300_000  # that a look in a forked child visits: they are the parent's until they are touched
 ASK_MOST = 10  # times that a recorder which is late is asked how much lives
@@ -110,7 +111,8 @@ class Looks:
         if not self._ended and self._may_look():
             self._ended = True
             if not self._is_forked() or self._has_reason_in_a_child():
-                self._look(self._api["holder_due"]() * 1_000_000 or self.budget_ns)
+                due_ns = self._api["holder_due"]() * 1_000_000
+                self._look(due_ns or (END_NS if self.at_steps and self.budget_ns == holders.BUDGET_NS else self.budget_ns))
 
     def _is_forked(self):
         return os.getpid() != self._began_in

@@ -62,7 +62,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
          "look for what holds tensors after 8, 16, 32, ... steps and where a leak is suspected, too, not "
          "at the end alone"},
     [MP_OPT_BUDGET] = {"budget", '\0', "TIME",
-                       "what a look for what holds tensors may take of the program, up to 2s (200ms)", MP_OPTS_RARE},
+                       "what a look for what holds tensors may take of the program, up to 2s (200ms; 2s where a leak "
+                       "is suspected, and at the end)", MP_OPTS_RARE},
     [MP_OPT_DEPTH] = {"depth", '\0', "N",
                       "keep N frames of a stack, 8 to 4096, three quarters of them inner ones (256)", MP_OPTS_RECORDED},
     [MP_OPT_CAPTURE] = {"capture", '\0', "WHAT",

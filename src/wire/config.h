@@ -53,7 +53,7 @@ struct mp_record_config {
 #define MP_PYTHON_MINOR_LAST  15
 
 #define MP_HOLDERS_MS      200
-#define MP_HOLDERS_MS_MOST 2000
+#define MP_HOLDERS_MS_MOST 2000 /* also of a look where a leak is suspected, unless --budget says otherwise */
 
 #define MP_DEPTH_DEFAULT 256
 #define MP_DEPTH_MAX     4096

@@ -1,8 +1,15 @@
 #include "capture/torch/torch.h"
 
+#include <errno.h>
+#include <linux/futex.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
 
 #include "base/clock.h"
+#include "base/kernel.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
 #include "capture/python/asker.h"
@@ -64,8 +71,56 @@ int mp_holders_ask(int (*ask)(void *), void *context)
     return at_steps ? (int)mp_session.config.holders_ms : 0;
 }
 
+/* As the kernel has it. */
+struct kernel_action {
+    union {
+        void (*plain)(int);
+        void (*full)(int, siginfo_t *, void *);
+    } handler;
+    unsigned long flags;
+    void (*restorer)(void);
+    uint64_t mask;
+};
+
+static void (*_Atomic python_handler)(int);
+
+/* Passes the signal on to Python's handler. A thread of Python that waits for a lock would go on waiting, since the
+ * kernel begins calls anew for us (SA_RESTART: libraries need not know EINTR). This one call, for which every library
+ * is prepared, ends instead: the kernel has set the thread back to its instruction, and we take it past that. */
+static void woken(int signal, siginfo_t *info, void *context)
+{
+    void (*handler)(int) = atomic_load(&python_handler);
+    (void)info;
+    if (handler) handler(signal);
+#ifdef __x86_64__
+    greg_t *registers = ((ucontext_t *)context)->uc_mcontext.gregs;
+    static const unsigned char instruction[] = {0x0f, 0x05}; /* syscall */
+    long operation = registers[REG_RSI] & FUTEX_CMD_MASK;
+    if (registers[REG_RAX] != SYS_futex || (operation != FUTEX_WAIT && operation != FUTEX_WAIT_BITSET) ||
+        memcmp((const void *)registers[REG_RIP], instruction, sizeof instruction) != 0)
+        return;
+    registers[REG_RIP] += (greg_t)sizeof instruction;
+    registers[REG_RAX] = -EINTR;
+#else
+    (void)context;
+#endif
+}
+
+/* Stands before Python's handler of SIGURG. A program that sets another one takes this one away, too. */
+static void stand_before(void)
+{
+    struct kernel_action action = {.flags = 0};
+    if (mp_syscall(SYS_rt_sigaction, SIGURG, NULL, &action, sizeof action.mask)) return;
+    if (action.flags & SA_SIGINFO || action.handler.plain == SIG_DFL || action.handler.plain == SIG_IGN) return;
+    atomic_store(&python_handler, action.handler.plain);
+    action.handler.full = woken;
+    action.flags |= SA_SIGINFO;
+    (void)mp_syscall(SYS_rt_sigaction, SIGURG, &action, NULL, sizeof action.mask);
+}
+
 void mp_holders_wakes(int yes)
 {
+    if (yes) stand_before();
     const struct mp_session_page *page = mp_session.page;
     atomic_store(&mp_session.look_wakes, yes != 0);
     if (page && atomic_load(&page->recording)) atomic_store(&mp_session.header->look_wakes, yes != 0);

@@ -43,10 +43,10 @@ static const struct mp_wire_track *track_of(const struct mp_recording *recording
     return there ? &tracks[track] : NULL;
 }
 
-static bool is_driver(const struct mp_recording *recording, uint16_t track)
+bool mp_recording_has_layer(const struct mp_recording *recording, uint16_t track, enum mp_layer layer)
 {
     const struct mp_wire_track *facts = track_of(recording, track);
-    return facts && facts->layer == MP_LAYER_DRIVER;
+    return facts && facts->layer == layer;
 }
 
 /* Whether PyTorch's caching allocator has memory on the track's device. */
@@ -102,7 +102,7 @@ static enum mp_status take_oom(struct mp_recording *recording, const struct mp_e
 {
     enum mp_status status = MP_OK;
     struct mp_refusal *before = refusal_of(recording, event->thread);
-    bool undecided = is_driver(recording, event->track) &&
+    bool undecided = mp_recording_has_layer(recording, event->track, MP_LAYER_DRIVER) &&
                      (has_allocator_above(recording, event->track) || may_be_first(recording, event->track));
     if (undecided && before && is_beside(recording, before, event->track, MP_LAYER_DRIVER)) return MP_OK;
     if (before) status = decide(recording, before, is_beside(recording, before, event->track, MP_LAYER_TORCH), error);

@@ -51,6 +51,8 @@ uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
                                       struct mp_error *error);
 
+/* Whether a track of the spool is of that layer. */
+bool mp_recording_has_layer(const struct mp_recording *recording, uint16_t track, enum mp_layer layer);
 /* Notes whether the process has our root and mounts (recording->shares_root). False: it cannot be asked, as one that
  * has ended; what was noted stays. */
 bool mp_recording_look_at_root(struct mp_recording *recording);

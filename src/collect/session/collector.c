@@ -283,7 +283,9 @@ static void serve_metrics(struct mp_collector *collector)
 /* A leak that is seen while the program runs may be gone at its end, and who holds it with it. */
 static void look_where_suspected(struct mp_collector *collector, struct mp_collected *process)
 {
-    struct mp_wished_look wish = {.budget_ms = process->recording->config.holders_ms, .file = -1, .connection = -1};
+    uint32_t given = process->recording->config.holders_ms;
+    struct mp_wished_look wish = {
+        .budget_ms = given == MP_HOLDERS_MS ? MP_HOLDERS_MS_MOST : given, .file = -1, .connection = -1};
     struct mp_error unused;
     if (mp_suspicion_round(&process->suspicion, process->recording))
         (void)mp_looks_ask(&collector->looks, process->recording, wish, &unused);
@@ -317,8 +319,7 @@ static void end_all(struct mp_collector *collector)
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
                                 struct mp_error *error)
 {
-    struct mp_collector collector = {
-        .options = options, .result = result, .listener = -1, .signals = -1};
+    struct mp_collector collector = {.options = options, .result = result, .listener = -1, .signals = -1};
     struct mp_launch launch = {.command = options->command,
                                .cupti = options->record.cupti,
                                .hooks = options->record.hooks,

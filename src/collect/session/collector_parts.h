@@ -142,12 +142,13 @@ void mp_doorbell_close(struct mp_doorbell *doorbell);
 
 struct mp_suspicion {
     uint32_t next_step;                 /* at which it is judged again */
+    uint64_t blocks, grown_ns;          /* PyTorch's live ones when their number last had doubled, and when */
     pid_t child;                        /* that judges now; 0: none */
     struct mp_suspects *shared;         /* with the child */
     uint32_t known[MP_SUSPECTS], count; /* stacks accused so far */
 };
 
-/* True: a new place is accused. */
+/* True: a new site is accused, or, for programs that mark no steps, PyTorch's live blocks have doubled. */
 bool mp_suspicion_round(struct mp_suspicion *suspicion, struct mp_recording *recording);
 void mp_suspicion_free(struct mp_suspicion *suspicion);
 
