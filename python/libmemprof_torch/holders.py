@@ -296,6 +296,34 @@ class Look:
                 return [(self.address_of(part), part, Edge("attribute", f"{member}()")) for part, member in parts]
         return []
 
+    def views(self):
+        """(bytes that tensors and arrays use, all bytes) by the address of a storage. A tensor that only its views keep
+        uses nothing; a graph may use all that it saved."""
+        used, found = collections.Counter(), {}
+        viewed = {id(self.base._base.__get__(tensor)) for tensor in self._found}
+        for tensor in self._found:
+            if id(tensor) in viewed and self._seen.get(id(tensor), -1) < 0:
+                continue
+            with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
+                used[self._tensors[id(tensor)]] += self.base.numel(tensor) * self.base.element_size(tensor)
+        for address, block in self.blocks.items():
+            if len(found) % CLOCK_EVERY == 0 and self.out_of_time():
+                break
+            tensor = self._order[block.place]
+            with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
+                if id(tensor) in self._tensors and not self.base.requires_grad.__get__(tensor):
+                    found[address] = (self._bytes_of_array(block.place) or used[address],
+                                      self.base.untyped_storage(tensor).nbytes())
+        return found
+
+    def _bytes_of_array(self, place):
+        """Of the array whose base the tensor is, or the base of that; 0: it is none's."""
+        edge, above = self._edges[place], self._parents[place]
+        while edge is not None and edge.what == "attribute" and edge.text == "base" and above >= 0:
+            place, edge, above = above, self._edges[above], self._parents[above]
+        members = naming.array_type(mro_of(type(self._order[place])))
+        return naming.dict_of_type(members)["nbytes"].__get__(self._order[place]) if members else 0
+
     # ---- down from the roots
 
     def _roots(self):

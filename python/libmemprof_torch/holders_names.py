@@ -255,13 +255,14 @@ def key_text(key):
 class Token:
     """One step of a path. `key`: of an entry of a container, which is `*` where several entries are meant; `names`: the
     key says what the entry is, so that few of them are shown apart; `classes`: of the owner of an attribute; `unit`: the
-    patterns of the steps that it stands for many of."""
+    patterns of the steps that it stands for many of; `bound`: (entries, most) of the container that has the entry."""
 
-    __slots__ = ("text", "tag", "key", "file", "line", "certain", "names", "classes", "unit")
+    __slots__ = ("text", "tag", "key", "file", "line", "certain", "names", "classes", "unit", "bound")
 
-    def __init__(self, text, tag="", key=None, file=None, line=0, certain=True, names=False, classes=(), unit=None):
+    def __init__(self, text, tag="", key=None, file=None, line=0, certain=True, names=False, classes=(), unit=None,
+                 bound=None):
         self.text, self.tag, self.key, self.file, self.line, self.certain = text, tag, key, file, line, certain
-        self.names, self.classes, self.unit = names, classes, unit
+        self.names, self.classes, self.unit, self.bound = names, classes, unit, bound
 
     def pattern(self, apart):
         if self.key is None:
@@ -298,7 +299,9 @@ class Names:
             if block.edge is not None:
                 tokens = [*tokens, _token_of(block.edge)]
             patterns.setdefault(tuple(token.pattern(False) for token in tokens), []).append((tokens, block.address))
-        found = [_holder(part) for members in _numbered(patterns) for part in _apart(members)]
+        views = self.look.views()
+        found = [_holder(part, _view_text([views.get(address, (0, 0)) for _, address in part]))
+                 for members in _numbered(patterns) for part in _apart(members)]
         found.sort(key=lambda each: (-len(each.addresses), each.path))
         return found
 
@@ -460,8 +463,31 @@ def _numbered(patterns):
         yield [(tokens, address), *[member for _, members in parts for member in members][1:]]
 
 
-def _holder(members):
-    """Of blocks whose paths differ in the entries of containers alone."""
+def _bound_text(tokens, members):
+    """Where each container whose entries differ has a bound: the readers know this form (src/analysis/holders)."""
+    grows = [token for place, token in enumerate(tokens)
+             if token.tag in ("list", "dict", "cache") and token.key is not None and
+             (token.key == "*" or any(other[place].key != token.key for other, _ in members))]
+    if not grows or any(token.bound is None for token in grows):
+        return ""
+    return " ({} of at most {} entries)".format(*grows[-1].bound)
+
+
+def _view_text(views):
+    """Of blocks of which tensors use a part, on average: the readers know this form, too."""
+    used, whole = (sum(each) / len(views) for each in zip(*views))
+    if not used or used * VIEW_PART > whole:
+        return ""
+    unit, size = next((each for each in UNITS if whole >= each[1]), UNITS[-1])
+    return f" ({used / size:.3g} of {whole / size:.4g} {unit} used)"
+
+
+VIEW_PART = 2
+UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
+
+
+def _holder(members, view=""):
+    """Of blocks whose paths differ in the entries of containers alone. `view`: as _view_text() says it."""
     first, address = members[0]
     texts, file, line = [], None, 0
     for place, token in enumerate(first):
@@ -478,6 +504,7 @@ def _holder(members):
     path = texts[0] + path
     if len(path) > PATH_MOST:
         path = path[:PATH_MOST // 2] + " … " + path[-PATH_MOST // 2:]
+    path += _bound_text(first, members) + view
     found = Holder(path, _kind(first, members), first[0].certain, file, line, _container_of(first, members))
     found.addresses = [address for _, address in members]
     return found
@@ -554,13 +581,32 @@ def _unknown_step(parent, child):
     return [Token("", "list", "*")]
 
 
-def _entry(names, container, child, tag):
+def _entry(names, container, child, tag, grand=None):
     place = names.place_in(container, child)
     if place is MISSING:
         if is_dict(container):
             return [Token(".keys", tag), Token("", tag, "*")]
         return None
-    return [Token("", tag, key_text(place), names=type(place) is str)]
+    return [Token("", tag, key_text(place), names=type(place) is str, bound=_bound_of(container, names.owner_above(grand)))]
+
+
+def _bound_of(container, owner):
+    """(entries, most) of a container that drops entries beyond a number; None: it has no such number that we know."""
+    if collections.deque in mro_of(type(container)):
+        most = collections.deque.maxlen.__get__(container)
+    elif type(container) is _LRU:
+        most, entries = _LRU.cache_info(container)[2:]
+        return (entries, most) if most else None
+    else:
+        most = None
+    for each in (container, owner) if most is None else ():  # a queue, a cache with the usual name for its size
+        namespace = dict_of(each) if each is not None else None
+        for name, value in dict.items(namespace) if namespace is not None else ():
+            if type(name) is str and name.endswith("maxsize") and type(value) is int and value > 0:
+                most = value
+    base = next((each for each in (dict, list, collections.deque) if each in mro_of(type(container))), None)
+    entries = base.__len__(container) if base else 0
+    return (entries, most) if most and entries <= most else None
 
 
 def _steps(names, parent, child, grand, kind):
@@ -638,10 +684,10 @@ def _of_dict(names, parent, child, grand):
             return [Token("", "dict", key_text(place))]
         return [_attribute(place, grand)]
     if type(grand) is _LRU:
-        return [Token("", "cache", "*")]
+        return [Token("", "cache", "*", bound=_bound_of(grand, None))]
     if type(grand) is types.FunctionType and parent is grand.__kwdefaults__ and place is not MISSING:
         return [Token(f".{place}", "default", None, grand.__code__.co_filename, grand.__code__.co_firstlineno)]
-    return _entry(names, parent, child, "dict")
+    return _entry(names, parent, child, "dict", grand)
 
 
 def _is_namespace(names, namespace, owner):
@@ -657,7 +703,7 @@ def _is_of(namespace, owner, of):
 
 
 def _of_list(names, parent, child, grand):
-    return _entry(names, parent, child, "list")
+    return _entry(names, parent, child, "list", grand)
 
 
 def _of_set(names, parent, child, grand):
@@ -735,11 +781,7 @@ def _of_partial(names, parent, child, grand):
 def _of_cache(names, parent, child, grand):
     if type(child) is dict:
         return [Token("", "cache")]
-    return [Token("", "cache", "*")]
-
-
-def _of_link(names, parent, child, grand):
-    return [Token("", "cache", "*")]
+    return [Token("", "cache", "*", bound=_bound_of(parent, None))]
 
 
 def _of_cell(names, parent, child, grand):

@@ -28,7 +28,7 @@ struct mp_job_process {
 
 /* Bounds of what a row may say: numbers of words that are listed above this layer, and tracks of a process. */
 #define MP_JOB_VERDICTS 3
-#define MP_JOB_CLASSES  10
+#define MP_JOB_CLASSES  11
 #define MP_JOB_TRACKS   64
 
 /* The end of what began at `start`; a file may name times whose sum is beyond all numbers. */

@@ -615,6 +615,30 @@ def test_paths_are_expressions_that_give_the_tensor():
         root = None
 
 
+def test_bounds_and_views():
+    """Where a container drops entries beyond a number, its path says so, unless another one around it grows; and where
+    tensors and arrays use a part of a storage alone."""
+    global root
+    cases = {"deque": (lambda each: collections.deque(each, 9), " (3 of at most 9 entries)"),
+             "open": (collections.deque, ""),
+             "around": (lambda each: [collections.deque([one], 9) for one in each], ""),
+             "whole": (list, "")}
+    for name, (make, wanted) in cases.items():
+        root = make([torch.zeros(64, 8) for _ in range(3)])
+        held(look()[0][0].path.endswith("]" + wanted), (name, look()[0][0].path))
+    root = functools.lru_cache(maxsize=7)(lambda number: torch.zeros(64, 8))
+    [root(number) for number in range(5)]
+    held(look()[0][0].path == "root[*] (5 of at most 7 entries)", look()[0][0].path)
+    root = [torch.zeros(64, 8).numpy()[2] for _ in range(3)]
+    knows_size = hasattr(torch.Tensor, "untyped_storage")
+    held(look()[0][0].path.endswith(" (0.0312 of 2 KiB used)") == knows_size, look()[0][0].path)
+    rows = torch.zeros(64, 8)
+    root = [rows[2], rows]
+    del rows
+    held("used" not in look()[0][0].path, look()[0][0].path)
+    root = None
+
+
 def main():
     only = sys.argv[1:]
     tests = {name: test for name, test in globals().items() if name.startswith("test_") and

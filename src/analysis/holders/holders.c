@@ -118,6 +118,11 @@ static const char *with_place(struct mp_holders *holders, const struct mp_placem
     return made;
 }
 
+static bool saw_all(const struct mp_model *model, uint32_t look)
+{
+    return look < model->looks.count && model->looks.at[look].complete;
+}
+
 static struct mp_holder holder_of(const struct mp_model *model, struct mp_holders *holders,
                                   const struct mp_placements *placements, const struct held *held)
 {
@@ -127,9 +132,9 @@ static struct mp_holder holder_of(const struct mp_model *model, struct mp_holder
                                   .line = held->holder->line,
                                   .kind = held->holder->kind,
                                   .certain = held->holder->certain};
-    bool saw_all = held->look < model->looks.count && model->looks.at[held->look].complete;
-    return (struct mp_holder){.path = with_place(holders, placements, held->block, saw_all ? native_code : not_found),
-                              .kind = saw_all ? MP_HOLDER_NATIVE : MP_HOLDER_UNKNOWN};
+    bool all = saw_all(model, held->look);
+    return (struct mp_holder){.path = with_place(holders, placements, held->block, all ? native_code : not_found),
+                              .kind = all ? MP_HOLDER_NATIVE : MP_HOLDER_UNKNOWN};
 }
 
 /* The end of the key that stands behind a '[', which may be a text of Python's with brackets in it; NULL: it has none.
@@ -257,10 +262,20 @@ void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_hol
     for (size_t i = 0; i < all.count && !is_any_unheld; i++)
         is_any_unheld = !all.at[i].holder;
     if (is_any_unheld) mp_placements_find(model, &placements);
-    for (size_t i = 0, last, end; i < all.count; i = end) {
-        for (end = i, last = i; end < all.count && is_same_site(&all.at[i], &all.at[end]); end++)
-            if (all.at[end].look == all.at[i].look) last = end + 1;
-        add_site(model, holders, &placements, &all.at[i], last - i);
+    for (size_t i = 0, end; i < all.count; i = end) {
+        size_t first = i, last = i, best = 0, answered;
+        for (end = i; end < all.count && is_same_site(&all.at[i], &all.at[end]);) {
+            size_t begin = end;
+            for (answered = 0;
+                 end < all.count && is_same_site(&all.at[i], &all.at[end]) && all.at[end].look == all.at[begin].look;
+                 end++)
+                answered += all.at[end].holder || saw_all(model, all.at[end].look);
+            if (begin > i && answered <= best) continue;
+            first = begin;
+            last = end;
+            best = answered;
+        }
+        add_site(model, holders, &placements, &all.at[first], last - first);
     }
     mp_placements_free(&placements);
     mp_vec_free(&all);
@@ -280,6 +295,21 @@ static bool ends_in(const char *text, const char *end)
     return length >= of_end && !strcmp(text + length - of_end, end);
 }
 
+bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most)
+{
+    static const char form[] = " (%" SCNu64 " of at most %" SCNu64 " entries)"; /* as holders_names.py writes it */
+    for (const char *at = strstr(holder->path, " ("); at; at = strstr(at + 1, " ("))
+        if (sscanf(at, form, entries, most) == 2) return *entries > 0;
+    return false;
+}
+
+size_t mp_holder_root(const char *path)
+{
+    const char *entries = strstr(path, "[*]"), *graph = strstr(path, ".grad_fn");
+    if (entries) return (size_t)(entries - path) + strlen("[*]");
+    return graph ? (size_t)(graph - path) : strlen(path);
+}
+
 /* The name itself, as in main().batch: what lies in a list that it is the name of is another matter. */
 static bool is_name_of_frame(const char *path)
 {
@@ -291,6 +321,9 @@ const char *mp_holder_advice(const struct mp_holder *holder)
 {
     const char *path = holder->path;
     if (!holder->certain) return NULL;
+    if (ends_in(path, " used)"))
+        return "a view keeps the whole block that it looks into: keep .clone() of a tensor's view, .copy() of an "
+               "array's";
     if (holder->gradients && ends_in(path, ".grad"))
         return "gradients of parameters that are kept: zero_grad(set_to_none=True) gives them back";
     switch (holder->kind) {

@@ -38,10 +38,17 @@ struct mp_holders {
     bool looked;
 };
 
-/* `only_last`: what the program's last look found; else of each site the last one that found some. */
+/* `only_last`: what the program's last look found; else of each site the look that explains most of its blocks, the
+ * last of several. */
 void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders);
 /* NULL where none of its blocks lived at a look. */
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
+/* Whether each container on the path whose entries grow has a bound, with the entries at the look and the most of them.
+ */
+bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most);
+/* The length of the part of a path that blocks of one cause share: up to the first container whose entries grow, else
+ * up to the graph. */
+size_t mp_holder_root(const char *path);
 /* Advice about a holder, as a sentence without a full stop; NULL where the path does not show what to do. */
 const char *mp_holder_advice(const struct mp_holder *holder);
 /* What lets a look see more than one that left `note` out, as a clause; NULL where nothing of ours does. */

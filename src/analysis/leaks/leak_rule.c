@@ -235,7 +235,7 @@ void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last
         evidence->births = (uint32_t)stay.births.count;
         evidence->first = stay.births.at[0];
         evidence->last = stay.births.at[stay.births.count - 1];
-        if (stay.births.count == 1 && evidence->first >= WARM_UP && last - evidence->first > OLD &&
+        if (stay.births.count < SUSPECT_BIRTHS && evidence->first >= WARM_UP && last - evidence->last > OLD &&
             is_all(lives, count, last))
             evidence->growth = MP_GROWTH_ONCE;
     }

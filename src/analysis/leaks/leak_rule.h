@@ -45,7 +45,7 @@ struct mp_leak_life {
 
 enum mp_leak_growth {
     MP_GROWTH_NONE,   /* no block stays, or the staying ones are bounded as far as can be seen */
-    MP_GROWTH_ONCE,   /* the staying blocks came at once, after the warm-up */
+    MP_GROWTH_ONCE,   /* the staying blocks came in a few steps after the warm-up, and none of late */
     MP_GROWTH_FEW,    /* keeps growing, but on fewer than MP_LEAK_BIRTHS births */
     MP_GROWTH_PAUSED, /* grew in many steps, but not in the last few: it may be full */
     MP_GROWTH_LEAK,

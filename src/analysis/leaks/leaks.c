@@ -514,6 +514,77 @@ static void drop_consequences(const struct mp_model *model, struct mp_leaks *lea
     leaks->findings.count = kept;
 }
 
+/* ---- causes: what the holders say */
+
+/* The holder of most of a finding's bytes, where the program is known to hold them; NULL. */
+static const struct mp_holder *holder_of(const struct mp_leaks *leaks, const struct mp_leak_finding *finding)
+{
+    const struct mp_holders_site *site = finding->held;
+    const struct mp_holder *holder = site && site->count ? &leaks->holders.holders.at[site->first] : NULL;
+    return holder && holder->certain && holder->kind < MP_HOLDER_NATIVE ? holder : NULL;
+}
+
+/* Growth that ends at a container's bound is no leak, unless memory is short before. */
+static void find_bound(const struct mp_leaks *leaks, struct mp_leak_finding *finding)
+{
+    const struct mp_holder *holder = holder_of(leaks, finding);
+    uint64_t entries, most;
+    if (!holder || finding->regrown || !mp_leak_is_leak(finding) || !mp_holder_is_bounded(holder, &entries, &most))
+        return;
+    double each = (double)holder->bytes / (double)entries;
+    if (holder->bytes * 10 < finding->held->bytes * 9 || each <= 0) return;
+    uint64_t now = (uint64_t)((double)finding->bytes / each + 0.5);
+    finding->entries = now < most ? now : most;
+    finding->most = most;
+    finding->to_come = (uint64_t)((double)(most - finding->entries) * each);
+    if (finding->eta_oom_steps != UINT64_MAX &&
+        (double)finding->to_come > (double)finding->eta_oom_steps * finding->bytes_per_step)
+        return;
+    finding->class = MP_LEAK_BOUNDED;
+    finding->eta_oom_steps = UINT64_MAX;
+}
+
+static bool share_cause(const struct mp_leaks *leaks, const struct mp_leak_finding *a, const struct mp_leak_finding *b)
+{
+    const struct mp_holder *one = holder_of(leaks, a), *other = holder_of(leaks, b);
+    bool alike = mp_leak_is_leak(a) ? mp_leak_is_leak(b) : a->class == b->class;
+    if (!one || !other || !alike) return false;
+    size_t length = mp_holder_root(one->path);
+    return length == mp_holder_root(other->path) && !memcmp(one->path, other->path, length);
+}
+
+static int by_cause(const void *left, const void *right)
+{
+    const struct mp_leak_finding *a = left, *b = right;
+    return a->cause != b->cause ? (a->cause < b->cause ? -1 : 1) : by_rate(a, b);
+}
+
+/* Sums up findings of one cause, and puts them together: sorted, the first of a cause is its highest. */
+static void find_causes(const struct mp_model *model, struct mp_leaks *leaks)
+{
+    size_t count = leaks->findings.count;
+    struct mp_leak_finding *at = leaks->findings.at;
+    if (!count) return;
+    mp_holders_find(model, false, &leaks->holders);
+    for (size_t i = 0; i < count; i++) {
+        at[i].held = at[i].stack ? mp_holders_of(&leaks->holders, at[i].track, at[i].stack) : NULL;
+        find_bound(leaks, &at[i]);
+    }
+    qsort(at, count, sizeof *at, by_rate);
+    for (size_t i = 0, causes = 0; i < count; i++) {
+        size_t first = 0;
+        while (first < i && !(at[first].sum.sites && share_cause(leaks, &at[first], &at[i])))
+            first++;
+        at[i].cause = first < i ? at[first].cause : (uint32_t)causes++;
+        at[first].sum.sites++;
+        at[first].sum.bytes += at[i].bytes;
+        at[first].sum.blocks += at[i].blocks;
+        at[first].sum.bytes_per_step += at[i].bytes_per_step;
+        leaks->causes += first == i && mp_leak_is_leak(&at[i]);
+    }
+    qsort(at, count, sizeof *at, by_cause);
+}
+
 static uint32_t steps_needed(const struct judge *judge)
 {
     return judge->steps->guessed ? MP_LEAK_GUESSED_STEPS : MP_LEAK_STEPS;
@@ -613,8 +684,7 @@ static void find_growing(struct judge *judge)
         mp_leak_find_hidden(judge->model, judge->steps, &judge->places, judge->leaks);
     judge->leaks->places = judge->places.at.count;
     drop_consequences(judge->model, judge->leaks);
-    if (judge->leaks->findings.count)
-        qsort(judge->leaks->findings.at, judge->leaks->findings.count, sizeof *judge->leaks->findings.at, by_rate);
+    find_causes(judge->model, judge->leaks);
     give_verdict(judge);
     judge->leaks->grows = level_grows(judge);
     mp_leak_places_free(&judge->places);
@@ -632,6 +702,7 @@ static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *le
         struct mp_leak_finding *finding = &leaks->findings.at[i];
         finding->first_step = (finding->first_step - 1) * steps->each + 1;
         finding->bytes_per_step /= each;
+        finding->sum.bytes_per_step /= each;
         finding->blocks_per_step /= each;
         if (finding->eta_oom_steps != UINT64_MAX) finding->eta_oom_steps *= steps->each;
     }
@@ -664,6 +735,7 @@ const char *mp_verdict_name(enum mp_verdict verdict)
 void mp_leaks_free(struct mp_leaks *leaks)
 {
     mp_vec_free(&leaks->findings);
+    mp_holders_free(&leaks->holders);
     mp_sites_free(&leaks->outstanding);
     mp_sites_free(&leaks->held);
 }

@@ -8,6 +8,7 @@
 #ifndef MP_ANALYSIS_LEAKS_H
 #define MP_ANALYSIS_LEAKS_H
 
+#include "analysis/holders/holders.h"
 #include "analysis/leaks/leak_rule.h"
 #include "analysis/leaks/suppress.h"
 #include "analysis/sites/sites.h"
@@ -26,7 +27,7 @@ struct mp_leaks_query {
     struct mp_suppressions *suppressions; /* NULL: none; counts their uses */
 };
 
-/* The class that the evidence shows; names in mp_leak_class_name(). The last two are reported and are no leak. */
+/* The class that the evidence shows; names in mp_leak_class_name(). The last three are reported and are no leak. */
 enum mp_leak_class {
     MP_LEAK_RETENTION,   /* the program's own objects hold tensors */
     MP_LEAK_NATIVE,      /* allocated with no Python above */
@@ -39,6 +40,7 @@ enum mp_leak_class {
     MP_LEAK_RETAINED_ONCE,
     MP_LEAK_FRAGMENTATION, /* an allocator takes more and more from the layer below while its allocated bytes stay
                             * level */
+    MP_LEAK_BOUNDED,       /* containers with a bound hold it, which are not full */
     MP_LEAK_CLASSES
 };
 
@@ -54,6 +56,16 @@ struct mp_leak_finding {
     uint32_t first_step;    /* from 1 */
     double bytes_per_step, blocks_per_step;
     uint64_t eta_oom_steps; /* until the device is full, counted from its highest level; UINT64_MAX: unknown */
+    const struct mp_holders_site *held; /* in mp_leaks.holders; NULL: none of its blocks lived at a look */
+    uint64_t entries, most, to_come;    /* of class bounded: of its container, and the bytes until that is full */
+    /* Findings with the same holder are one cause. They follow one another, the one with the highest rate first, which
+     * has their sums. */
+    uint32_t cause; /* from 0 */
+    struct {
+        uint32_t sites; /* 0: another finding of this cause has the sums */
+        uint64_t bytes, blocks;
+        double bytes_per_step;
+    } sum;
 };
 
 static inline bool mp_leak_is_leak(const struct mp_leak_finding *finding)
@@ -65,9 +77,12 @@ enum mp_verdict { MP_VERDICT_LEAK, MP_VERDICT_CLEAN, MP_VERDICT_UNKNOWN };
 
 struct mp_leaks {
     enum mp_verdict verdict;
-    char reason[240];                        /* of verdict unknown: a clause */
-    MP_VEC(struct mp_leak_finding) findings; /* leaks first, of them those with blocks; each kind by bytes per step */
-    uint32_t leaks;                          /* the number of leaks among them */
+    char reason[240]; /* of verdict unknown: a clause */
+    /* Leaks first, of them those with blocks; each kind by bytes per step of the causes. */
+    MP_VEC(struct mp_leak_finding) findings;
+    struct mp_holders holders; /* of all recorded blocks; empty where there are no findings */
+    uint32_t leaks;            /* the number of leaks among them */
+    uint32_t causes;           /* of the leaks */
     size_t caches; /* places that make a block anew, larger, in a loop that may be one request; not among them */
     struct mp_leak_finding unsure_growth; /* of class hidden, but for so short a time that it may end; bytes 0: none */
     uint64_t suppressed_bytes, suppressed_findings;

@@ -133,8 +133,6 @@ static void put_cut(struct mp_json *json, const struct mp_page_options *options,
 
 static void put_leaks(struct mp_json *json, const struct mp_model *model, const struct mp_page_data *data)
 {
-    struct mp_holders holders;
-    mp_holders_find(model, false, &holders);
     const struct mp_leaks *leaks = &data->leaks;
     mp_json_object(json, "leaks");
     mp_json_text(json, "verdict", mp_verdict_name(leaks->verdict));
@@ -155,13 +153,12 @@ static void put_leaks(struct mp_json *json, const struct mp_model *model, const 
         mp_json_number(json, "bytes_per_step", (uint64_t)(finding->bytes_per_step + 0.5));
         mp_json_number(json, "first_step", finding->first_step);
         mp_json_known(json, "steps_left", mp_leak_steps_left(finding));
-        mp_holders_site_json(json, model, &holders, mp_holders_of(&holders, finding->track, finding->stack),
-                             HOLDERS_SHOWN);
+        mp_json_number(json, "cause", finding->cause);
+        mp_holders_site_json(json, model, &leaks->holders, finding->held, HOLDERS_SHOWN);
         mp_json_end_object(json);
     }
     mp_json_end_array(json);
     mp_json_end_object(json);
-    mp_holders_free(&holders);
 }
 
 /* PyTorch's numbers of streams, and of pools, which are pairs. */

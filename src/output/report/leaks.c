@@ -3,6 +3,7 @@
 
 #include "output/report/columns.h"
 #include "output/report/holders.h"
+#include "output/report/sites.h"
 
 static struct mp_site_view site_view(const struct mp_sites *sites, const struct mp_view *view)
 {
@@ -18,6 +19,7 @@ static struct mp_site_view site_view(const struct mp_sites *sites, const struct 
 
 static const uint64_t MOST_STEPS_LEFT = 1000000;
 #define HOLDERS_SHOWN 2
+#define SITES_SHOWN   4 /* of a cause, beyond the first */
 
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding)
 {
@@ -36,13 +38,8 @@ static const char *other_reading(const struct mp_leak_finding *finding)
 
 struct table {
     const struct mp_model *model;
-    struct mp_holders holders;
+    const struct mp_leaks *leaks;
 };
-
-static const struct mp_holders_site *held_of(const struct table *table, const struct mp_leak_finding *finding)
-{
-    return mp_holders_of(&table->holders, finding->track, finding->stack);
-}
 
 MP_GETTER(get_confidence, struct mp_leak_finding, it, value->text = it->certain ? "certain" : "probable")
 
@@ -79,13 +76,31 @@ static void get_site(struct mp_value *value, const void *of, const void *row)
 static void get_held(struct mp_value *value, const void *of, const void *row)
 {
     const struct table *table = of;
-    mp_holders_first_text(&value->made, table->model, &table->holders, held_of(table, row));
+    mp_holders_first_text(&value->made, table->model, &table->leaks->holders,
+                          ((const struct mp_leak_finding *)row)->held);
 }
 
 static void put_holders(struct mp_json *json, const char *key, const void *of, const void *row)
 {
     const struct table *table = of;
-    mp_holders_site_json(json, table->model, &table->holders, held_of(table, row), 0);
+    mp_holders_site_json(json, table->model, &table->leaks->holders, ((const struct mp_leak_finding *)row)->held, 0);
+}
+
+MP_GETTER(get_cause, struct mp_leak_finding, it, value->number = it->cause + 1)
+
+static void put_bound(struct mp_json *json, const char *key, const void *of, const void *row)
+{
+    const struct mp_leak_finding *finding = row;
+    (void)of;
+    if (finding->class != MP_LEAK_BOUNDED) {
+        mp_json_null(json, key);
+        return;
+    }
+    mp_json_object(json, key);
+    mp_json_number(json, "entries", finding->entries);
+    mp_json_number(json, "most", finding->most);
+    mp_json_number(json, "to_come_bytes", finding->to_come);
+    mp_json_end_object(json);
 }
 
 #define FOUND(member) MP_MEMBER(struct mp_leak_finding, member)
@@ -102,6 +117,8 @@ const struct mp_column mp_finding_columns[] = {
     {"a step", "bytes_per_step", MP_CHANGE, .get = get_rate, .style = MP_BOLD},
     {"since step", "first_step", MP_COUNT, FOUND(first_step), .place = 1},
     {NULL, "eta_oom_steps", MP_COUNT, FOUND(eta_oom_steps)},
+    {NULL, "cause", MP_COUNT, .get = get_cause},
+    {NULL, "bound", .put = put_bound},
     {"held by", NULL, MP_NAME, .get = get_held, .place = 6, .only = HELD, .not_in_text = true},
     {"site", "stack", MP_SITE, .get = get_site, .place = 7},
     {NULL, "holders", .put = put_holders},
@@ -121,8 +138,33 @@ static void put_kind(struct mp_text *text, const struct mp_leak_finding *finding
         mp_say(text, "; %s %s%s a step", number, finding->class == MP_LEAK_HANDLE ? "handle" : "block",
                strcmp(number, "1") == 0 ? "" : "s");
     }
+    if (finding->class == MP_LEAK_BOUNDED)
+        mp_say(text, "; %s of %s entries, full in %s, +%s to come", mp_count(finding->entries), mp_count(finding->most),
+               mp_counted((uint64_t)((double)finding->to_come / finding->bytes_per_step + 0.5), "step"),
+               mp_bytes(finding->to_come));
     mp_say(text, "%s", other_reading(finding));
     if (left != UINT64_MAX) mp_say(text, "; out of memory in about %s", mp_counted(left, "step"));
+}
+
+/* "5 more sites that it holds: forward train.py:31; main train.py:40; ..." */
+static void put_sites_of_cause(struct mp_table *table, unsigned columns, const struct table *shown,
+                               const struct mp_leak_finding *first)
+{
+    const struct mp_leaks *leaks = shown->leaks;
+    struct mp_buffer line = {0};
+    uint32_t more = 0;
+    if (first->sum.sites < 2) return;
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        if (finding->cause != first->cause || finding->sum.sites || more++ >= SITES_SHOWN) continue;
+        mp_buffer_append_text(&line, more > 1 ? "; " : "");
+        mp_site_text(&line, shown->model, &(const struct mp_site){.stack = finding->stack, .births = 1});
+    }
+    mp_table_skip(table, columns);
+    mp_table_wide(table, MP_PLAIN, "with %s more that it holds: %.*s%s", mp_counted(more, "site"), (int)line.size,
+                  (const char *)line.data, more > SITES_SHOWN ? "; ..." : "");
+    mp_table_end_row(table);
+    mp_buffer_free(&line);
 }
 
 static void put_below(struct mp_table *table, unsigned columns, const void *of, const void *row)
@@ -136,13 +178,15 @@ static void put_below(struct mp_table *table, unsigned columns, const void *of, 
     mp_table_end_row(table);
     mp_buffer_free(&line);
     if (finding->stack && shown->model->tracks.at[finding->track].layer == MP_LAYER_TORCH)
-        mp_holders_site_rows(table, columns, shown->model, &shown->holders, held_of(shown, finding), HOLDERS_SHOWN);
+        mp_holders_site_rows(table, columns, shown->model, &shown->leaks->holders, finding->held, HOLDERS_SHOWN);
+    put_sites_of_cause(table, columns, shown, finding);
 }
 
-static struct mp_rows rows_of(const struct table *table, const struct mp_leaks *leaks, size_t first, size_t end)
+static struct mp_rows rows_of(const struct table *table, const struct mp_leaks *leaks, const struct mp_leak_finding *at,
+                              size_t count)
 {
-    return MP_ROWS(mp_finding_columns, leaks->findings.at, end, .first = first, .of = table, .model = table->model,
-                   .without = table->holders.looked ? 0 : HELD, .apart_by = MP_APART_TRACKS_TOLD, .below = put_below,
+    return MP_ROWS(mp_finding_columns, at, count, .of = table, .model = table->model,
+                   .without = leaks->holders.looked ? 0 : HELD, .apart_by = MP_APART_TRACKS_TOLD, .below = put_below,
                    .stacks = MP_STACKS);
 }
 
@@ -151,30 +195,50 @@ static void put_missing(struct mp_text *text, const struct mp_rows *rows)
 {
     const struct mp_leak_finding *findings = rows->at;
     for (size_t i = rows->first; i < rows->count; i++)
-        if (mp_holders_why_missing(text->out, held_of(rows->of, &findings[i]))) {
+        if (mp_holders_why_missing(text->out, findings[i].held)) {
             mp_say(text, "\n");
             return;
         }
 }
 
-static void put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t first,
-                      size_t end, bool full_stacks)
+/* A row for each cause; of findings for programs one for each site. Returns the number of rows that there are. */
+static size_t put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, bool leak,
+                        size_t limit, bool full_stacks)
 {
-    struct table table = {.model = model};
-    mp_holders_find(model, false, &table.holders);
-    struct mp_rows rows = rows_of(&table, leaks, first, end);
+    const struct table table = {model, leaks};
+    MP_VEC(struct mp_leak_finding) causes = {0};
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        struct mp_leak_finding finding = leaks->findings.at[i];
+        if (mp_leak_is_leak(&finding) != leak || (!finding.sum.sites && !mp_is_csv(text))) continue;
+        if (!mp_is_csv(text)) {
+            finding.bytes = finding.sum.bytes;
+            finding.blocks = finding.sum.blocks;
+            finding.bytes_per_step = finding.sum.bytes_per_step;
+        }
+        mp_vec_add(&causes, finding);
+    }
+    size_t count = causes.count;
+    struct mp_rows rows = rows_of(&table, leaks, causes.at, mp_shown(count, limit));
     if (full_stacks) rows.stacks = MP_FULL_STACKS;
     mp_rows_text(text, &rows);
     put_missing(text, &rows);
-    mp_holders_free(&table.holders);
+    mp_vec_free(&causes);
+    return count;
 }
 
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks)
 {
-    size_t shown = mp_shown(leaks->leaks, limit);
-    put_table(text, model, leaks, 0, shown, full_stacks);
-    mp_say_more(text, leaks->leaks - shown, limit);
+    size_t count = put_table(text, model, leaks, true, limit, full_stacks);
+    mp_say_more(text, count - mp_shown(count, limit), limit);
+}
+
+void mp_reported_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
+{
+    if (leaks->leaks >= leaks->findings.count || mp_is_csv(text)) return;
+    mp_heading(text, "No leak, but reported");
+    mp_say(text, "\n");
+    put_table(text, model, leaks, false, 0, false);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------- */
@@ -189,6 +253,29 @@ static void put_sites(struct mp_json *json, const struct mp_model *model, const 
     mp_sites_json(json, "sites", model, sites, &shown);
 }
 
+static void put_causes(struct mp_json *json, const struct mp_model *model, const struct mp_leaks *leaks)
+{
+    mp_json_array(json, "causes");
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        const struct mp_holders_site *held = finding->held;
+        const struct mp_holder *holder = held && held->count ? &leaks->holders.holders.at[held->first] : NULL;
+        if (!finding->sum.sites) continue;
+        mp_json_object(json, NULL);
+        mp_json_number(json, "cause", finding->cause + 1);
+        mp_json_bool(json, "leak", mp_leak_is_leak(finding));
+        mp_json_number(json, "site_count", finding->sum.sites);
+        mp_json_number(json, "bytes", finding->sum.bytes);
+        mp_json_number(json, "blocks", finding->sum.blocks);
+        mp_json_number(json, "bytes_per_step", (uint64_t)(finding->sum.bytes_per_step + 0.5));
+        mp_json_text(json, "holder", holder ? holder->path : NULL);
+        mp_json_text(json, "file", holder && holder->file ? mp_model_text(model, holder->file) : NULL);
+        mp_json_known(json, "line", holder && holder->file ? holder->line : MP_BYTES_UNKNOWN);
+        mp_json_end_object(json);
+    }
+    mp_json_end_array(json);
+}
+
 void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_leaks *leaks,
                    const struct mp_view *view)
 {
@@ -200,11 +287,11 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_number(json, "count", leaks->step_count);
     mp_json_text(json, "source", leaks->step_source);
     mp_json_end_object(json);
-    struct table table = {.model = model};
-    mp_holders_find(model, false, &table.holders);
-    const struct mp_rows findings = rows_of(&table, leaks, 0, mp_shown(leaks->findings.count, view->limit));
+    const struct table table = {model, leaks};
+    const struct mp_rows findings =
+        rows_of(&table, leaks, leaks->findings.at, mp_shown(leaks->findings.count, view->limit));
     mp_rows_json(json, "findings", &findings);
-    mp_holders_free(&table.holders);
+    put_causes(json, model, leaks);
     mp_json_object(json, "outstanding");
     put_sites(json, model, &leaks->outstanding, view);
     mp_json_end_object(json);
@@ -267,7 +354,9 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
     }
     for (size_t i = 0; i < leaks->leaks; i++)
         rate += leaks->findings.at[i].bytes_per_step;
-    if (leaks->leaks) mp_say(text, "%u site%s growing, ", leaks->leaks, leaks->leaks == 1 ? " keeps" : "s keep");
+    if (leaks->leaks) mp_say(text, "%u site%s growing", leaks->leaks, leaks->leaks == 1 ? " keeps" : "s keep");
+    if (leaks->leaks > leaks->causes) mp_say(text, " for %s", mp_counted(leaks->causes, "cause"));
+    if (leaks->leaks) mp_say(text, ", ");
     if (rate >= 0.5) mp_say(text, "+%s a step in all; ", mp_bytes((uint64_t)(rate + 0.5))); /* handles have no bytes */
     mp_say(text, "%s steps (%s), %s%s\n", mp_count(leaks->step_count), leaks->step_source,
            mp_counted(leaks->places, "site"), leaks->leaks ? " checked" : ", no site keeps growing");
@@ -277,9 +366,8 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
 }
 
 /* Advice for each class, and each kind of holder, among the leaks shown, given once. */
-static void put_advice(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks)
+static void put_advice(struct mp_text *text, const struct mp_leaks *leaks)
 {
-    struct table table = {.model = model};
     struct mp_holders_advised held = {0};
     bool advised[MP_LEAK_CLASSES] = {false};
     for (size_t i = 0; i < leaks->findings.count; i++) {
@@ -287,10 +375,8 @@ static void put_advice(struct mp_text *text, const struct mp_model *model, const
         if (!advised[class]) mp_say(text, "%s: %s\n", mp_leak_class_name(class), mp_leak_advice(class));
         advised[class] = true;
     }
-    mp_holders_find(model, false, &table.holders);
     for (size_t i = 0; i < leaks->leaks; i++)
-        mp_holders_site_advice(text, &table.holders, held_of(&table, &leaks->findings.at[i]), &held);
-    mp_holders_free(&table.holders);
+        mp_holders_site_advice(text, &leaks->holders, leaks->findings.at[i].held, &held);
 }
 
 static void put_sites_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
@@ -314,14 +400,10 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
         mp_say(text, "\n");
         mp_findings_text(text, model, leaks, view->limit, view->full_stacks);
     }
-    if (leaks->leaks < leaks->findings.count && !mp_is_csv(text)) {
-        mp_heading(text, "No leak, but reported");
-        mp_say(text, "\n");
-        put_table(text, model, leaks, leaks->leaks, leaks->findings.count, view->full_stacks);
-    }
+    mp_reported_text(text, model, leaks);
     if (leaks->findings.count) {
         mp_say(text, "\n");
-        put_advice(text, model, leaks);
+        put_advice(text, leaks);
         mp_say(text, "\n");
     }
     if (leaks->suppressed_findings)

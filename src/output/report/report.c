@@ -198,6 +198,7 @@ static void put_leaks(struct mp_text *text, const struct mp_model *model, const 
         mp_heading(text, "LEAKS  ");
         mp_say(text, "%s%s%s\n", mp_verdict_name(leaks->verdict), *leaks->reason ? ": " : "", leaks->reason);
     }
+    mp_reported_text(text, model, leaks);
     mp_heading(text, "OUTSTANDING  %s", mp_bytes(leaks->outstanding.bytes));
     mp_say(text, " at the end in %s, %s\n", mp_counted(leaks->outstanding.blocks, "block"),
            mp_counted(leaks->outstanding.count, "site"));

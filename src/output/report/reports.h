@@ -83,9 +83,11 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
 /* How many more steps fit into the device, in words: two digits, since the rate is no more exact. UINT64_MAX: unknown,
  * or so far away (above a million steps) that it does not matter. */
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
-/* The leaks alone, as a table: the sites that keep growing. */
+/* The leaks alone, as a table: a row for each cause. */
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks);
+/* Findings that are no leak, under a heading; nothing where there are none. */
+void mp_reported_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks);
 
 /* `groups`: those of the steps, or NULL. */
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,

@@ -223,6 +223,7 @@ START_TEST(advice_only_where_the_path_shows_it)
         {"model.weight.grad", MP_HOLDER_ATTRIBUTE, true, "set_to_none=True"},
         {"cam.grad", MP_HOLDER_ATTRIBUTE, false, NULL},
         {"history[*]", MP_HOLDER_LIST, true, NULL},
+        {"rows[*].base (8 of 256 KiB used)", MP_HOLDER_LIST, false, ".clone()"},
         {"native code", MP_HOLDER_NATIVE, false, NULL},
         {"not found", MP_HOLDER_UNKNOWN, false, NULL},
     };
@@ -238,5 +239,68 @@ START_TEST(advice_only_where_the_path_shows_it)
 }
 END_TEST
 
-MP_SUITE("holders", entries_of_one_container_are_one_holder, other_kinds_and_doubts_stay_apart,
-         what_no_path_leads_to, why_a_holder_is_missing, what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone, advice_only_where_the_path_shows_it)
+/* Two sites that keep a block in each of 20 steps, and the paths that hold them. */
+static void judge(const char *one, const char *other, uint64_t total_bytes, struct mp_leaks *leaks,
+                  struct mp_leak_finding *first)
+{
+    struct world world;
+    struct mp_error error;
+    world_start(&world, 5, 20);
+    world.threads = 1;
+    world.marked = true;
+    uint32_t sites[] = {world_path(&world, "train.py:main:5", W_TORCH), world_path(&world, "train.py:main:6", W_TORCH)};
+    for (uint32_t step = 0; step < 20; step++) {
+        world_begin_step(&world);
+        world_alloc(&world, sites[0], 2000);
+        world_alloc(&world, sites[1], 1000);
+    }
+    world_begin_step(&world);
+    struct mp_model *model = world_build(&world);
+    model->devices.at[model->tracks.at[W_TORCH].device].total_bytes = total_bytes;
+    for (uint32_t i = 0; i < 40; i++)
+        hold(model, i, i % 2 ? other : one, MP_HOLDER_LIST, true);
+    end_look(model, true);
+    const struct mp_leaks_query query = {.track = MP_TRACK_NONE, .window = mp_window_all(model)};
+    ck_assert_int_eq(mp_leaks_find(model, &query, leaks, &error), MP_OK);
+    ck_assert_uint_eq(leaks->findings.count, 2);
+    *first = leaks->findings.at[0];
+    mp_leaks_free(leaks);
+    mp_model_free(model);
+    world_free(&world);
+}
+
+START_TEST(one_holder_is_one_cause)
+{
+    struct mp_leaks leaks;
+    struct mp_leak_finding first;
+    judge("seen[*].x", "seen[*].y.grad_fn → MulBackward0._saved_self", 1 << 30, &leaks, &first);
+    ck_assert_uint_eq(leaks.leaks, 2);
+    ck_assert_uint_eq(leaks.causes, 1);
+    ck_assert_uint_eq(first.sum.sites, 2);
+    ck_assert(first.sum.bytes_per_step > 2900 && first.sum.bytes_per_step < 3100);
+    judge("seen[*]", "other[*]", 1 << 30, &leaks, &first);
+    ck_assert_uint_eq(leaks.causes, 2);
+    ck_assert_uint_eq(first.sum.sites, 1);
+}
+END_TEST
+
+START_TEST(a_bound_ends_growth_unless_memory_ends_before)
+{
+    struct mp_leaks leaks;
+    struct mp_leak_finding first;
+    static const char one[] = "ring[*].x (20 of at most 50 entries)", other[] = "ring[*].y (20 of at most 50 entries)";
+    judge(one, other, 1 << 30, &leaks, &first);
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_CLEAN);
+    ck_assert_int_eq(first.class, MP_LEAK_BOUNDED);
+    ck_assert_uint_eq(first.most, 50);
+    ck_assert_uint_eq(first.to_come, (50 - first.entries) * 2000);
+    ck_assert_uint_eq(first.sum.sites, 2);
+    judge(one, other, 80000, &leaks, &first); /* of 150 000 that both take when they are full */
+    ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
+}
+END_TEST
+
+MP_SUITE("holders", one_holder_is_one_cause, a_bound_ends_growth_unless_memory_ends_before,
+         entries_of_one_container_are_one_holder, other_kinds_and_doubts_stay_apart, what_no_path_leads_to,
+         why_a_holder_is_missing, what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone,
+         advice_only_where_the_path_shows_it)
