@@ -22,6 +22,8 @@ def start(torch, after_import):
         if settings.get("values") == "zeros":
             from libmemprof_plan import values
             values.start(torch, after_import)
+    from libmemprof_plan import serving
+    serving.start(after_import)
     if torch.distributed.is_available():
         from libmemprof_plan import ranks
         ranks.do_without_libuv(torch.distributed)

@@ -20,7 +20,7 @@ def start(torch, after_import=lambda name, then: None):
     import libmemprof
     from libmemprof_torch import (compiled, guarded, history, holders, holders_filled,
                                   holders_graphs, holders_names, holders_told, modules,
-                                  optimizers, pools, regions, roles)
+                                  optimizers, pools, regions, roles, servers)
 
     api = libmemprof._api
     if parts or "shim" not in api:
@@ -35,10 +35,11 @@ def start(torch, after_import=lambda name, then: None):
     steps = _begin(api, "torch_step", "steps", lambda: optimizers.Optimizers(api, torch, labels, names))
     _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps, own))
     _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
+    _begin(api, "mark", "facts of servers", lambda: servers.start(api, torch, after_import))
     _begin(api, "holder_due", "what holds tensors", lambda: holders_told.start(api, torch))
     _begin(api, "shim", "Dynamo",
            lambda: _hide_from_dynamo(torch, (compiled, guarded, history, holders, holders_filled, holders_graphs,
-                                             holders_names, holders_told, modules, optimizers, pools, regions, roles)))
+                                             holders_names, holders_told, modules, optimizers, pools, regions, roles, servers)))
 
 
 parts = {}

@@ -53,6 +53,7 @@ enum mp_role {
     MP_ROLE_OPTIMIZER_STATE = 3,
     MP_ROLE_BUFFER = 4,
     MP_ROLE_INPUT = 5,
+    MP_ROLE_KV_CACHE = 6, /* keys and values that a server keeps of tokens */
     MP_ROLES
 };
 

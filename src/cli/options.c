@@ -28,7 +28,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_FILTER] =
         {"filter", '\0', "EXPR",
          "only blocks that match: size>1MiB, step=3..9, fn~NAME, file~NAME, module~NAME, region~NAME, label~NAME, "
-         "category=NAME, role=NAME (parameter, gradient, optimizer_state, buffer, input, none), layer=NAME (app, "
+         "category=NAME, role=NAME (parameter, gradient, optimizer_state, buffer, input, kv_cache, none), layer=NAME (app, "
          "torch, "
          "driver), kind=NAME (device, pinned, managed, array, pool, vmm, graph, host, handle); joined by commas, all "
          "must hold"},

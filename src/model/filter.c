@@ -130,7 +130,7 @@ static enum mp_status read_word(struct term *term, const char *value, struct mp_
     } words[KEYS] = {
         [LAYER] = {mp_layer_name, MP_LAYERS, "driver, torch, app"},
         [KIND] = {mp_kind_name, MP_KINDS, "device, pinned, managed, array, pool, vmm, graph, host, handle"},
-        [ROLE] = {mp_role_name, MP_ROLES, "parameter, gradient, optimizer_state, buffer, input, none"},
+        [ROLE] = {mp_role_name, MP_ROLES, "parameter, gradient, optimizer_state, buffer, input, kv_cache, none"},
     };
     for (term->low = 0; term->low < words[term->key].count; term->low++)
         if (!strcmp(words[term->key].name((unsigned)term->low), value)) return MP_OK;

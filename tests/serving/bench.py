@@ -78,12 +78,12 @@ def plan(row, folder):
     path = models.write(name, folder)
     log = os.path.join(folder, "log")
     devices = settings["tensor_parallel_size"] * settings["pipeline_parallel_size"]
-    command = ["memprof", "plan", "--device", "h100-80gb", "--devices", str(devices), "-o", folder + "/run.mp",
-               "--force", "--", "python3", os.path.join(HERE, "engine.py"), path, json.dumps(settings)]
+    command = ["memprof", "plan", "--device", "h100-80gb", "--devices", str(devices), "--stacks", "none", "--no-symbols", "-o",
+               folder + "/run.mp", "--force", "--", "python3", os.path.join(HERE, "engine.py"), path, json.dumps(settings)]
     begun = time.time()
     with open(log, "w") as file:
         status = subprocess.run(command, stdout=file, stderr=file, env=dict(os.environ, VLLM_LOGGING_LEVEL="DEBUG"),
-                                timeout=900).returncode
+                                timeout=3600).returncode
     text = open(log).read()
     result = {"row": row, "status": status, "seconds": round(time.time() - begun, 1)}
     for measure, pattern in SAYS.items():

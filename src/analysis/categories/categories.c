@@ -26,6 +26,7 @@ static const char *const names[MP_CATEGORIES] = {
     [MP_CATEGORY_PREVIOUS] = "previous graph",
     [MP_CATEGORY_WORKING] = "working memory",
     [MP_CATEGORY_KEPT] = "kept over calls",
+    [MP_CATEGORY_KV_CACHE] = "KV cache",
 };
 
 /* What frames show, in the order in which it counts: `doubtless` comes before phases. */
@@ -163,7 +164,8 @@ static enum mp_category of_role(unsigned role)
                                                [MP_ROLE_GRADIENT] = MP_CATEGORY_GRADIENTS,
                                                [MP_ROLE_OPTIMIZER_STATE] = MP_CATEGORY_OPTIMIZER_STATE,
                                                [MP_ROLE_BUFFER] = MP_CATEGORY_BUFFERS,
-                                               [MP_ROLE_INPUT] = MP_CATEGORY_INPUT};
+                                               [MP_ROLE_INPUT] = MP_CATEGORY_INPUT,
+                                               [MP_ROLE_KV_CACHE] = MP_CATEGORY_KV_CACHE};
     return role < MP_ROLES ? (enum mp_category)of[role] : MP_CATEGORY_NONE;
 }
 

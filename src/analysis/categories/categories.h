@@ -31,6 +31,7 @@ enum mp_category {
     MP_CATEGORY_PREVIOUS, /* activations of a graph that is still held although the same code made the next one */
     MP_CATEGORY_WORKING,  /* made by inference, and gone with the call */
     MP_CATEGORY_KEPT,     /* made by inference for later calls: keys and values, a recurrent state, results */
+    MP_CATEGORY_KV_CACHE, /* told by a server: its room for keys and values */
     MP_CATEGORIES         /* from here on: names of the user's rules */
 };
 

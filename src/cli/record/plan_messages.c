@@ -217,6 +217,30 @@ static bool print_nothing(const struct mp_plan *plan, int status)
     return false;
 }
 
+/* What a server's cache holds, or what it lacks: true where that is the answer to whether it fits. */
+static bool print_server(const struct mp_model *model)
+{
+    struct mp_buffer sentence = {0};
+    bool lacks = false, said = mp_server_sentence(&sentence, model, &lacks);
+    if (said) mp_message("%.*s", (int)sentence.size, (const char *)sentence.data);
+    mp_buffer_free(&sentence);
+    return lacks;
+}
+
+/* With many processes the engine's, which has no device, knows what lacks. */
+static void print_server_of(const struct mp_collector_result *result, size_t but)
+{
+    struct mp_model *model;
+    struct mp_error error;
+    bool said = false;
+    for (size_t i = 0; i < result->recordings.count && !said; i++) {
+        const char *path = i == but ? NULL : result->recordings.at[i].path;
+        if (!path || mp_model_load(path, &model, &error)) continue;
+        said = print_server(model);
+        mp_model_free(model);
+    }
+}
+
 static bool print_one(const char *path, const struct mp_plan_device *device, int exit_status)
 {
     struct mp_model *model;
@@ -235,7 +259,7 @@ static bool print_one(const char *path, const struct mp_plan_device *device, int
         print_failure(exit_status, ": the plan is of what it did until then");
         mp_message("planned on %s (%s for the program; PyTorch %s, nothing was computed)", device->key,
                    mp_format_bytes(room, device->total - device->context), *plan.torch ? plan.torch : "unknown");
-        print_fit(&outcome, device, &plan, exit_status);
+        if (!print_server(model)) print_fit(&outcome, device, &plan, exit_status);
         print_peak(model, find_track(model));
         print_read_backs(model, &plan);
         if (plan.world > 1)
@@ -270,6 +294,7 @@ bool mp_plan_report(const struct mp_collector_result *result, const struct mp_pl
             mp_message("%s  %s allocated %s at the peak", mp_shown_path(shown, summary->path), summary->track_id,
                        mp_format_bytes(peak, summary->track.peak_bytes));
     }
+    if (result->exit_status) print_server_of(result, biggest);
     const char *path = result->recordings.at[biggest].path;
     return path && print_one(path, device, result->exit_status) && whole;
 }

@@ -46,6 +46,7 @@ void mp_report_json(struct mp_json *json, const struct mp_model *model, const st
     mp_json_object(json, NULL);
     mp_json_text(json, "schema", "memprof.report/1");
     mp_info_json(json, "info", model, view);
+    mp_server_json(json, model);
     if (story->peak)
         mp_peak_json(json, "peak", model, story->peak, view);
     else
@@ -304,6 +305,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
                     const struct mp_view *view)
 {
     put_header(text, model, story, view);
+    if (!mp_is_csv(text)) mp_server_text(text, model);
     if (story->peak)
         put_peak(text, model, story->peak, view);
     else

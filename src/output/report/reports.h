@@ -53,6 +53,12 @@ void mp_plan_json(struct mp_json *json, const struct mp_model *model);
 void mp_plan_text(struct mp_text *text, const struct mp_model *model);
 bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model);
 
+/* For a recording of a server of language models, else nothing: the object "server"; a part of text that begins with an
+ * empty line; a sentence on what its KV cache holds, or on what it lacks (false: there is none). */
+void mp_server_json(struct mp_json *json, const struct mp_model *model);
+void mp_server_text(struct mp_text *text, const struct mp_model *model);
+bool mp_server_sentence(struct mp_buffer *out, const struct mp_model *model, bool *lacks);
+
 void mp_info_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_view *view);
 void mp_info_text(struct mp_text *text, const struct mp_model *model, const struct mp_view *view);
 

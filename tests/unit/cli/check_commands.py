@@ -647,7 +647,7 @@ class Commands(unittest.TestCase):
                 "peak train.mp --filter": "size step fn file module region label category role layer kind",
                 "peak train.mp --filter kind=": "device pinned managed array pool vmm graph host handle",
                 "peak train.mp --filter layer=": "app torch driver",
-                "peak train.mp --filter role=": "parameter gradient optimizer_state buffer input none",
+                "peak train.mp --filter role=": "parameter gradient optimizer_state buffer input kv_cache none",
                 "report train.mp --format": "text markdown html csv", "peak train.mp --format": "text markdown html csv",
                 "export train.mp -o x --format": "pytorch sqlite csv jsonl",
                 "flamegraph train.mp -o x --format": "html folded speedscope pprof",

@@ -1,0 +1,121 @@
+"""Servers under `memprof plan`: weights that nobody loads, no tokenizer where there is none, and an end once they are
+ready. What vLLM and SGLang ask of NVIDIA's runtime by another way is answered by the stand-in's."""
+
+import functools
+import os
+import shutil
+import signal
+import sys
+import threading
+
+BOUND_S = 15 * 60
+TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
+TRIED = {"vllm": ("0.19.", "0.33."), "sglang": ("0.5.",)}
+SERVERS = ("vllm.entrypoints.openai.api_server", "sglang.launch_server", "vllm.entrypoints.cli.main")
+
+
+def start(after_import):
+    for name, then in {"vllm.engine.arg_utils": lambda module: _set_up(module.EngineArgs, "vllm", "model"),
+                       "sglang.srt.server_args": lambda module: _set_up(module.ServerArgs, "sglang", "model_path"),
+                       "uvicorn.server": _end_when_ready, "cuda.bindings.runtime": _answer_by_stand_in}.items():
+        after_import(name, functools.partial(_guarded, name, then))
+    if shutil.which("nvcc") is None and "VLLM_USE_FLASHINFER_SAMPLER" not in os.environ:
+        os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # FlashInfer compiles it with nvcc when it is first used
+    if _is_server():
+        _bound()
+
+
+def _guarded(name, then, module):
+    """Where a version is not as known, the program runs without."""
+    try:
+        then(module)
+    except (AttributeError, OSError, TypeError) as trouble:
+        _say(f"{name} is not as known ({trouble}): planned without what plan sets there")
+
+
+def _say(text):
+    print(f"memprof: {text}", file=sys.stderr, flush=True)
+
+
+def _is_server():
+    words = getattr(sys, "orig_argv", sys.argv)
+    return any(word in SERVERS for word in words) or \
+        any(os.path.basename(word) == "vllm" for word in words[:3]) and "serve" in words
+
+
+def _bound():
+    """A server that is never ready must not be waited for without an end."""
+    def end():
+        _say(f"the server was not ready after {BOUND_S // 60} minutes: the plan ends here")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(BOUND_S, end)
+    timer.daemon = True
+    timer.start()
+    _say(f"plans until the server is ready, at most {BOUND_S // 60} minutes; weights are left out")
+
+
+def _set_up(arguments, engine, model):
+    """The settings' own class: once they are read, whoever made them."""
+    original = arguments.__post_init__
+
+    def __post_init__(self, *more):
+        folder = getattr(self, model, None)
+        if getattr(self, "load_format", None) == "auto":
+            self.load_format = "dummy"
+        if folder and os.path.isdir(folder):
+            if not os.path.exists(os.path.join(folder, "config.json")) and \
+                    not os.path.exists(os.path.join(folder, "params.json")):
+                raise SystemExit(f"memprof: {folder} has no config.json: copy the model's own there; weights are not needed")
+            if not any(os.path.exists(os.path.join(folder, name)) for name in TOKENIZERS):
+                self.skip_tokenizer_init = True
+        original(self, *more)
+
+    arguments.__post_init__ = __post_init__
+    _tell_version(engine)
+
+
+def _tell_version(engine):
+    import importlib.metadata
+
+    try:
+        version = importlib.metadata.version(engine)
+    except importlib.metadata.PackageNotFoundError:
+        return
+    if not version.startswith(TRIED[engine]):
+        _say(f"{engine} {version} was never tried under plan; {' and '.join(TRIED[engine])}x were")
+
+
+def _end_when_ready(module):
+    """uvicorn's server is up when the engine behind it is."""
+    original = module.Server.startup
+
+    async def startup(self, *arguments, **named):
+        await original(self, *arguments, **named)
+        if _is_server() and getattr(self, "started", True):
+            _say("the server is ready: the plan ends here")
+            os.kill(os.getpid(), signal.SIGINT)
+
+    module.Server.startup = startup
+
+
+def _answer_by_stand_in(module):
+    """cuda.bindings has NVIDIA's runtime linked into it, which asks the driver for tables that nobody documents."""
+    import ctypes
+
+    runtime = ctypes.CDLL(f"libcudart.so.{12 if module.CUDART_VERSION < 13000 else 13}")
+
+    def forward(name, results):
+        function = getattr(runtime, name)
+
+        def instead(*arguments):
+            made = [kind() for kind in results]
+            error = function(*[ctypes.byref(one) for one in made], *[ctypes.c_int(int(one)) for one in arguments])
+            return (module.cudaError_t(error), *[one.value for one in made])
+
+        setattr(module, name, instead)
+
+    for name, results in {"cudaSetDevice": (), "cudaGetDevice": (ctypes.c_int,), "cudaGetDeviceCount": (ctypes.c_int,),
+                          "cudaDeviceSynchronize": (), "cudaMemGetInfo": (ctypes.c_size_t, ctypes.c_size_t)}.items():
+        if hasattr(module, name) and hasattr(runtime, name):
+            forward(name, results)

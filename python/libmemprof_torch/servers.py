@@ -1,0 +1,263 @@
+"""Servers of language models: vLLM's and SGLang's workers say themselves what they hold, and when.
+
+Each stage of a worker's start is a region, tensors of the KV cache get their role, and marks "server: ..." carry what
+the engine computed (src/analysis/device/server.h reads them). Wrappers of a few methods; one that is not there is left
+out, and an engine's own error goes on.
+"""
+
+import functools
+import sys
+
+from libmemprof_torch import TROUBLE, complain, is_of_signal
+
+KV_CACHE = 6  # enum mp_role (src/base/words.h)
+NAMES_MOST = 40  # rows of weights
+
+
+def start(api, torch, after_import):
+    server = Server(api, torch)
+    for name, then in {"vllm.v1.worker.gpu_worker": server.of_vllm,
+                       "vllm.v1.worker.gpu_model_runner": server.of_vllm_runner,
+                       "vllm.v1.core.kv_cache_utils": server.of_vllm_cache,
+                       "vllm.v1.core.kv_cache_planning": server.of_vllm_cache,  # 0.33
+                       "sglang.srt.model_executor.model_runner": server.of_sglang}.items():
+        after_import(name, functools.partial(server.guarded, then))
+
+
+def tensors_in(found, torch, depth=4):
+    """Tensors in lists and dictionaries of them."""
+    if isinstance(found, torch.Tensor):
+        yield found
+    elif depth and isinstance(found, dict):
+        for one in list(found.values()):
+            yield from tensors_in(one, torch, depth - 1)
+    elif depth and isinstance(found, (list, tuple)):
+        for one in list(found):
+            yield from tensors_in(one, torch, depth - 1)
+
+
+def storage_of(tensor):
+    """PyTorch 1.13 has only the typed one."""
+    return (getattr(tensor, "untyped_storage", None) or tensor.storage)()
+
+
+def plain(value):
+    """A word of a mark: no spaces, no commas."""
+    return str(value).replace("torch.", "").replace(" ", "_") or "none"
+
+
+class Server:
+    def __init__(self, api, torch):
+        self._api, self._torch = api, torch
+
+    def mark(self, kind, **facts):
+        said = " ".join(f"{key}={plain(value)}" for key, value in facts.items() if value is not None)
+        self._api["mark"](f"server: {kind} {said}".encode("utf-8", "replace"))
+
+    def stage(self, owner, name, region, after=None, step=None):
+        """The method is a region, and `after(self, result, before, arguments)` follows it. `before`: memory then.
+        `step`: called first, where each call is a step."""
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+        push, pop = self._api["region_push"], self._api["region_pop"]
+
+        @functools.wraps(original)
+        def instead(this, *arguments, **named):
+            before = self.memory() if after else None
+            if step:
+                step()
+            push(region)
+            try:
+                result = original(this, *arguments, **named)
+            finally:
+                pop()
+            if after is not None:
+                self.guarded(after, this, result, before, arguments)
+            return result
+
+        setattr(owner, name, instead)
+
+    def guarded(self, function, *arguments):
+        try:
+            function(*arguments)
+        except TROUBLE as trouble:
+            if is_of_signal(trouble):
+                raise
+            complain(self._api, "facts of the server", trouble)
+
+    def memory(self):
+        """Reserved and allocated bytes, free and total of the device; zeros before the device is used."""
+        cuda = self._torch.cuda
+        if not cuda.is_available() or not cuda.is_initialized():
+            return 0, 0, 0, 0
+        return (cuda.memory_reserved(), cuda.memory_allocated(), *cuda.mem_get_info())
+
+    # ---- weights
+
+    def weights(self, model):
+        """By module, layers and experts as one, and by type. Storages that parameters share count once."""
+        rows, seen = {}, set()
+        tensors = [*model.named_parameters(), *model.named_buffers()]
+        on_device = any(tensor.is_cuda for _, tensor in tensors)  # others are offloaded
+        for name, tensor in tensors:
+            storage = storage_of(tensor)
+            if tensor.is_cuda != on_device or storage.data_ptr() in seen:
+                continue
+            seen.add(storage.data_ptr())
+            path = ".".join("*" if part.isdigit() else part for part in name.split(".")[:-1]) or name
+            key = (path, plain(tensor.dtype))
+            rows[key] = rows.get(key, 0) + storage.nbytes()
+        return sorted(rows.items(), key=lambda row: -row[1])
+
+    def tell_weights(self, model):
+        rows = self.weights(model)
+        for (path, kind), size in rows[:NAMES_MOST]:
+            self.mark("weights", bytes=size, type=kind, module=path)
+        rest = sum(size for _, size in rows[NAMES_MOST:])
+        if rest:
+            self.mark("weights", bytes=rest, type="mixed", module="others")
+
+    def tell_cache(self, tensors, **facts):
+        """Of tensors that share a storage the storage counts."""
+        storages = {}
+        for tensor in tensors:
+            storage = storage_of(tensor)
+            if storage.data_ptr() not in storages:
+                storages[storage.data_ptr()] = storage.nbytes()
+                self._api["label"](storage.data_ptr(), KV_CACHE, b"KV cache")
+        self.mark("cache", bytes=sum(storages.values()), **facts)
+
+    def tell_ready(self, **settings):
+        reserved, allocated, free, total = self.memory()
+        self._api["step"]()  # what came before belongs to no step: captures of graphs are no leak
+        self.mark("ready", total=total, free=free, reserved=reserved, allocated=allocated, **settings)
+
+    # ---- vLLM
+
+    def of_vllm(self, module):
+        worker = module.Worker
+
+        def loaded(this, result, before, arguments):
+            from vllm import __version__
+            self.mark("engine", name="vLLM", version=__version__)
+            self.tell_weights(this.model_runner.model)
+
+        def profiled(this, result, before, arguments):
+            found = [getattr(this, name, None) for name in
+                     ("peak_activation_memory", "non_torch_memory", "cudagraph_memory_estimate", "requested_memory")]
+            self.mark("profile", activations=found[0], libraries=found[1], graphs=found[2], requested=found[3],
+                      available=int(result) if isinstance(result, (int, float)) else None)
+
+        def cached(this, result, before, arguments):
+            runner = this.model_runner
+            self.tell_cache(tensors_in(getattr(runner, "kv_caches", []), self._torch),
+                            **self.cache_of(this.vllm_config, arguments[0]))
+
+        def warmed(this, result, before, arguments):
+            config = this.vllm_config
+            self.tell_ready(utilization=config.cache_config.gpu_memory_utilization,
+                            max_num_batched_tokens=config.scheduler_config.max_num_batched_tokens,
+                            max_num_seqs=config.scheduler_config.max_num_seqs,
+                            kv_cache_dtype=config.cache_config.cache_dtype,
+                            tensor_parallel_size=config.parallel_config.tensor_parallel_size)
+
+        def slept(this, result, before, arguments):
+            self.mark("asleep", level=arguments[0] if arguments else 1, bytes=max(0, self.memory()[2] - before[2]))
+
+        def woken(this, result, before, arguments):
+            self.mark("awake", bytes=max(0, before[2] - self.memory()[2]))
+
+        self.stage(worker, "load_model", b"vLLM: weights", loaded)
+        self.stage(worker, "determine_available_memory", b"vLLM: profile run", profiled)
+        self.stage(worker, "initialize_from_config", b"vLLM: KV cache", cached)
+        self.stage(worker, "compile_or_warm_up_model", b"vLLM: warm-up", warmed)
+        self.stage(worker, "execute_model", b"vLLM: step", step=self._api["step"])
+        self.stage(worker, "sleep", b"vLLM: sleep", slept)
+        self.stage(worker, "wake_up", b"vLLM: wake up", woken)
+
+
+    def of_vllm_runner(self, module):
+        def captured(this, result, before, arguments):
+            reserved, _, free, _ = self.memory()
+            sizes = getattr(this.vllm_config.compilation_config, "cudagraph_capture_sizes", None) or []
+            self.mark("graphs", pool=max(0, reserved - before[0]), taken=max(0, before[2] - free), sizes=len(sizes),
+                      largest=max(sizes, default=0))
+
+        self.stage(module.GPUModelRunner, "capture_model", b"vLLM: graphs", captured)
+
+    def cache_of(self, settings, cache):
+        groups = cache.kv_cache_groups
+        specs = [group.kv_cache_spec for group in groups]
+        block = min(getattr(spec, "block_size", 0) for spec in specs) if specs else 0
+        tokens = cache.num_blocks // len(groups) * block if groups else 0
+        length = settings.model_config.max_model_len
+        requests = tokens // length if length else None
+        try:
+            from vllm.v1.core.kv_cache_utils import \
+                get_max_concurrency_for_kv_cache_config as most
+            requests = int(most(settings, cache))
+        except TROUBLE:
+            pass
+        return dict(tokens=tokens, blocks=cache.num_blocks, block=block, length=length, requests=requests,
+                    layers=sum(len(group.layer_names) for group in groups),
+                    type=getattr(specs[0], "dtype", None) if specs else None)
+
+    def of_vllm_cache(self, module):
+        """Where the cache is too small for one request, vLLM raises an error; what would do is told first."""
+        original = getattr(module, "get_kv_cache_configs", None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def get_kv_cache_configs(settings, specs, available):
+            try:
+                return original(settings, specs, available)
+            except ValueError:
+                self.guarded(self.tell_short, module, settings, specs[0], min(available))
+                raise
+
+        module.get_kv_cache_configs = get_kv_cache_configs
+        core = sys.modules.get("vllm.v1.engine.core")
+        if core is not None and hasattr(core, "get_kv_cache_configs"):
+            core.get_kv_cache_configs = get_kv_cache_configs
+
+    def tell_short(self, module, settings, specs, available):
+        needed = module.max_memory_usage_bytes(settings, specs.values())
+        longest = 0
+        if available > 0:
+            estimate = getattr(module, "estimate_max_model_len", None)
+            longest = estimate(settings, specs, available) if estimate else 0
+        self.mark("short", needed=needed, available=available, longest=longest,
+                  length=settings.model_config.max_model_len,
+                  utilization=settings.cache_config.gpu_memory_utilization,
+                  tensor_parallel_size=settings.parallel_config.tensor_parallel_size)
+
+    # ---- SGLang
+
+    def of_sglang(self, module):
+        runner = module.ModelRunner
+
+        def loaded(this, result, before, arguments):
+            import sglang
+            self.mark("engine", name="SGLang", version=getattr(sglang, "__version__", "unknown"))
+            self.tell_weights(this.model)
+
+        def cached(this, result, before, arguments):
+            pool = getattr(this, "token_to_kv_pool", None)
+            tensors = [*tensors_in(getattr(pool, "k_buffer", []), self._torch),
+                       *tensors_in(getattr(pool, "v_buffer", []), self._torch),
+                       *tensors_in(getattr(pool, "kv_buffer", []), self._torch)]
+            tokens, length = this.max_total_num_tokens, this.model_config.context_len
+            self.tell_cache(tensors, tokens=tokens, blocks=tokens // (getattr(this, "page_size", 1) or 1),
+                            block=getattr(this, "page_size", 1), length=length, requests=tokens // length if length else 0,
+                            layers=getattr(pool, "layer_num", 0), type=getattr(this, "kv_cache_dtype", None))
+
+        def ready(this, result, before, arguments):
+            self.tell_ready(utilization=getattr(this, "mem_fraction_static", None) or
+                            this.server_args.mem_fraction_static)
+
+        self.stage(runner, "load_model", b"SGLang: weights", loaded)
+        self.stage(runner, "init_memory_pool", b"SGLang: KV cache", cached)
+        for name in ("init_device_graphs", "init_decode_cuda_graph", "init_cuda_graphs"):
+            self.stage(runner, name, b"SGLang: graphs", ready)

@@ -1,0 +1,223 @@
+#include "analysis/device/server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/device/plan.h"
+
+#define SERVER "server: "
+/* Keys of a mark that are no settings of the user's. */
+static const char *const own_keys[] = {"total", "free", "reserved", "allocated"};
+
+/* The value of KEY in "KIND KEY=VALUE ...", which ends at a space; NULL: it is not there. */
+static const char *value_of(const char *mark, const char *key, size_t *length)
+{
+    size_t wanted = strlen(key);
+    for (const char *at = strchr(mark, ' '); at; at = strchr(at, ' ')) {
+        at += strspn(at, " ");
+        if (strncmp(at, key, wanted) || at[wanted] != '=') continue;
+        *length = strcspn(at + wanted + 1, " ");
+        return at + wanted + 1;
+    }
+    return NULL;
+}
+
+static void copy_value(char *to, size_t room, const char *mark, const char *key)
+{
+    size_t length;
+    const char *value = value_of(mark, key, &length);
+    if (value) snprintf(to, room, "%.*s", (int)length, value);
+}
+
+static uint64_t number_of(const char *mark, const char *key)
+{
+    size_t length;
+    const char *value = value_of(mark, key, &length);
+    return value && *value != '-' ? strtoull(value, NULL, 10) : 0;
+}
+
+static double share_of(const char *mark, const char *key)
+{
+    size_t length;
+    const char *value = value_of(mark, key, &length);
+    return value ? strtod(value, NULL) : 0;
+}
+
+struct readings {
+    uint64_t reserved, allocated, pool;
+};
+
+static void read_weights(struct mp_server *server, const char *mark)
+{
+    struct mp_server_weights one = {.bytes = number_of(mark, "bytes")};
+    copy_value(one.module, sizeof one.module, mark, "module");
+    copy_value(one.type, sizeof one.type, mark, "type");
+    server->weights_bytes += one.bytes;
+    mp_vec_add(&server->weights, one);
+}
+
+static void read_cache(struct mp_server *server, const char *mark)
+{
+    server->cache_bytes = number_of(mark, "bytes");
+    server->tokens = number_of(mark, "tokens");
+    server->blocks = number_of(mark, "blocks");
+    server->block = number_of(mark, "block");
+    server->length = number_of(mark, "length");
+    server->requests = number_of(mark, "requests");
+    server->layers = number_of(mark, "layers");
+    copy_value(server->cache_type, sizeof server->cache_type, mark, "type");
+}
+
+static void read_settings(struct mp_server *server, const char *mark)
+{
+    size_t used = 0;
+    for (const char *at = strchr(mark, ' '); at; at = strchr(at, ' ')) {
+        at += strspn(at, " ");
+        size_t key = strcspn(at, "= "), length = strcspn(at, " ");
+        bool own = !length;
+        for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++)
+            own |= strlen(own_keys[i]) == key && !strncmp(at, own_keys[i], key);
+        if (own || used + length + 2 >= sizeof server->settings) continue;
+        used += (size_t)snprintf(server->settings + used, sizeof server->settings - used, "%s%.*s", used ? " " : "",
+                                 (int)length, at);
+    }
+}
+
+static void read_mark(struct mp_server *server, const char *mark, struct readings *readings)
+{
+    server->known = true;
+    if (!strncmp(mark, "engine ", 7)) {
+        copy_value(server->engine, sizeof server->engine, mark, "name");
+        copy_value(server->version, sizeof server->version, mark, "version");
+        server->weights.count = 0; /* a model loaded anew */
+        server->weights_bytes = 0;
+    } else if (!strncmp(mark, "weights ", 8)) {
+        read_weights(server, mark);
+    } else if (!strncmp(mark, "profile ", 8)) {
+        server->activation_bytes = number_of(mark, "activations");
+    } else if (!strncmp(mark, "cache ", 6)) {
+        read_cache(server, mark);
+    } else if (!strncmp(mark, "graphs ", 7)) {
+        server->graphs = number_of(mark, "sizes");
+        readings->pool = number_of(mark, "pool");
+    } else if (!strncmp(mark, "ready ", 6)) {
+        server->ready = true;
+        server->total_bytes = number_of(mark, "total");
+        server->free_bytes = number_of(mark, "free");
+        readings->reserved = number_of(mark, "reserved");
+        readings->allocated = number_of(mark, "allocated");
+        server->utilization = share_of(mark, "utilization");
+        read_settings(server, mark);
+    } else if (!strncmp(mark, "short ", 6)) {
+        server->is_short = true;
+        server->needed_bytes = number_of(mark, "needed");
+        server->available_bytes = number_of(mark, "available");
+        server->longest = number_of(mark, "longest");
+        server->length = number_of(mark, "length");
+        server->utilization = share_of(mark, "utilization");
+        server->parallel = (unsigned)number_of(mark, "tensor_parallel_size");
+    } else if (!strncmp(mark, "asleep ", 7)) {
+        server->asleep_bytes += number_of(mark, "bytes");
+    } else if (!strncmp(mark, "awake ", 6)) {
+        server->asleep_bytes = 0;
+    }
+}
+
+static uint64_t add(struct mp_server *server, const char *name, const char *detail, uint64_t bytes, bool estimated)
+{
+    struct mp_server_row row = {name, detail, bytes, estimated};
+    if (bytes) mp_vec_add(&server->rows, row);
+    return bytes;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Rows in the order of who decides: model, cache, batch, graphs, libraries, and what nobody explains. Activations are
+ * room that is free until a batch runs. */
+static void make_rows(struct mp_server *server, const struct mp_plan *plan, const struct readings *readings)
+{
+    uint64_t used = server->total_bytes - server->free_bytes;
+    uint64_t torch = least(readings->reserved, used), allocated = least(readings->allocated, torch);
+    uint64_t outside = used - torch, rest = torch - allocated;
+    uint64_t weights = add(server, "weights", "", least(server->weights_bytes, allocated), false);
+    uint64_t cache = add(server, "KV cache", "", least(server->cache_bytes, allocated - weights), false);
+    uint64_t activations = least(server->activation_bytes, server->free_bytes);
+    add(server, "activations", "of the profile run; free until a batch runs", activations, false);
+    uint64_t pools = least(readings->pool, torch - weights - cache);
+    add(server, "graphs", "pools", pools, false);
+    for (size_t i = 0; plan->planned && i < plan->estimated.count; i++) {
+        const struct mp_plan_estimate *one = &plan->estimated.at[i];
+        bool graphs = !strcmp(one->name, "executables of graphs");
+        uint64_t bytes = one->bytes == MP_BYTES_UNKNOWN ? 0 : least(one->bytes, outside);
+        outside -= add(server, graphs ? "graphs" : "libraries", graphs ? "executables" : one->name, bytes, true);
+    }
+    uint64_t others = allocated - weights - cache;
+    others -= least(others, pools);
+    add(server, "workspaces", "and other tensors", others, false);
+    uint64_t cached = torch - weights - cache - pools - others;
+    add(server, "cached", "reserved by PyTorch, in no tensor", least(rest, cached), false);
+    /* A recording of a GPU has no estimates: all that is not PyTorch's stands here. */
+    add(server, plan->planned ? "unattributed" : "libraries", plan->planned ? "" : "context, kernels, NCCL", outside,
+        false);
+    add(server, "asleep", "waits on the host", 0, false);
+    add(server, "free", server->utilization ? "of it, by the utilisation, for others" : "",
+        server->free_bytes - activations, false);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct mp_server_weights *x = a, *y = b;
+    return x->bytes > y->bytes ? -1 : x->bytes < y->bytes;
+}
+
+void mp_server_find(const struct mp_model *model, struct mp_server *server)
+{
+    struct readings readings = {0};
+    *server = (struct mp_server){.parallel = 1};
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        if (model->events.type[event] != MP_EVENT_MARK) continue;
+        const char *name = mp_model_text(model, model->notes.at[model->events.subject[event]].name);
+        if (!strncmp(name, SERVER, strlen(SERVER))) read_mark(server, name + strlen(SERVER), &readings);
+    }
+    if (server->weights.count > 1)
+        qsort(server->weights.at, server->weights.count, sizeof *server->weights.at, by_bytes);
+    struct mp_plan plan;
+    mp_plan_find(model, &plan);
+    if (plan.planned && !server->total_bytes) server->total_bytes = plan.total_bytes;
+    if (server->ready) make_rows(server, &plan, &readings);
+    mp_plan_free(&plan);
+}
+
+void mp_server_free(struct mp_server *server)
+{
+    mp_vec_free(&server->weights);
+    mp_vec_free(&server->rows);
+}
+
+uint64_t mp_server_token_bytes(const struct mp_server *server)
+{
+    return server->tokens ? (server->cache_bytes + server->tokens / 2) / server->tokens : 0;
+}
+
+unsigned mp_server_least_parallel(const struct mp_server *server)
+{
+    enum { MOST = 8 };
+    for (unsigned ranks = 2 * server->parallel; ranks <= MOST; ranks *= 2) {
+        double part = (double)server->parallel / ranks, weights = (double)server->weights_bytes;
+        if ((double)server->needed_bytes * part <= (double)server->available_bytes + weights * (1 - part)) return ranks;
+    }
+    return 0;
+}
+
+double mp_server_least_utilization(const struct mp_server *server)
+{
+    if (!server->is_short || !server->utilization || !server->total_bytes) return 0;
+    double lacks = (double)server->needed_bytes - (double)server->available_bytes;
+    double least_share = server->utilization + lacks / (double)server->total_bytes;
+    return least_share <= 1 ? least_share : 0;
+}

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""The ledger of a server: what an engine says of itself, and what is recorded, add up to the device."""
+
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "e2e"), str(HERE.parent)]
+import asserted  # noqa: E402,F401
+import harness  # noqa: E402
+
+MIB = 1 << 20
+PYTHON = harness.python_with_torch()
+
+
+@unittest.skipUnless(PYTHON, "no Python with PyTorch")
+class Ledger(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = self.folder / "server.mp"
+
+    def record(self, length):
+        result = harness.memprof("snapshot", "-o", self.path, "--stacks", "python", "--", PYTHON,
+                                 HERE / "programs/serve.py", str(length))
+        return result
+
+    def test_a_server_that_fits(self):
+        self.assertEqual(self.record(1000).returncode, 0)
+        report = harness.answer("report", self.path)
+        server = report["server"]
+        weights = [{"module": "layers.*", "type": "float32", "bytes": 8 * MIB},
+                   {"module": "head", "type": "float16", "bytes": MIB}]
+        parts = [{"name": name, "detail": detail, "bytes": size * MIB, "estimated": False} for name, detail, size in (
+            ("weights", "", 9), ("KV cache", "", 40), ("activations", "of the profile run; free until a batch runs", 7),
+            ("graphs", "pools", 4), ("libraries", "context, kernels, NCCL", 6),
+            ("free", "of it, by the utilisation, for others", 14))]
+        self.assertEqual({**server, "settings": None}, {
+            "engine": "vLLM", "version": "0.19.0", "settings": None, "ready": True, "tokens": 81920, "requests": 81,
+            "length": 1000, "blocks": 5120, "block_tokens": 16, "token_bytes": 512, "layers": 2, "cache_type": "int8",
+            "weights_bytes": 9 * MIB, "activation_bytes": 7 * MIB, "cache_bytes": 40 * MIB, "total_bytes": 80 * MIB,
+            "asleep_bytes": 0, "parts": parts, "weights": weights})
+        self.assertIn("max_num_batched_tokens=64", server["settings"])
+        text = harness.memprof("report", self.path).stdout
+        self.assertIn("SERVER  81 920 tokens of KV cache: 81 requests of 1 000\n", text)
+        self.assertEqual(report["leaks"]["steps"]["count"], 4, "warm-up's end, and three batches")
+        self.assertNotEqual(report["leaks"]["verdict"], "leak")
+
+    def test_the_cache_is_no_parameter(self):
+        self.record(1000)
+        groups = {site["group"]: site["bytes"] for site in
+                  harness.answer("peak", self.path, "--group", "category")["sites"]}
+        self.assertEqual(groups["KV cache"], 40 * MIB)
+        self.assertLess(groups.get("parameters", 0), 10 * MIB)
+
+    def test_a_server_that_does_not_fit(self):
+        self.assertNotEqual(self.record(100_000).returncode, 0)
+        server = harness.answer("report", self.path)["server"]
+        self.assertEqual(server["short"], {"needed_bytes": 51_200_000, "available_bytes": 40 * MIB, "longest": 81920})
+        self.assertFalse(server["ready"])
+        self.assertIn("does not fit: one request of 100 000 tokens needs 48.8 MiB of KV cache, and 40.0 MiB is left; "
+                      "what would: --max-model-len 81920, --tensor-parallel-size 2",
+                      harness.memprof("report", self.path).stdout)
+
+
+harness.main()

@@ -1,0 +1,17 @@
+"""The stand-in engine, set up as vLLM does: serve.py LENGTH; then three steps, and graphs are held as long as it runs."""
+
+import sys
+
+import torch  # noqa: F401
+from vllm.v1.core import kv_cache_utils
+from vllm.v1.worker import gpu_model_runner, gpu_worker
+
+settings = gpu_model_runner.settings(int(sys.argv[1]))
+worker = gpu_worker.Worker(settings)
+worker.load_model()
+available = worker.determine_available_memory()
+cache, = kv_cache_utils.get_kv_cache_configs(settings, [{}], [available])
+worker.initialize_from_config(cache)
+worker.compile_or_warm_up_model()
+for step in range(3):
+    worker.execute_model(1 << 16)

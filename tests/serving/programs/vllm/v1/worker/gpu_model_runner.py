@@ -1,0 +1,38 @@
+from types import SimpleNamespace
+
+import torch
+
+BOOK = dict(reserved=0, allocated=0, total=80 << 20, others=6 << 20)  # the device's
+
+
+def take(size, reserved=None):
+    BOOK["allocated"] += size
+    BOOK["reserved"] = max(BOOK["reserved"], reserved or BOOK["allocated"])
+
+
+torch.cuda.is_available = torch.cuda.is_initialized = lambda: bool(BOOK["reserved"])
+torch.cuda.memory_reserved, torch.cuda.memory_allocated = lambda: BOOK["reserved"], lambda: BOOK["allocated"]
+torch.cuda.mem_get_info = lambda: (BOOK["total"] - BOOK["reserved"] - BOOK["others"], BOOK["total"])
+
+
+class GPUModelRunner:
+    def __init__(self, settings):
+        self.vllm_config, self.kv_caches = settings, []
+
+    def load_model(self):
+        layers = [torch.nn.Linear(1024, 1024, bias=False) for _ in range(2)]
+        self.model = torch.nn.ModuleDict({"layers": torch.nn.ModuleList(layers),
+                                          "head": torch.nn.Linear(1024, 512, bias=False).half()})
+        take(9 << 20)
+
+    def capture_model(self):
+        self.graphs = torch.zeros(2 << 18)
+        take(2 << 20, BOOK["reserved"] + (4 << 20))
+
+
+def settings(length):
+    return SimpleNamespace(
+        model_config=SimpleNamespace(max_model_len=length), parallel_config=SimpleNamespace(tensor_parallel_size=1),
+        compilation_config=SimpleNamespace(cudagraph_capture_sizes=[8, 4, 1]),
+        cache_config=SimpleNamespace(gpu_memory_utilization=0.9, cache_dtype="auto"),
+        scheduler_config=SimpleNamespace(max_num_batched_tokens=64, max_num_seqs=4))
