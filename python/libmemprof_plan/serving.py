@@ -58,8 +58,13 @@ def _bound():
 def _set_up(arguments, engine, model):
     """The settings' own class: once they are read, whoever made them."""
     original = arguments.__post_init__
+    tried = [pair.partition("=") for pair in os.environ.get("MEMPROF_TRY", "").split(",") if pair]
 
     def __post_init__(self, *more):
+        for key, _, value in tried:
+            if not hasattr(self, key):
+                raise SystemExit(f"memprof: --try {key}: {engine} has no such setting")
+            setattr(self, key, _value(value))
         folder = getattr(self, model, None)
         if getattr(self, "load_format", None) == "auto":
             self.load_format = "dummy"
@@ -73,6 +78,18 @@ def _set_up(arguments, engine, model):
 
     arguments.__post_init__ = __post_init__
     _tell_version(engine)
+
+
+def _value(text):
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
 
 
 def _tell_version(engine):

@@ -210,9 +210,9 @@ class Server:
             return
 
         @functools.wraps(original)
-        def get_kv_cache_configs(settings, specs, available):
+        def get_kv_cache_configs(settings, specs, available, *more, **named):
             try:
-                return original(settings, specs, available)
+                return original(settings, specs, available, *more, **named)
             except ValueError:
                 self.guarded(self.tell_short, module, settings, specs[0], min(available))
                 raise

@@ -28,7 +28,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_FILTER] =
         {"filter", '\0', "EXPR",
          "only blocks that match: size>1MiB, step=3..9, fn~NAME, file~NAME, module~NAME, region~NAME, label~NAME, "
-         "category=NAME, role=NAME (parameter, gradient, optimizer_state, buffer, input, kv_cache, none), layer=NAME (app, "
+         "category=NAME, role=NAME (parameter, gradient, optimizer_state, buffer, input, kv_cache, none), layer=NAME "
+         "(app, "
          "torch, "
          "driver), kind=NAME (device, pinned, managed, array, pool, vmm, graph, host, handle); joined by commas, all "
          "must hold"},
@@ -149,6 +150,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                          "to 1 (0.5)"},
     [MP_OPT_SIZE] = {"size", '\0', "NAME=N",
                      "find the largest number that fits in place of {NAME} in the command, or of N, starting at N"},
+    [MP_OPT_TRY] = {"try", '\0', "KEY=VALUE,...",
+                    "of a server: also plan each of these settings of its own, and all, in a table"},
     [MP_OPT_WORLD_SIZE] = {"world-size", '\0', "N", "the command is one rank of N; collectives return at once"},
     [MP_OPT_RANK] = {"rank", '\0', "K", "which rank it is, from 0 (0)"},
     [MP_OPT_ONCE] = {"once", '\0', NULL, "print one picture as text, without a terminal"},

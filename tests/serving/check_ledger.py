@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The ledger of a server: what an engine says of itself, and what is recorded, add up to the device."""
 
+import json
 import pathlib
 import sys
 import unittest
@@ -18,11 +19,13 @@ PYTHON = harness.python_with_torch()
 class Ledger(harness.TestCase):
     def setUp(self):
         super().setUp()
-        self.path = self.folder / "server.mp"
+        self.path, self.model = self.folder / "server.mp", self.folder / "model"
+        self.model.mkdir()
+        (self.model / "config.json").write_text("{}")
 
     def record(self, length):
         result = harness.memprof("snapshot", "-o", self.path, "--stacks", "python", "--", PYTHON,
-                                 HERE / "programs/serve.py", str(length))
+                                 HERE / "programs/serve.py", self.model, length)
         return result
 
     def test_a_server_that_fits(self):
@@ -61,6 +64,37 @@ class Ledger(harness.TestCase):
         self.assertIn("does not fit: one request of 100 000 tokens needs 48.8 MiB of KV cache, and 40.0 MiB is left; "
                       "what would: --max-model-len 81920, --tensor-parallel-size 2",
                       harness.memprof("report", self.path).stdout)
+
+    def plan(self, *options):
+        return harness.memprof("plan", *options, "--", PYTHON, HERE / "programs/serve.py", self.model, 1000)
+
+    def test_settings_that_are_tried(self):
+        result = self.plan("--json", "--try", "max_model_len=100000,load_format=fast")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        trial = {"fits": "yes", "tokens": 81920, "requests": 81, "longest": 0, "weights_bytes": 9 * MIB,
+                 "activation_bytes": 7 * MIB, "cache_bytes": 40 * MIB}
+        longer = {**trial, "fits": "no", "tokens": 0, "requests": 0, "longest": 81920}
+        self.assertEqual(json.loads(result.stdout)["trials"], [
+            {"settings": "", **trial}, {"settings": "max_model_len=100000", **longer},
+            {"settings": "load_format=fast", **trial}, {"settings": "max_model_len=100000,load_format=fast", **longer}])
+        text = self.plan("--try", "max_model_len=2000").stdout
+        self.assertRegex(text, r"81 920 +40 +9\.00 MiB +7\.00 MiB +40\.0 MiB  max_model_len=2000\n")
+
+    def test_settings_that_are_not_there(self):
+        for wanted, said in (("nosuch=1", "--try nosuch: vllm has no such setting"),):
+            result = self.plan("--try", wanted)
+            self.assertIn(said, result.stderr)
+        self.assertEqual(self.plan("--try", "nosuch").returncode, 2)
+
+    def test_weights_and_tokenizers_are_left_out(self):
+        said = self.plan("-o", self.path).stdout
+        self.assertIn("loads dummy, no tokenizer", said)
+        (self.model / "tokenizer.json").write_text("{}")
+        self.assertIn("loads dummy, a tokenizer", self.plan("-o", self.folder / "second.mp").stdout)
+        (self.model / "config.json").unlink()
+        result = self.plan("-o", self.folder / "third.mp")
+        self.assertIn("has no config.json: copy the model's own there", result.stderr)
+        self.assertEqual(result.returncode, 1)
 
 
 harness.main()

@@ -1,12 +1,13 @@
-"""The stand-in engine, set up as vLLM does: serve.py LENGTH; then three steps, and graphs are held as long as it runs."""
+"""The stand-in engine, set up as vLLM does: serve.py FOLDER LENGTH; then three steps."""
 
 import sys
 
 import torch  # noqa: F401
+from vllm.engine.arg_utils import EngineArgs
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.worker import gpu_model_runner, gpu_worker
 
-settings = gpu_model_runner.settings(int(sys.argv[1]))
+settings = gpu_model_runner.settings(EngineArgs(sys.argv[1], int(sys.argv[2])).max_model_len)
 worker = gpu_worker.Worker(settings)
 worker.load_model()
 available = worker.determine_available_memory()

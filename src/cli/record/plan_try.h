@@ -1,0 +1,10 @@
+/* `memprof plan --try KEY=VALUE,...`: plans a server as it is given, with each other setting, and with all of them. */
+#ifndef MP_CLI_PLAN_TRY_H
+#define MP_CLI_PLAN_TRY_H
+
+#include "cli/options.h"
+
+/* Main thread. Returns an exit status. */
+int mp_plan_try(const struct mp_invocation *invocation);
+
+#endif
