@@ -3,7 +3,6 @@ ready. What vLLM and SGLang ask of NVIDIA's runtime by another way is answered b
 
 import functools
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -19,8 +18,6 @@ def start(after_import):
                        "sglang.srt.server_args": lambda module: _set_up(module.ServerArgs, "sglang", "model_path"),
                        "uvicorn.server": _end_when_ready, "cuda.bindings.runtime": _answer_by_stand_in}.items():
         after_import(name, functools.partial(_guarded, name, then))
-    if shutil.which("nvcc") is None and "VLLM_USE_FLASHINFER_SAMPLER" not in os.environ:
-        os.environ["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # FlashInfer compiles it with nvcc when it is first used
     if _is_server():
         _bound()
 
@@ -77,6 +74,8 @@ def _set_up(arguments, engine, model):
         original(self, *more)
 
     arguments.__post_init__ = __post_init__
+    if engine == "vllm":
+        _leave_out_sampler()
     _tell_version(engine)
 
 
@@ -90,6 +89,14 @@ def _value(text):
         except ValueError:
             pass
     return text
+
+
+def _leave_out_sampler():
+    """FlashInfer compiles its sampler with nvcc when it is first used, for minutes."""
+    name = "VLLM_USE_FLASHINFER_SAMPLER"
+    if name not in os.environ:
+        os.environ[name] = "0"
+        _say(f"vLLM's own sampler is planned, FlashInfer's would be compiled first: {name}=1 takes it")
 
 
 def _tell_version(engine):
