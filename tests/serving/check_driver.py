@@ -110,6 +110,8 @@ def program(path):
     held(taken(driver, lambda: driver.launch(deep)) == 0, "local memory that is there")
     held(taken(driver, lambda: driver.library.softgpu_library_launch(b"cuBLAS", None)) == BLAS, "the library's share")
     held(taken(driver, lambda: driver.library.softgpu_library_launch(b"cuBLAS", None)) == 0, "the library again")
+    held(taken(driver, lambda: driver.library.softgpu_library_takes(b"NCCL")) == 10 * MIB, "a communicator")
+    held(taken(driver, lambda: driver.library.softgpu_library_takes(b"NCCL")) == 10 * MIB, "another one")
     made = []
     held(taken(driver, lambda: made.append(graph_of(driver, small, 99))) == whole(100 * NODE), "a graph's kernels")
     driver.call("cuGraphExecDestroy", made[0])
@@ -123,7 +125,7 @@ def program(path):
 
 def main():
     library = os.path.abspath("src/softgpu/lib/libcuda.so.1")
-    profile = f"cc=90;sms={SMS};kernels=1;local_threads={THREADS};graph_node={NODE};cublas={BLAS}"
+    profile = f"cc=90;sms={SMS};kernels=1;local_threads={THREADS};graph_node={NODE};cublas={BLAS};nccl={10 * MIB}"
     if len(sys.argv) > 1:
         return program(sys.argv[1])
     for shape in (profile, "cc=90"):

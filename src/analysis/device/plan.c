@@ -123,6 +123,8 @@ static void add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of
 {
     struct mp_plan_estimate one = {"NCCL", "NVIDIA/nccl#964: 544 MB a communicator of two ranks, 688 MB of more",
                                    of_two * NCCL_OF_TWO + of_more * NCCL_OF_MORE};
+    for (size_t i = 0; i < plan->estimated.count; i++)
+        if (!strcmp(plan->estimated.at[i].name, one.name)) return; /* the driver told what they took */
     if (one.bytes) mp_vec_add(&plan->estimated, one);
 }
 
@@ -136,6 +138,7 @@ static void read_share(struct mp_plan *plan, const char *text)
         {"local memory", "local memory of kernels", "the kernel with the largest stack, on all threads"},
         {"graphs", "executables of graphs", "their kernels, graph_node each: the device's profile"},
         {"cuBLAS", "cuBLAS", "the device's profile"},
+        {"NCCL", "NCCL", "the device's profile, for each communicator that carried much"},
     };
     unsigned device;
     int name = 0;

@@ -81,7 +81,8 @@ enum soft_profile_share {
     SOFT_PROFILE_KERNELS,
     SOFT_PROFILE_LOCAL_THREADS,
     SOFT_PROFILE_GRAPH_NODE,
-    SOFT_PROFILE_CUBLAS
+    SOFT_PROFILE_CUBLAS,
+    SOFT_PROFILE_NCCL
 };
 uint64_t soft_profile_share(enum soft_profile_share which);
 

@@ -11,7 +11,7 @@ enum { NAME_ROOM = 256 };
 
 static struct {
     char name[NAME_ROOM];
-    int kernels, local_threads, graph_node, cublas;
+    int kernels, local_threads, graph_node, cublas, nccl;
     int cc, sms, threads_per_sm, shared_per_block, shared_per_sm, l2, clock, memory_clock, bus_width;
 } profile = {.name = "Stand-in GPU",
              .cc = 86,
@@ -28,6 +28,7 @@ static const struct {
             {"local_threads", &profile.local_threads},
             {"graph_node", &profile.graph_node},
             {"cublas", &profile.cublas},
+            {"nccl", &profile.nccl},
             {"cc", &profile.cc},
             {"sms", &profile.sms},
             {"threads_per_sm", &profile.threads_per_sm},
@@ -89,7 +90,8 @@ int soft_capability(void)
 
 uint64_t soft_profile_share(enum soft_profile_share which)
 {
-    const int shares[] = {profile.kernels, profile.local_threads * profile.sms, profile.graph_node, profile.cublas};
+    const int shares[] = {profile.kernels, profile.local_threads * profile.sms, profile.graph_node, profile.cublas,
+                          profile.nccl};
     return (uint64_t)shares[which];
 }
 

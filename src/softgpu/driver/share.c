@@ -130,40 +130,43 @@ bool soft_share_launch(const void *function)
            take_local(context->device, kernel->local);
 }
 
-/* The library takes its share with its first kernel on the device. */
-static CUresult launch_of(enum soft_share share, uint64_t bytes, CUstream stream)
+/* cuBLAS takes its share with its first kernel on the device. */
+static CUresult launch_of(bool blas, CUstream stream)
 {
     CUcontext context = soft_current();
-    if (context && !reserved[context->device][share] && bytes && !soft_share_take(context->device, share, bytes))
+    uint64_t bytes = blas ? soft_profile_share(SOFT_PROFILE_CUBLAS) : 0;
+    if (context && bytes && !reserved[context->device][SOFT_SHARE_CUBLAS] &&
+        !soft_share_take(context->device, SOFT_SHARE_CUBLAS, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (soft_is_stream(stream)) soft_capture_kernel(stream);
     return CUDA_SUCCESS;
 }
 
-EXPORTED int softgpu_library_launch(const char *library, void *stream)
+static CUresult take_of(bool blas)
 {
-    struct soft_call call;
-    bool blas = !strcmp(library, "cuBLAS");
-    soft_enter(&call, 0, "softgpu_library_launch", NULL);
-    pthread_mutex_lock(&soft_lock);
-    if (soft_ready(&call))
-        call.result = launch_of(blas ? SOFT_SHARE_CUBLAS : SOFT_SHARE_NCCL,
-                                blas ? soft_profile_share(SOFT_PROFILE_CUBLAS) : 0, stream);
-    pthread_mutex_unlock(&soft_lock);
-    soft_exit(&call);
-    return call.result;
+    CUcontext context = soft_current();
+    uint64_t bytes = soft_profile_share(blas ? SOFT_PROFILE_CUBLAS : SOFT_PROFILE_NCCL);
+    enum soft_share share = blas ? SOFT_SHARE_CUBLAS : SOFT_SHARE_NCCL;
+    return !context || !bytes || soft_share_take(context->device, share, bytes) ? CUDA_SUCCESS
+                                                                                : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-EXPORTED int softgpu_library_takes(const char *library, uint64_t bytes)
+#define LIBRARY_CALL(name, answer)                                                                                     \
+    struct soft_call call;                                                                                             \
+    bool blas = !strcmp(library, "cuBLAS");                                                                            \
+    soft_enter(&call, 0, name, NULL);                                                                                  \
+    pthread_mutex_lock(&soft_lock);                                                                                    \
+    if (soft_ready(&call)) call.result = (answer);                                                                     \
+    pthread_mutex_unlock(&soft_lock);                                                                                  \
+    soft_exit(&call);                                                                                                  \
+    return call.result
+
+EXPORTED int softgpu_library_launch(const char *library, void *stream)
 {
-    struct soft_call call;
-    soft_enter(&call, 0, "softgpu_library_takes", NULL);
-    pthread_mutex_lock(&soft_lock);
-    CUcontext context = soft_current();
-    if (soft_ready(&call) && context &&
-        !soft_share_take(context->device, strcmp(library, "cuBLAS") ? SOFT_SHARE_NCCL : SOFT_SHARE_CUBLAS, bytes))
-        call.result = CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_unlock(&soft_lock);
-    soft_exit(&call);
-    return call.result;
+    LIBRARY_CALL("softgpu_library_launch", launch_of(blas, stream));
+}
+
+EXPORTED int softgpu_library_takes(const char *library)
+{
+    LIBRARY_CALL("softgpu_library_takes", take_of(blas));
 }

@@ -5,11 +5,14 @@
  */
 #include <dlfcn.h>
 #include <memprof.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "softgpu/softgpu.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 
@@ -22,6 +25,7 @@ typedef struct {
 
 struct ncclComm {
     int rank, size, device;
+    bool connected; /* its buffers are there */
 };
 typedef struct ncclComm *ncclComm_t;
 
@@ -30,7 +34,7 @@ static ncclResult_t create(ncclComm_t *to, int size, int rank, int device)
     if (size < 1 || rank < 0 || rank >= size) return ncclInvalidArgument;
     *to = malloc(sizeof **to);
     if (!*to) return ncclSystemError;
-    **to = (struct ncclComm){rank, size, device};
+    **to = (struct ncclComm){rank, size, device, false};
     char text[64];
     snprintf(text, sizeof text, "plan: communicator %d", size);
     memprof_mark(text);
@@ -101,6 +105,27 @@ static ncclResult_t give(const void *from, void *to, size_t bytes, void *stream)
     return ncclSuccess;
 }
 
+/* A collective that carries so much uses all channels, whose buffers NCCL makes then. */
+#define CONNECTS ((size_t)1 << 20)
+
+static ncclResult_t use(ncclComm_t comm, size_t bytes, void *stream)
+{
+    static __typeof__(softgpu_library_launch) *launch;
+    static __typeof__(softgpu_library_takes) *take;
+    if (!launch) {
+        void *found = driver_function("softgpu_library_takes");
+        memcpy(&take, &found, sizeof found);
+        found = driver_function("softgpu_library_launch");
+        memcpy(&launch, &found, sizeof found);
+    }
+    if (!launch || !take || comm->size < 2) return ncclSuccess;
+    if (bytes >= CONNECTS && !comm->connected) {
+        comm->connected = true;
+        if (take("NCCL")) return ncclUnhandledCudaError;
+    }
+    return launch("NCCL", stream) ? ncclUnhandledCudaError : ncclSuccess;
+}
+
 EXPORTED ncclResult_t ncclMemAlloc(void **to, size_t bytes)
 {
     int (*alloc)(void **, size_t);
@@ -120,6 +145,7 @@ EXPORTED ncclResult_t ncclMemFree(void *address)
 EXPORTED ncclResult_t ncclAllGather(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream)
 {
     size_t bytes = bytes_of(count, type);
+    if (use(comm, bytes * (size_t)comm->size, stream)) return ncclUnhandledCudaError;
     for (int i = 0; i < comm->size; i++)
         give(from, (char *)to + (size_t)i * bytes, bytes, stream);
     return ncclSuccess;
@@ -150,14 +176,16 @@ EXPORTED ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count
 {
     (void)operation;
     size_t bytes = bytes_of(count, type);
+    if (use(comm, bytes * (size_t)comm->size, stream)) return ncclUnhandledCudaError;
     return give((const char *)from + (size_t)comm->rank * bytes, to, bytes, stream);
 }
 
 EXPORTED ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, ncclComm_t comm,
                                     void *stream)
 {
-    (void)operation, (void)comm;
-    return give(from, to, bytes_of(count, type), stream);
+    (void)operation;
+    size_t bytes = bytes_of(count, type);
+    return use(comm, bytes, stream) ? ncclUnhandledCudaError : give(from, to, bytes, stream);
 }
 
 EXPORTED ncclResult_t ncclReduce(const void *from, void *to, size_t count, int type, int operation, int root,
@@ -170,8 +198,9 @@ EXPORTED ncclResult_t ncclReduce(const void *from, void *to, size_t count, int t
 EXPORTED ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, int type, int root, ncclComm_t comm,
                                     void *stream)
 {
-    (void)root, (void)comm;
-    return give(from, to, bytes_of(count, type), stream);
+    (void)root;
+    size_t bytes = bytes_of(count, type);
+    return use(comm, bytes, stream) ? ncclUnhandledCudaError : give(from, to, bytes, stream);
 }
 
 /* The colour says which ranks stay together, which one rank cannot know: assumes that all of them do. */
