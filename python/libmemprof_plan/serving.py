@@ -9,7 +9,7 @@ import threading
 
 BOUND_S = 15 * 60
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
-TRIED = {"vllm": ("0.19.", "0.33."), "sglang": ("0.5.",)}
+TRIED = {"vllm": ("0.19.", "0.33."), "sglang": ("0.5.",)}  # beginnings of versions
 SERVERS = ("vllm.entrypoints.openai.api_server", "sglang.launch_server", "vllm.entrypoints.cli.main")
 
 
@@ -20,6 +20,11 @@ def start(after_import):
         after_import(name, functools.partial(_guarded, name, then))
     if _is_server():
         _bound()
+
+
+def is_engine():
+    """An engine is being imported, or its process was started."""
+    return any(name in sys.modules for name in TRIED)
 
 
 def _guarded(name, then, module):
