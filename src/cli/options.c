@@ -91,6 +91,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                           "write a snapshot of now when memprof gets SIGNAL: USR1, USR2 or another "
                           "without a meaning here",
                           MP_OPTS_LONG_RUNS},
+    [MP_OPT_WAIT] = {"wait", '\0', NULL,
+                     "record until all processes of the session have ended, not the command alone; Ctrl-C ends it"},
     [MP_OPT_ON_FULL] = {"on-full", '\0', "HOW", "wait or drop where the program is faster than the collector (wait)",
                         MP_OPTS_RARE},
     [MP_OPT_FOLLOW] = {"follow", '\0', "WHETHER",

@@ -14,9 +14,9 @@
 #include "base/step_rule.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/running.h"
 #include "cli/record/snapshot_messages.h"
 #include "cli/record/snapshot_record.h"
+#include "cli/running.h"
 #include "collect/session/launch.h"
 #include "collect/session/membership.h"
 #include "collect/session/naming.h"
@@ -338,6 +338,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
                                            .force = mp_given(invocation, MP_OPT_FORCE),
                                            .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS),
                                            .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND),
+                                           .wait = mp_given(invocation, MP_OPT_WAIT),
                                            .metrics = invocation->value[MP_OPT_METRICS],
                                            .snapshot_calls = {&quiet, mp_snapshot_say_oom, mp_snapshot_say}};
     int status = read_options(invocation, &options.record);
@@ -404,7 +405,8 @@ const struct mp_command mp_command_snapshot = {
         "it.\n\nA process that another one has started, that used no device, held less than 1 MiB at its peak and "
         "is known to have ended well leaves no file: the last lines and a note in the other one's file count it. "
         "--follow all keeps them, as does %p in the name; "
-        "--follow 64MiB keeps those from 64 MiB on.\n\nWith --pid, a "
+        "--follow 64MiB keeps those from 64 MiB on. A process that outlives the command is recorded until a second "
+        "after the command has ended, with --wait to its own end.\n\nWith --pid, a "
         "whole file of now of a program that another memprof records; the program is not stopped.\n\nThe file of "
         "--metrics is for node_exporter's textfile collector, or for any "
         "web server that Prometheus may scrape.",
@@ -412,12 +414,14 @@ const struct mp_command mp_command_snapshot = {
     .meanings = {{MP_OPT_OUTPUT,
                   "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"},
                  {MP_OPT_PID, "a running program that another memprof records, instead of COMMAND"}},
-    .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,   MP_OPT_STACKS,       MP_OPT_FREE_STACKS,      MP_OPT_DEPTH,
-                MP_OPT_CAPTURE,    MP_OPT_PAUSED,  MP_OPT_SCHEDULE,     MP_OPT_MAX_EVENTS,       MP_OPT_SAMPLE,
-                MP_OPT_ON_OOM,     MP_OPT_PID,     MP_OPT_AT_SIGNAL,    MP_OPT_ON_FULL,          MP_OPT_FOLLOW,
-                MP_OPT_STEP_RANGE, MP_OPT_STEP_AT, MP_OPT_NO_SHIM,      MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS,
-                MP_OPT_NO_COMMAND, MP_OPT_QUIET,   MP_OPT_VERBOSE,      MP_OPT_STRICT,           MP_OPT_METRICS,
-                MP_OPT_HOLDERS,    MP_OPT_BUDGET,  MP_OPT_TORCH_HISTORY},
+    .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,   MP_OPT_STACKS,           MP_OPT_FREE_STACKS,
+                MP_OPT_DEPTH,      MP_OPT_CAPTURE, MP_OPT_PAUSED,           MP_OPT_SCHEDULE,
+                MP_OPT_MAX_EVENTS, MP_OPT_SAMPLE,  MP_OPT_ON_OOM,           MP_OPT_PID,
+                MP_OPT_AT_SIGNAL,  MP_OPT_ON_FULL, MP_OPT_FOLLOW,           MP_OPT_STEP_RANGE,
+                MP_OPT_STEP_AT,    MP_OPT_NO_SHIM, MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS,
+                MP_OPT_NO_COMMAND, MP_OPT_QUIET,   MP_OPT_VERBOSE,          MP_OPT_STRICT,
+                MP_OPT_METRICS,    MP_OPT_HOLDERS, MP_OPT_BUDGET,           MP_OPT_TORCH_HISTORY,
+                MP_OPT_WAIT},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

@@ -81,6 +81,7 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
         mp_message("%s; 0 dropped%s.   Next: memprof report %s",
                    summary->sample_bytes ? "a sample of the blocks, of which the bytes are estimated"
                    : summary->scheduled  ? "whole, of what was scheduled"
+                   : summary->ends_early ? "whole until then"
                    : *kept               ? "whole, of what was to be kept"
                                          : "complete",
                    rest, path);
@@ -457,10 +458,11 @@ static void print_end(const struct tree *tree)
                    tree->lacking, tree->result->recordings.count, rest, next);
     else
         mp_message("%s; 0 dropped%s%s",
-                   tree->sampled     ? "a sample of the blocks, of which the bytes are estimated"
-                   : tree->scheduled ? "whole, of what was scheduled"
-                   : tree->bounded   ? "whole, of what was to be kept"
-                                     : "complete",
+                   tree->sampled             ? "a sample of the blocks, of which the bytes are estimated"
+                   : tree->scheduled         ? "whole, of what was scheduled"
+                   : tree->result->survivors ? "whole until then"
+                   : tree->bounded           ? "whole, of what was to be kept"
+                                             : "complete",
                    rest, next);
 }
 
@@ -511,6 +513,10 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
             mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
                        "memprof recover",
                        summary->path ? mp_shown_path(shown, summary->path) : "snapshot", summary->failure.text);
+    }
+    if (result->survivors) {
+        whole = false;
+        mp_message("%s; --wait records all processes to their end", result->survived);
     }
     if (!quiet && count_processes(result) > 1)
         print_tree(result, options, verbose);

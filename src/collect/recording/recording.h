@@ -225,6 +225,7 @@ struct mp_recording {
     MP_VEC(struct mp_aside) asides;         /* for its end: one of a kind */
     MP_VEC(struct mp_block_holder) holders; /* likewise */
     struct mp_history history;
+    uint32_t ends_early; /* string id of the reason; 0: it does not */
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_event)
     unkept_steps;                       /* steps that began while the window was closed, to be written when it
@@ -244,7 +245,7 @@ struct mp_recording {
     struct mp_device_samples devices;
     char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder tells; "": none */
     uint32_t step_name;            /* its string id; 0: not yet known */
-    struct mp_lives lives;      /* blocks that outlived a step */
+    struct mp_lives lives;         /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;
     uint64_t steps_unseen;              /* begun before the file's first window */
     bool window_open;                   /* events go to the file; otherwise only the state is followed */
@@ -263,6 +264,7 @@ struct mp_recording_summary {
     char *path; /* owned by the holder of the summary; NULL where nothing was recorded */
     uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: events in the file */
     uint64_t full;                                           /* dropped because a ring was full */
+    bool ends_early;                                         /* processes ran on (mp_recording_ends_early) */
     bool lacks_names;                                        /* some events lack their stack or a name in it */
     uint64_t steps;                                          /* begun, by the recording's rule */
     struct mp_recording_memory memory;                       /* the memory that it took; no table ever shrinks */
@@ -288,6 +290,9 @@ struct mp_recording_summary {
     enum mp_status failed;
     struct mp_error failure;
 };
+
+/* Called before the end is taken. `why`: one sentence on what this recording, or those beside it, do not hold. */
+void mp_recording_ends_early(struct mp_recording *recording, const char *why);
 
 /* Whether the process is a rank itself, and none that works for one. */
 bool mp_recording_is_rank(const struct mp_recording_summary *summary);

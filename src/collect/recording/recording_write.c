@@ -289,7 +289,7 @@ static void note_shim(struct mp_recording *recording)
 }
 
 /* Reasons why the recording is not complete, although no event is missing. `limits` has room for LIMITS_MAX. */
-#define LIMITS_MAX 4
+#define LIMITS_MAX 5
 static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
                                     struct mp_error *error)
 {
@@ -297,7 +297,7 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
     const struct {
         bool met;
         const char *text;
-    } known[LIMITS_MAX] = {
+    } known[LIMITS_MAX - 1] = {
         {recording->schedule != NULL, "outside of what was scheduled only live blocks were followed"},
         {atomic_load(&spool->lost_stacks), "the tables of stacks were full: some events have no stack"},
         {atomic_load(&spool->lost_strings),
@@ -306,7 +306,8 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
     };
     enum mp_status status = MP_OK;
     *count = 0;
-    for (int i = 0; i < LIMITS_MAX && !status; i++)
+    if (recording->ends_early) limits[(*count)++] = recording->ends_early;
+    for (size_t i = 0; i < sizeof known / sizeof *known && !status; i++)
         if (known[i].met) status = mp_tables_text(&recording->tables, known[i].text, &limits[(*count)++], error);
     return status;
 }

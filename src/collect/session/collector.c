@@ -20,9 +20,14 @@
 #include "collect/session/launch.h"
 #include "collect/session/membership.h"
 #include "collect/session/session_folder.h"
+#include "collect/session/survivors.h"
 #include "wire/config.h"
 
 #define ANCESTORS_MAX 16
+
+/* Helpers of a program end a moment after it, such as multiprocessing's resource tracker. */
+#define LEAVE_WITHIN_NS (1 * MP_NS_PER_SECOND)
+#define LOOK_EVERY_NS   (50 * MP_NS_PER_MS)
 
 static void keep_note(const struct mp_recording *recording, struct mp_collector_result *result)
 {
@@ -91,10 +96,11 @@ static enum mp_status open_socket(struct mp_collector *collector, struct mp_erro
     return MP_OK;
 }
 
-/* Signals from the terminal reach the command directly; signals sent to memprof are passed on. */
+/* Signals from the terminal reach the command directly; signals sent to memprof are passed on. Once the command has
+ * ended, each of them ends the waiting. */
 static enum mp_status catch_signals(struct mp_collector *collector, struct mp_error *error)
 {
-    static const int passed_on[] = {SIGCHLD, SIGTERM, SIGHUP, SIGCONT, SIGTSTP};
+    static const int heard[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGCONT, SIGTSTP};
     /* SIGXFSZ: a limit on file sizes is a write error to report, not an end. */
     static const int ignored[] = {SIGINT, SIGQUIT, SIGPIPE, SIGXFSZ};
     sigemptyset(&collector->newly_ignored);
@@ -102,8 +108,8 @@ static enum mp_status catch_signals(struct mp_collector *collector, struct mp_er
         if (signal(ignored[i], SIG_IGN) != SIG_IGN) sigaddset(&collector->newly_ignored, ignored[i]);
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
-        sigaddset(&set, passed_on[i]);
+    for (size_t i = 0; i < sizeof heard / sizeof *heard; i++)
+        sigaddset(&set, heard[i]);
     if (collector->options->snapshot_signal) sigaddset(&set, collector->options->snapshot_signal);
     sigprocmask(SIG_BLOCK, &set, &collector->mask);
     signal(SIGCHLD, SIG_DFL); /* ignored by our parent, it would leave no exit status to wait for */
@@ -216,11 +222,13 @@ static void pass_on_signals(struct mp_collector *collector)
     struct signalfd_siginfo info;
     while (read(collector->signals, &info, sizeof info) == sizeof info) {
         int number = (int)info.ssi_signo;
-        if (number == SIGCHLD || collector->command_ended) continue;
+        if (number == SIGCHLD) continue;
         if (number == collector->options->snapshot_signal) {
             snapshot_all(collector);
             continue;
         }
+        if (collector->command_ended) collector->waits_no_longer |= number != SIGCONT;
+        if (collector->command_ended || number == SIGINT) continue;
         kill(collector->command, number);
         if (number == SIGTSTP) raise(SIGSTOP);
     }
@@ -299,8 +307,47 @@ static void serve(struct mp_collector *collector, struct mp_collected *process)
     mp_snapshots_serve(&collector->snapshots, process->recording);
 }
 
+static void go_round(struct mp_collector *collector)
+{
+    watch(collector);
+    for (size_t i = 0; i < collector->processes.count; i++)
+        serve(collector, &collector->processes.at[i]);
+    reap_snapshots(collector, false);
+    serve_metrics(collector);
+}
+
+/* Records on what outlives the command: for a moment, or with --wait to its end. */
+static void wait_for_survivors(struct mp_collector *collector)
+{
+    struct mp_collector_result *result = collector->result;
+    struct mp_survivors survivors;
+    uint64_t begun = mp_clock_monotonic_ns(), looked = 0, now;
+    while (!collector->waits_no_longer) {
+        now = mp_clock_monotonic_ns();
+        if (now - looked >= LOOK_EVERY_NS) {
+            mp_survivors_find(collector, &survivors);
+            looked = now;
+            if (!survivors.count) return;
+        }
+        if (!collector->options->wait && now - begun >= LEAVE_WITHIN_NS) break;
+        go_round(collector);
+    }
+    mp_survivors_find(collector, &survivors);
+    result->survivors = survivors.count;
+    if (survivors.count) mp_survivors_say(&survivors, result->survived, sizeof result->survived);
+}
+
+/* What ran on is said in each file that misses it, and in the command's. */
+static void note_survivors(const struct mp_collector *collector)
+{
+    for (size_t i = 0; i < collector->processes.count && collector->result->survivors; i++)
+        mp_recording_ends_early(collector->processes.at[i].recording, collector->result->survived);
+}
+
 static void end_all(struct mp_collector *collector)
 {
+    wait_for_survivors(collector);
+    note_survivors(collector);
     char text[64];
     struct mp_exit how = mp_process_end_describe(collector->wait_status, text, sizeof text);
     /* The command last, as what its children left out is noted in its file. */
@@ -341,13 +388,8 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
     }
     if (!status) {
         allow_many_files();
-        while (!collector.command_ended) {
-            watch(&collector);
-            for (size_t i = 0; i < collector.processes.count; i++)
-                serve(&collector, &collector.processes.at[i]);
-            reap_snapshots(&collector, false);
-            serve_metrics(&collector);
-        }
+        while (!collector.command_ended)
+            go_round(&collector);
         end_all(&collector);
     }
     take_refusals(&collector);

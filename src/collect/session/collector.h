@@ -26,6 +26,7 @@ struct mp_collector_options {
     int snapshot_signal;  /* sent to memprof, makes a snapshot of each process; 0: none */
     bool snapshot_at_oom; /* a snapshot the first time that an allocator runs out of memory */
     struct mp_snapshot_calls snapshot_calls;
+    bool wait;           /* for all processes of the session, not for the command alone */
     const char *metrics; /* path of the metrics (collect/metrics/metrics.h); NULL: none */
 };
 
@@ -34,6 +35,8 @@ struct mp_collector_result {
     MP_VEC(struct mp_recording_summary) recordings;
     uint64_t units_seen; /* the most steps (or regions) that one process began, where a schedule counts them */
     char note[MP_SPOOL_NOTE_TEXT + 1]; /* the first remark of a recorder in a process without a file; "": none */
+    size_t survivors;                  /* processes that were still running when recording ended */
+    char survived[320];                /* a sentence on them */
     unsigned refused;                  /* processes that could not be recorded, and the reason for the first */
     struct mp_error refusal;
 };

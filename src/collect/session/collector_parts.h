@@ -181,6 +181,7 @@ struct mp_collector {
     sigset_t mask;          /* of blocked signals before, which the command gets */
     pid_t command;
     bool command_ended;
+    bool waits_no_longer; /* for what outlives the command */
     int wait_status;
     MP_VEC(struct mp_collected) processes;
     MP_VEC(char *) paths; /* of every file made so far */

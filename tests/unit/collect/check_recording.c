@@ -2,6 +2,7 @@
  * Whole recordings of random programs against what is true of them: as they are written, after a kill, bounded, in
  * windows, as a file of now, and as what is live. What is compared is compared whole (unit/whole.h).
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -522,12 +523,25 @@ static void ended(void *context, const struct mp_snapshot_outcome *now)
     last_outcome = *now;
 }
 
+/* As the program asks: it makes the file, or knows why not. */
 static void ask(struct mp_recording *recording, uint32_t number, const char *name)
 {
     struct mp_error error;
     struct mp_snapshot_request request = {.number = number};
-    if (name) ck_assert(!mp_tables_text(&recording->tables, in_folder(name), &request.path, &error));
+    ck_assert(!mp_tables_text(&recording->tables, in_folder(name), &request.path, &error));
+    request.file = open(in_folder(name), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    request.reason = request.file < 0 ? errno : 0;
     ck_assert(mp_vec_push(&recording->requests, request));
+}
+
+/* This process is the program for as long as that: its memory would be sampled. It closes what it made. */
+static void serve(struct mp_snapshots *snapshots, struct mp_recording *recording)
+{
+    int file = recording->requests.at[recording->requests.count - 1].file;
+    recording->spool.header->pid = (uint32_t)getpid();
+    mp_snapshots_serve(snapshots, recording);
+    recording->spool.header->pid = 0;
+    if (file >= 0) close(file);
 }
 
 /* Whoever asks is answered, whether there is a file or not. */
@@ -553,7 +567,7 @@ START_TEST(snapshots_are_of_their_moment)
         if (round == 2) { /* cannot be: its folder is not there; nobody waits for the second one */
             ask(recording, 50, "no/such/folder.mp");
             ask(recording, 0, "no/such/folder.mp");
-            mp_snapshots_serve(&snapshots, recording);
+            serve(&snapshots, recording);
             ck_assert_uint_eq(answer->answered, 50);
             ck_assert_uint_eq(answer->written, 0);
             ck_assert_uint_eq(endings, 2);
@@ -565,7 +579,7 @@ START_TEST(snapshots_are_of_their_moment)
         }
         unlink(in_folder("now.mp"));
         ask(recording, round, "now.mp");
-        mp_snapshots_serve(&snapshots, recording);
+        serve(&snapshots, recording);
         ck_assert_msg(mp_snapshots_reap(&snapshots, true, &id, &number, &written), "%u: %s", round,
                       last_outcome.error.text);
         ck_assert_uint_eq(number, round);
@@ -583,7 +597,7 @@ START_TEST(snapshots_are_of_their_moment)
         traffic_free(&part);
     }
     ask(recording, 60, "now.mp"); /* it is there, and not to be replaced */
-    mp_snapshots_serve(&snapshots, recording);
+    serve(&snapshots, recording);
     ck_assert_uint_eq(answer->answered, 60);
     ck_assert_uint_eq(answer->written, 0);
     mp_snapshots_free(&snapshots);

@@ -1,0 +1,75 @@
+#include "collect/session/survivors.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collect/session/control.h"
+
+#define NAMED_MOST 4
+
+static bool is_recorded(const struct mp_collector *collector, uint32_t pid)
+{
+    for (size_t i = 0; i < collector->processes.count; i++)
+        if (collector->processes.at[i].pid == pid) return true;
+    return false;
+}
+
+/* A process chooses its name: nothing of it may move a terminal. */
+static void read_name(uint32_t pid, char *name, size_t room)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%u/comm", pid);
+    FILE *file = fopen(path, "re");
+    if (!file || !fgets(name, (int)room, file)) *name = '\0';
+    if (file) fclose(file);
+    name[strcspn(name, "\n")] = '\0';
+    for (char *at = name; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("._-+:/ ", *at)) *at = '?';
+}
+
+static void count_one(struct mp_survivors *survivors, uint32_t pid)
+{
+    size_t length = strlen(survivors->names), room = sizeof survivors->names - length;
+    char name[32];
+    if (++survivors->count > NAMED_MOST) return;
+    read_name(pid, name, sizeof name);
+    snprintf(survivors->names + length, room, "%spid %u%s%s", length ? ", " : "", pid, *name ? " " : "", name);
+}
+
+static bool has_ended(const struct mp_collected *process)
+{
+    struct pollfd end = {.fd = process->pidfd, .events = POLLIN};
+    return process->pidfd < 0 || poll(&end, 1, 0) > 0;
+}
+
+void mp_survivors_find(const struct mp_collector *collector, struct mp_survivors *survivors)
+{
+    DIR *processes = opendir("/proc");
+    struct dirent *entry;
+    *survivors = (struct mp_survivors){0};
+    for (size_t i = 0; i < collector->processes.count; i++)
+        if ((pid_t)collector->processes.at[i].pid != collector->command && !has_ended(&collector->processes.at[i]))
+            count_one(survivors, collector->processes.at[i].pid);
+    while (processes && (entry = readdir(processes))) {
+        char path[sizeof collector->socket_path];
+        uint32_t pid = isdigit((unsigned char)*entry->d_name) ? (uint32_t)strtoul(entry->d_name, NULL, 10) : 0;
+        if (pid && (pid_t)pid != getpid() && !is_recorded(collector, pid) &&
+            mp_control_socket_of((pid_t)pid, path, sizeof path) && !strcmp(path, collector->socket_path))
+            count_one(survivors, pid);
+    }
+    if (processes) closedir(processes);
+}
+
+void mp_survivors_say(const struct mp_survivors *survivors, char *text, size_t room)
+{
+    char more[32] = "";
+    bool one = survivors->count == 1;
+    if (survivors->count > NAMED_MOST) snprintf(more, sizeof more, " and %zu more", survivors->count - NAMED_MOST);
+    snprintf(text, room, "%zu process%s still running (%s%s): %s here", survivors->count, one ? " was" : "es were",
+             survivors->names, more, one ? "its recording ends" : "their recordings end");
+}

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Processes that outlive the command: counted, named and not called complete, or recorded to their end with --wait."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import harness
+
+# Starts servers and ends. One that is to `begin` later has recorded nothing before the command ends.
+PROGRAM = """
+import os, sys, time
+import libmemprof as mp
+children, begin, end, flag = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+mp.mark("parent")
+sys.stdout.flush()
+for i in range(children):
+    if not os.fork():
+        os.close(1)
+        os.close(2)
+        start = time.monotonic()
+        while time.monotonic() - start < end and not os.path.exists(flag):
+            if time.monotonic() - start >= begin:
+                mp.mark("child")
+            time.sleep(0.02)
+        mp.mark("last")
+        os._exit(0)
+time.sleep(0.3)
+"""
+FOREVER = 100
+
+
+class Survivors(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.script = self.folder / "program.py"
+        self.script.write_text(PROGRAM)
+        self.flag = self.folder / "flag"
+        self.addCleanup(self.flag.touch)  # ends what still runs
+
+    def command(self, *options, children=1, begin=0, end=FOREVER):
+        return ("snapshot", *options, "-o", self.folder / "run.mp", "--force", "--follow", "all", "--", sys.executable,
+                self.script, children, begin, end, self.flag)
+
+    def coverages(self):
+        return [harness.answer("info", path)["coverage"] for path in sorted(self.folder.glob("run*.mp"))]
+
+    def test_each_is_counted_and_named(self):
+        for children, begin in ((1, 0), (3, 0), (6, FOREVER), (2, FOREVER)):
+            with self.subTest(children=children, begin=begin):
+                for path in self.folder.glob("run*.mp"):
+                    path.unlink()
+                self.flag.unlink(missing_ok=True)
+                result = harness.memprof(*self.command("--strict", children=children, begin=begin))
+                self.flag.touch()
+                self.assertEqual(result.returncode, 4, result.stderr)
+                count = "1 process was" if children == 1 else f"{children} processes were"
+                self.assertIn(f"{count} still running (pid ", result.stderr)
+                self.assertEqual(len(re.findall(r"pid \d+ python", result.stderr)), min(children, 4))
+                self.assertNotIn("memprof: complete", result.stderr)
+                coverages = self.coverages()
+                self.assertEqual(len(coverages), 1 if begin else 1 + children)
+                for coverage in coverages:
+                    self.assertFalse(coverage["complete"])
+                    self.assertIn("still running (pid ", " ".join(coverage["notes"]))
+
+    def test_who_ends_in_time_is_none(self):
+        result = harness.memprof(*self.command("--strict", children=2, end=0.5))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("complete; 0 dropped", result.stderr)
+        self.assertEqual([c["complete"] for c in self.coverages()], [True] * 3)
+
+    def test_wait_records_to_the_end(self):
+        result = harness.memprof(*self.command("--strict", "--wait", children=2, begin=1.5, end=2))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([c["complete"] for c in self.coverages()], [True] * 3)
+
+    def test_waiting_ends_at_a_signal(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                command = [str(word) for word in (harness.MEMPROF, *self.command("--wait", children=1))]
+                running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+                children = pathlib.Path(f"/proc/{running.pid}/task/{running.pid}/children")
+                self.wait_for(lambda: len(list(self.folder.glob("run*.mp"))) == 2 and not children.read_text())
+                running.send_signal(number)
+                said = running.communicate(timeout=60)[1]
+                self.assertEqual(running.returncode, 0, said)
+                self.assertIn("1 process was still running", said)
+                self.flag.touch()
+                for path in self.folder.glob("run*.mp"):
+                    path.unlink()
+                self.flag.unlink()
+
+
+if __name__ == "__main__":
+    harness.main()
