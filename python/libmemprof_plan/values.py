@@ -6,12 +6,13 @@ host has a shadow in the host's memory. An operator that gets known tensors alon
 operator that writes to a tensor and is not known ends what was known of it. Where the program reads such a tensor, the
 driver gives the shadow's value, and the plan does not count it among the guessed ones.
 
-The dispatcher calls a fallback for each operator, through a key that PyTorch leaves free. It is no TorchDispatchMode:
+The dispatcher calls this for each of those operators, through a key that PyTorch leaves free. It is no TorchDispatchMode:
 under one, backward formulas avoid in-place operators, and memory would differ.
 """
 
 import contextlib
 import ctypes
+import itertools
 import threading
 
 KEY = "TESTING_ONLY_GenericMode"
@@ -56,13 +57,18 @@ class _Shadows:
 
     def __init__(self, torch):
         self.torch = torch
-        self.of = {}  # StorageImpl -> (weak reference, bytes of the host, or None: never known again)
+        self.of = {}  # StorageImpl -> (weak reference, bytes of the host, or None: never known again, version)
         self.swept_at = 1024
 
     def bytes_of(self, tensor):
         storage = tensor.untyped_storage()
         found = self.of.get(storage._cdata)
-        return found[1] if found and found[1] is not None and found[1].numel() == storage.nbytes() else None
+        known = found and found[1] is not None and found[1].numel() == storage.nbytes()
+        return found[1] if known and found[2] == self.version_of(tensor) else None
+
+    def version_of(self, tensor):
+        """Counts the writes of operators, also those that are not followed."""
+        return None if tensor.is_inference() else tensor._version
 
     def view(self, tensor):
         """The tensor's values in the host's memory; None: not known."""
@@ -82,21 +88,25 @@ class _Shadows:
             return None
         self.forget(tensor)
         room = self.torch.zeros(storage.nbytes(), dtype=self.torch.uint8, device="cpu")
-        self.of[storage._cdata] = (storage._weak_ref(), room)
+        self.of[storage._cdata] = (storage._weak_ref(), room, self.version_of(tensor))
         if len(self.of) > self.swept_at:
             self.sweep()
         return self.view(tensor)
+
+    def renew(self, tensor):
+        """The tensor was written to, and its shadow will be."""
+        address = tensor.untyped_storage()._cdata
+        self.of[address] = (*self.of[address][:2], self.version_of(tensor))
 
     def forget(self, tensor, for_good=False):
         storage = tensor.untyped_storage()
         if self.of.get(storage._cdata, (None, None))[1] is not None:
             self.release(storage._cdata)
         if for_good and storage._cdata not in self.of:
-            self.of[storage._cdata] = (storage._weak_ref(), None)
+            self.of[storage._cdata] = (storage._weak_ref(), None, None)
 
     def release(self, address):
-        weak, _ = self.of.pop(address)
-        self.torch.UntypedStorage._free_weak_ref(weak)
+        self.torch.UntypedStorage._free_weak_ref(self.of.pop(address)[0])
 
     def sweep(self):
         for address in [at for at, one in self.of.items() if self.torch.UntypedStorage._expired(one[0])]:
@@ -116,20 +126,40 @@ class _Follower:
         self.places = {}  # operator -> positions and names of the arguments that it writes to
 
     def register(self):
+        """For operators that are computed here, or write to a tensor; all others fall through. A fallback in Python for
+        all of them would not do: PyTorch does not find it where a mode is active, or for a subclass of Tensor."""
         torch = self.torch
-        self.library = torch.library.Library("_", "IMPL", KEY)
-        self.library.fallback(self)
-        self.aten = torch.library.Library("aten", "IMPL", KEY)
+        self.libraries = [torch.library.Library("_", "IMPL", KEY)]
+        self.libraries[0].fallback(torch.library.fallthrough_kernel)
+        spaces = {}
         for schema in torch._C._jit_get_all_schemas():
             space, _, name = schema.name.partition("::")
-            if space != "aten" or not torch._C._dispatch_has_kernel(str(schema).partition("(")[0]):
-                continue
-            writes = name not in SHAPES and any(
+            writes = space == "c10d" or name not in SHAPES and any(
                 one.alias_info is not None and one.alias_info.is_write for one in schema.arguments)
             wanted = _base(name) in COMPUTED or name in CONSTANTS or name in FILLED or name in FACTORIES
-            if not writes and (not wanted or (name == "where" and not schema.overload_name)):
-                self.aten.m.impl(str(schema).partition("(")[0], KEY, torch.library.fallthrough_kernel)
+            if space not in ("aten", "c10d") or not (writes or wanted) or (
+                    name == "where" and not schema.overload_name):  # of a condition alone: it calls nonzero
+                continue
+            full = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+            if torch._C._dispatch_has_kernel(full):
+                if space not in spaces:
+                    spaces[space] = torch.library.Library(space, "IMPL", KEY)
+                spaces[space].m.impl(full, KEY, self.follower_of(space, name, schema.overload_name or "default"))
+        self.libraries += spaces.values()
         self.include()
+
+    def follower_of(self, *name):
+        operator = None
+
+        def follow(*arguments, **named):
+            nonlocal operator
+            if operator is None:
+                operator = self.torch.ops
+                for part in name:
+                    operator = getattr(operator, part)
+            return self(operator, *arguments, **named)
+
+        return follow
 
     def include(self, included=True):
         """For the calling thread, and the threads that autograd lets work for it; the state before."""
@@ -171,24 +201,24 @@ class _Follower:
 
     def __call__(self, operator, *arguments, **named):
         with self.torch._C._ExcludeDispatchKeyGuard(self.keys):
-            if self.is_idle():
+            if self.is_idle():  # what it writes to has a new version then
                 return operator(*arguments, **named)
-            written, computed = self.written(operator, arguments, named), None
+            written, computed, known = self.written(operator, arguments, named), None, []
             try:
                 with self.quietly():
                     computed = self.compute(operator, arguments, named)
+                    known = [self.shadows.view(one) for one in written if computed is not None]
             except Exception:  # not known, or the host refuses what the device may not
-                pass
-            if computed is None:
-                for one in written:
-                    self.shadows.forget(one)
+                computed = None
+            for one in written if computed is None else ():
+                self.shadows.forget(one)
             try:
                 result = operator(*arguments, **named)
             finally:
                 if self.answers is not None:
                     self.answers = self.answer(None, 0)
             if computed is not None:
-                self.keep(computed, written or self.on_device([result]))
+                self.keep(computed, written or self.on_device([result]), known)
             return result
 
     @contextlib.contextmanager
@@ -282,19 +312,21 @@ class _Follower:
 
     # ---- the result ----
 
-    def keep(self, values, targets):
+    def keep(self, values, targets, known):
+        """`known`: the shadows of what was written to, from before."""
         capturing = self.torch.cuda.is_current_stream_capturing()  # replays write there, too
-        for to, value in zip(targets, values):
+        for to, value, shadow in itertools.zip_longest(targets, values[:len(targets)], known):
             try:
                 with self.quietly():
-                    if capturing or not self.put(to, value):
+                    if capturing or not self.put(to, value, shadow):
                         self.shadows.forget(to, for_good=capturing)
             except Exception:
                 self.shadows.forget(to)
 
-    def put(self, to, value):
-        shadow = self.shadows.view(to)
-        if shadow is None and to.numel() * to.element_size() >= to.untyped_storage().nbytes():
+    def put(self, to, value, shadow):
+        if shadow is not None:
+            self.shadows.renew(to)
+        elif to.numel() * to.element_size() >= to.untyped_storage().nbytes():
             shadow = self.shadows.begin(to)
         if shadow is not None:
             shadow.copy_(value) if isinstance(value, self.torch.Tensor) else shadow.fill_(value)

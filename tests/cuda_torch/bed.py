@@ -16,14 +16,15 @@ VERSION = os.environ.get("MEMPROF_TORCH")
 NEWEST, PROVEN = "", "2.6.0"
 VERSIONS = (NEWEST, PROVEN, "2.7.1", "2.9.1", "2.11.0")  # of the long form
 # The tests that hold on each; the others still differ on newer versions (README.md).
-ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py", "check_values.py")
+ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py", "check_values.py",
+          "plan/check_ranks.py")
 MIB = 1 << 20
 
 if INSIDE not in os.environ:
     os.environ.setdefault("MEMPROF_BUILD", os.getcwd())
     os.environ.pop("PYTHON3", None)
     is_long = os.environ.get("MEMPROF_TEST_LONG")
-    versions = VERSIONS if os.path.basename(sys.argv[0]) in ON_ALL else (PROVEN,)
+    versions = VERSIONS if os.path.abspath(sys.argv[0]).endswith(ON_ALL) else (PROVEN,)
     if VERSION is None and is_long:
         ends = [subprocess.run([sys.executable, *sys.argv], env={**os.environ, "MEMPROF_TORCH": each}).returncode
                 for each in versions]

@@ -67,7 +67,46 @@ for _ in range(3):
 """
 
 
+# Tensors that are no plain ones, modes, and a compiler: what is followed must not stand in their way.
+STRANGE = """
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+x = torch.ones(8, 16, device="cuda")
+ragged = torch.nested.nested_tensor([x[:3], x[:5]], layout=torch.jagged)
+print((ragged + 1).sum().shape, torch.func.vmap(lambda row: row * 2)(x).shape)
+with FlopCounterMode(display=False) as flops:
+    x.add_(1)
+    x @ x.t()
+print(flops.get_total_flops(), torch.compile(lambda y: (y * 2).relu() + y.sum(), backend="aot_eager")(x).shape)
+with torch.inference_mode():
+    kept = torch.ones(2, device="cuda").fill_(0)
+    print(kept.max().item(), kept.add_(4).sum().item())
+"""
+
+# bfloat16 takes cuDNN for convolutions, and on the newest PyTorch for attention.
+DNN = """
+import torch
+for kind in (torch.float32, torch.bfloat16):
+    for size, stride in ((1, 1), (3, 1), (7, 2)):
+        x, w = (torch.zeros(2, 8, n, n, device="cuda", dtype=kind) for n in (32, size))
+        print(str(torch._C._select_conv_backend(x, w, None, (stride,) * 2, (size // 2,) * 2, (1, 1), False, (0, 0), 1)))
+    layer = torch.nn.Conv2d(8, 8, 3).to("cuda", kind)
+    layer(x.requires_grad_()).sum().backward()
+q = torch.zeros(2, 8, 256, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+"""
+
+
 class Values(bed.TestCase):
+    def test_others_are_left_alone(self):
+        run = self.execute(STRANGE, how="plan")
+        self.assertEqual(run.output, "torch.Size([]) torch.Size([8, 16])\n2048 torch.Size([8, 16])\n0.0 8.0\n")
+
+    def test_bfloat16_takes_cudnn(self):
+        run = self.execute(DNN, how="plan")
+        self.assertEqual(run.output, "_ConvBackend.Cudnn\n" * 6)
+        self.assertIn("not known: cuDNN's workspaces", run.said)
+
     def test_known_values_come_out_and_others_are_guessed(self):
         run = self.execute(KNOWN, how="plan")
         self.assertEqual(run.output, "[] 16\n[0, 0.0, 0.0, 0.0]\n")

@@ -161,7 +161,6 @@ static bool set_up(struct planning *planning)
             device->cc, device->sms, device->l2, device->local_threads, (unsigned long long)device->graph_node,
             (unsigned long long)device->cublas, (unsigned long long)device->nccl) &&
         set("TRITON_LIBCUDA_PATH", "%s/lib", planning->folder) && /* Triton asks ldconfig, which does not know it */
-        set("TORCH_CUDNN_V8_API_DISABLED", "1") &&                /* cuDNN's stand-in has the older functions only */
         set("MEMPROF_PLAN", "random=%s;values=%s;rank=%u;world=%u", planning->random ? "made" : "left",
             planning->values, planning->rank, planning->world);
     if (done && dlopen(nvml, RTLD_NOW | RTLD_GLOBAL)) return true;

@@ -1,8 +1,7 @@
 /* The stand-in of cuDNN: its version and handles. */
-#include <stddef.h>
-#include <stdlib.h>
+#include "softgpu/dnn/dnn.h"
 
-#define EXPORTED __attribute__((visibility("default")))
+#include <stdlib.h>
 
 /* $SOFTGPU_CUDNN, as 92600 for 9.26.0: PyTorch wants the version that it was built with, or a newer one. */
 static size_t version(void)
@@ -38,20 +37,30 @@ EXPORTED void cudnnGetLastErrorString(char *to, size_t room)
     if (room) *to = 0;
 }
 
-EXPORTED int cudnnCreate(void **to)
+struct handle {
+    void *stream;
+};
+
+EXPORTED int cudnnCreate(struct handle **to)
 {
-    *to = calloc(1, 1);
+    *to = calloc(1, sizeof **to);
     return *to ? 0 : 2;
 }
 
-EXPORTED int cudnnDestroy(void *handle)
+EXPORTED int cudnnDestroy(struct handle *handle)
 {
     free(handle);
     return 0;
 }
 
-EXPORTED int cudnnSetStream(void *handle, void *stream)
+EXPORTED int cudnnSetStream(struct handle *handle, void *stream)
 {
-    (void)handle, (void)stream;
+    handle->stream = stream;
+    return 0;
+}
+
+EXPORTED int cudnnGetStream(struct handle *handle, void **to)
+{
+    *to = handle->stream;
     return 0;
 }

@@ -1,12 +1,10 @@
 /*
- * Convolutions and normalisations through cuDNN's older functions, which PyTorch uses where TORCH_CUDNN_V8_API_DISABLED
- * is set, as `memprof plan` sets it. Only cuDNN knows which algorithm it would choose, and so its workspace: the
- * stand-in's takes none, and the recording says so.
+ * Convolutions and normalisations through cuDNN's older functions. Only cuDNN knows which algorithm it would choose, and
+ * so its workspace: the stand-in's takes none, and the recording says so.
  */
-#include <memprof.h>
-#include <stddef.h>
+#include "softgpu/dnn/dnn.h"
 
-#define EXPORTED __attribute__((visibility("default")))
+#include <memprof.h>
 
 /* cudnnConvolutionFwdAlgoPerf_t, and those of backward, which have the same layout. */
 struct algorithm {
@@ -16,7 +14,7 @@ struct algorithm {
     int determinism, math, reserved[3];
 };
 
-static int nothing(size_t *bytes)
+int softdnn_workspace(size_t *bytes)
 {
     static int marked;
     if (!__atomic_exchange_n(&marked, 1, __ATOMIC_RELAXED)) memprof_mark("plan: cudnn");
@@ -27,7 +25,7 @@ static int nothing(size_t *bytes)
 static int one_way(int wanted, int *found, struct algorithm *results)
 {
     size_t bytes;
-    nothing(&bytes);
+    softdnn_workspace(&bytes);
     *found = wanted > 0;
     if (*found) *results = (struct algorithm){.algorithm = 1, .memory = bytes, .determinism = 1};
     return 0;
@@ -56,7 +54,7 @@ FIND(cudnnFindConvolutionBackwardFilterAlgorithmEx)
 #define CONVOLUTION_BYTES(name)                                                                                        \
     EXPORTED int name(void *handle, void *a, void *b, void *convolution, void *c, int algorithm, size_t *bytes)        \
     {                                                                                                                  \
-        return nothing(bytes);                                                                                         \
+        return softdnn_workspace(bytes);                                                                                         \
     }
 CONVOLUTION_BYTES(cudnnGetConvolutionForwardWorkspaceSize)
 CONVOLUTION_BYTES(cudnnGetConvolutionBackwardDataWorkspaceSize)
@@ -66,18 +64,18 @@ EXPORTED int cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(void *hand
                                                                       void *z, void *y, void *scale, void *activation,
                                                                       size_t *bytes)
 {
-    return nothing(bytes);
+    return softdnn_workspace(bytes);
 }
 
 EXPORTED int cudnnGetBatchNormalizationTrainingExReserveSpaceSize(void *handle, int mode, int operations,
                                                                   void *activation, void *x, size_t *bytes)
 {
-    return nothing(bytes);
+    return softdnn_workspace(bytes);
 }
 
 EXPORTED int cudnnGetBatchNormalizationBackwardExWorkspaceSize(void *handle, int mode, int operations, void *x, void *y,
                                                                void *dy, void *dz, void *dx, void *scale,
                                                                void *activation, size_t *bytes)
 {
-    return nothing(bytes);
+    return softdnn_workspace(bytes);
 }

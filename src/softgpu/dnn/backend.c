@@ -1,0 +1,129 @@
+/*
+ * cuDNN's graph interface, which PyTorch uses for convolutions and attention: descriptors keep what is set, every graph
+ * has one engine, and running its plan does nothing. Only cuDNN knows the workspace of the engine that it would choose:
+ * the stand-in's takes none, and the recording says so (workspaces.c).
+ */
+#include "softgpu/dnn/dnn.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUCCESS = 0, BAD_PARAM = 2000, OUT_OF_HOST_MEMORY = 1002 };
+
+/* cudnnBackendAttributeName_t */
+enum {
+    HEURISTIC_RESULTS = 202,
+    CONFIG_ENGINE = 300,
+    CONFIG_WORKSPACE = 303,
+    CONFIG_SHARED_MEMORY = 304, /* of 32 bits, the other numbers of 64 */
+    PLAN_WORKSPACE = 402,
+    PLAN_JSON = 405,
+    GRAPH_ENGINES = 802,
+    ENGINE_INDEX = 1301
+};
+
+struct attribute {
+    struct attribute *next;
+    int name, type;
+    int64_t count;
+    unsigned char data[];
+};
+
+struct descriptor {
+    struct attribute *attributes;
+};
+
+/* Bytes of an element of a cudnnBackendAttributeType_t; unnamed ones are enumerations. */
+static size_t bytes_of(int type)
+{
+    static const unsigned char sizes[] = {[0] = 8, [2] = 1, [3] = 8, [5] = 8, [6] = 8, [15] = 8, [24] = 1, [26] = 16};
+    return type >= 0 && type < (int)sizeof sizes && sizes[type] ? sizes[type] : 4;
+}
+
+static struct attribute *find(const struct descriptor *of, int name)
+{
+    struct attribute *at = of->attributes;
+    while (at && at->name != name)
+        at = at->next;
+    return at;
+}
+
+EXPORTED int cudnnBackendCreateDescriptor(int type, struct descriptor **to)
+{
+    (void)type;
+    *to = calloc(1, sizeof **to);
+    return *to ? SUCCESS : OUT_OF_HOST_MEMORY;
+}
+
+EXPORTED int cudnnBackendDestroyDescriptor(struct descriptor *of)
+{
+    while (of && of->attributes) {
+        struct attribute *gone = of->attributes;
+        of->attributes = gone->next;
+        free(gone);
+    }
+    free(of);
+    return SUCCESS;
+}
+
+EXPORTED int cudnnBackendSetAttribute(struct descriptor *of, int name, int type, int64_t count, const void *from)
+{
+    if (!of || count < 0 || (count && !from)) return BAD_PARAM;
+    struct attribute *set = malloc(sizeof *set + (size_t)count * bytes_of(type));
+    if (!set) return OUT_OF_HOST_MEMORY;
+    *set = (struct attribute){of->attributes, name, type, count};
+    if (count) memcpy(set->data, from, (size_t)count * bytes_of(type));
+    of->attributes = set;
+    return SUCCESS;
+}
+
+EXPORTED int cudnnBackendFinalize(struct descriptor *of)
+{
+    return of ? SUCCESS : BAD_PARAM;
+}
+
+/* What nobody set. The caller made the descriptors of engines and their configurations itself: one of each is filled. */
+static int64_t answer(int name, int64_t room, void *to)
+{
+    static const char json[] = "{}";
+    size_t workspace;
+    int64_t number = name == GRAPH_ENGINES;
+    switch (name) {
+    case HEURISTIC_RESULTS:
+    case CONFIG_ENGINE:
+        return 1;
+    case PLAN_JSON:
+        if (to) memcpy(to, json, room < (int64_t)sizeof json ? (size_t)room : sizeof json);
+        return sizeof json;
+    case PLAN_WORKSPACE:
+    case CONFIG_WORKSPACE:
+        softdnn_workspace(&workspace);
+        number = (int64_t)workspace;
+        /* fall through */
+    case GRAPH_ENGINES:
+    case ENGINE_INDEX:
+    case CONFIG_SHARED_MEMORY:
+        if (to && room > 0) memcpy(to, &number, name == CONFIG_SHARED_MEMORY ? 4 : 8);
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+EXPORTED int cudnnBackendGetAttribute(const struct descriptor *of, int name, int type, int64_t room, int64_t *count,
+                                      void *to)
+{
+    if (!of) return BAD_PARAM;
+    const struct attribute *set = find(of, name);
+    int64_t found = set ? set->count : answer(name, room, to);
+    if (set && to) memcpy(to, set->data, (size_t)(room < found ? room : found) * bytes_of(type));
+    if (count) *count = found;
+    return SUCCESS;
+}
+
+EXPORTED int cudnnBackendExecute(void *handle, struct descriptor *plan, struct descriptor *variants)
+{
+    (void)handle;
+    return plan && variants ? SUCCESS : BAD_PARAM;
+}
