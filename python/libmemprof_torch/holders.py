@@ -503,7 +503,8 @@ class Look:
         for found in self._found:
             if self._seen.get(id(found), -1) >= 0:  # met, and not visited in time
                 self._claim(found, self._seen[id(found)])
-        waiting = self._found
+        # Tensors with a graph first: it leads to others.
+        waiting = sorted(self._found, key=self.base.is_leaf.__get__)
         while self._left and waiting and not self.out_of_time():
             climbs, later = {}, []
             for found in waiting:
@@ -593,9 +594,25 @@ class Look:
         if top is not None or not whole:
             top = group[0] if top is None else top
             what = ("native" if whole else "lost") + ("" if top is group[0] else " object")
-            self._top(top, Edge(what, naming.native_text(top), None, False))
+            saved = self._saved_in_own_graph(top) if whole and top is group[0] else None
+            self._top(top, Edge("own graph", saved) if saved else Edge(what, naming.native_text(top), None, False))
         else:
             self._top(naming.telling(group), Edge("cycle", naming.cycle_text(group), None, whole))
+
+    def _saved_in_own_graph(self, tensor):
+        """By what name a node of a tensor's own graph keeps the very tensor, as what a hook packed; None: none does."""
+        if self.kind_of(type(tensor)) != "tensor" or not self._may_read_graph or self.base.is_leaf.__get__(tensor) or \
+                not graphs.has_settled_graph(self.base, tensor):
+            return None
+        nodes, at = [self.base.grad_fn.__get__(tensor)], 0
+        while at < len(nodes) < CLIMB_MOST and not self.out_of_time():
+            for edge, saved in self._reader.saved_by(nodes[at]):
+                if saved is tensor:
+                    return edge.text
+            with contextlib.suppress(RuntimeError, AttributeError):
+                nodes.extend(each for each, _ in graphs.next_functions(self._torch, nodes[at]) if each is not None)
+            at += 1
+        return None
 
     def _node_with_hooks(self, hooks):
         """Of those that were visited, in half of the time that is left; None: none that was asked."""

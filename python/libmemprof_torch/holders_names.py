@@ -398,6 +398,7 @@ def _patterns(tokens):
 # What no name of the program leads to.
 _UNNAMED = {"native": ("native code", "native"), "native object": ("native code → {}", "native"),
             "lost": ("not found", "unknown"), "lost object": ("not found → {}", "unknown"),
+            "own graph": ("a cycle through its own grad_fn, {}", "graph"),
             "cycle": ("a cycle of {} that gc has not collected yet", "unknown")}
 
 

@@ -43,7 +43,6 @@ static const struct {
     {MP_FACT_REPLICATES, MP_CATEGORY_PARAMETERS, true},
     {MP_FACT_MAKES_PARAMETERS, MP_CATEGORY_PARAMETERS, false},
     {MP_FACT_BUILDS_OPTIMIZER, MP_CATEGORY_OPTIMIZER_STATE, false},
-    {MP_FACT_CONSTRUCTS, MP_CATEGORY_PARAMETERS, false},
 };
 
 #define SHOWN (sizeof shown / sizeof *shown)

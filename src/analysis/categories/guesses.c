@@ -473,6 +473,30 @@ static bool is_of_cublas(uint64_t bytes)
     return bytes == SMALL_CUBLAS || bytes == LARGE_CUBLAS;
 }
 
+static uint32_t file_of(const struct mp_model *model, uint32_t frame)
+{
+    const struct mp_model_frame *at = frame == MP_NONE ? NULL : &model->frames.at[frame];
+    return at && at->line_count ? model->lines.at[at->first_line].file : 0;
+}
+
+/* What some constructor makes is a parameter where backward makes a gradient of its size, or where the file has a
+ * network's forward(), too. Caches, buffers of samples and data sets are made in constructors as well. */
+static void guess_constructed(struct finder *f, const struct sizes *gradients)
+{
+    const struct mp_model *model = f->model;
+    struct mp_map networks = {0}; /* by file + 1 */
+    for (uint32_t i = 0; i < model->frames.count; i++)
+        if (f->facts->of_frame[i] & MP_FACT_FORWARD) (void)mp_map_at(&networks, (uint64_t)file_of(model, i) + 1, NULL);
+    for (uint32_t i = 0; i < model->blocks.count; i++) {
+        uint32_t stack = model->blocks.stack[i], file = file_of(model, f->line[stack]);
+        if (f->known[i] || model->labels.count || !is_of_torch(f, i) || !(f->facts->inside[stack] & MP_FACT_CONSTRUCTS))
+            continue;
+        if (find_size(gradients, model->blocks.bytes[i]) || (file && mp_map_find(&networks, (uint64_t)file + 1)))
+            f->guesses->of_block[i] = MP_CATEGORY_PARAMETERS;
+    }
+    mp_map_free(&networks);
+}
+
 static void guess_lasting(struct finder *f)
 {
     const struct mp_model *model = f->model;
@@ -485,14 +509,15 @@ static void guess_lasting(struct finder *f)
     for (uint32_t i = 0; i < model->blocks.count; i++)
         if (is_lasting(f, i)) ++*mp_map_at(&there, model->blocks.bytes[i] + 1, NULL);
     for (uint32_t i = 0; f->phases->any && i < model->blocks.count; i++) {
-        if (!is_lasting(f, i)) continue;
         uint64_t bytes = model->blocks.bytes[i];
         const struct size_count *one = find_size(&gradients, bytes);
+        if (!is_lasting(f, i)) continue;
         uint32_t nth = (uint32_t)(*mp_map_at(&seen, bytes + 1, NULL))++;
         bool workspace = is_of_cublas(bytes) && !one && *mp_map_find(&there, bytes + 1) <= MOST_CUBLAS;
         f->guesses->of_block[i] =
             (unsigned char)(workspace ? MP_CATEGORY_WORKSPACE : of_copy(nth, one ? one->count : 0, kept, steps));
     }
+    guess_constructed(f, &gradients);
     mp_vec_free(&gradients);
     mp_map_free(&there);
     mp_map_free(&seen);

@@ -336,6 +336,10 @@ const char *mp_holder_advice(const struct mp_holder *holder)
         return "a kept exception holds the frames that it passed: keep its text, or call "
                "traceback.clear_frames(error.__traceback__)";
     case MP_HOLDER_GRAPH:
+        if (!strncmp(path, "a cycle through", strlen("a cycle through")))
+            return "a hook of saved_tensors_hooks() returned the tensor itself, which its own node keeps, and gc "
+                   "cannot see "
+                   "that: pack .detach()";
         if (strstr(path, ".grad.grad_fn"))
             return "gradients made with create_graph=True keep the graph: take them with torch.autograd.grad(), or set "
                    ".grad to None after use";

@@ -89,7 +89,8 @@ static const struct {
                         "no recorded block explains it: the program's own heap (NumPy arrays, Python objects, "
                         "malloc, or holes that blocks kept elsewhere leave in it), a library, or the driver; heaptrack "
                         "and memray see the heap"},
-    [MP_LEAK_RETAINED_ONCE] = {"retained_once", "made in a few steps and kept; no leak as it does not go on growing"},
+    [MP_LEAK_RETAINED_ONCE] = {"retained_once",
+                               "kept, but not made in step after step: by a few of them, or behind the last one"},
     [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator holds more than it gives out; expandable segments or "
                                                 "fewer sizes help"},
     [MP_LEAK_BOUNDED] = {"bounded", "a container with a bound that is not full yet; a smaller bound takes less"},

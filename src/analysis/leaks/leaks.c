@@ -231,6 +231,7 @@ struct judge {
     bool one_loop; /* nobody marked the steps, and they do not train: all of them may be one request */
     size_t few;    /* places that grew too few times */
     size_t paused; /* places that grew, but not recently */
+    size_t behind; /* sites that kept blocks behind the last step */
     struct mp_leaks *leaks;
 };
 
@@ -392,6 +393,7 @@ static void take_finding(struct judge *judge, const struct mp_leak_place *place,
         .certain = evidence->births >= CERTAIN_BIRTHS && evidence->z > CERTAIN_Z && evidence->none_freed,
         .class = MP_LEAK_RETAINED_ONCE,
     };
+    if (evidence->growth == MP_GROWTH_ONCE) finding.bytes_per_step = finding.blocks_per_step = 0;
     if (evidence->growth == MP_GROWTH_LEAK) {
         finding.class = mp_leak_classify(judge->model, &judge->places, place, evidence);
         finding.eta_oom_steps = steps_to_full(judge->model, place->track, finding.bytes_per_step);
@@ -585,6 +587,47 @@ static void find_causes(const struct mp_model *model, struct mp_leaks *leaks)
     qsort(at, count, sizeof *at, by_cause);
 }
 
+/* Blocks of one stack that were made behind the last step and that the program freed as it ended. */
+struct behind {
+    uint32_t stack, first;
+    uint64_t kept, freed, bytes;
+};
+
+/* What grows behind the last step, as outputs of an evaluation do: no boundary judges it. */
+static void find_behind(struct judge *judge)
+{
+    const struct mp_model_blocks *blocks = &judge->model->blocks;
+    uint32_t from = judge->steps->at[judge->steps->count - 1].end;
+    MP_VEC(struct behind) found = {0};
+    struct mp_map places = {0};
+    for (uint32_t i = 0; i < blocks->count; i++) {
+        uint32_t born = blocks->alloc_event[i];
+        if (born == MP_NONE || born < from || born >= judge->teardown || blocks->bytes[i] == MP_BYTES_UNKNOWN) continue;
+        bool fresh, kept = blocks->free_event[i] >= judge->teardown;
+        uint64_t *at = mp_map_at(&places, ((uint64_t)blocks->track[i] << 32 | blocks->stack[i]) + 1, &fresh);
+        if (fresh) *at = found.count;
+        if (fresh) mp_vec_add(&found, ((struct behind){.stack = blocks->stack[i], .first = i}));
+        found.at[*at].kept += kept;
+        found.at[*at].freed += !kept;
+        found.at[*at].bytes += kept ? blocks->bytes[i] : 0;
+    }
+    for (size_t i = 0; i < found.count; i++) {
+        const struct behind *place = &found.at[i];
+        if (place->kept < MP_LEAK_BIRTHS || place->freed >= place->kept || place->bytes < WORTH_BYTES) continue;
+        const struct mp_leak_finding finding = {.class = MP_LEAK_RETAINED_ONCE,
+                                                .track = blocks->track[place->first],
+                                                .stack = place->stack,
+                                                .bytes = place->bytes,
+                                                .blocks = place->kept,
+                                                .first_step = judge->places.first_step + judge->places.steps,
+                                                .eta_oom_steps = UINT64_MAX};
+        mp_vec_add(&judge->leaks->findings, finding);
+        judge->behind++;
+    }
+    mp_map_free(&places);
+    mp_vec_free(&found);
+}
+
 static uint32_t steps_needed(const struct judge *judge)
 {
     return judge->steps->guessed ? MP_LEAK_GUESSED_STEPS : MP_LEAK_STEPS;
@@ -651,6 +694,11 @@ static void give_verdict(const struct judge *judge)
         snprintf(leaks->reason, sizeof leaks->reason,
                  "%zu site%s grew, but in fewer than %d steps; record longer to tell", judge->few,
                  judge->few == 1 ? "" : "s", MP_LEAK_BIRTHS);
+    else if (judge->behind)
+        snprintf(leaks->reason, sizeof leaks->reason,
+                 "%zu site%s kept blocks again and again behind the last step, as an evaluation does that keeps its "
+                 "outputs",
+                 judge->behind, judge->behind == 1 ? "" : "s");
     else if (judge->paused)
         snprintf(leaks->reason, sizeof leaks->reason,
                  "%zu site%s grew until shortly before the end and may be full; record longer to tell", judge->paused,
@@ -684,6 +732,7 @@ static void find_growing(struct judge *judge)
         mp_leak_find_hidden(judge->model, judge->steps, &judge->places, judge->leaks);
     judge->leaks->places = judge->places.at.count;
     drop_consequences(judge->model, judge->leaks);
+    if (judge->places.enough && steps_are_given(judge->steps) && !query->filter) find_behind(judge);
     find_causes(judge->model, judge->leaks);
     give_verdict(judge);
     judge->leaks->grows = level_grows(judge);

@@ -49,6 +49,34 @@ static bool starts_with(const struct mp_input *input, const void *start, size_t 
     return (size_t)(input->end - input->at) >= length && !memcmp(input->at, start, length);
 }
 
+/* Files that users hand us and that are no recording, by how they begin. `within`: a text of their first bytes, too. */
+static const struct {
+    const char *start, *within, *says;
+} others[] = {
+    {"version https://git-lfs", NULL, "a pointer of Git LFS, not the file itself: fetch that with git lfs pull"},
+    {"[", "RMM LOG BEGIN", "RMM's debug log: memprof reads the CSV log of its logging_resource_adaptor"},
+    {"[", "] [A][Stream", "RMM's debug log: memprof reads the CSV log of its logging_resource_adaptor"},
+    {"memray", NULL, "a recording of memray: memray reports read it"},
+    {"heap profile:", NULL, "a heap profile of gperftools: pprof reads it"},
+    {"heap_v2/", NULL, "a heap profile of jemalloc: jeprof reads it"},
+    {"PK\003\004", NULL,
+     "a zip archive, as torch.save() writes: memprof reads what "
+     "torch.cuda.memory._dump_snapshot() writes"},
+    {"\177ELF", NULL, "a program or library, not a recording"},
+};
+
+#define SEARCHED 4096 /* bytes */
+
+static enum mp_status refuse_other(const struct mp_input *input, struct mp_error *error)
+{
+    size_t there = (size_t)(input->end - input->at), searched = there < SEARCHED ? there : SEARCHED;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (starts_with(input, others[i].start, strlen(others[i].start)) &&
+            (!others[i].within || memmem(input->at, searched, others[i].within, strlen(others[i].within))))
+            return mp_fail(error, MP_NOT_A_RECORDING, "%s is %s", input->path, others[i].says);
+    return MP_OK;
+}
+
 static bool is_blank(unsigned char byte)
 {
     return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
@@ -94,6 +122,7 @@ static enum mp_status load_database(struct mp_input *input, struct mp_model **mo
 static enum mp_status load_input(struct mp_input *input, struct mp_model **model, struct mp_error *error)
 {
     enum mp_status status = mp_input_fill(input, MP_INPUT_WINDOW, error);
+    if (!status) status = refuse_other(input, error);
     if (status) return status;
     if (looks_like_json(input)) return load_json(input, model, error);
     if (mp_pickle_begins(input->at, (size_t)(input->end - input->at)))
@@ -102,6 +131,9 @@ static enum mp_status load_input(struct mp_input *input, struct mp_model **model
     if (mp_sqlite_begins(input->at, (size_t)(input->end - input->at))) return load_database(input, model, error);
     if (input->wrapped && mp_start_begins(input->at, (size_t)(input->end - input->at)))
         return load_wrapped(input, model, error);
+    if (input->wrapped && starts_with(input, "\n", 1)) /* the first field of its message: a list of pairs */
+        return mp_fail(error, MP_NOT_A_RECORDING, "%s seems to be a profile of pprof, which memprof only writes",
+                       input->path);
     return mp_model_load(input->path, model, error);
 }
 

@@ -36,6 +36,8 @@ static const char *name_of(const struct mp_pytorch_device *device, char *to)
     return to;
 }
 
+#define TURN_ON "torch.cuda.memory._record_memory_history() before the work turns PyTorch's history on"
+
 /* Where the trace does not reach back to the first allocation, either the recording began later or its ring had
  * overflowed; newer files say which. */
 static void note_beginning(struct notes *t, const struct mp_pytorch_device *device)
@@ -46,8 +48,10 @@ static void note_beginning(struct notes *t, const struct mp_pytorch_device *devi
     mp_format_count(count, device->base.count);
     mp_format_bytes(bytes, device->base_bytes);
     if (!device->allocs && !device->frees) {
-        note(t, true, "the file has no trace of %s: it holds the %s blocks (%s) of one moment, not how they came about",
-             name, count, bytes);
+        note(
+            t, true,
+            "the file has no trace of %s: it holds the %s blocks (%s) of one moment, not how they came about; " TURN_ON,
+            name, count, bytes);
         return;
     }
     if (s->overflowed)
@@ -160,6 +164,7 @@ void mp_pytorch_sentences_make(struct mp_pytorch_snapshot *snapshot, bool has_ti
         note_rounding(&t, device);
         note_ooms(&t, device);
     }
+    if (!any_trace && !snapshot->any_segments) note(&t, true, "the snapshot is empty; " TURN_ON);
     if (!has_times) note(&t, false, "the file has no times: when something happened is not known, only in what order");
     if (any_trace && !snapshot->any_segments)
         note(&t, true,

@@ -527,7 +527,35 @@ START_TEST(functions_of_pytorch_say_what_they_run)
 }
 END_TEST
 
-MP_SUITE("categories", training_is_seen_through, a_pool_infers_where_most_of_its_turns_do, one_thread_does_not,
-         what_the_program_says_counts, usual_labels_are_not_for_temporaries, rules_of_the_user_come_first,
-         programs_without_pytorch_have_none, wrong_rules_name_their_line, rules_find_what_regexec_finds,
-         stacks_show_what_their_frames_show, functions_of_pytorch_say_what_they_run)
+/* What a constructor makes is a parameter where backward makes a gradient of its size, and nothing known else. */
+START_TEST(constructors_make_more_than_parameters)
+{
+    struct training training;
+    struct world *world = &training.world;
+    start(&training, 3);
+    uint32_t constructor = world_path(world, MAIN " /home/ada/replay.py:__init__:20", W_TORCH);
+    uint32_t weight = world_alloc(world, constructor, 4096), cache = world_alloc(world, constructor, 1 << 20);
+    for (uint32_t step = 0; step < 8; step++) {
+        uint32_t kept = world_alloc(world, training.keep, 512), gradient = world_alloc(world, training.engine, 4096);
+        world_release(world, kept);
+        world_alloc(world, training.moment, 64);
+        world_release(world, gradient);
+    }
+    struct mp_model *model = world_build(world);
+    struct mp_categories *categories = mp_categories_make(model, NULL);
+    bool guessed;
+    ck_assert_uint_eq(mp_category_look(categories, weight, (uint32_t)model->events.count, &guessed),
+                      MP_CATEGORY_PARAMETERS);
+    ck_assert(guessed);
+    ck_assert_uint_eq(mp_category_of(categories, cache, (uint32_t)model->events.count), MP_CATEGORY_NONE);
+    mp_categories_free(categories);
+    mp_model_free(model);
+    world_free(world);
+}
+END_TEST
+
+MP_SUITE("categories", constructors_make_more_than_parameters, training_is_seen_through,
+         a_pool_infers_where_most_of_its_turns_do, one_thread_does_not, what_the_program_says_counts,
+         usual_labels_are_not_for_temporaries, rules_of_the_user_come_first, programs_without_pytorch_have_none,
+         wrong_rules_name_their_line, rules_find_what_regexec_finds, stacks_show_what_their_frames_show,
+         functions_of_pytorch_say_what_they_run)

@@ -256,6 +256,27 @@ class Snapshots(Case):
             self.assertEqual(entry["frames"], [{"name": want[0], "filename": want[1], "line": want[2],
                                                 "fx_node_name": "net1", "fx_node_op": "call_module"}])
 
+    def test_files_that_are_no_recording_say_what_they_are(self):
+        files = {"git lfs pull": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
+                 "RMM's debug log": b"[1][12:00:00:000001][info   ] ----- RMM LOG BEGIN [PTDS DISABLED] -----\n",
+                 "_dump_snapshot()": b"PK\x03\x04" + bytes(60),
+                 "pprof": gzip.compress(b"\x0a\x04\x08\x01\x10\x02"),
+                 "memray": b"memray\x0b" + bytes(60)}
+        path = self.folder / "other"
+        for says, content in files.items():
+            path.write_bytes(content)
+            result = self.memprof("report", path)
+            self.assertEqual(result.returncode, 1, says)
+            self.assertIn(says, result.stderr)
+
+    def test_an_empty_snapshot_says_how_to_fill_it(self):
+        block = {"address": 1 << 40, "size": MIB, "requested_size": MIB, "state": "active_allocated", "frames": []}
+        segment = {"device": 0, "address": 1 << 40, "total_size": MIB, "allocated_size": MIB, "active_size": MIB,
+                   "stream": 0, "segment_type": "large", "blocks": [block]}
+        for snapshot in ({"segments": [], "device_traces": [[]]}, {"segments": [segment], "device_traces": [[]]}):
+            notes = self.answer("info", self.dump(snapshot))["coverage"]["notes"]
+            self.assertTrue([note for note in notes if "_record_memory_history()" in note], notes)
+
     def test_a_segment_that_another_takes_the_place_of(self):
         """A small segment of the base goes back to the driver, and a large one comes where it was, from below: whose the
         small one was is not told by what lies there at the end."""
