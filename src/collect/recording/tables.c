@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "collect/recording/secret_shapes.h"
+
 static enum mp_status no_memory(struct mp_error *error)
 {
     return mp_fail(error, MP_NO_MEMORY, "out of memory while collecting names");
@@ -169,10 +171,17 @@ static enum mp_status write_strings(struct mp_tables *tables, struct mp_writer *
     uint32_t count = tables->strings.count - tables->strings_written;
     if (!count) return MP_OK;
     struct mp_string *strings = malloc(count * sizeof *strings);
-    if (!strings) return no_memory(error);
-    for (uint32_t i = 0; i < count; i++)
+    char **masked = calloc(count, sizeof *masked);
+    enum mp_status status = strings && masked ? MP_OK : no_memory(error);
+    for (uint32_t i = 0; !status && i < count; i++) {
         strings[i].text = mp_intern_get(&tables->strings, tables->strings_written + i, &strings[i].length);
-    enum mp_status status = mp_writer_strings(writer, strings, count, error);
+        if (!mp_secret_shapes_without(strings[i].text, strings[i].length, &masked[i])) status = no_memory(error);
+        if (masked[i]) strings[i] = (struct mp_string){.text = masked[i], .length = strlen(masked[i])};
+    }
+    if (!status) status = mp_writer_strings(writer, strings, count, error);
+    for (uint32_t i = 0; masked && i < count; i++)
+        free(masked[i]);
+    free(masked);
     free(strings);
     if (!status) tables->strings_written += count;
     return status;

@@ -84,8 +84,7 @@ static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, 
         facts->member.known &= ~(1u << MP_MEMBER_PARENT); /* memprof itself is nobody's parent */
     mp_record_config_format(&collector->options->record, facts->configuration, sizeof facts->configuration);
     if (collector->options->keep_command) {
-        mp_command_line_read(pid, facts->command, sizeof facts->command);
-        mp_command_line_mask(facts->command);
+        mp_command_line_masked(pid, facts->command, sizeof facts->command);
     }
 
     struct mp_spool_file spool;

@@ -217,13 +217,17 @@ void mp_overview_write(struct mp_buffer *out, const struct mp_collector *collect
  * Empty where they cannot be read. Not masked. */
 void mp_command_line_read(uint32_t pid, char *arguments, size_t room);
 
-/* Replaces anything that looks like a secret by ***, in place; an argument gets shorter or keeps its length. Masked
- * are: - the value of an option or assignment whose name says so: --token VALUE, --db-password=VALUE, HF_TOKEN=VALUE,
- * --pass
- *    VALUE, --wandb_key VALUE; not --max-tokens 512 or --tokenizer NAME; -pVALUE, but for a number;
- * - likewise within an argument: {"password": "VALUE"}, Authorization: Bearer VALUE, ?token=VALUE, a line for a shell;
- * - the password of -u USER:PASSWORD, and in a URL: postgres://user:PASSWORD@host; - what begins as the access tokens
- * of well-known services do: hf_..., ghp_..., sk-... Of a secret of one or two letters as many stars are left. */
+/* Replaces secrets by ***, in place; of one of one or two letters as many stars are left. Without memory no argument
+ * stays. Masked are:
+ * - the value of an option or assignment whose name says so: --token VALUE, --db-password=VALUE, HF_TOKEN=VALUE; not
+ *   --max-tokens 512, --tokenizer NAME or --pad-token "<pad>";
+ * - likewise within an argument: {"password": "VALUE"}, Authorization: Bearer VALUE, ?sig=VALUE, a line for a shell;
+ * - the value without a name that a command takes: wandb login VALUE, mysql -pVALUE, curl -u USER:VALUE;
+ * - the password in a URL: postgres://user:VALUE@host;
+ * - tokens by their shape, webhooks and PEM blocks (collect/recording/secret_shapes.h). */
 void mp_command_line_mask(char *arguments);
+
+/* Reads and masks; cut to `room` only then, since half a token has no shape. */
+void mp_command_line_masked(uint32_t pid, char *arguments, size_t room);
 
 #endif

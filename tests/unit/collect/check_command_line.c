@@ -32,7 +32,7 @@ START_TEST(values_of_options_that_say_so_are_masked)
     check("x --token", "x --token");
     check("x --pass X1 --wandb_key abc --api-key abcd --password -abc z",
           "x --pass ** --wandb_key *** --api-key *** --password *** z");
-    check("mysql -psecret -p8080 -u me -u me:hunter2 db", "mysql -p*** -p8080 -u me -u me:*** db");
+    check("mysql -psecret -P8080 -u me -u me:hunter2 db", "mysql -p*** -P8080 -u me -u me:*** db");
     check("x --client-secret=a --sshPrivateKey abc --jwt abc --authcookie x",
           "x --client-secret=* --sshPrivateKey *** --jwt *** --authcookie x");
     check("x --token --verbose abc", "x --token --verbose abc");
