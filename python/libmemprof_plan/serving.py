@@ -18,6 +18,7 @@ def start(after_import):
                        "sglang.srt.server_args": lambda module: _set_up(module.ServerArgs, "sglang", "model_path"),
                        "uvicorn.server": _end_when_ready, "cuda.bindings.runtime": _answer_by_stand_in}.items():
         after_import(name, functools.partial(_guarded, name, then))
+    _take_stand_ins()
     if _is_server():
         _bound()
 
@@ -55,6 +56,22 @@ def _bound():
     timer.daemon = True
     timer.start()
     _say(f"plans until the server is ready, at most {BOUND_S // 60} minutes; weights are left out")
+
+
+def _take_stand_ins():
+    """Python loads NVIDIA's libraries by path, where they lie beside PyTorch: the stand-in of the same name instead."""
+    import ctypes
+
+    ours = {os.path.basename(path): path for path in os.environ.get("LD_PRELOAD", "").split(":") if "softgpu" in path}
+    original = ctypes.CDLL.__init__
+
+    def __init__(self, name, *more, **named):
+        if isinstance(name, str) and "/" in name:
+            base = os.path.basename(name)
+            name = next((path for known, path in ours.items() if base == known or base.startswith(known + ".")), name)
+        original(self, name, *more, **named)
+
+    ctypes.CDLL.__init__ = __init__
 
 
 def _set_up(arguments, engine, model):

@@ -6,7 +6,7 @@
 
 LOGS.tsv is `vllm-h100-v0.19.0.tsv` of $MEMPROF_TEST_DATA: what llm-d-incubation/llm-d-planner read from its runs with
 vLLM 0.19.0 on H100s, --gpu-memory-utilization 0.95. One row takes 40 to 120 seconds of a core. memprof is found on PATH,
-and python3 must be one with that vLLM: `tools/cuda-torch --environment vllm-0.19.0 tests/serving/bench.py ...`.
+and python3 must be one with that vLLM: `tools/cuda-torch --engine vllm==0.19.0 tests/serving/bench.py ...`.
 """
 
 import argparse
