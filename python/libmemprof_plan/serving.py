@@ -43,7 +43,7 @@ def _say(text):
 def _is_server():
     words = getattr(sys, "orig_argv", sys.argv)
     return any(word in SERVERS for word in words) or \
-        any(os.path.basename(word) == "vllm" for word in words[:3]) and "serve" in words
+        any(os.path.basename(word) in TRIED for word in words[:3]) and "serve" in words
 
 
 def _bound():
