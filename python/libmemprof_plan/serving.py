@@ -15,7 +15,7 @@ SERVERS = ("vllm.entrypoints.openai.api_server", "sglang.launch_server", "vllm.e
 
 def start(after_import):
     for name, then in {"vllm.engine.arg_utils": lambda module: _set_up(module.EngineArgs, "vllm", "model"),
-                       "sglang.srt.server_args": lambda module: _set_up(module.ServerArgs, "sglang", "model_path"),
+                       "sglang.srt.server_args": lambda module: _set_up(module.ServerArgs, "sglang", "model_path", "resolve_once"),
                        "uvicorn.server": _end_when_ready, "cuda.bindings.runtime": _answer_by_stand_in}.items():
         after_import(name, functools.partial(_guarded, name, then))
     _take_stand_ins()
@@ -74,12 +74,13 @@ def _take_stand_ins():
     ctypes.CDLL.__init__ = __init__
 
 
-def _set_up(arguments, engine, model):
+def _set_up(arguments, engine, model, method="__post_init__"):
     """The settings' own class: once they are read, whoever made them."""
-    original = arguments.__post_init__
+    method = method if hasattr(arguments, method) else "__post_init__"
+    original = getattr(arguments, method)
     tried = [pair.partition("=") for pair in os.environ.get("MEMPROF_TRY", "").split(",") if pair]
 
-    def __post_init__(self, *more):
+    def set_up(self, *more):
         for key, _, value in tried:
             if not hasattr(self, key):
                 raise SystemExit(f"memprof: --try {key}: {engine} has no such setting")
@@ -93,9 +94,9 @@ def _set_up(arguments, engine, model):
                 raise SystemExit(f"memprof: {folder} has no config.json: copy the model's own there; weights are not needed")
             if not any(os.path.exists(os.path.join(folder, name)) for name in TOKENIZERS):
                 self.skip_tokenizer_init = True
-        original(self, *more)
+        return original(self, *more)
 
-    arguments.__post_init__ = __post_init__
+    setattr(arguments, method, set_up)
     if engine == "vllm":
         _leave_out_sampler()
     _tell_version(engine)
