@@ -3,19 +3,27 @@ ready. What vLLM and SGLang ask of NVIDIA's runtime by another way is answered b
 
 import functools
 import os
+import re
 import signal
 import sys
 import threading
 
 BOUND_S = 15 * 60
+# Wheels give copies such names as libcudart.e8e8b82a.so.12.
+BUNDLED = re.compile(r"^(lib[a-zA-Z]+)[.-][0-9a-f]{8}(?=\.so)")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json", "tekken.json")
 TRIED = {"vllm": ("0.19.", "0.33."), "sglang": ("0.5.",)}  # beginnings of versions
 SERVERS = ("vllm.entrypoints.openai.api_server", "sglang.launch_server", "vllm.entrypoints.cli.main")
 
 
 def start(after_import):
-    for name, then in {"vllm.engine.arg_utils": lambda module: _set_up(module.EngineArgs, "vllm", "model"),
-                       "sglang.srt.server_args": lambda module: _set_up(module.ServerArgs, "sglang", "model_path", "resolve_once"),
+    def vllm(module):
+        _set_up(module.EngineArgs, "vllm", "model")
+
+    def sglang(module):
+        _set_up(module.ServerArgs, "sglang", "model_path", "resolve_once")
+
+    for name, then in {"vllm.engine.arg_utils": vllm, "sglang.srt.server_args": sglang,
                        "uvicorn.server": _end_when_ready, "cuda.bindings.runtime": _answer_by_stand_in}.items():
         after_import(name, functools.partial(_guarded, name, then))
     _take_stand_ins()
@@ -67,7 +75,7 @@ def _take_stand_ins():
 
     def __init__(self, name, *more, **named):
         if isinstance(name, str) and "/" in name:
-            base = os.path.basename(name)
+            base = BUNDLED.sub(r"\1", os.path.basename(name))
             name = next((path for known, path in ours.items() if base == known or base.startswith(known + ".")), name)
         original(self, name, *more, **named)
 
@@ -91,7 +99,8 @@ def _set_up(arguments, engine, model, method="__post_init__"):
         if folder and os.path.isdir(folder):
             if not os.path.exists(os.path.join(folder, "config.json")) and \
                     not os.path.exists(os.path.join(folder, "params.json")):
-                raise SystemExit(f"memprof: {folder} has no config.json: copy the model's own there; weights are not needed")
+                raise SystemExit(f"memprof: {folder} has no config.json: copy the model's own there; "
+                                 "weights are not needed")
             if not any(os.path.exists(os.path.join(folder, name)) for name in TOKENIZERS):
                 self.skip_tokenizer_init = True
         return original(self, *more)

@@ -86,6 +86,15 @@ class Ledger(harness.TestCase):
             self.assertIn(said, result.stderr)
         self.assertEqual(self.plan("--try", "nosuch").returncode, 2)
 
+    def test_stand_ins_in_the_place_of_libraries_by_path(self):
+        program = "import torch, ctypes; print(*[ctypes.CDLL(f'/nowhere/{name}')._name for name in %s])"
+        names = ["libcudart.so.12", "libcudart.so.12.8.90", "libcudart.0a1b2c3d.so.12", "libcudart-0a1b2c3d.so.12"]
+        result = harness.memprof("plan", "-o", self.path, "--", PYTHON, "-c", program % names, cwd=self.folder)
+        paths = result.stdout.split()
+        self.assertEqual(len(paths), 4, result.stderr)
+        for path in paths:
+            self.assertTrue(path.endswith("/softgpu/cuda/libcudart.so.12"), path)
+
     def test_weights_and_tokenizers_are_left_out(self):
         said = self.plan("-o", self.path).stdout
         self.assertIn("loads dummy, no tokenizer", said)
