@@ -13,8 +13,11 @@ under one, backward formulas avoid in-place operators, and memory would differ.
 import contextlib
 import ctypes
 import itertools
+import os
+import sys
 import threading
 
+OURS = (os.path.dirname(__file__), os.path.join(os.path.dirname(sys.modules["torch"].__file__), ""))
 KEY = "TESTING_ONLY_GenericMode"
 MOST = 1 << 21         # elements of a shadow: larger ones cost the CPU's time
 MOST_FLOATS = 1 << 16  # larger ones on the host are left out by the plan (SMALLEST_LEFT_OUT)
@@ -33,6 +36,10 @@ COMPUTED = set("""
     searchsorted bucketize tril triu diff scatter scatter_add scatter_reduce masked_fill masked_scatter index_fill
     index_add index_copy index_put constant_pad_nd pad isclose equal is_nonzero item _local_scalar_dense to _to_copy
     clone contiguous copy fill zero reshape flatten ravel""".split())
+# Whether an operand decides that is true everywhere, or one that is zero everywhere.
+DECIDES = {"bitwise_or": True, "logical_or": True, "__or__": True, "bitwise_and": False, "logical_and": False,
+           "__and__": False, "mul": False, "multiply": False}
+ASKED_OFTEN = 1000
 READS = {"item", "_local_scalar_dense", "is_nonzero", "to", "_to_copy"}  # their first argument
 # What an operator reads back before it makes its result.
 COUNTS = {
@@ -123,6 +130,7 @@ class _Follower:
         self.strange = 0
         for name in ("Python", "FuncTorchBatched", "FuncTorchGradWrapper", "Functionalize", "Conjugate", "Negative"):
             self.strange |= torch._C.DispatchKeySet(torch._C._dispatch_key_parse(name)).raw_repr()
+        self.asked = {}  # (file, line) -> how often
         self.places = {}  # operator -> positions and names of the arguments that it writes to
 
     def register(self):
@@ -210,8 +218,11 @@ class _Follower:
                     known = [self.shadows.view(one) for one in written if computed is not None]
             except Exception:  # not known, or the host refuses what the device may not
                 computed = None
-            for one in written if computed is None else ():
-                self.shadows.forget(one)
+            if computed is None:
+                for one in written:
+                    self.shadows.forget(one)
+                if operator._opname in ("item", "_local_scalar_dense", "is_nonzero") and self.on_device(arguments):
+                    self.count_question()
             try:
                 result = operator(*arguments, **named)
             finally:
@@ -253,13 +264,30 @@ class _Follower:
             return [self.hosted(arguments[1]).clone()]
         if name in ("fill_", "zero_"):
             return [0 if name == "zero_" else self.hosted(arguments[1])]
-        known = [self.hosted(one) for one in arguments]
+        try:
+            known = [self.hosted(one) for one in arguments]
+        except LookupError:
+            return self.decided(base, arguments)
         if name != base:
             known[0] = known[0].clone()  # the shadow is written once the operator has succeeded
         result = operator(*known, **{key: self.hosted(one) for key, one in named.items() if key != "out"})
         if base in COUNTS:
             self.give(self.torch.tensor(COUNTS[base](result), device="cpu"))
         return result if isinstance(result, (list, tuple)) else [result]
+
+    def decided(self, base, arguments):
+        """By one operand alone: whatever the other is, true or it is true, false and it is false."""
+        if base not in DECIDES or not all(isinstance(one, self.torch.Tensor) for one in arguments[:2]):
+            return None
+        for one in arguments[:2]:
+            shadow = self.shadows.view(one) if self.is_plain(one) and one.is_cuda else None
+            if shadow is None or one.is_floating_point() or one.shape != arguments[0].shape:
+                continue
+            if not DECIDES[base] and not shadow.any():
+                return [0]
+            if DECIDES[base] and one.dtype is self.torch.bool and shadow.all():
+                return [1]
+        return None
 
     def hosted(self, value):
         """An argument with shadows in place of tensors; raises LookupError where one is not known."""
@@ -303,6 +331,17 @@ class _Follower:
             if name == "masked_select":
                 shadow = shadow.expand(self.torch.broadcast_shapes(shadow.shape, arguments[0].shape))
             self.give(self.torch.count_nonzero(shadow))
+
+    def count_question(self):
+        """A loop may wait for a value that is never made: its line is named, once."""
+        frame = sys._getframe(2)
+        while frame.f_back and os.path.dirname(frame.f_code.co_filename).startswith(OURS):
+            frame = frame.f_back
+        line = (frame.f_code.co_filename, frame.f_lineno)
+        self.asked[line] = self.asked.get(line, 0) + 1
+        if self.asked[line] == ASKED_OFTEN:
+            print(f"memprof: {line[0]}:{line[1]} has read {ASKED_OFTEN} values that plan can only guess; a loop that waits "
+                  "for one never ends. End it by a count, or try --values ones", file=sys.stderr, flush=True)
 
     def give(self, tensor):
         """As it lies in memory; PyTorch copies what has holes to one piece first."""

@@ -40,6 +40,12 @@ with torch.inference_mode():
         if unfinished.max() == 0:
             break
 line(count == 8)
+running, drawn = torch.ones(2, dtype=torch.long, device="cuda"), torch.ones(2, dtype=torch.long, device="cuda").random_()
+for count in range(1, 100):  # an unknown operand does not matter where the other decides
+    running = running & ~(torch.full((2,), count >= 5, device="cuda") | torch.isin(drawn, 3))
+    if running.max() == 0:
+        break
+line(count == 5)
 thread = threading.Thread(target=lambda: line(torch.ones(3, device="cuda").sum() == 3))
 thread.start(), thread.join()
 print([number for number, true in enumerate(told) if not true], len(told))
@@ -109,8 +115,13 @@ class Values(bed.TestCase):
 
     def test_known_values_come_out_and_others_are_guessed(self):
         run = self.execute(KNOWN, how="plan")
-        self.assertEqual(run.output, "[] 16\n[0, 0.0, 0.0, 0.0]\n")
-        self.assertEqual([one["count"] for one in run.info()["plan"]["read_backs"]], [4])
+        self.assertEqual(run.output, "[] 17\n[0, 0.0, 0.0, 0.0]\n")
+        self.assertEqual([one["count"] for one in run.info()["plan"]["read_backs"]], [4, 4])
+
+    def test_a_loop_that_asks_for_ever_is_named(self):
+        run = self.execute("import torch\nx = torch.randn(3, device='cuda')\nfor _ in range(1200):\n    x.sum().item()\n",
+                           how="plan")
+        self.assertEqual(run.said.count("program.py:4 has read 1000 values that plan can only guess"), 1)
 
     def test_memory_is_the_same(self):
         rows = {}
