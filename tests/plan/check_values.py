@@ -123,6 +123,20 @@ class Values(bed.TestCase):
                            how="plan")
         self.assertEqual(run.said.count("program.py:4 has read 1000 values that plan can only guess"), 1)
 
+    def test_a_library_s_line_is_named(self):
+        library = self.folder / "site-packages" / "reader.py"
+        library.parent.mkdir()
+        library.write_text("def read(x):\n    return x.sum().item()\n")
+        run = self.execute(f"import sys, torch\nsys.path.append({str(library.parent)!r})\nimport reader\n"
+                           "print(reader.read(torch.randn(3, device='cuda')))\n", how="plan")
+        self.assertIn("program.py:4, in reader.py:2  1 time, a value", run.said)
+
+    def test_memory_that_never_was(self):
+        run = self.execute("import torch\ntry:\n    torch.empty(9 << 40, dtype=torch.uint8, device='cuda')\n"
+                           "except torch.OutOfMemoryError:\n    pass\n", how="plan")
+        self.assertIn("memory ran out 1 time (the command went on), with 0 B reserved and 0 B allocated", run.said)
+        self.assertNotIn("at the peak (", run.said)
+
     def test_memory_is_the_same(self):
         rows = {}
         for values in ("zeros", "host"):  # "host": nothing is followed

@@ -92,8 +92,9 @@ static void print_peak(const struct mp_model *model, uint16_t track)
     }
     char step[48] = "";
     if (peak.step) snprintf(step, sizeof step, ", in step %u", peak.step);
-    mp_message("at the peak (%s%s%s%s): %.*s", mp_format_duration(moment, peak.ns), step, peak.phase ? ", " : "",
-               peak.phase ? peak.phase : "", (int)text.size, (const char *)text.data);
+    if (text.size)
+        mp_message("at the peak (%s%s%s%s): %.*s", mp_format_duration(moment, peak.ns), step, peak.phase ? ", " : "",
+                   peak.phase ? peak.phase : "", (int)text.size, (const char *)text.data);
     mp_buffer_free(&text);
     mp_peak_free(&peak);
     mp_categories_free(categories);
@@ -120,14 +121,30 @@ static const char *source_line(const struct mp_stack_line *line, char *room, siz
     return room;
 }
 
+/* The library's line that read the value on behalf of the user's, ", in masking_utils.py:249"; "": the user's did, or
+ * PyTorch. */
+static const char *library_line(const struct mp_stack_lines *lines, const struct mp_stack_line *user, char *room,
+                                size_t bytes)
+{
+    *room = '\0';
+    for (const struct mp_stack_line *at = lines->at; at < user; at++) {
+        if (at->language != MP_PYTHON || !at->file || strstr(at->file, "/torch/")) continue;
+        const char *name = strrchr(at->file, '/');
+        snprintf(room, bytes, ", in %s:%u", name ? name + 1 : at->file, at->line);
+        break;
+    }
+    return room;
+}
+
 static void print_place(const struct mp_model *model, const struct mp_plan_read_back *one)
 {
     struct mp_stack_lines lines = {0};
-    char count[MP_UNIT_TEXT], source[96];
+    char count[MP_UNIT_TEXT], source[96], library[128];
     mp_stack_resolve(model, one->stack, &lines);
     const struct mp_stack_line *line = mp_stack_headline(&lines);
     if (line && line->file)
-        mp_message("  %s:%u  %s %s, %s  %s", mp_path_short(line->file), line->line, mp_format_count(count, one->count),
+        mp_message("  %s:%u%s  %s %s, %s  %s", mp_path_short(line->file), line->line,
+                   library_line(&lines, line, library, sizeof library), mp_format_count(count, one->count),
                    one->count == 1 ? "time" : "times", mp_plan_use_text(one->use),
                    source_line(line, source, sizeof source));
     else
