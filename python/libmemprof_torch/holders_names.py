@@ -157,6 +157,12 @@ def _is_of_backward(code):
                                            file.endswith("/function.py") and code.co_name == "apply")
 
 
+def is_amid_backward(frame):
+    while frame is not None and not _is_of_backward(frame.f_code):
+        frame = frame.f_back
+    return frame is not None
+
+
 def handled_exceptions():
     get = getattr(sys, "_current_exceptions", None)
     found = list(get().values()) if get else [sys.exc_info()]

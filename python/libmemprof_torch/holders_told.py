@@ -9,6 +9,7 @@ import ctypes
 import multiprocessing.util
 import os
 import signal
+import sys
 import threading
 import weakref
 
@@ -19,6 +20,7 @@ KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "ho
 END_NS = 2_000_000_000  # with --holders without --budget: nobody waits for the end of a program as for one of its steps
 BLOCKS_MOST = 50_000  # that are told of one look
 CHILD_OBJECTS_MOST = 300_000  # that a look in a forked child visits: they are the parent's until they are touched
+PUT_OFF_MOST = 8
 ASK_MOST = 10  # times that a recorder which is late is asked how much lives
 
 
@@ -84,6 +86,7 @@ class Looks:
         self._looking = self._off = self._ended = False
         self._wakes, self.woken_by = False, lambda: None
         self._began_in = os.getpid()
+        self._puts = 0  # times in a row that a look was put off
         self.budget_ns, self.at_steps = holders.BUDGET_NS, False  # --holders was given
 
     def see_who_is_woken(self):
@@ -96,10 +99,16 @@ class Looks:
 
     def look_if_due(self):
         self.see_who_is_woken()
-        if self._may_look():
+        if self._may_look() and not self._puts_off():
             budget_ms = self._api["holder_due"]()
             if budget_ms:
                 self._look(budget_ms * 1_000_000)
+
+    def _puts_off(self):
+        """Within backward() graphs cannot be read. The recorder asks again, 100 ms later or more."""
+        amid = self._puts < PUT_OFF_MOST and holders_names.is_amid_backward(sys._getframe())
+        self._puts = self._puts + 1 if amid else 0
+        return amid
 
     def look_where_a_child_ends(self):
         """The children that multiprocessing forks, workers of DataLoaders among them, end without atexit; what it runs then

@@ -19,6 +19,7 @@ KINDS = {
     "held_variables": ("`del` it behind `backward()`", "blocks that live longer than they are needed"),
     "one_by_one": ("`foreach=False`", "temporaries of an optimizer's step"),
     "fused": ("`fused=True`", "temporaries of an optimizer's step"),
+    "one_stream": ("side streams", "side streams"),
     "checkpoint": ("`torch.utils.checkpoint`", "made again in backward"),
 }
 

@@ -6,6 +6,7 @@
 #include "analysis/advise/checkpoint.h"
 #include "analysis/advise/lifetimes.h"
 #include "analysis/advise/tune_phases.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "base/words.h"
 #include "model/track.h"
@@ -37,7 +38,7 @@ const char *mp_change_what_name(enum mp_change_what what)
 {
     static const char *const names[MP_CHANGE_WHATS] = {"settings",       "late_zero_grad", "gradients_kept",
                                                        "held_variables", "fused",          "one_by_one",
-                                                       "checkpoint",     "phase_settings"};
+                                                       "checkpoint",     "phase_settings", "one_stream"};
     return names[what];
 }
 
@@ -64,7 +65,7 @@ static struct outcome replay(struct adviser *a, const struct mp_edits *edits, co
     struct mp_curve_maker maker = {0};
     mp_torch_watch *watch = curve ? mp_curve_watch : NULL;
     uint64_t total = a->advise->tuning.total == MP_BYTES_UNKNOWN ? (uint64_t)1 << 40 : a->advise->tuning.total;
-    if (edits->ends.count || edits->extras.count) {
+    if (edits->ends.count || edits->extras.count || edits->one_stream) {
         mp_edits_apply(a->model, history, edits, &edited);
         history = &edited;
     }
@@ -200,6 +201,35 @@ static void drop_outdone(struct mp_advise *advise)
     }
     advise->changes.count = kept;
     free(gone);
+}
+
+/* PyTorch's allocator gives a segment to no other stream, though nothing lives in it. The stream with most bytes takes
+ * all; the change names the stack with most bytes of the others. */
+static void propose_one_stream(const struct adviser *a, struct mp_changes *proposed)
+{
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_ONE_STREAM, .exact = a->history.traced};
+    struct mp_map sums[2] = {{0}}; /* bytes by stream, and by stack of side streams */
+    uint64_t most[2] = {0}, best[2] = {0};
+    if (!a->advise->has_allocator) return;
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < a->history.steps.count; i++) {
+            const struct mp_torch_step *step = &a->history.steps.at[i];
+            bool known = step->action == MP_TORCH_ALLOC && step->block < a->model->blocks.count;
+            if (!known || (pass && step->stream == best[0])) continue;
+            uint64_t key = pass ? a->model->blocks.stack[step->block] : step->stream;
+            uint64_t *sum = mp_map_at(&sums[pass], key + 1, NULL);
+            *sum += step->bytes;
+            if (*sum > most[pass]) best[pass] = key;
+            if (*sum > most[pass]) most[pass] = *sum;
+            change.blocks += pass;
+        }
+    change.edits.one_stream = true;
+    change.edits.stream = best[0];
+    change.stack = (uint32_t)best[1];
+    change.bytes = most[1];
+    if (change.blocks) mp_vec_add(proposed, change);
+    mp_map_free(&sums[0]);
+    mp_map_free(&sums[1]);
 }
 
 static void add_checkpoints(struct adviser *a)
@@ -449,6 +479,7 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     begin(&a);
     add_settings(&a);
     mp_lifetimes_propose(model, &a.history, &proposed);
+    propose_one_stream(&a, &proposed);
     prove(&a, &proposed);
     add_checkpoints(&a);
     sort_changes(advise);

@@ -19,6 +19,7 @@ enum mp_change_what {
     MP_CHANGE_ONE_BY_ONE,     /* temporaries of an optimizer that works on lists of tensors */
     MP_CHANGE_CHECKPOINTING,  /* what modules keep for backward is made again there */
     MP_CHANGE_PHASE_SETTINGS, /* settings for one phase of the program, set anew where it ends or begins */
+    MP_CHANGE_ONE_STREAM,     /* requests of side streams, each of which keeps segments of its own */
     MP_CHANGE_WHATS
 };
 

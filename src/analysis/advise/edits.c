@@ -15,6 +15,8 @@ static int by_block(const void *a, const void *b)
 
 void mp_edits_join(struct mp_edits *edits, const struct mp_edits *more)
 {
+    if (more->one_stream) edits->stream = more->stream;
+    edits->one_stream |= more->one_stream;
     for (size_t i = 0; i < more->ends.count; i++)
         mp_vec_add(&edits->ends, more->ends.at[i]);
     for (size_t i = 0; i < more->extras.count; i++)
@@ -165,6 +167,8 @@ void mp_edits_apply(const struct mp_model *model, const struct mp_torch_history 
         if (!edit || !edit->gone) mp_vec_add(&edited->base, history->base.at[i]);
     }
     merge_steps(&e);
+    for (size_t i = 0; edits->one_stream && i < edited->steps.count; i++)
+        edited->steps.at[i].stream = edits->stream;
     mp_vec_free(&e.inserts);
     mp_map_free(&e.ends);
 }

@@ -24,6 +24,8 @@ struct mp_edit_extra {
 struct mp_edits {
     MP_VEC(struct mp_edit_end) ends;
     MP_VEC(struct mp_edit_extra) extras;
+    bool one_stream; /* all requests are of one stream: */
+    uint64_t stream;
 };
 
 /* Adds what another has; of a block that both have an end for, the earlier counts. */

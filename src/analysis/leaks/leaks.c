@@ -380,6 +380,7 @@ static void take_finding(struct judge *judge, const struct mp_leak_place *place,
     const struct mp_leak_evidence *evidence = &growth->evidence;
     const struct mp_leak_slope *slope = &growth->slope;
     struct mp_leak_finding finding = {
+        .place = (size_t)(place - judge->places.at.at),
         .track = place->track,
         .stack = slope->site ? slope->site : place->stack,
         .bytes = slope->bytes,
@@ -518,24 +519,47 @@ static void drop_consequences(const struct mp_model *model, struct mp_leaks *lea
 
 /* ---- causes: what the holders say */
 
-/* The holder of most of a finding's bytes, where the program is known to hold them; NULL. */
-static const struct mp_holder *holder_of(const struct mp_leaks *leaks, const struct mp_leak_finding *finding)
+/* The holder of most bytes of a site, where the program is known to hold them; NULL. */
+static const struct mp_holder *holder_of(const struct mp_leaks *leaks, const struct mp_holders_site *site)
 {
-    const struct mp_holders_site *site = finding->held;
     const struct mp_holder *holder = site && site->count ? &leaks->holders.holders.at[site->first] : NULL;
     return holder && holder->certain && holder->kind < MP_HOLDER_NATIVE ? holder : NULL;
 }
 
-/* Growth that ends at a container's bound is no leak, unless memory is short before. */
-static void find_bound(const struct mp_leaks *leaks, struct mp_leak_finding *finding)
+static bool is_site_bounded(const struct mp_leaks *leaks, const struct mp_holders_site *site, uint64_t *entries,
+                            uint64_t *most)
 {
-    const struct mp_holder *holder = holder_of(leaks, finding);
+    const struct mp_holder *holder = holder_of(leaks, site);
+    return holder && mp_holder_is_bounded(holder, entries, most) && holder->bytes * 10 >= site->bytes * 9;
+}
+
+/* Whether containers with a bound hold each stack of the finding's place that stays in many steps. */
+static bool is_place_bounded(const struct judge *judge, const struct mp_leak_finding *finding)
+{
+    const struct mp_leak_place *place = &judge->places.at.at[finding->place];
+    struct mp_map stays = {0}; /* by stack + 1: how many */
+    bool bounded = true;
+    for (size_t i = place->first; bounded && i < place->first + place->count; i++) {
+        uint32_t stack = judge->model->blocks.stack[judge->places.blocks[i]];
+        uint64_t entries, most;
+        if (judge->places.lives[i].death < judge->places.last) continue;
+        uint64_t *count = mp_map_at(&stays, (uint64_t)stack + 1, NULL);
+        if (++*count != MP_LEAK_BIRTHS) continue;
+        bounded =
+            is_site_bounded(judge->leaks, mp_holders_of(&judge->leaks->holders, place->track, stack), &entries, &most);
+    }
+    mp_map_free(&stays);
+    return bounded;
+}
+
+/* Growth that ends at a container's bound is no leak, unless memory is short before. */
+static void find_bound(const struct judge *judge, struct mp_leak_finding *finding)
+{
     uint64_t entries, most;
-    if (!holder || finding->regrown || !mp_leak_is_leak(finding) || !mp_holder_is_bounded(holder, &entries, &most))
-        return;
-    double each = (double)holder->bytes / (double)entries;
-    if (holder->bytes * 10 < finding->held->bytes * 9 || each <= 0) return;
-    uint64_t now = (uint64_t)((double)finding->bytes / each + 0.5);
+    if (finding->regrown || !mp_leak_is_leak(finding) || finding->class == MP_LEAK_HIDDEN) return;
+    if (!is_site_bounded(judge->leaks, finding->held, &entries, &most) || !is_place_bounded(judge, finding)) return;
+    double each = (double)finding->held->bytes / (double)entries;
+    uint64_t now = each > 0 ? (uint64_t)((double)finding->bytes / each + 0.5) : most;
     finding->entries = now < most ? now : most;
     finding->most = most;
     finding->to_come = (uint64_t)((double)(most - finding->entries) * each);
@@ -548,7 +572,7 @@ static void find_bound(const struct mp_leaks *leaks, struct mp_leak_finding *fin
 
 static bool share_cause(const struct mp_leaks *leaks, const struct mp_leak_finding *a, const struct mp_leak_finding *b)
 {
-    const struct mp_holder *one = holder_of(leaks, a), *other = holder_of(leaks, b);
+    const struct mp_holder *one = holder_of(leaks, a->held), *other = holder_of(leaks, b->held);
     bool alike = mp_leak_is_leak(a) ? mp_leak_is_leak(b) : a->class == b->class;
     if (!one || !other || !alike) return false;
     size_t length = mp_holder_root(one->path);
@@ -562,15 +586,16 @@ static int by_cause(const void *left, const void *right)
 }
 
 /* Sums up findings of one cause, and puts them together: sorted, the first of a cause is its highest. */
-static void find_causes(const struct mp_model *model, struct mp_leaks *leaks)
+static void find_causes(const struct judge *judge)
 {
+    struct mp_leaks *leaks = judge->leaks;
     size_t count = leaks->findings.count;
     struct mp_leak_finding *at = leaks->findings.at;
     if (!count) return;
-    mp_holders_find(model, false, &leaks->holders);
+    mp_holders_find(judge->model, false, &leaks->holders);
     for (size_t i = 0; i < count; i++) {
         at[i].held = at[i].stack ? mp_holders_of(&leaks->holders, at[i].track, at[i].stack) : NULL;
-        find_bound(leaks, &at[i]);
+        find_bound(judge, &at[i]);
     }
     qsort(at, count, sizeof *at, by_rate);
     for (size_t i = 0, causes = 0; i < count; i++) {
@@ -590,7 +615,7 @@ static void find_causes(const struct mp_model *model, struct mp_leaks *leaks)
 /* Blocks of one stack that were made behind the last step and that the program freed as it ended. */
 struct behind {
     uint32_t stack, first;
-    uint64_t kept, freed, bytes;
+    uint64_t kept, early, bytes; /* early: in the first half of the events behind the last step */
 };
 
 /* What grows behind the last step, as outputs of an evaluation do: no boundary judges it. */
@@ -608,12 +633,12 @@ static void find_behind(struct judge *judge)
         if (fresh) *at = found.count;
         if (fresh) mp_vec_add(&found, ((struct behind){.stack = blocks->stack[i], .first = i}));
         found.at[*at].kept += kept;
-        found.at[*at].freed += !kept;
+        found.at[*at].early += kept && born - from < (judge->teardown - from) / 2;
         found.at[*at].bytes += kept ? blocks->bytes[i] : 0;
     }
     for (size_t i = 0; i < found.count; i++) {
         const struct behind *place = &found.at[i];
-        if (place->kept < MP_LEAK_BIRTHS || place->freed >= place->kept || place->bytes < WORTH_BYTES) continue;
+        if (place->kept < MP_LEAK_BIRTHS || place->early * 4 < place->kept || place->bytes < WORTH_BYTES) continue;
         const struct mp_leak_finding finding = {.class = MP_LEAK_RETAINED_ONCE,
                                                 .track = blocks->track[place->first],
                                                 .stack = place->stack,
@@ -733,7 +758,7 @@ static void find_growing(struct judge *judge)
     judge->leaks->places = judge->places.at.count;
     drop_consequences(judge->model, judge->leaks);
     if (judge->places.enough && steps_are_given(judge->steps) && !query->filter) find_behind(judge);
-    find_causes(judge->model, judge->leaks);
+    find_causes(judge);
     give_verdict(judge);
     judge->leaks->grows = level_grows(judge);
     mp_leak_places_free(&judge->places);

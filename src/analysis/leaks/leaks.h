@@ -56,6 +56,7 @@ struct mp_leak_finding {
     uint32_t first_step;    /* from 1 */
     double bytes_per_step, blocks_per_step;
     uint64_t eta_oom_steps; /* until the device is full, counted from its highest level; UINT64_MAX: unknown */
+    size_t place;           /* the search's own */
     const struct mp_holders_site *held; /* in mp_leaks.holders; NULL: none of its blocks lived at a look */
     uint64_t entries, most, to_come;    /* of class bounded: of its container, and the bytes until that is full */
     /* Findings with the same holder are one cause. They follow one another, the one with the highest rate first, which

@@ -103,7 +103,8 @@ const struct mp_command mp_command_advise = {
         "Tries changes to the program on what the recording has, and lists those that lower the peak: settings of "
         "PyTorch's caching allocator, searched by replaying all that was asked of it under each, as the line of "
         "PYTORCH_CUDA_ALLOC_CONF to set, or for one phase; blocks that live longer than they are needed; temporaries "
-        "of an optimizer's step; and modules whose activations could be made again in backward. Each has the bytes "
+        "of an optimizer's step; requests of side streams; and modules whose activations could be made again in "
+        "backward. Each has the bytes "
         "that it saves, what the peak would then be, what it costs or breaks, and how to write it; ~ marks a replay "
         "with blocks that the changed program would make and the recording does not have. With --capacity, changes "
         "are put together until it fits, with as little as possible done twice.",

@@ -120,6 +120,10 @@ static const struct {
                          ""},
     [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that takes one parameter after the other", "foreach=False",
                               "more kernels, which are smaller"},
+    [MP_CHANGE_ONE_STREAM] = {"allocate on one stream: each side stream keeps segments that no other may use",
+                              "make the blocks before torch.cuda.stream(...) and call record_stream() on them, or make "
+                              "one side stream once",
+                              "work of these streams may wait for each other"},
 };
 
 static void put_checkpoint(const struct mp_change *change, struct words *words)
