@@ -1,4 +1,4 @@
-// What the drawings of a job share: a canvas as sharp as the screen, colours of the theme, an area under a curve.
+// Shared by the drawings of a job: a canvas as sharp as the screen, colours of the theme, an area under a curve.
 
 import { Curves } from "./data.js";
 

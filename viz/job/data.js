@@ -25,7 +25,7 @@ export class Curves {
     }
   }
 
-  /** What lies along a curve's point: the first step in it, or nanoseconds since the job began. */
+  /** The place of a curve's point: the first step in it, or nanoseconds since the job began. */
   static start(curve, i) {
     return curve.at[i] * curve.unit;
   }
@@ -90,7 +90,7 @@ export class Job {
     return best;
   }
 
-  /** What a process held most of at its peak, the most first. */
+  /** Sites with most bytes at a process's peak, the most first. */
   held(process) {
     const out = [];
     for (let i = this.heldFrom[process]; i < this.heldFrom[process + 1]; i += 4) {
@@ -112,7 +112,8 @@ export class Job {
     });
   }
 
-  /** What two processes held most of at their peaks, by the size of the difference. A process names 16 sites: what one
+  /** Sites with most bytes at the peaks of two processes, by the size of the difference. A process names 16 sites: what
+   * one
    * does not name is at most what it names least (`atMost`), and nothing where it names fewer. */
   difference(a, b) {
     const least = (list) => list.length < 16 ? 0 : list[list.length - 1].bytes;
@@ -137,7 +138,7 @@ export class Job {
     return all;
   }
 
-  /** Those whose name, host, file or pid has the words in it; a number alone is a rank, where there are ranks. */
+  /** Processes whose name, host, file or pid has the words in it; a number alone is a rank, where there are ranks. */
   find(words) {
     const wanted = words.trim().toLowerCase();
     const { name, host, path, pid, rank } = this.processes;

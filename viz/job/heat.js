@@ -148,7 +148,7 @@ export class Heat {
     }
   }
 
-  /** What the colours mean, from left to right. */
+  /** Meaning of the colours, from left to right. */
   scale() {
     const stops = this.colours().filter((_, i) => i % 51 === 0).map(([r, g, b]) => `rgb(${r} ${g} ${b})`);
     const least = this.differences ? "−" + formatBytes(this.most) : "0";

@@ -136,7 +136,7 @@ class Page {
     if (found.length) this.choose(found[(at + 1) % found.length]);
   }
 
-  /** What a drawing has under the pointer. */
+  /** The item of a drawing under the pointer. */
   under(event) {
     const drawing = { curves: this.multiples, heat: this.heat }[this.state.view];
     if (!drawing || event.target !== drawing.canvas) return null;

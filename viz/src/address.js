@@ -11,8 +11,7 @@ import { VIEWS } from "./views/pane.js";
 
 const BY_ID = Object.fromEntries(VIEWS.map((View) => [View.id, View]));
 
-/** What is one of a few words: its name in the state and in the address, the words, and the one that need not be
- * said. */
+/** Settings with a few words: the name in the state and in the address, the words, and the default one. */
 const WORDS = [
   ["view", "v", BY_ID, "sites"], ["of", "of", SCOPES, "peak"], ["colour", "c", COLOURS, "site"],
     ["group", "g", GROUPS, "stack"],
@@ -21,7 +20,7 @@ const WORDS = [
   ["segments", "sg", SEGMENT_LOOKS, "map"],
 ];
 
-/** What is shown where the address says nothing and the recording has no more to say (usualFor()). */
+/** Shown if neither the address nor the recording (usualFor()) says more. */
 export const DEFAULTS = { ...Object.fromEntries(WORDS.map(([key, , , value]) => [key, value])), inverted: false, strips: false,
   query: "" };
 

@@ -49,8 +49,8 @@ export function inNextFrame(draw) {
   };
 }
 
-/** Runs `draw` whenever the size of `box` has changed, before that frame is shown: what is drawn late stands stretched
- * in it, for good where no later frame comes, as in a picture that Chromium takes without a window. Gives what says
+/** Runs `draw` whenever the size of `box` has changed, before that frame is shown. A late drawing is stretched in it,
+ * for good if no later frame comes, as in a picture that Chromium takes without a window. Gives what says
  * that the size has been drawn that `box` has now: for that one it is not run again. */
 export function onResize(box, draw) {
   const size = () => `${box.clientWidth} ${box.clientHeight}`;

@@ -1,4 +1,4 @@
-// What is in sight as a file: the picture as PNG, the view as CSV, its stacks as folded lines.
+// The visible part as a file: the picture as PNG, the view as CSV, its stacks as folded lines.
 
 import { byId, element } from "./dom.js";
 import { foldedText } from "./data/flame.js";

@@ -38,7 +38,7 @@ function say(...words) {
 /** Says on the page what went wrong; nobody reads a console. */
 function fail(error) {
   const message = error instanceof Error ? error.message : String(error);
-  // What browsers throw where an array finds no room.
+  // Thrown by browsers when an array finds no room.
   const short = error instanceof RangeError ? " The recording is too large for this browser's memory; memprof report " +
     "and memprof peak --from --to tell of it without a page." : "";
   say(element("strong", {}, "This page cannot show its recording. "), message + short);

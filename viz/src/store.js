@@ -1,4 +1,4 @@
-// What is shown: one object that views read and change, and hear about.
+// The page's state: one object that views read and change, and hear about.
 
 export class Store {
   constructor(state) {

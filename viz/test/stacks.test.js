@@ -175,7 +175,7 @@ test("names have numbers of 32 bits, each its own", () => {
   assert.ok(numbers.every((number) => Number.isInteger(number) && number >= 0 && number < 2 ** 32));
   assert.equal(new Set(numbers).size, names.length);
   assert.deepEqual(names.map(hashName), numbers);
-  // What colours are taken by: the lower digits tell as many names apart as chance would.
+  // Colours go by the lower digits, which distinguish as many names as chance would.
   for (const colours of [8, 12, 16]) {
     const counts = Array.from({ length: colours }, (_, colour) => numbers.filter((n) => n % colours === colour).length);
     assert.ok(Math.min(...counts) > names.length / colours / 2, `${counts}`);

@@ -42,7 +42,7 @@ function holdsScopes(life) {
   assert.deepEqual(of({ of: "moment", moment: 333 }), liveAfter(life, 333));
   for (const [from, to] of [[0, duration], [duration / 3, duration / 2], [duration / 4, duration / 4]]) {
     const window = [from, to];
-    // What stands when the window begins, and every state reached in it.
+    // The state when the window begins, and every state reached in it.
     const first = life.events.filter((event) => event.time < from).length - 1;
     const last = life.events.filter((event) => event.time <= to).length - 1;
     const inside = states.filter((event) => event >= first && event <= last);

@@ -67,7 +67,7 @@ function columnsOf(rows) {
 
 const stepColumns = (times, names) => ({ time: column(deltas(times)), name: column(names) });
 
-/** What the notes are, by walking the rows for each answer anew. */
+/** The notes, by walking the rows for each answer anew. */
 function plainNotes(rows, end) {
   const regions = [];
   const open = [];
@@ -168,7 +168,7 @@ function made(seed, withSteps = true) {
 const UNKNOWN = "(unknown)";
 const birthOf = (life, { birth }) => birth < 0 ? -1 : life.events[birth].time;
 
-/** What a block's line is called, by `count` lines of the language of the one that names it. */
+/** The name of a block's line, by `count` lines of the language of the one that names it. */
 function plainLines({ frames, headline, backward }, count) {
   if (!headline) return UNKNOWN;
   const out = [];

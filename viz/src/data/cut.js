@@ -1,4 +1,4 @@
-// What of the recording is not in the page, and why, in words.
+// Parts of the recording that are not in the page, and why, in words.
 
 import { formatBytes, formatCounted, formatDuration } from "../format.js";
 

@@ -18,7 +18,7 @@ const GROUP_FRAME = { function: "", file: "", line: 0, module: "", address: 0, p
 const ofGroup = (name) => ({ ...GROUP_FRAME, function: name });
 const moduleFrames = (group) => group.startsWith("(") ? [ofGroup(group)] : moduleSteps(group).map(ofGroup);
 
-/** What lies under the calls: `groups` of data/group.js, outermost first, and what each is drawn as. */
+/** The boxes under the calls: `groups` of data/group.js, outermost first, and what each is drawn as. */
 export const UNDER = {
   nothing: { name: "calls only", groups: [] },
   modules: { name: "under module kinds", groups: ["modules"] },
@@ -30,7 +30,7 @@ export const UNDER = {
 
 const FRAMES_OF = { module: moduleFrames, modules: moduleFrames, region: (path) => path.split(" › ").map(ofGroup) };
 
-/** What a recording has something to say of. */
+/** Parts that a recording knows. */
 export function underFor(recording) {
   return Object.keys(UNDER).filter((key) => UNDER[key].groups.every((group) => GROUPS[group].fits(recording)));
 }

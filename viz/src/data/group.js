@@ -1,4 +1,4 @@
-// What blocks can be grouped by. Function, file and library are those that the reports group by.
+// Properties by which blocks can be grouped. Function, file and library are those that the reports group by.
 
 import { formatBytes } from "../format.js";
 import { moduleKind } from "./modules.js";
@@ -6,7 +6,7 @@ import { baseName } from "./stacks.js";
 
 const UNKNOWN = "(unknown)";
 
-/** What a caching allocator calls a block's stream or pool; "" is the one that programs use unasked. */
+/** A caching allocator's name for a block's stream or pool; "" is the one that programs use unasked. */
 function byLane(what, name) {
   return {
     name, fits: ({ header }) => header.lanes.length > 0,

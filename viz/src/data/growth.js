@@ -1,4 +1,4 @@
-// What grows: by site, how many distinct steps (or parts of the recording) its live blocks were born in, at the moment
+// Growth by site: how many distinct steps (or parts of the recording) its live blocks were born in, at the moment
 // at which `memprof leaks` looks; and live bytes over time.
 
 import { upperBound } from "./track.js";

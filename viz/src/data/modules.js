@@ -27,7 +27,7 @@ function merge(path, other) {
 }
 
 /**
- * What the modules of some blocks are called in a line: "blocks.*.attn", "head +2". "" for none.
+ * The name in one line for the modules of some blocks: "blocks.*.attn", "head +2". "" for none.
  * @param {Map<string, number>} bytes by path; that of "" counts for nothing
  */
 export function modulePattern(bytes) {
@@ -43,7 +43,8 @@ export function modulePattern(bytes) {
   return first ? first.pattern + (others.length ? ` +${others.length}` : "") : "";
 }
 
-/** What a flame graph calls the parts of a path, outermost first: a number stands with what it counts ("blocks.3"). */
+/** Names in a flame graph for the parts of a path, outermost first: a number stands with what it counts ("blocks.3").
+ * */
 export function moduleSteps(path) {
   const parts = path.split(".");
   return parts.map((part, i) => i && (isNumber(part) || part === "*") ? `${parts[i - 1]}.${part}` : part);

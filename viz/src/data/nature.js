@@ -1,4 +1,4 @@
-// What blocks are, beside who allocated them: their modules and their categories.
+// The modules and the categories of blocks.
 
 import { modulePattern } from "./modules.js";
 

@@ -25,7 +25,7 @@ export class Recording {
     this.header = archive.header;
     this.stacks = stacks;
     this.timeUnit = this.header.time_unit_ns;
-    // What the page shows, from its first moment to its last; all of the recording unless it was cut.
+    // The part that the page shows, from its first moment to its last; all of the recording unless it was cut.
     this.from = Math.floor(this.header.from_ns / this.timeUnit);
     this.to = Math.max(this.from + 1, Math.ceil(this.header.to_ns / this.timeUnit));
     this.timeless = this.header.duration_ns === 0; // what was imported knows at most an order

@@ -4,7 +4,7 @@ import { readNumbers, readUint32s } from "./varint.js";
 
 export const SAMPLE_COLUMNS = ["time", "counter", "value"];
 
-/** What lines are called; other counters (what was in use before the recording) are no lines. */
+/** Names of lines; other counters (what was in use before the recording) are no lines. */
 const WORDS = {
   device: "device, in use", process: "device, this process", others: "device, others",
   resident: "process, resident", shared: "process, shared",

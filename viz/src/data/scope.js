@@ -1,4 +1,4 @@
-// What the views talk about: the blocks of one moment, or of a window of time.
+// The blocks that views are about: the blocks of one moment, or of a window of time.
 
 import { lowerBound, upperBound } from "./track.js";
 
@@ -72,7 +72,7 @@ function finish(track, of, ids, span) {
   return { of, ids, bytes, unknown, ...span };
 }
 
-/** What can be summed over blocks; the value of block `id` in a scope. */
+/** Quantities that can be summed over blocks; the value of block `id` in a scope. */
 export const MEASURES = {
   bytes: { name: "bytes", of: (track, id) => track.bytesOf(id) },
   blocks: { name: "blocks", of: () => 1 },

@@ -1,6 +1,6 @@
 // Which blocks of an allocator lie where in the memory that it got from the layer below.
 
-/** What can be shown of segments, by its name in the page's address. */
+/** Views of segments, by its name in the page's address. */
 export const SEGMENT_LOOKS = { map: { name: "at a moment" }, time: { name: "over time" } };
 
 /**

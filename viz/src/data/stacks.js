@@ -138,7 +138,7 @@ export class Stacks {
     return found;
   }
 
-  /** What a site is called in a line, and where in a library it was when that is elsewhere. */
+  /** The name of a site in a line, and where in a library it was when that is elsewhere. */
   describe(site) {
     const known = this.described[site];
     if (known) return known;

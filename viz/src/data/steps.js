@@ -1,4 +1,4 @@
-// What each step of which the page shows something did to a track, as `memprof steps` counts it.
+// The effect of each step in the page on a track, as `memprof steps` counts it.
 
 const MOST_LOOKED_AT = 4e6; // blocks, to say what steps held
 
@@ -27,8 +27,8 @@ export function stepRows(track, notes) {
 }
 
 /**
- * What the steps added: from the end of the first to that of the last that another step ended, since the end of a
- * program frees what its steps kept.
+ * Bytes that the steps added, from the end of the first to the end of the last that another step ended: the end of a
+ * program frees all.
  * @returns {{bytes: number, index: number} | null} index: of that step; null: no two steps to compare
  */
 export function addedBySteps(rows) {

@@ -17,7 +17,7 @@ async function inflate(bytes, size) {
   const out = new Uint8Array(size);
   const stream = new DecompressionStream("deflate-raw");
   const writer = stream.writable.getWriter();
-  // What fails here fails for the reader, too.
+  // A failure here is the reader's failure, too.
   writer.write(bytes).catch(() => {});
   writer.close().catch(() => {});
   const reader = stream.readable.getReader();

@@ -1,4 +1,4 @@
-// What lies along the plot: time, or the track's events one after the other, which gives every event the same room.
+// The plot's horizontal axis: time, or the track's events one after the other, which gives every event the same room.
 //
 // A place is a number on that axis: a time in the page's unit, or a number of events. State e begins at place e.
 

@@ -1,4 +1,4 @@
-// What would be live and reserved with a change made, over the picture: what it saves is veiled.
+// Live and reserved bytes with a change made, over the picture: the saving is faded.
 
 import { changeOf } from "../data/advice.js";
 import { lowerBound } from "../data/track.js";

@@ -1,4 +1,4 @@
-// What a colour can mean: every block is of a class, every class has a colour.
+// Meanings of a colour: every block is of a class, every class has a colour.
 
 import { GROUPS, NO_CATEGORY, NO_MODULE } from "../data/group.js";
 import { moduleKind } from "../data/modules.js";
@@ -73,7 +73,7 @@ function numbered(track, numbers, names, colourOf) {
     order: byPeak(track, of, distinct).filter((one) => used[one]) };
 }
 
-/** The classes of a track's blocks: {of, colours, names, order}; made anew only where something else is asked for. */
+/** The classes of a track's blocks: {of, colours, names, order}; made anew only for another question. */
 export function classesOf(track, recording, { colour, dark }) {
   const key = `${colour} ${dark}`;
   if (track.classes?.key !== key) track.classes = { key, ...COLOURS[colour].make(track, recording, dark) };
@@ -89,7 +89,7 @@ export function blockColour(track, recording, state, id) {
 const SIZES = [512, 4096, 2 ** 16, 2 ** 20, 2 ** 24, 2 ** 27, 2 ** 30];
 const LIVES = [1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
-/** What blocks are grouped by, as a colour each. */
+/** The groups of blocks, as a colour each. */
 function byGroup(group) {
   const { name, fits, key, text = String } = GROUPS[group];
   return {

@@ -1,4 +1,4 @@
-// What each pixel column of a window shows: the state with the most bytes in it, and the lowest total.
+// Each pixel column of a window: the state with the most bytes in it, and the lowest total.
 
 /**
  * @param {import("../data/track.js").Track} track

@@ -1,4 +1,4 @@
-// What everything that is drawn on a canvas shares.
+// Shared by everything that is drawn on a canvas.
 
 export const LEFT = 74; // where the picture begins, in pixels
 

@@ -49,7 +49,7 @@ function walk(track, ids, most, state, x, low, high, width, height, pick) {
     const at = x * height;
     let below = 0;
     let kept = 0;
-    // What lies under the first block that is gone lies as in the column before.
+    // Blocks under the first freed one lie as in the column before.
     for (; kept < count; kept++) {
       const id = list[kept];
       if (death[id] >= 0 && death[id] <= event) break;

@@ -19,11 +19,11 @@ export function levelsOf(recording, track, index) {
   if (reserved) {
     lines.push({ name: "reserved", ...reserved, most: Math.max(track.info.reserved_peak_bytes ?? 0, 1) });
   }
-  // What its private pools have reserved, blocks or none: an envelope each, of those that ever had most.
+  // Reserved bytes of its private pools, also without blocks: an envelope each, of the largest pools.
   for (const { pool, ...line } of (track.info.pools ?? []).slice(0, POOLS)) {
     lines.push({ name: `reserved by pool ${pool}`, envelope: true, ...line });
   }
-  // What private pools and graphs hold of it: tracks below this one.
+  // Its bytes in private pools and graphs: tracks below this one.
   recording.header.tracks.forEach(({ id, reserved_peak_bytes: most }, i) => {
     const line = recording.notes.reserved.get(i);
     const name = id.startsWith(track.info.id + "/") && id.slice(track.info.id.length + 1);

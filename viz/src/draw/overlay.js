@@ -1,4 +1,4 @@
-// What lies over the picture: axes, steps, regions, levels, marks, the peak, and outlines of blocks.
+// Drawn over the picture: axes, steps, regions and levels; marks, the peak and outlines of blocks.
 
 import { hashName } from "../data/stacks.js";
 import { formatBytes, formatCount } from "../format.js";

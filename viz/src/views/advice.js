@@ -1,4 +1,5 @@
-// What would save memory: a change that is switched on is drawn over the plot, as a replay of the recording has it.
+// Changes that would save memory: a change that is switched on is drawn over the plot, as a replay of the recording has
+// it.
 
 import { changeOf } from "../data/advice.js";
 import { copyText, element } from "../dom.js";
@@ -81,7 +82,7 @@ export class AdviceView {
   }
 }
 
-/** Of the memory of which more is saved, as the reports say it. */
+/** For the kind of memory with the larger saving, as in the reports. */
 function savingOf(change) {
   const reserves = change.kind === "allocator" || (change.saved_reserved_bytes ?? 0) > change.saved_bytes;
   return reserves ? { bytes: change.saved_reserved_bytes, then: change.reserved_peak_bytes, of: "reserved" }

@@ -65,7 +65,7 @@ export class BlockPanel {
     ];
   }
 
-  /** What a site is called, and where it is. */
+  /** The name of a site, and its line. */
   headline(site, look) {
     const { name, place, backward } = this.recording.stacks.describe(site);
     return element("div", { class: `block-site ${look}` },

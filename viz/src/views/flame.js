@@ -132,7 +132,7 @@ export class FlameView {
     return box;
   }
 
-  /** What is under the calls has the colours that it has in the plot. */
+  /** Boxes under the calls have their colours of the plot. */
   colourOf(frame, name) {
     const { dark } = this.store.state;
     const { categories } = this.recording;
@@ -146,7 +146,7 @@ export class FlameView {
     return measure === "time" ? formatByteTime(value * this.recording.timeUnit) : formatBytes(value);
   }
 
-  /** Whether search has a word that a call bears. */
+  /** True if search has a word of a call. */
   matches(node) {
     const words = this.store.state.query.toLowerCase().split(/\s+/).filter((word) => word && !/^[<>=]|^0x/.test(word));
     if (!words.length || !node.frame) return true;

@@ -1,4 +1,4 @@
-// What grows: each site's live bytes over time, those that hold blocks of the most steps first.
+// Growth: each site's live bytes over time, sites with blocks of the most steps first.
 
 import { byId, element } from "../dom.js";
 import { growthRows, liveCurves } from "../data/growth.js";
@@ -62,7 +62,7 @@ export class GrowthView {
     }
   }
 
-  /** What the rule of `memprof leaks` says, every track included. */
+  /** The verdict of `memprof leaks`, every track included. */
   drawFindings() {
     const { verdict, reason, findings } = this.recording.header.leaks;
     const words = { clean: "Clean: no site keeps growing", leak: "", unknown: `Not known: ${reason}` }[verdict] ?? "";

@@ -1,4 +1,4 @@
-// What the colours mean.
+// Meaning of the colours.
 
 import { byId, element, option } from "../dom.js";
 import { COLOURS } from "../draw/colour_by.js";

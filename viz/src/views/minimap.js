@@ -80,7 +80,7 @@ export class Minimap {
     context.fillRect(peak - 0.75, 0, 1.5, height);
   }
 
-  /** What was searched for: its bytes, and a mark along the upper edge wherever any of it is live. */
+  /** Blocks found by search: their bytes, and a mark along the upper edge wherever any of it is live. */
   drawFound(context, ratio, height, scale, colour) {
     const { found } = this.store.state;
     if (!found) return;

@@ -102,7 +102,7 @@ export class Pane {
     if (!this.track) return;
     const view = this.view();
     this.scope ??= scopeOf(this.track, this.store.state);
-    // What stands above the view decides how much room it has.
+    // Elements above the view decide how much room it has.
     this.drawScope(view);
     if (!view.caption) this.drawCaption(view);
     this.sizeDrawn();

@@ -1,4 +1,4 @@
-// What the peak is made of, in short: by category, by module, and the site that holds most.
+// The parts of the peak, in short: by category, by module, and the site that holds most.
 
 import { element } from "../dom.js";
 import { GROUPS } from "../data/group.js";
@@ -34,7 +34,7 @@ export class PeakPart {
     };
   }
 
-  /** What a site's blocks at the peak are; of all its blocks where none is live then. */
+  /** The category of a site's blocks at the peak; of all its blocks where none is live then. */
   natureOf(site) {
     const { site: sites } = this.track.blocks;
     const of = (ids) => naturesOf(this.track, this.recording, ids, () => 0).get(0);

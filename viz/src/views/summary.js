@@ -62,7 +62,7 @@ export class SummaryView {
       ` in ${formatCounted(end.blocks, "block")} were live when the recording ended.`)];
   }
 
-  /** What `memprof leaks` says, in short: the page's Leaks view has the rest. */
+  /** The verdict of `memprof leaks`, in short: the page's Leaks view has the rest. */
   leaks() {
     const { verdict, reason, findings } = this.recording.header.leaks;
     const { stacks } = this.recording;

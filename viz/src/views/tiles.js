@@ -12,7 +12,7 @@ function tile(name, value, note, go, warn = false) {
     : element("div", { class: look }, ...inner);
 }
 
-/** What the recording could not see, in the words of the reports. */
+/** Gaps of the recording, in the words of the reports. */
 function drawNotes({ complete, notes }) {
   const box = byId("notes");
   box.hidden = !notes.length;

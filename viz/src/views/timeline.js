@@ -90,7 +90,7 @@ export class Timeline {
     this.store.set({ frame: this.store.state.frame + 1 });
   }
 
-  /** What colours mean, and in words under the plot: these make it lower, so they come before it. */
+  /** The legend, and words under the plot: these make it lower, so they come before it. */
   classify() {
     const classes = classesOf(this.track, this.recording, this.store.state);
     if (this.classes === classes) return;
@@ -180,7 +180,7 @@ export class Timeline {
     return x >= LEFT && x < LEFT + this.width && y >= this.top && y < this.top + this.height;
   }
 
-  /** Whether a place is above or below the picture, where a drag selects time. */
+  /** True if a place is above or below the picture, where a drag selects time. */
   onAxis(y) {
     return y < this.top || y >= this.top + this.height;
   }
@@ -193,7 +193,7 @@ export class Timeline {
     return this.pickBuffer[column * this.rows + row];
   }
 
-  /** What the step or region is called that lies at a place above the picture; "" where none does. */
+  /** The name of the step or region at a place above the picture; "" if there is none. */
   wordsAt(x, y) {
     if (y >= this.top || x < LEFT || x > LEFT + this.width) return "";
     const { notes, timeUnit } = this.recording;
