@@ -19,7 +19,8 @@ __all__ = ["active", "mark", "peak", "region", "release_cupti", "reset_peak", "s
            "step", "stop", "Stats"]
 
 Stats = namedtuple("Stats", ["live_bytes", "peak_bytes", "live_blocks"])
-Stats.__doc__ = """Of one track: bytes and blocks live now, and the most bytes since the start or reset_peak()."""
+Stats.__doc__ = """Figures of one track: bytes and blocks live now, and the most bytes since the start or
+reset_peak()."""
 
 
 def _bind():
@@ -104,7 +105,7 @@ _recorded = "region_push" in _api and "region_pop" in _api
 
 
 def active():
-    """Whether the program is being recorded now."""
+    """True while the program is being recorded."""
     return bool(_api["active"]()) if "active" in _api else False
 
 
@@ -260,7 +261,7 @@ def release_cupti():
 
 
 class _Page:
-    """What a notebook shows: a page in a frame of its own."""
+    """The value that a notebook shows: a page in a frame of its own."""
 
     def __init__(self, page, height):
         self._page, self._height = page, height

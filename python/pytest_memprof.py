@@ -51,7 +51,7 @@ class _Limit:
         self.before = stats.live_bytes if stats else 0
 
     def end(self):
-        """What is wrong; None where all is well."""
+        """The failure as a sentence; None where all is well."""
         stats = libmemprof.stats(self.track)
         if stats is None:
             return None  # nothing was allocated there

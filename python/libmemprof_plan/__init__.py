@@ -1,4 +1,4 @@
-"""What `memprof plan` changes in a program of PyTorch that runs on the stand-in GPU; only there.
+"""Changes of `memprof plan` in a PyTorch program that runs on the stand-in GPU; only there.
 
 Random values of CPU tensors are not made: nobody reads them, and they take minutes and the machine's memory. One rank of
 many runs alone (MEMPROF_PLAN_WORLD): its collectives return at once. Started by python/start/sitecustomize.py.
@@ -75,7 +75,7 @@ def _let_recurrent_layers_do_without_cudnn(torch):
 
 
 def _leave_out_random_values(torch):
-    """Of big tensors in the host's memory: their pages are never touched, so they take none."""
+    """Big tensors in the host's memory: their pages are never touched, so they take none."""
     def wrap(owner, name, position=0):
         function = getattr(owner, name, None)
         if function is None:

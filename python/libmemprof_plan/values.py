@@ -41,7 +41,7 @@ DECIDES = {"bitwise_or": True, "logical_or": True, "__or__": True, "bitwise_and"
            "__and__": False, "mul": False, "multiply": False}
 ASKED_OFTEN = 1000
 READS = {"item", "_local_scalar_dense", "is_nonzero", "to", "_to_copy"}  # their first argument
-# What an operator reads back before it makes its result.
+# Values that an operator reads back before it makes its result.
 COUNTS = {
     "equal": int,
     "nonzero": lambda result: result.shape[0],
@@ -323,7 +323,7 @@ class _Follower:
     # ---- what the driver answers ----
 
     def count_mask(self, name, arguments):
-        """Of a mask alone: the elements that it selects from may be unknown."""
+        """For a mask alone: the elements that it selects from may be unknown."""
         masks = arguments[1] if name != "masked_select" else [arguments[1]]
         masks = [one for one in masks if one is not None and one.dtype is self.torch.bool]
         if len(masks) == 1 and masks[0].is_cuda:

@@ -1,4 +1,4 @@
-"""What PyTorch knows of itself, told to memprof's recorder: names of modules, regions, steps, roles of tensors.
+"""PyTorch's own knowledge for memprof's recorder: names of modules, regions, steps and roles of tensors.
 
 Started by python/start/sitecustomize.py once torch is imported. It must never change what the program computes, print,
 or keep anything of the program alive: it holds weak references, addresses and names. Every part stands alone; one that
@@ -10,7 +10,7 @@ The recorder leaves frames of these files out of stacks (src/capture/stack/stack
 import sys
 import types
 
-# Whatever a part runs into. What a signal's handler of the program raised meanwhile goes on (is_of_signal()).
+# Any failure of a part. An exception of the program's own signal handler goes on (is_of_signal()).
 TROUBLE = Exception
 
 
@@ -63,7 +63,7 @@ def complain(api, part, trouble):
 
 
 def is_of_signal(trouble):
-    """Whether a signal's handler of the program raised it, while Python ran a part of the shim."""
+    """True if the program's own signal handler raised it, while Python ran a part of the shim."""
     import signal
 
     handlers = []

@@ -10,7 +10,7 @@ class Guarded:
         self._api, self._what, self._off = api, what, False
 
     def _guarded(self, tell, *arguments, **named):
-        """What fails in `tell` is no failure of the program's call: the part tells no more then."""
+        """A failure in `tell` is no failure of the program's call: that part reports no more then."""
         if self._off:
             return
         try:

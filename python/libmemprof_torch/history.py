@@ -1,11 +1,11 @@
-"""PyTorch's own history of its CUDA allocator, without stacks, and its segments: what was asked for, on which stream,
-from which pool. The collector joins them to what it has seen.
+"""PyTorch's own history of its CUDA allocator, without stacks, and its segments: requested bytes, stream and pool. The
+collector joins them to what it has seen.
 
-It begins when the program has initialized CUDA, where the program records no history of its own, and it is hidden from
-the program: torch answers as if it were off, and one that the program begins takes its place. PyTorch's ring is read,
+It begins when the program has initialized CUDA, if the program records no history of its own. It is hidden from the
+program: torch answers as if it were off, and a history of the program's own replaces it. PyTorch's ring is read,
 and emptied, after regions and steps, so that it takes no more than a part of the time (SHARE; where it was asked for, a
-larger one as long as the ring would run over), and when the program ends or asks memprof for a snapshot. What the ring has
-forgotten by then is known only of blocks that still live.
+larger one as long as the ring would run over), and when the program ends or asks memprof for a snapshot. If the ring
+has forgotten an allocation by then, only a block that still lives is known.
 """
 
 import array
@@ -87,15 +87,15 @@ class History:
         # the middle of an import of the program's.
         import json
         self._json = json.dumps
-        # Of torch's own functions only those that select no device: that would make a context on one that the program
+        # Only those of torch's own functions that select no device: that would make a context on one that the program
         # does not use.
         memory = self._torch.cuda.memory
         self._record, parameters = memory._record_memory_history, _parameters(memory._record_memory_history)
         if "context" not in parameters or not hasattr(self._C, IS_ON):
             raise RuntimeError(f"torch {self._torch.__version__} records none without stacks")
         self._named = {"context": None, "stacks": "python"}
-        # What PyTorch calls at each record_function while it records is the own of the thread that turned it on first,
-        # and no other can take it away: it is kept back for the program. Where it is for all threads, any can.
+        # The callback that PyTorch calls at each record_function belongs to the thread that first turned it on. No
+        # other thread can remove it, so it is left to the program. Where it is for all threads, any can.
         more = {"skip_actions": WITHOUT, "clear_history": True, "global_record_annotations": True}
         self._named.update((name, value) for name, value in more.items() if name in parameters)
         self._hide()
@@ -256,7 +256,7 @@ class History:
             self._locked(self._turn_on)
 
     def _end(self):
-        """What comes later in the program's end is as it would be."""
+        """Later parts of the program's end are as they would be without us."""
         self.read()
         self._locked(self._stop)
 
@@ -314,7 +314,7 @@ class History:
             del outside
 
     def _tell_settings(self, settings):
-        """Those of the allocator, without those of its history, which are ours."""
+        """The allocator's settings, without those of its history, which are ours."""
         if not settings or "aside" not in self._api:
             return
         settings = {key: value for key, value in settings.items() if not key.startswith("trace_")}
@@ -325,8 +325,9 @@ class History:
         self._api["aside"](SETTINGS, text.encode("utf-8", "replace"))
 
     def _fit(self, snapshot, took):
-        """The ring gets as much room as can be read in READ_NS of a processor: on a busy machine reading takes no more of
-        that, and a smaller ring would only forget more. A short reading is no reason for less room either: the first ones
+        """The ring gets as much room as can be read in READ_NS of a processor. A busy machine needs no more processor
+        time, and a smaller ring would only forget more. A short reading is no reason for less room either: the first
+        ones
         are several times slower."""
         things = sum(len(trace) for trace in snapshot["device_traces"]) + len(snapshot.get("external_annotations", ()))
         things += sum(len(segment["blocks"]) for segment in snapshot["segments"])

@@ -2,8 +2,8 @@
 locals of frames, what runs; and through graphs of autograd to what their nodes have saved.
 
 One walk, breadth first, from the program's own names first: so the shortest path that a person would write is met first,
-and most of Python's and torch's own objects never. What it did not reach is climbed from below, with few calls of
-gc.get_referrers. It calls no code of the program (no attribute of an object but past its class, no repr), keeps nothing
+and most of Python's and torch's own objects never. From tensors that it did not reach it climbs up, with few calls of
+gc.get_referrers. It calls no code of the program (it reads attributes past their class, and no repr). It keeps nothing
 alive, and leaves the collector of cycles as it was. holders_names.py makes text of what is found.
 """
 
@@ -19,8 +19,8 @@ from libmemprof_torch import holders_filled, holders_graphs as graphs, holders_n
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
 BUDGET_NS = 200_000_000
-# Of it, after which there is no more looking for tensors, walking, climbing, naming; the rest is for giving back what was
-# made.
+# Shares of it, after which looking for tensors, walking, climbing and naming end; the rest is for freeing our own
+# objects.
 FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT, NAME_PERCENT = 25, 70, 80, 90
 WALL = 5
 OBJECTS_MOST = 3_000_000
@@ -37,14 +37,15 @@ PLAIN = {int, float, complex, bool, str, bytes, bytearray, type(None), type(...)
          slice, types.BuiltinFunctionType, types.GetSetDescriptorType, types.MemberDescriptorType,
          types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.ModuleType}
 OURS = naming.OURS
-# What sparse tensors consist of.
+# The parts of sparse tensors.
 ROWS, COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
 PARTS = {"torch.sparse_coo": ("_indices", "_values"), "torch.sparse_csr": ROWS, "torch.sparse_bsr": ROWS,
          "torch.sparse_csc": COLUMNS, "torch.sparse_bsc": COLUMNS}
 
 
 class _Spent:
-    """What a look has taken: the thread's own time, since on a busy machine it is no shorter; but it ends where WALL times
+    """The time that a look has taken: the thread's own, since on a busy machine it is no shorter; but it ends where
+    WALL times
     as much has passed."""
 
     def __init__(self):
@@ -154,7 +155,8 @@ class Look:
         return found
 
     def _find_lines(self, found):
-        """Those that fill the containers which hold the most. A line that there was no time for is no holder that was not
+        """The lines that fill the containers with the most bytes. A line that there was no time for is no holder that
+        was not
         found: the look is as complete without."""
         def is_late():
             return self._spent() >= self._until
@@ -185,8 +187,8 @@ class Look:
         return None
 
     def is_listed(self, found):
-        """Whether the list of all objects has it, which is a reference more. That list is as it was at the look's begin, so
-        one answer of what was made since then serves all that are asked about."""
+        """True if the list of all objects has it, which is one reference more. That list is as it was at the look's
+        begin, so one answer about later objects serves all."""
         if not gc.is_tracked(found):
             return False
         if self._made is None:
@@ -259,7 +261,7 @@ class Look:
             self._left = set(self._wanted)
 
     def address_of(self, tensor):
-        """Of its storage; 0 where there is none."""
+        """The address of its storage; 0 where there is none."""
         try:
             if self._storage_of is not None:
                 return self._storage_of(tensor)
@@ -269,8 +271,8 @@ class Look:
             return 0
 
     def _addresses_of(self, found):
-        """(address, what has it, the step there) of each storage under a tensor or a storage. Those of a sparse tensor
-        are under tensors that are made here and dropped again."""
+        """(address, what has it, the step there) of each storage under a tensor or a storage. Storages of a sparse
+        tensor are under tensors that are made here and dropped again."""
         if self.kind_of(type(found)) == "storage":
             address = self._address_of_storage(found)
             return [(address, found, None)] if address else []
@@ -317,7 +319,7 @@ class Look:
         return found
 
     def _bytes_of_array(self, place):
-        """Of the array whose base the tensor is, or the base of that; 0: it is none's."""
+        """The address of the array whose base the tensor is, or the base of that; 0: it is none's."""
         edge, above = self._edges[place], self._parents[place]
         while edge is not None and edge.what == "attribute" and edge.text == "base" and above >= 0:
             place, edge, above = above, self._edges[above], self._parents[above]
@@ -375,7 +377,7 @@ class Look:
         order, parents, edges, seen = self._order, self._parents, self._edges, self._seen
         referents, kinds, kind_of = gc.get_referents, self._kinds, self.kind_of
         late, large = collections.deque(), collections.deque()  # places
-        # Of what graphs alone hold nobody knows: where all is looked for, the program's own objects are walked to the end.
+        # Nobody knows the tensors that only graphs hold: a full look walks the program's own objects to the end.
         found_all = self._wanted is not None or not is_first
         while at < len(order) or late or large:
             if at == len(order) and large:
@@ -455,7 +457,7 @@ class Look:
                 self._left.discard(address)
 
     def _visit_array(self, array, at):
-        """Of numpy. What an array of objects holds the collector does not see."""
+        """Of numpy. The collector does not see the objects in an array of objects."""
         members = naming.dict_of_type(naming.array_type(mro_of(type(array))))
         self._push(members["base"].__get__(array), at, Edge("attribute", "base"))
         if members["dtype"].__get__(array).kind != "O":
@@ -497,8 +499,8 @@ class Look:
     # ---- up from what was not reached
 
     def _climb(self):
-        """What no root leads to: behind what the time did not suffice for, in a cycle that the collector has not taken
-        yet, or held by what Python does not see. Of a storage under several tensors one climbs at a time."""
+        """Storages that no root leads to: the time ran out before them, they are in a cycle that the collector has not
+        freed yet, or code outside of Python holds them. If several tensors share a storage, one climbs at a time."""
         was_whole = self.complete
         for found in self._found:
             if self._seen.get(id(found), -1) >= 0:  # met, and not visited in time
@@ -564,7 +566,7 @@ class Look:
         return True
 
     def _rise(self, climb, known, was_whole):
-        """As far as the referrers are known. Whether that ended the climb."""
+        """As far as the referrers are known. True if that ended the climb."""
         group, below = climb.group, climb.below
         while climb.at < len(group) and len(group) < CLIMB_MOST:
             child = group[climb.at]

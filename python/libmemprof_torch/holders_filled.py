@@ -20,7 +20,7 @@ ENTRY = {"BINARY_SUBSCR", "BINARY_SLICE"}
 MOVED = ("SWAP", "ROT_", "COPY", "DUP_")
 JUMPS = {*dis.hasjrel, *dis.hasjabs}
 NAMED = object()
-# What names a container, and the instructions that do so.
+# Names of containers, by the instructions that use them.
 GLOBAL, LOCAL, CLOSURE, ATTRIBUTE = "global", "local", "closure", "attribute"
 _NAMED_BY = {GLOBAL: ("LOAD_NAME", "LOAD_GLOBAL", "STORE_NAME", "STORE_GLOBAL"),
              LOCAL: ("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE", "STORE_FAST", "STORE_DEREF", "LOAD_NAME"),
@@ -94,7 +94,7 @@ def _codes_of_classes(classes):
 
 
 def _codes_in(values, namespace):
-    """Of the functions of a module, and of its classes."""
+    """Code of a module's functions, and of its classes'."""
     for value in values:
         if type(value) is types.FunctionType and value.__globals__ is namespace:
             yield value.__code__
@@ -153,7 +153,7 @@ def _is_entry(each):
 
 
 def _is_in_place(before):
-    """Whether what is stored next is what was there, changed."""
+    """True if the next stored value is the old one, changed."""
     each = next((each for each in reversed(before) if not each.opname.startswith(MOVED)), None)
     return each is not None and (each.opname in ("INPLACE_ADD", "INPLACE_OR") or
                                  each.opname == "BINARY_OP" and each.argrepr in ("+=", "|="))

@@ -1,6 +1,6 @@
-"""What nodes of autograd keep: tensors saved in C++, what hooks of the program packed in their place, hooks, the parameter
-whose gradient is added up. No hook is called for that: where torch does not tell what was packed (before 2.14), a call of a
-function of Python is stopped before its first instruction, and says by its arguments what it was called for.
+"""Objects that nodes of autograd keep: tensors saved in C++, or the values that hooks of the program packed for them;
+hooks; the parameter whose gradient is added up. No hook is called for that. Before torch 2.14, which reports packed
+values, a call of the Python function is stopped before its first instruction; its arguments are the packed value.
 """
 
 import functools
@@ -47,12 +47,13 @@ def accumulated(function):
 # ---- calls that do not begin
 
 class _Stopped(RuntimeError):
-    """What a call ends with that was not to begin."""
+    """Raised to end a call before it begins."""
 
 
 class _Stop:
-    """Python asks a function of profiling before it runs a frame: this one ends that of a function which `is_stopped` by
-    its code; another, as the program's handler of a signal, runs. `found`: the code, and the values of its arguments and
+    """Python asks a function of profiling before it runs a frame. This one ends the frame of a function that
+    `is_stopped` by its code. Other frames run, such as the program's signal handler. `found`: the code, and the values
+    of its arguments and
     of what it closes over, by name; None: none was called."""
 
     __slots__ = ("found", "_is_stopped")
@@ -69,8 +70,8 @@ class _Stop:
 
 
 def may_stop_calls():
-    """Not beside a profiler of the program's own, which has the one place for that, and not within a function of tracing
-    (sys.settrace), where Python asks none: a call of our own says so, before one of the program's would run."""
+    """It is not used if the program has a profiler of its own, which has the one place for that. Within a function of
+    tracing (sys.settrace) Python asks none: a call of our own shows that before one of the program's would run."""
     return sys.getprofile() is None and _stopped(_is_own, functools.partial(_own))[1] is not None
 
 
@@ -110,7 +111,7 @@ def _code_of(function):
 # ---- what nodes have saved
 
 class SavedHooks:
-    """Whether the program has ever packed what graphs save with hooks of its own: to unpack would call them. Newer torch
+    """True if the program has ever packed saved tensors with its own hooks: to unpack would call them. Newer torch
     tells of each. `used`: some may be there; `blind`: and of such as no call can be stopped of."""
 
     def __init__(self, torch):
@@ -154,8 +155,8 @@ PATIENCE, AGAIN = 4, 256
 
 
 class SavedReader:
-    """Reads what nodes have saved. To ask for what was freed, or changed since, costs PyTorch some 0.5 ms for its error:
-    where that was so a few times in a row for one name, only now and then is it asked for."""
+    """Reads what nodes have saved. To ask for a freed or changed tensor costs PyTorch some 0.5 ms for its error. After
+    a few such errors in a row for one name, it is asked for only now and then."""
 
     def __init__(self, torch, hooks, miss):
         self._base, self._hooks, self._miss = torch._C._FunctionBase, hooks, miss
@@ -214,7 +215,7 @@ class SavedReader:
         members = dict_of_type(self._base if is_custom else kind)
         if is_custom:
             return members, [("saved_tensors", "_raw_saved_tensors" if "_raw_saved_tensors" in members else None)]
-        # What is no tensor has nothing packed.
+        # Other values have nothing packed.
         return members, [(name, "_raw" + name) for name in members if name.startswith("_saved_") and
                          "_raw" + name in members]
 
@@ -226,7 +227,7 @@ def _pairs(saved, text):
 
 
 def _packed(saved):
-    """What hooks of the program made of it; None where they did not."""
+    """The value that hooks of the program packed; None where they did not."""
     saved = [each for each in (saved if type(saved) is tuple else (saved,)) if each is not None]
     return [each.data for each in saved] if any(each.unpack_hook is not None for each in saved) else None
 

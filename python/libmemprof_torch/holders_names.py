@@ -68,7 +68,7 @@ def _tier(name, namespace):
 
 
 def is_own_type(cls):
-    """Of the program: others' classes lead far and wait."""
+    """The program's own: others' classes lead far and wait."""
     module = sys.modules.get(module_of_type(cls))
     return module is not None and _tier(module_of_type(cls), dict_of_module(module)) == 0
 
@@ -225,7 +225,7 @@ def short_of(found):
 
 
 def telling(group):
-    """Of a cycle, the object that says most: one of a class of the program's."""
+    """The object of a cycle that says most: one of a class of the program's."""
     plain = (dict, list, tuple, types.CellType, types.FrameType)
     return next((each for each in group[1:] if type(each) not in plain), group[-1])
 
@@ -241,7 +241,7 @@ def is_of_hooks(top):
 
 
 def native_text(top):
-    """Of an object that no other refers to."""
+    """For an object that no other refers to."""
     if is_of_hooks(top):
         return "hooks of autograd"
     return type_name(type(top))
@@ -312,7 +312,7 @@ class Names:
         return found
 
     def _path_to(self, place):
-        """Of an object that was visited; long chains without calling itself."""
+        """For an object that was visited; long chains without calling itself."""
         chain = []
         while place >= 0 and place not in self._tokens:
             chain.append(place)
@@ -339,23 +339,24 @@ class Names:
         return _steps(self, parent, child, grand, kind) or _unknown_step(parent, child)
 
     def may_empty(self, namespace):
-        """Of a frame that does not run; the list of all objects has it, if it was there: that is asked only where it says
+        """For a frame that does not run; the list of all objects has it, if it was there: that is asked only where it
+        says
         who the one reference more is."""
         references = sys.getrefcount(namespace)
         return references <= ALONE or references == ALONE + 1 and self.look.is_listed(namespace)
 
     def _above(self, place, steps=1):
-        """What an object was reached through; None above a root."""
+        """The object through which another was reached; None above a root."""
         for _ in range(steps):
             place = self.look._parents[place] if place >= 0 else -1
         return self.look._order[place] if place >= 0 else None
 
     def owner_above(self, grand):
-        """Of what the step being named lies in: itself, or what has it as its dictionary."""
+        """The owner of the step being named: the object itself, or the one whose dictionary it is."""
         return self._above(self._at, 2) if type(grand) is dict else grand
 
     def place_in(self, container, child):
-        """Of an entry; made once for each container."""
+        """For an entry; made once for each container."""
         places = self._places.get(id(container))
         if places is None:
             if is_dict(container):
@@ -401,7 +402,7 @@ def _patterns(tokens):
     return [token.pattern(False) for token in tokens]
 
 
-# What no name of the program leads to.
+# Objects that no name of the program leads to.
 _UNNAMED = {"native": ("native code", "native"), "native object": ("native code → {}", "native"),
             "lost": ("not found", "unknown"), "lost object": ("not found → {}", "unknown"),
             "own graph": ("a cycle through its own grad_fn, {}", "graph"),
@@ -481,7 +482,7 @@ def _bound_text(tokens, members):
 
 
 def _view_text(views):
-    """Of blocks of which tensors use a part, on average: the readers know this form, too."""
+    """For blocks of which tensors use a part, on average: the readers know this form, too."""
     used, whole = (sum(each) / len(views) for each in zip(*views))
     if not used or used * VIEW_PART > whole:
         return ""
@@ -494,7 +495,7 @@ UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 
 
 def _holder(members, view=""):
-    """Of blocks whose paths differ in the entries of containers alone. `view`: as _view_text() says it."""
+    """For blocks whose paths differ in the entries of containers alone. `view`: as _view_text() says it."""
     first, address = members[0]
     texts, file, line = [], None, 0
     for place, token in enumerate(first):

@@ -1,6 +1,7 @@
-"""When the program looks for what holds its tensors, and telling the recorder what was found: at the end of the program,
-where the recorder says that a look is due (src/capture/torch/holders.c), and with --holders when the collector wakes a
-program that waits. All are between two instructions of the main thread; holders.py does the looking.
+"""Decides when the program looks for holders of its tensors, and gives the recorder the finds. A look comes at the end
+of the program, and when the recorder says that one is due (src/capture/torch/holders.c). With --holders one comes when
+the collector wakes a program that waits. All are between two instructions of the main thread; holders.py does the
+looking.
 """
 
 import array
@@ -132,7 +133,7 @@ class Looks:
         return (self.at_steps or any(holders_names.of_a_worker())) and self._own_blocks() > 0
 
     def _own_blocks(self):
-        """Those that live of what this process has allocated: its recording began empty. 0: nobody knows."""
+        """Live blocks that this process has allocated: its recording began empty. 0: nobody knows."""
         if "stats" not in self._api:
             return 0
         stats = self._api["new_stats"]()

@@ -14,7 +14,7 @@ import weakref
 
 from libmemprof_torch import TROUBLE, complain, is_of_signal, replace
 
-# What wraps a module and adds a step of its own to paths, which nobody means.
+# Wrappers of modules, which add a step to paths that nobody means.
 TRANSPARENT = {"_orig_mod", "_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module"}
 TRANSPARENT_OF = {"DistributedDataParallel", "DataParallel", "DeepSpeedEngine"}  # those call it `module`
 MADE_CLASSES = ("torch.distributed.", "torch.nn.utils.parametrize")  # they give a module a class made of its own
@@ -58,7 +58,7 @@ def start(api, torch, labels, history):
     for kept in (ask, code):  # longer than this module: the recorder has their addresses
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     api["module_code"](id(code))
-    # Of what the interpreter offers, this runs Python for one object, and passes on what a signal's handler raises there.
+    # This call of the interpreter's runs Python for one object, and passes on an exception of a signal handler there.
     api["module_ask"](ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p), id(ask))
     return names
 
@@ -124,7 +124,8 @@ class Names:
         self._fresh_most = FRESH_LEAST
         self._known = {}  # by address
         # References to those that have died. A function of Python's there would be one more place in which what a signal's
-        # handler raises is lost. Nothing of a new module is told before they are forgotten: it may lie where one was.
+        # handler raises is lost. They are forgotten before a new module is reported: it may have the address of an old
+        # one.
         self._dead = []
         self._numbers = {}  # of roots, by address: class and number
         self._free = {}  # numbers by class, ascending
@@ -196,7 +197,7 @@ class Names:
                     self._name_tree(module, self._root_name(module), named)
 
     def _root_name(self, root):
-        """Of several of one class the second is Class#2; the numbers of those that are gone are given again."""
+        """The second of several of one class is Class#2; numbers of modules that are gone are given again."""
         root = _unwrapped(root)
         name = _class_name(root)
         known, number = self._numbers.get(id(root), (None, 0))

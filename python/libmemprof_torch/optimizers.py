@@ -22,8 +22,8 @@ def _nothing():
 
 
 def _is_wrapped_once(kind, wrapper):
-    """Whether a class is PyTorch's own and has that wrapper around PyTorch's own function alone. That is usual, and spares a
-    look at all callers in every step."""
+    """True if a class is PyTorch's own and has that wrapper around PyTorch's own function alone. This usual case spares
+    a look at all callers in every step."""
     inner = getattr(getattr(kind.step, "__wrapped__", None), "__code__", None)
     folder, _, _ = wrapper.co_filename.rpartition("/optim/")
     return (kind.__module__.startswith("torch.optim.") and getattr(kind.step, "__code__", None) is wrapper and
@@ -63,7 +63,8 @@ class Optimizers:
         return found if module is not None and isinstance(found, module.Optimizer) else None
 
     def _is_within(self, frame, optimizer):
-        """Whether a step of the same optimizer is under way around this one: it ends there. An optimizer that is of a class of
+        """True if a step of the same optimizer is under way around this one: it ends there. An optimizer that is of a
+        class of
         the program's calls that of PyTorch's; and PyTorch wraps a class twice where two threads make its first ones."""
         outer, code = frame.f_back, frame.f_code
         if _is_wrapped_once(type(optimizer), code):
@@ -111,7 +112,7 @@ class Optimizers:
         return made
 
     def _versions(self):
-        """Of each optimizer: how often its first parameters were changed."""
+        """For each optimizer: how often its first parameters were changed."""
         found = {}
         with self._without_overrides():
             for made in self._all.values():
@@ -157,13 +158,14 @@ class Optimizers:
         return self._steps >= STEPS_BEFORE and not self._makes and made.born > self._born_before
 
     def _has_outer(self, made):
-        """Whether this is the next inner one of a meta-learner, whose outer one has just made its first step."""
+        """True if this is the next inner one of a meta-learner, whose outer one has just made its first step."""
         outer = self._outer
         return (outer is not None and outer.reference() is not None and outer is not made and
                 made.born == self._born == self._born_before + 1)
 
     def _ends_its_last_round(self, made):
-        """Whether the main one is gone, and this one still makes what steps it made after each of the main one's."""
+        """True if the main one is gone, and this one still makes the steps that it made after each of the main
+        one's."""
         return self._main.reference() is None and made.turn == self._turn and self._others < self._others_most
 
     def _is_main(self, optimizer):

@@ -1,5 +1,6 @@
-"""Calls of PyTorch's CUDA allocator that allocate nothing, and of which a driver may see nothing: emptied caches, private
-pools of graphs and MemPools, limits, changed settings. Each is a mark in the recording, whose text src/analysis/allocator/torch_marks.c
+"""Calls of PyTorch's CUDA allocator that allocate nothing, and that a driver may not see. They empty caches, make
+private pools of graphs and MemPools, or change limits and settings. Each is a mark in the recording, whose text
+src/analysis/allocator/torch_marks.c
 reads; a replay under other settings makes it too.
 
 PyTorch up to 2.9 tells the pool of a segment alone: before segments can go, the history is read (history.py).
@@ -117,7 +118,7 @@ class Pools(Guarded):
         return set_allocator_settings
 
     def _before_change(self):
-        """What it began with PyTorch read from the environment, perhaps not before now."""
+        """PyTorch read its first settings from the environment, perhaps not before now."""
         if not self._changed:
             self._mark("began with settings:" + next(filter(None, map(os.environ.get, VARIABLES)), ""))
         self._changed = True

@@ -119,7 +119,7 @@ class Server:
             self.mark("weights", bytes=rest, type="mixed", module="others")
 
     def tell_cache(self, tensors, **facts):
-        """Of tensors that share a storage the storage counts."""
+        """Tensors that share a storage count as that storage."""
         storages = {}
         for tensor in tensors:
             storage = storage_of(tensor)
