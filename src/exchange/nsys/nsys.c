@@ -480,9 +480,27 @@ static enum mp_status check_journals(const char *path, struct mp_error *error)
     return status;
 }
 
+/* A view, a virtual table or a generated column would compute, without an end or without a bound. Names of SQLite have
+ * no case. */
+static enum mp_status check_is_stored(const struct nsys *nsys, const char *table)
+{
+    static const char query[] = "SELECT 1 FROM sqlite_master WHERE name = ?1 COLLATE NOCASE AND (type = 'view' OR "
+                                "(type = 'table' AND rootpage < 1)) "
+                                "UNION ALL SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden > 1";
+    if (!any_row(nsys->sqlite, query, table, NULL)) return MP_OK;
+    return mp_fail(nsys->error, MP_NOT_A_RECORDING,
+                   "%s is no export of Nsight Systems: %s is a view, a virtual table or has computed columns",
+                   nsys->path, table);
+}
+
 static enum mp_status read_all(struct nsys *nsys)
 {
-    enum mp_status status = each(nsys, &nsys_processes);
+    enum mp_status status = check_is_stored(nsys, nsys_processes.name);
+    for (const struct nsys_table *table = nsys_tables; !status && table->name; table++)
+        status = check_is_stored(nsys, table->name);
+    if (!status) status = check_is_stored(nsys, nsys_ranges.name);
+    if (!status) status = check_is_stored(nsys, "CUDA_CALLCHAINS");
+    if (!status) status = each(nsys, &nsys_processes);
     if (status) return status;
     if (!nsys->processes.count) return no_memory_events(nsys);
     choose_process(nsys);

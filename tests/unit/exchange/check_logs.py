@@ -341,6 +341,16 @@ class Nsys(Case):
         path, db = self.database("CREATE VIEW CUDA_GPU_MEMORY_USAGE_EVENTS AS WITH RECURSIVE n(start) AS (SELECT 1 UNION ALL"
                                  " SELECT start + 1 FROM n) SELECT start, 1 AS globalPid FROM n")
         self.refused(path, "no export of Nsight Systems")
+        # Computed in a table that is read later, under a name in other letters, too.
+        endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS id, 1 AS symbol FROM n"
+        chains = NEW[NEW.index("CREATE TABLE CUDA_CALLCHAINS"):].split(";")[0]
+        for computed in (f"CREATE VIEW CUDA_CALLCHAINS AS {endless}", f"CREATE VIEW cuda_callchains AS {endless}",
+                         "CREATE VIRTUAL TABLE CUDA_CALLCHAINS USING fts5(id, symbol)",
+                         "CREATE TABLE CUDA_CALLCHAINS (id INTEGER, symbol INTEGER AS (length(zeroblob(400000000))))"):
+            path, db = self.database(NEW.replace(chains, computed))
+            self.put(db, 1, 4096, 100)
+            db.commit()
+            self.refused(path, "CUDA_CALLCHAINS is a view, a virtual table or has computed columns")
         packed = self.folder / "x.sqlite.gz"
         packed.write_bytes(gzip.compress(path.read_bytes()))
         self.refused(packed, "gunzip")
