@@ -21,6 +21,7 @@
 #include "collect/session/membership.h"
 #include "collect/session/session_folder.h"
 #include "collect/session/survivors.h"
+#include "collect/symbols/symbol_file.h"
 #include "wire/config.h"
 
 #define ANCESTORS_MAX 16
@@ -128,6 +129,7 @@ static enum mp_status set_up(struct mp_collector *collector, struct mp_error *er
     if (!collector->output_folder) return mp_fail(error, MP_NO_MEMORY, "out of memory");
     *strrchr(collector->output_folder, '/') = '\0';
     mp_finisher_open(&collector->finisher);
+    mp_symbol_files_share(true);
     collector->snapshots = (struct mp_snapshots){.calls = &collector->options->snapshot_calls,
                                                  .at_oom = collector->options->snapshot_at_oom};
     enum mp_status status = catch_signals(collector, error);
@@ -169,6 +171,7 @@ static void tear_down(struct mp_collector *collector)
     if (collector->signals >= 0) close(collector->signals);
     mp_doorbell_close(&collector->doorbell);
     mp_finisher_close(&collector->finisher);
+    mp_symbol_files_share(false);
     mp_snapshots_free(&collector->snapshots);
     mp_looks_free(&collector->looks);
     mp_device_watch_close(collector->devices);

@@ -2,6 +2,7 @@
 
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ struct mp_symbol_file {
     struct mp_debug_search search;
     bool loaded, changed;
     Dwfl *dwfl;
+    void **userdata;             /* where dwfl has `search`; NULL: there is no module */
     struct mp_extents functions; /* values: const char * of the symbol's name */
     struct mp_source_lines *source;
     Dwarf_Addr source_bias;
@@ -90,9 +92,52 @@ static void load_functions(struct mp_symbol_file *file, Dwfl_Module *module)
     mp_extents_seal(&file->functions);
 }
 
+/* Files that ended recordings have read: the processes of a command load the same libraries, and reading the C
+ * library's debug information takes 50 ms. Only the newest stay. */
+enum { READ_FILES = 32 };
+static struct mp_symbol_file *read_files[READ_FILES];
+static unsigned next_read;
+static bool shares;
+static pthread_mutex_t read_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct mp_symbol_file *take_read(const struct mp_symbol_file *file)
+{
+    struct mp_symbol_file *found = NULL;
+    pthread_mutex_lock(&read_lock);
+    for (unsigned i = 0; i < READ_FILES && !found; i++) {
+        struct mp_symbol_file *other = read_files[i];
+        if (!other || !mp_symbol_file_is(other, &file->status) || strcmp(other->path, file->path)) continue;
+        found = other;
+        read_files[i] = NULL;
+    }
+    pthread_mutex_unlock(&read_lock);
+    return found;
+}
+
+static void free_file(struct mp_symbol_file *file);
+
+/* Takes over what another recording has read of the same file. */
+static bool adopt(struct mp_symbol_file *file)
+{
+    struct mp_symbol_file *read = take_read(file);
+    if (!read) return false;
+    file->dwfl = read->dwfl;
+    file->functions = read->functions;
+    file->source = read->source;
+    file->source_bias = read->source_bias;
+    *read->userdata = &file->search;
+    file->userdata = read->userdata;
+    read->dwfl = NULL;
+    read->source = NULL;
+    read->functions = (struct mp_extents){0};
+    free_file(read);
+    return true;
+}
+
 static void load(struct mp_symbol_file *file)
 {
     file->loaded = true;
+    if (adopt(file)) return;
     int fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 0);
     file->dwfl = dwfl_begin(&callbacks);
     if (!file->dwfl || fd < 0) {
@@ -111,6 +156,7 @@ static void load(struct mp_symbol_file *file)
     void **userdata;
     dwfl_module_info(module, &userdata, NULL, NULL, NULL, NULL, NULL, NULL);
     *userdata = &file->search;
+    file->userdata = userdata;
     load_functions(file, module);
     Dwarf *dwarf = dwfl_module_getdwarf(module, &file->source_bias);
     if (dwarf) file->source = mp_source_lines_open(dwarf);
@@ -179,7 +225,7 @@ const char *mp_symbol_file_note(const struct mp_symbol_file *file)
     return file->note;
 }
 
-void mp_symbol_file_close(struct mp_symbol_file *file)
+static void free_file(struct mp_symbol_file *file)
 {
     mp_source_lines_close(file->source);
     if (file->dwfl) dwfl_end(file->dwfl);
@@ -190,4 +236,28 @@ void mp_symbol_file_close(struct mp_symbol_file *file)
     free(file->path);
     free(file->note);
     free(file);
+}
+
+void mp_symbol_file_close(struct mp_symbol_file *file)
+{
+    struct mp_symbol_file *oldest = file;
+    mp_map_free(&file->answers); /* their names belong to the recording's demangler */
+    mp_vec_free(&file->lines);
+    if (shares && file->userdata && !file->changed && !file->note) {
+        pthread_mutex_lock(&read_lock);
+        oldest = read_files[next_read];
+        read_files[next_read] = file;
+        next_read = (next_read + 1) % READ_FILES;
+        pthread_mutex_unlock(&read_lock);
+    }
+    if (oldest) free_file(oldest);
+}
+
+void mp_symbol_files_share(bool share)
+{
+    shares = share;
+    for (unsigned i = 0; i < READ_FILES && !share; i++) {
+        if (read_files[i]) free_file(read_files[i]);
+        read_files[i] = NULL;
+    }
 }

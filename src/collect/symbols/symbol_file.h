@@ -24,6 +24,9 @@ size_t mp_symbol_file_find(struct mp_symbol_file *file, uint64_t address, struct
 /* As mp_symbols_note(). */
 const char *mp_symbol_file_note(const struct mp_symbol_file *file);
 void mp_symbol_file_close(struct mp_symbol_file *file);
+/* Whether closed files keep what they have read for the next recording that loads them: at first not. Without, nothing
+ * stays. While no other thread reads symbols. */
+void mp_symbol_files_share(bool share);
 
 /*
  * Functions, inlined functions and lines of an address, from DWARF. The index of units is made at once, that of a

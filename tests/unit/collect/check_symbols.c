@@ -274,6 +274,22 @@ static bool has_lines(const char *root, const char *name)
     return found;
 }
 
+/* A process's end costs 50 ms where its C library's debug information is read anew. */
+START_TEST(the_next_recording_takes_over_what_was_read)
+{
+    enter_folder();
+    mp_symbol_files_share(true);
+    make_variant("once.so", "objcopy --only-keep-debug $f $f.debug && strip -s $f && "
+                            "objcopy --add-gnu-debuglink=$f.debug $f");
+    ck_assert(has_lines(NULL, "/once.so"));
+    ck_assert_int_eq(unlink(in_folder("once.so.debug")), 0);
+    ck_assert(has_lines(NULL, "/once.so"));
+    mp_symbol_files_share(false);
+    ck_assert(!has_lines(NULL, "/once.so"));
+    leave_folder();
+}
+END_TEST
+
 /* Those of a container lie in its own root, by build-id or by the path of the library there. */
 START_TEST(debug_files_below_a_root)
 {
@@ -597,7 +613,8 @@ END_TEST
 
 MP_SUITE("symbols", every_address_has_its_inlined_frames_and_lines, relative_names_are_from_where_the_compiler_ran,
          lambdas_and_templates_are_found, debug_files_are_found_and_must_belong, debug_files_below_a_root,
-         a_stripped_library_has_its_dynamic_symbols_and_no_others, compressed_symbols_of_a_stripped_library_are_read,
-         names_of_cpp_are_demangled_whole, libc_is_named_like_nm_names_it, no_server_is_asked, the_build_id_decides,
+         the_next_recording_takes_over_what_was_read, a_stripped_library_has_its_dynamic_symbols_and_no_others,
+         compressed_symbols_of_a_stripped_library_are_read, names_of_cpp_are_demangled_whole,
+         libc_is_named_like_nm_names_it, no_server_is_asked, the_build_id_decides,
          without_a_build_id_size_inode_and_time_decide, a_file_may_go_once_it_was_seen,
          a_file_overwritten_in_place_is_not_touched, what_is_no_elf_file_has_no_symbols)
