@@ -158,7 +158,7 @@ static void note_spool(const char *path)
     struct mp_error error;
     enum mp_status status = mp_left_look(path, &error);
     if (status == MP_OK)
-        mp_message("what a killed memprof had not written is in shared memory: memprof recover %s -o whole.mp", path);
+        mp_message("the rest is in shared memory: memprof recover %s -o whole.mp", path);
     else if (status == MP_BUSY)
         mp_message("%s", error.text);
 }

@@ -42,5 +42,6 @@ bool mp_spool_attended(const struct mp_spool_header *header)
     const _Atomic uint32_t *word = (const _Atomic uint32_t *)&header->collector;
     uint32_t value = atomic_load_explicit(word, memory_order_relaxed);
     return (value & FUTEX_TID_MASK) && !(value & FUTEX_OWNER_DIED) &&
-           !atomic_load_explicit(&header->collector_left, memory_order_relaxed);
+           !atomic_load_explicit(&header->collector_left, memory_order_relaxed) &&
+           !atomic_load_explicit(&header->file_failed, memory_order_relaxed);
 }

@@ -28,7 +28,7 @@
 #include "wire/record.h"
 
 #define MP_SPOOL_MAGIC   UINT64_C(0x316c6f6f70736d70) /* "mpspool1" */
-#define MP_SPOOL_VERSION 7
+#define MP_SPOOL_VERSION 8
 
 #define MP_SPOOL_RINGS_MAX    96
 #define MP_RING_BYTES         (UINT64_C(1) << 20)
@@ -177,8 +177,11 @@ struct mp_spool_header {
     /* collector */
     pthread_mutex_t collector; /* robust, process-shared, held by the collector for as long as it lives: the kernel
                                 * marks it when the collector dies, however it dies */
-    _Atomic uint32_t collector_left; /* 1: the collector finished the file properly and will read nothing more */
-    _Atomic uint32_t drained;        /* futex: changes whenever a tail has moved or space was committed */
+    _Atomic uint32_t collector_left;  /* 1: the collector finished the file properly and will read nothing more */
+    _Atomic uint32_t file_failed;     /* 1: the file cannot be written on, and the rings are not emptied any more */
+    char failure[MP_SPOOL_NOTE_TEXT]; /* why */
+    uint64_t full_before;             /* events that had been dropped by then, as rings were full */
+    _Atomic uint32_t drained;         /* futex: changes whenever a tail has moved or space was committed */
     _Atomic uint32_t rings_committed;
     char file[MP_SPOOL_TEXT];     /* the path of the file that is being written, from before it is made; "": none yet */
     _Atomic uint64_t unsound;     /* records that cannot be: something wrote over them */
@@ -256,7 +259,7 @@ static inline void *mp_spool_entries(void *spool, enum mp_spool_table_id table)
 /* True where this build can use the mapped header. */
 bool mp_spool_usable(const struct mp_spool_header *header);
 
-/* True while somebody will read the rings: the collector has neither died nor left. */
+/* True while somebody will read the rings: the collector has neither died nor left, and can write the file. */
 bool mp_spool_attended(const struct mp_spool_header *header);
 
 #endif

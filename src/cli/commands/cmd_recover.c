@@ -40,14 +40,14 @@ static int print_summary(const char *input, const char *output, const struct mp_
     mp_format_count(total, recovery->summary.events);
     mp_format_count(added, recovery->summary.events - recovery->events_from_file);
     if (recovery->had_spool)
-        mp_message("%s  %s events, %s of them from the spool of a killed collector", output, total, added);
+        mp_message("%s  %s events, %s of them from shared memory", output, total, added);
     else if (!damage->cut && !damage->lost_chunks && !damage->lost_bytes)
         mp_message("%s was whole; %s is a copy of it", input, output);
     else
         mp_message("%s  %s events: what could be read of %s; no spool was found", output, total, input);
     if (recovery->summary.dropped) {
         char dropped[MP_UNIT_TEXT];
-        mp_message("%s events were dropped while nobody read them",
+        mp_message("%s events were dropped; memprof report says why",
                    mp_format_count(dropped, recovery->summary.dropped));
     }
     /* The rest of the last chunk, cut by a kill, came from the spool. */

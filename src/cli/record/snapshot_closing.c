@@ -505,14 +505,15 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
                         bool quiet, bool verbose)
 {
     bool whole = true;
-    char shown[MP_SHOWN_ROOM];
+    char shown[MP_SHOWN_ROOM], dropped[MP_UNIT_TEXT];
     for (size_t i = 0; i < result->recordings.count; i++) {
         const struct mp_recording_summary *summary = &result->recordings.at[i];
         whole &= !summary->failed && !summary->dropped;
-        if (summary->failed)
-            mp_message("%s: the recording stopped early: %s. What was written before is readable; the rest waits for "
-                       "memprof recover",
-                       summary->path ? mp_shown_path(shown, summary->path) : "snapshot", summary->failure.text);
+        if (!summary->failed) continue;
+        mp_message("%s: the recording stopped early: %s. What was written before is readable; the last events before "
+                   "that wait in shared memory for memprof recover; %s events after them were dropped",
+                   summary->path ? mp_shown_path(shown, summary->path) : "snapshot", summary->failure.text,
+                   mp_format_count(dropped, summary->dropped));
     }
     if (result->survivors) {
         whole = false;

@@ -84,7 +84,10 @@ bool mp_recording_check(struct mp_recording *recording, enum mp_status status, c
     if (status && !recording->failed) {
         recording->failed = status;
         recording->failure = *error;
-        atomic_store(&recording->spool.header->collector_left, 1); /* nobody waits for a file that is finished */
+        struct mp_spool_header *spool = recording->spool.header;
+        snprintf(spool->failure, sizeof spool->failure, "%.*s", (int)sizeof spool->failure - 1, error->text);
+        spool->full_before = mp_recording_ring_full(spool);
+        atomic_store(&spool->file_failed, 1); /* nobody waits for a reader any more; what is dropped is counted */
     }
     return !status;
 }

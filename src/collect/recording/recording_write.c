@@ -259,10 +259,19 @@ static void note_losses(struct mp_recording *recording)
                    "event was dropped: its thread began before there was room for it",
                    "events were dropped: their threads began before there was room for them");
     }
-    note_count(recording, mp_recording_ring_full(spool),
+    uint64_t full = mp_recording_ring_full(spool);
+    uint64_t before = atomic_load(&spool->file_failed) && spool->full_before < full ? spool->full_before : full;
+    note_count(recording, before,
                "event was dropped: the program was faster than the collector, and the ring of its thread was full",
                "events were dropped: the program was faster than the collector, and the rings of its threads were "
                "full");
+    if (full > before) {
+        char text[2 * MP_SPOOL_NOTE_TEXT];
+        snprintf(text, sizeof text, "%llu event%s dropped, as the file could not be written on: %.*s",
+                 (unsigned long long)(full - before), full - before == 1 ? " was" : "s were",
+                 (int)sizeof spool->failure - 1, spool->failure);
+        mp_recording_note(recording, text);
+    }
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++)
         note_count(recording, atomic_load((_Atomic uint64_t *)(void *)((char *)spool + losses[i].counter)),
                    losses[i].one, losses[i].more);

@@ -1,6 +1,7 @@
 #include "collect/recover/recover.h"
 
 #include <linux/futex.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *what_happened(const struct mp_spool_header *spool)
@@ -29,6 +30,16 @@ static void restore_position(struct mp_recording *recording, bool has_file)
         if (tables->threads.at[i].tid == MP_TID_LANE) mp_tables_known_lane(tables, (uint32_t)i);
 }
 
+static void note_source(struct mp_recording *recording)
+{
+    const struct mp_spool_header *spool = recording->spool.header;
+    char text[2 * MP_SPOOL_NOTE_TEXT] = "recovered from what a killed collector left";
+    if (atomic_load(&spool->file_failed))
+        snprintf(text, sizeof text, "recovered from shared memory, as the file could not be written on: %.*s",
+                 (int)sizeof spool->failure - 1, spool->failure);
+    mp_recording_note(recording, text);
+}
+
 static enum mp_status recover_with_spool(struct mp_recovering *recovering, struct mp_error *error)
 {
     struct mp_recording *recording = recovering->recording;
@@ -52,7 +63,7 @@ static enum mp_status recover_with_spool(struct mp_recovering *recovering, struc
             "file had an event");
     recording->state.ledger.paused = !recording->window_open;
     const char *text = what_happened(recording->spool.header);
-    mp_recording_note(recording, "recovered from what a killed collector left");
+    note_source(recording);
     mp_recording_end(recording, (struct mp_exit){.known = false}, text);
     mp_recording_finish(recording, &recovering->result->summary);
     mp_recording_free(recording, !recovering->result->summary.failed);

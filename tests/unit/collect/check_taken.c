@@ -534,7 +534,9 @@ START_TEST(a_recording_that_is_given_up_says_so)
     recording->name_context = nowhere;
     ck_assert(!mp_recording_round(recording, false));
     ck_assert_int_eq(recording->failed, MP_IO);
-    ck_assert_uint_eq(recording->spool.header->collector_left, 1);
+    ck_assert_uint_eq(recording->spool.header->collector_left, 0); /* the program counts on */
+    ck_assert(!mp_spool_attended(recording->spool.header));
+    ck_assert_str_eq(recording->spool.header->failure, recording->failure.text);
     struct mp_error other = {.text = "later"};
     ck_assert(!mp_recording_check(recording, MP_NO_MEMORY, &other));
     ck_assert_int_eq(recording->failed, MP_IO); /* the first counts */

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""A disk that runs full: each event is in the file, in shared memory, or counted as dropped, and the cause is said."""
+
+import os
+import subprocess
+import unittest
+
+import harness
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root can make a small file system")
+class FullDisk(harness.Churning):
+    def setUp(self):
+        super().setUp()
+        self.small = self.folder / "small"
+        self.small.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "none", self.small], capture_output=True).returncode:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.small])
+
+    def check(self, threads, *options):
+        file, counters, whole = self.small / "run.mp", self.folder / "counters", self.folder / "whole.mp"
+        self.counters = counters
+        counters.unlink(missing_ok=True)
+        result = harness.memprof("snapshot", "-o", file, "--force", *options, "--", harness.program("churn"), counters,
+                                 threads, 400000 // threads, 0)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        total = sum(self.handed_over())
+        self.assertIn("No space left on device", result.stderr)
+        self.assertNotIn("complete", result.stderr)
+        self.assertEqual(harness.memprof("recover", file, "-o", whole, "--force").returncode, 4)
+        coverage = harness.answer("info", whole, status=4)["coverage"]
+        self.assertEqual(coverage["events"] + coverage["dropped"], total)
+        self.assertGreater(coverage["dropped"], 0)
+        notes = " ".join(coverage["notes"])
+        self.assertIn("No space left on device", notes)
+        self.assertNotIn("killed collector", notes)
+        file.unlink()
+
+    def test_the_counts_add_up(self):
+        for threads in (1, 4):
+            for options in ((), ("--on-full", "drop")):
+                with self.subTest(threads=threads, options=options):
+                    self.check(threads, *options)
+
+
+if __name__ == "__main__":
+    harness.main()
