@@ -89,6 +89,8 @@ def _set_up(arguments, engine, model, method="__post_init__"):
     tried = [pair.partition("=") for pair in os.environ.get("MEMPROF_TRY", "").split(",") if pair]
 
     def set_up(self, *more):
+        if getattr(self, "_resolution_finished", False):  # SGLang's settings are read-only from then on
+            return original(self, *more)
         for key, _, value in tried:
             if not hasattr(self, key):
                 raise SystemExit(f"memprof: --try {key}: {engine} has no such setting")
