@@ -6,6 +6,7 @@
 /* In the order in which a user meets them: record, read, write other forms. */
 #define COMMANDS(X)                                                                                                    \
     X(snapshot)                                                                                                        \
+    X(attach)                                                                                                          \
     X(top)                                                                                                             \
     X(plan)                                                                                                            \
     X(report)                                                                                                          \
@@ -74,7 +75,7 @@ bool mp_command_takes(const struct mp_command *command, enum mp_option option)
 static const char *by_other_name(const char *name)
 {
     static const char *const names[][2] = {
-        {"record", "snapshot"}, {"run", "snapshot"},     {"attach", "snapshot"}, {"plot", "trace_plot"},
+        {"record", "snapshot"}, {"run", "snapshot"},     {"plot", "trace_plot"},
         {"view", "trace_plot"}, {"html", "trace_plot"},  {"diff", "compare"},    {"summary", "report"},
         {"print", "report"},    {"flame", "flamegraph"}, {"stats", "info"},      {"convert", "import"},
     };

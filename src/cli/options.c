@@ -78,6 +78,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
          "steps and keep active ones (needed); repeat=N cycles (endless), every=N steps one, "
          "unit=REGEX: count regions instead of steps",
          MP_OPTS_LONG_RUNS},
+    [MP_OPT_FOR] = {"for", '\0', "TIME", "detach after TIME, as 60s or 5min; else at Ctrl-C, or with the program's end"},
     [MP_OPT_MAX_EVENTS] = {"max-events", '\0', "N",
                            "keep the newest N events; of older ones the live blocks and the peak with its sites",
                            MP_OPTS_LONG_RUNS},

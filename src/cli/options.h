@@ -46,6 +46,7 @@ enum mp_option {
     MP_OPT_CAPTURE,
     MP_OPT_PAUSED,
     MP_OPT_SCHEDULE,
+    MP_OPT_FOR,
     MP_OPT_MAX_EVENTS,
     MP_OPT_SAMPLE,
     MP_OPT_ON_OOM,

@@ -23,6 +23,7 @@ static const struct field {
     {"cpu_throughout", FIELD_BOOL, offsetof(struct mp_record_config, cpu_throughout)},
     {"wait", FIELD_BOOL, offsetof(struct mp_record_config, wait_when_full)},
     {"follow", FIELD_BOOL, offsetof(struct mp_record_config, follow)},
+    {"attached", FIELD_BOOL, offsetof(struct mp_record_config, attached)},
     {"paused", FIELD_BOOL, offsetof(struct mp_record_config, paused)},
     {"force", FIELD_BOOL, offsetof(struct mp_record_config, force)},
     {"max_events", FIELD_U32, offsetof(struct mp_record_config, max_events)},

@@ -31,6 +31,7 @@ struct mp_record_config {
     bool cpu_throughout; /* else CPU tensors only until a block on another device is seen */
     bool wait_when_full;
     bool follow;           /* children and exec'ed programs too */
+    bool attached;         /* memprof came to a program that already ran: what lived before is not recorded */
     bool paused;           /* until the program calls start */
     bool force;            /* a file that the program asks for may replace one */
     bool shim;             /* python/libmemprof_torch asks PyTorch for its own data */

@@ -83,6 +83,7 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                    : summary->scheduled  ? "whole, of what was scheduled"
                    : summary->ends_early ? "whole until then"
                    : *kept               ? "whole, of what was to be kept"
+                   : summary->attached   ? "whole since memprof attached"
                                          : "complete",
                    rest, path);
 }

@@ -186,6 +186,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->lacks_names = mp_recording_lacks_names(recording->spool.header);
     summary->steps = recording->state.ledger.steps;
     summary->sample_bytes = recording->config.sample_bytes;
+    summary->attached = recording->config.attached;
     summary->scheduled = recording->schedule != NULL;
     summary->ends_early = recording->ends_early != 0;
     summary->pid = recording->spool.header->pid;

@@ -284,6 +284,7 @@ struct mp_recording_summary {
     uint32_t leaks;         /* places that keep growing, where that was looked at (collect/session/collector_parts.h) */
     bool left_out;          /* the file was removed: the process was started by another one and held next to nothing */
     uint64_t device, inode; /* of the file */
+    bool attached;         /* the program already ran (config.attached) */
     bool has_totals;        /* of devices: the file has unattributed memory */
     struct mp_ledger_track track; /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];

@@ -298,7 +298,7 @@ static void note_shim(struct mp_recording *recording)
 }
 
 /* Reasons why the recording is not complete, although no event is missing. `limits` has room for LIMITS_MAX. */
-#define LIMITS_MAX 5
+#define LIMITS_MAX 6
 static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
                                     struct mp_error *error)
 {
@@ -307,6 +307,8 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
         bool met;
         const char *text;
     } known[LIMITS_MAX - 1] = {
+        {recording->config.attached,
+         "memprof attached while the program ran: growth is exact since then, and all totals are since then"},
         {recording->schedule != NULL, "outside of what was scheduled only live blocks were followed"},
         {atomic_load(&spool->lost_stacks), "the tables of stacks were full: some events have no stack"},
         {atomic_load(&spool->lost_strings),

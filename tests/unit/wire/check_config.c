@@ -13,7 +13,7 @@
 #define NUMBERS  offsetof(struct mp_record_config, max_events)
 #define TEXTS    offsetof(struct mp_record_config, step_range)
 /* Whoever adds one of another type, or behind the last, looks here. */
-_Static_assert(SWITCHES == 16 && NUMBERS == 16 && TEXTS == NUMBERS + 4 * sizeof(uint32_t), "what same() compares");
+_Static_assert(SWITCHES == 17 && NUMBERS == 20 && TEXTS == NUMBERS + 4 * sizeof(uint32_t), "what same() compares");
 
 static void same(const struct mp_record_config *a, const struct mp_record_config *b)
 {

@@ -1,0 +1,24 @@
+# MP_ATTACH: `memprof attach` needs libbpf, and a clang that compiles for BPF; without them the command says so.
+AC_DEFUN([MP_ATTACH], [
+  AC_ARG_WITH([libbpf], [AS_HELP_STRING([--without-libbpf], [build without `memprof attach` (default: where libbpf and clang are)])],
+    [], [with_libbpf=check])
+  have_attach=no
+  AS_IF([test "x$with_libbpf" != xno && test "$host_cpu" = x86_64], [
+    PKG_CHECK_MODULES([LIBBPF], [libbpf >= 1.0], [have_attach=yes], [have_attach=no])
+    AC_PATH_PROGS([BPF_CLANG], [clang clang-19 clang-16 clang-14], [no])
+    AS_IF([test "$BPF_CLANG" = no], [have_attach=no])
+  ])
+  # The kernel's headers for this processor, which clang does not look for when it compiles for BPF.
+  multiarch=`$CC -print-multiarch 2>/dev/null`
+  AS_IF([test -n "$multiarch"], [BPF_CPPFLAGS="-I/usr/include/$multiarch"])
+  AC_SUBST([BPF_CPPFLAGS])
+  AS_IF([test "$have_attach" = yes], [
+    AC_MSG_CHECKING([whether $BPF_CLANG compiles for BPF])
+    AS_IF([echo 'int x;' | $BPF_CLANG -target bpf -x c -c - -o conftest.o 2>/dev/null], [AC_MSG_RESULT([yes])],
+      [AC_MSG_RESULT([no]); have_attach=no])
+    rm -f conftest.o
+  ])
+  AS_IF([test "x$with_libbpf" = xyes && test "$have_attach" = no],
+    [AC_MSG_ERROR([--with-libbpf: libbpf 1.0, or a clang for BPF, was not found; see tools/install-deps])])
+  AM_CONDITIONAL([HAVE_ATTACH], [test "$have_attach" = yes])
+])

@@ -1,0 +1,453 @@
+#include "attach/attach.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "attach/attach_probes.h"
+#include "attach/attach_tables.h"
+#include "base/clock.h"
+#include "collect/session/collector_parts.h"
+#include "collect/session/membership.h"
+#include "format/new_file.h"
+
+#define ROUND_MS        10
+#define LATE_NS         (50 * MP_NS_PER_MS)  /* an event is in the ring so soon after its time */
+#define LOOK_FOR_EXEC   (500 * MP_NS_PER_MS)
+#define PROBES_MOST     32
+#define RING_IDLE_NS    MP_NS_PER_SECOND     /* a ring without events for so long may become another thread's */
+
+extern const unsigned char mp_attach_object[], mp_attach_object_end[];
+
+struct attached {
+    const struct mp_attach_options *options;
+    struct mp_attach_target target;
+    struct mp_attach_interpreter python;
+    struct mp_attach_tables tables;
+    struct mp_recording *recording;
+    struct bpf_object *object;
+    struct ring_buffer *ring;
+    struct bpf_link *links[2 * PROBES_MOST];
+    struct bpf_link *cpu_alloc; /* one of them; NULL: not attached, or no more */
+    unsigned link_count;
+    const struct mp_attach_module *watched; /* has probes: unmapped means that another program runs there */
+    uint32_t sources;
+    struct mp_map cpu_blocks; /* from alloc_cpu: address to 1 */
+    struct mp_map other_blocks; /* address to 1 + track: of the driver, and reported CPU storage (mapped files) */
+    struct mp_map threads; /* tid to ring + 1 */
+    uint64_t used_ns[MP_SPOOL_RINGS_MAX];
+    uint64_t ring_dropped;
+    uint64_t until_ns; /* later events do not count: probes go one after the other */
+    bool device_seen, driver_seen;
+};
+
+/* ---- the recording ---------------------------------------------------------------------------------------------- */
+
+static enum mp_status create_file(void *context, struct mp_recording *recording, char **path, int *fd,
+                                  struct mp_error *error)
+{
+    const struct attached *a = context;
+    const struct mp_new_file_rule rule = {.way = a->options->force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH};
+    struct mp_new_file file;
+    snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", a->options->output);
+    enum mp_status status = mp_new_file_open(a->options->output, &rule, &file, error);
+    if (!status && (status = mp_new_file_put(&file, error))) close(file.fd);
+    mp_new_file_close(&file);
+    if (status) return status;
+    *fd = file.fd;
+    *path = strdup(a->options->output);
+    return *path ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
+}
+
+static enum mp_status open_recording(struct attached *a, struct mp_error *error)
+{
+    const struct mp_attach_options *options = a->options;
+    struct mp_spool_header *facts = calloc(1, sizeof *facts);
+    if (!facts) return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
+    *facts = (struct mp_spool_header){.magic = MP_SPOOL_MAGIC, .version = MP_SPOOL_VERSION, .header_bytes = sizeof *facts,
+                                      .monotonic_ns = mp_clock_monotonic_ns(), .realtime_ns = mp_clock_realtime_ns(),
+                                      .pid = options->pid};
+    if (getrandom(&facts->spool_id, sizeof facts->spool_id, 0) < 0) facts->spool_id = facts->realtime_ns;
+    snprintf(facts->output, sizeof facts->output, "%s", options->output);
+    if (gethostname(facts->host, sizeof facts->host - 1)) snprintf(facts->host, sizeof facts->host, "localhost");
+    mp_membership_read(options->pid, &facts->member);
+    mp_record_config_format(&options->record, facts->configuration, sizeof facts->configuration);
+    if (options->keep_command) {
+        mp_command_line_read(options->pid, facts->command, sizeof facts->command);
+        mp_command_line_mask(facts->command);
+    }
+    char *folder = strdup(options->output);
+    struct mp_spool_file spool;
+    if (folder) *strrchr(folder, '/') = '\0';
+    enum mp_status status = folder ? mp_spool_file_create(facts, folder, &spool, error)
+                                   : mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
+    free(folder);
+    free(facts);
+    if (status) return status;
+    a->recording = mp_recording_new(&spool, options->symbols, create_file, a, error);
+    if (!a->recording) {
+        mp_spool_file_close(&spool, true);
+        return error->status;
+    }
+    a->tables = (struct mp_attach_tables){.target = &a->target,
+                                          .python = &a->python,
+                                          .spool = &a->recording->spool,
+                                          .depth = options->record.depth,
+                                          .native = options->record.native_stacks,
+                                          .python_frames = options->record.python_stacks};
+    atomic_store(&a->recording->spool.header->sources, a->sources);
+    return MP_OK;
+}
+
+/* The thread's ring. More threads at once than there are rings share the first one. */
+static uint32_t ring_of(struct attached *a, const struct mp_attach_event *event)
+{
+    struct mp_spool_header *spool = a->recording->spool.header;
+    uint64_t *known = mp_map_at(&a->threads, event->tid, NULL);
+    uint32_t ring = (uint32_t)*known;
+    if (ring && spool->rings[ring - 1].tid == event->tid) return ring - 1;
+    ring = atomic_load(&spool->rings_used);
+    if (ring >= atomic_load(&spool->rings_committed)) (void)mp_spool_file_grow(&a->recording->spool);
+    if (ring >= atomic_load(&spool->rings_committed)) {
+        for (ring = 1; ring < atomic_load(&spool->rings_used); ring++)
+            if (event->time_ns > a->used_ns[ring] + RING_IDLE_NS &&
+                a->recording->drain.next[ring] == atomic_load(&spool->rings[ring].head))
+                break;
+        if (ring == atomic_load(&spool->rings_used)) return 0;
+    }
+    spool->rings[ring].tid = event->tid;
+    memcpy(spool->rings[ring].name, event->name, sizeof spool->rings[ring].name);
+    atomic_store(&spool->rings[ring].state, MP_RING_OWNED);
+    if (ring >= atomic_load(&spool->rings_used)) atomic_store(&spool->rings_used, ring + 1);
+    *known = ring + 1;
+    return ring;
+}
+
+static void put(struct attached *a, const struct mp_attach_event *event, const struct mp_record *record)
+{
+    struct mp_spool_header *spool = a->recording->spool.header;
+    uint32_t ring = ring_of(a, event);
+    uint64_t head = atomic_load(&spool->rings[ring].head);
+    a->used_ns[ring] = event->time_ns;
+    if (head - atomic_load(&spool->rings[ring].tail) >= MP_RING_RECORDS) mp_recording_round(a->recording, false);
+    if (head - atomic_load(&spool->rings[ring].tail) >= MP_RING_RECORDS) {
+        atomic_fetch_add(&spool->rings[ring].dropped, 1);
+        return;
+    }
+    *mp_ring_record(spool, ring, head) = *record;
+    atomic_store(&spool->rings[ring].head, head + 1);
+}
+
+static uint16_t track_of(struct attached *a, const struct mp_attach_fact *fact)
+{
+    struct mp_wire_track track = {.device_index = fact->device.type == MP_DEVICE_CPU ? -1 : fact->device.index,
+                                  .device_type = (uint8_t)fact->device.type,
+                                  .layer = fact->of_driver ? MP_LAYER_DRIVER : MP_LAYER_TORCH,
+                                  .size_basis = fact->of_driver ? MP_BASIS_EXACT : MP_BASIS_BLOCK,
+                                  .name = mp_attach_text(&a->tables, fact->pool)};
+    return mp_attach_track(&a->tables, &track);
+}
+
+/* Blocks of PyTorch's CPU allocator come from alloc_cpu, also where a profiler makes it report them as well; a report
+ * of another block is one of mapped storage. False: the fact is no event. */
+static bool sort_out_cpu(struct attached *a, const struct mp_attach_event *event, struct mp_attach_fact *fact,
+                         uint16_t track)
+{
+    enum mp_attach_action action = mp_attach_probes[event->probe].action;
+    bool is_alloc = fact->type == MP_EVENT_ALLOC;
+    if (action == MP_ATTACH_CPU_ALLOC) {
+        *mp_map_at(&a->cpu_blocks, fact->address, NULL) = 1;
+        return true;
+    }
+    if (action == MP_ATTACH_CPU_FREE) {
+        if (mp_map_remove(&a->cpu_blocks, fact->address, NULL)) return true;
+        return !a->device_seen; /* of a block from before */
+    }
+    if (mp_map_find(&a->cpu_blocks, fact->address)) return false;
+    if (!is_alloc) return mp_map_remove(&a->other_blocks, fact->address, NULL);
+    *mp_map_at(&a->other_blocks, fact->address, NULL) = (uint64_t)track + 1;
+    return true;
+}
+
+/* A call that frees does not say of which kind the block is. */
+static void sort_out_driver(struct attached *a, struct mp_attach_fact *fact, uint16_t *track)
+{
+    a->driver_seen = true;
+    if (fact->type == MP_EVENT_ALLOC) {
+        *mp_map_at(&a->other_blocks, fact->address, NULL) = ((uint64_t)*track + 1) | (uint64_t)fact->kind << 32;
+        return;
+    }
+    uint64_t known;
+    if (mp_map_remove(&a->other_blocks, fact->address, &known)) {
+        *track = (uint16_t)(known - 1);
+        fact->kind = (enum mp_kind)(known >> 32);
+    }
+}
+
+/* CPU tensors do not matter once another device is used: as in a program that was started under memprof. */
+static void see_device(struct attached *a)
+{
+    if (a->device_seen || a->options->record.cpu_throughout) return;
+    a->device_seen = true;
+    if (!a->cpu_alloc) return;
+    for (unsigned i = 0; i < a->link_count; i++)
+        if (a->links[i] == a->cpu_alloc) a->links[i] = NULL;
+    bpf_link__destroy(a->cpu_alloc);
+    a->cpu_alloc = NULL;
+    if (a->cpu_blocks.count)
+        mp_recording_note(a->recording, "CPU tensors were recorded until the first block of another device");
+}
+
+static int take(void *context, void *data, size_t size)
+{
+    struct attached *a = context;
+    const struct mp_attach_event *event = data;
+    if (size < sizeof *event || event->probe >= mp_attach_probe_count ||
+        size < sizeof *event + event->python_count * sizeof(struct mp_attach_frame) + event->stack_bytes)
+        return 0;
+    struct mp_attach_fact fact = mp_attach_fact_of(event);
+    if (fact.type == MP_EVENT_NONE || event->time_ns > a->until_ns) return 0;
+    uint16_t track = track_of(a, &fact);
+    if (track == UINT16_MAX) return 0;
+    bool is_cpu = fact.device.type == MP_DEVICE_CPU && !fact.of_driver;
+    if (is_cpu && fact.type != MP_EVENT_OOM && !sort_out_cpu(a, event, &fact, track)) return 0;
+    if (fact.of_driver) sort_out_driver(a, &fact, &track);
+    if (!is_cpu && !fact.of_driver) see_device(a);
+    const struct mp_attach_frame *frames = (const struct mp_attach_frame *)(event + 1);
+    bool returned = mp_attach_probes[event->probe].cookie & MP_ATTACH_RETURNS;
+    bool with_stack = event->stack_bytes || event->python_count;
+    struct mp_record record = {.time_ns = event->time_ns,
+                               .address = fact.address,
+                               .bytes = fact.bytes,
+                               .total_allocated = fact.allocated,
+                               .total_reserved = fact.reserved,
+                               .stack = with_stack ? mp_attach_node(&a->tables, event, frames,
+                                                                    frames + event->python_count, returned)
+                                                   : 0,
+                               .track = track,
+                               .type = (uint8_t)fact.type,
+                               .kind = (uint8_t)fact.kind};
+    put(a, event, &record);
+    return 0;
+}
+
+/* ---- the kernel's side ------------------------------------------------------------------------------------------ */
+
+static enum mp_status refuse(struct mp_error *error, int number)
+{
+    if (number == EPERM || number == EACCES)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "the kernel does not let this user attach: use root, or give memprof the rights: sudo setcap "
+                       "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_sys_resource+ep $(command -v memprof)");
+    return mp_fail(error, MP_UNSUPPORTED,
+                   "the kernel refused memprof's probes (%s): attach needs Linux 5.17 or later with uprobes, BPF and BTF",
+                   strerror(number));
+}
+
+static enum mp_status load(struct attached *a, struct mp_error *error)
+{
+    if (access("/sys/bus/event_source/devices/uprobe/type", R_OK))
+        return mp_fail(error, MP_UNSUPPORTED, "this kernel has no uprobes (CONFIG_UPROBE_EVENTS), without which nothing can be attached to");
+    libbpf_set_print(NULL);
+    a->object = bpf_object__open_mem(mp_attach_object, (size_t)(mp_attach_object_end - mp_attach_object), NULL);
+    if (!a->object) return refuse(error, errno);
+    struct bpf_map *scratches = bpf_object__find_map_by_name(a->object, "scratches");
+    int cpus = libbpf_num_possible_cpus();
+    bpf_map__set_max_entries(scratches, MP_ATTACH_SCRATCHES * (uint32_t)(cpus > 0 ? cpus : 1));
+    int failed = bpf_object__load(a->object);
+    if (failed) return refuse(error, -failed);
+    struct mp_attach_settings settings = {.free_stacks = a->options->record.free_stacks};
+    uint32_t zero = 0;
+    if (a->options->record.python_stacks && mp_attach_find_python(&a->target, &a->python) && a->python.layout)
+        settings.python = a->python.settings;
+    struct bpf_map *map = bpf_object__find_map_by_name(a->object, "settings");
+    if (bpf_map_update_elem(bpf_map__fd(map), &zero, &settings, BPF_ANY)) return refuse(error, errno);
+    a->ring = ring_buffer__new(bpf_object__find_map_fd_by_name(a->object, "ring"), take, a, NULL);
+    return a->ring ? MP_OK : refuse(error, errno);
+}
+
+/* Puts a probe at an offset of the file: where the call begins, and where it returns if that is wanted. */
+static enum mp_status attach_one(struct attached *a, unsigned number, const struct mp_attach_module *module,
+                                 uint64_t offset, struct mp_error *error)
+{
+    const struct mp_attach_probe *probe = &mp_attach_probes[number];
+    for (int returns = 0; returns <= !!(probe->cookie & MP_ATTACH_RETURNS); returns++) {
+        LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = returns, .bpf_cookie = probe->cookie | number);
+        struct bpf_program *program = bpf_object__find_program_by_name(a->object, returns ? "mp_leave" : "mp_enter");
+        struct bpf_link *link =
+            bpf_program__attach_uprobe_opts(program, (pid_t)a->options->pid, module->file, offset, &opts);
+        if (!link) return refuse(error, errno);
+        a->links[a->link_count++] = link;
+        if (probe->action == MP_ATTACH_CPU_ALLOC && !returns) a->cpu_alloc = link;
+    }
+    a->watched = module;
+    a->sources |= probe->source;
+    return MP_OK;
+}
+
+/* Every probe whose function the process has; at least one. */
+static enum mp_status attach_all(struct attached *a, struct mp_error *error)
+{
+    bool library = false;
+    for (unsigned i = 0; i < mp_attach_probe_count; i++) {
+        const struct mp_attach_probe *probe = &mp_attach_probes[i];
+        for (size_t k = 0; k < a->target.modules.count && a->link_count + 2 <= 2 * PROBES_MOST; k++) {
+            const struct mp_attach_module *module = a->target.modules.at[k];
+            const char *name = strrchr(module->path, '/') + 1;
+            uint64_t at, bytes, offset;
+            if (module->gone || strncmp(name, probe->library, strlen(probe->library))) continue;
+            library = true;
+            if (!mp_attach_symbol(module, probe->symbol, &at, &bytes) || !mp_attach_file_offset(module, at, &offset))
+                continue;
+            enum mp_status status = attach_one(a, i, module, offset, error);
+            if (status) return status;
+        }
+    }
+    if (a->link_count) return MP_OK;
+    if (library)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "process %" PRIu32 " has PyTorch or CUDA, but its libraries have none of the functions that attach knows",
+                       a->options->pid);
+    return mp_fail(error, MP_UNSUPPORTED,
+                   "process %" PRIu32 " has loaded neither PyTorch (libc10.so) nor CUDA's driver (libcuda.so): there is "
+                   "nothing to attach to",
+                   a->options->pid);
+}
+
+static void detach(struct attached *a)
+{
+    for (; a->link_count; a->link_count--)
+        if (a->links[a->link_count - 1]) bpf_link__destroy(a->links[a->link_count - 1]);
+}
+
+/* ---- the loop --------------------------------------------------------------------------------------------------- */
+
+static void count_losses(struct attached *a)
+{
+    struct mp_attach_counts counts;
+    uint32_t zero = 0;
+    struct bpf_map *map = bpf_object__find_map_by_name(a->object, "counts");
+    if (bpf_map_lookup_elem(bpf_map__fd(map), &zero, &counts)) return;
+    uint64_t dropped = counts.dropped + counts.unpaired;
+    atomic_fetch_add(&a->recording->spool.header->rings[0].dropped, dropped - a->ring_dropped);
+    a->ring_dropped = dropped;
+}
+
+static void serve(struct attached *a)
+{
+    struct mp_spool_header *spool = a->recording->spool.header;
+    uint64_t now = mp_clock_monotonic_ns();
+    (void)ring_buffer__consume(a->ring);
+    /* Nothing older comes any more. */
+    atomic_store(&spool->rings[0].open_since, now - LATE_NS);
+    count_losses(a);
+    mp_recording_round(a->recording, false);
+}
+
+static bool is_replaced(struct attached *a)
+{
+    unsigned char magic[SELFMAG];
+    return !mp_attach_target_read(&a->target, a->watched->start, magic, sizeof magic) || memcmp(magic, ELFMAG, SELFMAG);
+}
+
+static const char *run(struct attached *a, int signals, struct mp_exit *how, char *text, size_t room)
+{
+    uint64_t begun = mp_clock_monotonic_ns(), looked = begun;
+    *how = (struct mp_exit){.known = false};
+    for (;;) {
+        struct pollfd set[2] = {{.fd = a->target.pidfd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+        poll(set, 2, ROUND_MS);
+        serve(a);
+        uint64_t now = mp_clock_monotonic_ns();
+        if (set[0].revents) {
+            int wait_status;
+            snprintf(text, room, "ended");
+            if (mp_process_end(a->target.pidfd, a->options->pid, &wait_status))
+                *how = mp_process_end_describe(wait_status, text, room);
+            return text;
+        }
+        if (set[1].revents || (a->options->for_ns && now - begun >= a->options->for_ns) || a->recording->failed)
+            return MP_STILL_RUNNING " when memprof detached";
+        if (now - looked > LOOK_FOR_EXEC) {
+            looked = now;
+            if (is_replaced(a)) return "replaced by exec";
+        }
+    }
+}
+
+static void note_end(struct attached *a)
+{
+    if (a->driver_seen)
+        mp_recording_note(a->recording, "attach does not see which device the driver's calls are for: they count as those of the first");
+    if (*a->python.note) mp_recording_note(a->recording, a->python.note);
+}
+
+static enum mp_status record(struct attached *a, int signals, struct mp_collector_result *result, struct mp_error *error)
+{
+    uint64_t begun = mp_clock_monotonic_ns();
+    enum mp_status status = mp_attach_target_open(a->options->pid, &a->target, error);
+    if (!status) status = load(a, error);
+    if (!status) status = open_recording(a, error);
+    if (!status) status = attach_all(a, error);
+    struct pollfd ended = {.fd = a->target.pidfd, .events = POLLIN};
+    if (status && ended.fd >= 0 && poll(&ended, 1, 0) > 0)
+        return mp_fail(error, MP_NOT_FOUND, "process %" PRIu32 " ended before it was attached to", a->options->pid);
+    if (status) return status;
+    atomic_store(&a->recording->spool.header->sources, a->sources);
+    a->options->attached(a->options->context, a->link_count, mp_clock_monotonic_ns() - begun);
+    struct mp_exit how;
+    char text[96];
+    const char *end = run(a, signals, &how, text, sizeof text);
+    a->until_ns = mp_clock_monotonic_ns();
+    serve(a);
+    count_losses(a);
+    detach(a);
+    note_end(a);
+    mp_recording_end(a->recording, how, end);
+    struct mp_recording_summary summary;
+    mp_recording_finish(a->recording, &summary);
+    if (summary.path || summary.failed) mp_vec_add(&result->recordings, summary);
+    return MP_OK;
+}
+
+enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_collector_result *result,
+                             struct mp_error *error)
+{
+    struct attached *a = calloc(1, sizeof *a);
+    sigset_t set, before;
+    if (!a) return mp_fail(error, MP_NO_MEMORY, "out of memory");
+    a->options = options;
+    a->until_ns = UINT64_MAX;
+    a->target.pidfd = -1;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, &before);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a write error to report */
+    int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    enum mp_status status = signals < 0 ? mp_fail_errno(error, "cannot watch signals") : record(a, signals, result, error);
+    detach(a);
+    if (a->ring) ring_buffer__free(a->ring);
+    if (a->object) bpf_object__close(a->object);
+    mp_recording_free(a->recording, true);
+    mp_attach_tables_free(&a->tables);
+    mp_attach_target_close(&a->target);
+    mp_map_free(&a->cpu_blocks);
+    mp_map_free(&a->other_blocks);
+    mp_map_free(&a->threads);
+    if (signals >= 0) close(signals);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    free(a);
+    return status;
+}

@@ -1,0 +1,32 @@
+/*
+ * `memprof attach`: records a program that already runs, from outside. The kernel's own probes (uprobes with BPF) stand
+ * at the functions through which every block of PyTorch's allocators and of CUDA's driver passes; memprof unwinds copies
+ * of the stacks. Nothing is put into the program, and nothing stays when memprof ends, however it ends. What comes in
+ * goes through a spool of our own into the same file by the same code as a program's that was started under memprof.
+ * One call, on the main thread.
+ */
+#ifndef MP_ATTACH_ATTACH_H
+#define MP_ATTACH_ATTACH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "collect/session/collector.h"
+
+struct mp_attach_options {
+    uint32_t pid;
+    const char *output; /* absolute */
+    bool force, symbols, keep_command;
+    uint64_t for_ns; /* how long; 0: until a signal, or the program's end */
+    struct mp_record_config record;
+    void (*attached)(void *context, unsigned probes, uint64_t took_ns); /* recording has begun */
+    void *context;
+};
+
+/* Records until the time is over, SIGINT, SIGTERM or SIGHUP comes, or the program ends. MP_OK: result->recordings has
+ * the recording, if anything was allocated. Anything else: nothing was attached. */
+enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_collector_result *result,
+                             struct mp_error *error);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * What the kernel's side (attach.bpf.c) and memprof's side of an attached program share: the settings of the one, the
+ * events of the other. Plain C without any other header of ours, since clang compiles it for BPF as well.
+ *
+ * An event is its head, `python_count` Python frames and `stack_bytes` bytes of the thread's stack from head.sp on.
+ */
+#ifndef MP_ATTACH_EVENT_H
+#define MP_ATTACH_EVENT_H
+
+#include <linux/types.h>
+
+/* The cookie of a probe: its number in the table of attach_probes.h, and these. */
+#define MP_ATTACH_PROBE_MASK 0xff
+#define MP_ATTACH_RETURNS    0x100 /* the event is complete when the call returns */
+#define MP_ATTACH_STACK      0x200 /* the event carries a stack */
+#define MP_ATTACH_OUT        0x400 /* the first two arguments point to results */
+
+#define MP_ATTACH_STACK_MOST  32768 /* bytes copied of a stack: a multiple of the chunk */
+#define MP_ATTACH_CHUNK       1024  /* copied at once: never crosses a page */
+#define MP_ATTACH_PYTHON_MOST 256
+#define MP_ATTACH_ARGUMENTS   5
+#define MP_ATTACH_SCRATCHES   4 /* events being made on one CPU at a time */
+
+/* One step of a chain of Python frames, innermost first. */
+struct mp_attach_frame {
+    __u64 code;     /* the code object; 0: this frame only ends a group */
+    __u64 position; /* as the frame has it: a pointer (3.11 on) or an index */
+    __u64 tag;      /* of the code object's fields: tells it from a later one at its address */
+    __u64 marker;   /* the group of frames that one C call of the interpreter runs ends here: an address in that C
+                     * frame, or 1 where the version leaves none; 0: it goes on */
+};
+
+struct mp_attach_event {
+    __u64 time_ns; /* CLOCK_MONOTONIC */
+    __u32 tid;
+    __u32 probe;
+    __u64 argument[MP_ATTACH_ARGUMENTS];
+    __u64 result, out[2];  /* out: the words to which the first two arguments point, after the call */
+    __u64 ip, sp, bp, bx, r12, r13, r14, r15;
+    __u32 stack_bytes;
+    __u32 python_count;
+    __u32 python_cut; /* 1: there were more frames */
+    __u32 stack_cut;
+    char name[16]; /* of the thread */
+};
+
+/* Of one Python version, in bytes; struct mp_python_layout has their meaning. */
+struct mp_attach_python {
+    __u64 runtime; /* the address of _PyRuntime; 0: no Python frames */
+    __u32 interpreters, threads_head, thread_next, thread_id;
+    __u32 thread_top, thread_top_record, record_frame, record_previous;
+    __u32 frame_previous, frame_code, frame_position, frame_owner, frame_is_entry;
+    __u32 code_name, code_file, code_lines, code_first_line, code_bytecode, code_first_traceable;
+    __u32 position_is_index, chain, unused;
+};
+
+struct mp_attach_settings {
+    __u32 free_stacks, unused;
+    struct mp_attach_python python;
+};
+
+struct mp_attach_counts {
+    __u64 dropped;  /* the ring was full, or too many threads of one CPU were interrupted in the middle of an event */
+    __u64 unpaired; /* calls of which no room was left to remember the arguments */
+};
+
+static inline __u64 mp_attach_tag(__u64 name, __u64 file, __u64 lines, __u32 first_line)
+{
+    return name * 0x9fb21c651e98df25ull + file * 0xd6e8feb86659fd93ull + lines * 0xa0761d6478bd642full +
+           first_line * 0x1d8e4e27c47d124full;
+}
+
+#endif

@@ -1,0 +1,8 @@
+/* The program for the kernel (attach.bpf.c), as clang made it, in memprof itself. */
+__asm__(".section .rodata\n"
+        ".balign 8\n"
+        ".globl mp_attach_object, mp_attach_object_end\n"
+        "mp_attach_object:\n"
+        ".incbin \"" MP_ATTACH_OBJECT "\"\n"
+        "mp_attach_object_end:\n"
+        ".previous\n");

@@ -1,0 +1,93 @@
+#include "attach/attach_probes.h"
+
+#define STACK MP_ATTACH_STACK
+#define CALL  (MP_ATTACH_STACK | MP_ATTACH_RETURNS)
+#define OUT   (MP_ATTACH_STACK | MP_ATTACH_RETURNS | MP_ATTACH_OUT)
+
+/* Frees come first: a block whose free was missed would look like a leak. PyTorch's CPU allocator reports to its
+ * profiler only while that runs, so the functions below it are probed; its others always report. */
+const struct mp_attach_probe mp_attach_probes[] = {
+    {"libc10", "_ZN3c108free_cpuEPv", MP_ATTACH_CPU_FREE, 0, MP_SOURCE_TORCH, "", MP_KIND_HOST},
+    {"libcuda.so", "cuMemFree_v2", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
+    {"libcuda.so", "cuMemFreeAsync", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "pool", MP_KIND_POOL},
+    {"libcuda.so", "cuMemFreeHost", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "", MP_KIND_PINNED},
+    {"libc10", "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", MP_ATTACH_REPORT, STACK, MP_SOURCE_TORCH, "",
+     MP_KIND_DEVICE},
+    {"libc10", "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", MP_ATTACH_REPORT, STACK, MP_SOURCE_TORCH, "",
+     MP_KIND_DEVICE},
+    {"libc10", "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE", MP_ATTACH_REPORT_OLD, STACK, MP_SOURCE_TORCH, "",
+     MP_KIND_DEVICE},
+    {"libc10", "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", MP_ATTACH_OOM, STACK, MP_SOURCE_TORCH, "",
+     MP_KIND_DEVICE},
+    {"libc10", "_ZN3c109alloc_cpuEm", MP_ATTACH_CPU_ALLOC, CALL, MP_SOURCE_TORCH, "", MP_KIND_HOST},
+    {"libcuda.so", "cuMemAlloc_v2", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
+    {"libcuda.so", "cuMemAllocManaged", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "managed", MP_KIND_MANAGED},
+    {"libcuda.so", "cuMemAllocPitch_v2", MP_ATTACH_ALLOC_PITCH, OUT, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
+    {"libcuda.so", "cuMemAllocAsync", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "pool", MP_KIND_POOL},
+    {"libcuda.so", "cuMemAllocHost_v2", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "", MP_KIND_PINNED},
+    {"libcuda.so", "cuMemHostAlloc", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "", MP_KIND_PINNED},
+};
+const unsigned mp_attach_probe_count = sizeof mp_attach_probes / sizeof *mp_attach_probes;
+
+static struct mp_attach_device device_of(uint64_t word)
+{
+    return (struct mp_attach_device){(int8_t)(word & 0xff), (int8_t)(word >> 8 & 0xff)};
+}
+
+struct mp_attach_fact mp_attach_fact_of(const struct mp_attach_event *event)
+{
+    const struct mp_attach_probe *probe = &mp_attach_probes[event->probe];
+    const uint64_t *argument = (const uint64_t *)event->argument;
+    struct mp_attach_fact fact = {.type = MP_EVENT_NONE,
+                                  .kind = probe->kind,
+                                  .pool = probe->pool,
+                                  .device = {MP_DEVICE_CPU, -1},
+                                  .allocated = MP_RECORD_TOTAL_UNKNOWN,
+                                  .reserved = MP_RECORD_TOTAL_UNKNOWN};
+    int64_t bytes = (int64_t)argument[1];
+    switch (probe->action) {
+    case MP_ATTACH_REPORT:
+    case MP_ATTACH_REPORT_OLD:
+        fact.device = device_of(argument[probe->action == MP_ATTACH_REPORT ? 4 : 2]);
+        if (!argument[0] || !bytes) break;
+        fact.type = bytes > 0 ? MP_EVENT_ALLOC : MP_EVENT_FREE;
+        fact.address = argument[0];
+        fact.bytes = (uint64_t)(bytes > 0 ? bytes : -bytes);
+        if (fact.device.type == MP_DEVICE_CPU) fact.kind = MP_KIND_HOST;
+        if (fact.device.type != MP_DEVICE_CPU && probe->action == MP_ATTACH_REPORT) {
+            fact.allocated = argument[2];
+            fact.reserved = argument[3];
+        }
+        break;
+    case MP_ATTACH_OOM:
+        fact.type = MP_EVENT_OOM;
+        fact.device = device_of(argument[3]);
+        fact.bytes = argument[0];
+        fact.allocated = argument[1];
+        fact.reserved = argument[2];
+        break;
+    case MP_ATTACH_CPU_ALLOC:
+        if (event->result) fact.type = MP_EVENT_ALLOC;
+        fact.address = event->result;
+        fact.bytes = argument[0];
+        break;
+    case MP_ATTACH_CPU_FREE:
+        if (argument[0]) fact.type = MP_EVENT_FREE;
+        fact.address = argument[0];
+        fact.bytes = MP_BYTES_UNKNOWN;
+        break;
+    case MP_ATTACH_ALLOC:
+    case MP_ATTACH_ALLOC_PITCH:
+    case MP_ATTACH_FREE:
+        fact.of_driver = true;
+        if (probe->kind != MP_KIND_PINNED) fact.device = (struct mp_attach_device){MP_DEVICE_CUDA, 0};
+        fact.address = probe->action == MP_ATTACH_FREE ? argument[0] : event->out[0];
+        fact.bytes = probe->action == MP_ATTACH_ALLOC         ? argument[1]
+                     : probe->action == MP_ATTACH_ALLOC_PITCH ? event->out[1] * argument[3]
+                                                              : MP_BYTES_UNKNOWN;
+        if (fact.address && !(uint32_t)event->result)
+            fact.type = probe->action == MP_ATTACH_FREE ? MP_EVENT_FREE : MP_EVENT_ALLOC;
+        break;
+    }
+    return fact;
+}

@@ -1,0 +1,50 @@
+/* The functions that are probed, and what their calls say of blocks. */
+#ifndef MP_ATTACH_PROBES_H
+#define MP_ATTACH_PROBES_H
+
+#include <stdbool.h>
+
+#include "attach/attach_event.h"
+#include "base/words.h"
+#include "wire/spool.h"
+
+enum mp_attach_action {
+    MP_ATTACH_REPORT,     /* of PyTorch's allocators: address, signed bytes, totals, device */
+    MP_ATTACH_REPORT_OLD, /* the same without totals */
+    MP_ATTACH_OOM,
+    MP_ATTACH_CPU_ALLOC,
+    MP_ATTACH_CPU_FREE,
+    MP_ATTACH_ALLOC, /* of the driver: address by pointer, bytes */
+    MP_ATTACH_ALLOC_PITCH,
+    MP_ATTACH_FREE,
+};
+
+struct mp_attach_probe {
+    const char *library, *symbol; /* how the file's name begins */
+    enum mp_attach_action action;
+    unsigned cookie;       /* MP_ATTACH_RETURNS and so on */
+    enum mp_source source;
+    const char *pool;      /* the driver's track */
+    enum mp_kind kind;
+};
+
+extern const struct mp_attach_probe mp_attach_probes[];
+extern const unsigned mp_attach_probe_count;
+
+/* c10::Device: two bytes in one register. */
+struct mp_attach_device {
+    int8_t type, index;
+};
+
+/* What one event says. `type` MP_EVENT_NONE: nothing. */
+struct mp_attach_fact {
+    enum mp_event_type type;
+    enum mp_kind kind;
+    struct mp_attach_device device;
+    bool of_driver;
+    const char *pool;
+    uint64_t address, bytes, allocated, reserved;
+};
+struct mp_attach_fact mp_attach_fact_of(const struct mp_attach_event *event);
+
+#endif

@@ -1,0 +1,30 @@
+/* Python in the attached process: where its interpreter keeps its frames, and what a code object says. Reads the
+ * process's memory. One thread at a time. */
+#ifndef MP_ATTACH_PYTHON_H
+#define MP_ATTACH_PYTHON_H
+
+#include <stdbool.h>
+
+#include "attach/attach_target.h"
+#include "capture/python/layout.h"
+
+struct mp_attach_interpreter {
+    const struct mp_python_layout *layout; /* NULL: no frames of Python are read */
+    struct mp_attach_python settings;
+    uint64_t loop_start, loop_end; /* of 3.9 and 3.10: the interpreter's loop; its C frames have no marker */
+    char note[160];                /* why they are not read, though Python is there; "" */
+};
+
+/* Looks among the modules. False: there is no Python. */
+bool mp_attach_find_python(const struct mp_attach_target *target, struct mp_attach_interpreter *python);
+
+struct mp_attach_code {
+    char function[512], file[1024];
+    uint32_t line;
+};
+
+/* What the code object says; false where it is no longer the one that the event had. */
+bool mp_attach_describe(const struct mp_attach_target *target, const struct mp_attach_interpreter *python,
+                        const struct mp_attach_frame *frame, struct mp_attach_code *code);
+
+#endif

@@ -1,0 +1,33 @@
+/* From an event's frames to a node of the spool's tables, as the recorder makes them in a program of its own. One thread
+ * at a time. */
+#ifndef MP_ATTACH_TABLES_H
+#define MP_ATTACH_TABLES_H
+
+#include "attach/attach_python.h"
+#include "base/intern.h"
+#include "collect/recording/spool_file.h"
+
+#define MP_ATTACH_NATIVE_MOST 1024
+
+struct mp_attach_tables {
+    struct mp_attach_target *target;
+    struct mp_attach_interpreter *python;
+    struct mp_spool_file *spool; /* the recording's */
+    uint32_t depth;              /* frames kept */
+    bool native, python_frames;
+    uint64_t generation;         /* of the target's modules, to which `natives` belongs */
+    struct mp_map natives, codes, nodes, frames; /* to id + 1 */
+    struct mp_intern strings;
+    MP_VEC(uint32_t) string_ids; /* the spool's, by number of `strings` */
+    uint64_t described_late;     /* frames of Python whose code was gone when it was read */
+};
+
+/* The node of an event's stack; 0: it has none. */
+uint32_t mp_attach_node(struct mp_attach_tables *tables, const struct mp_attach_event *event,
+                        const struct mp_attach_frame *frames, const void *stack, bool returned);
+uint32_t mp_attach_text(struct mp_attach_tables *tables, const char *text);
+/* UINT16_MAX: there is no room for another one. */
+uint16_t mp_attach_track(struct mp_attach_tables *tables, const struct mp_wire_track *track);
+void mp_attach_tables_free(struct mp_attach_tables *tables);
+
+#endif

@@ -1,0 +1,142 @@
+#include "attach/attach.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/record/snapshot_messages.h"
+
+static int read_pid(const char *text, uint32_t *pid)
+{
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    *pid = (uint32_t)number;
+    if (*text >= '0' && *text <= '9' && !*end && !errno && number > 0 && number <= INT_MAX) return MP_EXIT_DONE;
+    mp_message("attach %s: the number of a running process is wanted", text);
+    return MP_EXIT_USAGE;
+}
+
+static int read_options(const struct mp_invocation *invocation, struct mp_attach_options *options)
+{
+    const char *stacks = invocation->value[MP_OPT_STACKS], *duration = invocation->value[MP_OPT_FOR];
+    struct mp_record_config *record = &options->record;
+    mp_record_config_defaults(record);
+    record->attached = true;
+    record->shim = record->torch_history = record->follow = record->cupti = record->hooks = false;
+    record->free_stacks = mp_given(invocation, MP_OPT_FREE_STACKS);
+    if (stacks) {
+        record->native_stacks = strstr(stacks, "native") != NULL;
+        record->python_stacks = strstr(stacks, "python") != NULL;
+        if (strcmp(stacks, "native,python") && strcmp(stacks, "python,native") && strcmp(stacks, "native") &&
+            strcmp(stacks, "python") && strcmp(stacks, "none")) {
+            mp_message("--stacks %s: native,python, native, python or none is wanted", stacks);
+            return MP_EXIT_USAGE;
+        }
+    }
+    if (duration && (!mp_parse_duration(duration, &options->for_ns) || !options->for_ns)) {
+        mp_message("--for %s: a time is wanted, as 60s or 5min", duration);
+        return MP_EXIT_USAGE;
+    }
+    int status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &record->depth);
+    return status ? status : mp_option_number(invocation, MP_OPT_MAX_EVENTS, 1, UINT32_MAX, &record->max_events);
+}
+
+/* The file's absolute path, freed by the caller; NULL after a message. */
+static char *find_output(const struct mp_invocation *invocation, uint32_t pid)
+{
+    const char *given = invocation->value[MP_OPT_OUTPUT];
+    char folder[PATH_MAX];
+    struct stat facts;
+    if (given && (!*given || !strcmp(given, "-") || given[strlen(given) - 1] == '/' ||
+                  (!stat(given, &facts) && S_ISDIR(facts.st_mode)))) {
+        mp_message("-o needs the name of a file");
+        return NULL;
+    }
+    if (!getcwd(folder, sizeof folder)) {
+        mp_message("cannot tell the current folder: %s", strerror(errno));
+        return NULL;
+    }
+    char *path = !given           ? mp_text_make("%s/attach.%u.mp", folder, (unsigned)pid)
+                 : *given == '/' ? mp_text_copy(given)
+                                 : mp_text_make("%s/%s", folder, given);
+    char *slash = strrchr(path, '/');
+    *slash = '\0';
+    bool good = !access(*path ? path : "/", W_OK);
+    if (!good) mp_message("cannot write in %s: %s; nothing was attached", *path ? path : "/", strerror(errno));
+    *slash = '/';
+    if (good && !mp_given(invocation, MP_OPT_FORCE) && !lstat(path, &facts)) {
+        mp_message("%s is already there; choose another name or add --force. Nothing was attached", path);
+        good = false;
+    }
+    if (good) return path;
+    free(path);
+    return NULL;
+}
+
+static void say_attached(void *context, unsigned probes, uint64_t took_ns)
+{
+    const struct mp_invocation *invocation = context;
+    char took[MP_UNIT_TEXT];
+    if (mp_given(invocation, MP_OPT_QUIET)) return;
+    mp_message("attached to process %s with %u probes in %s; %s", invocation->operands[0], probes,
+               mp_format_duration(took, took_ns),
+               invocation->value[MP_OPT_FOR] ? "detaches by itself" : "Ctrl-C detaches");
+}
+
+static int run(const struct mp_invocation *invocation)
+{
+    bool quiet = mp_given(invocation, MP_OPT_QUIET);
+    struct mp_attach_options options = {.force = mp_given(invocation, MP_OPT_FORCE),
+                                        .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS),
+                                        .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND),
+                                        .attached = say_attached,
+                                        .context = (void *)(uintptr_t)invocation};
+    int status = read_pid(invocation->operands[0], &options.pid);
+    if (!status) status = read_options(invocation, &options);
+    if (status) return status;
+    char *output = find_output(invocation, options.pid);
+    if (!output) return MP_EXIT_COULD_NOT;
+    struct mp_collector_result result = {0};
+    struct mp_error error;
+    options.output = output;
+    if (mp_attach_run(&options, &result, &error)) {
+        status = mp_message_error(&error);
+    } else if (!result.recordings.count) {
+        mp_message("nothing was allocated while memprof was attached; no file was written");
+    } else {
+        const struct mp_collector_options shown = {.output = output, .record = options.record};
+        bool whole = mp_snapshot_report(&result, &shown, quiet, mp_given(invocation, MP_OPT_VERBOSE));
+        if (!whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
+    }
+    mp_collector_result_free(&result);
+    free(output);
+    return status;
+}
+
+extern const struct mp_command mp_command_attach;
+const struct mp_command mp_command_attach = {
+    .name = "attach",
+    .summary = "record a program that already runs, from now on",
+    .usage = "PID",
+    .about =
+        "Records allocations of PyTorch and of CUDA's driver in a running program, and writes a snapshot file that every "
+        "command reads. The program is neither stopped nor changed: probes of the kernel watch it, and are gone when "
+        "memprof ends, however it ends.\n\nBlocks from before are not in the file: growth is exact since then, totals are "
+        "since then, too. Steps, regions, modules' names and holders need a program that was started by memprof "
+        "snapshot.\n\nNeeds root, or CAP_BPF and CAP_PERFMON, and Linux 5.17 or later on x86-64.",
+    .example = "memprof attach 4711 --for 60s -o now.mp",
+    .meanings = {{MP_OPT_OUTPUT, "the file (attach.PID.mp here)"},
+                 {MP_OPT_STRICT, "exit with 4 where the recording is not whole"}},
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FOR, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH, MP_OPT_MAX_EVENTS,
+                MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET, MP_OPT_VERBOSE, MP_OPT_STRICT},
+    .operands_min = 1,
+    .operands_max = 1,
+    .run = run,
+};

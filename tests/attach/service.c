@@ -1,0 +1,109 @@
+/* A program to attach to: a service without steps. Its rounds, their number a second, and what it does come as
+ * arguments; at the end it prints what it did, and whether anything in it was disturbed.
+ *
+ *     service LIBRARY c10 ROUNDS RATE    takes and frees blocks on two threads by c10's functions of that library, and
+ *                                        keeps one of each ten
+ *     service LIBRARY cuda ROUNDS RATE   takes blocks of CUDA's driver, and forgets to free one of each five */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static long rounds, rate;
+static void *(*take)(size_t);
+static void (*give)(void *);
+static int (*cuda_take)(uint64_t *, size_t), (*cuda_give)(uint64_t);
+static _Atomic long takes, gives;
+static _Atomic uint64_t sum;
+
+static void pace(const struct timespec *begun, long round)
+{
+    struct timespec at = *begun;
+    at.tv_sec += round / rate;
+    at.tv_nsec += round % rate * (1000000000 / rate);
+    if (at.tv_nsec >= 1000000000) at.tv_sec++, at.tv_nsec -= 1000000000;
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
+static __attribute__((noinline)) void keep_request(long round)
+{
+    memset(take(1000 + (size_t)round % 7), 1, 1000), takes++;
+}
+
+static __attribute__((noinline)) void answer_request(long round)
+{
+    unsigned char *block = take(64 + (size_t)round % 5);
+    takes++;
+    memset(block, (int)round, 64);
+    sum += block[round % 64];
+    give(block), gives++;
+}
+
+static void *serve(void *unused)
+{
+    struct timespec begun;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (long i = 0; i < rounds; i++) {
+        pace(&begun, i);
+        answer_request(i);
+        if (i % 10 == 0) keep_request(i);
+    }
+    return unused;
+}
+
+static __attribute__((noinline)) uint64_t forget_buffer(void)
+{
+    uint64_t buffer = 0;
+    cuda_take(&buffer, 3 << 20); /* the leak */
+    return buffer;
+}
+
+static void serve_cuda(void)
+{
+    struct timespec begun;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (long i = 0; i < rounds; i++) {
+        uint64_t buffer = 0;
+        pace(&begun, i);
+        if (cuda_take(&buffer, 1 << 20) || cuda_give(buffer)) abort();
+        takes++, gives++;
+        if (i % 5 == 0) sum += !!forget_buffer(), takes++;
+    }
+}
+
+static void begin_cuda(void *library)
+{
+    int (*init)(unsigned) = (int (*)(unsigned))dlsym(library, "cuInit");
+    int (*retain)(void **, int) = (int (*)(void **, int))dlsym(library, "cuDevicePrimaryCtxRetain");
+    int (*make_current)(void *) = (int (*)(void *))dlsym(library, "cuCtxSetCurrent");
+    void *context;
+    cuda_take = (int (*)(uint64_t *, size_t))dlsym(library, "cuMemAlloc_v2");
+    cuda_give = (int (*)(uint64_t))dlsym(library, "cuMemFree_v2");
+    if (init(0) || retain(&context, 0) || make_current(context)) abort();
+}
+
+int main(int count, char **words)
+{
+    void *library = count == 5 ? dlopen(words[1], RTLD_NOW) : NULL;
+    if (!library) return fprintf(stderr, "%s\n", dlerror()), 2;
+    rounds = atol(words[3]);
+    rate = atol(words[4]);
+    if (!strcmp(words[2], "cuda")) begin_cuda(library);
+    take = (void *(*)(size_t))dlsym(library, "_ZN3c109alloc_cpuEm");
+    give = (void (*)(void *))dlsym(library, "_ZN3c108free_cpuEPv");
+    printf("ready\n");
+    fflush(stdout);
+    if (!strcmp(words[2], "cuda")) {
+        serve_cuda();
+    } else {
+        pthread_t other;
+        pthread_create(&other, NULL, serve, NULL);
+        serve(NULL);
+        pthread_join(other, NULL);
+    }
+    printf("%ld taken, %ld freed, sum %llu\n", takes, gives, (unsigned long long)sum);
+    return 0;
+}
