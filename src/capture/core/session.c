@@ -23,7 +23,9 @@ struct mp_session mp_session;
 static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path];
 static uint32_t generations; /* in this image's memory: survives a fork, unlike the page */
 
-#define ANSWER_TIMEOUT_S 2 /* in all */
+/* In all. Later attempts are shorter: the program must not stand still again and again. */
+#define ANSWER_WITHIN_NS (2 * MP_NS_PER_SECOND)
+#define LATER_WITHIN_NS  (100 * MP_NS_PER_MS)
 /* A moment's lack passes soon; one that lasts is asked of ever more rarely, as each attempt takes descriptors that the
  * program may want at that moment: 4 ms, 16 ms, up to 16 s. */
 #define AGAIN_FIRST_NS (4 * MP_NS_PER_MS)
@@ -92,10 +94,12 @@ static void withdraw_refusal(int reason)
     mp_rmdir(path);
 }
 
-/* ECONNRESET: the collector lacked descriptors, and left who had not spoken yet. */
+/* ECONNRESET: the collector lacked descriptors, and left who had not spoken yet. EAGAIN: it was stopped, or too busy to
+ * answer in time. */
 static bool is_passing(int reason)
 {
-    return reason == ECONNRESET || reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == ENOBUFS;
+    return reason == ECONNRESET || reason == EAGAIN || reason == EMFILE || reason == ENFILE || reason == ENOMEM ||
+           reason == ENOBUFS;
 }
 
 /* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded; errno says
@@ -158,11 +162,12 @@ static bool is_trusted(int connection)
            (!who.uid || who.uid == (uid_t)mp_syscall(SYS_geteuid));
 }
 
-static int connect_to_collector(uint64_t give_up)
+static int connect_to_collector(uint64_t within_ns, uint64_t give_up)
 {
     int connection = first_of_three_descriptors();
     if (connection < 0) return -1;
-    struct timeval limit = {.tv_sec = ANSWER_TIMEOUT_S};
+    struct timeval limit = {.tv_sec = (time_t)(within_ns / MP_NS_PER_SECOND),
+                            .tv_usec = (suseconds_t)(within_ns % MP_NS_PER_SECOND / 1000)};
     mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -201,8 +206,9 @@ static void *map_doorbell(int descriptor)
 /* 0, or why not; -1 where there is nothing to say of it. *asked: the collector has answered, and made its part. */
 static int attach(bool *asked)
 {
-    uint64_t give_up = mp_clock_monotonic_ns() + ANSWER_TIMEOUT_S * MP_NS_PER_SECOND;
-    int connection = connect_to_collector(give_up);
+    uint64_t within = mp_session.page->attempts ? LATER_WITHIN_NS : ANSWER_WITHIN_NS;
+    uint64_t give_up = mp_clock_monotonic_ns() + within;
+    int connection = connect_to_collector(within, give_up);
     if (connection < 0) return errno;
     int descriptors[2] = {-1, -1};
     struct mp_greeting_answer answer = {0};
@@ -297,7 +303,7 @@ bool mp_session_attach(void)
     uint64_t signals;
     bool held = mp_signals_hold(&signals);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
-    if (mp_lock_take_within(&page->attach_lock, (ANSWER_TIMEOUT_S + 1) * MP_NS_PER_SECOND)) {
+    if (mp_lock_take_within(&page->attach_lock, ANSWER_WITHIN_NS + MP_NS_PER_SECOND)) {
         attach_now(page);
         mp_lock_release(&page->attach_lock);
     }

@@ -222,8 +222,10 @@ static const struct loss {
     LOSS(dropped_no_memory, "event was dropped: the system gave the recorder no memory for its thread",
          "events were dropped: the system gave the recorder no memory for their threads"),
     LOSS(dropped_unattached,
-         "call was not recorded: the program had no descriptor or no memory left then for the recorder to begin",
-         "calls were not recorded: the program had no descriptor or no memory left then for the recorder to begin"),
+         "call was not recorded: the recorder could not begin yet, for lack of descriptors or memory, or as memprof "
+         "did not answer in time",
+         "calls were not recorded: the recorder could not begin yet, for lack of descriptors or memory, or as memprof "
+         "did not answer in time"),
     LOSS(unsound, "event was dropped: something had written over it in the memory that memprof shares with the program",
          "events were dropped: something had written over them in the memory that memprof shares with the program"),
     LOSS(left_hooks,

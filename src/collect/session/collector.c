@@ -92,7 +92,7 @@ static enum mp_status open_socket(struct mp_collector *collector, struct mp_erro
     memcpy(address.sun_path, collector->socket_path, strlen(collector->socket_path) + 1);
     collector->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (collector->listener < 0 || bind(collector->listener, (struct sockaddr *)&address, sizeof address) ||
-        listen(collector->listener, 64))
+        listen(collector->listener, SOMAXCONN))
         return mp_fail_errno(error, "cannot listen on %s", collector->socket_path);
     return MP_OK;
 }
