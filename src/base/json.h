@@ -39,8 +39,8 @@ void mp_json_null(struct mp_json *json, const char *key);
 /* Appends the text as a JSON string with its quotes. */
 void mp_json_quote(struct mp_buffer *out, const char *text, size_t length);
 
-/* Appends the text that is the member `key` of an object as a writer of ours made it, in one line; false where it has
- * no such member, or that is no text. */
+/* Appends the text of member `key` of an object that our writer made in one line. False if the object has no such
+ * member, or if it is no text. */
 bool mp_json_member(const char *object, const char *key, struct mp_buffer *out);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Which member of a job a process is, as its launcher or its parent gave it: torchrun, Slurm, MPI, multiprocessing. A
+ * The member of a job that a process is. Its launcher (torchrun, Slurm, MPI) or its parent (multiprocessing) says so. A
  * zeroed one knows nothing. Never allocates; any thread.
  */
 #ifndef MP_BASE_MEMBER_H
@@ -58,10 +58,10 @@ const char *mp_member_counted(char to[MP_MEMBER_COUNTED], uint64_t count, const 
 /* A copy of one that somebody else may have written over. */
 struct mp_member mp_member_copy(const struct mp_member *from);
 
-/* Whether the two have the same rank, of the same job: one of them may have the other's environment. */
+/* True if the two have the same rank, of the same job: one of them may have the other's environment. */
 bool mp_member_same_rank(const struct mp_member *a, const struct mp_member *b);
 
-/* Whether the process works for another one, by one of the roles above, and so is not the rank itself. */
+/* True if the process works for another one, by one of the roles above, and so is not the rank itself. */
 bool mp_member_is_helper(const struct mp_member *member);
 
 #endif

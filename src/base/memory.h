@@ -30,7 +30,7 @@ char *mp_text_make_of(const char *format, va_list arguments) __attribute__((mall
 void mp_memory_lacks(size_t bytes) __attribute__((noreturn));
 typedef void mp_memory_hook(size_t bytes);
 mp_memory_hook *mp_memory_on_lack(mp_memory_hook *hook); /* returns the previous one; NULL: none */
-/* Whether one of the two ways out, mp_memory_try() or a hook, is there. */
+/* True if one of the two ways out, mp_memory_try() or a hook, is there. */
 bool mp_memory_can_end(void);
 
 /* Runs `run`; false where it ran out of memory. Everything that it had allocated is then lost, and nothing that it was

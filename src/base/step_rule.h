@@ -9,8 +9,8 @@
  *     regions whose names match a regular expression of the user's (--step-range), instead of those named as steps
  *     calls of a function of the user's (--step-at)
  *
- * The steps of a recording are those of the strongest kind that it has. So what counted before is void where a stronger
- * kind comes for the first time. Pure; one thread at a time.
+ * The steps of a recording are those of the strongest kind that it has. The first step of a stronger kind therefore
+ * makes all counted steps void. Pure; one thread at a time.
  */
 #ifndef MP_BASE_STEP_RULE_H
 #define MP_BASE_STEP_RULE_H
@@ -52,7 +52,7 @@ enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern,
 /* Opens the rule with the settings in a recording's configuration (wire/config.h), which were checked when it was
  * made. */
 void mp_step_rule_open_configured(struct mp_step_rule *rule, const char *configuration);
-/* Whether a region of that name is a step. */
+/* True if a region of that name is a step. */
 bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name);
 
 /* The kind of an event (enum mp_event_type) by its name; `number` is that name's number among all names. */

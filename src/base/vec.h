@@ -2,8 +2,8 @@
  * Growable arrays: `struct mp_vec_x { T *at; size_t count, room; }`, declared with MP_VEC(T). Zero-initialised is
  * empty.
  *
- * Growing can fail. There are two kinds of growing macros: mp_vec_push() and its like yield true on success and leave
- * the array unchanged on failure, for code that must go on; mp_vec_add() and its like end the program through
+ * Growing can fail. Two kinds of macros make it grow. mp_vec_push() and its like yield true on success and leave the
+ * array unchanged on failure, for code that must go on. mp_vec_add() and its like end the program through
  * base/memory.h.
  */
 #ifndef MP_BASE_VEC_H

@@ -57,8 +57,8 @@ enum mp_role {
     MP_ROLES
 };
 
-/* The kind of a block's holder, found when the program looked at itself (python/libmemprof_torch/holders_names.py has
- * the same order): the last growing container on the path, or the object on it that is not plain. */
+/* The kind of a block's holder, found when the program looked at itself: the last growing container on the path, or the
+ * object on it that is not plain. python/libmemprof_torch/holders_names.py has the same order. */
 enum mp_holder_kind {
     MP_HOLDER_NONE = 0,
     MP_HOLDER_LIST = 1,
@@ -164,10 +164,10 @@ void mp_format_device_id(char *to, size_t room, unsigned type, int index);
 void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_index, unsigned layer, const char *pool,
                         size_t pool_length);
 
-/* What there is on a track of the driver: each has a row in words.c, by the last part of its id ("" of
- * "cuda:0/driver"). What holds no memory shows the memory of others from another side ("mapped"), memory of others
- * ("imported"), none
- * ("addresses"), or memory that may not be there ("managed"). */
+/* The kind of a driver's track. Each kind has a row in words.c, by the last part of the track's id ("" for
+ * "cuda:0/driver"). A track that holds no memory shows other tracks' memory from another side ("mapped"), or memory of
+ * other processes ("imported"). It may also show no memory ("addresses"), or memory that may not be there
+ * ("managed"). */
 enum mp_driver_part {
     MP_DRIVER_NOTHING,  /* no memory of the device's that another track does not hold */
     MP_DRIVER_BLOCKS,   /* physical memory, block by block */
@@ -182,10 +182,10 @@ struct mp_driver_track {
     bool addresses; /* its bytes are addresses: memory that another track shows, or none */
     bool backs;     /* its blocks put memory behind their addresses */
 };
-/* Of a name that is none: a row of MP_DRIVER_NOTHING. */
+/* An unknown name gives a row of MP_DRIVER_NOTHING. */
 const struct mp_driver_track *mp_driver_track(const char *name);
 
-/* Whether a track holds memory of its device, so that its bytes may be compared with other tracks'; whether its bytes
+/* True if a track holds memory of its device, so that its bytes may be compared with other tracks'; whether its bytes
  * are addresses. */
 bool mp_track_holds_memory(unsigned layer, const char *name);
 bool mp_track_is_of_addresses(unsigned layer, const char *name);

@@ -29,7 +29,7 @@ int mp_output_close(struct mp_output_file *output, bool keep);
  * succeeded. Returns an exit status; where it is not 0, a message was printed. */
 int mp_output_write(const struct mp_invocation *invocation,
                     enum mp_status (*write)(void *context, FILE *out, struct mp_error *error), void *context);
-/* Whether a path has that ending: ".gz". */
+/* True if a path has that ending: ".gz". */
 bool mp_path_ends(const char *path, const char *end);
 
 /* Writes the whole buffer to the file that -o names. */

@@ -52,8 +52,8 @@ bool mp_query_report_missing(const char *path, const struct mp_model *model);
 
 /* --limit; without it *limit stays. Returns an exit status, after a message where it is not 0. */
 int mp_query_limit(const struct mp_invocation *invocation, size_t *limit);
-/* Whether --color, or else the terminal, asks for colours. Returns an exit status, after a message where it is not 0.
- */
+/* Sets `*color` to true if --color, or else the terminal, asks for colours. Returns an exit status, after a message
+ * where it is not 0. */
 int mp_query_color(const struct mp_invocation *invocation, bool *color);
 
 #endif

@@ -17,8 +17,8 @@ struct mp_probing {
 };
 
 /* Records the command of the invocation's operands once for each batch, one after the other, with {batch} replaced.
- * paths[I] is the recording of batch I, freed by the caller. The first call begins; later ones add runs. Returns an exit
- * status; a message says which run failed, how, and shows the end of its output. */
+ * paths[I] is the recording of batch I, freed by the caller. The first call begins; later ones add runs. Returns an
+ * exit status; a message says which run failed, how, and shows the end of its output. */
 int mp_probing_run(const struct mp_invocation *invocation, const uint64_t *batches, size_t count,
                    struct mp_probing *probing, char **paths);
 /* The parts of it. This one catches signals and makes the folder; returns an exit status. */
@@ -27,7 +27,7 @@ int mp_probing_begin(struct mp_probing *probing);
  * or -1 after a message. */
 int mp_probing_run_words(char **words, const char *log);
 void mp_probing_free_words(char **words);
-/* Whether the user ended the run, or a signal asks this process to end. */
+/* True if the user ended the run, or a signal asks this process to end. */
 bool mp_probing_is_interrupted(int status);
 /* Shows a line on the terminal that the next one replaces; NULL removes it. */
 void mp_probing_show(const struct mp_invocation *invocation, const char *text);

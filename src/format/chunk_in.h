@@ -25,7 +25,7 @@ struct mp_chunk_in {
 
 /* Reads the head's fields. True where a chunk of a possible length begins at data (MP_HEAD_BYTES). */
 bool mp_chunk_head(const unsigned char *data, uint32_t *sequence, uint32_t *length);
-/* Whether the checksum of the whole chunk at data holds. */
+/* True if the checksum of the whole chunk at data holds. */
 bool mp_chunk_intact(const unsigned char *data, size_t size);
 
 bool mp_chunk_in_init(struct mp_chunk_in *in);

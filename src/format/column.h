@@ -1,6 +1,14 @@
 /*
  * Columns: arrays of integers as bytes, before compression. An encoding is named in the file, so a writer may choose
  * another one for a column without a new version. Pure; any thread.
+ *
+ * For instance the values 1000, 1000, 1016, 1032 become, as hexadecimal bytes:
+ *
+ *     varint    e8 07  e8 07  f8 07  88 08
+ *     delta     d0 0f  00  20  20                   zig-zag: +1000 is 2000, +0 is 0, +16 is 32
+ *     run       e8 07 02  f8 07 01  88 08 01        1000 twice, 1016 once, 1032 once
+ *     planes    e8 e8 f8 08  03 03 03 04            lowest bytes 0xe8, 0xe8, 0xf8, 0x08; then the next ones
+ *     constant  e8 07                               only if all four were 1000
  */
 #ifndef MP_FORMAT_COLUMN_H
 #define MP_FORMAT_COLUMN_H

@@ -25,7 +25,7 @@ struct mp_event_column {
 extern const struct mp_event_column mp_event_columns[];
 extern const size_t mp_event_column_count;
 
-/* Whether the file has a column for that member (an offset) of events of that type. */
+/* True if the file has a column for that member (an offset) of events of that type. */
 static inline bool mp_event_keeps(unsigned type, size_t offset)
 {
     bool keeps = false;
@@ -34,7 +34,7 @@ static inline bool mp_event_keeps(unsigned type, size_t offset)
     return keeps;
 }
 
-/* Whether the event is about a block: its number, address, bytes and track are kept. */
+/* True if the event is about a block: its number, address, bytes and track are kept. */
 static inline bool mp_event_of_block(unsigned type)
 {
     return type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;

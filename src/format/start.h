@@ -14,7 +14,7 @@ struct mp_start_owned {
     void *texts;
 };
 
-/* Whether a recording begins like this. */
+/* True if a recording begins like this. */
 bool mp_start_begins(const unsigned char *data, size_t size);
 /* Reads the object at the beginning of `size` bytes of data and stores its length in *length. MP_OK: it is whole.
  * MP_DAMAGED: a recording, but its first object is cut or damaged (*owned then has empty texts and zeroes). After

@@ -67,7 +67,7 @@ static inline bool mp_id_known(const struct mp_table_counts *counts, enum mp_chu
 
 /* Reads field i of `count` rows as integers. */
 void mp_table_gather(const struct mp_field *field, const void *rows, size_t row, size_t count, uint64_t *to);
-/* Whether values (a gathered field) obey the field's rule; `first` is the id of the rows' first entry. *bad: the index
+/* True if values (a gathered field) obey the field's rule; `first` is the id of the rows' first entry. *bad: the index
  * of the first value that does not. */
 bool mp_table_check(const struct mp_field *field, const uint64_t *values, size_t count, uint64_t first,
                     const struct mp_table_counts *counts, size_t *bad);

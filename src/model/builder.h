@@ -4,9 +4,9 @@
  * whole or from the offending entry on, and the builder stays usable. Sums are exact while events arrive: no second
  * pass.
  *
- * A base chunk is the truth about its moment. Live blocks in it that were never seen before belong to the model's base
- * if nothing came earlier; otherwise they were born in a gap (lost chunks, a window that was not recorded) and get an
- * alloc event at their birth. Blocks that should be live but are missing from it died in the gap.
+ * A base chunk is the truth about its moment. If nothing came earlier, its live blocks that were never seen before
+ * belong to the model's base. Otherwise they were born in a gap (lost chunks, or a window that was not recorded) and
+ * get an alloc event there. Blocks that should be live but are missing from it died in the gap.
  *
  * One thread at a time.
  */

@@ -338,7 +338,7 @@ static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen
     }
 }
 
-/* Whether the base agrees with the events, as it nearly always does. */
+/* True if the base agrees with the events, as it nearly always does. */
 static bool base_agrees(const struct mp_builder *b, const struct mp_base_block *base, size_t count)
 {
     if (count != b->live_blocks) return false;

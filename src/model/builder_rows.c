@@ -1,5 +1,5 @@
-/* Rows about blocks (labels, requests, holders, metadata), which may come before the events of their blocks: they are
- * kept as they come, and sorted by block at the end. */
+/* Rows about blocks: labels and requests, holders and metadata. A row may come before its block's events, so rows are
+ * kept as they come and sorted by block at the end. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -91,7 +91,7 @@ static uint32_t moment_of(const struct mp_builder *b, const struct mp_builder_la
     return block == MP_NONE ? 0 : while_alive(&b->model->blocks, block, event) + 1;
 }
 
-/* Of several labels between two events the last one counts; one that repeats the label in force is dropped. */
+/* The last of several labels between two events counts. A label that repeats the label in force is dropped. */
 void mp_builder_end_labels(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
@@ -146,8 +146,8 @@ void mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
     }
 }
 
-/* The rows before the one that ends a look belong to that look; a recovered file may repeat some. Of several rows for
- * one block the last one counts, whatever look it is of. */
+/* The rows before the one that ends a look belong to that look; a recovered file may repeat some. The last of several
+ * rows for one block counts, whichever look it belongs to. */
 void mp_builder_end_holders(struct mp_builder *b)
 {
     struct mp_model *model = b->model;

@@ -1,10 +1,10 @@
 /*
  * Picks blocks: `size>1MiB`, `fn~attention`, `file~train.py`, `module~attn`, `region=forward`, `category=activations`,
- * `role=parameter`, `label~weight`, `layer=torch`, `kind=pinned`, `step=3..9`, several joined by commas (all must hold).
- * `~` is an extended regular expression found anywhere, `!~` its contrary; `=` is the whole text: for fn and file of any
- * frame of the stack, for region of the innermost one at its birth. Role and label are what the program last said of a
- * block: its part in training, `none` where nothing was said, and its name. A block of unknown size has no size that any
- * comparison accepts; what has no module, region, category or label has the empty text.
+ * `role=parameter`, `label~weight`, `layer=torch`, `kind=pinned`, `step=3..9`, several joined by commas (all must
+ * hold). `~` is an extended regular expression found anywhere, `!~` its contrary; `=` is the whole text: for fn and
+ * file of any frame of the stack, for region of the innermost one at its birth. Role and label are what the program
+ * last said of a block: its part in training, `none` where nothing was said, and its name. A block of unknown size has
+ * no size that any comparison accepts; what has no module, region, category or label has the empty text.
  */
 #ifndef MP_MODEL_FILTER_H
 #define MP_MODEL_FILTER_H
@@ -25,7 +25,7 @@ struct mp_filter_categories {
 enum mp_status mp_filter_make(const struct mp_model *model, const char *text,
                               const struct mp_filter_categories *categories, struct mp_filter **filter,
                               struct mp_error *error);
-/* Whether the filter picks a block; NULL picks every block. */
+/* True if the filter picks a block; NULL picks every block. */
 bool mp_filter_picks(const struct mp_filter *filter, uint32_t block);
 void mp_filter_free(struct mp_filter *filter);
 

@@ -115,7 +115,7 @@ struct mp_model_track_sum {
     bool peak_in_past; /* the peak lies in that time: peak_event is MP_NONE, its blocks are mp_model.past_sites */
 };
 
-/* What a file of a job holds beside tables of strings, frames and stacks. Rows name strings of the model. */
+/* The contents of a job's file, without its tables of strings, frames and stacks. Rows name strings of the model. */
 struct mp_model_job {
     MP_VEC(struct mp_job_process) processes; /* in order: ranks first, by number */
     MP_VEC(struct mp_job_track) tracks;
@@ -206,7 +206,7 @@ static inline uint32_t mp_model_freed_at(const struct mp_model *model, uint32_t 
     return model->blocks.freed_at ? model->blocks.freed_at[block] : 0;
 }
 
-/* Whether it is a job of many recordings, made by `memprof merge`, and no recording: it has no events. */
+/* True if it is a job of many recordings, made by `memprof merge`, and no recording: it has no events. */
 #define MP_JOB_KEY "job" /* in the configuration of such a file */
 static inline bool mp_model_is_job(const struct mp_model *model)
 {
@@ -228,9 +228,9 @@ static inline uint64_t mp_model_event_count(const struct mp_model *model)
 /* The number of events before `ns`, or, with `also_at`, up to and including it. */
 uint32_t mp_model_events_before(const struct mp_model *model, uint64_t ns, bool also_at);
 
-/* Whether that source recorded anything: "torch", "api", "nvtx", ... */
+/* True if that source recorded anything: "torch", "api", "nvtx", ... */
 bool mp_model_has_source(const struct mp_model *model, const char *source);
-/* Whether memprof watched the program itself; otherwise another tool did, whatever the file's format is now. */
+/* True if memprof watched the program itself; otherwise another tool did, whatever the file's format is now. */
 bool mp_model_was_recorded(const struct mp_model *model);
 
 /* The sampling mean of a track whose blocks are a sample and stand for more bytes; 0: the track is complete. */

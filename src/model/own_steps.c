@@ -3,7 +3,7 @@
 #include <string.h>
 
 #define TURNS_MIN  3 /* a thread that begins fewer steps may do so by chance */
-#define TURNS_PART 8 /* of those of the thread that begins most: one with fewer may mark something longer, as an epoch */
+#define TURNS_PART 8 /* of the busiest thread's steps: a thread with fewer may mark something longer, as an epoch */
 #define LONGER     2 /* by so much at least, in events a step */
 
 static uint32_t thread_of(const struct mp_own_steps *own, uint32_t step)
@@ -24,8 +24,9 @@ static void count_turns(struct mp_own_steps *own)
         if (events->thread[event] < own->threads.count) own->threads.at[events->thread[event]].events++;
 }
 
-/* Returns how many threads make steps of their own. One that begins few and does no more in each than others do is a
- * worker of a pool that seldom got a task; one that does more marks with them what lasts for many steps of others. */
+/* Returns how many threads make steps of their own. A thread with few steps, no longer than those of others, is a
+ * pool's worker that seldom got a task. A thread with few and longer steps marks phases that last for many steps of
+ * others. */
 static size_t add_threads(struct mp_own_steps *own)
 {
     struct mp_own_thread busiest = {0};
@@ -58,8 +59,8 @@ static void begin(struct mp_own_steps *own, uint32_t step)
     mine->events = 0;
 }
 
-/* The events of a step are those of its thread until its next one; of its last one no more than of another, and of its
- * only one no more than of the busiest thread's. */
+/* A step has its thread's events until that thread's next step. A thread's last step has no more events than its
+ * longest other step. An only step has no more than the busiest thread's average step. */
 static void find_ends(struct mp_own_steps *own)
 {
     const struct mp_model_events *events = &own->model->events;

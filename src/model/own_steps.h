@@ -2,12 +2,15 @@
  * The step that a block belongs to where several threads make steps at the same time, as those of a server: the one of
  * the thread that allocates it. By the time alone it would be the step that began last, on whichever thread. A request
  * whose thread waits for a processor would get its blocks in the step of another request, and keep its temporary ones
- * over many steps. Blocks of threads that begin no steps, or few and long ones beside those of others, and of programs that
- * make one step at a time, belong to the step that began last; so do those of a thread's last step that come after as many events
- * as another of its steps has. Pure.
+ * over many steps. Pure.
  *
- * For instance threads a and b begin the steps a1 b2 b3 a4, and a allocates once more after b3 began: that block is born
- * in step 1, which ends there.
+ * Some blocks belong to the step that began last on any thread:
+ *   - blocks of threads that begin no steps, or few and long ones compared with other threads
+ *   - all blocks of a program that makes one step at a time
+ *   - blocks in a thread's last step that come after as many events as its longest other step has
+ *
+ * For instance threads a and b begin the steps a1 b2 b3 a4, and a allocates once more after b3 began: that block is
+ * born in step 1, which ends there.
  */
 #ifndef MP_MODEL_OWN_STEPS_H
 #define MP_MODEL_OWN_STEPS_H
@@ -15,7 +18,7 @@
 #include "base/vec.h"
 #include "model/spans.h"
 
-/* Of a thread that begins steps. */
+/* A thread that begins steps. */
 struct mp_own_thread {
     uint32_t turns;        /* its steps; 0: none is its own */
     uint32_t step;         /* its current one, or MP_NONE */
@@ -37,7 +40,7 @@ void mp_own_steps_open(const struct mp_model *model, const struct mp_steps *step
 /* The step in which an event after the first step's beginning happens, and in `*end` the event before which that ends.
  * Events must come in order. */
 uint32_t mp_own_step_of(struct mp_own_steps *own, uint32_t event, uint32_t *end);
-/* Whether blocks may come in another order than their steps. */
+/* True if blocks may come in another order than their steps. */
 bool mp_own_steps_overlap(const struct mp_own_steps *own);
 void mp_own_steps_close(struct mp_own_steps *own);
 

@@ -1,8 +1,8 @@
 /*
  * Rules over stacks: the category of a block by the frames that allocated it. A rule is a name and a POSIX extended
  * regular expression that is searched for in each frame, which is one line of text: "FUNCTION FILE:LINE" (native frames
- * without a file: "FUNCTION LIBRARY"; "?" for an unknown function). Of several rules that fit frames of a stack, the
- * first counts. Pure.
+ * without a file: "FUNCTION LIBRARY"; "?" for an unknown function). The first rule that fits any frame of a stack
+ * counts. Pure.
  */
 #ifndef MP_MODEL_RULES_H
 #define MP_MODEL_RULES_H

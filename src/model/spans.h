@@ -28,20 +28,21 @@ struct mp_steps {
 };
 
 /* The marked steps of the strongest kind that the recording has (base/step_rule.h); model/steps_infer.h finds the
- * others. In files of other programs only regions "ProfilerStep#N" count as named steps. An optimizer's steps end where
- * its work does: the first contains everything before it (unless nothing was allocated, as where a schedule begins to
- * keep), and events after the last one's `end` belong to none. There are at least two. */
+ * others. In files of other programs only regions "ProfilerStep#N" count as named steps. An optimizer's step ends with
+ * the optimizer's work. The first step contains everything before it, unless nothing was allocated (as when a schedule
+ * begins to record). Events after the last step's `end` belong to no step. There are at least two. */
 void mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
 /* The same without calls of the function of --step-at. */
 void mp_steps_marked_otherwise(const struct mp_model *model, struct mp_steps *steps);
-/* Whether a step is also a region, judging by its name: then it stands among the regions, too. */
+/* True if a step is also a region, judging by its name: then it stands among the regions, too. */
 bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step);
 /* Adds a step that begins at an event after those of all others; it ends the step before. */
 void mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
 /* The number of an event's step, counted from the program's first one; 0 before the first one in the recording. */
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
 void mp_steps_free(struct mp_steps *steps);
-/* Who marked the steps: the words of `source` in JSON ("api", "nvtx", "torch", "function", "inferred", "none"). */
+/* The origin of the steps, as the word of `source` in JSON: "api", "nvtx" or "torch", "function", "inferred" or
+ * "none". */
 const char *mp_steps_source(const struct mp_steps *steps);
 
 /* An open region. */
@@ -61,8 +62,8 @@ void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_o
  * Where that thread has none, those of the first thread that has (an autograd thread works for the one in
  * backward()). */
 void mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open);
-/* By block: the name (a string id) of the innermost region in which it was allocated, by the same rule; MP_NONE where
- * there was none or the block is in the base. The caller frees it. */
+/* By block: the name (a string id) of the innermost region in which it was allocated, by the same rule. MP_NONE if
+ * there was none, or if the block is in the base. The caller frees it. */
 uint32_t *mp_regions_of_births(const struct mp_model *model);
 void mp_open_regions_free(struct mp_open_regions *open);
 

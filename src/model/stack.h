@@ -31,15 +31,16 @@ struct mp_stack_lines {
 void mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines);
 /* Likewise, for one frame. */
 void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines);
-/* The line a person wants to see first: the innermost Python line of the user's own code, else the innermost Python
- * line, else the innermost native one that has a function and is not an allocator's; NULL for an empty stack. */
+/* The line a person wants to see first: the innermost Python line of the user's own code. Without one, the innermost
+ * Python line; without Python, the innermost native line that has a function and is not an allocator's. NULL for an
+ * empty stack. */
 const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines);
-/* Whether Python code of this file is the user's own. */
+/* True if Python code of this file is the user's own. */
 bool mp_stack_is_user_file(const char *file);
 /* The shared object of the innermost native line that is not an allocator's; NULL where none is known. */
 const char *mp_stack_library(const struct mp_stack_lines *lines);
-/* Whether a native line belongs to the machinery of allocation (c10's, libc's, operators that only make a tensor, the
- * recorder's own and its API), or is passed over. */
+/* True if a native line is passed over or belongs to the machinery of allocation: c10, libc, the recorder and its API,
+ * or an operator that only makes a tensor. */
 bool mp_stack_is_allocator(const struct mp_stack_line *line);
 /* The last part of a path, or the last two where the last one is not enough ("nn/__init__.py"). */
 const char *mp_path_short(const char *path);

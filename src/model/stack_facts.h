@@ -1,5 +1,5 @@
 /*
- * What the frames of a stack show of a program that uses PyTorch, as bits. One table has the patterns; it and the
+ * Facts that the frames of a stack show of a program that uses PyTorch, as bits. One table has the patterns; it and the
  * functions below are the only place of the readers that knows names of PyTorch's files and functions. Pure.
  */
 #ifndef MP_MODEL_STACK_FACTS_H
@@ -12,7 +12,8 @@
 struct mp_model;
 
 enum mp_stack_fact {
-    /* What a block is for: doubtless ones first, each set in the order in which they count. */
+    /* The purpose of a block. Certain facts come first, then likely ones; each set is in the order in which they
+     * count. */
     MP_FACT_WORKSPACE = 1 << 0, /* of a library */
     MP_FACT_COMMUNICATES = 1 << 1,
     MP_FACT_ACCUMULATES = 1 << 2, /* a gradient */
@@ -57,15 +58,15 @@ enum mp_torch_file {
     MP_TORCH_FILE_OPTIMIZES, /* optimizers */
 };
 enum mp_torch_file mp_torch_file(const char *path);
-/* Whether a path is of the package as PyTorch's profiler names it, without the folder that it lies in. */
+/* True if a path is of the package as PyTorch's profiler names it, without the folder that it lies in. */
 bool mp_torch_is_short_path(const char *path);
 
-/* Of the name of a native function: */
-/* Whether it only serves an allocation, or the stack that is taken of it. */
+/* About the name of a native function: */
+/* True if it only serves an allocation, or the stack that is taken of it. */
 bool mp_torch_serves_allocation(const char *function);
-/* Whether it computes a gradient. */
+/* True if it computes a gradient. */
 bool mp_torch_makes_gradient(const char *function);
-/* Whether a name (without its parameters) says nothing of what is computed: dispatch, wrappers, reference counts. */
+/* True if a name (without its parameters) says nothing of what is computed: dispatch, wrappers, reference counts. */
 bool mp_torch_is_plumbing(const char *name, size_t length);
 /* The operator that it calls, "add_Tensor" of "at::_ops::add_Tensor::call(...)"; NULL: it is no such call. */
 const char *mp_operator_called(const char *function, size_t *length);

@@ -1,7 +1,7 @@
 /*
  * The steps of a recording. Three ways find them, and the first that finds any counts:
  *
- *     marks         what the program marks itself, and the ends of its optimizer's steps (base/step_rule.h)
+ *     marks         the program's own marks, and the ends of its optimizer's steps (base/step_rule.h)
  *     the loop      a line that is reached again and again (steps_loop.h)
  *     the period    the order of allocations where each thread runs rounds of one line (steps_period.h); a guess
  *

@@ -109,7 +109,7 @@ const struct mp_model_line *mp_loop_line(const struct mp_model *model, uint32_t 
     return model->frames.at[frame].line_count ? &model->lines.at[model->frames.at[frame].first_line] : NULL;
 }
 
-/* What tells a call from others of its function: its line, or its address where lines are not known. */
+/* The number that distinguishes a call from others of its function: its line, or its address if lines are unknown. */
 static uint32_t place_of(const struct mp_model *model, uint32_t node, const struct mp_model_line *line)
 {
     return line->line ? line->line : (uint32_t)model->frames.at[model->stacks.at[node].frame].raw.address;
@@ -232,7 +232,7 @@ static void count_line(struct search *search, struct line *line, uint32_t event,
     line->last = event;
 }
 
-/* Whether it was reached often enough, over half of the recording. */
+/* True if it was reached often enough, over half of the recording. */
 static bool may_loop(const struct search *search, const struct line *line)
 {
     return line->count >= ROUNDS_MIN && (uint64_t)(line->last - line->first) * 2 >= search->model->events.count;
@@ -291,7 +291,7 @@ static struct change sum_until(const struct changes *changes, uint32_t event)
     return before ? changes->at[before - 1] : (struct change){0};
 }
 
-/* Whether a round contains half of the work around it, and an optimizer's if there is one. */
+/* True if a round contains half of the work around it, and an optimizer's if there is one. */
 static bool is_whole(struct search *search, const struct round *round)
 {
     const struct mp_model *model = search->model;
@@ -311,7 +311,7 @@ static bool is_whole(struct search *search, const struct round *round)
     return optimizer && weight * 2 >= begun.weight - ended.weight;
 }
 
-/* Whether three in four rounds are whole. The last, which may hold the end of the program or be cut, does not count. */
+/* True if three in four rounds are whole. The last, which may hold the end of the program or be cut, does not count. */
 static bool has_whole_rounds(struct search *search, const struct line *line)
 {
     uint32_t whole = 0, looked_at = 0;
@@ -341,7 +341,7 @@ static uint32_t fellows(const struct search *search, const struct line *line)
     return count;
 }
 
-/* Whether a line is the better one of two that go round about equally often. */
+/* True if a line is the better one of two that go round about equally often. */
 static bool is_better(const struct search *search, const struct line *line, const struct line *than)
 {
     if (line->function != than->function) return line->depth < than->depth;

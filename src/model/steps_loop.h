@@ -1,10 +1,10 @@
 /*
- * The program's loop, from the lines of its Python code: of a function that is called only from outside of networks and
- * optimizers, a line that allocates again and again, each time after other lines of the same function did, begins a
- * round. A round is a step where it is whole: most places that allocate again and again do so in it, and an optimizer's
- * where the program has one. Of the loops with whole rounds the innermost counts, of loops that go round equally often
- * the outermost, of its lines the one at which least is live. So parameters in an optimizer, layers, rows of a batch
- * are no steps, nor are epochs and evaluations. With gradient accumulation a step is what ends in the optimizer's.
+ * Finds the program's loop from the lines of its Python code. A line begins a round if it allocates again and again,
+ * each time after other lines of its function did. Only functions called from outside of networks and optimizers count.
+ * A round is a step where it is whole: most places that allocate again and again do so in it, and an optimizer's where
+ * the program has one. The innermost loop with whole rounds counts; among loops that go round equally often, the
+ * outermost. A step begins at the loop's line where least is live. Parameters in an optimizer, layers, rows of a batch,
+ * epochs and evaluations are therefore no steps. With gradient accumulation a step is what ends in the optimizer's.
  * Pure.
  *
  * An example:
@@ -19,10 +19,10 @@
  *              31      total += network(batch).sum()
  *
  * With 100 batches an epoch, lines 10, 11 and 12 are reached 200 times each. Lines 21 and 22 are reached twice, which
- * shows no loop. Lines inside the network and the optimizer are left out, however often they allocate. From one time
- * at line 10 to the next, nearly all places are seen that are at work then, the optimizer's among them: such a round
- * is whole. From one time at line 31 to the next, the optimizer's are missing: that loop has no whole rounds. Lines
- * 10, 11 and 12 are of one function and go round equally often, and at 10 least is live, since backward has freed the
+ * shows no loop. Lines inside the network and the optimizer are left out, however often they allocate. From one time at
+ * line 10 to the next, nearly all places are seen that are at work then, the optimizer's among them: such a round is
+ * whole. From one time at line 31 to the next, the optimizer's are missing: that loop has no whole rounds. Lines 10, 11
+ * and 12 are of one function and go round equally often, and at 10 least is live, since backward has freed the
  * activations: each time at line 10 a step begins.
  */
 #ifndef MP_MODEL_STEPS_LOOP_H
@@ -38,7 +38,7 @@ bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps);
 uint8_t mp_loop_language(const struct mp_model *model);
 /* The line of a call (a node of the stacks) in that language; NULL for other calls. */
 const struct mp_model_line *mp_loop_line(const struct mp_model *model, uint32_t node, uint8_t language);
-/* Whether a line belongs to a network's forward(); the other: whether it is in no file of networks, optimizers,
+/* True if a line belongs to a network's forward(); the other: whether it is in no file of networks, optimizers,
  * loaders. */
 bool mp_loop_is_forward(const struct mp_model *model, const struct mp_model_line *line);
 bool mp_loop_is_outside(const struct mp_model *model, const struct mp_model_line *line);

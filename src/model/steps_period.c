@@ -30,8 +30,8 @@ struct place {
     uint32_t stack, module, count;
 };
 
-/* What the threads that run the same code allocate: the main thread, or a pool, whose threads take turns as they
- * please. */
+/* The allocations of threads that run the same code: the main thread, or a pool whose threads take turns in any
+ * order. */
 struct crew {
     MP_VEC(struct calls) threads;
     MP_VEC(struct place) sites;
@@ -98,7 +98,7 @@ static uint32_t site_of(const struct mp_model *model, uint32_t block, struct cre
     return (uint32_t)*number;
 }
 
-/* Whether two calls are the same. The first ones were made before the names of modules were known. */
+/* True if two calls are the same. The first ones were made before the names of modules were known. */
 static bool are_same(const struct crew *crew, uint32_t a, uint32_t b)
 {
     const struct place *one = &crew->sites.at[a], *other = &crew->sites.at[b];
@@ -178,9 +178,9 @@ static void find_periods(const struct crew *crew, struct periods *periods)
         add_periods_of(crew->model, rare[i], periods);
 }
 
-/* The share of the allocations that have an equal one at that distance, of those that differ from the one before, as
- * theirs has to: where all are equal for long, as in an optimizer, any distance fits. First times take other ways, so
- * the beginning is passed over. Estimated from some where there are many. */
+/* The share of allocations with an equal one at that distance. Both must differ from the one before them: in a long run
+ * of equal ones, as in an optimizer, any distance would fit. The beginning is passed over, since warm-up takes other
+ * ways. A sample serves if there are many. */
 static double alike(const struct calls *calls, uint32_t distance, size_t tries)
 {
     size_t pairs = calls->sites.count - distance, every = 1 + pairs / (COMPARISONS / (tries + 1)), same = 0, all = 0;
@@ -232,7 +232,7 @@ static struct beginning find_beginning(const struct calls *calls, uint32_t perio
     return start;
 }
 
-/* Whether a round of a thread begins at `at`, or so much of it as there is. */
+/* True if a round of a thread begins at `at`, or so much of it as there is. */
 static bool begins_at(const struct crew *crew, const struct calls *calls, size_t at, const struct beginning *start)
 {
     size_t left = calls->sites.count > at ? calls->sites.count - at : 0, same = 0;
@@ -262,14 +262,14 @@ static bool same_line(const struct mp_model_line *a, const struct mp_model_line 
     return a->line == b->line && a->function == b->function && a->file == b->file;
 }
 
-/* What was seen of a site when windows were looked at. */
+/* A site's last occurrence, and the window in which it was seen. */
 struct seen {
     uint32_t window, at;
 };
 
-/* Whether a round's allocations lie under lines outside of networks. Where the running module is known, it
- * distinguishes layers; otherwise the round must have parts (a site comes more than once in it), and no line of a
- * forward() may be common to all of it. `*tells`: not all of them are one site's. */
+/* True if a round's allocations lie under lines outside of networks. The running module, if known, distinguishes
+ * layers. Otherwise the round must have parts (a site comes more than once in it), and no line of a forward() may be
+ * common to all of it. `*tells`: not all of them are one site's. */
 static bool is_outside_at(const struct mp_model *model, const struct crew *crew, uint32_t first, uint32_t period,
                           uint32_t window, struct seen *seen, bool *tells)
 {
@@ -298,7 +298,7 @@ static bool is_outside_at(const struct mp_model *model, const struct crew *crew,
     return shared && (apart || !in_network);
 }
 
-/* Whether most rounds do: one that begins where the network does has a line outside in common with a layer of it. */
+/* True if most rounds do: one that begins where the network does has a line outside in common with a layer of it. */
 static bool is_outside(const struct mp_model *model, const struct crew *crew, uint32_t period, uint32_t *window,
                        struct seen *seen)
 {
@@ -355,7 +355,7 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Whether they extend over half of the recording's allocations: else they are of a part of it, as of a queue that is
+/* True if they extend over half of the recording's allocations: else they are of a part of it, as of a queue that is
  * filled before the work begins. */
 static bool are_general(const struct mp_model *model, const struct crew *crew, const struct events *rounds)
 {

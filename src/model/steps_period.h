@@ -1,19 +1,21 @@
 /*
  * Steps of a loop whose body is one line. No line of its function is ever reached again after another, but its
- * allocations come in the same order again and again. The period is the shortest distance at which nearly every
- * allocation that differs from the one before has an equal one that does, among the distances at which sites return;
- * the first quarter is passed over. Only threads that run the same code count, those that allocate most together; the
- * period is found on one of them, and its rounds on each. Only allocations under one line outside of networks count:
- * layers, too, come again and again. Rounds that extend over less than half of the recording are no steps. Pure.
+ * allocations come in the same order again and again. Only allocations that differ from the one before are compared.
+ * The period is the shortest distance at which nearly all of them find an equal one that also differs from the one
+ * before it. Candidates are the distances at which sites return. The first quarter is passed over. Only threads that
+ * run the same code count, those that allocate most together; the period is found on one of them, and its rounds on
+ * each. Only allocations under one line outside of networks count: layers, too, come again and again. Rounds that
+ * extend over less than half of the recording are no steps. Pure.
  *
- * For instance the sites come as a b b c a b b c a b b c. The rarest sites are a and c, whose distances are 4 and 8. Of
- * the allocations that differ from the one before (a, the first b, c), each has an equal one at distance 4 that differs
- * from its own predecessor, too: the share is 1, and at distance 8 as well. The shorter one counts, so a round has four
- * allocations. It begins where least is live: at a, if all blocks are freed before it. So there are three steps.
+ * For instance the sites come as a b b c a b b c a b b c. The rarest sites are a and c, whose distances are 4 and 8.
+ * The allocations a, the first b, and c differ from the one before. Each finds an equal one at distance 4 that differs
+ * from its own predecessor, too. The share is 1 at distance 4, and 1 at distance 8 as well. The shorter one counts, so
+ * a round has four allocations. It begins where least is live: at a, if all blocks are freed before it. The result is
+ * three steps.
  *
- * The constants of steps_period.c: ROUNDS_MIN 3 is two distances that agree. FIRST_TIMES 4 passes over the first quarter,
- * since warm-up takes other ways. ALIKE_MIN 0.90, AS_GOOD 0.02 and LOOK_MIN 16 were chosen on the recordings of
- * tests/leakbench/check_recordings.py and have not been measured one by one. All others bound time and memory.
+ * The constants of steps_period.c: ROUNDS_MIN 3 is two distances that agree. FIRST_TIMES 4 passes over the first
+ * quarter, since warm-up takes other ways. ALIKE_MIN 0.90, AS_GOOD 0.02 and LOOK_MIN 16 were chosen on the recordings
+ * of tests/leakbench/check_recordings.py and have not been measured one by one. All others bound time and memory.
  */
 #ifndef MP_MODEL_STEPS_PERIOD_H
 #define MP_MODEL_STEPS_PERIOD_H

@@ -13,8 +13,8 @@ char *mp_track_id(const struct mp_model *model, uint16_t track, char *to);
 const char *mp_track_device(const struct mp_model *model, uint16_t track);
 /* MP_TRACK_NONE where no track has this id. */
 uint16_t mp_track_find(const struct mp_model *model, const char *id);
-/* The device with the highest peak (of a track that holds memory, mp_track_holds_memory()) and, on it, the uppermost
- * layer that has events (app, torch, driver); MP_TRACK_NONE where there are no tracks. */
+/* The uppermost layer with events (app, torch, driver) on the device with the highest peak. Only peaks of tracks that
+ * hold memory count (mp_track_holds_memory()). MP_TRACK_NONE if there are no tracks. */
 uint16_t mp_track_default(const struct mp_model *model);
 
 /* The track of the driver's memory on the same device, where the segments of an allocator's track come from.
@@ -27,12 +27,12 @@ struct mp_track_memory {
     uint16_t below, mapped; /* MP_TRACK_NONE: none; virtual memory then has its address in `below` */
 };
 struct mp_track_memory mp_track_memory_of(const struct mp_model *model, uint16_t track);
-/* Whether a block is a range of such memory. */
+/* True if a block is a range of such memory. */
 bool mp_track_is_range(const struct mp_model *model, const struct mp_track_memory *memory, size_t block);
 
 /* The tracks that a question means, one byte each: 1 for `track`. MP_TRACK_NONE means all tracks except those whose
- * memory another track shows, too: where an allocator's reserved total at the end equals what a lower layer of the same
- * device handed out, the blocks there are its segments; and the driver's addresses are no memory. The caller
+ * memory another track shows, too. If an allocator's reserved total at the end equals the bytes that a lower layer of
+ * its device handed out, the lower layer's blocks are its segments. The driver's addresses are no memory. The caller
  * frees it. */
 unsigned char *mp_tracks_meant(const struct mp_model *model, uint16_t track);
 

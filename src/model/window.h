@@ -15,8 +15,9 @@ struct mp_window {
 /* All of the recording. */
 struct mp_window mp_window_all(const struct mp_model *model);
 
-/* `from` and `to` (NULL: the start, the end): a time from the start ("1.5s"), a part ("50%"), or a step ("step:10": its
- * beginning for `from`, its end for `to`). MP_INVALID where one makes no sense or nothing lies between them. */
+/* `from` and `to` (NULL: the start, the end) are a time from the start ("1.5s"), a part ("50%"), or a step. "step:10"
+ * means its beginning for `from` and its end for `to`. MP_INVALID where one makes no sense or nothing lies between
+ * them. */
 enum mp_status mp_window_make(const struct mp_model *model, const char *from, const char *to, struct mp_window *window,
                               struct mp_error *error);
 

@@ -1,4 +1,4 @@
-// A job as the page holds it: processes, groups, sites, and curves, which are unpacked when they are first drawn.
+// A job as the page holds it: processes, groups, sites and curves. Curves are unpacked when they are first drawn.
 
 import { readNumbers, unzigzag } from "../src/data/varint.js";
 

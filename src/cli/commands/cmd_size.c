@@ -259,7 +259,7 @@ static uint64_t available_memory(void)
     return (uint64_t)kib * 1024;
 }
 
-/* Whether a run with `bytes` may be tried here. */
+/* True if a run with `bytes` may be tried here. */
 static bool is_takeable(const struct sizing *sizing, const struct mp_size_answer *answer, uint64_t bytes)
 {
     uint32_t device = answer->model->tracks.at[answer->track].device;

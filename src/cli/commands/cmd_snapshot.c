@@ -101,7 +101,7 @@ static bool parse_follow(const char *text, struct mp_record_config *config, uint
            (*text >= '0' && *text <= '9' && mp_parse_bytes(text, from_bytes));
 }
 
-/* Whether the pattern of a name has this letter after a %. */
+/* True if the pattern of a name has this letter after a %. */
 static bool has_sign(const char *pattern, char letter)
 {
     const char *sign = pattern ? strchr(pattern, '%') : NULL;
@@ -275,7 +275,7 @@ static void report(void *context)
                       : mp_snapshot_report(t->result, t->options, t->quiet, t->verbose);
 }
 
-/* Whether another run has left recordings in the folder. A rank of a job that records itself meets those of others. */
+/* True if another run has left recordings in the folder. A rank of a job that records itself meets those of others. */
 static bool has_recordings(const char *folder)
 {
     struct mp_member self;

@@ -24,7 +24,7 @@ struct mp_job_query {
     bool as_json;
 };
 
-/* Whether the operands are a job: more than one, a folder, or a job's file. */
+/* True if the operands are a job: more than one, a folder, or a job's file. */
 bool mp_job_asked(const struct mp_invocation *invocation);
 /* The same for a job that `count` operands name, without the view. */
 int mp_job_load(const struct mp_invocation *invocation, char *const *operands, size_t count, struct mp_model **model);
@@ -40,7 +40,7 @@ int mp_job_end(struct mp_job_query *query, int status);
 /* Says on stderr what is wrong with a job; false where nothing is. */
 bool mp_job_report_problems(const char *path, const struct mp_job_view *job);
 
-/* Whether the job has a process; if not, messages say why. */
+/* True if the job has a process; if not, messages say why. */
 bool mp_job_holds_any(const struct mp_model *model);
 
 /* A whole command: what it does with a job. */

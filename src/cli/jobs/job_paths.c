@@ -190,7 +190,7 @@ static void find_end(const char *path, struct recorded_process *process)
     mp_reader_close(reader);
 }
 
-/* Whether `other` holds all that the snapshot holds. Times of files say nothing: a copy has new ones. */
+/* True if `other` holds all that the snapshot holds. Times of files say nothing: a copy has new ones. */
 static bool holds_snapshot(const struct recorded_process *other, const struct recorded_process *snapshot,
                            const struct mp_job_paths *paths)
 {

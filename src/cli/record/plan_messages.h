@@ -5,7 +5,7 @@
 #include "cli/record/plan_devices.h"
 #include "collect/session/collector.h"
 
-/* Whether a recorded program fits. */
+/* The answer to whether a recorded program fits. */
 struct mp_plan_outcome {
     bool has_device; /* it allocated on one */
     bool fits;       /* memory never ran out, and context and libraries fit beside the reserved memory */

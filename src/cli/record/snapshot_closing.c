@@ -153,7 +153,7 @@ static void print_no_steps(const struct mp_collector_result *result, const struc
 
 /* ---- a tree of processes ---------------------------------------------------------------------------------------- */
 
-/* Whether the first is more likely the process that the user thinks of: the one that held most on a device; else one
+/* True if the first is more likely the process that the user thinks of: the one that held most on a device; else one
  * that works for no other, a rank with more, the one with the name as given, the one with more events. */
 static bool is_before(const struct mp_recording_summary *a, const struct mp_recording_summary *b, const char *output)
 {

@@ -145,7 +145,7 @@ enum mp_status mp_chrome_copy_head(const struct mp_chrome_input *input, struct m
     return status;
 }
 
-/* Whether another event follows in the list. */
+/* True if another event follows in the list. */
 static enum mp_status look(struct mp_input *from, bool *event, struct mp_error *error)
 {
     enum mp_status status = mp_input_fill(from, MP_INPUT_WINDOW, error);

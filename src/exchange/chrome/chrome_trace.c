@@ -51,7 +51,7 @@ static void chrome_device(const char *name, unsigned *type, int *index)
     }
 }
 
-/* Whether a device has a row of its own, and the row of its counters: a GPU's number, as Kineto numbers its rows; else
+/* True if a device has a row of its own, and the row of its counters: a GPU's number, as Kineto numbers its rows; else
  * the process. */
 static bool chrome_has_row(const char *device)
 {
@@ -181,7 +181,7 @@ struct instants {
     bool memory, out_of_memory; /* what is written */
 };
 
-/* Whether the track lies above the device's others: later layers lie above; in one layer, the track without a name is
+/* True if the track lies above the device's others: later layers lie above; in one layer, the track without a name is
  * the main one. */
 static bool is_upper(const struct mp_model *model, size_t track)
 {
@@ -361,7 +361,7 @@ static void put_point(struct counter *counter, uint64_t ns, uint64_t value)
     counter->last = point;
 }
 
-/* Whether an event says how much the track's allocator holds from now on. */
+/* True if an event says how much the track's allocator holds from now on. */
 static bool holds(const struct mp_model *model, uint16_t track, uint32_t event, uint64_t *held)
 {
     if (model->events.type[event] != MP_EVENT_RESERVED || model->events.track[event] != track) return false;

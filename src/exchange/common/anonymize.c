@@ -143,7 +143,7 @@ static uint32_t rename_file(struct renaming *renaming, const char *path)
     return numbered(renaming, ROLE_FILE, is_package ? "/site-packages/%u%s" : "/%u%s", ending_of(path));
 }
 
-/* Whether a name is a beginning and a number. */
+/* True if a name is a beginning and a number. */
 static bool is_numbered(const char *name, const char *beginning)
 {
     size_t length = strlen(beginning);
@@ -151,7 +151,7 @@ static bool is_numbered(const char *name, const char *beginning)
            strspn(name + length, " _#-0123456789") == strlen(name + length);
 }
 
-/* Whether a mark of the PyTorch shim (python/libmemprof_torch/pools.py, loaders.py) has its own words and numbers
+/* True if a mark of the PyTorch shim (python/libmemprof_torch/pools.py, loaders.py) has its own words and numbers
  * alone: "capture begins on cuda:0". */
 static bool is_shims_mark(const char *text)
 {

@@ -151,7 +151,7 @@ static const char own_words[] =
     " usage use used uses value values variables version versions visible wait wanted warmup was went were what when"
     " where which while whose window with without work would write written wrote x ";
 
-/* Whether a list has the word (`length` bytes), which no blank is part of. */
+/* True if a list has the word (`length` bytes), which no blank is part of. */
 static bool is_listed(const char *list, const char *word, size_t length)
 {
     if (!length || memchr(word, ' ', length)) return false;
@@ -167,7 +167,7 @@ static bool is_one_of(const char *text, size_t length, const char *const *words)
     return false;
 }
 
-/* Whether `text` matches `pattern`, in which # stands for one or more digits. */
+/* True if `text` matches `pattern`, in which # stands for one or more digits. */
 static bool is_like(const char *text, const char *pattern)
 {
     for (; *pattern; pattern++) {

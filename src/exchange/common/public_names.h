@@ -13,22 +13,22 @@
 const char *mp_public_path(const char *path);
 /* The file name of a known library's or interpreter's shared object; NULL: private. All functions in it are public. */
 const char *mp_public_library(const char *path);
-/* Whether the name of a Python function in a public file is public; also for functions without a name. */
+/* True if the name of a Python function in a public file is public; also for functions without a name. */
 bool mp_public_python(const char *name);
-/* Whether a thread's name is that of a library's thread. */
+/* True if a thread's name is that of a library's thread. */
 bool mp_public_thread(const char *name);
-/* Whether a text is memprof's own: all its words occur in memprof's sentences, and the rest is numbers. */
+/* True if a text is memprof's own: all its words occur in memprof's sentences, and the rest is numbers. */
 bool mp_public_words(const char *text);
-/* Whether a setting's key in a recording's configuration (`length` bytes) has a number as its value. */
+/* True if a setting's key in a recording's configuration (`length` bytes) has a number as its value. */
 bool mp_public_setting(const char *key, size_t length);
-/* Whether the part of a process in its job has a name that memprof or a launcher gives ("loader worker", "trainer"), or
+/* True if the part of a process in its job has a name that memprof or a launcher gives ("loader worker", "trainer"), or
  * none. */
 bool mp_public_role(const char *role);
-/* Whether the name is a device's ("cuda:0"), or its maker's name of it ("NVIDIA H200"). */
+/* True if the name is a device's ("cuda:0"), or its maker's name of it ("NVIDIA H200"). */
 bool mp_public_device(const char *name);
 bool mp_public_model(const char *name);
 
-/* Whether a part of a module's or tensor's path (`length` bytes) is one that PyTorch's own modules and optimizers use:
+/* True if a part of a module's or tensor's path (`length` bytes) is one that PyTorch's own modules and optimizers use:
  * "weight", "bias". */
 bool mp_public_tensor(const char *name, size_t length);
 

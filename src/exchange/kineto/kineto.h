@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "model/model.h"
 
-/* Whether the beginning of a JSON file looks like such a trace. */
+/* True if the beginning of a JSON file looks like such a trace. */
 bool mp_kineto_looks_like(const unsigned char *text, size_t size);
 
 /* Reads the file twice, so that memory is bounded by the memory events; gzip or not. The caller owns the model.

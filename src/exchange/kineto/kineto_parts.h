@@ -89,7 +89,7 @@ void mp_kineto_note(struct mp_kineto *kineto, int64_t start_ns, struct mp_kineto
 /* Times counted from 1970 are larger; smaller ones without a base do not show the day. */
 #define MP_KINETO_UNIX_MIN INT64_C(1000000000000000000)
 
-/* Whether the event is a span that encloses its thread's actions: an operator, or a Python function. */
+/* True if the event is a span that encloses its thread's actions: an operator, or a Python function. */
 bool mp_kineto_is_operator(const struct mp_kineto_event *event);
 /* The key of an event's thread in the maps. */
 uint64_t mp_kineto_thread_key(const struct mp_kineto_event *event);

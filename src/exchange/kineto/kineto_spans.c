@@ -54,7 +54,7 @@ static void sort_events(struct finder *finder)
     finder->first.at[0] = 0;
 }
 
-/* Whether an event of the thread lies within the times. */
+/* True if an event of the thread lies within the times. */
 static bool encloses(const struct finder *finder, uint32_t thread, int64_t start_ns, int64_t end_ns)
 {
     size_t first = finder->first.at[thread], count = finder->first.at[thread + 1] - first;
@@ -124,7 +124,7 @@ static uint32_t python_frame(struct mp_import_tables *tables, const char *entry,
     return mp_import_frame(tables, MP_PYTHON, mp_import_text(tables, name, (size_t)cut), 0, 0);
 }
 
-/* Whether a list of shapes has any: "[[], []]" does not. */
+/* True if a list of shapes has any: "[[], []]" does not. */
 static bool any_shape(const char *shapes)
 {
     return strpbrk(shapes, "0123456789");

@@ -92,7 +92,7 @@ static bool looks_like_json(struct mp_input *input)
     return at < input->end && (*at == '{' || *at == '[');
 }
 
-/* Whether the first key is one of a snapshot's. */
+/* True if the first key is one of a snapshot's. */
 static bool first_key_is_snapshot(const struct mp_input *input)
 {
     static const char *const keys[] = {

@@ -52,13 +52,13 @@ static bool any_row(sqlite3 *sqlite, const char *query, const char *first, const
     return found;
 }
 
-/* Whether there is a table (not a view) of that name. */
+/* True if there is a table (not a view) of that name. */
 static bool nsys_has_table(sqlite3 *sqlite, const char *table)
 {
     return any_row(sqlite, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1", table, NULL);
 }
 
-/* Whether the table has the column. Generated columns, which would compute, are not in table_info. */
+/* True if the table has the column. Generated columns, which would compute, are not in table_info. */
 static bool nsys_has_column(sqlite3 *sqlite, const char *table, const char *column)
 {
     return any_row(sqlite, "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2", table, column);

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "model/model.h"
 
-/* Whether a file that begins like this is an SQLite database, of any kind. */
+/* True if a file that begins like this is an SQLite database, of any kind. */
 bool mp_sqlite_begins(const unsigned char *text, size_t size);
 /* MP_NOT_A_RECORDING: no such export, or one without memory events, with advice; MP_DAMAGED, MP_IO. */
 enum mp_status mp_nsys_load(const char *path, struct mp_model **model, struct mp_error *error);

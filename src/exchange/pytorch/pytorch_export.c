@@ -125,7 +125,7 @@ static uint64_t unix_us(const struct mp_model *model, uint64_t ns)
     return (model->start.realtime_ns + ns) / 1000;
 }
 
-/* Whether the recording has the allocator's own list of its segments at the end. */
+/* True if the recording has the allocator's own list of its segments at the end. */
 static bool has_segments(const struct writer *writer, size_t device)
 {
     const struct mp_model *model = writer->model;

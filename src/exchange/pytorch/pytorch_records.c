@@ -341,7 +341,7 @@ static bool make_entry(struct mp_pytorch_records *r, const struct fields *fields
     return true;
 }
 
-/* Whether a text is PyTorch's placeholder for an unknown name. */
+/* True if a text is PyTorch's placeholder for an unknown name. */
 static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
 {
     return text && !strcmp(mp_intern_get(&r->values.texts, text, NULL), "??");
@@ -419,7 +419,7 @@ static bool make_frame(struct mp_pytorch_records *r, const struct fields *fields
     return true;
 }
 
-/* Whether a list has nothing but blocks; false for another value. */
+/* True if a list has nothing but blocks; false for another value. */
 static bool has_blocks_alone(struct mp_pytorch_records *r, uint64_t list, bool *is_list)
 {
     size_t count = 0;

@@ -253,7 +253,7 @@ static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index
     return MP_OK;
 }
 
-/* Whether a list of traces is one trace itself. */
+/* True if a list of traces is one trace itself. */
 static bool is_one_trace(struct mp_values *values, uint64_t list)
 {
     size_t count = 0;

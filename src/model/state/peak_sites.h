@@ -26,7 +26,7 @@ struct mp_peak_sites {
     struct mp_intern keys; /* site N has key N + 1 */
 };
 
-/* All return false where memory is short. Of a block, only the members that distinguish sites count. */
+/* All return false where memory is short. Only the members of a block that distinguish sites count. */
 
 /* A file's site of the peak in the time before it; must come before anything else. */
 bool mp_peak_sites_past(struct mp_peak_sites *sites, const struct mp_past_site *past);

@@ -1,9 +1,9 @@
 /*
- * A recording's state as its events pass one after the other: the live blocks, the level and the peak of each track,
- * the step, the open regions, the memory that allocators hold. The same object serves wherever a recording is followed:
- * it numbers the blocks of a recorder's events; a file's events have numbers already. It can write its state into
- * another file, which continues from there. Memory is bounded by what is live and open. Pure except for writing; one
- * thread at a time.
+ * A recording's state as its events pass one after the other: live blocks, each track's level and peak, the step and
+ * open regions, and the memory that allocators hold. The same object serves wherever a recording is followed: it
+ * numbers the blocks of a recorder's events; a file's events have numbers already. It can write its state into another
+ * file, which continues from there. Memory is bounded by what is live and open. Pure except for writing; one thread at
+ * a time.
  */
 #ifndef MP_MODEL_STATE_STATE_H
 #define MP_MODEL_STATE_STATE_H
@@ -49,7 +49,7 @@ void mp_state_open(struct mp_state *state, const char *configuration, mp_state_t
  * must come before it (mp_ledger_alloc()). *known (may be NULL): false for a free of a block that was never seen. */
 enum mp_status mp_state_take(struct mp_state *state, struct mp_event *event, struct mp_event *missed, bool *known,
                              struct mp_error *error);
-/* Whether an event concerns steps and regions. */
+/* True if an event concerns steps and regions. */
 static inline bool mp_state_is_boundary(unsigned type)
 {
     return type == MP_EVENT_STEP || type == MP_EVENT_REGION_BEGIN || type == MP_EVENT_REGION_END;
@@ -60,7 +60,7 @@ enum mp_status mp_state_boundary(struct mp_state *state, const struct mp_event *
                                  struct mp_error *error);
 /* Takes a file's event. */
 enum mp_status mp_state_replay(struct mp_state *state, struct mp_event event, struct mp_error *error);
-/* Takes a file's chunk: events, bases, labels, requests and the past; ignores others. *whole_base (may be NULL):
+/* Takes a file's chunk of events, bases, labels or requests, or of the past; ignores others. *whole_base (may be NULL):
  * whether it was the last part of a base, which state->base then holds. */
 enum mp_status mp_state_chunk(struct mp_state *state, const struct mp_chunk *chunk, bool *whole_base,
                               struct mp_error *error);
@@ -71,9 +71,9 @@ bool mp_state_settle(struct mp_state *state, uint64_t until_ns);
 size_t mp_state_open_events(const struct mp_state *state);
 /* Writes the live blocks as a base. */
 enum mp_status mp_state_write_base(const struct mp_state *state, struct mp_writer *writer, struct mp_error *error);
-/* Writes the state into a file that has the same tables: the past (events, steps, peaks with their sites), the live
- * blocks, waiting labels, and as events of the present moment everything that still holds: the window, the allocators'
- * memory, the step, open regions. The events carry the marks. */
+/* Writes the state into a file that has the same tables. First comes the past: events, steps, and peaks with their
+ * sites. Then come the live blocks and waiting labels. Last come, as events of the present moment, the window, the
+ * allocators' memory, the step and open regions. The events carry the marks. */
 enum mp_status mp_state_write(struct mp_state *state, struct mp_writer *writer, const struct mp_ring_mark *marks,
                               size_t mark_count, struct mp_error *error);
 /* Writes events that follow those taken so far. */

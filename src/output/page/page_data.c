@@ -473,7 +473,7 @@ static void end_steps(struct maker *make, uint32_t events)
         make->tracks[i].count.step_events = make->tracks[i].count.events;
 }
 
-/* Whether a block is live at some time in the window. */
+/* True if a block is live at some time in the window. */
 static bool in_window(const struct maker *make, uint32_t block)
 {
     const struct mp_model_blocks *blocks = &make->model->blocks;

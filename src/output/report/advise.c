@@ -174,7 +174,7 @@ struct table {
     const struct mp_advise *advise;
 };
 
-/* Whether the change is about reserved memory. */
+/* True if the change is about reserved memory. */
 static bool is_reserved(const struct mp_change *change)
 {
     return change->kind == MP_CHANGE_ALLOCATOR || change->saved_reserved > change->saved;

@@ -7,7 +7,7 @@
 #include "base/units.h"
 #include "output/form/text.h"
 
-/* Whether any bytes have a category. */
+/* True if any bytes have a category. */
 bool mp_categories_any(const struct mp_sites *categories);
 /* "a guess", "2.1 GiB of it a guess", or "". */
 #define MP_GUESS_TEXT (MP_UNIT_TEXT + 20)
@@ -17,7 +17,7 @@ void mp_categories_text(struct mp_text *text, const struct mp_sites *categories)
 /* An array under "categories"; null where no block has one. */
 void mp_categories_json(struct mp_json *json, const struct mp_sites *categories);
 
-/* Whether a previous graph is a large enough part of the peak for a line; a sentence about it, without a full stop; the
+/* True if a previous graph is a large enough part of the peak for a line; a sentence about it, without a full stop; the
  * advice; the object "previous_graph", null where there is none. */
 bool mp_previous_matters(const struct mp_peak *peak);
 void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak);

@@ -119,8 +119,8 @@ extern const struct mp_column mp_site_columns[], mp_finding_columns[], mp_holder
     mp_job_finding_columns[], mp_job_step_columns[], mp_job_compare_columns[], mp_compared_job_columns[],
     mp_change_columns[];
 
-/* Whether each of the names, divided by commas, is of a column of one of the tables, which end with NULL; if not, a
- * sentence that lists them. */
+/* Checks that each name of a list with commas is a column of one of the tables, which end with NULL. If not, the error
+ * lists the columns. */
 enum mp_status mp_columns_check(const char *names, const struct mp_column *const *tables, struct mp_error *error);
 
 #endif

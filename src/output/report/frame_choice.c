@@ -117,7 +117,7 @@ static bool same_line(const struct mp_stack_line *a, const struct mp_stack_line 
            same_text(a->file, b->file);
 }
 
-/* Whether a Python line does more than pass on a module's call. */
+/* True if a Python line does more than pass on a module's call. */
 static bool says_what(const struct mp_stack_line *line)
 {
     return line->function && line->file && mp_torch_file(line->file) != MP_TORCH_FILE_CALLS;

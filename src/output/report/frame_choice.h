@@ -11,7 +11,7 @@
 void mp_function_name(struct mp_buffer *out, const char *function);
 /* Functions that call main(). */
 bool mp_line_is_start(const struct mp_stack_line *line);
-/* Whether a native frame shows what was done, and not how memory is made or calls are passed on. */
+/* True if a native frame shows what was done, and not how memory is made or calls are passed on. */
 bool mp_line_is_meaningful(const struct mp_stack_line *line);
 
 /* The call in which a stack differs from its twin, another stack; nothing where no such call has a name. */

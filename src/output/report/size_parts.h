@@ -10,7 +10,7 @@
 /* The answer as tables: the needs of batches, and the probes. */
 struct mp_rows mp_size_needs(const struct mp_size_answer *answer);
 struct mp_rows mp_size_probes(const struct mp_size_answer *answer);
-/* Whether needs are only bounded. */
+/* True if needs are only bounded. */
 bool mp_size_has_bounds(const struct mp_size_answer *answer);
 /* The bytes that are compared with the limit. */
 uint64_t mp_size_need_bytes(const struct mp_size_need *need);

@@ -77,7 +77,7 @@ class Program:
                 return
             a.record_stream(handle, 17)
             a.free(handle)
-            # Whether a completion that follows its request at once came with it or later, a trace does not say.
+            # A trace does not say if a completion that follows its request at once came with it or later.
             self.live += [kept for kept in [self.malloc(512)] if kept]
         elif what < 0.96:
             a.stream_done(17)
@@ -258,7 +258,7 @@ REMEDIES = {"expandable_segments:True": {"expandable_segments": True},
 
 
 def fits(trace, settings, capacity):
-    """Whether all requests of a trace, those that failed too, find memory under other settings."""
+    """True if all requests of a trace, those that failed too, find memory under other settings."""
     allocator, live = naive_allocator.Allocator(capacity, capacity, settings), {}
     for action, address, size, stream, _ in trace:
         try:

@@ -10,7 +10,7 @@ static struct mp_captured made(uint64_t thread, uint64_t number)
     return (struct mp_captured){.stack = (uint32_t)(number * 7 + thread), .module = (uint32_t)(number ^ thread << 20)};
 }
 
-/* Whether it is there; what is there is right. */
+/* True if the node is found. Aborts if the found one is not the right one. */
 static bool finds(uint32_t generation, uint64_t thread, uint64_t number)
 {
     struct mp_captured found, right = made(thread, number);

@@ -53,7 +53,7 @@ START_TEST(each_size_is_kept_as_often_as_it_should)
 }
 END_TEST
 
-/* Whether a block is kept says nothing of the next one. */
+/* The choice for one block says nothing of the choice for the next one. */
 START_TEST(blocks_are_kept_each_on_its_own)
 {
     struct mp_sampler sampler;

@@ -26,7 +26,7 @@ static pid_t ended(uid_t user, int by)
     return pid;
 }
 
-/* Whether the end is known; then it is the true one. */
+/* True if the end is known; then it is the true one. */
 static bool is_known(uid_t user, int by)
 {
     pid_t pid = ended(user, by);

@@ -260,7 +260,7 @@ START_TEST(debug_files_are_found_and_must_belong)
 }
 END_TEST
 
-/* Whether the module "NAME" below the root has lines; NULL: as a path of this machine. */
+/* True if the module "NAME" below the root has lines; NULL: as a path of this machine. */
 static bool has_lines(const char *root, const char *name)
 {
     const struct mp_symbol_line *lines;
@@ -491,7 +491,7 @@ static struct mp_file_id identify(const char *path)
     return id;
 }
 
-/* Whether fixture_outer is known, and whether the note has the word (NULL: there must be no note). */
+/* True if fixture_outer is known, and whether the note has the word (NULL: there must be no note). */
 static void expect(struct mp_symbols *symbols, uint32_t module, bool known, const char *note)
 {
     const struct mp_symbol_line *lines;

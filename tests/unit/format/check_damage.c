@@ -141,7 +141,7 @@ START_TEST(a_file_cut_at_any_byte_has_all_before_it)
 }
 END_TEST
 
-/* Whether chunk `at` has a part of a segment that is not there without chunk `lost`: it goes with that. */
+/* True if chunk `at` has a part of a segment that is not there without chunk `lost`: it goes with that. */
 static bool names_lost_segment(const struct sample *sample, size_t at, size_t lost)
 {
     const struct made_chunk *chunks = sample->made.chunks.at;

@@ -39,7 +39,7 @@ uint64_t made_random(struct maker *maker);
  * to `events` events each. The file is finished, or left cut. All calls must succeed. */
 void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, bool finish);
 void free_made(struct maker *maker);
-/* Whether chunk is what was written as made (also the other way round). */
+/* Checks that the chunk is the written one, also the other way round. */
 bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made);
 
 #endif

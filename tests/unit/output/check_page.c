@@ -138,7 +138,7 @@ static uint64_t *spread(const struct mp_page_data *data, const char *name, size_
     return values;
 }
 
-/* Whether module `number` of the page is called as the block's is, without the root that all share. */
+/* True if module `number` of the page is called as the block's is, without the root that all share. */
 static bool is_module_of(const struct mp_model *model, const struct mp_page_data *data, uint64_t number, uint32_t block)
 {
     uint32_t path = mp_model_module(model, block);

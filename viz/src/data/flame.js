@@ -61,7 +61,7 @@ export function pathsUnder(track, recording, under) {
   return { keyOf, paths };
 }
 
-/** A site's frames that are drawn, outermost first; without your own code, Python's, and without Python, all. */
+/** A site's drawn frames, outermost first. If `which` keeps none, the next wider choice counts: user, python, all. */
 export function framesShown(stacks, site, which) {
   const stack = stacks.stack(site);
   const head = which === "line" ? stacks.headline[site] - 1 : -1;

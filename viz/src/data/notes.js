@@ -1,4 +1,4 @@
-// Events that are not about a block: steps, regions, marks, out-of-memory, reserved bytes. Times are in the page's
+// Events that are not about a block: steps, regions and marks, out-of-memory, reserved bytes. Times are in the page's
 // unit.
 
 import { upperBound } from "./track.js";

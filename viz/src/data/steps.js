@@ -38,8 +38,8 @@ export function addedBySteps(rows) {
 }
 
 /**
- * By row of stepRows(), the bytes of each category at the step's peak, by the number of the category; null where that
- * is too much to look at, or there are none.
+ * The bytes of each category at a step's peak, by row of stepRows() and by category number. null if there are none, or
+ * too many to look at.
  */
 export function categoriesOfSteps(track, { categories }, rows) {
   if (categories.length === 1) return null;

@@ -183,8 +183,8 @@ export class BlockPanel {
       `${formatCounted(blocks, "block")} like it, ${formatBytes(bytes)} in all`;
   }
 
-  /** Python frames stand out; runs of native frames fold away where there are Python frames, else those that the line
-   * at `head`, which names the site, called. */
+  /** Python frames stand out. With Python frames, runs of native frames fold away. Without, the frames fold away that
+   * the line at `head` called; that line names the site. */
   stackList(stack, head) {
     const list = element("ol", { class: "stack" });
     const python = stack.some((frame) => frame.python);
