@@ -72,7 +72,7 @@ struct mp_job_site {
     uint8_t sense;                        /* enum mp_job_sense */
 };
 
-/* What a process itself held most of at the peak of its chosen track. */
+/* The largest items that a process itself held at the peak of its chosen track. */
 struct mp_job_holding {
     uint64_t bytes, blocks;
     uint32_t process, stack;

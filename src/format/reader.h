@@ -1,7 +1,7 @@
 /*
- * Reads a snapshot file, whole, cut or damaged, chunk by chunk, in bounded memory. It trusts nothing in the file: every
- * length is bounded by what the file holds, every id by the table it points into (an event or node that names a missing
- * entry is damage). One thread at a time.
+ * Reads a snapshot file, whole, cut or damaged, chunk by chunk, in bounded memory. It trusts nothing in the file. The
+ * file's size bounds every length, and the table bounds every id that points into it. An event or node that names a
+ * missing entry is damage. One thread at a time.
  */
 #ifndef MP_FORMAT_READER_H
 #define MP_FORMAT_READER_H

@@ -1,7 +1,7 @@
 /*
- * The addresses freed last, newest first. The writer and the reader of an events chunk both keep this list: an
- * allocator reuses what it got back a moment ago, so "the third newest" takes one byte where the address would take
- * five. At most MP_RECENT entries; a new one pushes out the oldest. Pure; any thread.
+ * The addresses freed last, newest first. The writer and the reader of an events chunk both keep this list. An
+ * allocator soon reuses freed addresses, so "the third newest" takes one byte where the address would take five. At
+ * most MP_RECENT entries; a new one pushes out the oldest. Pure; any thread.
  */
 #ifndef MP_FORMAT_RECENT_H
 #define MP_FORMAT_RECENT_H

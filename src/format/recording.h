@@ -213,7 +213,7 @@ struct mp_sample {
     uint64_t value;   /* bytes */
 };
 
-/* Memory that a caching allocator held at the end of the recording. Of an expandable segment: a run of mapped pages. */
+/* Memory that a caching allocator held at the end of the recording. In an expandable segment: a run of mapped pages. */
 struct mp_segment {
     uint64_t address, bytes;
     uint64_t stream; /* PyTorch's number of the stream; 0: the default one */

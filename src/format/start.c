@@ -128,7 +128,7 @@ static bool numbers_of(const msgpack_object *map, struct mp_recording_start *sta
     return pid <= UINT32_MAX;
 }
 
-/* What is no number here, or too large for one, is as good as absent. */
+/* A text that is no number, or too large for one, is as good as absent. */
 static void read_member(struct mp_member *member, const msgpack_object *map)
 {
     char *const texts[] = {member->role, member->job};

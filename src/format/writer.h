@@ -5,8 +5,8 @@
  * Tables (strings, frames, stacks, modules, devices, tracks, threads) only grow: each call appends entries, whose ids
  * follow on. A table entry must be written before, or in the same call order as, the first event that names it; the
  * writer never reorders. Entry 0 of strings, stacks and modules is written like the others; its id is valid even before
- * that. The writer refuses with MP_INVALID what a reader would take for damage (ids not yet written, time that runs
- * backwards, block numbers far out of order), and writes nothing of that chunk.
+ * that. The writer refuses chunks that a reader would take for damage: ids not yet written, time that runs backwards,
+ * block numbers far out of order. It returns MP_INVALID and writes nothing of that chunk.
  *
  * After a failed write the file is truncated to its last whole chunk, and every later call fails with the same error
  * (MP_IO; the sentence does not know the file's name).

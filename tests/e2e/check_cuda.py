@@ -55,7 +55,7 @@ class EveryKind(stand_in.TestCase):
 
 
 class WhatIsTold(stand_in.TestCase):
-    """What a recording says beside its blocks."""
+    """A recording's facts other than its blocks."""
 
     hooks = {"options": ("--capture", "hooks")}
     cupti = {"options": ("--capture", "cupti"), "cupti": "13.0"}

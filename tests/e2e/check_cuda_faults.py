@@ -56,7 +56,7 @@ class Faults(stand_in.TestCase):
                                                          options=("--capture", "hooks")))
 
     def test_use_before_the_recorder_has_started(self):
-        """What a constructor of the program's libraries does is not seen; all that comes later is."""
+        """Calls from a constructor of the program's libraries are not seen; all later calls are."""
         folders = f"{stand_in.LIB}:{stand_in.SOFTGPU / 'programs'}"
         result = self.run_program(stand_in.program("early"), options=("--capture", "hooks"), LD_LIBRARY_PATH=folders)
         track = harness.answer("info", result.recording, status=(0, 4))["tracks"]
@@ -96,7 +96,7 @@ class Faults(stand_in.TestCase):
 
 
 class Records(stand_in.TestCase):
-    """What comes in CUPTI's record buffers is checked against the callbacks, and never needed for them."""
+    """Records in CUPTI's buffers are checked against the callbacks, and never needed for them."""
 
     def record(self, *arguments, **how):
         return self.run_program(stand_in.program("every_kind"), "lookup", *arguments, options=("--capture", "cupti"),

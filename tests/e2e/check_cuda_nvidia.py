@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What memprof and its stand-ins say of NVIDIA's ABI, held against NVIDIA's own libraries, none of which needs a GPU
-for this. Skipped where there is no CUDA toolkit ($CUDA_HOME, /usr/local/cuda)."""
+"""NVIDIA's ABI as memprof and its stand-ins state it, against NVIDIA's own libraries. No GPU is needed for this.
+Skipped where there is no CUDA toolkit ($CUDA_HOME, /usr/local/cuda)."""
 
 import glob
 import os
@@ -21,7 +21,7 @@ TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 NVIDIA = harness.SOURCE / "tests" / "softgpu" / "nvidia"
 COMPILER = shlex.split(os.environ.get("CC", "gcc"))
 
-# What the recorder must see of what a runtime can call: all that hands out memory, gives it back, or holds it.
+# The runtime's calls that the recorder must see: all that hand out memory, give it back, or hold it.
 MEMORY = re.compile(
     r"cu(Mem(Alloc|Free|Host(Alloc|Register|Unregister)|Address|Create|Release|Map$|Unmap|ImportFrom|Retain)"
     r"|MemPool(Create|Destroy|TrimTo|Import)|DeviceSetMemPool|DeviceGet(Default)?MemPool|Mem(GetDefault|Get|Set)MemPool"

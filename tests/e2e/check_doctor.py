@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `memprof doctor` says of this machine, of a machine with a GPU (the stand-ins), and of odd ones."""
+"""The answers of `memprof doctor` on this machine, on a machine with a GPU (the stand-ins), and on odd ones."""
 
 import os
 import pathlib

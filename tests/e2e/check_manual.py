@@ -52,7 +52,7 @@ LOOP = "import time" + TRAIN.replace("_ in range(3)", "step in range(1_000_000)"
         open("steps", "w").close()
 """
 SERVE = "import os, runpy\nif os.fork():\n    os.wait()\nrunpy.run_path('train.py')\n"
-# What the pages take to be on the reader's machine.
+# Files that the pages expect on the reader's machine.
 TOOLS = {
     "memprof": 'exec "$MEMPROF" "$@"',
     "python3": 'exec "$PYTHON" "$@"',
@@ -115,7 +115,7 @@ def said_of_holders(line):
 
 
 class Words(unittest.TestCase):
-    """Of every command line: the command is there, and each option is one of its own."""
+    """Every command line names an existing command, and options of that command."""
 
     def setUp(self):
         self.options = {}

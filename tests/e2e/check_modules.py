@@ -22,7 +22,7 @@ import read_mp
 PROGRAM = harness.SOURCE / "tests" / "e2e" / "programs" / "modules.py"
 TORCH = harness.python_with_torch()
 class Recording:
-    """What a file says of blocks: the module of each alloc, by address, and the labels by block."""
+    """A file's facts about blocks: the module of each alloc, by address, and the labels by block."""
 
     def __init__(self, path):
         with open(path, "rb") as file:

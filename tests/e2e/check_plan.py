@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`memprof plan` without PyTorch: a program that calls NVIDIA's runtime by its own names, planned on GPUs that are not
-here. What it took is known by the program itself; tests/plan holds plans of PyTorch against recordings from real GPUs."""
+here. The program itself knows how much it took. tests/plan compares plans of PyTorch with recordings from real GPUs."""
 import json
 import os
 import pathlib

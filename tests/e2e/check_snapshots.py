@@ -201,7 +201,7 @@ class OfPyTorch(harness.TestCase):
 
 
 class ClosingLines(harness.TestCase):
-    """What `memprof snapshot` says at the end."""
+    """The last lines of `memprof snapshot`."""
 
     def said(self, name, *options):
         folder = self.folder / "it's here"

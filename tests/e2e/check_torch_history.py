@@ -255,7 +255,7 @@ class History(harness.TestCase):
                          {str(truth[int(block["address"], 16)][2]) for block in known})
 
     def test_killed_and_recovered(self):
-        """What was handed over before the end is joined by whoever reads the spool."""
+        """The reader of the spool joins entries that were handed over before the end."""
         answer, devices, notes = self.recorded("2.6.0", 6, 60, "killed")
         told, count = self.compare(answer, devices)
         self.assertEqual(notes, [])
@@ -268,7 +268,7 @@ class History(harness.TestCase):
             self.compare(answer, devices)
 
     def test_a_clock_that_is_off(self):
-        """What cannot be found is said, and only what lives is told of, by the segments."""
+        """The recording says how many entries were found. Otherwise the segments tell of live blocks alone."""
         answer, devices, notes = self.recorded("2.6.0", 6, 60, STAND_IN_FAULT="clock")
         self.assertIn("only 0 were found", "".join(notes))
         told, count = self.compare(answer, devices)

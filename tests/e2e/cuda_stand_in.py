@@ -30,7 +30,7 @@ TRACKS = {"linear": "", "pitched": "", "array": "", "mipmap": "", "physical": ""
           "graph_exec": "executables"}
 # What is recorded without bytes: the driver tells nobody how many.
 SIZE_NOT_TOLD = {"import", "multicast"}
-# What only a hook may ask the driver for.
+# Questions that only a hook may ask the driver.
 SIZE_TOLD_TO_HOOKS = {"ipc", "pool_import"}
 VARIABLES = {"variable", "managed_variable"}
 

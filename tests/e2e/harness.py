@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: where the built program is, running it, reading its answers."""
+"""Parts that the end-to-end tests share: finding the built program, running it, reading its answers."""
 
 import glob
 import json

@@ -81,7 +81,7 @@ const char *whole_difference(const struct whole_type *type, const void *got, con
 /* The writer's functions take rows by kind of chunk; NULL for kinds that are no plain rows. */
 const struct whole_type *whole_of_chunk(enum mp_chunk_kind kind);
 
-/* What two models of the same program may differ in. */
+/* The differences allowed between two models of the same program. */
 enum whole_model_but {
     WHOLE_BUT_FILE = 1,      /* how the file is cut into chunks, its size */
     WHOLE_BUT_START = 2,     /* its start: clocks, host, spool */

@@ -23,14 +23,14 @@ struct mp_job_paths {
     size_t count, room;
 };
 
-/* The recordings that the operands name, those of folders in order of their names. Left out are: a file that is named
- * twice, but once; jobs of a folder beside recordings; a snapshot that was taken of a process while it ran (now, or
- * when memory ran out), where a later recording of that process is among them. Freed by mp_job_paths_free(). Returns an
+/* The recordings that the operands name, those of folders in order of their names. Some are left out: a second mention
+ * of a file; a folder's jobs if the folder has recordings, too. A snapshot of a running process (of now, or when memory
+ * ran out) is left out if a later recording of that process is among them. Freed by mp_job_paths_free(). Returns an
  * exit status, after a message where it is not 0. */
 int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *paths);
 void mp_job_paths_free(struct mp_job_paths *paths);
-/* Adds each `of`-th of them from `first` on, one in memory at a time. What cannot be read, or is left out, is a trouble
- * of the job. */
+/* Adds each `of`-th of them from `first` on, one in memory at a time. A recording that cannot be read, or is left out,
+ * is a trouble of the job. */
 void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, size_t first, size_t of,
                       struct mp_job *job);
 

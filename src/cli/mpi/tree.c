@@ -22,7 +22,7 @@ static bool launched(void)
     return getenv("PMIX_RANK");
 }
 
-/* Of processes that cannot talk to each other one speaks. */
+/* One process speaks for all if they cannot talk to each other. */
 static bool is_first(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};

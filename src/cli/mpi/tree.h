@@ -10,14 +10,14 @@
  * 0. */
 const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size);
 
-/* Gives all ranks the paths that rank 0 found, so that shares fit together whatever each of them sees, and what is wrong
- * is said once. A rank that was started with other operands says so and fails; where rank 0 failed, all do. Returns an exit
- * status. */
+/* Gives all ranks the paths that rank 0 found, so that shares fit together whatever each of them sees, and what is
+ * wrong is said once. A rank that was started with other operands says so and fails; where rank 0 failed, all do.
+ * Returns an exit status. */
 int mp_mpi_tell_paths(const struct mp_mpi_ranks *ranks, int rank, int size, int status,
                       const struct mp_invocation *invocation, struct mp_job_paths *paths);
 
-/* Joins the jobs of all ranks into that of rank 0, which fails where `status` of any is not 0: all ranks must come
- * here, as they wait for each other; the others' are given up, and *job is NULL. Returns an exit status. */
+/* Joins the jobs of all ranks into that of rank 0. Fails if any rank's `status` is not 0. All ranks must call this, as
+ * they wait for each other. The other ranks' jobs are given up, and their *job is NULL. Returns an exit status. */
 int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, int status, struct mp_job **job);
 
 #endif

@@ -234,7 +234,7 @@ static bool print_nothing(const struct mp_plan *plan, int status)
     return false;
 }
 
-/* What a server's cache holds, or what it lacks: true where that is the answer to whether it fits. */
+/* Prints how much a server's cache holds, or how much it lacks. True if that is the answer to whether it fits. */
 static bool print_server(const struct mp_model *model)
 {
     struct mp_buffer sentence = {0};

@@ -153,8 +153,7 @@ static void print_no_steps(const struct mp_collector_result *result, const struc
 
 /* ---- a tree of processes ---------------------------------------------------------------------------------------- */
 
-/* True if the first is more likely the process that the user thinks of: the one that held most on a device; else one
- * that works for no other, a rank with more, the one with the name as given, the one with more events. */
+/* True if the first is more likely the process that the user thinks of. The first difference decides. */
 static bool is_before(const struct mp_recording_summary *a, const struct mp_recording_summary *b, const char *output)
 {
     if (a->left_out != b->left_out) return b->left_out;
@@ -183,7 +182,7 @@ struct kinds {
 
 #define RANKS "rank"
 
-/* What processes that are told together have in common: ranks, a role, a program. */
+/* The common property of processes that share a line: ranks, a role, a program. */
 static void kind_key(const struct mp_recording_summary *summary, const char *more, char *key, size_t room)
 {
     const char *role = summary->member.role;

@@ -45,7 +45,7 @@ static int by_time_then_turn(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Of regions that begin at one time the longer is the outer one; of those that end at one time, the later begun is the
+/* If regions begin at one time, the longer one is the outer one. If regions end at one time, the one begun later is the
  * inner one. */
 static void make_boundaries(struct importer *importer)
 {

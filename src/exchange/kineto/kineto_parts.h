@@ -1,7 +1,7 @@
 /*
- * Data that the stages of reading a Kineto trace hand to one another: kineto_collect.c (memory events, regions, names),
- * kineto_spans.c (the operators that enclose a memory event), kineto_blocks.c (which alloc a free belongs to),
- * kineto_notes.c and kineto.c (the model). Private to them.
+ * Data that the stages of reading a Kineto trace hand to one another. kineto_collect.c finds memory events, regions and
+ * names. kineto_spans.c finds the operators that enclose a memory event. kineto_blocks.c pairs frees with allocs.
+ * kineto_notes.c and kineto.c make the model. Private to them.
  */
 #ifndef MP_EXCHANGE_KINETO_PARTS_H
 #define MP_EXCHANGE_KINETO_PARTS_H

@@ -458,8 +458,8 @@ static bool begins_a_journal(const char *path)
     return first != EOF && first;
 }
 
-/* What only a journal has is not read, and what it would undo is: both would be wrong without a word. SQLite looks for
- * journals beside the file that a link leads to. */
+/* We do not read SQLite's journals: we would miss their changes, and read changes that they roll back. Such files are
+ * refused. SQLite looks for journals beside the file that a link leads to. */
 static enum mp_status check_journals(const char *path, struct mp_error *error)
 {
     static const char *const ends[] = {"-wal", "-journal"};

@@ -1,8 +1,8 @@
 /*
- * The memory data of Nsight Systems' SQLite export: CUDA_GPU_MEMORY_USAGE_EVENTS as blocks (of the process that has
- * most of them), CUDA_GPU_MEMORY_POOL_EVENTS as the bytes of stream-ordered pools, NVTX ranges and marks as regions and
- * marks, and the CUDA call with its backtrace, where there is one, as the stack. Columns that a version of the export
- * lacks are not needed. The file is only read; its views and triggers are not used.
+ * The memory data of Nsight Systems' SQLite export. CUDA_GPU_MEMORY_USAGE_EVENTS become blocks, those of the process
+ * that has most of them. CUDA_GPU_MEMORY_POOL_EVENTS become the bytes of stream-ordered pools. NVTX ranges and marks
+ * become regions and marks. The CUDA call, with its backtrace if there is one, becomes the stack. Columns that a
+ * version of the export lacks are not needed. The file is only read; its views and triggers are not used.
  */
 #ifndef MP_EXCHANGE_NSYS_H
 #define MP_EXCHANGE_NSYS_H

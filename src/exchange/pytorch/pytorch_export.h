@@ -1,16 +1,16 @@
 /*
  * A recording as PyTorch's memory snapshot, for memory_viz and everything else that reads these. Devices keep their
- * ordinals: cuda:1 is device 1. Each has the entries of its uppermost track, segments that hold every block that any
- * entry names, as the viewer wants it, and the blocks that live at the end in them; steps and regions become
+ * ordinals: cuda:1 is device 1. Each device has the entries of its uppermost track. Its segments hold every block that
+ * any entry names, as the viewer wants it, and contain the blocks live at the end. Steps and regions become
  * annotations. Where PyTorch's own history has the requests, entries have the requested sizes, and the blocks' streams
- * and pools. Segments from the allocator's own list are written block by block as it has them; of the layer below, only
- * memory in which a block of the allocator ever lay is a segment. Frees have stacks of their own where those are known,
- * else their allocs', as PyTorch writes them. The allocator's settings are written where the recording has them.
+ * and pools. Segments from the allocator's own list are written block by block as it has them. Memory of the layer
+ * below is a segment only if a block of the allocator ever lay in it. Frees have stacks of their own where those are
+ * known, else their allocs', as PyTorch writes them. The allocator's settings are written where the recording has them.
  *
  * A snapshot has no place for other tracks, threads or sampled counters. Facts that it must have and a recording lacks
- * are made up so that no sum changes: where no track has segments, blocks near one another get one around them; blocks
- * whose address is unknown, or is that of another live block, get an address of their own; and the free memory at an
- * out-of-memory is 0 where it is unknown (analysis/device/device_free.h).
+ * are made up so that no sum changes. If no track has segments, neighbouring blocks get one around them. A block whose
+ * address is unknown, or is another live block's, gets an address of its own. The free memory at an out-of-memory is 0
+ * if it is unknown (analysis/device/device_free.h).
  */
 #ifndef MP_EXCHANGE_PYTORCH_EXPORT_H
 #define MP_EXCHANGE_PYTORCH_EXPORT_H

@@ -65,7 +65,7 @@ static void put_block(const struct mp_model *model, uint32_t block, size_t resiz
     if (life.bytes != MP_BYTES_UNKNOWN) put_life(lives, &life);
 }
 
-/* Of a track's blocks; with `memory` of the ranges below it. */
+/* Covers a track's blocks; with `memory`, the ranges below it. */
 static void find_lives(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
                        struct mp_pytorch_lives *lives)
 {

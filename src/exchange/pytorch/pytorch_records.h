@@ -135,8 +135,8 @@ struct mp_pytorch_records {
     MP_VEC(struct mp_pytorch_path) paths;
     MP_VEC(uint32_t) path_frames;
     MP_VEC(struct mp_symbol) last_lines;
-    /* What is shared in a file is read once: texts (ids + 1) and lists (values) to their path, their last line, their
-     * stack; a path + 1 and a stack to both joined. */
+    /* Shared values of a file are read once. Maps lead from texts (ids + 1) and lists (values) to their path, last line
+     * or stack. `joined` leads from a path + 1 and a stack to both joined. */
     struct mp_map traceback_of, forward_of, last_line_of, odd_stacks, joined;
     uint64_t joined_frames;
     struct mp_map plain_lists; /* list to whether it has nothing but blocks */

@@ -1,6 +1,6 @@
 /*
- * What PyTorch's allocators report, counted by means as simple as possible: the truth that recordings are held against.
- * It shares no code with the recorder.
+ * Counts the reports of PyTorch's allocators by means as simple as possible: the truth for recordings. It shares no
+ * code with the recorder.
  *
  *     TORCH_COUNTER_OUT=counts.json LD_PRELOAD=torch_counter.so python3 train.py
  *

@@ -199,7 +199,7 @@ static int close_all(void)
     for (int fd = 3; fd < 1024; fd++)
         close(fd);
     blocks(numbers[0] - 10, true);
-    /* What is opened now gets the numbers that were closed: nobody else may write there. */
+    /* Files opened now get the numbers that were closed: nobody else may write there. */
     int fd = open("/dev/null", O_WRONLY);
     blocks(10, false);
     return fd != 3;

@@ -32,7 +32,7 @@ class Words(nn.Module):
 
 
 def perceptron():
-    """So few blocks a pass that one alone shows nothing."""
+    """A pass has too few blocks to show anything alone."""
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 

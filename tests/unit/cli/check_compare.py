@@ -53,7 +53,7 @@ def short(path):
 
 
 def key(stack, lines=True):
-    """What a person would call the same site; of code that moved, but for its lines."""
+    """The key by which a person would call two sites the same; lines do not count in code that moved."""
     return tuple((frame["function"], (short(frame["file"]), lines and frame["line"]) if frame["file"] and
                   frame["language"] == "python" else None) for frame in stack)
 

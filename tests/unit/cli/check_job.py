@@ -30,7 +30,7 @@ def make_rank(path, rank, sites=60, steps=20, leak=0, world=0, role="", program=
 
 
 def stack_of(site):
-    """What a job's sites are merged by."""
+    """The key by which a job's sites are merged."""
     return tuple((frame["function"], frame["file"], frame["line"], frame["module"], frame["language"])
                  for frame in site["stack"])
 
@@ -430,7 +430,7 @@ class Page(Jobs):
             self.assertLess(points[0][0], 10_000_000, process)
 
     def test_ten_times_the_sites_are_no_larger_a_page(self):
-        """Of sites it shows the heaviest, and says what the others hold."""
+        """It shows the heaviest sites, and says how much the others hold."""
         sizes = []
         for sites in (400, 4000):
             for rank in range(2):

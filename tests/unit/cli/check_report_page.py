@@ -26,7 +26,7 @@ for size in (40000, 900000, 20000):
 
 
 def levels(blocks, from_ns, to_ns):
-    """The most of each column, from nothing but when blocks lived. What allocates and frees at one time is a peak."""
+    """The most of each column, from nothing but when blocks lived. Blocks that come and go at one time are a peak."""
     changes = []
     for block in blocks:
         if block["alloc_ns"] is not None and block["alloc_ns"] > to_ns:

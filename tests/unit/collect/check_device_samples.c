@@ -1,4 +1,4 @@
-/* What a recording says of its devices, against readings that a stand-in of the watch gives. */
+/* A recording's samples of its devices, against readings that a stand-in of the watch gives. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -244,7 +244,7 @@ START_TEST(the_programs_own_driver_says_which_device_it_is)
 }
 END_TEST
 
-/* Of a process that has ended NVML says nothing, which is not that it does not know it. */
+/* NVML lists no process that has ended. This does not mean that NVML cannot list processes. */
 START_TEST(what_has_ended_is_not_missed)
 {
     for (int reaped = 0; reaped < 2; reaped++) {
@@ -325,7 +325,7 @@ START_TEST(what_is_not_known_is_said)
 }
 END_TEST
 
-/* What a process sets itself once it runs is not what CUDA had read when it began. */
+/* Variables that a running process sets itself are not those that CUDA read when it began. */
 START_TEST(what_the_process_was_started_with)
 {
     static const char *const variables[] = {"XCUDA_VISIBLE_DEVICES=no", "CUDA_VISIBLE_DEVICES=2,0",

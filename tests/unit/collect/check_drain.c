@@ -51,7 +51,7 @@ static void delete_spool(struct mp_spool_header *spool)
     munmap(spool, mp_spool_layout(tables));
 }
 
-/* What went in and what came out. `address` numbers the records in order of their making. */
+/* The records that went in and those that came out. `address` numbers the records in order of their making. */
 struct seen {
     uint64_t made, taken, last_order, stop_after;
     MP_VEC(uint64_t) times;   /* by number */
@@ -158,7 +158,7 @@ START_TEST(random_rounds)
                 mp_drain_release(&drain, spool);
                 for (uint32_t ring = 0; ring < RINGS; ring++)
                     ck_assert_uint_eq(spool->rings[ring].tail, drain.next[ring]);
-                /* What is given back may be overwritten at once. */
+                /* Space that is given back may be overwritten at once. */
                 for (uint32_t ring = 0; ring < RINGS; ring++)
                     for (uint64_t at = spool->rings[ring].head; at < spool->rings[ring].tail + MP_RING_RECORDS; at++)
                         memset(mp_ring_record(spool, ring, at), 0x5a, sizeof(struct mp_record));

@@ -111,7 +111,7 @@ START_TEST(entries_and_parts_tell_what_was_asked_for)
 }
 END_TEST
 
-/* What came to lie there after the reading is another block. */
+/* A block that came there after the reading is another block. */
 START_TEST(parts_are_of_older_blocks_of_their_size)
 {
     struct world world;

@@ -1,6 +1,6 @@
 /*
  * Whole recordings of random programs against what is true of them: as they are written, after a kill, bounded, in
- * windows, as a file of now, and as what is live. What is compared is compared whole (unit/whole.h).
+ * windows, as a file of now, and as what is live. Each comparison covers every field (unit/whole.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static struct mp_recording_summary end(struct mp_recording *recording)
     return summary;
 }
 
-/* What is in the recording beside its events is told right, too. */
+/* The parts of the recording other than events are right, too. */
 static void check_coverage(const struct traffic *traffic, const struct mp_model *model)
 {
     const struct mp_coverage *coverage = &model->coverage;
@@ -340,7 +340,7 @@ static struct mp_model *finish(struct mp_writer *writer)
     return model;
 }
 
-/* What lived at a peak that is past, by site, module and kind, is all that did. */
+/* The blocks live at a past peak, by site, module and kind, are complete. */
 static void check_past_sites(const struct mp_model *model, uint16_t track, const struct mp_model *all, uint32_t moment)
 {
     uint64_t bytes = 0, blocks = 0;
@@ -377,7 +377,7 @@ static void check_past_sites(const struct mp_model *model, uint16_t track, const
     ck_assert_uint_eq(blocks, model->sums.at[track].peak_blocks);
 }
 
-/* What is asked of the end of a file, or of its peak, has the same answer. */
+/* Questions about the end of a file, or about its peak, have the same answers. */
 static void check_same_answers(const struct mp_model *model, const struct mp_model *all)
 {
     struct mp_open_regions got = {0}, wanted = {0};
@@ -544,7 +544,7 @@ static void serve(struct mp_snapshots *snapshots, struct mp_recording *recording
     if (file >= 0) close(file);
 }
 
-/* Whoever asks is answered, whether there is a file or not. */
+/* Each question gets an answer, with a file or without one. */
 START_TEST(snapshots_are_of_their_moment)
 {
     static const struct mp_snapshot_calls calls = {.ended = ended};
@@ -620,7 +620,7 @@ static void check_reserved(const struct traffic *traffic, const struct mp_model 
     }
 }
 
-/* What is live, as `memprof leaks --pid` gets it: all of it, in every field that such a file has. */
+/* The live blocks as `memprof leaks --pid` gets them: all blocks, in every field of such a file. */
 START_TEST(what_is_live_is_told_whole)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {

@@ -1,4 +1,4 @@
-/* What a spool's tables hold, as a file shows it: while a thread goes on filling them. */
+/* A spool's tables, as a file shows them while a thread goes on filling them. */
 #include "collect/recording/tables.h"
 
 #include <pthread.h>

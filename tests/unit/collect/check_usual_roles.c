@@ -1,4 +1,4 @@
-/* What is usual against the whole list of what was said. */
+/* The usual roles, against the whole list of roles that programs reported. */
 #include "collect/recording/recording.h"
 
 #include <stdlib.h>
@@ -64,7 +64,7 @@ START_TEST(a_vote_that_is_even_says_nothing)
     ck_assert(mp_usual_roles_add(&usual, &block, MP_ROLE_BUFFER));
     ck_assert(mp_usual_roles_add(&usual, &block, MP_ROLE_BUFFER));
     ck_assert_uint_eq(mp_usual_role(&usual, &block), MP_ROLE_INPUT);
-    /* What was said of the block itself counts, if this version knows it. */
+    /* The role reported for the block itself counts, if this version knows it. */
     for (unsigned role = 1; role < 256; role++) {
         block.role = (uint8_t)role;
         ck_assert_uint_eq(mp_usual_role(&usual, &block), role < MP_ROLES ? role : MP_ROLE_NONE);

@@ -43,7 +43,7 @@ static enum mp_status name_file(void *context, struct mp_recording *recording, c
     return MP_OK;
 }
 
-/* What a recorder would have put there when it saw each path for the first time. */
+/* The entries that a recorder would have written when it saw each path for the first time. */
 static void fill_tables(struct mp_spool_header *spool)
 {
     struct mp_wire_node *nodes = mp_spool_entries(spool, MP_TABLE_NODES);

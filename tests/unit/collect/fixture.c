@@ -44,7 +44,7 @@ __attribute__((cold)) NOINLINE int fixture_cold(int value)
     return middle(value);
 }
 
-/* What a C++ compiler would call shop::Cart<int>::add(std::pair<int, char*> const&, unsigned long). */
+/* A C++ compiler's name of shop::Cart<int>::add(std::pair<int, char*> const&, unsigned long). */
 int fixture_mangled(const void *pair, size_t count) __asm__("_ZN4shop4CartIiE3addERKSt4pairIiPcEm");
 NOINLINE int fixture_mangled(const void *pair, size_t count)
 {

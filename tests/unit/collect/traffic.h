@@ -12,10 +12,11 @@
 #include "base/vec.h"
 #include "collect/recording/recording.h"
 
-#define TRAFFIC_TRACKS   4
-#define TRAFFIC_RINGS    3
-#define TRAFFIC_STACKS   20
-/* Of the recording, on the monotonic clock: some tests ask the real one, too, which counts from when a machine starts. */
+#define TRAFFIC_TRACKS 4
+#define TRAFFIC_RINGS  3
+#define TRAFFIC_STACKS 20
+/* Of the recording, on the monotonic clock: some tests ask the real one, too, which counts from when a machine starts.
+ */
 #define TRAFFIC_START_NS UINT64_C(5000000000)
 
 #define TRAFFIC_STEP_FUNCTION "train_step"
@@ -36,7 +37,7 @@ struct traffic {
     uint64_t random, now;
     unsigned with;
     MP_VEC(struct traffic_record) records;
-    /* What is true after all of them. String ids are those of `texts`. */
+    /* The truth after all of them. String ids are those of `texts`. */
     struct mp_intern texts;
     MP_VEC(struct mp_event) events; /* as a file has them that keeps all */
     MP_VEC(struct mp_label) labels;
@@ -71,7 +72,7 @@ void traffic_play(const struct traffic *traffic, struct mp_recording *recording,
 struct mp_model *traffic_model(const struct traffic *traffic);
 /* A file that has the tables of truth and nothing else yet. */
 struct mp_writer *traffic_write(const struct traffic *traffic, int fd);
-/* What lives at the end of the model is what lives in truth, in every field, births only where the model has them. */
+/* The blocks live at the model's end are the truly live ones, in every field; births only if the model has them. */
 void traffic_check_live(const struct traffic *traffic, const struct mp_model *model);
 
 /* The text of a truth's id. */

@@ -53,7 +53,7 @@ class Chrome(unittest.TestCase):
         return json.loads(memprof(command, path, "--json", *options).stdout)
 
     def facts(self, path, without=()):
-        """What a trace can tell of a recording, of the tracks that it can tell of."""
+        """The facts of a recording that a trace can carry, for the tracks that it can carry."""
         info = self.ask("info", path)
         keys = ("allocs", "frees", "ooms", "base_bytes", "peak_bytes", "peak_ns", "end_bytes", "reserved_peak_bytes")
         tracks = {track["id"]: tuple(track[key] for key in keys) for track in info["tracks"]

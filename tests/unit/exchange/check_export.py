@@ -21,7 +21,7 @@ from check_kineto import memory, span
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
 from harness import DATA, memprof, make_recording  # noqa: E402
 
-# What torch/utils/viz/MemoryViz.js of PyTorch can read, by their names in pickletools.
+# The opcodes that torch/utils/viz/MemoryViz.js of PyTorch can read, by their names in pickletools.
 KNOWN_TO_THE_VIEWER = {
     "PROTO", "FRAME", "STOP", "MARK", "APPEND", "APPENDS", "LIST", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_TUPLE",
     "NEWTRUE", "NEWFALSE", "NONE", "BINGET", "LONG_BINGET", "BINPUT", "LONG_BINPUT", "MEMOIZE", "BININT", "BININT1",

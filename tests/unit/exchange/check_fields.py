@@ -113,7 +113,7 @@ class Fields(Case):
         self.check("Kineto trace", base, other)
 
     def test_kineto_of_the_installed_pytorch(self):
-        """What [memory] events of its profiler carry is in the table, and the trace is read."""
+        """Every field of its profiler's [memory] events is in the table, and the trace is read."""
         python = python_with_torch()
         if python is None:
             self.skipTest("no PyTorch is here")
@@ -137,7 +137,7 @@ made.export_chrome_trace(sys.argv[1])
 
 
     def test_chrome(self):
-        """What of a recording is in a Chrome trace of it."""
+        """The parts of a recording that a Chrome trace of it contains."""
         first, other = [{"name": "f", "filename": "/a.py", "line": 3}], [{"name": "g", "filename": "/a.py", "line": 9}]
         base = {"time": START + 3, "address": 0x7000, "bytes": 512, "device": 0, "reserved bytes": 2 * MIB,
                 "region": "forward", "step": "ProfilerStep#1", "failure": 1 << 30, "stack": first, "freed at": first,
@@ -175,7 +175,7 @@ made.export_chrome_trace(sys.argv[1])
         self.check("Chrome trace", base, changed)
 
     def test_recordings(self):
-        """What recover and anonymize keep: by chunk, as a reader that is not memprof's counts their rows."""
+        """The rows that recover and anonymize preserve, counted by chunk with an independent reader."""
         rows = re.search(r"^in the recording\trecover\tanonymize\n(.*?)^\.TE", MANUAL.read_text(), re.S | re.M)[1]
         table = {kind: verdicts for row in rows.splitlines() for kinds, *verdicts in [row.split("\t")]
                  for kind in kinds.split(", ")}

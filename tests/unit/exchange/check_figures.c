@@ -80,7 +80,7 @@ static void make_secret(struct mp_model *model)
     model->strings = secret;
 }
 
-/* What had the same name has the same one now, and what had another has another. */
+/* Equal names stay equal, and different names stay different. */
 static void check_renaming(const uint32_t *before, const uint32_t *after, size_t count)
 {
     for (size_t i = 0; i < count; i++)

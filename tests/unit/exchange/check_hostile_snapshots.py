@@ -110,7 +110,7 @@ class Hostile(Case):
         self.check_refused(pickle.dumps({"trace": loop}), "neither segments")
 
     def test_bombs(self):
-        """What a memo refers to a million times is neither copied nor gone through a million times."""
+        """A value that a memo refers to a million times is neither copied nor walked a million times."""
         bomb = b"\x80\x04]\x94"
         for i in range(200):
             bomb += b"](" + b"h" + bytes([i]) + (b"h" + bytes([i])) * 40 + b"e\x94"

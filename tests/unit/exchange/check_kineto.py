@@ -252,7 +252,7 @@ class Made(unittest.TestCase):
         self.refused("not JSON at byte")
 
     def test_facts_of_another_type(self):
-        """Whatever stands where something else is expected is passed over."""
+        """A value of an unexpected kind is passed over."""
         good = [memory(10, 512, 4096, 512), span("aten::empty", 0, 50), memory(20, -512, 4096, 0)]
         for wrong in (None, True, "text", [], [[1]], {}, {"name": {"Bytes": 5}}, 1.5, -1):
             odd = [{key: wrong if key == hit else value for key, value in event.items()}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What PyTorch wrote on real GPUs, against truths found by brute force."""
+"""Snapshots that PyTorch wrote on real GPUs, against truths found by brute force."""
 import json
 import os
 import pathlib

@@ -57,7 +57,7 @@ class Values:
         return f"{of} {next(self.numbers)}"
 
     def more(self, of):
-        """What no PyTorch writes yet."""
+        """Keys that no PyTorch writes yet."""
         return {f"{of}_of_tomorrow": self.text(of), f"{of}_number": -self.number(), f"{of}_share": self.number() / 3.0,
                 f"{of}_whole": float(self.number()), f"{of}_wide": (1 << 62) + self.number(),
                 f"{of}_list": [self.number(), None, True, [False, {}], {"state": self.text("state")}],
@@ -268,7 +268,7 @@ class Told(Case):
         self.check(made)
 
     def test_values_of_other_kinds(self):
-        """What should be a number, a text or a list is none."""
+        """Values that should be a number, a text or a list are none."""
         made, values = Values().snapshot(), Values()
         for odd in (None, "a text", 1.5, [1], {"a": 1}, -5, True):
             for key in ("stream", "pool_id", "frames", "user_metadata", "forward_frames"):

@@ -73,7 +73,7 @@ class Exported(Case):
 @unittest.skipUnless(PYTHONS, "no PyTorch is here")
 class InPython(Exported):
     def said(self, viewer, path):
-        """What each of the viewer's texts is, or what it threw."""
+        """The viewer's texts, or the error that it threw."""
         said = {}
         for name in ("segsum", "trace", "segments", "memory", "segment_plot", "trace_plot"):
             made = getattr(viewer, name, None)
@@ -105,7 +105,7 @@ class InPython(Exported):
                 self.assertEqual(self.said(viewer, path), self.said(viewer, exported), (folder, path))
 
     def test_recordings_of_our_own(self):
-        """What it counts is what memprof counts."""
+        """Its counts are memprof's counts."""
         made = self.folder / "train.mp"
         make_recording(made, "train")
         with open(self.exported(made), "rb") as file:

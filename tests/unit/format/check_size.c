@@ -1,4 +1,4 @@
-/* What a training loop costs in the file: at most five bytes an event with its share of the tables. */
+/* A training loop's size in the file: at most five bytes an event with its share of the tables. */
 #include "unit/format/maker.h"
 #include "unit/format/training.h"
 

@@ -1,4 +1,4 @@
-/* What a user asks of a model: windows, filters, stacks. Every answer is held against the scene. */
+/* A user's questions to a model: windows, filters, stacks. Every answer is held against the scene. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -294,7 +294,7 @@ START_TEST(headlines)
 }
 END_TEST
 
-/* What the paths make, or the pattern that they do not fit. */
+/* The pattern that the paths make, or the one that they do not fit. */
 static const char *pattern_of(const char *const *paths, struct mp_buffer *pattern)
 {
     mp_buffer_free(pattern);

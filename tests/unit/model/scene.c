@@ -256,7 +256,7 @@ static void feed_requests(struct mp_builder *builder, const struct scene *scene)
     }
 }
 
-/* What a recorder knows to live after `moment` events: not the blocks whose frees will be the first word of them. */
+/* The blocks that a recorder knows to be live after `moment` events; blocks first seen at their free are unknown. */
 static void feed_later_base(struct mp_builder *builder, const struct scene *scene, int64_t moment)
 {
     MP_VEC(struct mp_base_block) base = {0};

@@ -180,7 +180,7 @@ static const struct mp_column named_columns[] = {
     {NULL},
 };
 
-/* RFC 4180, and no cell that a spreadsheet would run; numbers stay numbers. Of two tables the first is written. */
+/* RFC 4180, and no cell that a spreadsheet would run; numbers stay numbers. The first of two tables is written. */
 START_TEST(csv_is_quoted_and_runs_nothing)
 {
     static const struct named rows[] = {

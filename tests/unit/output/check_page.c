@@ -48,7 +48,7 @@ static size_t occurrences(const char *text, const char *part)
     return count;
 }
 
-/* What inflate() makes of a column, by zlib itself. */
+/* A column as zlib's own inflate() unpacks it. */
 static struct mp_buffer unpack(const struct mp_packed *packed)
 {
     struct mp_buffer out = {0};

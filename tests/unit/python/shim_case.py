@@ -1,5 +1,5 @@
-"""What the tests of the PyTorch shim share: the shim on a stand-in of torch, and what it tells the recorder. LIBMEMPROF_FOLDER
-names the folder with its sources."""
+"""Parts that the tests of the PyTorch shim share: the shim on a stand-in of torch, and its calls of the recorder.
+LIBMEMPROF_FOLDER names the folder with its sources."""
 
 import contextlib
 import ctypes

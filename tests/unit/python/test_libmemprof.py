@@ -248,7 +248,8 @@ class NotRecorded(unittest.TestCase):
 
 class Tables(unittest.TestCase):
     def test_a_recorders_table_is_taken_to_its_end(self):
-        """Of a table that ends anywhere, what the header says is in it, in its order, and nothing behind its end."""
+        """A table that ends anywhere yields the members that its header lists, in its order, and nothing behind its
+        end."""
         header = (pathlib.Path(FOLDER).parent / "include/memprof.h").read_text()
         members = header[header.index("struct memprof_api_v1 {"):header.index("memprof_api_(void)")]
         names = re.findall(r"^    \w+ \(\*(\w+)\)\(", members, re.MULTILINE)

@@ -12,7 +12,7 @@
 #define SWITCHES (offsetof(struct mp_record_config, untried_history) + 1)
 #define NUMBERS  offsetof(struct mp_record_config, max_events)
 #define TEXTS    offsetof(struct mp_record_config, step_range)
-/* Whoever adds one of another type, or behind the last, looks here. */
+/* A new member, of another type or behind the last one, must be added here. */
 _Static_assert(SWITCHES == 17 && NUMBERS == 20 && TEXTS == NUMBERS + 4 * sizeof(uint32_t), "what same() compares");
 
 static void same(const struct mp_record_config *a, const struct mp_record_config *b)
@@ -30,7 +30,7 @@ START_TEST(every_configuration_survives_the_way)
                                          .depth = 8 + bits % (MP_DEPTH_MAX - 7)};
         for (unsigned i = 0; i < SWITCHES; i++)
             ((bool *)&there)[i] = bits >> i & 1;
-        /* Whatever was there before is overwritten. */
+        /* Earlier contents are overwritten. */
         struct mp_record_config here;
         memset(&here, bits & 1 ? 0 : 1, sizeof here);
         char text[1024];
