@@ -482,8 +482,9 @@ def _bound_text(tokens, members):
 
 
 def _view_text(views):
-    """For blocks of which tensors use a part, on average: the readers know this form, too."""
-    used, whole = (sum(each) / len(views) for each in zip(*views))
+    """For blocks of which tensors use a part, on average over those whose use is known. The readers know this form."""
+    known = [view for view in views if view[1]]
+    used, whole = (sum(each) / len(known) for each in zip(*known)) if known else (0, 0)
     if not used or used * VIEW_PART > whole:
         return ""
     unit, size = next((each for each in UNITS if whole >= each[1]), UNITS[-1])

@@ -174,7 +174,7 @@ static struct mp_leak_evidence judge(const struct lives *lives)
                 living++;
                 break;
             }
-    if (count == 1 && living < 4 && told.first >= 3 && last - told.first > 8) told.growth = MP_GROWTH_ONCE;
+    if (count < 4 && living < 4 && told.first >= 3 && last - told.last > 8) told.growth = MP_GROWTH_ONCE;
     if (told.births < 4) return told;
     double slope;
     find_trend(lives, told.first, &told.z, &slope);
