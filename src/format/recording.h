@@ -124,8 +124,8 @@ struct mp_request {
     uint64_t bytes, stream, pool;
 };
 
-/* What is known of a block for as long as it lives: members of the event that allocated it, kept under the same names
- * in blocks of a base and in the model's. `bytes`: MP_BYTES_UNKNOWN where only its free was ever seen. */
+/* Facts about a block that hold for its whole life: members of the event that allocated it. Blocks of a base and of the
+ * model have them under the same names. `bytes`: MP_BYTES_UNKNOWN where only its free was ever seen. */
 #define MP_BLOCK_FIELDS(F)                                                                                             \
     F(address, uint64_t)                                                                                               \
     F(bytes, uint64_t)                                                                                                 \

@@ -54,8 +54,8 @@ static inline void mp_table_counts_add(struct mp_table_counts *counts, enum mp_c
     if (kind == MP_CHUNK_SEGMENTS) counts->segments += count;
 }
 
-/* The most entries that the table of such a kind (1 ... 7) may have in a file: far above what any recording needs, and
- * low enough that work on every pair of tracks or devices ends. */
+/* The most entries that the table of such a kind (1 ... 7) may have in a file. The bound is far above the needs of any
+ * recording. It is low enough that work on every pair of tracks or devices ends. */
 uint64_t mp_table_most(enum mp_chunk_kind kind);
 
 /* Entry 0 of strings, stacks and modules means "none" and is always there. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What backward allocates carries the path that made its node, held against PyTorch's own record of it: at least 95 %
-of the bytes of every network."""
+"""Blocks of backward carry the path that made their node, compared with PyTorch's own record: at least 95 % of the
+bytes of every network."""
 
 import collections
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Recordings that keep their newest events (--max-events): what they say of live blocks and peaks is what a full
-recording of the same program says; the file stays small on disk; kills at random moments leave a whole file.
-$MEMPROF_KILLS sets how many (5)."""
+"""Recordings of the newest events (--max-events). Their live blocks and peaks equal those of a full recording of the
+same program. The file stays small on disk. Kills at random moments leave a whole file. $MEMPROF_KILLS sets how many
+(5)."""
 
 import os
 import random

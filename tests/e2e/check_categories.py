@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What blocks at a peak are for, held against what the program itself counts by role: within 2 % of the peak for each
-category, right before backward and in the midst of it, with what PyTorch says of its tensors and without (stacks and
-lifetimes alone)."""
+"""The categories of blocks at a peak, compared with the program's own count by role: within 2 % of the peak for each
+category. Peaks lie right before backward and in the midst of it. Each case runs with PyTorch's facts about its tensors
+and without (stacks and lifetimes alone)."""
 
 import collections
 import csv

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The last lines about a tree of processes, and which of them leave a file: held against what the programs say of
-themselves, the files that lie there, and the kernel's word on how each ended."""
+"""The last lines about a tree of processes, and which of them leave a file. They are compared with the programs' own
+words, the files, and the kernel's word on how each ended."""
 
 import json
 import os

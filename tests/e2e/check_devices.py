@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A device's total beside what the recording knows, on the stand-ins of NVML and of libc10: which device is which, what
-its memory was used for, and what is said where NVML does not tell."""
+"""A device's total and the recording's own bytes, on the stand-ins of NVML and of libc10. Checks which device is which,
+the uses of its memory, and the words if NVML gives no answer."""
 
 import os
 import sys

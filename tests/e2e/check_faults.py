@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""What goes wrong around a recording, and programs that do odd things: the program never notices, the command keeps its
-exit status, and whatever is missing is said in a sentence. Some tests need a mount namespace (root) and are skipped
-without."""
+"""Faults around a recording, and programs that do odd things. The program never notices, the command keeps its exit
+status, and a sentence names each loss. Some tests need a mount namespace (root) and are skipped without."""
 
 import os
 import pathlib

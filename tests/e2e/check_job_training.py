@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A real training of four processes over gloo, with DataLoader workers, recorded and read as one job: a leak in one rank,
-or in a worker, comes first; what mpirun merges equals the serial merge."""
+"""A real training of four processes over gloo, with DataLoader workers, recorded and read as one job. A leak in one
+rank, or in a worker, comes first. The merge by mpirun equals the serial merge."""
 
 import json
 import os

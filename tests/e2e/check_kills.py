@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What is left where the program, the collector or both were killed, and what `memprof recover` makes of it: cases of
-their own. The matrix of all kills at all moments is tests/faults/check_matrix.py."""
+"""Files left after the program, the collector or both were killed, and the result of `memprof recover`: chosen cases.
+The matrix of all kills at all moments is tests/faults/check_matrix.py."""
 
 import os
 import signal

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs that start others, each in its own way: every process with events has a file of its own by the naming of the
-manual, with its own blocks in it, and none overwrites another."""
+"""Programs that start others, each in its own way. Every process with events has a file of its own, named as the manual
+says, with its own blocks. No file overwrites another."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""examples/monitoring in the real Prometheus: its file is read, the metrics of a recorded program are scraped, and each question of
-the Grafana dashboard has an answer, the truth where the program says it."""
+"""examples/monitoring in the real Prometheus: it reads the file and scrapes the metrics of a recorded program. Each
+query of the Grafana dashboard has an answer, and it is right if the program prints the truth."""
 
 import http.server
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""NVTX ranges as regions, marks and steps: programs with NVIDIA's own headers (where the build found them) and with a
-stand-in for those say what they did, and an independent reader of the snapshot file says what was recorded."""
+"""NVTX ranges as regions, marks and steps. Programs print what they did; an independent reader of the snapshot file
+prints what was recorded. They use NVIDIA's own headers, if the build found them, and a stand-in."""
 
 import collections
 import json

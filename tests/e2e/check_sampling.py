@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Recordings of a sample (--sample): what they say of bytes is what a full recording or plain arithmetic says, within
-the error that they state; nothing of a block that was left out is in the file; commands that need all blocks say so."""
+"""Recordings of a sample (--sample). Their bytes equal those of a full recording or of plain arithmetic, within the
+error that they state. The file has nothing of a block that was left out. Commands that need all blocks say so."""
 
 import os
 import select

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof top` against programs that say themselves what they hold: one picture as text, and the live view, driven by keys
-through a real terminal (tmux), as it is resized, stopped, killed, and as its programs end."""
+"""`memprof top` against programs that print how much they hold: one picture as text, and the live view. Keys drive the
+view through a real terminal (tmux). It is resized, stopped and killed, and its programs end."""
 
 import os
 import re

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The recorder on real PyTorch, held against an independent counter that is preloaded in the same run: peak to the byte,
-numbers of allocs and frees, and at least 99 % of the bytes at the peak reach a line of the program's own Python."""
+"""The recorder on real PyTorch, compared with an independent counter that is preloaded in the same run. The peak agrees
+to the byte, as do the numbers of allocs and frees. At least 99 % of the bytes at the peak reach a line of the program's
+own Python."""
 
 import collections
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch's own history on CUDA, on a stand-in of torch with the signatures of each version: every block's requested
-size, stream and pool are those that were asked for, the program sees nothing of it, and what fails turns it off."""
+"""PyTorch's own history on CUDA, on a stand-in of torch with the signatures of each version. Every block has the
+requested size, stream and pool. The program sees nothing of it, and a failure turns it off."""
 
 import csv
 import json

@@ -138,7 +138,7 @@ export class Job {
     return all;
   }
 
-  /** Processes whose name, host, file or pid has the words in it; a number alone is a rank, where there are ranks. */
+  /** Processes whose name, host, file or pid contains the words. A number alone is a rank, if there are ranks. */
   find(words) {
     const wanted = words.trim().toLowerCase();
     const { name, host, path, pid, rank } = this.processes;

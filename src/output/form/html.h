@@ -1,6 +1,6 @@
 /*
- * What every HTML page without a script has: one head with the project's style (viz/shell.css, viz/report.css), and
- * texts of unknown origin. Such a page loads nothing and runs nothing. One thread at a time.
+ * Parts of every HTML page without a script: one head with the project's style (viz/shell.css, viz/report.css), and
+ * texts of unknown origin. The page loads nothing and runs nothing. One thread at a time.
  */
 #ifndef MP_OUTPUT_HTML_H
 #define MP_OUTPUT_HTML_H

@@ -245,7 +245,7 @@ static void put_sites(struct facts *f)
     mp_vec_free(&sites);
 }
 
-/* What each process held most of, at its peak; in order of the processes. */
+/* The largest items that each process held at its peak, in order of the processes. */
 static void put_holdings(struct facts *f)
 {
     mp_json_array(&f->json, "holdings");

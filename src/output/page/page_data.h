@@ -15,8 +15,8 @@
 #include "output/page/page_columns.h"
 
 /*
- * Categories of a page's blocks, one for each block. A block that is live at its track's peak has the category that it
- * has then, so that a page describes the peak as `memprof peak` does; any other block has its last one.
+ * Categories of a page's blocks, one for each block. A block live at its track's peak has its category at the peak, so
+ * that a page describes the peak as `memprof peak` does. Any other block has its last category.
  */
 struct mp_page_categories {
     struct mp_categories *categories; /* NULL where no block has one */

@@ -1,6 +1,6 @@
 /*
- * How bytes travel in the page: columns compressed with raw deflate (every browser inflates it by itself), one after
- * the other as one run of base64, cut into <script> elements that stay below a browser's longest string.
+ * The packing of bytes in the page. Columns are compressed with raw deflate, which every browser inflates by itself.
+ * They follow one another as one run of base64, cut into <script> elements below a browser's longest string.
  */
 #ifndef MP_OUTPUT_PAGE_PACK_H
 #define MP_OUTPUT_PAGE_PACK_H

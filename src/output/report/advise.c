@@ -7,7 +7,7 @@
 
 #define VARIABLE "PYTORCH_CUDA_ALLOC_CONF" /* every version obeys it, also those that know PYTORCH_ALLOC_CONF */
 
-/* What is to be changed, in a sentence; what it costs or breaks; how it is written. Each may stay empty. */
+/* The change in a sentence; its costs and risks; its code. Each may stay empty. */
 struct words {
     struct mp_buffer text, cost, code;
 };

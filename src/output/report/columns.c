@@ -186,7 +186,7 @@ static const struct mp_column *site_column(const struct mp_column *const *column
     return NULL;
 }
 
-/* What distinguishes the rows' sites; NULL where there are none, or the caller has it. The caller frees it. */
+/* The text that distinguishes the rows' sites; NULL if there are none, or if the caller has it. The caller frees it. */
 static struct mp_site_apart *tell_apart(const struct mp_rows *rows, const struct mp_column *site)
 {
     struct mp_sites shown = {.count = rows->count - rows->first};

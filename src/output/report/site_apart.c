@@ -60,7 +60,7 @@ static void find_twins(const struct table *table, const uint32_t *known, uint32_
     mp_buffer_free(&text);
 }
 
-/* Of three rows, two may differ from the third in the same call; those two are then held against each other. */
+/* Two of three rows may differ from the third in the same call; these two are then compared with each other. */
 static void choose_twins(const struct table *table, struct mp_site_apart *apart)
 {
     uint32_t *alike = mp_alloc((table->rows + 1) * sizeof *alike), *twins = mp_alloc((table->rows + 1) * sizeof *twins);

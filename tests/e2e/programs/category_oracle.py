@@ -104,7 +104,7 @@ def count(models, optimizers, tensors):
 
 
 def outputs_of(models, keep):
-    """What modules return, also when they are run again within backward."""
+    """The outputs of modules, also when they are run again within backward."""
     return [module.register_forward_hook(lambda module, given, output: keep.append(Weak(output)) if
                                          isinstance(output, torch.Tensor) else None)
             for model in models for module in model.modules()]

@@ -70,7 +70,7 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Of the GPT kind; the first and the last layer share their weights."""
+    """A model of the GPT kind; the first and the last layer share their weights."""
 
     def __init__(self, words=500, width=64, heads=4, layers=6, length=32):
         super().__init__()

@@ -285,8 +285,8 @@ static void check_steps(const struct scene *scene, const struct mp_step_report *
     ck_assert_uint_eq(row, report->steps.count);
 }
 
-/* Where the region that begins at `first` ends: at an end of its name on its thread with none of that name open inside
- * it, or at the end of a region around it. */
+/* The end of the region that begins at `first`. It is an end of its name on its thread with none of that name open
+ * inside it, or the end of a region around it. */
 static int64_t region_end(const struct scene *scene, int64_t first)
 {
     struct {
@@ -508,7 +508,7 @@ static uint64_t told_of(const struct mp_model *model, uint32_t block, bool is_po
     return told >= 3 && blocks->stack[block] ? all : UINT64_MAX;
 }
 
-/* What a block's group is called, looked up the plain way; false where it has none. */
+/* The name of a block's group, looked up the plain way; false if it has none. */
 static bool group_of(const struct scene *scene, enum mp_group_by by, const uint32_t *regions, size_t block,
                      int64_t moment, char name[64])
 {
@@ -577,7 +577,7 @@ START_TEST(groups_of_blocks_equal_brute_force)
 }
 END_TEST
 
-/* What a group held at the peak of a step, of one track. */
+/* The bytes that a group held at the peak of a step, on one track. */
 static uint64_t held_by(const struct scene *scene, uint16_t track, enum mp_group_by by, const uint32_t *regions,
                         const char *want, int64_t moment)
 {

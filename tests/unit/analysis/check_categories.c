@@ -335,7 +335,7 @@ START_TEST(what_the_program_says_counts)
 }
 END_TEST
 
-/* What flows in backward has the stack and size of a gradient, and is gone too soon to be one. */
+/* A block that flows in backward has the stack and size of a gradient, but is freed too soon to be one. */
 START_TEST(usual_labels_are_not_for_temporaries)
 {
     struct training training;

@@ -263,7 +263,7 @@ static uint64_t random_below(uint64_t limit)
     return state % limit;
 }
 
-/* Whatever the numbers: the parts add up to the total, and what was handed out is a plain sum over live blocks. */
+/* With any numbers, the parts add up to the total, and the bytes handed out are a plain sum over live blocks. */
 START_TEST(parts_add_up)
 {
     int sampled = 0, clamped = 0;

@@ -1,4 +1,4 @@
-/* What an allocator held, of random lists of its segments, against plain sums over their parts. */
+/* An allocator's memory in random lists of segments, against plain sums over their parts. */
 #include "analysis/allocator/frag.h"
 
 #include <inttypes.h>
@@ -203,7 +203,7 @@ START_TEST(holes_and_pins_are_counted)
 }
 END_TEST
 
-/* What a program does, in a replay: a block of so many MiB, the free of the block with that number, or a mark. */
+/* A program's call in a replay: a block of so many MiB, the free of the block with that number, or a mark. */
 struct deed {
     int alloc, free;
     const char *mark;

@@ -130,7 +130,7 @@ START_TEST(what_no_path_leads_to)
 }
 END_TEST
 
-/* What the site's look left out, where it has a block whose holder was not found. */
+/* The site's note of blocks that a look left out, if it has a block whose holder was not found. */
 START_TEST(why_a_holder_is_missing)
 {
     static const char note[] = "the look was out of time (200 ms): 5 of some 9 objects";

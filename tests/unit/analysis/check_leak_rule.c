@@ -55,7 +55,7 @@ static double live_at(const struct lives *lives, uint32_t k)
     return live;
 }
 
-/* Of ten blocks that were freed, nine were no older. Fewer than eight freed ones say nothing. */
+/* Nine of ten freed blocks were no older. Fewer than eight freed ones say nothing. */
 static uint32_t usual_age(const struct lives *lives)
 {
     size_t freed = 0;
@@ -324,7 +324,7 @@ START_TEST(the_least_that_counts)
 }
 END_TEST
 
-/* Of many points two hundred are looked at, the first and the last among them. */
+/* The rule looks at two hundred of many points, the first and the last among them. */
 START_TEST(long_trends_are_looked_at_from_end_to_end)
 {
     enum { POINTS = 200, LONG = 1991 };

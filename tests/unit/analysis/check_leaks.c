@@ -153,8 +153,8 @@ START_TEST(exceptional_amounts_count_as_the_median)
 }
 END_TEST
 
-/* What fills up is no leak, however late it is full: in turn, at random, several at a time or by stopping. Until it is
- * full nothing tells it from a leak; just after that nobody can know. */
+/* A cache that fills up is no leak, however late it is full: in turn, at random, several at a time or by stopping.
+ * Until it is full nothing tells it from a leak; just after that nobody can know. */
 START_TEST(plateaus_do_not_leak)
 {
     uint64_t random = 4711;

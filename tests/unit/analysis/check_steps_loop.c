@@ -95,7 +95,7 @@ START_TEST(evaluation_and_epochs_are_no_steps)
 }
 END_TEST
 
-/* What runs a node has the lines that made it, which do not run. */
+/* A call that runs a node has the lines that made the node; these lines do not run. */
 START_TEST(lines_beyond_backward_do_not_run)
 {
     static const struct paths called_deeper = {{
@@ -185,7 +185,7 @@ START_TEST(rounds_whose_lines_all_allocate_twice_are_one_step_each)
 }
 END_TEST
 
-/* What other threads allocate, with Python or without, is part of the step in which it happens. */
+/* Allocations of other threads, with Python or without, are part of the step in which they happen. */
 START_TEST(other_threads_do_not_count)
 {
     static const char main_thread[] = "drxylop", other[] = "tutut";

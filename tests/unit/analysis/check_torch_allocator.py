@@ -93,7 +93,7 @@ def say_op(model, op, names):
 
 
 def state_of(answer):
-    """What a `list` printed: the statistics, and the segments with their blocks."""
+    """The output of a `list`: the statistics, and the segments with their blocks."""
     stats, segments = {}, []
     for words in answer:
         if words[0] == "stats":

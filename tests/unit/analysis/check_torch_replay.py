@@ -441,7 +441,7 @@ class OutOfMemory(Written):
 
 class Settings(Written):
     def test_other_settings(self):
-        """What was reserved at most under other settings, against the naive allocator on the same requests."""
+        """The highest reserved bytes under other settings, against the naive allocator on the same requests."""
         for seed in range(int(os.environ.get("MEMPROF_REPLAYS", "40")) // 2):
             r = random.Random(seed)
             allocator, live = naive_allocator.Allocator(1 << 36, 1 << 40, {}), []

@@ -291,7 +291,7 @@ class Allocator:
                 left.remove((segment, block))
                 self.give_back(segment)
 
-    # What the program calls.
+    # The calls of the program.
     def pool_for(self, stream):
         for pool, of in reversed(self.contexts):
             if of in (ANY_STREAM, stream):

@@ -399,7 +399,7 @@ START_TEST(full_tables_answer_nothing_and_count)
 }
 END_TEST
 
-/* What `memprof doctor` says is known. */
+/* The answers of `memprof doctor` are known. */
 START_TEST(the_pythons_that_are_known)
 {
     for (unsigned minor = 0; minor < 40; minor++)

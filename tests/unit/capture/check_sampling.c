@@ -159,7 +159,7 @@ START_TEST(threads_remember_what_lives)
 }
 END_TEST
 
-/* What is not remembered is never taken for a block that was left out. */
+/* An address that is not remembered is never taken for a block that was left out. */
 START_TEST(too_many_are_said_and_none_is_denied)
 {
     const uint64_t many = 3 << 20;

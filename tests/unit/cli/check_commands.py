@@ -630,7 +630,7 @@ class Commands(unittest.TestCase):
         self.assertIn('"view": "segments"', (self.folder / "segments.html").read_text())
 
     def option_help(self, command, option):
-        """What --help says of an option, in one line."""
+        """The line of --help about an option."""
         said = self.run_in(f"{command} --help").stdout.decode()
         found = re.search(rf"^ .{{5}}--{option}\b.*(?:\n {{26}}.*)*", said, re.M)
         self.assertIsNotNone(found, f"{command} --{option}")

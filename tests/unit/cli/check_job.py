@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Jobs: many recordings as one. What the merged file says is held against the answers of the single recordings, summed up
-here in the simplest way; and whatever the order and the tree in which they are merged, the file is the same."""
+"""Jobs: many recordings as one. The merged file is compared with the answers of the single recordings, summed up here
+in the simplest way. Any order and any tree of merges gives the same file."""
 
 import base64
 import collections

@@ -15,7 +15,7 @@ const RESERVED = 9;
 const START = 10;
 const STOP = 11;
 
-/** {time, end, name, index}, each ending where the next one begins; the index is the program's count, from 1. */
+/** Rows of {time, end, name, index}. Each ends where the next one begins. The index is the program's count, from 1. */
 function readSteps({ time, name }, stacks, end, before) {
   const times = readNumbers(time.bytes, time.count);
   const names = readUint32s(name.bytes, name.count);

@@ -1,4 +1,5 @@
-// Search: words are looked for in functions, files, libraries, module paths, categories and metadata; "two words" for both as one;
+// Search looks for words in functions and files, libraries and module paths, categories and metadata. "two words" are
+// one;
 // >1MiB, <4KiB and =512 ask for sizes; 0x7f12 for the block at an address. All parts of a query must hold.
 
 import { moduleKind } from "./modules.js";

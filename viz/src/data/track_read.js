@@ -98,8 +98,9 @@ class Growing {
 }
 
 /**
- * One pass over all events: totals per 64 and 4096 events, the peak, checkpoints to replay from, and what each part
- * of 1024 events leaves behind (`nets`, as `subject`, up to netEnds[part]), so that a replay need not touch the rest.
+ * One pass over all events finds totals per 64 and 4096 events, the peak, and checkpoints to replay from. For each part
+ * of 1024 events it lists the net effect (`nets`, as `subject`, up to netEnds[part]). A replay then skips the other
+ * events of a part.
  */
 function summarise(info, { subject, blocks }, sizes) {
   const { sizeIndex, birth, death } = blocks;

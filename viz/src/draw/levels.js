@@ -8,8 +8,8 @@ const POOLS = 4; // envelopes in one picture
 const DASHES = [[5, 4], [8, 3, 2, 3], [2, 3], [10, 4]];
 
 /**
- * The lines that a track has, and which of them lie near enough to its blocks to be in the picture by themselves; the
- * others are there once the byte axis reaches them.
+ * The lines of a track. `top` is the highest line near enough to the blocks to be in the picture unasked. Higher lines
+ * appear once the byte axis reaches them.
  * @returns {{lines: {name, time, bytes, most}[], top: number}}
  */
 export function levelsOf(recording, track, index) {

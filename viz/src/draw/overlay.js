@@ -1,4 +1,4 @@
-// Drawn over the picture: axes, steps, regions and levels; marks, the peak and outlines of blocks.
+// Drawn over the picture: axes, steps and regions; levels and marks; the peak and outlines of blocks.
 
 import { hashName } from "../data/stacks.js";
 import { formatBytes, formatCount } from "../format.js";

@@ -386,7 +386,7 @@ START_TEST(a_captured_allocation_is_a_node)
 }
 END_TEST
 
-/* What a destroyed pool holds goes with its last block. */
+/* A destroyed pool's memory goes with its last block. */
 START_TEST(a_pool_holds_until_its_last_block)
 {
     begin();

@@ -1,4 +1,4 @@
-/* What the interpreters of the test load: the walk and its parts, callable through ctypes, results as text. */
+/* The library that the test's interpreters load: the walk and its parts, callable through ctypes, results as text. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* What the native walk wants of the recorder: no session. */
+/* The recorder's part for the native walk: no session. */
 struct mp_session mp_session;
 
 void mp_session_refused(const char *call)
@@ -208,7 +208,7 @@ EXPORT int harness_call_on_foreign_thread(void (*callback)(void))
     return pthread_create(&thread, NULL, run_foreign, argument) || pthread_join(thread, NULL);
 }
 
-/* What a walk finds on a thread that Python has never seen: frames and groups together, -1 where not known. */
+/* The frames and groups that a walk finds on a thread that Python has never seen, as one number; -1 if unknown. */
 static void *walk_foreign(void *result)
 {
     struct mp_python_stack stack = make_stack(MP_PYTHON_FRAMES_MAX);
