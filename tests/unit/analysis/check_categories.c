@@ -527,7 +527,7 @@ START_TEST(functions_of_pytorch_say_what_they_run)
 }
 END_TEST
 
-/* What a constructor makes is a parameter where backward makes a gradient of its size, and nothing known else. */
+/* A constructor's block is a parameter if backward makes a gradient of its size, and if nothing else is known of it. */
 START_TEST(constructors_make_more_than_parameters)
 {
     struct training training;

@@ -296,7 +296,7 @@ START_TEST(parts_add_up)
                 handed_out[i] += live[j];
             uint64_t held = torch > tensors ? torch : tensors;
             if (held > handed_out[i]) handed_out[i] = held;
-            /* What PyTorch holds comes first, even where it lies in the pool; of a pool at most the rest is free. */
+            /* PyTorch's memory comes first, even if it lies in the pool. At most the rest of a pool is free. */
             in_tensors[i] = tensors;
             cached[i] = held - tensors;
             in_pools[i] = reserved > used ? reserved - used : 0;

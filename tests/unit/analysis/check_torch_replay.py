@@ -93,7 +93,7 @@ class Program:
 
 
 def snapshot_of(allocator, settings, first=0, with_pools=True):
-    """What PyTorch would write of an allocator whose trace begins at an entry."""
+    """A snapshot as PyTorch would write it of an allocator whose trace begins at an entry."""
     entries = []
     for at, (action, address, size, stream, pool) in enumerate(allocator.trace[first:]):
         place = {"device_free" if action == "oom" else "addr": address}
@@ -275,7 +275,7 @@ def fits(trace, settings, capacity):
 
 class Moments(Written):
     def test_all_given_back(self):
-        """Of a program that has given everything back at its end, the moment when most was reserved."""
+        """The moment of the highest reserved bytes, if a program has given everything back at its end."""
         for settings in ({}, {"expandable_segments": True}):
             allocator = naive_allocator.Allocator(1 << 36, 1 << 40, settings)
             held = [allocator.malloc(size * MIB, 0) for size in (30, 3, 50)]

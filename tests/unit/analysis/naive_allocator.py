@@ -52,7 +52,7 @@ class Allocator:
         self.divisions = [divisions] * 16 if isinstance(divisions, int) else divisions
         self.expandable = settings.get("expandable_segments", False)
 
-    # What can be summed is summed.
+    # Totals are plain sums over the segments.
     def mapped(self, segment):
         return sum(b.size for b in segment.blocks if b.state != "unmapped")
 

@@ -1,4 +1,4 @@
-/* What is kept of nodes: found as long as it is in the table, and never another one's. */
+/* The table of nodes: an entry is found as long as it is in the table, and never another node's. */
 #include "capture/torch/torch.h"
 
 #include <pthread.h>

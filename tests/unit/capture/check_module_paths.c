@@ -19,7 +19,7 @@ static void name(uint64_t number, const char *format, unsigned more)
     mp_module_name(at(number), text);
 }
 
-/* What the recorder would write for a module: the spool's text; NULL: nothing. Copied. */
+/* The spool's text that the recorder would write for a module; NULL: nothing. Copied. */
 static const char *path_of(uint64_t number)
 {
     static _Thread_local char text[MP_MODULE_PATH + 1];

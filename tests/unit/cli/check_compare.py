@@ -140,7 +140,8 @@ class Compare(unittest.TestCase):
                                  answer["peak"]["after_bytes"] - answer["peak"]["before_bytes"])
 
     def moved(self, calls, edit):
-        """What compare says of a program and of the same, edited: a function from (file, line) to the line after."""
+        """The answer of compare for a program and its edited version. `edit` maps (file, line) to the line after the
+        edit."""
         for name, move in (("before", lambda file, line: line), ("after", edit)):
             told = []
             for size, *lines in calls:

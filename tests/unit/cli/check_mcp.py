@@ -61,7 +61,7 @@ class Mcp(harness.TestCase):
         subprocess.run([MAKE, self.root / "outside.mp", "train"], check=True)
 
     def session(self, action, **environment):
-        """What `action` makes of a client's session."""
+        """The result of `action` in a client's session."""
         async def ask():
             server = StdioServerParameters(command=harness.MEMPROF, args=["mcp", str(self.runs)],
                                            env={**ENVIRONMENT, **environment})
@@ -71,7 +71,7 @@ class Mcp(harness.TestCase):
         return asyncio.run(ask())
 
     def calls(self, *calls, **environment):
-        """Of each (tool, arguments) the texts of the answer, and whether it says that it failed."""
+        """The texts of the answer to each (tool, arguments), and whether it says that it failed."""
         async def action(session):
             answers = [await session.call_tool(tool, arguments) for tool, arguments in calls]
             return [([item.text for item in answer.content], answer.model_dump(by_alias=True)["isError"]) for answer in answers]

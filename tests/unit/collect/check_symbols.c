@@ -290,7 +290,7 @@ START_TEST(the_next_recording_takes_over_what_was_read)
 }
 END_TEST
 
-/* Those of a container lie in its own root, by build-id or by the path of the library there. */
+/* Symbols of a container lie in its own root, by build-id or by the path of the library there. */
 START_TEST(debug_files_below_a_root)
 {
     static const char *const ways[] = {

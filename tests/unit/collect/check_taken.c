@@ -513,7 +513,7 @@ START_TEST(the_file_is_written_at_first_and_every_two_seconds)
 }
 END_TEST
 
-/* Whoever waits for it hears that nobody reads any more, also where the recording is given up. */
+/* A waiting program learns that nobody reads any more, also if the recording is given up. */
 START_TEST(a_recording_that_is_given_up_says_so)
 {
     struct mp_recording *recording = begin();

@@ -429,7 +429,7 @@ static enum mp_status name_file(void *context, struct mp_recording *recording, c
     return *fd < 0 ? mp_fail_errno(error, "cannot create %s", *path) : MP_OK;
 }
 
-/* What a test that fails would leave: its process ends there. */
+/* Removes files that a failing test would leave, as its process ends there. */
 static char spool_path[512];
 static pid_t spool_pid;
 static void remove_spool(void)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What memprof export writes: read by Python's own pickle, replayed by hand, and against the snapshot it was made of."""
+"""Files of memprof export: read by Python's own pickle, replayed by hand, and compared with the snapshot they were made
+of."""
 import collections
 import glob
 import json

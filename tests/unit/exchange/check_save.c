@@ -221,7 +221,7 @@ START_TEST(test_saved_and_loaded)
 }
 END_TEST
 
-/* What was said before the recording began stays, though something else was said right after the first event. */
+/* A label from before the recording stays, though another one came right after the first event. */
 START_TEST(test_labels_from_the_start)
 {
     struct scene scene;

@@ -140,7 +140,7 @@ class Told(Case):
         return self.folder / name
 
     def allocator_of(self, path):
-        """What is told of a GPU's allocator."""
+        """Facts about a GPU's allocator."""
         tracks = self.answer("info", path)["tracks"]
         return {track["id"]: [track[key] for key in ("allocs", "frees", "base_bytes", "peak_bytes", "end_bytes")]
                 for track in tracks if track["id"].startswith("cuda") and track["id"].endswith("torch")}

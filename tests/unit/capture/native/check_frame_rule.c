@@ -79,7 +79,7 @@ DESCRIBED(aligned_with_offset, ALIGNED ".cfi_def_cfa_offset 16");
 DESCRIBED(aligned_with_signed, ALIGNED ".cfi_escape 0x13, 0x7e");
 DESCRIBED(other_by_expression, ".cfi_escape 0x10, 3, 3, 0x76, 0x70, 6\n.cfi_def_cfa_offset 32");
 
-/* What is not known. */
+/* Descriptions that the walk does not know. */
 DESCRIBED(unknown_instruction, ".cfi_window_save");
 #    define REMEMBER_FOUR ".cfi_escape 0x0a, 0x0a, 0x0a, 0x0a\n"
 #    define RETURN_FOUR   ".cfi_escape 0x0b, 0x0b, 0x0b, 0x0b\n"

@@ -102,7 +102,7 @@ static int compare_numbers(const void *left, const void *right)
     return *(const int *)left - *(const int *)right;
 }
 
-/* What lies `depth` calls inside of the frame that `end` is in. */
+/* Walks from `depth` calls inside of the frame with `end`. */
 static __attribute__((noinline)) void walk_inside(unsigned depth, const void *end)
 {
     static void *all[ROOM], *inner[ROOM];
