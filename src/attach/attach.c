@@ -21,11 +21,11 @@
 #include "collect/session/membership.h"
 #include "format/new_file.h"
 
-#define ROUND_MS        10
-#define LATE_NS         (50 * MP_NS_PER_MS)  /* an event is in the ring so soon after its time */
-#define LOOK_FOR_EXEC   (500 * MP_NS_PER_MS)
-#define PROBES_MOST     32
-#define RING_IDLE_NS    MP_NS_PER_SECOND     /* a ring without events for so long may become another thread's */
+#define ROUND_MS      10
+#define LATE_NS       (50 * MP_NS_PER_MS) /* an event is in the ring so soon after its time */
+#define LOOK_FOR_EXEC (500 * MP_NS_PER_MS)
+#define PROBES_MOST   32
+#define RING_IDLE_NS  MP_NS_PER_SECOND /* a ring without events for so long may become another thread's */
 
 extern const unsigned char mp_attach_object[], mp_attach_object_end[];
 
@@ -38,13 +38,13 @@ struct attached {
     struct bpf_object *object;
     struct ring_buffer *ring;
     struct bpf_link *links[2 * PROBES_MOST];
-    struct bpf_link *cpu_alloc; /* one of them; NULL: not attached, or no more */
+    struct bpf_link *cpu_alloc[2]; /* two of them: entry and return; NULL: not attached, or no more */
     unsigned link_count;
     const struct mp_attach_module *watched; /* has probes: unmapped means that another program runs there */
     uint32_t sources;
-    struct mp_map cpu_blocks; /* from alloc_cpu: address to 1 */
+    struct mp_map cpu_blocks;   /* from alloc_cpu: address to 1 */
     struct mp_map other_blocks; /* address to 1 + track: of the driver, and reported CPU storage (mapped files) */
-    struct mp_map threads; /* tid to ring + 1 */
+    struct mp_map threads;      /* tid to ring + 1 */
     uint64_t used_ns[MP_SPOOL_RINGS_MAX];
     uint64_t ring_dropped;
     uint64_t until_ns; /* later events do not count: probes go one after the other */
@@ -74,8 +74,11 @@ static enum mp_status open_recording(struct attached *a, struct mp_error *error)
     const struct mp_attach_options *options = a->options;
     struct mp_spool_header *facts = calloc(1, sizeof *facts);
     if (!facts) return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
-    *facts = (struct mp_spool_header){.magic = MP_SPOOL_MAGIC, .version = MP_SPOOL_VERSION, .header_bytes = sizeof *facts,
-                                      .monotonic_ns = mp_clock_monotonic_ns(), .realtime_ns = mp_clock_realtime_ns(),
+    *facts = (struct mp_spool_header){.magic = MP_SPOOL_MAGIC,
+                                      .version = MP_SPOOL_VERSION,
+                                      .header_bytes = sizeof *facts,
+                                      .monotonic_ns = mp_clock_monotonic_ns(),
+                                      .realtime_ns = mp_clock_realtime_ns(),
                                       .pid = options->pid};
     if (getrandom(&facts->spool_id, sizeof facts->spool_id, 0) < 0) facts->spool_id = facts->realtime_ns;
     snprintf(facts->output, sizeof facts->output, "%s", options->output);
@@ -199,11 +202,12 @@ static void see_device(struct attached *a)
 {
     if (a->device_seen || a->options->record.cpu_throughout) return;
     a->device_seen = true;
-    if (!a->cpu_alloc) return;
-    for (unsigned i = 0; i < a->link_count; i++)
-        if (a->links[i] == a->cpu_alloc) a->links[i] = NULL;
-    bpf_link__destroy(a->cpu_alloc);
-    a->cpu_alloc = NULL;
+    for (unsigned way = 0; way < 2; way++) {
+        for (unsigned i = 0; i < a->link_count; i++)
+            if (a->links[i] == a->cpu_alloc[way]) a->links[i] = NULL;
+        bpf_link__destroy(a->cpu_alloc[way]);
+        a->cpu_alloc[way] = NULL;
+    }
     if (a->cpu_blocks.count)
         mp_recording_note(a->recording, "CPU tensors were recorded until the first block of another device");
 }
@@ -226,17 +230,16 @@ static int take(void *context, void *data, size_t size)
     const struct mp_attach_frame *frames = (const struct mp_attach_frame *)(event + 1);
     bool returned = mp_attach_probes[event->probe].cookie & MP_ATTACH_RETURNS;
     bool with_stack = event->stack_bytes || event->python_count;
-    struct mp_record record = {.time_ns = event->time_ns,
-                               .address = fact.address,
-                               .bytes = fact.bytes,
-                               .total_allocated = fact.allocated,
-                               .total_reserved = fact.reserved,
-                               .stack = with_stack ? mp_attach_node(&a->tables, event, frames,
-                                                                    frames + event->python_count, returned)
-                                                   : 0,
-                               .track = track,
-                               .type = (uint8_t)fact.type,
-                               .kind = (uint8_t)fact.kind};
+    struct mp_record record = {
+        .time_ns = event->time_ns,
+        .address = fact.address,
+        .bytes = fact.bytes,
+        .total_allocated = fact.allocated,
+        .total_reserved = fact.reserved,
+        .stack = with_stack ? mp_attach_node(&a->tables, event, frames, frames + event->python_count, returned) : 0,
+        .track = track,
+        .type = (uint8_t)fact.type,
+        .kind = (uint8_t)fact.kind};
     put(a, event, &record);
     return 0;
 }
@@ -249,15 +252,17 @@ static enum mp_status refuse(struct mp_error *error, int number)
         return mp_fail(error, MP_UNSUPPORTED,
                        "the kernel does not let this user attach: use root, or give memprof the rights: sudo setcap "
                        "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_sys_resource+ep $(command -v memprof)");
-    return mp_fail(error, MP_UNSUPPORTED,
-                   "the kernel refused memprof's probes (%s): attach needs Linux 5.17 or later with uprobes, BPF and BTF",
-                   strerror(number));
+    return mp_fail(
+        error, MP_UNSUPPORTED,
+        "the kernel refused memprof's probes (%s): attach needs Linux 5.17 or later with uprobes, BPF and BTF",
+        strerror(number));
 }
 
 static enum mp_status load(struct attached *a, struct mp_error *error)
 {
     if (access("/sys/bus/event_source/devices/uprobe/type", R_OK))
-        return mp_fail(error, MP_UNSUPPORTED, "this kernel has no uprobes (CONFIG_UPROBE_EVENTS), without which nothing can be attached to");
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "this kernel has no uprobes (CONFIG_UPROBE_EVENTS), without which nothing can be attached to");
     libbpf_set_print(NULL);
     a->object = bpf_object__open_mem(mp_attach_object, (size_t)(mp_attach_object_end - mp_attach_object), NULL);
     if (!a->object) return refuse(error, errno);
@@ -288,7 +293,7 @@ static enum mp_status attach_one(struct attached *a, unsigned number, const stru
             bpf_program__attach_uprobe_opts(program, (pid_t)a->options->pid, module->file, offset, &opts);
         if (!link) return refuse(error, errno);
         a->links[a->link_count++] = link;
-        if (probe->action == MP_ATTACH_CPU_ALLOC && !returns) a->cpu_alloc = link;
+        if (probe->action == MP_ATTACH_CPU_ALLOC) a->cpu_alloc[returns] = link;
     }
     a->watched = module;
     a->sources |= probe->source;
@@ -316,10 +321,12 @@ static enum mp_status attach_all(struct attached *a, struct mp_error *error)
     if (a->link_count) return MP_OK;
     if (library)
         return mp_fail(error, MP_UNSUPPORTED,
-                       "process %" PRIu32 " has PyTorch or CUDA, but its libraries have none of the functions that attach knows",
+                       "process %" PRIu32
+                       " has PyTorch or CUDA, but its libraries have none of the functions that attach knows",
                        a->options->pid);
     return mp_fail(error, MP_UNSUPPORTED,
-                   "process %" PRIu32 " has loaded neither PyTorch (libc10.so) nor CUDA's driver (libcuda.so): there is "
+                   "process %" PRIu32
+                   " has loaded neither PyTorch (libc10.so) nor CUDA's driver (libcuda.so): there is "
                    "nothing to attach to",
                    a->options->pid);
 }
@@ -388,11 +395,14 @@ static const char *run(struct attached *a, int signals, struct mp_exit *how, cha
 static void note_end(struct attached *a)
 {
     if (a->driver_seen)
-        mp_recording_note(a->recording, "attach does not see which device the driver's calls are for: they count as those of the first");
+        mp_recording_note(
+            a->recording,
+            "attach does not see which device the driver's calls are for: they count as those of the first");
     if (*a->python.note) mp_recording_note(a->recording, a->python.note);
 }
 
-static enum mp_status record(struct attached *a, int signals, struct mp_collector_result *result, struct mp_error *error)
+static enum mp_status record(struct attached *a, int signals, struct mp_collector_result *result,
+                             struct mp_error *error)
 {
     uint64_t begun = mp_clock_monotonic_ns();
     enum mp_status status = mp_attach_target_open(a->options->pid, &a->target, error);
@@ -436,7 +446,8 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     sigprocmask(SIG_BLOCK, &set, &before);
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a write error to report */
     int signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    enum mp_status status = signals < 0 ? mp_fail_errno(error, "cannot watch signals") : record(a, signals, result, error);
+    enum mp_status status =
+        signals < 0 ? mp_fail_errno(error, "cannot watch signals") : record(a, signals, result, error);
     detach(a);
     if (a->ring) ring_buffer__free(a->ring);
     if (a->object) bpf_object__close(a->object);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "format/events.h"
 #include "model/builder_state.h"
 
 /* A lost chunk may have used this many block numbers; so many lost chunks are taken at their word. */
@@ -256,14 +257,9 @@ static void add_note_event(struct mp_builder *b, const struct mp_event_columns *
         sum->reserved_peak_bytes = note.bytes;
 }
 
-static bool is_about_block(unsigned type)
-{
-    return type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
-}
-
 static bool has_track(unsigned type)
 {
-    return is_about_block(type) || type == MP_EVENT_OOM || type == MP_EVENT_RESERVED;
+    return mp_event_of_block(type) || type == MP_EVENT_OOM || type == MP_EVENT_RESERVED;
 }
 
 /* The empty stack is known even where no table came. */
@@ -289,7 +285,7 @@ enum mp_status mp_builder_add_events(struct mp_builder *b, const struct mp_chunk
                            "an event names a track, thread or stack that is not in the recording (chunk at byte %llu)",
                            (unsigned long long)chunk->offset);
         if (type == MP_EVENT_NONE || type >= MP_EVENT_TYPES) continue;
-        (is_about_block(type) ? add_block_event : add_note_event)(b, c, i);
+        (mp_event_of_block(type) ? add_block_event : add_note_event)(b, c, i);
         if (has_track(type)) b->model->sums.at[c->track[i]].events++;
     }
     return MP_OK;

@@ -28,7 +28,7 @@ uint16_t mp_track_find(const struct mp_model *model, const char *id)
     return MP_TRACK_NONE;
 }
 
-static bool holds_memory(const struct mp_model *model, size_t track)
+bool mp_model_track_holds_memory(const struct mp_model *model, size_t track)
 {
     const struct mp_track *facts = &model->tracks.at[track];
     return mp_track_holds_memory(facts->layer, mp_model_text(model, facts->name));
@@ -47,7 +47,7 @@ static int rank(const struct mp_model *model, size_t track)
     bool of_host = facts->layer == MP_LAYER_DRIVER && !strcmp(mp_track_device(model, (uint16_t)track), "cpu");
     const struct mp_model_track_sum *sum = &model->sums.at[track];
     bool any = sum->events || sum->peak_bytes;
-    return !any || !holds_memory(model, track) ? 0 : of_host ? 1 : 2;
+    return !any || !mp_model_track_holds_memory(model, track) ? 0 : of_host ? 1 : 2;
 }
 
 uint16_t mp_track_default(const struct mp_model *model)
@@ -62,7 +62,7 @@ uint16_t mp_track_default(const struct mp_model *model)
     size_t upper = highest;
     for (size_t track = 0; track < model->tracks.count; track++)
         if (model->tracks.at[track].device == model->tracks.at[highest].device && model->sums.at[track].events &&
-            holds_memory(model, track) &&
+            mp_model_track_holds_memory(model, track) &&
             (model->tracks.at[track].layer > model->tracks.at[upper].layer || !model->sums.at[upper].events))
             upper = track;
     return (uint16_t)upper;

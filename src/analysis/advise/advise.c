@@ -211,17 +211,18 @@ static void propose_one_stream(const struct adviser *a, struct mp_changes *propo
     struct mp_map sums[2] = {{0}}; /* bytes by stream, and by stack of side streams */
     uint64_t most[2] = {0}, best[2] = {0};
     if (!a->advise->has_allocator) return;
-    for (unsigned pass = 0; pass < 2; pass++)
+    for (unsigned pass = 0; pass < 3; pass++)
         for (size_t i = 0; i < a->history.steps.count; i++) {
             const struct mp_torch_step *step = &a->history.steps.at[i];
             bool known = step->action == MP_TORCH_ALLOC && step->block < a->model->blocks.count;
             if (!known || (pass && step->stream == best[0])) continue;
+            if (pass == 2) change.blocks += a->model->blocks.stack[step->block] == best[1];
+            if (pass == 2) continue;
             uint64_t key = pass ? a->model->blocks.stack[step->block] : step->stream;
             uint64_t *sum = mp_map_at(&sums[pass], key + 1, NULL);
             *sum += step->bytes;
             if (*sum > most[pass]) best[pass] = key;
             if (*sum > most[pass]) most[pass] = *sum;
-            change.blocks += pass;
         }
     change.edits.one_stream = true;
     change.edits.stream = best[0];

@@ -164,12 +164,6 @@ static uint32_t kind_of(struct taker *t, uint16_t track)
     return mp_job_text(t->job, id);
 }
 
-static bool holds_memory(const struct mp_model *model, size_t track)
-{
-    const struct mp_track *facts = &model->tracks.at[track];
-    return mp_track_holds_memory(facts->layer, mp_model_text(model, facts->name));
-}
-
 /* A row is known by its track's id. Of two tracks with one id, which no recorder makes, one is kept. */
 static bool is_named(const struct taker *t, size_t track)
 {
@@ -234,7 +228,7 @@ static void put_track(struct taker *t, uint16_t track, uint32_t kind, const stru
                                      .layer = facts->layer,
                                      .size_basis = facts->size_basis,
                                      .chosen = track == t->chosen,
-                                     .memory = holds_memory(model, track)};
+                                     .memory = mp_model_track_holds_memory(model, track)};
     mp_vec_add(&t->job->rows.tracks, row);
 }
 
@@ -244,7 +238,7 @@ static void take_track(struct taker *t, uint16_t track, const struct mp_step_rep
     const struct mp_profile_query ask = {.track = track, .window = mp_window_all(t->model), .at = MP_NONE};
     uint32_t kind = kind_of(t, track);
     put_track(t, track, kind, steps);
-    if (!holds_memory(t->model, track)) return;
+    if (!mp_model_track_holds_memory(t->model, track)) return;
     mp_profile_make(t->model, &ask, &profile);
     for (size_t i = 0; i < profile.samples.count; i++) {
         const struct mp_profile_sample *sample = &profile.samples.at[i];
@@ -375,7 +369,7 @@ static enum mp_status take_memory(struct taker *t, struct mp_job_process *proces
         uint32_t track = mp_job_text(t->job, mp_track_id(t->model, t->chosen, id));
         mp_job_curve_by_step(t->job, t->process, track, &steps);
         for (size_t i = 0; i < t->model->tracks.count; i++)
-            t->wanted[i] &= holds_memory(t->model, i);
+            t->wanted[i] &= mp_model_track_holds_memory(t->model, i);
         mp_job_curves_by_time(t->job, t->process, t->model, t->wanted);
         put_sites(t);
     }

@@ -64,7 +64,7 @@ uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint3
     return freed < OLD ? else_age : age_of_rank(lives, count, last, freed - freed / 10 - 1);
 }
 
-static int by_site(const void *left, const void *right)
+int mp_leak_life_by_site(const void *left, const void *right)
 {
     const struct mp_leak_life *a = left, *b = right;
     if (a->site != b->site) return a->site < b->site ? -1 : 1;
@@ -83,7 +83,7 @@ static void find_stay(const struct mp_leak_life *lives, size_t count, uint32_t l
     struct mp_leak_life *sorted = mp_alloc((count + 1) * sizeof *sorted);
     uint32_t usual = mp_leak_usual_age(lives, count, last, 0), distinct = 0;
     if (count) memcpy(sorted, lives, count * sizeof *sorted);
-    if (count) qsort(sorted, count, sizeof *sorted, by_site);
+    if (count) qsort(sorted, count, sizeof *sorted, mp_leak_life_by_site);
     for (size_t i = 0, end; i < count; i = end) {
         for (end = i; end < count && sorted[end].site == sorted[i].site;)
             end++;

@@ -42,6 +42,8 @@ struct mp_leak_life {
     uint64_t bytes;
     uint32_t site; /* a number for the stack that made it */
 };
+/* For qsort(): by site, then by birth. */
+int mp_leak_life_by_site(const void *left, const void *right);
 
 enum mp_leak_growth {
     MP_GROWTH_NONE,   /* no block stays, or the staying ones are bounded as far as can be seen */

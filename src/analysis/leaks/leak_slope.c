@@ -25,13 +25,6 @@ struct place {
     uint32_t usual_age;
 };
 
-static int by_site(const void *left, const void *right)
-{
-    const struct mp_leak_life *a = left, *b = right;
-    if (a->site != b->site) return a->site < b->site ? -1 : 1;
-    return a->birth < b->birth ? -1 : a->birth > b->birth;
-}
-
 static int by_bytes(const void *left, const void *right)
 {
     const struct amount *a = left, *b = right;
@@ -134,7 +127,7 @@ void mp_leak_slope_find(const struct mp_leak_life *lives, size_t count, uint32_t
                           .usual_age = mp_leak_usual_age(lives, count, last, 0)};
     struct mp_leak_life *sorted = mp_alloc(count * sizeof *sorted);
     memcpy(sorted, lives, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, by_site);
+    qsort(sorted, count, sizeof *sorted, mp_leak_life_by_site);
     for (size_t i = 0, end; i < count; i = end) {
         for (end = i; end < count && sorted[end].site == sorted[i].site;)
             end++;

@@ -40,25 +40,12 @@ static uint64_t reserved_before(const struct mp_model *model, uint16_t track, ui
     return MP_BYTES_UNKNOWN;
 }
 
-/* Appends the line of a stack that a person wants to see. */
-static void put_place(struct mp_buffer *text, const struct mp_model *model, uint32_t stack)
-{
-    struct mp_stack_lines lines = {0};
-    mp_stack_resolve(model, stack, &lines);
-    const struct mp_stack_line *line = mp_stack_headline(&lines);
-    if (line)
-        mp_headline_text(text, line);
-    else
-        mp_buffer_append_text(text, "(no stack)");
-    mp_stack_lines_free(&lines);
-}
-
 static void say_request(const struct mp_model *model, uint32_t event)
 {
     char asked[MP_UNIT_TEXT], id[MP_TRACK_ID_MAX];
     const struct mp_model_note *note = &model->notes.at[model->events.subject[event]];
     struct mp_buffer place = {0};
-    put_place(&place, model, note->stack);
+    mp_stack_headline_text(&place, model, note->stack);
     if (note->name) {
         mp_buffer_append_text(&place, ", in ");
         mp_text_clean(&place, mp_module_path(model, mp_module_root(model), note->name));
@@ -88,7 +75,7 @@ static void say_holders(const struct mp_model *model, uint32_t event)
     for (size_t i = 0; i < sites.count && i < HOLDERS; i++) {
         char bytes[MP_UNIT_TEXT];
         struct mp_buffer place = {0};
-        put_place(&place, model, sites.at[i].stack);
+        mp_stack_headline_text(&place, model, sites.at[i].stack);
         if (sites.at[i].module_count) mp_buffer_append_text(&place, ", in ");
         mp_site_modules_text(&place, &sites, &sites.at[i]);
         mp_message("  %-10s %s  %.*s", i ? "" : "held by", mp_format_bytes(bytes, sites.at[i].bytes), (int)place.size,

@@ -41,27 +41,29 @@ struct nsys_table {
     void (*take)(void *nsys, sqlite3_stmt *row);
 };
 
-static bool any_row(sqlite3 *sqlite, const char *query, const char *first, const char *second)
+enum any_row { NO_ROW, A_ROW, NO_ANSWER };
+
+static enum any_row any_row(sqlite3 *sqlite, const char *query, const char *first, const char *second)
 {
     sqlite3_stmt *statement = NULL;
-    bool found = sqlite3_prepare_v2(sqlite, query, -1, &statement, NULL) == SQLITE_OK &&
+    bool asked = sqlite3_prepare_v2(sqlite, query, -1, &statement, NULL) == SQLITE_OK &&
                  sqlite3_bind_text(statement, 1, first, -1, SQLITE_STATIC) == SQLITE_OK &&
-                 (!second || sqlite3_bind_text(statement, 2, second, -1, SQLITE_STATIC) == SQLITE_OK) &&
-                 sqlite3_step(statement) == SQLITE_ROW;
+                 (!second || sqlite3_bind_text(statement, 2, second, -1, SQLITE_STATIC) == SQLITE_OK);
+    int found = asked ? sqlite3_step(statement) : SQLITE_ERROR;
     sqlite3_finalize(statement);
-    return found;
+    return found == SQLITE_ROW ? A_ROW : found == SQLITE_DONE ? NO_ROW : NO_ANSWER;
 }
 
 /* True if there is a table (not a view) of that name. */
 static bool nsys_has_table(sqlite3 *sqlite, const char *table)
 {
-    return any_row(sqlite, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1", table, NULL);
+    return any_row(sqlite, "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1", table, NULL) == A_ROW;
 }
 
 /* True if the table has the column. Generated columns, which would compute, are not in table_info. */
 static bool nsys_has_column(sqlite3 *sqlite, const char *table, const char *column)
 {
-    return any_row(sqlite, "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2", table, column);
+    return any_row(sqlite, "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2", table, column) == A_ROW;
 }
 
 /* Calls `row` for each row of the table with the named columns (NULL-terminated; a missing one reads as NULL), in order
@@ -487,7 +489,7 @@ static enum mp_status check_is_stored(const struct nsys *nsys, const char *table
     static const char query[] = "SELECT 1 FROM sqlite_master WHERE name = ?1 COLLATE NOCASE AND (type = 'view' OR "
                                 "(type = 'table' AND rootpage < 1)) "
                                 "UNION ALL SELECT 1 FROM pragma_table_xinfo(?1) WHERE hidden > 1";
-    if (!any_row(nsys->sqlite, query, table, NULL)) return MP_OK;
+    if (any_row(nsys->sqlite, query, table, NULL) == NO_ROW) return MP_OK;
     return mp_fail(nsys->error, MP_NOT_A_RECORDING,
                    "%s is no export of Nsight Systems: %s is a view, a virtual table or has computed columns",
                    nsys->path, table);

@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "base/memory.h"
 #include "base/search.h"
+#include "format/events.h"
 
 #define ADDRESS_MAX (UINT64_C(1) << 60) /* addresses and sizes beyond it are nonsense */
 #define GAP_MAX     (UINT64_C(1) << 20) /* blocks with smaller gaps share one made-up segment */
@@ -14,11 +15,6 @@
 static uint64_t round_up(uint64_t value, uint64_t to)
 {
     return (value + to - 1) / to * to;
-}
-
-static bool is_about_block(unsigned type)
-{
-    return type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
 }
 
 void mp_pytorch_lives_follow(struct mp_pytorch_lives *lives, uint32_t block, uint32_t event, uint32_t *ended,
@@ -158,7 +154,7 @@ static void follow_places(const struct mp_model *model, uint16_t track, struct p
     for (uint32_t i = 0; i < lives->all.count; i++)
         if (lives->all.at[i].begin == MP_NONE) begin_life(places, i);
     for (uint32_t event = 0; event < model->events.count; event++) {
-        if (model->events.track[event] != track || !is_about_block(model->events.type[event])) continue;
+        if (model->events.track[event] != track || !mp_event_of_block(model->events.type[event])) continue;
         mp_pytorch_lives_follow(lives, model->events.subject[event], event, &ended, &begun);
         if (ended != MP_NONE) end_life(places, ended);
         if (begun != MP_NONE) begin_life(places, begun);
@@ -286,7 +282,7 @@ static void follow_cover(const struct mp_model *model, uint16_t track, const str
     for (uint32_t event = 0; cover->fits && event < model->events.count; event++) {
         uint16_t of = model->events.track[event];
         bool below = of == memory->below || of == memory->mapped;
-        if ((of != track && !below) || !is_about_block(model->events.type[event])) continue;
+        if ((of != track && !below) || !mp_event_of_block(model->events.type[event])) continue;
         mp_pytorch_lives_follow(of == track ? &layout->lives : &layout->ranges, model->events.subject[event], event,
                                 &ended, &begun);
         if (of == track && begun != MP_NONE) check_life(cover, &layout->lives.all.at[begun]);

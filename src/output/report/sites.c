@@ -75,6 +75,18 @@ void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line)
     mp_line_text(out, line);
 }
 
+void mp_stack_headline_text(struct mp_buffer *out, const struct mp_model *model, uint32_t stack)
+{
+    struct mp_stack_lines lines = {0};
+    mp_stack_resolve(model, stack, &lines);
+    const struct mp_stack_line *line = mp_stack_headline(&lines);
+    if (line)
+        mp_headline_text(out, line);
+    else
+        mp_buffer_append_text(out, "(no stack)");
+    mp_stack_lines_free(&lines);
+}
+
 static const char *no_stack_text(const struct mp_site *site)
 {
     return site->births ? "(no stack)" : "(no stack: live before the recording began)";

@@ -233,18 +233,6 @@ void mp_size_answer_text(struct mp_text *text, const struct mp_size_answer *answ
     mp_say(text, "\n");
 }
 
-static void headline_of(struct mp_buffer *out, const struct mp_model *model, uint32_t stack)
-{
-    struct mp_stack_lines lines = {0};
-    mp_stack_resolve(model, stack, &lines);
-    const struct mp_stack_line *line = mp_stack_headline(&lines);
-    if (line)
-        mp_headline_text(out, line);
-    else
-        mp_buffer_append_text(out, "(no stack)");
-    mp_stack_lines_free(&lines);
-}
-
 static void put_growth(struct mp_text *text, const struct mp_size_answer *answer)
 {
     const struct mp_size_site *most[SITES_OF_TEXT];
@@ -256,7 +244,7 @@ static void put_growth(struct mp_text *text, const struct mp_size_answer *answer
     for (size_t i = 0; i < count; i++) {
         struct mp_buffer name = {0}, difference = {0}, last = {0};
         const struct mp_site site = {.stack = most[i]->stack};
-        headline_of(&name, answer->model, most[i]->stack);
+        mp_stack_headline_text(&name, answer->model, most[i]->stack);
         if (apart[i].twin != MP_NONE) mp_difference_text(&difference, answer->model, most[i]->stack, apart[i].twin);
         if (difference.size) mp_buffer_printf(&name, " in %.*s", (int)difference.size, (const char *)difference.data);
         mp_site_apart_text(&last, answer->model, &site, &apart[i]);
