@@ -69,7 +69,7 @@ class Anonymize(harness.TestCase):
     def without_names(self, value):
         if isinstance(value, dict):
             return {key: self.without_names(item) for key, item in value.items()
-                    if key not in ("function", "file", "module", "name", "path")}
+                    if key not in ("function", "file", "module", "name", "path", "holder")}
         if isinstance(value, list):
             return [None if isinstance(item, str) else self.without_names(item) for item in value]
         return value
