@@ -7,6 +7,7 @@ out, and an engine's own error goes on.
 
 import functools
 import sys
+from importlib.machinery import PathFinder
 
 from libmemprof_torch import TROUBLE, complain, is_of_signal
 
@@ -21,7 +22,14 @@ def start(api, torch, after_import):
                        "vllm.v1.core.kv_cache_utils": server.of_vllm_cache,
                        "vllm.v1.core.kv_cache_planning": server.of_vllm_cache,  # 0.33
                        "sglang.srt.model_executor.model_runner": server.of_sglang}.items():
-        after_import(name, functools.partial(server.guarded, then))
+        if is_installed(name.partition(".")[0]):
+            after_import(name, functools.partial(server.guarded, then))
+
+
+def is_installed(package):
+    """Nothing waits for a package that is not there. Only Python's own finder is asked, as others may do something."""
+    return package in sys.modules or PathFinder.find_spec(package) is not None or \
+        any(package in str(getattr(finder, "__module__", "")) for finder in sys.meta_path)  # installed as editable
 
 
 def tensors_in(found, torch, depth=4):

@@ -27,6 +27,8 @@ NOT_RUN = {
     "memprof peak sidnb13_transformer": "needs the data of $MEMPROF_TEST_DATA",
     "memprof recover run.mp": "needs a run that was cut: tests/faults",
     "memprof snapshot -o 'run.%r.mp' -- python3 -m torch.distributed.run": "tests/e2e/check_launchers.py runs torchrun's",
+    "sudo memprof attach": "needs root and a program that runs: tests/attach records such",
+    "memprof leaks now.mp": "needs the recording of that",
     "memprof top": "needs a program that runs: tests/e2e/check_top.py",
     "srun ": "needs Slurm",
     "memprof snapshot -o job/ -- accelerate": "needs accelerate",
