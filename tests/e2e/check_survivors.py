@@ -32,6 +32,19 @@ time.sleep(0.3)
 """
 FOREVER = 100
 
+# Its children have no room for a descriptor, and so none for a recording.
+UNRECORDED = """
+import os, resource, sys
+import libmemprof as mp
+mp.mark("parent")
+for i in range(int(sys.argv[1])):
+    if not os.fork():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        mp.mark("child")
+        os._exit(0)
+    os.wait()
+"""
+
 
 class Survivors(harness.TestCase):
     def setUp(self):
@@ -93,6 +106,20 @@ class Survivors(harness.TestCase):
                 for path in self.folder.glob("run*.mp"):
                     path.unlink()
                 self.flag.unlink()
+
+    def test_who_could_not_be_recorded_is_counted(self):
+        self.script.write_text(UNRECORDED)
+        for children in (1, 3):
+            with self.subTest(children=children):
+                result = harness.memprof(*self.command("--strict", children=children))
+                self.assertEqual(result.returncode, 4, result.stderr)
+                count = "1 process" if children == 1 else f"{children} processes"
+                said = f"{count} could not be recorded: "
+                self.assertIn(said, result.stderr)
+                self.assertNotIn("memprof: complete", result.stderr)
+                (coverage,) = self.coverages()
+                self.assertFalse(coverage["complete"])
+                self.assertIn(said, " ".join(coverage["notes"]))
 
 
 if __name__ == "__main__":

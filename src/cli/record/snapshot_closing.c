@@ -79,12 +79,13 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                    path);
     else
         mp_message("%s; 0 dropped%s.   Next: memprof report %s",
-                   summary->sample_bytes ? "a sample of the blocks, of which the bytes are estimated"
-                   : summary->scheduled  ? "whole, of what was scheduled"
-                   : summary->ends_early ? "whole until then"
-                   : *kept               ? "whole, of what was to be kept"
-                   : summary->attached   ? "whole since memprof attached"
-                                         : "complete",
+                   summary->sample_bytes      ? "a sample of the blocks, of which the bytes are estimated"
+                   : summary->scheduled       ? "whole, of what was scheduled"
+                   : summary->ends_early      ? "whole until then"
+                   : summary->lacks_processes ? "whole, of what was recorded"
+                   : *kept                    ? "whole, of what was to be kept"
+                   : summary->attached        ? "whole since memprof attached"
+                                              : "complete",
                    rest, path);
 }
 
@@ -461,6 +462,7 @@ static void print_end(const struct tree *tree)
                    tree->sampled             ? "a sample of the blocks, of which the bytes are estimated"
                    : tree->scheduled         ? "whole, of what was scheduled"
                    : tree->result->survivors ? "whole until then"
+                   : tree->result->refused   ? "whole, of what was recorded"
                    : tree->bounded           ? "whole, of what was to be kept"
                                              : "complete",
                    rest, next);
@@ -525,8 +527,9 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
         print_one_process(result, verbose);
     if (result->refused) {
         whole = false;
-        mp_message("%s%s", result->refusal.text,
-                   result->refused > 1 ? "; others could not be recorded either" : "; it ran on unrecorded");
+        char text[MP_REFUSED_TEXT];
+        mp_collector_say_refused(result, text, sizeof text);
+        mp_message("%s", text);
     } else if (!result->recordings.count) {
         whole = false;
         print_nothing(result, options);

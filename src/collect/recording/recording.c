@@ -106,6 +106,12 @@ void mp_recording_ends_early(struct mp_recording *recording, const char *why)
     if (id != MP_INTERN_FAILED) recording->ends_early = id;
 }
 
+void mp_recording_lacks_processes(struct mp_recording *recording, const char *why)
+{
+    uint32_t id = mp_intern_text(&recording->tables.strings, why);
+    if (id != MP_INTERN_FAILED) recording->lacks_processes = id;
+}
+
 static void sample_one(struct mp_recording *recording, const char *counter, uint64_t now, uint64_t value,
                        uint64_t *last)
 {
@@ -189,6 +195,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->attached = recording->config.attached;
     summary->scheduled = recording->schedule != NULL;
     summary->ends_early = recording->ends_early != 0;
+    summary->lacks_processes = recording->lacks_processes != 0;
     summary->pid = recording->spool.header->pid;
     summary->member = mp_member_copy(&recording->spool.header->member);
     summary->under_rank = recording->under_rank;

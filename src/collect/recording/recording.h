@@ -225,7 +225,8 @@ struct mp_recording {
     MP_VEC(struct mp_aside) asides;         /* for its end: one of a kind */
     MP_VEC(struct mp_block_holder) holders; /* likewise */
     struct mp_history history;
-    uint32_t ends_early; /* string id of the reason; 0: it does not */
+    uint32_t ends_early;      /* string id of the reason; 0: it does not */
+    uint32_t lacks_processes; /* likewise */
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_event)
     unkept_steps;                       /* steps that began while the window was closed, to be written when it
@@ -265,6 +266,7 @@ struct mp_recording_summary {
     uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: events in the file */
     uint64_t full;                                           /* dropped because a ring was full */
     bool ends_early;                                         /* processes ran on (mp_recording_ends_early) */
+    bool lacks_processes;                                    /* processes that it started were not recorded */
     bool lacks_names;                                        /* some events lack their stack or a name in it */
     uint64_t steps;                                          /* begun, by the recording's rule */
     struct mp_recording_memory memory;                       /* the memory that it took; no table ever shrinks */
@@ -284,7 +286,7 @@ struct mp_recording_summary {
     uint32_t leaks;         /* places that keep growing, where that was looked at (collect/session/collector_parts.h) */
     bool left_out;          /* the file was removed: the process was started by another one and held next to nothing */
     uint64_t device, inode; /* of the file */
-    bool attached;         /* the program already ran (config.attached) */
+    bool attached;          /* the program already ran (config.attached) */
     bool has_totals;        /* of devices: the file has unattributed memory */
     struct mp_ledger_track track; /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];
@@ -294,6 +296,7 @@ struct mp_recording_summary {
 
 /* Called before the end is taken. `why`: one sentence on what this recording, or those beside it, do not hold. */
 void mp_recording_ends_early(struct mp_recording *recording, const char *why);
+void mp_recording_lacks_processes(struct mp_recording *recording, const char *why);
 
 /* Whether the process is a rank itself, and none that works for one. */
 bool mp_recording_is_rank(const struct mp_recording_summary *summary);

@@ -300,7 +300,7 @@ static void note_shim(struct mp_recording *recording)
 }
 
 /* Reasons why the recording is not complete, although no event is missing. `limits` has room for LIMITS_MAX. */
-#define LIMITS_MAX 6
+#define LIMITS_MAX 7
 static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
                                     struct mp_error *error)
 {
@@ -308,7 +308,7 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
     const struct {
         bool met;
         const char *text;
-    } known[LIMITS_MAX - 1] = {
+    } known[LIMITS_MAX - 2] = {
         {recording->config.attached,
          "memprof attached while the program ran: growth is exact since then, and all totals are since then"},
         {recording->schedule != NULL, "outside of what was scheduled only live blocks were followed"},
@@ -320,6 +320,7 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
     enum mp_status status = MP_OK;
     *count = 0;
     if (recording->ends_early) limits[(*count)++] = recording->ends_early;
+    if (recording->lacks_processes) limits[(*count)++] = recording->lacks_processes;
     for (size_t i = 0; i < sizeof known / sizeof *known && !status; i++)
         if (known[i].met) status = mp_tables_text(&recording->tables, known[i].text, &limits[(*count)++], error);
     return status;

@@ -138,28 +138,6 @@ static enum mp_status set_up(struct mp_collector *collector, struct mp_error *er
     return status ? status : mp_doorbell_open(&collector->doorbell, error);
 }
 
-/* Notes processes that could not connect, or could not be recorded. */
-static void take_refusals(struct mp_collector *collector)
-{
-    struct mp_collector_result *result = collector->result;
-    DIR *folder = *collector->socket_folder ? opendir(collector->socket_folder) : NULL;
-    const char *name = strrchr(collector->socket_path, '/');
-    for (struct dirent *entry; folder && name && (entry = readdir(folder));) {
-        int reason;
-        uint32_t pid;
-        char expected[sizeof entry->d_name];
-        const char *number = strstr(entry->d_name, MP_REFUSED_SUFFIX);
-        if (!number || sscanf(number + strlen(MP_REFUSED_SUFFIX), "%3d.%10" SCNu32, &reason, &pid) != 2) continue;
-        snprintf(expected, sizeof expected, "%s" MP_REFUSED_SUFFIX "%03d.%010" PRIu32, name + 1, reason, pid);
-        if (strcmp(entry->d_name, expected) || unlinkat(dirfd(folder), expected, AT_REMOVEDIR)) continue;
-        if (!result->refused++)
-            mp_fail(&result->refusal, MP_IO,
-                    "a process could not be recorded, as the system refused what the recorder needs there (%s)",
-                    strerror(reason));
-    }
-    if (folder) closedir(folder);
-}
-
 static void tear_down(struct mp_collector *collector)
 {
     if (collector->listener >= 0) close(collector->listener);
@@ -347,6 +325,47 @@ static void note_survivors(const struct mp_collector *collector)
         mp_recording_ends_early(collector->processes.at[i].recording, collector->result->survived);
 }
 
+/* Counts processes that could not connect, or could not be recorded. Taken twice: before the files end, for the
+ * command's file, and after, for who failed meanwhile. */
+static void take_refusals(struct mp_collector *collector)
+{
+    struct mp_collector_result *result = collector->result;
+    DIR *folder = *collector->socket_folder ? opendir(collector->socket_folder) : NULL;
+    const char *name = strrchr(collector->socket_path, '/');
+    for (struct dirent *entry; folder && name && (entry = readdir(folder));) {
+        int reason;
+        uint32_t pid;
+        char expected[sizeof entry->d_name];
+        const char *number = strstr(entry->d_name, MP_REFUSED_SUFFIX);
+        if (!number || sscanf(number + strlen(MP_REFUSED_SUFFIX), "%3d.%10" SCNu32, &reason, &pid) != 2) continue;
+        snprintf(expected, sizeof expected, "%s" MP_REFUSED_SUFFIX "%03d.%010" PRIu32, name + 1, reason, pid);
+        if (strcmp(entry->d_name, expected) || unlinkat(dirfd(folder), expected, AT_REMOVEDIR)) continue;
+        if (result->refused++) continue;
+        if (reason == EAGAIN)
+            mp_fail(&result->refusal, MP_IO, "memprof did not answer in time");
+        else
+            mp_fail(&result->refusal, MP_IO, "the system refused what the recorder needs (%s)", strerror(reason));
+    }
+    if (folder) closedir(folder);
+}
+
+void mp_collector_say_refused(const struct mp_collector_result *result, char *text, size_t room)
+{
+    snprintf(text, room, "%u process%s could not be recorded: %s", result->refused, result->refused == 1 ? "" : "es",
+             result->refusal.text);
+}
+
+/* Who was not recorded has no file of its own to say so: the command's does. */
+static void note_refused(struct mp_collector *collector)
+{
+    char text[MP_REFUSED_TEXT];
+    take_refusals(collector);
+    mp_collector_say_refused(collector->result, text, sizeof text);
+    for (size_t i = 0; i < collector->processes.count && collector->result->refused; i++)
+        if ((pid_t)collector->processes.at[i].pid == collector->command)
+            mp_recording_lacks_processes(collector->processes.at[i].recording, text);
+}
+
 static void end_all(struct mp_collector *collector)
 {
     wait_for_survivors(collector);
@@ -357,6 +376,7 @@ static void end_all(struct mp_collector *collector)
     for (size_t i = collector->processes.count; i-- > 0;)
         if ((pid_t)collector->processes.at[i].pid != collector->command)
             end_child(collector, i, MP_STILL_RUNNING " when the command ended");
+    note_refused(collector);
     while (collector->processes.count)
         mp_collector_end_process(collector, collector->processes.count - 1, how, text);
     struct mp_finished finished;

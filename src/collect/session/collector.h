@@ -41,6 +41,10 @@ struct mp_collector_result {
     struct mp_error refusal;
 };
 
+/* "3 processes could not be recorded: memprof did not answer in time". */
+#define MP_REFUSED_TEXT (sizeof((struct mp_error *)NULL)->text + 64)
+void mp_collector_say_refused(const struct mp_collector_result *result, char *text, size_t room);
+
 /* A status other than MP_OK means that the command was not started. The summaries have later errors. */
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
                                 struct mp_error *error);

@@ -292,7 +292,7 @@ static bool take_visitor(struct mp_collector *collector)
             leave_visitor(collector, 0);
             return true;
         }
-        mp_fail_errno(&error, "a process could not be recorded");
+        mp_fail_errno(&error, "cannot accept its connection");
         refuse(collector, &error);
         usleep(MP_ROUND_MS * 1000); /* the connection stays in the queue: do not spin */
     }
