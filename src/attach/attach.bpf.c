@@ -244,11 +244,20 @@ static __always_inline void count_one(int unpaired)
     if (all) __sync_fetch_and_add(unpaired ? &all->unpaired : &all->dropped, 1);
 }
 
-static __always_inline void fill(struct scratch *room, const struct pt_regs *regs, __u64 cookie,
+/* The thread's number as memprof's side knows it. */
+static __always_inline __u32 thread_number(const struct mp_attach_settings *how)
+{
+    struct bpf_pidns_info numbers = {0};
+    if (how->ids_inode && !bpf_get_ns_current_pid_tgid(how->ids_device, how->ids_inode, &numbers, sizeof numbers))
+        return numbers.pid;
+    return (__u32)bpf_get_current_pid_tgid();
+}
+
+static __always_inline void fill(struct scratch *room, const struct mp_attach_settings *how, const struct pt_regs *regs, __u64 cookie,
                                  const struct arguments *arguments, int returned)
 {
     room->head.time_ns = bpf_ktime_get_ns();
-    room->head.tid = (__u32)bpf_get_current_pid_tgid();
+    room->head.tid = thread_number(how);
     room->head.probe = cookie & MP_ATTACH_PROBE_MASK;
     for (int i = 0; i < MP_ATTACH_ARGUMENTS; i++)
         room->head.argument[i] = arguments->at[i];
@@ -284,7 +293,7 @@ static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct
         count_one(0);
         return 0;
     }
-    fill(room, regs, cookie, arguments, returned);
+    fill(room, how, regs, cookie, arguments, returned);
     /* A report of a free has a negative size. */
     int is_free = !returned && (__s64)arguments->at[1] < 0;
     if (cookie & MP_ATTACH_STACK && (!is_free || how->free_stacks)) {

@@ -47,6 +47,7 @@ struct attached {
     struct mp_map threads;      /* tid to ring + 1 */
     uint64_t used_ns[MP_SPOOL_RINGS_MAX];
     uint64_t ring_dropped;
+    uint64_t misplaced; /* events under another thread */
     uint64_t until_ns; /* later events do not count: probes go one after the other */
     bool device_seen, driver_seen;
 };
@@ -112,7 +113,7 @@ static enum mp_status open_recording(struct attached *a, struct mp_error *error)
     return MP_OK;
 }
 
-/* The thread's ring. More threads at once than there are rings share the first one. */
+/* The thread's ring. Threads for which none is idle share the first one, and count as its thread. */
 static uint32_t ring_of(struct attached *a, const struct mp_attach_event *event)
 {
     struct mp_spool_header *spool = a->recording->spool.header;
@@ -126,7 +127,10 @@ static uint32_t ring_of(struct attached *a, const struct mp_attach_event *event)
             if (event->time_ns > a->used_ns[ring] + RING_IDLE_NS &&
                 a->recording->drain.next[ring] == atomic_load(&spool->rings[ring].head))
                 break;
-        if (ring == atomic_load(&spool->rings_used)) return 0;
+        if (ring == atomic_load(&spool->rings_used)) {
+            a->misplaced++;
+            return 0;
+        }
     }
     spool->rings[ring].tid = event->tid;
     memcpy(spool->rings[ring].name, event->name, sizeof spool->rings[ring].name);
@@ -168,6 +172,7 @@ static bool sort_out_cpu(struct attached *a, const struct mp_attach_event *event
 {
     enum mp_attach_action action = mp_attach_probes[event->probe].action;
     bool is_alloc = fact->type == MP_EVENT_ALLOC;
+    if (is_alloc && a->device_seen) return false; /* also a profiler's reports, and what was on its way */
     if (action == MP_ATTACH_CPU_ALLOC) {
         *mp_map_at(&a->cpu_blocks, fact->address, NULL) = 1;
         return true;
@@ -271,7 +276,9 @@ static enum mp_status load(struct attached *a, struct mp_error *error)
     bpf_map__set_max_entries(scratches, MP_ATTACH_SCRATCHES * (uint32_t)(cpus > 0 ? cpus : 1));
     int failed = bpf_object__load(a->object);
     if (failed) return refuse(error, -failed);
-    struct mp_attach_settings settings = {.free_stacks = a->options->record.free_stacks};
+    struct mp_attach_settings settings = {.free_stacks = a->options->record.free_stacks,
+                                          .ids_device = a->target.ids_device,
+                                          .ids_inode = a->target.ids_inode};
     uint32_t zero = 0;
     if (a->options->record.python_stacks && mp_attach_find_python(&a->target, &a->python) && a->python.layout)
         settings.python = a->python.settings;
@@ -398,6 +405,12 @@ static void note_end(struct attached *a)
         mp_recording_note(
             a->recording,
             "attach does not see which device the driver's calls are for: they count as those of the first");
+    if (a->misplaced) {
+        char note[128];
+        snprintf(note, sizeof note, "%" PRIu64 " events count under another thread: there were too many threads at once",
+                 a->misplaced);
+        mp_recording_note(a->recording, note);
+    }
     if (*a->python.note) mp_recording_note(a->recording, a->python.note);
 }
 

@@ -55,6 +55,7 @@ struct mp_attach_python {
 };
 
 struct mp_attach_settings {
+    __u64 ids_device, ids_inode; /* the pid namespace whose numbers threads have; 0: the machine's */
     __u32 free_stacks, unused;
     struct mp_attach_python python;
 };

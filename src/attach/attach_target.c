@@ -9,13 +9,15 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "collect/symbols/symbol_file.h"
 
-#define LOOK_AGAIN_NS (100 * MP_NS_PER_MS)
+#define LOOK_AGAIN_NS   (100 * MP_NS_PER_MS)
+#define MACHINE_NUMBERS 0xEFFFFFFC /* the inode of the first pid namespace, in every kernel */
 
 /* ---- whether it can be ------------------------------------------------------------------------------------------ */
 
@@ -71,6 +73,26 @@ static enum mp_status check_process(uint32_t pid, struct mp_error *error)
     return check_program(pid, error);
 }
 
+/* Threads are known by the numbers that memprof itself sees: those of the pid namespace that it shares with the process,
+ * or the machine's. One of a container inside of memprof's own container has other numbers that no probe can tell. */
+static enum mp_status find_numbers(struct mp_attach_target *target, struct mp_error *error)
+{
+    char path[64];
+    struct stat own, other;
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/ns/pid", target->pid);
+    if (stat("/proc/self/ns/pid", &own) || stat(path, &other))
+        return mp_fail_errno(error, "cannot tell the pid namespace of process %" PRIu32, target->pid);
+    bool shared = own.st_ino == other.st_ino && own.st_dev == other.st_dev;
+    if (!shared && own.st_ino != MACHINE_NUMBERS)
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "process %" PRIu32 " runs in a container inside of this one: run memprof attach in that container, "
+                       "or outside of both",
+                       target->pid);
+    target->ids_device = shared ? (uint64_t)major(own.st_dev) << 20 | minor(own.st_dev) : 0; /* as the kernel has it */
+    target->ids_inode = shared ? own.st_ino : 0;
+    return MP_OK;
+}
+
 enum mp_status mp_attach_target_open(uint32_t pid, struct mp_attach_target *target, struct mp_error *error)
 {
     *target = (struct mp_attach_target){.pid = pid, .pidfd = -1};
@@ -80,7 +102,7 @@ enum mp_status mp_attach_target_open(uint32_t pid, struct mp_attach_target *targ
     target->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (target->pidfd < 0) return mp_fail_errno(error, "cannot watch process %" PRIu32, pid);
     if (!mp_attach_target_look(target)) return mp_fail_errno(error, "cannot read the maps of process %" PRIu32, pid);
-    return MP_OK;
+    return find_numbers(target, error);
 }
 
 static void free_module(struct mp_attach_module *module)

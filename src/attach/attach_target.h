@@ -35,6 +35,7 @@ struct mp_attach_rule;
 struct mp_attach_target {
     uint32_t pid;
     int pidfd;
+    uint64_t ids_device, ids_inode;            /* of mp_attach_settings */
     MP_VEC(struct mp_attach_module *) modules; /* in order of `start`; those that were unmapped stay, marked `gone` */
     struct mp_map rules;                       /* by address: index + 1 in the vector */
     MP_VEC(struct mp_attach_rule) rule_list;

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
@@ -17,6 +16,7 @@ import harness  # noqa: E402
 
 csv.field_size_limit(1 << 30)
 HERE = pathlib.Path(__file__).resolve().parent
+CUDA_TORCH = HERE.parents[1] / "tools" / "cuda-torch"
 CUDA = harness.BUILD / "src/softgpu/lib/libcuda.so.1"
 ROUNDS, RATE = 2000, 500
 TRAIN = """
@@ -34,6 +34,31 @@ def serve():
     for i in range(300):
         answer(i)
         time.sleep(max(0, begun + i / 50 - time.time()))
+print("ready", os.getpid(), flush=True)
+serve()
+"""
+TRAIN_CUDA = """
+import os, sys, time, torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = torch.nn.Sequential(*[torch.nn.Linear(16, 16) for _ in range(3)]).cuda()
+optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+kept = []
+def answer(i):
+    loss = model(torch.randn(4 + i % 3, 16).cuda()).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if i % 5 == 0:
+        kept.append(loss.detach().clone())  # the leak
+    if i % 50 == 0:
+        kept.append(torch.empty(3 << 20, device="cuda"))  # takes a segment of the driver
+def serve():
+    begun = time.time()
+    for i in range(150):
+        answer(i)
+        time.sleep(max(0, begun + i / 30 - time.time()))
+answer(1)
 print("ready", os.getpid(), flush=True)
 serve()
 """
@@ -55,9 +80,11 @@ class Attached(harness.TestCase):
         subprocess.run([*compiler, "-g", "-O1", "-shared", "-fPIC", "-o", self.c10, HERE / "c10.c"], check=True)
         subprocess.run([*compiler, "-g", "-O1", "-o", self.service, HERE / "service.c", "-ldl", "-lpthread"], check=True)
         self.recording = self.folder / "now.mp"
+        self.environment = {**os.environ, "MEMPROF_BUILD": str(harness.BUILD)}
 
     def start(self, *words):
-        started = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True)
+        started = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, text=True,
+                                   env=self.environment)
         self.addCleanup(started.stdout.close)
         self.addCleanup(started.wait)
         self.addCleanup(started.kill)
@@ -75,12 +102,13 @@ class Attached(harness.TestCase):
         self.assertIn("attached to process", started.stderr.readline())
         return started
 
-    def blocks(self, path):
+    def blocks(self, path, track=None):
         """(address, bytes, whether it was freed, stack from the outside) of each block, as they were allocated."""
         table = self.folder / "blocks.csv"
         harness.memprof("export", path, "--format", "csv", "-o", table, "--force")
         with open(table, newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["alloc_ns"] and row["bytes"]]
+            rows = [row for row in csv.DictReader(file) if row["alloc_ns"] and row["bytes"]
+                    and track in (None, row["track"])]
         rows.sort(key=lambda row: int(row["alloc_ns"]))
         return [(row["address"], row["bytes"], bool(row["free_ns"]), row["stack"].split(";")) for row in rows]
 
@@ -102,6 +130,28 @@ class Attached(harness.TestCase):
         self.assertEqual({"keep_request"}, {block[3][-1].partition(" (")[0] for block in kept})
         self.assertEqual({"answer_request"}, {block[3][-1].partition(" (")[0] for block in blocks if block[2]})
         self.assertTrue(all("serve" in " ".join(block[3]) for block in blocks))
+
+    def test_in_a_container(self):
+        """Threads have the numbers that memprof itself sees; where none can be had, a sentence says so."""
+        inside = ["unshare", "--pid", "--fork", "--mount-proc"]
+        if subprocess.run([*inside, "true"], capture_output=True).returncode:
+            self.skipTest("no pid namespace can be made")
+        serve = f"'{self.service}' '{self.c10}' c10 600 200 > served.txt & pid=$!; "
+        ready = "while ! [ -s served.txt ]; do sleep 0.02; done; "
+        attach = f"'{harness.MEMPROF}' attach $pid -o now.mp --force --quiet"
+        done = subprocess.run([*inside, "sh", "-c", serve + ready + "ls /proc/$pid/task; " + attach], capture_output=True,
+                              text=True, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        table = self.folder / "blocks.csv"
+        harness.memprof("export", self.recording, "--format", "csv", "-o", table, "--force")
+        with open(table, newline="") as file:
+            self.assertEqual({row["thread"] for row in csv.DictReader(file)}, set(done.stdout.split()))
+        (self.folder / "served.txt").unlink()
+        find = "pid=$(grep -lx service /proc/[0-9]*/comm | cut -d/ -f3); "
+        done = subprocess.run([*inside, "sh", "-c", f"unshare --pid --fork sh -c \"{serve}wait\" & {ready}{find}{attach}"],
+                              capture_output=True, text=True, cwd=self.folder)
+        self.assertIn("in a container inside of this one", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
 
     def test_detached_in_the_middle(self):
         service = self.serve()
@@ -141,28 +191,34 @@ class Attached(harness.TestCase):
         text = (HERE / "service.c").read_text().splitlines()
         self.assertIn("/* the leak */", text[named[0]["line"] - 1])
 
-    def test_as_hooks_see_it(self):
-        python = harness.python_with_torch()
+    def both(self, program, track, *prefix):
+        """The blocks of a program by hooks and by probes, which watched it at once; from the attaching on."""
         script, hooked = self.folder / "train.py", self.folder / "hooked.mp"
-        script.write_text(TRAIN)
-        started, (_, pid) = self.start(harness.MEMPROF, "snapshot", "--quiet", "-o", hooked,
-                                       "--capture", "torch,cpu", "--", python, script)
+        script.write_text(program)
+        started, (_, pid) = self.start(*prefix[:-1], harness.MEMPROF, "snapshot", "--quiet", "-o", hooked,
+                                       "--capture", "torch,cpu,hooks", "--", prefix[-1], script)
         attached = self.attach(pid)
         started.communicate()
         self.assertEqual(attached.wait(harness.TIMEOUT), 0)
-        by_hooks, by_probes = self.blocks(hooked), self.blocks(self.recording)
-        self.assertGreater(len(by_probes), 500)
-        facts = [block[:3] for block in by_hooks]
-        begin = next(i for i in range(len(facts)) if facts[i:i + 50] == [block[:3] for block in by_probes[:50]])
-        both = list(zip(by_hooks[begin:], by_probes, strict=True))
+        by_hooks, by_probes = self.blocks(hooked, track), self.blocks(self.recording, track)
+        self.assertGreaterEqual(len(by_hooks), len(by_probes))
+        both = list(zip(by_hooks[-len(by_probes):], by_probes))  # both saw the program's end
         self.assertTrue(all(one[:3] == other[:3] for one, other in both))
+        return both
+
+    def hold_stacks(self, both):
+        def own(stack):
+            # Hooks put the path of the forward before a node of backward, in the place of the engine's thread.
+            stack = stack[stack.index("backward of") + 1:] if "backward of" in stack else stack
+            engine = [i for i, frame in enumerate(stack) if frame.startswith("torch::autograd::Engine::")]
+            return stack[engine[-1]:] if engine else stack
 
         def python_of(stack):
-            return [frame for frame in stack if ".py:" in frame]
+            return [frame for frame in own(stack) if ".py:" in frame]
 
         def native_of(stack):
             # Hooks stand in another function of c10 than the probes, and know its libraries by the links' names.
-            stack = [re.sub(r"\.so[.\d]*\+", ".so+", frame) for frame in stack]
+            stack = [re.sub(r"\.so[.\d]*\+", ".so+", frame) for frame in own(stack)]
             return [frame for frame in stack if not frame.startswith(("c10::", "libc10"))]
         same_python = sum(python_of(one[3]) == python_of(other[3]) for one, other in both)
         same = sum(native_of(one[3]) == native_of(other[3]) for one, other in both)
@@ -171,8 +227,26 @@ class Attached(harness.TestCase):
         leak = harness.answer("leaks", self.recording)["findings"][0]
         self.assertIn("answer", [frame["function"] for frame in leak["stack"]])
 
+    def test_as_hooks_see_it(self):
+        both = self.both(TRAIN, "cpu/torch", harness.python_with_torch())
+        self.assertGreater(len(both), 500)
+        self.hold_stacks(both)
 
-class Refused(harness.TestCase):
+    def test_as_hooks_see_it_on_cuda(self):
+        if subprocess.run([CUDA_TORCH, "true"], env=self.environment).returncode:
+            self.skipTest("tools/cuda-torch could not make its environment")
+        both = self.both(TRAIN_CUDA, "cuda:0/torch", CUDA_TORCH, "python3")
+        self.assertGreater(len(both), 2000)
+        self.hold_stacks(both)
+        self.assertTrue(any("backward of" in one[3] for one, _ in both))
+        # Segments, too; tensors of the CPU end with the first block of the device, which is there from the beginning.
+        rows = [self.blocks(path, "cuda:0/driver") for path in (self.folder / "hooked.mp", self.recording)]
+        self.assertGreater(len(rows[1]), 1)
+        self.assertEqual([row[:3] for row in rows[0][-len(rows[1]):]], [row[:3] for row in rows[1]])
+        self.assertLess(len(self.blocks(self.recording, "cpu/torch")), 10)
+
+
+class Saying(harness.TestCase):
     def say(self, *words):
         done = subprocess.run([harness.MEMPROF, "attach", *[str(word) for word in words]], capture_output=True, text=True,
                               cwd=self.folder)
@@ -180,23 +254,9 @@ class Refused(harness.TestCase):
         self.assertEqual(list(self.folder.glob("*.mp")), [])
         return done.returncode, done.stderr
 
-    def test_what_cannot_be_attached_to(self):
-        gone = subprocess.Popen(["true"])
-        while pathlib.Path(f"/proc/{gone.pid}/status").read_text().split("State:")[1].split()[0] != "Z":
-            time.sleep(0.01)
-        status, said = self.say(gone.pid)
-        self.assertEqual(status, 1)
-        self.assertIn("has ended", said)
-        gone.wait()
-        self.assertIn("there is no process", self.say(gone.pid)[1])
-        sleeps = subprocess.Popen(["sleep", "60"])
-        self.addCleanup(sleeps.wait)
-        self.addCleanup(sleeps.kill)
-        self.assertIn("neither PyTorch", self.say(sleeps.pid)[1])
-        self.assertEqual(sleeps.poll(), None)
-        if pathlib.Path("/proc/2/comm").exists() and not os.path.exists("/proc/2/exe"):
-            self.assertIn("thread of the kernel", self.say(2)[1])
-        self.assertEqual(self.say(1)[0], 1)
+
+class Words(Saying):
+    """What needs no rights is said everywhere."""
 
     def test_words_that_are_not_understood(self):
         for words in (["soon"], ["0"], ["-1"], ["99999999999"], ["1", "--for", "soon"], ["1", "--stacks", "deep"]):
@@ -207,11 +267,35 @@ class Refused(harness.TestCase):
         self.assertIn("already there", self.say(1, "-o", there)[1])
         self.assertEqual(there.read_text(), "work")
 
+    def test_without_a_process(self):
+        done = subprocess.run([harness.MEMPROF, "attach"], capture_output=True, text=True, cwd=self.folder)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("PID", done.stderr)
+        gone = subprocess.Popen(["true"])
+        os.waitid(os.P_PID, gone.pid, os.WEXITED | os.WNOWAIT)
+        for fact in ("has ended", "there is no process"):
+            status, said = self.say(gone.pid)
+            self.assertEqual(status, 1)
+            self.assertRegex(said, f"{fact}|was built without libbpf")
+            gone.wait()
+
+
+class Refused(Saying):
+    def test_what_cannot_be_attached_to(self):
+        sleeps = subprocess.Popen(["sleep", "60"])
+        self.addCleanup(sleeps.wait)
+        self.addCleanup(sleeps.kill)
+        self.assertIn("neither PyTorch", self.say(sleeps.pid)[1])
+        self.assertEqual(sleeps.poll(), None)
+        if pathlib.Path("/proc/2/comm").exists() and not os.path.exists("/proc/2/exe"):
+            self.assertIn("thread of the kernel", self.say(2)[1])
+        self.assertEqual(self.say(1)[0], 1)
+
 
 if __name__ == "__main__":
     reason = why_not()
     if reason:
-        print(f"skipped: {reason}", file=sys.stderr)
+        print(f"left out: {reason}", file=sys.stderr)
         Attached = unittest.skip(reason)(Attached)
         Refused = unittest.skip(reason)(Refused)
     harness.main()
