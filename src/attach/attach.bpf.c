@@ -75,6 +75,14 @@ struct {
     __type(value, __u64);
 } threads SEC(".maps");
 
+/* Blocks of the sample that live. */
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, 1 << 18); /* the loader makes it 1 where no sample may be taken */
+    __type(key, __u64);
+    __type(value, __u8);
+} kept SEC(".maps");
+
 /* A handler may be interrupted by another thread's on the same CPU, but stays there: so each takes one of several. */
 #define SCRATCHES MP_ATTACH_SCRATCHES
 struct scratch {
@@ -279,11 +287,40 @@ static __always_inline void fill(struct scratch *room, const struct mp_attach_se
     bpf_get_current_comm(room->head.name, sizeof room->head.name);
 }
 
+/* 1 - exp(-size / mean) of 2^32. */
+static __always_inline __u64 share_kept(__u64 size, __u64 mean)
+{
+    __u64 whole = size / mean, rest = (size % mean << 32) / mean, left = 1ull << 32;
+    if (whole > 22) return 1ull << 32;
+    for (__u32 k = 12; k > 0; k--)
+        left = (1ull << 32) - (rest * left >> 32) / k;
+    for (__u32 i = 0; i < 22; i++)
+        if (i < whole) left = left * 1580030169 >> 32; /* exp(-1) */
+    return (1ull << 32) - left;
+}
+
+/* Whether the event is of a block in the sample. */
+static __always_inline int is_sampled(const struct mp_attach_settings *how, const struct pt_regs *regs, __u64 cookie,
+                                      const struct arguments *arguments, int returned)
+{
+    __u64 address = returned ? regs->rax : arguments->at[0];
+    __s64 bytes = returned ? arguments->at[0] : arguments->at[1];
+    __u8 one = 1;
+    if (!(cookie & MP_ATTACH_STACK) || bytes < 0) return !bpf_map_delete_elem(&kept, &address);
+    if (!address || bpf_get_prandom_u32() >= share_kept(bytes, how->sample_bytes)) return 0;
+    if (!bpf_map_update_elem(&kept, &address, &one, BPF_ANY)) return 1;
+    count_one(0);
+    return 0;
+}
+
 static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct arguments *arguments, int returned)
 {
     __u32 zero = 0;
     struct mp_attach_settings *how = bpf_map_lookup_elem(&settings, &zero);
     struct scratch *room = NULL;
+    __u64 begun = bpf_ktime_get_ns();
+    if (how && how->sample_bytes && cookie & MP_ATTACH_SAMPLED && !is_sampled(how, regs, cookie, arguments, returned))
+        return 0;
     for (__u32 i = 0; i < SCRATCHES && !room; i++) {
         __u32 number = bpf_get_smp_processor_id() * SCRATCHES + i;
         room = bpf_map_lookup_elem(&scratches, &number);
@@ -305,6 +342,11 @@ static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct
     if (bytes > sizeof room->head + PYTHON_BYTES + MP_ATTACH_STACK_MOST) bytes = sizeof room->head;
     if (bpf_ringbuf_output(&ring, room, bytes, 0)) count_one(0);
     __sync_lock_test_and_set(&room->busy, 0);
+    struct mp_attach_counts *all = how->measures ? bpf_map_lookup_elem(&counts, &zero) : NULL;
+    if (all) {
+        __sync_fetch_and_add(&all->events, 1);
+        __sync_fetch_and_add(&all->spent_ns, bpf_ktime_get_ns() - begun);
+    }
     return 0;
 }
 

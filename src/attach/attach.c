@@ -4,6 +4,7 @@
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +26,9 @@
 #define LATE_NS       (50 * MP_NS_PER_MS) /* an event is in the ring so soon after its time */
 #define LOOK_FOR_EXEC (500 * MP_NS_PER_MS)
 #define PROBES_MOST   32
+#define MEASURE_NS    MP_NS_PER_SECOND
+#define TRAP_NS       2000       /* of a probe itself, which its program does not see; a bound for x86-64 */
+#define SAMPLE_LEAST  (16 << 10)
 #define RING_IDLE_NS  MP_NS_PER_SECOND /* a ring without events for so long may become another thread's */
 
 extern const unsigned char mp_attach_object[], mp_attach_object_end[];
@@ -48,8 +52,12 @@ struct attached {
     uint64_t used_ns[MP_SPOOL_RINGS_MAX];
     uint64_t ring_dropped;
     uint64_t misplaced; /* events under another thread */
-    uint64_t until_ns; /* later events do not count: probes go one after the other */
+    uint64_t from_ns, until_ns; /* only events between count: probes come and go one after the other */
     bool device_seen, driver_seen;
+    bool measures;            /* before the recording: events are only counted */
+    uint64_t sizes[64];       /* blocks while it measures, by their size's logarithm */
+    uint64_t sample_bytes;    /* 0: every block is recorded */
+    char sample_note[192];
 };
 
 /* ---- the recording ---------------------------------------------------------------------------------------------- */
@@ -75,17 +83,20 @@ static enum mp_status open_recording(struct attached *a, struct mp_error *error)
     const struct mp_attach_options *options = a->options;
     struct mp_spool_header *facts = calloc(1, sizeof *facts);
     if (!facts) return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
+    struct mp_record_config config = options->record;
+    config.sample_bytes = (uint32_t)a->sample_bytes;
     *facts = (struct mp_spool_header){.magic = MP_SPOOL_MAGIC,
                                       .version = MP_SPOOL_VERSION,
                                       .header_bytes = sizeof *facts,
                                       .monotonic_ns = mp_clock_monotonic_ns(),
                                       .realtime_ns = mp_clock_realtime_ns(),
                                       .pid = options->pid};
+    a->from_ns = facts->monotonic_ns;
     if (getrandom(&facts->spool_id, sizeof facts->spool_id, 0) < 0) facts->spool_id = facts->realtime_ns;
     snprintf(facts->output, sizeof facts->output, "%s", options->output);
     if (gethostname(facts->host, sizeof facts->host - 1)) snprintf(facts->host, sizeof facts->host, "localhost");
     mp_membership_read(options->pid, &facts->member);
-    mp_record_config_format(&options->record, facts->configuration, sizeof facts->configuration);
+    mp_record_config_format(&config, facts->configuration, sizeof facts->configuration);
     if (options->keep_command) {
         mp_command_line_read(options->pid, facts->command, sizeof facts->command);
         mp_command_line_mask(facts->command);
@@ -171,6 +182,8 @@ static bool sort_out_cpu(struct attached *a, const struct mp_attach_event *event
                          uint16_t track)
 {
     enum mp_attach_action action = mp_attach_probes[event->probe].action;
+    /* The kernel's side cannot tell that a report is of a block that alloc_cpu has drawn for already. */
+    if (a->sample_bytes && !mp_map_find(&a->cpu_blocks, fact->address) && action != MP_ATTACH_CPU_ALLOC) return false;
     bool is_alloc = fact->type == MP_EVENT_ALLOC;
     if (is_alloc && a->device_seen) return false; /* also a profiler's reports, and what was on its way */
     if (action == MP_ATTACH_CPU_ALLOC) {
@@ -225,7 +238,12 @@ static int take(void *context, void *data, size_t size)
         size < sizeof *event + event->python_count * sizeof(struct mp_attach_frame) + event->stack_bytes)
         return 0;
     struct mp_attach_fact fact = mp_attach_fact_of(event);
-    if (fact.type == MP_EVENT_NONE || event->time_ns > a->until_ns) return 0;
+    if (fact.type == MP_EVENT_NONE || event->time_ns < a->from_ns || event->time_ns > a->until_ns) return 0;
+    if (a->measures) {
+        bool counts = fact.type == MP_EVENT_ALLOC && !fact.of_driver && fact.bytes;
+        if (counts) a->sizes[63 - __builtin_clzll(fact.bytes)]++;
+        return 0;
+    }
     uint16_t track = track_of(a, &fact);
     if (track == UINT16_MAX) return 0;
     bool is_cpu = fact.device.type == MP_DEVICE_CPU && !fact.of_driver;
@@ -263,6 +281,19 @@ static enum mp_status refuse(struct mp_error *error, int number)
         strerror(number));
 }
 
+static bool set_up(const struct attached *a)
+{
+    struct mp_attach_settings settings = {.free_stacks = a->options->record.free_stacks,
+                                          .measures = a->measures,
+                                          .sample_bytes = a->sample_bytes,
+                                          .ids_device = a->target.ids_device,
+                                          .ids_inode = a->target.ids_inode};
+    uint32_t zero = 0;
+    if (a->python.layout) settings.python = a->python.settings;
+    struct bpf_map *map = bpf_object__find_map_by_name(a->object, "settings");
+    return !bpf_map_update_elem(bpf_map__fd(map), &zero, &settings, BPF_ANY);
+}
+
 static enum mp_status load(struct attached *a, struct mp_error *error)
 {
     if (access("/sys/bus/event_source/devices/uprobe/type", R_OK))
@@ -274,16 +305,12 @@ static enum mp_status load(struct attached *a, struct mp_error *error)
     struct bpf_map *scratches = bpf_object__find_map_by_name(a->object, "scratches");
     int cpus = libbpf_num_possible_cpus();
     bpf_map__set_max_entries(scratches, MP_ATTACH_SCRATCHES * (uint32_t)(cpus > 0 ? cpus : 1));
+    if (!a->options->overhead_most) bpf_map__set_max_entries(bpf_object__find_map_by_name(a->object, "kept"), 1);
     int failed = bpf_object__load(a->object);
     if (failed) return refuse(error, -failed);
-    struct mp_attach_settings settings = {.free_stacks = a->options->record.free_stacks,
-                                          .ids_device = a->target.ids_device,
-                                          .ids_inode = a->target.ids_inode};
-    uint32_t zero = 0;
-    if (a->options->record.python_stacks && mp_attach_find_python(&a->target, &a->python) && a->python.layout)
-        settings.python = a->python.settings;
-    struct bpf_map *map = bpf_object__find_map_by_name(a->object, "settings");
-    if (bpf_map_update_elem(bpf_map__fd(map), &zero, &settings, BPF_ANY)) return refuse(error, errno);
+    if (a->options->record.python_stacks) (void)mp_attach_find_python(&a->target, &a->python);
+    a->measures = a->options->overhead_most > 0;
+    if (!set_up(a)) return refuse(error, errno);
     a->ring = ring_buffer__new(bpf_object__find_map_fd_by_name(a->object, "ring"), take, a, NULL);
     return a->ring ? MP_OK : refuse(error, errno);
 }
@@ -344,14 +371,58 @@ static void detach(struct attached *a)
         if (a->links[a->link_count - 1]) bpf_link__destroy(a->links[a->link_count - 1]);
 }
 
+/* ---- the bound on the cost -------------------------------------------------------------------------------------- */
+
+static bool read_counts(const struct attached *a, struct mp_attach_counts *counts)
+{
+    uint32_t zero = 0;
+    return !bpf_map_lookup_elem(bpf_object__find_map_fd_by_name(a->object, "counts"), &zero, counts);
+}
+
+/* How many of the measured blocks a sample with that mean has. */
+static double kept_of(const struct attached *a, double mean)
+{
+    double kept = 0;
+    for (unsigned i = 0; i < 64; i++)
+        kept += (double)a->sizes[i] * -expm1(-1.5 * ldexp(1, (int)i) / mean);
+    return kept;
+}
+
+/* Measures for a moment what events cost the program, and takes a sample if that is more than allowed: with a mean of a
+ * power of two. The traps of events that are not kept cost their time all the same; where they alone pass the bound, the
+ * sample costs a tenth of them. */
+static bool bound_cost(struct attached *a)
+{
+    struct mp_attach_counts counts;
+    uint64_t begun = mp_clock_monotonic_ns(), passed;
+    struct pollfd ended = {.fd = a->target.pidfd, .events = POLLIN};
+    while ((passed = mp_clock_monotonic_ns() - begun) < MEASURE_NS && poll(&ended, 1, ROUND_MS) == 0)
+        (void)ring_buffer__consume(a->ring);
+    (void)ring_buffer__consume(a->ring);
+    if (!read_counts(a, &counts)) return false;
+    a->ring_dropped = counts.dropped + counts.unpaired;
+    double most = a->options->overhead_most * (double)passed, traps = (double)counts.events * TRAP_NS;
+    double all = traps + (double)counts.spent_ns, each = (double)counts.spent_ns / (double)(counts.events + !counts.events);
+    double left = most - traps > traps / 10 ? most - traps : traps / 10;
+    a->measures = false;
+    if (all > most) {
+        a->sample_bytes = SAMPLE_LEAST;
+        while (a->sample_bytes < MP_ATTACH_SAMPLE_MOST && 2 * each * kept_of(a, (double)a->sample_bytes) > left)
+            a->sample_bytes *= 2;
+        snprintf(a->sample_note, sizeof a->sample_note,
+                 "a sample was taken: each of %.0f events/s would have held the program up for %.2g %% of the time, "
+                 "of which %.2g %% remain in any case",
+                 (double)counts.events * 1e9 / (double)passed, all / (double)passed * 100, traps / (double)passed * 100);
+    }
+    return set_up(a);
+}
+
 /* ---- the loop --------------------------------------------------------------------------------------------------- */
 
 static void count_losses(struct attached *a)
 {
     struct mp_attach_counts counts;
-    uint32_t zero = 0;
-    struct bpf_map *map = bpf_object__find_map_by_name(a->object, "counts");
-    if (bpf_map_lookup_elem(bpf_map__fd(map), &zero, &counts)) return;
+    if (!read_counts(a, &counts)) return;
     uint64_t dropped = counts.dropped + counts.unpaired;
     atomic_fetch_add(&a->recording->spool.header->rings[0].dropped, dropped - a->ring_dropped);
     a->ring_dropped = dropped;
@@ -411,6 +482,7 @@ static void note_end(struct attached *a)
                  a->misplaced);
         mp_recording_note(a->recording, note);
     }
+    if (*a->sample_note) mp_recording_note(a->recording, a->sample_note);
     if (*a->python.note) mp_recording_note(a->recording, a->python.note);
 }
 
@@ -420,13 +492,13 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     uint64_t begun = mp_clock_monotonic_ns();
     enum mp_status status = mp_attach_target_open(a->options->pid, &a->target, error);
     if (!status) status = load(a, error);
-    if (!status) status = open_recording(a, error);
     if (!status) status = attach_all(a, error);
+    if (!status && a->measures && !bound_cost(a)) status = refuse(error, errno);
+    if (!status) status = open_recording(a, error);
     struct pollfd ended = {.fd = a->target.pidfd, .events = POLLIN};
     if (status && ended.fd >= 0 && poll(&ended, 1, 0) > 0)
         return mp_fail(error, MP_NOT_FOUND, "process %" PRIu32 " ended before it was attached to", a->options->pid);
     if (status) return status;
-    atomic_store(&a->recording->spool.header->sources, a->sources);
     a->options->attached(a->options->context, a->link_count, mp_clock_monotonic_ns() - begun);
     struct mp_exit how;
     char text[96];

@@ -14,12 +14,14 @@
 #define MP_ATTACH_RETURNS    0x100 /* the event is complete when the call returns */
 #define MP_ATTACH_STACK      0x200 /* the event carries a stack */
 #define MP_ATTACH_OUT        0x400 /* the first two arguments point to results */
+#define MP_ATTACH_SAMPLED    0x800 /* of its blocks a sample is taken, where one is */
 
 #define MP_ATTACH_STACK_MOST  32768 /* bytes copied of a stack: a multiple of the chunk */
 #define MP_ATTACH_CHUNK       1024  /* copied at once: never crosses a page */
 #define MP_ATTACH_PYTHON_MOST 256
 #define MP_ATTACH_ARGUMENTS   5
 #define MP_ATTACH_SCRATCHES   4 /* events being made on one CPU at a time */
+#define MP_ATTACH_SAMPLE_MOST (1u << 30)
 
 /* One step of a chain of Python frames, innermost first. */
 struct mp_attach_frame {
@@ -56,13 +58,15 @@ struct mp_attach_python {
 
 struct mp_attach_settings {
     __u64 ids_device, ids_inode; /* the pid namespace whose numbers threads have; 0: the machine's */
-    __u32 free_stacks, unused;
+    __u32 free_stacks, measures; /* measures: events' time is counted */
+    __u64 sample_bytes;          /* the mean (base/sampling.h); 0: every block */
     struct mp_attach_python python;
 };
 
 struct mp_attach_counts {
     __u64 dropped;  /* the ring was full, or too many threads of one CPU were interrupted in the middle of an event */
     __u64 unpaired; /* calls of which no room was left to remember the arguments */
+    __u64 events, spent_ns; /* while `measures` */
 };
 
 static inline __u64 mp_attach_tag(__u64 name, __u64 file, __u64 lines, __u32 first_line)

@@ -1,13 +1,13 @@
 #include "attach/attach_probes.h"
 
-#define STACK MP_ATTACH_STACK
-#define CALL  (MP_ATTACH_STACK | MP_ATTACH_RETURNS)
+#define STACK (MP_ATTACH_STACK | MP_ATTACH_SAMPLED)
+#define CALL  (STACK | MP_ATTACH_RETURNS)
 #define OUT   (MP_ATTACH_STACK | MP_ATTACH_RETURNS | MP_ATTACH_OUT)
 
 /* Frees come first: a block whose free was missed would look like a leak. PyTorch's CPU allocator reports to its
  * profiler only while that runs, so the functions below it are probed; its others always report. */
 const struct mp_attach_probe mp_attach_probes[] = {
-    {"libc10", "_ZN3c108free_cpuEPv", MP_ATTACH_CPU_FREE, 0, MP_SOURCE_TORCH, "", MP_KIND_HOST},
+    {"libc10", "_ZN3c108free_cpuEPv", MP_ATTACH_CPU_FREE, MP_ATTACH_SAMPLED, MP_SOURCE_TORCH, "", MP_KIND_HOST},
     {"libcuda.so", "cuMemFree_v2", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
     {"libcuda.so", "cuMemFreeAsync", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "pool", MP_KIND_POOL},
     {"libcuda.so", "cuMemFreeHost", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "", MP_KIND_PINNED},
@@ -17,7 +17,7 @@ const struct mp_attach_probe mp_attach_probes[] = {
      MP_KIND_DEVICE},
     {"libc10", "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE", MP_ATTACH_REPORT_OLD, STACK, MP_SOURCE_TORCH, "",
      MP_KIND_DEVICE},
-    {"libc10", "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", MP_ATTACH_OOM, STACK, MP_SOURCE_TORCH, "",
+    {"libc10", "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", MP_ATTACH_OOM, MP_ATTACH_STACK, MP_SOURCE_TORCH, "",
      MP_KIND_DEVICE},
     {"libc10", "_ZN3c109alloc_cpuEm", MP_ATTACH_CPU_ALLOC, CALL, MP_SOURCE_TORCH, "", MP_KIND_HOST},
     {"libcuda.so", "cuMemAlloc_v2", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},

@@ -86,6 +86,9 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                        "record a sample of the blocks of PyTorch and of the program's own allocators, one in so many "
                        "bytes as 512KiB: sums are then estimates with a known error; the driver's are all recorded",
                        MP_OPTS_RECORDED},
+    [MP_OPT_MAX_OVERHEAD] = {"max-overhead", '\0', "PERCENT",
+                             "record a sample of PyTorch's blocks where each event of the first second would hold the "
+                             "program up for more of the time, as 5%: sums are then estimates with a known error"},
     [MP_OPT_ON_OOM] = {"on-oom", '\0', "WHAT",
                        "snapshot or none: write a file and say why when memory runs out (snapshot)", MP_OPTS_RECORDED},
     [MP_OPT_AT_SIGNAL] = {"at-signal", '\0', "SIGNAL",

@@ -138,8 +138,9 @@ class Attached(harness.TestCase):
             self.skipTest("no pid namespace can be made")
         serve = f"'{self.service}' '{self.c10}' c10 600 200 > served.txt & pid=$!; "
         ready = "while ! [ -s served.txt ]; do sleep 0.02; done; "
+        both = "until [ $(ls /proc/$pid/task | wc -l) = 2 ]; do sleep 0.02; done; "
         attach = f"'{harness.MEMPROF}' attach $pid -o now.mp --force --quiet"
-        done = subprocess.run([*inside, "sh", "-c", serve + ready + "ls /proc/$pid/task; " + attach], capture_output=True,
+        done = subprocess.run([*inside, "sh", "-c", serve + both + "ls /proc/$pid/task; " + attach], capture_output=True,
                               text=True, cwd=self.folder)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         table = self.folder / "blocks.csv"
@@ -152,6 +153,18 @@ class Attached(harness.TestCase):
                               capture_output=True, text=True, cwd=self.folder)
         self.assertIn("in a container inside of this one", done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_a_bound_on_the_cost(self):
+        """A sample is taken where the bound asks for it, and stands for what the program allocated."""
+        for most, sampled in (("100%", False), ("0.01%", True)):
+            with self.subTest(most=most):
+                service = self.serve(rounds=3000, rate=1000)
+                self.assertEqual(self.attach(service.pid, "--max-overhead", most).wait(harness.TIMEOUT), 0)
+                service.communicate()
+                coverage = harness.answer("info", self.recording)["coverage"]
+                self.assertEqual(coverage["dropped"], 0)
+                self.assertEqual(any("sample was taken" in note for note in coverage["notes"]), sampled)
+                self.assertEqual(len(self.blocks(self.recording)) < 500, sampled)
 
     def test_detached_in_the_middle(self):
         service = self.serve()
@@ -259,7 +272,8 @@ class Words(Saying):
     """What needs no rights is said everywhere."""
 
     def test_words_that_are_not_understood(self):
-        for words in (["soon"], ["0"], ["-1"], ["99999999999"], ["1", "--for", "soon"], ["1", "--stacks", "deep"]):
+        for words in (["soon"], ["0"], ["-1"], ["99999999999"], ["1", "--for", "soon"], ["1", "--stacks", "deep"],
+                      ["1", "--max-overhead", "0"], ["1", "--max-overhead", "5x"]):
             with self.subTest(words=words):
                 self.assertEqual(subprocess.run([harness.MEMPROF, "attach", *words], capture_output=True).returncode, 2)
         there = self.folder / "there.txt"

@@ -25,7 +25,8 @@ static int read_pid(const char *text, uint32_t *pid)
 
 static int read_options(const struct mp_invocation *invocation, struct mp_attach_options *options)
 {
-    const char *stacks = invocation->value[MP_OPT_STACKS], *duration = invocation->value[MP_OPT_FOR];
+    const char *stacks = invocation->value[MP_OPT_STACKS], *duration = invocation->value[MP_OPT_FOR],
+               *most = invocation->value[MP_OPT_MAX_OVERHEAD];
     struct mp_record_config *record = &options->record;
     mp_record_config_defaults(record);
     record->attached = true;
@@ -43,6 +44,15 @@ static int read_options(const struct mp_invocation *invocation, struct mp_attach
     if (duration && (!mp_parse_duration(duration, &options->for_ns) || !options->for_ns)) {
         mp_message("--for %s: a time is wanted, as 60s or 5min", duration);
         return MP_EXIT_USAGE;
+    }
+    if (most) {
+        char *end;
+        double percent = strtod(most, &end);
+        options->overhead_most = percent / 100;
+        if (end == most || strcmp(end, *end == '%' ? "%" : "") || !(percent > 0) || percent > 100) {
+            mp_message("--max-overhead %s: a share of the time is wanted, as 5%%", most);
+            return MP_EXIT_USAGE;
+        }
     }
     int status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &record->depth);
     return status ? status : mp_option_number(invocation, MP_OPT_MAX_EVENTS, 1, UINT32_MAX, &record->max_events);
@@ -135,7 +145,7 @@ const struct mp_command mp_command_attach = {
     .meanings = {{MP_OPT_OUTPUT, "the file (attach.PID.mp here)"},
                  {MP_OPT_STRICT, "exit with 4 where the recording is not whole"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FOR, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH, MP_OPT_MAX_EVENTS,
-                MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET, MP_OPT_VERBOSE, MP_OPT_STRICT},
+                MP_OPT_MAX_OVERHEAD, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET, MP_OPT_VERBOSE, MP_OPT_STRICT},
     .operands_min = 1,
     .operands_max = 1,
     .run = run,
