@@ -1,6 +1,7 @@
 #include "cli/form.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "model/stack.h"
 #include "output/report/columns.h"
@@ -30,6 +31,10 @@ int mp_form_read(const struct mp_invocation *invocation, bool *document, enum mp
     *form = MP_MARKDOWN;
     if (format && json) {
         mp_message("--json and --format do not go together");
+        return MP_EXIT_USAGE;
+    }
+    if (format && !strcmp(format, "html") && !invocation->value[MP_OPT_OUTPUT] && isatty(STDOUT_FILENO)) {
+        mp_message("--format html: a page is no text for a terminal; give it a file with -o FILE.html");
         return MP_EXIT_USAGE;
     }
     if (!format && !json) format = format_of_name(invocation->value[MP_OPT_OUTPUT]);

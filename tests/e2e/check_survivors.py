@@ -85,6 +85,7 @@ class Survivors(harness.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("complete; 0 dropped", result.stderr)
         self.assertEqual([c["complete"] for c in self.coverages()], [True] * 3)
+        self.assertIn("2 forked children", harness.memprof("report", self.folder).stdout)
 
     def test_wait_records_to_the_end(self):
         result = harness.memprof(*self.command("--strict", "--wait", children=2, begin=1.5, end=2))

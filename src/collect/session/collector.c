@@ -84,7 +84,7 @@ void mp_collector_end_process(struct mp_collector *collector, size_t index, stru
 
 static enum mp_status open_socket(struct mp_collector *collector, struct mp_error *error)
 {
-    enum mp_status status = mp_session_folder_make(collector->socket_folder, error);
+    enum mp_status status = mp_session_folder_make(collector->socket_folder, &collector->locked, error);
     if (status) return status;
     snprintf(collector->socket_path, sizeof collector->socket_path, "%s/%s", collector->socket_folder,
              MP_SESSION_SOCKET);
@@ -146,6 +146,7 @@ static void tear_down(struct mp_collector *collector)
     mp_vec_free(&collector->visitors);
     if (*collector->socket_path) unlink(collector->socket_path);
     if (*collector->socket_folder) rmdir(collector->socket_folder);
+    if (collector->locked >= 0) close(collector->locked);
     if (collector->signals >= 0) close(collector->signals);
     mp_doorbell_close(&collector->doorbell);
     mp_finisher_close(&collector->finisher);
@@ -389,7 +390,7 @@ static void end_all(struct mp_collector *collector)
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,
                                 struct mp_error *error)
 {
-    struct mp_collector collector = {.options = options, .result = result, .listener = -1, .signals = -1};
+    struct mp_collector collector = {.options = options, .result = result, .listener = -1, .signals = -1, .locked = -1};
     struct mp_launch launch = {.command = options->command,
                                .cupti = options->record.cupti,
                                .hooks = options->record.hooks,

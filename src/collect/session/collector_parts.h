@@ -168,6 +168,7 @@ struct mp_collector {
     struct mp_naming naming;
     char host[256];
     char *output_folder;
+    int locked; /* the socket's folder (collect/session/session_folder.h) */
     char socket_folder[MP_SESSION_FOLDER_ROOM], socket_path[MP_SESSION_FOLDER_ROOM + 16];
     int listener, signals;
     MP_VEC(int) visitors; /* connections that have said nothing yet, oldest first */

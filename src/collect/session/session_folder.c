@@ -2,10 +2,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -15,12 +17,22 @@
 static const char prefix[] = "memprof-";
 enum { SUFFIX = 6, OLD_S = 60, SWEPT_AT_ONCE = 4096 };
 
-/* A folder that was just made may not be listened on yet. */
-static bool is_old_and_ours(const char *path)
+/* Held open and locked by its collector, whose end unlocks it in every case. */
+static int lock(const char *path)
 {
-    struct stat facts;
-    return !lstat(path, &facts) && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && (facts.st_mode & 077) == 0 &&
-           time(NULL) - facts.st_mtime >= OLD_S;
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0 || !flock(folder, LOCK_EX | LOCK_NB)) return folder;
+    close(folder);
+    return -1;
+}
+
+/* A folder that was just made may be neither locked nor listened on yet. It is locked before it has a socket. */
+static bool is_left_and_ours(int folder)
+{
+    struct stat facts, socket_facts;
+    return !fstat(folder, &facts) && facts.st_uid == geteuid() && (facts.st_mode & 077) == 0 &&
+           (!fstatat(folder, MP_SESSION_SOCKET, &socket_facts, AT_SYMLINK_NOFOLLOW) ||
+            time(NULL) - facts.st_mtime >= OLD_S);
 }
 
 static bool is_deserted(const char *socket_path)
@@ -41,7 +53,8 @@ bool mp_session_folder_is_name(const char *name)
     return !strncmp(name, prefix, strlen(prefix)) && strlen(name) == strlen(prefix) + SUFFIX;
 }
 
-/* Removes left folders from `parent`: of our making, a minute old, with a socket that nobody listens on. */
+/* Removes left folders from `parent`: of our making, unlocked, with a socket that nobody listens on, or
+ * without one for a minute. */
 static void sweep(const char *parent)
 {
     DIR *entries = opendir(parent);
@@ -51,19 +64,24 @@ static void sweep(const char *parent)
         if (!mp_session_folder_is_name(entry->d_name)) continue;
         snprintf(folder, sizeof folder, "%s/%s", parent, entry->d_name);
         snprintf(socket_path, sizeof socket_path, "%s/%s", folder, MP_SESSION_SOCKET);
-        if (!is_old_and_ours(folder) || !is_deserted(socket_path)) continue;
-        unlink(socket_path);
-        rmdir(folder); /* fails where anything else lies in it */
+        int locked = lock(folder);
+        if (locked >= 0 && is_left_and_ours(locked) && is_deserted(socket_path)) {
+            unlink(socket_path);
+            rmdir(folder); /* fails where anything else lies in it */
+        }
+        if (locked >= 0) close(locked);
     }
     if (entries) closedir(entries);
 }
 
-enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], struct mp_error *error)
+enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], int *locked, struct mp_error *error)
 {
     const char *parent = getenv("XDG_RUNTIME_DIR");
     if (!parent || strlen(parent) > 32 || access(parent, W_OK)) parent = "/tmp";
     sweep(parent);
     snprintf(folder, MP_SESSION_FOLDER_ROOM, "%s/%sXXXXXX", parent, prefix);
     if (!mkdtemp(folder)) return mp_fail_errno(error, "cannot make a folder in %s", parent);
-    return chmod(folder, 0700) ? mp_fail_errno(error, "cannot open %s to its owner", folder) : MP_OK; /* umask 0777 */
+    if (chmod(folder, 0700)) return mp_fail_errno(error, "cannot open %s to its owner", folder); /* umask 0777 */
+    *locked = lock(folder); /* where the file system has no locks, others cannot lock it either */
+    return MP_OK;
 }

@@ -9,8 +9,9 @@
 #define MP_SESSION_FOLDER_ROOM 64
 #define MP_SESSION_SOCKET      "socket" /* its name in the folder */
 
-/* Makes one in $XDG_RUNTIME_DIR, else in /tmp, and removes those beside it that a killed memprof of this user left. */
-enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], struct mp_error *error);
+/* Makes one in $XDG_RUNTIME_DIR, else in /tmp, and removes those beside it that a killed memprof of this user left.
+ * `locked`: a descriptor of the folder, to be kept open as long as it is in use; the caller closes it. */
+enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], int *locked, struct mp_error *error);
 
 /* Whether a folder's name is one of those. */
 bool mp_session_folder_is_name(const char *name);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "analysis/leaks/leaks.h"
+#include "base/member.h"
 #include "base/memory.h"
 #include "base/units.h"
 #include "output/report/columns.h"
@@ -34,13 +35,11 @@ static bool are_ranks(const struct mp_job_view *job, const struct mp_job_group *
 void mp_job_group_name(struct mp_buffer *out, const struct mp_job_view *job, const struct mp_job_group *group,
                        size_t count)
 {
-    char number[MP_UNIT_TEXT];
+    char number[MP_UNIT_TEXT], counted[MP_MEMBER_COUNTED];
     const char *role = mp_model_text(job->model, group->role);
     mp_format_count(number, count);
     if (group->helper && *role) {
-        mp_buffer_printf(out, "%s ", number);
-        mp_text_clean(out, role);
-        mp_buffer_append_text(out, count == 1 ? "" : "s");
+        mp_text_clean(out, mp_member_counted(counted, count, role));
         return;
     }
     const char *what = are_ranks(job, group) ? count == 1 ? "rank" : "ranks" : count == 1 ? "process" : "processes";
