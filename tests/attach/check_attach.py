@@ -91,7 +91,7 @@ class Attached(harness.TestCase):
         return started, started.stdout.readline().split()
 
     def serve(self, kind="c10", rounds=ROUNDS, rate=RATE):
-        return self.start(self.service, self.c10 if kind == "c10" else CUDA, kind, rounds, rate)[0]
+        return self.start(self.service, CUDA if kind == "cuda" else self.c10, kind, rounds, rate)[0]
 
     def attach(self, pid, *options):
         started = subprocess.Popen([harness.MEMPROF, "attach", str(pid), "-o", self.recording, "--force", *options],
@@ -165,6 +165,14 @@ class Attached(harness.TestCase):
                 self.assertEqual(coverage["dropped"], 0)
                 self.assertEqual(any("sample was taken" in note for note in coverage["notes"]), sampled)
                 self.assertEqual(len(self.blocks(self.recording)) < 500, sampled)
+
+    def test_more_threads_than_the_file_has_room_for(self):
+        service = self.serve("many", rounds=60, rate=20)
+        self.assertEqual(self.attach(service.pid).wait(harness.TIMEOUT), 0)
+        service.communicate()
+        coverage = harness.answer("info", self.recording)["coverage"]
+        self.assertTrue(any("count under another thread" in note for note in coverage["notes"]))
+        self.assertEqual((coverage["dropped"], coverage["missed_frees"]), (0, 0))
 
     def test_detached_in_the_middle(self):
         service = self.serve()

@@ -3,6 +3,7 @@
  *
  *     service LIBRARY c10 ROUNDS RATE    takes and frees blocks on two threads by c10's functions of that library, and
  *                                        keeps one of each ten
+ *     service LIBRARY many ROUNDS RATE   the same on 150 threads
  *     service LIBRARY cuda ROUNDS RATE   takes blocks of CUDA's driver, and forgets to free one of each five */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -99,10 +100,13 @@ int main(int count, char **words)
     if (!strcmp(words[2], "cuda")) {
         serve_cuda();
     } else {
-        pthread_t other;
-        pthread_create(&other, NULL, serve, NULL);
+        pthread_t others[149];
+        int threads = strcmp(words[2], "many") ? 1 : 149;
+        for (int i = 0; i < threads; i++)
+            pthread_create(&others[i], NULL, serve, NULL);
         serve(NULL);
-        pthread_join(other, NULL);
+        for (int i = 0; i < threads; i++)
+            pthread_join(others[i], NULL);
     }
     printf("%ld taken, %ld freed, sum %llu\n", takes, gives, (unsigned long long)sum);
     return 0;
