@@ -252,7 +252,7 @@ class Owner(Recorded):
                     self.assertEqual(coverage["events"] + coverage["dropped"], 2000 + before if late else 200)
                     self.assertEqual(coverage["dropped"], before if late else 0)
                     if late:
-                        self.assertRegex(" ".join(coverage["notes"]), f"{before} calls were not recorded: the program had no descriptor")
+                        self.assertRegex(" ".join(coverage["notes"]), f"{before} calls were not recorded: the recorder could not begin")
                     recording.unlink()
 
     def test_processes(self):
