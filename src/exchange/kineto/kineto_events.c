@@ -111,8 +111,9 @@ struct trace_reader {
     unsigned depth, raw_depth; /* raw_depth: where a RAW value began; 0: none is open */
     bool any_events, arguments;
     bool raw_follows;
-    uint64_t fed; /* bytes given to yajl before the present piece */
-    size_t quiet; /* bytes since the last token */
+    struct mp_buffer piece; /* bytes for yajl */
+    uint64_t fed;           /* bytes given to yajl before the present piece */
+    size_t quiet;           /* bytes since the last token */
     struct mp_error *error;
     enum mp_status status;
 };
@@ -361,21 +362,31 @@ static void copy_clean(unsigned char *to, const unsigned char *from, size_t size
         to[i] = from[i] < ' ' ? ' ' : from[i];
 }
 
-static enum mp_status feed(struct trace_reader *reader)
+static enum mp_status feed_piece(struct trace_reader *reader)
 {
-    static const size_t piece = 65536;
-    unsigned char clean[65536];
-    size_t size = (size_t)(reader->input.end - reader->input.at);
-    if (size > piece) size = piece;
-    copy_clean(clean, reader->input.at, size);
-    reader->input.at += size;
+    size_t size = reader->piece.size;
     reader->quiet += size;
-    enum mp_status status = status_of(reader, yajl_parse(reader->yajl, clean, size));
+    enum mp_status status = status_of(reader, yajl_parse(reader->yajl, reader->piece.data, size));
     reader->fed += size;
+    mp_buffer_clear(&reader->piece);
     if (!status && reader->quiet > MP_INPUT_TOKEN)
         status = mp_fail(reader->error, MP_LIMIT, "%s: a text or number of more than 16 MiB before byte %llu",
                          reader->input.path, (unsigned long long)reader->fed);
     return status;
+}
+
+/* yajl scans an open token anew with each piece: pieces double until it ends, or a long one would cost its square. */
+static enum mp_status feed(struct trace_reader *reader)
+{
+    static const size_t most = 65536;
+    size_t size = (size_t)(reader->input.end - reader->input.at);
+    if (size > most) size = most;
+    unsigned char *room = mp_buffer_room(&reader->piece, size);
+    if (!room) return mp_fail(reader->error, MP_NO_MEMORY, "out of memory for %s", reader->input.path);
+    copy_clean(room, reader->input.at, size);
+    mp_buffer_grew(&reader->piece, size);
+    reader->input.at += size;
+    return reader->piece.size < reader->quiet ? MP_OK : feed_piece(reader);
 }
 
 /* Handles the file's end: if the outermost value is not whole, the file was cut. */
@@ -414,6 +425,7 @@ static enum mp_status read_all(struct trace_reader *reader)
         if (status || reader->input.at == reader->input.end) break;
         status = feed(reader);
     }
+    if (!status && reader->piece.size) status = feed_piece(reader);
     return status ? status : finish(reader);
 }
 
@@ -427,6 +439,7 @@ enum mp_status mp_kineto_read(const char *path, const struct mp_kineto_sink *sin
     status = read_all(&reader);
     if (status == MP_DAMAGED && reader.any_events) hand_over(&reader, &reader.trace, sink->trace);
     yajl_free(reader.yajl);
+    mp_buffer_free(&reader.piece);
     for (size_t i = 0; i < MP_KINETO_TEXTS; i++)
         mp_buffer_free(&reader.texts[i]);
     mp_input_close(&reader.input);

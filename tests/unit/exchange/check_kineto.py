@@ -243,6 +243,13 @@ class Made(unittest.TestCase):
         self.path.write_bytes(gzip.compress(b'{"traceEvents": [{"name": "' + b"x" * (64 << 20), 1))
         self.refused("more than 16 MiB")
 
+    def test_long_text_that_ends(self):
+        for length in (65_536, 300_000, 5_000_000):
+            self.write([memory(10, 512, 4096, 512)])
+            text = self.path.read_text()
+            self.path.write_text(text.replace('"Bytes"', f'"Note": "{"x" * length}", "Bytes"', 1))
+            self.assertEqual(self.ask()["coverage"]["events"], 1)
+
     def test_no_trace_or_no_memory(self):
         self.write([span("aten::empty", 0, 50)])
         self.refused("profile_memory=True")
