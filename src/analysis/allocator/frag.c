@@ -36,21 +36,21 @@ static uint64_t frag_capacity(const struct mp_frag *frag)
     return frag->reserved + free_bytes / MP_TORCH_PAGE * MP_TORCH_PAGE;
 }
 
-static enum mp_status try_remedies(const struct mp_model *model, const struct mp_torch_history *history, uint32_t step,
-                                   struct mp_frag *frag, struct mp_error *error)
+/* A remedy that PyTorch refuses beside the program's other settings is none: max_split_size_mb below the size of a large
+ * segment. */
+static void try_remedies(const struct mp_model *model, const struct mp_torch_history *history, uint32_t step,
+                         struct mp_frag *frag)
 {
     uint64_t capacity = frag_capacity(frag);
     frag->oom.tried = true;
     for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
         struct mp_torch_settings settings = history->settings;
         struct mp_torch_replay replay;
-        enum mp_status status = mp_torch_settings_parse(&settings, remedies[i], error);
-        if (status) return status;
+        if (mp_torch_settings_parse(&settings, remedies[i], NULL)) continue;
         if (!memcmp(&settings, &history->settings, sizeof settings)) continue;
         mp_torch_replay_with(model, history, &settings, capacity, capacity, step + 1, &replay);
         if (!replay.new_ooms && replay.last_oom != step) mp_vec_add(&frag->oom.would_fit, remedies[i]);
     }
-    return MP_OK;
 }
 
 /* Bytes of this track that keep growing, until then. */
@@ -135,7 +135,8 @@ static enum mp_status frag_judge_oom(const struct mp_model *model, const struct 
     oom->device_free = step && history->traced ? step->address : MP_BYTES_UNKNOWN;
     enum mp_status status = find_cause(model, history, frag, error);
     if (status || !step || !frag->known || oom->cause == MP_OOM_LIMIT) return status;
-    return try_remedies(model, history, index, frag, error);
+    try_remedies(model, history, index, frag);
+    return MP_OK;
 }
 
 const char *mp_oom_cause_name(enum mp_oom_cause cause)

@@ -602,9 +602,10 @@ static void put_setting(struct mp_value_out *value, char *setting)
     bool is_true = !strcasecmp(text, "true"), is_number = *text && strspn(text, "+-.0123456789eE") == strlen(text);
     double real = strtod(text, &end);
     is_number = is_number && !*end;
+    bool is_real = strpbrk(text, ".eE") || !strcmp(setting, "garbage_collection_threshold"); /* kept as 0, it was 0.0 */
     if (is_true || !strcasecmp(text, "false"))
         mp_value_bool(value, setting, is_true);
-    else if (is_number && !strpbrk(text, ".eE"))
+    else if (is_number && !is_real)
         mp_value_signed(value, setting, strtoll(text, NULL, 10));
     else if (is_number)
         mp_value_float(value, setting, real);

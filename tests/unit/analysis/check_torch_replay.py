@@ -398,6 +398,17 @@ class OutOfMemory(Written):
         self.assertEqual(said["oom"]["cause"], "fragmentation")
         self.assertIn("expandable_segments:True", said["oom"]["would_fit"])
 
+    def test_no_remedy_that_pytorch_refuses(self):
+        """max_split_size_mb below the size of a large segment."""
+        settings = {"large_segment_size": 64 * MIB}
+        allocator = naive_allocator.Allocator(200 * MIB, 1 << 40, settings)
+        for handle in [allocator.malloc(60 * MIB, 0) for _ in range(3)][:2]:
+            allocator.free(handle)
+        with self.assertRaises(naive_allocator.OutOfMemory):
+            allocator.malloc(199 * MIB, 0)
+        said = self.autopsy(allocator, settings)
+        self.assertNotIn("max_split_size_mb:20", said["oom"]["would_fit"] or [])
+
     def test_limit(self):
         settings = {"fraction": 0.5}
         allocator = naive_allocator.Allocator(100 * MIB, 100 * MIB, settings)

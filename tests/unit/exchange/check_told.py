@@ -151,6 +151,9 @@ class Told(Case):
         self.assertEqual(self.allocator_of(once), self.allocator_of(path))
         twice = self.again(once, "twice.pickle")
         self.assertEqual(once.read_bytes(), twice.read_bytes())
+        written = pickle.loads(once.read_bytes())["allocator_settings"]
+        if "garbage_collection_threshold" in written:
+            self.assertIsInstance(written["garbage_collection_threshold"], float)  # 0 and 0.0 are equal
         text = self.again(path, "once.json")
         self.assertEqual(as_lists(pickle.loads(once.read_bytes())), json.loads(text.read_text()))
 
