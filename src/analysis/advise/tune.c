@@ -40,7 +40,7 @@ struct search {
     struct mp_tune_found best, single, sides[2]; /* the best of all, of one option, of each value of `expandable` */
 };
 
-static const uint64_t splits[] = {512, 256, 128, 64, 32, 20, 1024, 2048};
+static const uint64_t splits[] = {512, 256, 128, 64, 32, 21, 1024, 2048};
 static const uint32_t roundups[] = {8, 4, 16, 2, 32, 64, 0};
 static const double thresholds[] = {0.8, 0.6, 0.9, 0.7, 0.5, 0};
 
@@ -129,7 +129,7 @@ static void vary(struct search *s, struct mp_torch_settings settings, enum optio
     case OPTION_MAX_SPLIT:
         for (size_t i = 0; i < s->splits.count; i++) {
             settings.max_split = s->splits.at[i];
-            if (settings.max_split >= settings.large_segment) try(s, &settings);
+            if (settings.max_split > settings.large_segment) try(s, &settings);
         }
         break;
     case OPTION_ROUNDUP:

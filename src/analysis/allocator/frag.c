@@ -13,11 +13,11 @@
 
 /* The autopsy of an out-of-memory: its cause, and the settings that would have fitted it. */
 
-/* Tried one after the other, those that change least first. */
+/* Tried one after the other, those that change least first. PyTorch before 2.9 refuses a max_split_size_mb of 20. */
 static const char *const remedies[] = {
     "expandable_segments:True",   "max_split_size_mb:512",
     "max_split_size_mb:256",      "max_split_size_mb:128",
-    "max_split_size_mb:64",       "max_split_size_mb:20",
+    "max_split_size_mb:64",       "max_split_size_mb:21",
     "roundup_power2_divisions:8", "expandable_segments:True,roundup_power2_divisions:8",
 };
 

@@ -252,7 +252,7 @@ class Made(Written):
 
 
 REMEDIES = {"expandable_segments:True": {"expandable_segments": True},
-            **{f"max_split_size_mb:{size}": {"max_split_size": size * MIB} for size in (512, 256, 128, 64, 20)},
+            **{f"max_split_size_mb:{size}": {"max_split_size": size * MIB} for size in (512, 256, 128, 64, 21)},
             "roundup_power2_divisions:8": {"roundup": 8},
             "expandable_segments:True,roundup_power2_divisions:8": {"expandable_segments": True, "roundup": 8}}
 
@@ -407,7 +407,7 @@ class OutOfMemory(Written):
         with self.assertRaises(naive_allocator.OutOfMemory):
             allocator.malloc(199 * MIB, 0)
         said = self.autopsy(allocator, settings)
-        self.assertNotIn("max_split_size_mb:20", said["oom"]["would_fit"] or [])
+        self.assertNotIn("max_split_size_mb:21", said["oom"]["would_fit"] or [])
 
     def test_limit(self):
         settings = {"fraction": 0.5}
