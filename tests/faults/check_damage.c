@@ -90,7 +90,7 @@ static const struct row {
 #define ROWS (sizeof rows / sizeof *rows)
 
 /* Commands that read no recording. */
-static const char *const others[] = {"snapshot", "top", "plan", "import", "doctor", "mcp", "help"};
+static const char *const others[] = {"snapshot", "attach", "top", "plan", "import", "doctor", "mcp", "help"};
 
 struct result {
     int status;
