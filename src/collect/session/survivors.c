@@ -12,10 +12,11 @@
 
 #define NAMED_MOST 4
 
+/* What greeted and recorded nothing is known by its environment alone. */
 static bool is_recorded(const struct mp_collector *collector, uint32_t pid)
 {
     for (size_t i = 0; i < collector->processes.count; i++)
-        if (collector->processes.at[i].pid == pid) return true;
+        if (collector->processes.at[i].pid == pid && collector->processes.at[i].recording->events) return true;
     return false;
 }
 
@@ -53,7 +54,8 @@ void mp_survivors_find(const struct mp_collector *collector, struct mp_survivors
     struct dirent *entry;
     *survivors = (struct mp_survivors){0};
     for (size_t i = 0; i < collector->processes.count; i++)
-        if ((pid_t)collector->processes.at[i].pid != collector->command && !has_ended(&collector->processes.at[i]))
+        if ((pid_t)collector->processes.at[i].pid != collector->command &&
+            collector->processes.at[i].recording->events && !has_ended(&collector->processes.at[i]))
             count_one(survivors, collector->processes.at[i].pid);
     while (processes && (entry = readdir(processes))) {
         char path[sizeof collector->socket_path];
