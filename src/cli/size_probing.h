@@ -27,6 +27,9 @@ int mp_probing_begin(struct mp_probing *probing);
  * or -1 after a message. */
 int mp_probing_run_words(char **words, const char *log);
 void mp_probing_free_words(char **words);
+/* memprof plan --quiet OPTIONS -o PATH -- COMMAND: the options of the invocation that decide what is planned, and its
+ * command behind the first "--". Freed by mp_probing_free_words(). */
+char **mp_probing_plan_words(const struct mp_invocation *invocation, const char *path);
 /* True if the user ended the run, or a signal asks this process to end. */
 bool mp_probing_is_interrupted(int status);
 /* Shows a line on the terminal that the next one replaces; NULL removes it. */

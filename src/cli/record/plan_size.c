@@ -98,27 +98,20 @@ static char *fill(const struct search *search, const char *operand, bool by_hole
     return (char *)filled.data;
 }
 
-/* memprof plan --quiet OPTIONS -o PATH -- COMMAND; NULL-terminated, each freed by the caller; NULL. */
+/* The words of a run in which the command has this number. */
 static char **make_words(const struct search *search, const char *path, uint64_t value)
 {
-    static const enum mp_option passed[] = {MP_OPT_DEVICE,   MP_OPT_DEVICES,    MP_OPT_VALUES,
-                                            MP_OPT_SELECTED, MP_OPT_WORLD_SIZE, MP_OPT_RANK};
     const struct mp_invocation *invocation = search->invocation;
-    size_t room = invocation->operand_count + 2 * sizeof passed / sizeof *passed + 10, count = 0;
-    char **words = mp_alloc_zeroed(room, sizeof *words);
-    const char *const own[] = {"memprof", "plan", "--quiet", "--on-oom", "none", "--stacks", "none", "-o", path};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        words[count++] = mp_text_copy(own[i]);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
-        const char *given = invocation->value[passed[i]];
-        if (given) words[count++] = mp_text_make("--%s=%s", mp_option_rows[passed[i]].name, given);
+    char **words = mp_probing_plan_words(invocation, path), **command = words;
+    while (strcmp(*command++, "--") != 0) {
     }
-    words[count++] = mp_text_copy("--");
     bool by_hole = false;
     for (size_t i = 0; i < invocation->operand_count; i++)
         by_hole |= strstr(invocation->operands[i], search->hole) != NULL;
-    for (size_t i = 0; i < invocation->operand_count; i++)
-        words[count++] = fill(search, invocation->operands[i], by_hole, value);
+    for (size_t i = 0; i < invocation->operand_count; i++) {
+        free(command[i]);
+        command[i] = fill(search, invocation->operands[i], by_hole, value);
+    }
     return words;
 }
 

@@ -52,26 +52,6 @@ static bool read_settings(struct trying *trying)
     return false;
 }
 
-static char **make_words(const struct trying *trying, const char *path)
-{
-    static const enum mp_option passed[] = {MP_OPT_DEVICE, MP_OPT_DEVICES, MP_OPT_VALUES, MP_OPT_SELECTED};
-    const struct mp_invocation *invocation = trying->invocation;
-    const char *const own[] = {"memprof",  "plan", "--quiet",      "--on-oom", "none",
-                               "--stacks", "none", "--no-symbols", "-o",       path};
-    size_t room = invocation->operand_count + sizeof passed / sizeof *passed + sizeof own / sizeof *own + 2, count = 0;
-    char **words = mp_alloc_zeroed(room, sizeof *words);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        words[count++] = mp_text_copy(own[i]);
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) {
-        const char *given = invocation->value[passed[i]];
-        if (given) words[count++] = mp_text_make("--%s=%s", mp_option_rows[passed[i]].name, given);
-    }
-    words[count++] = mp_text_copy("--");
-    for (size_t i = 0; i < invocation->operand_count; i++)
-        words[count++] = mp_text_copy(invocation->operands[i]);
-    return words;
-}
-
 /* What one process said: the worker, or where the cache is too small the engine. */
 static void read_recording(struct trial *trial, const char *path)
 {
@@ -120,7 +100,7 @@ static int run(struct trying *trying, size_t number)
              *trial->settings ? trial->settings : "as given");
     mp_probing_show(trying->invocation, shown);
     setenv("MEMPROF_TRY", trial->settings, 1);
-    char **words = make_words(trying, path);
+    char **words = mp_probing_plan_words(trying->invocation, path);
     int status = mp_probing_run_words(words, log);
     mp_probing_free_words(words);
     mp_probing_show(trying->invocation, NULL);
