@@ -10,17 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "attach/attach_probes.h"
 #include "attach/attach_tables.h"
 #include "base/clock.h"
 #include "collect/session/collector_parts.h"
-#include "collect/session/membership.h"
-#include "format/new_file.h"
 
 #define ROUND_MS      10
 #define LATE_NS       (50 * MP_NS_PER_MS) /* an event is in the ring so soon after its time */
@@ -66,14 +62,8 @@ static enum mp_status create_file(void *context, struct mp_recording *recording,
                                   struct mp_error *error)
 {
     const struct attached *a = context;
-    const struct mp_new_file_rule rule = {.way = a->options->force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH};
-    struct mp_new_file file;
-    snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", a->options->output);
-    enum mp_status status = mp_new_file_open(a->options->output, &rule, &file, error);
-    if (!status && (status = mp_new_file_put(&file, error))) close(file.fd);
-    mp_new_file_close(&file);
+    enum mp_status status = mp_new_recording_file(recording, a->options->output, a->options->force, fd, error);
     if (status) return status;
-    *fd = file.fd;
     *path = strdup(a->options->output);
     return *path ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
 }
@@ -81,39 +71,18 @@ static enum mp_status create_file(void *context, struct mp_recording *recording,
 static enum mp_status open_recording(struct attached *a, struct mp_error *error)
 {
     const struct mp_attach_options *options = a->options;
-    struct mp_spool_header *facts = calloc(1, sizeof *facts);
-    if (!facts) return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
     struct mp_record_config config = options->record;
     config.sample_bytes = (uint32_t)a->sample_bytes;
-    *facts = (struct mp_spool_header){.magic = MP_SPOOL_MAGIC,
-                                      .version = MP_SPOOL_VERSION,
-                                      .header_bytes = sizeof *facts,
-                                      .monotonic_ns = mp_clock_monotonic_ns(),
-                                      .realtime_ns = mp_clock_realtime_ns(),
-                                      .pid = options->pid};
-    a->from_ns = facts->monotonic_ns;
-    if (getrandom(&facts->spool_id, sizeof facts->spool_id, 0) < 0) facts->spool_id = facts->realtime_ns;
-    snprintf(facts->output, sizeof facts->output, "%s", options->output);
-    if (gethostname(facts->host, sizeof facts->host - 1)) snprintf(facts->host, sizeof facts->host, "localhost");
-    mp_membership_read(options->pid, &facts->member);
-    mp_record_config_format(&config, facts->configuration, sizeof facts->configuration);
-    if (options->keep_command) {
-        mp_command_line_read(options->pid, facts->command, sizeof facts->command);
-        mp_command_line_mask(facts->command);
-    }
-    char *folder = strdup(options->output);
-    struct mp_spool_file spool;
-    if (folder) *strrchr(folder, '/') = '\0';
-    enum mp_status status = folder ? mp_spool_file_create(facts, folder, &spool, error)
-                                   : mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
-    free(folder);
-    free(facts);
-    if (status) return status;
-    a->recording = mp_recording_new(&spool, options->symbols, create_file, a, error);
-    if (!a->recording) {
-        mp_spool_file_close(&spool, true);
-        return error->status;
-    }
+    const struct mp_new_recording begun = {.pid = options->pid,
+                                           .output = options->output,
+                                           .config = &config,
+                                           .symbols = options->symbols,
+                                           .keep_command = options->keep_command,
+                                           .name = create_file,
+                                           .context = a};
+    a->recording = mp_new_recording(&begun, error);
+    if (!a->recording) return error->status;
+    a->from_ns = a->recording->spool.header->monotonic_ns;
     a->tables = (struct mp_attach_tables){.target = &a->target,
                                           .python = &a->python,
                                           .spool = &a->recording->spool,

@@ -120,14 +120,10 @@ static enum mp_status catch_signals(struct mp_collector *collector, struct mp_er
 
 static enum mp_status set_up(struct mp_collector *collector, struct mp_error *error)
 {
-    if (gethostname(collector->host, sizeof collector->host - 1))
-        snprintf(collector->host, sizeof collector->host, "localhost");
+    mp_naming_host(collector->host, sizeof collector->host);
     collector->naming = (struct mp_naming){.pattern = collector->options->output,
                                            .host = collector->host,
                                            .start_unix_s = mp_clock_realtime_ns() / MP_NS_PER_SECOND};
-    collector->output_folder = strdup(collector->options->output);
-    if (!collector->output_folder) return mp_fail(error, MP_NO_MEMORY, "out of memory");
-    *strrchr(collector->output_folder, '/') = '\0';
     mp_finisher_open(&collector->finisher);
     mp_symbol_files_share(true);
     collector->snapshots = (struct mp_snapshots){.calls = &collector->options->snapshot_calls,
@@ -159,7 +155,6 @@ static void tear_down(struct mp_collector *collector)
     for (size_t i = 0; i < collector->paths.count; i++)
         free(collector->paths.at[i]);
     mp_vec_free(&collector->paths);
-    free(collector->output_folder);
 }
 
 /* Each process takes a few descriptors, and each of its modules one. Only for us: the command has already started. */

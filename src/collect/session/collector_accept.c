@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,8 +13,6 @@
 
 #include "base/clock.h"
 #include "collect/session/control.h"
-#include "collect/session/membership.h"
-#include "format/new_file.h"
 
 #define ACCEPTED_AT_ONCE 16 /* connections a round */
 
@@ -41,14 +38,8 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
         char *candidate = mp_naming_path(&collector->naming, &process, number);
         if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
         if (!is_taken(collector, candidate)) {
-            snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", candidate);
-            const struct mp_new_file_rule rule = {.way = force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH};
-            struct mp_new_file file;
-            enum mp_status status = mp_new_file_open(candidate, &rule, &file, error);
-            if (!status && (status = mp_new_file_put(&file, error))) close(file.fd);
-            mp_new_file_close(&file);
+            enum mp_status status = mp_new_recording_file(recording, candidate, force, fd, error);
             if (!status) {
-                *fd = file.fd;
                 char *known = strdup(candidate);
                 if (!known || !mp_vec_push(&collector->paths, known)) free(known);
                 *path = candidate;
@@ -68,40 +59,20 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
 
 static enum mp_status new_process(struct mp_collector *collector, uint32_t pid, struct mp_error *error)
 {
-    struct mp_spool_header *facts = calloc(1, sizeof *facts);
-    if (!facts) return mp_fail(error, MP_NO_MEMORY, "out of memory for a recording");
-    facts->magic = MP_SPOOL_MAGIC;
-    facts->version = MP_SPOOL_VERSION;
-    facts->header_bytes = sizeof *facts;
-    if (getrandom(&facts->spool_id, sizeof facts->spool_id, 0) < 0) facts->spool_id = mp_clock_realtime_ns();
-    facts->monotonic_ns = mp_clock_monotonic_ns();
-    facts->realtime_ns = mp_clock_realtime_ns();
-    facts->pid = pid;
-    snprintf(facts->output, sizeof facts->output, "%s", collector->options->output);
-    snprintf(facts->host, sizeof facts->host, "%s", collector->host);
-    mp_membership_read(pid, &facts->member);
-    if (facts->member.number[MP_MEMBER_PARENT] == (uint32_t)getpid())
-        facts->member.known &= ~(1u << MP_MEMBER_PARENT); /* memprof itself is nobody's parent */
-    mp_record_config_format(&collector->options->record, facts->configuration, sizeof facts->configuration);
-    if (collector->options->keep_command) {
-        mp_command_line_masked(pid, facts->command, sizeof facts->command);
-    }
-
-    struct mp_spool_file spool;
-    enum mp_status status = mp_spool_file_create(facts, collector->output_folder, &spool, error);
-    free(facts);
-    if (status) return status;
-    struct mp_collected process = {.pid = pid, .pidfd = -1};
-    const struct mp_schedule *schedule = &collector->options->schedule;
-    process.recording = mp_recording_new(&spool, collector->options->symbols, create_snapshot_file, collector, error);
-    if (!process.recording) {
-        mp_spool_file_close(&spool, true);
-        return error->status;
-    }
+    const struct mp_collector_options *options = collector->options;
+    const struct mp_new_recording begun = {.pid = pid,
+                                           .output = options->output,
+                                           .config = &options->record,
+                                           .symbols = options->symbols,
+                                           .keep_command = options->keep_command,
+                                           .name = create_snapshot_file,
+                                           .context = collector};
+    struct mp_collected process = {.pid = pid, .pidfd = -1, .recording = mp_new_recording(&begun, error)};
+    if (!process.recording) return error->status;
     mp_device_samples_begin(process.recording, collector->devices);
     if (getenv(MP_NVTX_VARIABLE))
         mp_recording_note(process.recording, "NVTX ranges went to another tool: " MP_NVTX_VARIABLE " was set before");
-    if (mp_schedule_is_set(schedule)) mp_recording_schedule(process.recording, schedule);
+    if (mp_schedule_is_set(&options->schedule)) mp_recording_schedule(process.recording, &options->schedule);
     if ((pid_t)pid != collector->command) process.pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (mp_vec_push(&collector->processes, process)) return MP_OK;
     mp_recording_free(process.recording, true);

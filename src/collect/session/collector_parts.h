@@ -167,7 +167,6 @@ struct mp_collector {
     struct mp_collector_result *result;
     struct mp_naming naming;
     char host[256];
-    char *output_folder;
     int locked; /* the socket's folder (collect/session/session_folder.h) */
     char socket_folder[MP_SESSION_FOLDER_ROOM], socket_path[MP_SESSION_FOLDER_ROOM + 16];
     int listener, signals;
@@ -210,6 +209,24 @@ struct mp_exit mp_process_end_describe(int wait_status, char *text, size_t room)
  */
 
 void mp_overview_write(struct mp_buffer *out, const struct mp_collector *collector);
+
+/* The beginning of a recording. One thread at a time. */
+
+struct mp_new_recording {
+    uint32_t pid;
+    const char *output; /* absolute */
+    const struct mp_record_config *config;
+    bool symbols, keep_command;
+    mp_recording_name *name; /* makes the file, with `context` */
+    void *context;
+};
+
+/* A recording of a process, without an event yet; NULL with *error. */
+struct mp_recording *mp_new_recording(const struct mp_new_recording *of, struct mp_error *error);
+
+/* Makes the recording's file. The spool names it from before it is there, for recovery. *fd: the caller's to close. */
+enum mp_status mp_new_recording_file(struct mp_recording *recording, const char *path, bool force, int *fd,
+                                     struct mp_error *error);
 
 /* A process's command line as a recording keeps it, without anything that looks like a secret. Pure except for /proc;
  * any thread. */

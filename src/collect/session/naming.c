@@ -16,6 +16,12 @@ static const char *file_part(const char *pattern)
     return slash ? slash + 1 : pattern;
 }
 
+void mp_naming_host(char *to, size_t room)
+{
+    memset(to, 0, room);
+    if (gethostname(to, room - 1)) snprintf(to, room, "localhost");
+}
+
 bool mp_naming_separates_processes(const char *pattern)
 {
     for (const char *at = strchr(file_part(pattern), '%'); at && at[1]; at = strchr(at + 2, '%'))

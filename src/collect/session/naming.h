@@ -1,8 +1,9 @@
-/* Names of snapshot files. Pure; any thread. */
+/* Names of snapshot files. Pure but for the machine's name; any thread. */
 #ifndef MP_COLLECT_NAMING_H
 #define MP_COLLECT_NAMING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/member.h"
@@ -20,6 +21,9 @@ struct mp_named {
     struct mp_member member;
     const char *program; /* collect/recording/recording.h */
 };
+
+/* This machine's name, as files have it. */
+void mp_naming_host(char *to, size_t room);
 
 /* True where two processes can never get one name from the pattern. */
 bool mp_naming_separates_processes(const char *pattern);
