@@ -11,14 +11,10 @@ const struct mp_attach_probe mp_attach_probes[] = {
     {"libcuda.so", "cuMemFree_v2", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
     {"libcuda.so", "cuMemFreeAsync", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "pool", MP_KIND_POOL},
     {"libcuda.so", "cuMemFreeHost", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "", MP_KIND_PINNED},
-    {"libc10", "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", MP_ATTACH_REPORT, STACK, MP_SOURCE_TORCH, "",
-     MP_KIND_DEVICE},
-    {"libc10", "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", MP_ATTACH_REPORT, STACK, MP_SOURCE_TORCH, "",
-     MP_KIND_DEVICE},
-    {"libc10", "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE", MP_ATTACH_REPORT_OLD, STACK, MP_SOURCE_TORCH, "",
-     MP_KIND_DEVICE},
-    {"libc10", "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE", MP_ATTACH_OOM, MP_ATTACH_STACK, MP_SOURCE_TORCH, "",
-     MP_KIND_DEVICE},
+    {"libc10", MP_C10_USAGE_UNSIGNED, MP_ATTACH_REPORT, STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
+    {"libc10", MP_C10_USAGE_SIGNED, MP_ATTACH_REPORT, STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
+    {"libc10", MP_C10_USAGE_OLD, MP_ATTACH_REPORT_OLD, STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
+    {"libc10", MP_C10_OUT_OF_MEMORY_UNSIGNED, MP_ATTACH_OOM, MP_ATTACH_STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
     {"libc10", "_ZN3c109alloc_cpuEm", MP_ATTACH_CPU_ALLOC, CALL, MP_SOURCE_TORCH, "", MP_KIND_HOST},
     {"libcuda.so", "cuMemAlloc_v2", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
     {"libcuda.so", "cuMemAllocManaged", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "managed", MP_KIND_MANAGED},
@@ -29,9 +25,9 @@ const struct mp_attach_probe mp_attach_probes[] = {
 };
 const unsigned mp_attach_probe_count = sizeof mp_attach_probes / sizeof *mp_attach_probes;
 
-static struct mp_attach_device device_of(uint64_t word)
+static struct mp_c10_device device_of(uint64_t word)
 {
-    return (struct mp_attach_device){(int8_t)(word & 0xff), (int8_t)(word >> 8 & 0xff)};
+    return (struct mp_c10_device){(int8_t)(word & 0xff), (int8_t)(word >> 8 & 0xff)};
 }
 
 struct mp_attach_fact mp_attach_fact_of(const struct mp_attach_event *event)
@@ -80,7 +76,7 @@ struct mp_attach_fact mp_attach_fact_of(const struct mp_attach_event *event)
     case MP_ATTACH_ALLOC_PITCH:
     case MP_ATTACH_FREE:
         fact.of_driver = true;
-        if (probe->kind != MP_KIND_PINNED) fact.device = (struct mp_attach_device){MP_DEVICE_CUDA, 0};
+        if (probe->kind != MP_KIND_PINNED) fact.device = (struct mp_c10_device){MP_DEVICE_CUDA, 0};
         fact.address = probe->action == MP_ATTACH_FREE ? argument[0] : event->out[0];
         fact.bytes = probe->action == MP_ATTACH_ALLOC         ? argument[1]
                      : probe->action == MP_ATTACH_ALLOC_PITCH ? event->out[1] * argument[3]

@@ -6,6 +6,7 @@
 
 #include "attach/attach_event.h"
 #include "base/words.h"
+#include "wire/c10.h"
 #include "wire/spool.h"
 
 enum mp_attach_action {
@@ -31,16 +32,11 @@ struct mp_attach_probe {
 extern const struct mp_attach_probe mp_attach_probes[];
 extern const unsigned mp_attach_probe_count;
 
-/* c10::Device: two bytes in one register. */
-struct mp_attach_device {
-    int8_t type, index;
-};
-
 /* What one event says. `type` MP_EVENT_NONE: nothing. */
 struct mp_attach_fact {
     enum mp_event_type type;
     enum mp_kind kind;
-    struct mp_attach_device device;
+    struct mp_c10_device device;
     bool of_driver;
     const char *pool;
     uint64_t address, bytes, allocated, reserved;

@@ -16,18 +16,9 @@
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
 #include "capture/native/next.h"
+#include "wire/c10.h"
 
-/* c10::Device: two bytes, passed in one register. */
-struct c10_device {
-    int8_t type, index;
-};
-
-#define PROFILING_ENABLED      "_ZN3c1022memoryProfilingEnabledEv"
-#define USAGE_UNSIGNED         "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"
-#define USAGE_SIGNED           "_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE"
-#define USAGE_OLD              "_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE"
-#define OUT_OF_MEMORY_UNSIGNED "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"
-#define OUT_OF_MEMORY_SIGNED   "_ZN3c1027reportOutOfMemoryToProfilerElllNS_6DeviceE"
+#define PROFILING_ENABLED "_ZN3c1022memoryProfilingEnabledEv"
 
 enum which {
     WHICH_PROFILING_ENABLED,
@@ -39,11 +30,11 @@ enum which {
 };
 static struct mp_next nexts[] = {
     [WHICH_PROFILING_ENABLED] = {PROFILING_ENABLED, "libc10.so", NULL},
-    [WHICH_USAGE_UNSIGNED] = {USAGE_UNSIGNED, "libc10.so", NULL},
-    [WHICH_USAGE_SIGNED] = {USAGE_SIGNED, "libc10.so", NULL},
-    [WHICH_USAGE_OLD] = {USAGE_OLD, "libc10.so", NULL},
-    [WHICH_OUT_OF_MEMORY_UNSIGNED] = {OUT_OF_MEMORY_UNSIGNED, "libc10.so", NULL},
-    [WHICH_OUT_OF_MEMORY_SIGNED] = {OUT_OF_MEMORY_SIGNED, "libc10.so", NULL},
+    [WHICH_USAGE_UNSIGNED] = {MP_C10_USAGE_UNSIGNED, "libc10.so", NULL},
+    [WHICH_USAGE_SIGNED] = {MP_C10_USAGE_SIGNED, "libc10.so", NULL},
+    [WHICH_USAGE_OLD] = {MP_C10_USAGE_OLD, "libc10.so", NULL},
+    [WHICH_OUT_OF_MEMORY_UNSIGNED] = {MP_C10_OUT_OF_MEMORY_UNSIGNED, "libc10.so", NULL},
+    [WHICH_OUT_OF_MEMORY_SIGNED] = {MP_C10_OUT_OF_MEMORY_SIGNED, "libc10.so", NULL},
 };
 
 static void enter(void)
@@ -66,7 +57,7 @@ static void say_source(void)
     mp_session_source((enum mp_source)atomic_load_explicit(&sources, memory_order_relaxed));
 }
 
-static uint16_t track_of(struct c10_device device)
+static uint16_t track_of(struct mp_c10_device device)
 {
     static _Atomic uint64_t known[32][16];
     unsigned type = (uint8_t)device.type, index = (unsigned)(device.index + 1);
@@ -77,7 +68,7 @@ static uint16_t track_of(struct c10_device device)
 
 uint16_t mp_torch_track(int device)
 {
-    return track_of((struct c10_device){.type = MP_DEVICE_CUDA, .index = (int8_t)device});
+    return track_of((struct mp_c10_device){.type = MP_DEVICE_CUDA, .index = (int8_t)device});
 }
 
 /* Under `auto`, CPU tensors are recorded until the first block on another device: after that they do not matter. */
@@ -91,7 +82,8 @@ static bool left_out(bool is_cpu, bool is_alloc)
     return false;
 }
 
-static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device)
+static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint64_t reserved,
+                         struct mp_c10_device device)
 {
     if (!address || !bytes) return;
     struct mp_thread *thread = mp_hook_enter();
@@ -119,7 +111,7 @@ static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint6
     mp_hook_leave(thread);
 }
 
-static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t reserved, struct c10_device device)
+static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t reserved, struct mp_c10_device device)
 {
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
@@ -156,39 +148,39 @@ bool memory_profiling_enabled(void)
 }
 
 /* 2.x. The totals of 1.10-1.13 are signed, which is the same on this ABI. */
-#define USAGE(suffix, symbol)                                                                                          \
+#define USAGE(suffix, which)                                                                                           \
     void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
-                               struct c10_device device) MP_PRELOADED(symbol);                                         \
+                               struct mp_c10_device device) MP_PRELOADED(MP_C10_USAGE_##which);                        \
     void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
-                               struct c10_device device)                                                               \
+                               struct mp_c10_device device)                                                            \
     {                                                                                                                  \
         record_usage(address, bytes, allocated, reserved, device);                                                     \
-        void (*next)(void *, int64_t, size_t, size_t, struct c10_device);                                              \
-        MP_NEXT(next, &nexts[WHICH_##symbol]);                                                                         \
+        void (*next)(void *, int64_t, size_t, size_t, struct mp_c10_device);                                           \
+        MP_NEXT(next, &nexts[WHICH_USAGE_##which]);                                                                    \
         if (next) next(address, bytes, allocated, reserved, device);                                                   \
     }
-USAGE(unsigned, USAGE_UNSIGNED)
-USAGE(signed, USAGE_SIGNED)
+USAGE(unsigned, UNSIGNED)
+USAGE(signed, SIGNED)
 
 /* 1.9 and before; CUDA passed its Block's address there, which names a block as well. */
-void report_usage_old(void *address, int64_t bytes, struct c10_device device) MP_PRELOADED(USAGE_OLD);
-void report_usage_old(void *address, int64_t bytes, struct c10_device device)
+void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device) MP_PRELOADED(MP_C10_USAGE_OLD);
+void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device)
 {
     record_usage(address, bytes, MP_RECORD_TOTAL_UNKNOWN, MP_RECORD_TOTAL_UNKNOWN, device);
-    void (*next)(void *, int64_t, struct c10_device);
+    void (*next)(void *, int64_t, struct mp_c10_device);
     MP_NEXT(next, &nexts[WHICH_USAGE_OLD]);
     if (next) next(address, bytes, device);
 }
 
-#define OUT_OF_MEMORY(suffix, symbol)                                                                                  \
-    void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
-        MP_PRELOADED(symbol);                                                                                          \
-    void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct c10_device device)     \
+#define OUT_OF_MEMORY(suffix, which)                                                                                   \
+    void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct mp_c10_device device)  \
+        MP_PRELOADED(MP_C10_OUT_OF_MEMORY_##which);                                                                    \
+    void report_out_of_memory_##suffix(int64_t bytes, size_t allocated, size_t reserved, struct mp_c10_device device)  \
     {                                                                                                                  \
         record_out_of_memory(bytes, allocated, reserved, device);                                                      \
-        void (*next)(int64_t, size_t, size_t, struct c10_device);                                                      \
-        MP_NEXT(next, &nexts[WHICH_##symbol]);                                                                         \
+        void (*next)(int64_t, size_t, size_t, struct mp_c10_device);                                                   \
+        MP_NEXT(next, &nexts[WHICH_OUT_OF_MEMORY_##which]);                                                            \
         if (next) next(bytes, allocated, reserved, device);                                                            \
     }
-OUT_OF_MEMORY(unsigned, OUT_OF_MEMORY_UNSIGNED)
-OUT_OF_MEMORY(signed, OUT_OF_MEMORY_SIGNED)
+OUT_OF_MEMORY(unsigned, UNSIGNED)
+OUT_OF_MEMORY(signed, SIGNED)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "collect/doctor/doctor.h"
+#include "wire/c10.h"
 #include "wire/config.h"
 
 /* Prints MINOR, VERSION, whether it is free-threaded, its path, and torch's folder and version. */
@@ -26,9 +27,9 @@ struct hook {
     const char *symbol, *meaning;
 };
 
-static const struct hook reports[] = {{"_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE", "of 2.x"},
-                                      {"_ZN3c1027reportMemoryUsageToProfilerEPvlllNS_6DeviceE", "of 1.10 to 1.13"},
-                                      {"_ZN3c1027reportMemoryUsageToProfilerEPvlNS_6DeviceE", "of 1.9"},
+static const struct hook reports[] = {{MP_C10_USAGE_UNSIGNED, "of 2.x"},
+                                      {MP_C10_USAGE_SIGNED, "of 1.10 to 1.13"},
+                                      {MP_C10_USAGE_OLD, "of 1.9"},
                                       {0}},
                          nodes[] = {{"_ZN2at15sequence_number17get_and_incrementEv", ""},
                                     {"_ZN2at14RecordFunction15currentThreadIdEv", ""},
