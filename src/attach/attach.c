@@ -348,6 +348,12 @@ static bool read_counts(const struct attached *a, struct mp_attach_counts *count
     return !bpf_map_lookup_elem(bpf_object__find_map_fd_by_name(a->object, "counts"), &zero, counts);
 }
 
+static bool ends_within(const struct attached *a, int ms)
+{
+    struct pollfd ended = {.fd = a->target.pidfd, .events = POLLIN};
+    return poll(&ended, 1, ms) > 0;
+}
+
 /* How many of the measured blocks a sample with that mean has. */
 static double kept_of(const struct attached *a, double mean)
 {
@@ -364,8 +370,7 @@ static bool bound_cost(struct attached *a)
 {
     struct mp_attach_counts counts;
     uint64_t begun = mp_clock_monotonic_ns(), passed;
-    struct pollfd ended = {.fd = a->target.pidfd, .events = POLLIN};
-    while ((passed = mp_clock_monotonic_ns() - begun) < MEASURE_NS && poll(&ended, 1, ROUND_MS) == 0)
+    while ((passed = mp_clock_monotonic_ns() - begun) < MEASURE_NS && !ends_within(a, ROUND_MS))
         (void)ring_buffer__consume(a->ring);
     (void)ring_buffer__consume(a->ring);
     if (!read_counts(a, &counts)) return false;
@@ -464,8 +469,7 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     if (!status) status = attach_all(a, error);
     if (!status && a->measures && !bound_cost(a)) status = refuse(error, errno);
     if (!status) status = open_recording(a, error);
-    struct pollfd ended = {.fd = a->target.pidfd, .events = POLLIN};
-    if (status && ended.fd >= 0 && poll(&ended, 1, 0) > 0)
+    if (status && ends_within(a, 0))
         return mp_fail(error, MP_NOT_FOUND, "process %" PRIu32 " ended before it was attached to", a->options->pid);
     if (status) return status;
     a->options->attached(a->options->context, a->link_count, mp_clock_monotonic_ns() - begun);
@@ -474,7 +478,6 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     const char *end = run(a, signals, &how, text, sizeof text);
     a->until_ns = mp_clock_monotonic_ns();
     serve(a);
-    count_losses(a);
     detach(a);
     note_end(a);
     mp_recording_end(a->recording, how, end);

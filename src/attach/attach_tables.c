@@ -102,7 +102,6 @@ static uint32_t python_frame(struct mp_attach_tables *tables, const struct mp_at
     struct mp_attach_code code;
     struct mp_wire_frame frame = {.language = MP_PYTHON};
     bool here = mp_attach_describe(tables->target, tables->python, python, &code);
-    tables->described_late += !here;
     if (here) {
         frame.function = mp_attach_text(tables, code.function);
         frame.file = mp_attach_text(tables, code.file);

@@ -19,7 +19,6 @@ struct mp_attach_tables {
     struct mp_map natives, codes, nodes, frames; /* to id + 1 */
     struct mp_intern strings;
     MP_VEC(uint32_t) string_ids; /* the spool's, by number of `strings` */
-    uint64_t described_late;     /* frames of Python whose code was gone when it was read */
 };
 
 /* The node of an event's stack; 0: it has none. */

@@ -131,22 +131,30 @@ void mp_attach_target_close(struct mp_attach_target *target)
 
 struct mapping {
     uint64_t start, end, offset;
-    unsigned major, minor;
     unsigned long long inode;
     char permissions[5];
     char path[4096];
 };
 
-/* The bias of the file from one mapping of its code: the segment that has these bytes is put there. */
-static bool find_bias(Elf *elf, const struct mapping *mapping, uint64_t *bias)
+/* The next segment that is loaded, from number *i on. */
+static bool next_segment(Elf *elf, size_t *i, GElf_Phdr *segment)
 {
     size_t count;
     if (elf_getphdrnum(elf, &count)) return false;
-    for (size_t i = 0; i < count; i++) {
-        GElf_Phdr segment;
-        if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD || !(segment.p_flags & PF_X)) continue;
+    while (*i < count)
+        if (gelf_getphdr(elf, (int)(*i)++, segment) && segment->p_type == PT_LOAD) return true;
+    return false;
+}
+
+/* The bias of the file from one mapping of its code: the segment that has these bytes is put there. */
+static bool find_bias(Elf *elf, const struct mapping *mapping, uint64_t *bias)
+{
+    GElf_Phdr segment;
+    for (size_t i = 0; next_segment(elf, &i, &segment);) {
         uint64_t page_offset = segment.p_offset & ~UINT64_C(0xfff);
-        if (mapping->offset < page_offset || mapping->offset >= segment.p_offset + segment.p_filesz) continue;
+        if (!(segment.p_flags & PF_X) || mapping->offset < page_offset ||
+            mapping->offset >= segment.p_offset + segment.p_filesz)
+            continue;
         *bias = mapping->start - (segment.p_vaddr + mapping->offset - segment.p_offset);
         return true;
     }
@@ -155,19 +163,18 @@ static bool find_bias(Elf *elf, const struct mapping *mapping, uint64_t *bias)
 
 static void find_extent(Elf *elf, struct mp_attach_module *module)
 {
-    size_t count;
+    GElf_Phdr segment;
     module->start = UINT64_MAX;
-    for (size_t i = 0; !elf_getphdrnum(elf, &count) && i < count; i++) {
-        GElf_Phdr segment;
-        if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_LOAD) continue;
-        uint64_t start = module->bias + (segment.p_vaddr & ~UINT64_C(0xfff)), end = module->bias + segment.p_vaddr + segment.p_memsz;
+    for (size_t i = 0; next_segment(elf, &i, &segment);) {
+        uint64_t start = module->bias + (segment.p_vaddr & ~UINT64_C(0xfff));
+        uint64_t end = module->bias + segment.p_vaddr + segment.p_memsz;
         if (start < module->start) module->start = start;
         if (end > module->end) module->end = end;
     }
 }
 
-/* The file is opened by the mapping itself, which leads to it even where it was deleted or replaced; else by its name
- * in the process's own mounts. */
+/* A file that was deleted or replaced is opened by the mapping itself, which still leads to it; others by their name in
+ * the process's own mounts. */
 static struct mp_attach_module *make_module(const struct mp_attach_target *target, const struct mapping *mapping)
 {
     struct mp_attach_module *module = calloc(1, sizeof *module);
@@ -177,12 +184,11 @@ static struct mp_attach_module *make_module(const struct mp_attach_target *targe
     module->path = strdup(mapping->path);
     char *deleted = module->path ? strstr(module->path, " (deleted)") : NULL;
     if (deleted) *deleted = '\0';
-    if (asprintf(&module->file, "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64, target->pid, mapping->start,
-                 mapping->end) < 0)
+    if (deleted && asprintf(&module->file, "/proc/%" PRIu32 "/map_files/%" PRIx64 "-%" PRIx64, target->pid,
+                            mapping->start, mapping->end) < 0)
         module->file = NULL;
-    module->fd = module->file ? open(module->file, O_RDONLY | O_CLOEXEC) : -1;
-    if (module->fd < 0 || !deleted) {
-        if (module->fd >= 0) close(module->fd);
+    if (module->file) module->fd = open(module->file, O_RDONLY | O_CLOEXEC);
+    if (module->fd < 0) {
         free(module->file);
         if (asprintf(&module->file, "/proc/%" PRIu32 "/root%s", target->pid, mapping->path) < 0) module->file = NULL;
         module->fd = module->file ? open(module->file, O_RDONLY | O_CLOEXEC) : -1;
@@ -206,17 +212,11 @@ static struct mp_attach_module *make_module(const struct mp_attach_target *targe
 static bool parse(const char *line, struct mapping *mapping)
 {
     int at = 0;
-    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %llu %n", &mapping->start, &mapping->end,
-               mapping->permissions, &mapping->offset, &mapping->major, &mapping->minor, &mapping->inode, &at) < 7)
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %*x:%*x %llu %n", &mapping->start, &mapping->end,
+               mapping->permissions, &mapping->offset, &mapping->inode, &at) < 5)
         return false;
     snprintf(mapping->path, sizeof mapping->path, "%.*s", (int)strcspn(line + at, "\n"), line + at);
     return mapping->permissions[2] == 'x' && mapping->inode && mapping->path[0] == '/';
-}
-
-static int by_start(const void *left, const void *right)
-{
-    const struct mp_attach_module *const *l = left, *const *r = right;
-    return (*l)->start < (*r)->start ? -1 : (*l)->start > (*r)->start;
 }
 
 static bool is_mapping_of(const struct mp_attach_module *module, const struct mapping *mapping)
@@ -257,7 +257,6 @@ bool mp_attach_target_look(struct mp_attach_target *target)
         target->rule_list.count = 0;
         target->generation++;
     }
-    qsort(target->modules.at, target->modules.count, sizeof *target->modules.at, by_start);
     mp_map_clear(&target->strange);
     free(seen);
     free(line);
@@ -315,10 +314,8 @@ bool mp_attach_symbol(const struct mp_attach_module *module, const char *name, u
 
 bool mp_attach_file_offset(const struct mp_attach_module *module, uint64_t address, uint64_t *offset)
 {
-    size_t count;
-    for (size_t i = 0; !elf_getphdrnum(module->elf, &count) && i < count; i++) {
-        GElf_Phdr segment;
-        if (!gelf_getphdr(module->elf, (int)i, &segment) || segment.p_type != PT_LOAD) continue;
+    GElf_Phdr segment;
+    for (size_t i = 0; next_segment(module->elf, &i, &segment);) {
         if (address < segment.p_vaddr || address - segment.p_vaddr >= segment.p_filesz) continue;
         *offset = address - segment.p_vaddr + segment.p_offset;
         return true;

@@ -36,7 +36,7 @@ struct mp_attach_target {
     uint32_t pid;
     int pidfd;
     uint64_t ids_device, ids_inode;            /* of mp_attach_settings */
-    MP_VEC(struct mp_attach_module *) modules; /* in order of `start`; those that were unmapped stay, marked `gone` */
+    MP_VEC(struct mp_attach_module *) modules; /* those that were unmapped stay, marked `gone` */
     struct mp_map rules;                       /* by address: index + 1 in the vector */
     MP_VEC(struct mp_attach_rule) rule_list;
     struct mp_map strange;                     /* addresses in no module, at the last look at the maps */
