@@ -297,24 +297,22 @@ static void go_round(struct mp_collector *collector)
 static void wait_for_survivors(struct mp_collector *collector)
 {
     struct mp_collector_result *result = collector->result;
-    struct mp_survivors survivors;
-    uint64_t begun = mp_clock_monotonic_ns(), looked = 0, now;
-    while (!collector->waits_no_longer) {
-        now = mp_clock_monotonic_ns();
+    struct mp_survivors survivors = {0};
+    uint64_t begun = mp_clock_monotonic_ns(), now = begun, looked = 0;
+    while (!collector->waits_no_longer && (collector->options->wait || now - begun < LEAVE_WITHIN_NS)) {
         if (now - looked >= LOOK_EVERY_NS) {
-            mp_survivors_find(collector, &survivors);
+            if (!mp_survivors_are_left(collector, &survivors)) return;
             looked = now;
-            if (!survivors.count) return;
         }
-        if (!collector->options->wait && now - begun >= LEAVE_WITHIN_NS) break;
         go_round(collector);
+        now = mp_clock_monotonic_ns();
     }
     mp_survivors_find(collector, &survivors);
     result->survivors = survivors.count;
     if (survivors.count) mp_survivors_say(&survivors, result->survived, sizeof result->survived);
 }
 
-/* What ran on is said in each file that misses it, and in the command's. */
+/* Each file that misses the rest of its process says so, and the command's does. */
 static void note_survivors(const struct mp_collector *collector)
 {
     for (size_t i = 0; i < collector->processes.count && collector->result->survivors; i++)

@@ -12,7 +12,7 @@
 
 #define NAMED_MOST 4
 
-/* What greeted and recorded nothing is known by its environment alone. */
+/* A process that greeted and recorded nothing is known by its environment alone. */
 static bool is_recorded(const struct mp_collector *collector, uint32_t pid)
 {
     for (size_t i = 0; i < collector->processes.count; i++)
@@ -48,23 +48,42 @@ static bool has_ended(const struct mp_collected *process)
     return process->pidfd < 0 || poll(&end, 1, 0) > 0;
 }
 
+static bool is_recorded_survivor(const struct mp_collector *collector, const struct mp_collected *process)
+{
+    return (pid_t)process->pid != collector->command && process->recording->events && !has_ended(process);
+}
+
+static bool is_unrecorded_survivor(const struct mp_collector *collector, uint32_t pid)
+{
+    char path[sizeof collector->socket_path];
+    return pid && (pid_t)pid != getpid() && !is_recorded(collector, pid) &&
+           mp_control_socket_of((pid_t)pid, path, sizeof path) && !strcmp(path, collector->socket_path);
+}
+
 void mp_survivors_find(const struct mp_collector *collector, struct mp_survivors *survivors)
 {
     DIR *processes = opendir("/proc");
     struct dirent *entry;
     *survivors = (struct mp_survivors){0};
     for (size_t i = 0; i < collector->processes.count; i++)
-        if ((pid_t)collector->processes.at[i].pid != collector->command &&
-            collector->processes.at[i].recording->events && !has_ended(&collector->processes.at[i]))
+        if (is_recorded_survivor(collector, &collector->processes.at[i]))
             count_one(survivors, collector->processes.at[i].pid);
     while (processes && (entry = readdir(processes))) {
-        char path[sizeof collector->socket_path];
         uint32_t pid = isdigit((unsigned char)*entry->d_name) ? (uint32_t)strtoul(entry->d_name, NULL, 10) : 0;
-        if (pid && (pid_t)pid != getpid() && !is_recorded(collector, pid) &&
-            mp_control_socket_of((pid_t)pid, path, sizeof path) && !strcmp(path, collector->socket_path))
-            count_one(survivors, pid);
+        if (!is_unrecorded_survivor(collector, pid)) continue;
+        survivors->unrecorded = pid;
+        count_one(survivors, pid);
     }
     if (processes) closedir(processes);
+}
+
+bool mp_survivors_are_left(const struct mp_collector *collector, struct mp_survivors *survivors)
+{
+    for (size_t i = 0; i < collector->processes.count; i++)
+        if (is_recorded_survivor(collector, &collector->processes.at[i])) return true;
+    if (is_unrecorded_survivor(collector, survivors->unrecorded)) return true;
+    mp_survivors_find(collector, survivors);
+    return survivors->count > 0;
 }
 
 void mp_survivors_say(const struct mp_survivors *survivors, char *text, size_t room)
