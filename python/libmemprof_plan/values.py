@@ -36,11 +36,14 @@ COMPUTED = set("""
     searchsorted bucketize tril triu diff scatter scatter_add scatter_reduce masked_fill masked_scatter index_fill
     index_add index_copy index_put constant_pad_nd pad isclose equal is_nonzero item _local_scalar_dense to _to_copy
     clone contiguous copy fill zero reshape flatten ravel""".split())
-# Whether an operand decides that is true everywhere, or one that is zero everywhere.
+# True: an operand that is true everywhere decides; False: one that is zero everywhere does.
 DECIDES = {"bitwise_or": True, "logical_or": True, "__or__": True, "bitwise_and": False, "logical_and": False,
            "__and__": False, "mul": False, "multiply": False}
 ASKED_OFTEN = 1000
-READS = {"item", "_local_scalar_dense", "is_nonzero", "to", "_to_copy"}  # their first argument
+ASKS = {"item", "_local_scalar_dense", "is_nonzero"}
+READS = ASKS | {"to", "_to_copy"}  # their first argument
+# Their result may be known though nothing is of any tensor on the device, or the program asks for a value.
+SOURCES = READS | FACTORIES | {*CONSTANTS, *FILLED, "fill_", "zero_", "copy_"}
 # Values that an operator reads back before it makes its result.
 COUNTS = {
     "equal": int,
@@ -209,7 +212,8 @@ class _Follower:
 
     def __call__(self, operator, *arguments, **named):
         with self.torch._C._ExcludeDispatchKeyGuard(self.keys):
-            if self.is_idle():  # what it writes to has a new version then
+            # Where another mode is active, what the operator writes to has a new version afterwards.
+            if self.is_idle() or not self.may_know(operator, arguments, named):
                 return operator(*arguments, **named)
             written, computed, known = self.written(operator, arguments, named), None, []
             try:
@@ -221,7 +225,7 @@ class _Follower:
             if computed is None:
                 for one in written:
                     self.shadows.forget(one)
-                if operator._opname in ("item", "_local_scalar_dense", "is_nonzero") and self.on_device(arguments):
+                if operator._opname in ASKS and self.on_device(arguments):
                     self.count_question()
             try:
                 result = operator(*arguments, **named)
@@ -231,6 +235,18 @@ class _Follower:
             if computed is not None:
                 self.keep(computed, written or self.on_device([result]), known)
             return result
+
+    def may_know(self, operator, arguments, named):
+        """False for most operators of a program: no tensor of theirs on the device has a shadow. They must cost little."""
+        if operator._opname in SOURCES or operator.namespace != "aten":
+            return True
+        of = self.shadows.of
+        try:
+            with self.torch._C.DisableTorchFunction():
+                return any(one.is_cuda and one.untyped_storage()._cdata in of
+                           for one in self.tensors_of((*arguments, *named.values())))
+        except Exception:  # a tensor without a storage
+            return True
 
     @contextlib.contextmanager
     def quietly(self):
