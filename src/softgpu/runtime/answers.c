@@ -7,18 +7,17 @@
  */
 #include "softgpu/runtime/runtime.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/driver_function.h"
 #include "softgpu/softgpu.h"
 
 /* The result of a kernel, as its name shows it. */
 enum answer {
-    UNKNOWN,  /* not looked at yet */
-    OTHER,    /* among them comparisons: they do not hold */
-    COMPARES, /* with a number: only the test that nothing is negative holds */
+    OTHER = 1, /* among them comparisons: they do not hold */
+    COMPARES,  /* with a number: only the test that nothing is negative holds */
     HOLDS,
     ALL, /* over truths that are not known: ALL holds, ANY does not (truths.c) */
     ANY,
@@ -55,19 +54,6 @@ static const struct {
     {{"__unique11UniqueAgent", ""}, SELECTS, 4},
 };
 
-struct kernel {
-    const void *function;
-    const char *name;
-    enum answer answer;
-    int elements, follow;
-};
-
-static struct {
-    struct kernel *at;
-    size_t count, room;
-    bool sorted;
-} kernels;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __typeof__(softgpu_expect) *expect;
 static __typeof__(softgpu_is_device_address) *is_device_address;
 static double share = 0.5;
@@ -75,29 +61,7 @@ static double share = 0.5;
 static __thread bool truth;
 static __thread uint64_t selected;
 
-void softrt_register_kernel(const void *function, const char *name)
-{
-    pthread_mutex_lock(&lock);
-    if (kernels.count == kernels.room) {
-        size_t room = kernels.room ? 2 * kernels.room : 1024;
-        struct kernel *more = realloc(kernels.at, room * sizeof *more);
-        if (more) {
-            kernels.at = more;
-            kernels.room = room;
-        }
-    }
-    if (kernels.count < kernels.room) kernels.at[kernels.count++] = (struct kernel){.function = function, .name = name};
-    kernels.sorted = false;
-    pthread_mutex_unlock(&lock);
-}
-
-static int by_function(const void *a, const void *b)
-{
-    const struct kernel *x = a, *y = b;
-    return x->function < y->function ? -1 : x->function > y->function;
-}
-
-static void look_at_name(struct kernel *kernel)
+void softrt_look_at_name(struct softrt_kernel *kernel)
 {
     kernel->answer = OTHER;
     kernel->follow = softrt_follow_of(kernel->name);
@@ -108,27 +72,10 @@ static void look_at_name(struct kernel *kernel)
     }
 }
 
-static struct kernel find(const void *function)
-{
-    struct kernel wanted = {.function = function, .answer = OTHER};
-    pthread_mutex_lock(&lock);
-    if (!kernels.sorted && kernels.count) qsort(kernels.at, kernels.count, sizeof *kernels.at, by_function);
-    kernels.sorted = true;
-    struct kernel *found =
-        kernels.count ? bsearch(&wanted, kernels.at, kernels.count, sizeof wanted, by_function) : NULL;
-    if (found && found->answer == UNKNOWN) look_at_name(found);
-    if (found) wanted = *found;
-    pthread_mutex_unlock(&lock);
-    return wanted;
-}
-
 static void find_driver(void)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *found = library ? dlsym(library, "softgpu_expect") : NULL;
-    memcpy(&expect, &found, sizeof found);
-    found = library ? dlsym(library, "softgpu_is_device_address") : NULL;
-    memcpy(&is_device_address, &found, sizeof found);
+    SOFT_DRIVER_FUNCTION(expect, "softgpu_expect");
+    SOFT_DRIVER_FUNCTION(is_device_address, "softgpu_is_device_address");
     const char *text = getenv("SOFTGPU_SELECTED");
     if (text) share = strtod(text, NULL);
 }
@@ -184,7 +131,8 @@ void softrt_expect_answer(const void *function, void *const *arguments)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_driver);
     if (!expect || !is_device_address) return;
-    const struct kernel kernel = find(function);
+    struct softrt_kernel kernel;
+    softrt_find_kernel(function, &kernel);
     if (kernel.answer == SELECTS && arguments) selected = share_of(arguments[kernel.elements]);
     if (kernel.answer == SELECTS || (kernel.answer == ADDS_SELECTED && selected)) {
         expect(0, 4 | 8, selected);

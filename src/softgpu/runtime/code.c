@@ -5,10 +5,10 @@
 #include "softgpu/runtime/runtime.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/driver_function.h"
 #include "softgpu/elf.h"
 #include "softgpu/softgpu.h"
 
@@ -39,39 +39,6 @@ struct entry {
 };
 
 enum { LZ4 = 0x2000, ZSTD = 0x8000 };
-
-static struct {
-    struct kernel {
-        const void *function;
-        const char *name;
-        const struct wrapper *wrapper;
-    } * at;
-    size_t count, room;
-    bool sorted;
-} kernels;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-void softrt_register_code(const void *function, const char *name, const void *wrapper)
-{
-    pthread_mutex_lock(&lock);
-    if (kernels.count == kernels.room) {
-        size_t room = kernels.room ? 2 * kernels.room : 1024;
-        struct kernel *more = realloc(kernels.at, room * sizeof *more);
-        if (more) {
-            kernels.at = more;
-            kernels.room = room;
-        }
-    }
-    if (kernels.count < kernels.room) kernels.at[kernels.count++] = (struct kernel){function, name, wrapper};
-    kernels.sorted = false;
-    pthread_mutex_unlock(&lock);
-}
-
-static int by_function(const void *a, const void *b)
-{
-    const struct kernel *x = a, *y = b;
-    return x->function < y->function ? -1 : x->function > y->function;
-}
 
 /* A block of LZ4: literals, then a match in what is written already, as often as there is input. */
 static bool unpack_lz4(const unsigned char *from, size_t length, unsigned char *to, size_t size)
@@ -139,34 +106,26 @@ static bool describe_code(const void *code, size_t length, const char *name, uin
 
 static bool describe(const void *function, int capability, uint64_t *bytes, uint64_t *local)
 {
-    struct kernel wanted = {.function = function};
-    pthread_mutex_lock(&lock);
-    if (!kernels.sorted && kernels.count) qsort(kernels.at, kernels.count, sizeof *kernels.at, by_function);
-    kernels.sorted = true;
-    struct kernel *found =
-        kernels.count ? bsearch(&wanted, kernels.at, kernels.count, sizeof wanted, by_function) : NULL;
-    if (found) wanted = *found;
-    pthread_mutex_unlock(&lock);
-    const struct entry *entry = found ? entry_for(wanted.wrapper, capability) : NULL;
-    if (!entry) return found != NULL;
+    struct softrt_kernel kernel;
+    if (!softrt_find_kernel(function, &kernel) || !kernel.wrapper) return false;
+    const struct entry *entry = entry_for(kernel.wrapper, capability);
+    if (!entry) return true;
     const unsigned char *payload = (const unsigned char *)entry + entry->bytes;
     if (!(entry->flags & (LZ4 | ZSTD))) {
-        describe_code(payload, entry->size, wanted.name, bytes, local);
+        describe_code(payload, entry->size, kernel.name, bytes, local);
         return true;
     }
     unsigned char *code = entry->whole_size <= LARGEST ? malloc(entry->whole_size) : NULL;
     bool packed_small = entry->flags & ZSTD;
     if (code && (packed_small ? unpack_zstd : unpack_lz4)(payload, entry->compressed_size, code, entry->whole_size))
-        describe_code(code, entry->whole_size, wanted.name, bytes, local);
+        describe_code(code, entry->whole_size, kernel.name, bytes, local);
     free(code);
     return true;
 }
 
 void softrt_offer_code(void)
 {
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    void *found = library ? dlsym(library, "softgpu_describe") : NULL;
     __typeof__(softgpu_describe) *offer;
-    memcpy(&offer, &found, sizeof found);
+    SOFT_DRIVER_FUNCTION(offer, "softgpu_describe");
     if (offer) offer(describe);
 }

@@ -56,8 +56,7 @@ EXPORTED void __cudaRegisterFunction(void **handle, const char *function, char *
 {
     (void)name, (void)limit, (void)thread, (void)block;
     (void)block_dim, (void)grid_dim, (void)warp;
-    softrt_register_kernel(function, device_function);
-    if (handle) softrt_register_code(function, device_function, *handle);
+    softrt_register_kernel(function, device_function, handle ? *handle : NULL);
 }
 
 EXPORTED void __cudaRegisterVar(void **handle, char *variable, char *address, const char *name, int external,

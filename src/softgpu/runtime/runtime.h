@@ -94,17 +94,28 @@ void *softrt_find(const char *name, int version);
 /* Sets the next result of cudaGetLastError(); returns `error`. */
 cudaError_t softrt_keep(cudaError_t error);
 
+/* ---- the kernels that compiled code registers (kernels.c) ---- */
+
+struct softrt_kernel {
+    const void *function;
+    const char *name;             /* of the device function; it stays, as the wrapper does */
+    const void *wrapper;          /* what its fat binary was registered with; NULL: unknown */
+    int answer, elements, follow; /* what answers.c makes of the name; answer 0: not looked at yet */
+};
+void softrt_register_kernel(const void *function, const char *name, const void *wrapper);
+/* False: nobody registered it; `kernel` has no name then. From any thread. */
+bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel);
+
 /* ---- results of kernels that compute nothing (answers.c) ---- */
 
-void softrt_register_kernel(const void *function, const char *name);
+/* Fills in what the name shows. Called once for each kernel, under the lock of kernels.c. */
+void softrt_look_at_name(struct softrt_kernel *kernel);
 /* Called when the thread launched the kernel. */
 void softrt_expect_answer(const void *function, void *const *arguments);
 
 /* ---- the code of kernels (code.c) ---- */
 
-/* `wrapper`: what the fat binary was registered with; it stays. */
-void softrt_register_code(const void *function, const char *name, const void *wrapper);
-/* Lets the driver ask for it. Called once. */
+/* Lets the driver ask what a kernel takes. Called once. */
 void softrt_offer_code(void);
 
 /* ---- the contents of tensors of truths (truths.c) ---- */

@@ -1,0 +1,49 @@
+/* The kernels that compiled code registers when it is loaded, by function. */
+#include "softgpu/runtime/runtime.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static struct {
+    struct softrt_kernel *at;
+    size_t count, room;
+    bool sorted;
+} kernels;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void softrt_register_kernel(const void *function, const char *name, const void *wrapper)
+{
+    pthread_mutex_lock(&lock);
+    if (kernels.count == kernels.room) {
+        size_t room = kernels.room ? 2 * kernels.room : 1024;
+        struct softrt_kernel *more = realloc(kernels.at, room * sizeof *more);
+        if (more) {
+            kernels.at = more;
+            kernels.room = room;
+        }
+    }
+    if (kernels.count < kernels.room)
+        kernels.at[kernels.count++] = (struct softrt_kernel){.function = function, .name = name, .wrapper = wrapper};
+    kernels.sorted = false;
+    pthread_mutex_unlock(&lock);
+}
+
+static int by_function(const void *a, const void *b)
+{
+    const struct softrt_kernel *x = a, *y = b;
+    return x->function < y->function ? -1 : x->function > y->function;
+}
+
+bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel)
+{
+    *kernel = (struct softrt_kernel){.function = function};
+    pthread_mutex_lock(&lock);
+    if (!kernels.sorted && kernels.count) qsort(kernels.at, kernels.count, sizeof *kernels.at, by_function);
+    kernels.sorted = true;
+    struct softrt_kernel *found =
+        kernels.count ? bsearch(kernel, kernels.at, kernels.count, sizeof *kernel, by_function) : NULL;
+    if (found && !found->answer) softrt_look_at_name(found);
+    if (found) *kernel = *found;
+    pthread_mutex_unlock(&lock);
+    return found != NULL;
+}
