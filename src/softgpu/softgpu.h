@@ -102,10 +102,10 @@ void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
 typedef bool soft_describe(const void *function, int capability, uint64_t *bytes, uint64_t *local);
 /* Offers a describer to the driver, which asks when a kernel is first launched, under its lock. */
 void softgpu_describe(soft_describe *describe);
-/* A library ("cuBLAS", "NCCL") launched a kernel of its own; it takes its share of the current device once more. A
- * CUresult. */
-int softgpu_library_launch(const char *library, void *stream);
-int softgpu_library_takes(const char *library);
+/* The library launches a kernel of its own. cuBLAS takes its share of the current device with the first one there, NCCL
+ * with each communicator that `connects`. They return a CUresult. */
+int softgpu_cublas_launch(void *stream);
+int softgpu_nccl_launch(bool connects, void *stream);
 /* What the calling thread reads from a device, in copies of at most so many bytes, until the next call; NULL, 0: made up,
  * as ever. The data is the caller's until then. */
 void softgpu_answer(const void *data, size_t bytes);

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the stand-in driver takes itself, by what a program loads: cuMemGetInfo() shows it, in this order and amount."""
+"""Memory that the stand-in driver takes itself, by what a program loads: cuMemGetInfo() shows it, in this order and
+amount."""
 
 import ctypes
 import os
@@ -88,7 +89,7 @@ def graph_of(driver, kernel, launches):
     driver.call("cuStreamBeginCapture_v2", stream, 0)
     for _ in range(launches):
         driver.launch(kernel, stream)
-    held(not driver.library.softgpu_library_launch(b"cuBLAS", stream))
+    held(not driver.library.softgpu_cublas_launch(stream))
     driver.call("cuStreamEndCapture", stream, ctypes.byref(graph))
     driver.call("cuGraphInstantiateWithFlags", ctypes.byref(executable), graph, ctypes.c_ulonglong(0))
     return executable
@@ -108,10 +109,11 @@ def program(path):
     held(taken(driver, lambda: driver.launch(deep)) == 4 * MIB + local, "code and local memory")
     held(taken(driver, lambda: driver.launch(deeper)) == whole(900 * SMS * THREADS) - local, "what a deeper one lacks")
     held(taken(driver, lambda: driver.launch(deep)) == 0, "local memory that is there")
-    held(taken(driver, lambda: driver.library.softgpu_library_launch(b"cuBLAS", None)) == BLAS, "the library's share")
-    held(taken(driver, lambda: driver.library.softgpu_library_launch(b"cuBLAS", None)) == 0, "the library again")
-    held(taken(driver, lambda: driver.library.softgpu_library_takes(b"NCCL")) == 10 * MIB, "a communicator")
-    held(taken(driver, lambda: driver.library.softgpu_library_takes(b"NCCL")) == 10 * MIB, "another one")
+    held(taken(driver, lambda: driver.library.softgpu_cublas_launch(None)) == BLAS, "the library's share")
+    held(taken(driver, lambda: driver.library.softgpu_cublas_launch(None)) == 0, "the library again")
+    held(taken(driver, lambda: driver.library.softgpu_nccl_launch(True, None)) == 10 * MIB, "a communicator")
+    held(taken(driver, lambda: driver.library.softgpu_nccl_launch(True, None)) == 10 * MIB, "another one")
+    held(taken(driver, lambda: driver.library.softgpu_nccl_launch(False, None)) == 0, "a small collective")
     made = []
     held(taken(driver, lambda: made.append(graph_of(driver, small, 99))) == whole(100 * NODE), "a graph's kernels")
     driver.call("cuGraphExecDestroy", made[0])

@@ -1,25 +1,9 @@
 /* The stand-in of cuBLAS: handles, their settings, and products that compute nothing. It allocates no memory: PyTorch
  * gives each handle and stream a workspace, so each handle is one of its own. */
-#include <dlfcn.h>
+#include "softgpu/blas/blas.h"
+
 #include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "softgpu/softgpu.h"
-
-#define EXPORTED __attribute__((visibility("default")))
-
-#ifndef SOFTBLAS_VERSION
-#    define SOFTBLAS_VERSION 120405
-#endif
-
-typedef int cublasStatus_t;
-enum {
-    CUBLAS_STATUS_SUCCESS = 0,
-    CUBLAS_STATUS_NOT_INITIALIZED = 1,
-    CUBLAS_STATUS_ALLOC_FAILED = 3,
-    CUBLAS_STATUS_INTERNAL_ERROR = 14
-};
 
 struct cublasContext {
     int math_mode, pointer_mode, atomics_mode;
@@ -27,19 +11,11 @@ struct cublasContext {
 };
 typedef struct cublasContext *cublasHandle_t;
 
-/* Of functions that compute: the driver counts the kernel. */
+/* Stubs of functions that compute call this (stub.h). */
 int soft_launched(void *handle);
 int soft_launched(void *handle)
 {
-    static __typeof__(softgpu_library_launch) *launch;
-    if (!launch) {
-        void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-        void *found = driver ? dlsym(driver, "softgpu_library_launch") : NULL;
-        memcpy(&launch, &found, sizeof found);
-    }
-    if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
-    return launch && launch("cuBLAS", ((cublasHandle_t)handle)->stream) ? CUBLAS_STATUS_INTERNAL_ERROR
-                                                                        : CUBLAS_STATUS_SUCCESS;
+    return handle ? softblas_launch(((cublasHandle_t)handle)->stream) : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
 EXPORTED cublasStatus_t cublasCreate_v2(cublasHandle_t *to)

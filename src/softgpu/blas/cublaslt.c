@@ -1,18 +1,9 @@
 /* The stand-in of cuBLASLt: every product has one algorithm, which needs no workspace beyond the caller's. */
-#include <dlfcn.h>
+#include "softgpu/blas/blas.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "softgpu/softgpu.h"
-
-#define EXPORTED __attribute__((visibility("default")))
-
-#ifndef SOFTBLAS_VERSION
-#    define SOFTBLAS_VERSION 120405
-#endif
-
-typedef int cublasStatus_t;
 
 typedef struct {
     uint64_t algorithm[8];
@@ -24,18 +15,6 @@ typedef struct {
 
 static char anything; /* the target of descriptors */
 
-/* The driver counts the kernel; there is none in programs that call the library alone. */
-static int launched(void *stream)
-{
-    static __typeof__(softgpu_library_launch) *launch;
-    if (!launch) {
-        void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-        void *found = driver ? dlsym(driver, "softgpu_library_launch") : NULL;
-        memcpy(&launch, &found, sizeof found);
-    }
-    return launch && launch("cuBLAS", stream) ? 14 : 0; /* CUBLAS_STATUS_INTERNAL_ERROR */
-}
-
 EXPORTED cublasStatus_t cublasLtMatmul(void *handle, void *operation, const void *alpha, const void *a, void *a_layout,
                                        const void *b, void *b_layout, const void *beta, const void *c, void *c_layout,
                                        void *d, void *d_layout, const void *algorithm, void *workspace,
@@ -43,7 +22,7 @@ EXPORTED cublasStatus_t cublasLtMatmul(void *handle, void *operation, const void
 {
     (void)handle, (void)operation, (void)alpha, (void)a, (void)a_layout, (void)b, (void)b_layout, (void)beta, (void)c;
     (void)c_layout, (void)d, (void)d_layout, (void)algorithm, (void)workspace, (void)workspace_bytes;
-    return launched(stream);
+    return softblas_launch(stream);
 }
 
 EXPORTED size_t cublasLtGetVersion(void)

@@ -7,7 +7,6 @@
 #include "softgpu/driver/driver.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define PAGE      4096 /* each kernel's code begins on one */
 #define DESCRIBED 4    /* runtimes that know kernels: one of each major version */
@@ -130,30 +129,23 @@ bool soft_share_launch(const void *function)
            take_local(context->device, kernel->local);
 }
 
-/* cuBLAS takes its share with its first kernel on the device. */
-static CUresult launch_of(bool blas, CUstream stream)
+static CUresult library_launch(enum soft_share share, enum soft_profile_share size, bool takes, CUstream stream)
 {
     CUcontext context = soft_current();
-    uint64_t bytes = blas ? soft_profile_share(SOFT_PROFILE_CUBLAS) : 0;
-    if (context && bytes && !reserved[context->device][SOFT_SHARE_CUBLAS] &&
-        !soft_share_take(context->device, SOFT_SHARE_CUBLAS, bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    uint64_t bytes = soft_profile_share(size);
+    if (context && bytes && takes && !soft_share_take(context->device, share, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
     if (soft_is_stream(stream)) soft_capture_kernel(stream);
     return CUDA_SUCCESS;
 }
 
-static CUresult take_of(bool blas)
+static bool lacks_cublas(void)
 {
     CUcontext context = soft_current();
-    uint64_t bytes = soft_profile_share(blas ? SOFT_PROFILE_CUBLAS : SOFT_PROFILE_NCCL);
-    enum soft_share share = blas ? SOFT_SHARE_CUBLAS : SOFT_SHARE_NCCL;
-    return !context || !bytes || soft_share_take(context->device, share, bytes) ? CUDA_SUCCESS
-                                                                                : CUDA_ERROR_OUT_OF_MEMORY;
+    return context && !reserved[context->device][SOFT_SHARE_CUBLAS];
 }
 
 #define LIBRARY_CALL(name, answer)                                                                                     \
     struct soft_call call;                                                                                             \
-    bool blas = !strcmp(library, "cuBLAS");                                                                            \
     soft_enter(&call, 0, name, NULL);                                                                                  \
     pthread_mutex_lock(&soft_lock);                                                                                    \
     if (soft_ready(&call)) call.result = (answer);                                                                     \
@@ -161,12 +153,13 @@ static CUresult take_of(bool blas)
     soft_exit(&call);                                                                                                  \
     return call.result
 
-EXPORTED int softgpu_library_launch(const char *library, void *stream)
+EXPORTED int softgpu_cublas_launch(void *stream)
 {
-    LIBRARY_CALL("softgpu_library_launch", launch_of(blas, stream));
+    LIBRARY_CALL("softgpu_cublas_launch",
+                 library_launch(SOFT_SHARE_CUBLAS, SOFT_PROFILE_CUBLAS, lacks_cublas(), stream));
 }
 
-EXPORTED int softgpu_library_takes(const char *library)
+EXPORTED int softgpu_nccl_launch(bool connects, void *stream)
 {
-    LIBRARY_CALL("softgpu_library_takes", take_of(blas));
+    LIBRARY_CALL("softgpu_nccl_launch", library_launch(SOFT_SHARE_NCCL, SOFT_PROFILE_NCCL, connects, stream));
 }

@@ -3,7 +3,6 @@
  * gets back its own data: a broadcast or a sum leaves the buffer unchanged. It takes no device memory; the plan states
  * separately how much NVIDIA's takes.
  */
-#include <dlfcn.h>
 #include <memprof.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/driver_function.h"
 #include "softgpu/softgpu.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -88,19 +88,10 @@ static size_t bytes_of(size_t count, int type)
 }
 
 /* The driver's public function, so that the host's knowledge of the values is copied, too; NULL: there is no driver. */
-static void *driver_function(const char *name)
-{
-    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-    return driver ? dlsym(driver, name) : NULL;
-}
-
 static ncclResult_t give(const void *from, void *to, size_t bytes, void *stream)
 {
     static int (*copy)(unsigned long long, unsigned long long, size_t, void *);
-    if (!copy) {
-        void *found = driver_function("cuMemcpyAsync");
-        memcpy(&copy, &found, sizeof copy);
-    }
+    if (!copy) SOFT_DRIVER_FUNCTION(copy, "cuMemcpyAsync");
     if (copy && from != to && bytes) copy((uintptr_t)to, (uintptr_t)from, bytes, stream);
     return ncclSuccess;
 }
@@ -110,36 +101,26 @@ static ncclResult_t give(const void *from, void *to, size_t bytes, void *stream)
 
 static ncclResult_t use(ncclComm_t comm, size_t bytes, void *stream)
 {
-    static __typeof__(softgpu_library_launch) *launch;
-    static __typeof__(softgpu_library_takes) *take;
-    if (!launch) {
-        void *found = driver_function("softgpu_library_takes");
-        memcpy(&take, &found, sizeof found);
-        found = driver_function("softgpu_library_launch");
-        memcpy(&launch, &found, sizeof found);
-    }
-    if (!launch || !take || comm->size < 2) return ncclSuccess;
-    if (bytes >= CONNECTS && !comm->connected) {
-        comm->connected = true;
-        if (take("NCCL")) return ncclUnhandledCudaError;
-    }
-    return launch("NCCL", stream) ? ncclUnhandledCudaError : ncclSuccess;
+    static __typeof__(softgpu_nccl_launch) *launch;
+    bool connects = bytes >= CONNECTS && !comm->connected;
+    if (!launch) SOFT_DRIVER_FUNCTION(launch, "softgpu_nccl_launch");
+    if (!launch || comm->size < 2) return ncclSuccess;
+    comm->connected |= connects;
+    return launch(connects, stream) ? ncclUnhandledCudaError : ncclSuccess;
 }
 
 EXPORTED ncclResult_t ncclMemAlloc(void **to, size_t bytes)
 {
     int (*alloc)(void **, size_t);
-    void *found = driver_function("cuMemAlloc_v2");
-    memcpy(&alloc, &found, sizeof found);
-    return found && !alloc(to, bytes) ? ncclSuccess : ncclUnhandledCudaError;
+    SOFT_DRIVER_FUNCTION(alloc, "cuMemAlloc_v2");
+    return alloc && !alloc(to, bytes) ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 EXPORTED ncclResult_t ncclMemFree(void *address)
 {
     int (*release)(void *);
-    void *found = driver_function("cuMemFree_v2");
-    memcpy(&release, &found, sizeof found);
-    return found && !release(address) ? ncclSuccess : ncclUnhandledCudaError;
+    SOFT_DRIVER_FUNCTION(release, "cuMemFree_v2");
+    return release && !release(address) ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 EXPORTED ncclResult_t ncclAllGather(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream)
