@@ -2,8 +2,8 @@
  * The kernel's side of `memprof attach`: runs where the attached program enters or leaves an allocator's function, and
  * puts an event into a ring. It only reads the program's memory. It is compiled for BPF and embedded in memprof.
  */
-#include <linux/bpf.h>
 #include <asm/ptrace.h>
+#include <linux/bpf.h>
 
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
@@ -261,8 +261,8 @@ static __always_inline __u32 thread_number(const struct mp_attach_settings *how)
     return (__u32)bpf_get_current_pid_tgid();
 }
 
-static __always_inline void fill(struct scratch *room, const struct mp_attach_settings *how, const struct pt_regs *regs, __u64 cookie,
-                                 const struct arguments *arguments, int returned)
+static __always_inline void fill(struct scratch *room, const struct mp_attach_settings *how, const struct pt_regs *regs,
+                                 __u64 cookie, const struct arguments *arguments, int returned)
 {
     room->head.time_ns = bpf_ktime_get_ns();
     room->head.tid = thread_number(how);
@@ -299,7 +299,7 @@ static __always_inline __u64 share_kept(__u64 size, __u64 mean)
     return (1ull << 32) - left;
 }
 
-/* Whether the event is of a block in the sample. */
+/* True if the event is of a block in the sample. */
 static __always_inline int is_sampled(const struct mp_attach_settings *how, const struct pt_regs *regs, __u64 cookie,
                                       const struct arguments *arguments, int returned)
 {

@@ -6,14 +6,15 @@
 
 /* ---- entries ----------------------------------------------------------------------------------------------------- */
 
-/* Whether `more` entries may be written after the last one, which *at then points to. */
+/* True if `more` entries may be written after the last one, which *at then points to. */
 static bool have_room(struct mp_attach_tables *tables, enum mp_spool_table_id id, uint64_t more, uint64_t *count)
 {
     struct mp_spool_table *table = &tables->spool->header->tables[id];
     *count = atomic_load(&table->count);
     if (*count + more > atomic_load(&table->committed)) (void)mp_spool_file_grow(tables->spool);
     if (*count + more <= atomic_load(&table->committed)) return true;
-    _Atomic uint64_t *lost = id == MP_TABLE_STRINGS ? &tables->spool->header->lost_strings : &tables->spool->header->lost_stacks;
+    _Atomic uint64_t *lost =
+        id == MP_TABLE_STRINGS ? &tables->spool->header->lost_strings : &tables->spool->header->lost_stacks;
     atomic_fetch_add(lost, 1);
     return false;
 }
@@ -131,7 +132,7 @@ struct merged {
     const struct mp_attach_frame *python;
 };
 
-/* Whether the group of frames that ends at `marker` is run by this C frame. 3.9 and 3.10 leave no marker: their groups
+/* True if the group of frames that ends at `marker` is run by this C frame. 3.9 and 3.10 leave no marker: their groups
  * belong to the calls of the loop, one after the other. */
 static bool runs(const struct mp_attach_interpreter *python, const struct mp_attach_native *native, uint64_t marker)
 {
@@ -173,9 +174,9 @@ uint32_t mp_attach_node(struct mp_attach_tables *tables, const struct mp_attach_
     static struct mp_attach_native native[MP_ATTACH_NATIVE_MOST];
     static struct merged merged[MP_ATTACH_NATIVE_MOST + MP_ATTACH_PYTHON_MOST];
     bool cut = false;
-    size_t natives = tables->native && event->stack_bytes ? mp_attach_unwind(tables->target, event, stack, returned, native,
-                                                                             MP_ATTACH_NATIVE_MOST, &cut)
-                                                          : 0;
+    size_t natives = tables->native && event->stack_bytes
+                         ? mp_attach_unwind(tables->target, event, stack, returned, native, MP_ATTACH_NATIVE_MOST, &cut)
+                         : 0;
     uint32_t count = tables->python_frames ? event->python_count : 0;
     size_t all = merge(tables->python, native, natives, frames, count, merged), inner = all, outer_from = all;
     cut |= event->python_cut && count;

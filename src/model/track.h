@@ -11,7 +11,7 @@
 char *mp_track_id(const struct mp_model *model, uint16_t track, char *to);
 /* The device's name alone: "cuda:0". */
 const char *mp_track_device(const struct mp_model *model, uint16_t track);
-/* Whether the track's blocks are memory (mp_track_holds_memory()). */
+/* True if the track's blocks are memory (mp_track_holds_memory()). */
 bool mp_model_track_holds_memory(const struct mp_model *model, size_t track);
 /* MP_TRACK_NONE where no track has this id. */
 uint16_t mp_track_find(const struct mp_model *model, const char *id);

@@ -98,7 +98,8 @@ const char *softgpu_class_name(enum soft_class class);
 /* Sets the value that the calling thread reads before its next kernel, from the address (0: any) and with one of the
  * widths; `widths`: a sum of 1, 4, 8. The policy "ones" takes precedence. */
 void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
-/* What a kernel takes of a device: bytes of its code, and of local memory for each thread. False: unknown to this one. */
+/* What a kernel takes of a device: bytes of its code, and of local memory for each thread. False: unknown to this one.
+ */
 typedef bool soft_describe(const void *function, int capability, uint64_t *bytes, uint64_t *local);
 /* Offers a describer to the driver, which asks when a kernel is first launched, under its lock. */
 void softgpu_describe(soft_describe *describe);
@@ -106,10 +107,10 @@ void softgpu_describe(soft_describe *describe);
  * with each communicator that `connects`. They return a CUresult. */
 int softgpu_cublas_launch(void *stream);
 int softgpu_nccl_launch(bool connects, void *stream);
-/* What the calling thread reads from a device, in copies of at most so many bytes, until the next call; NULL, 0: made up,
- * as ever. The data is the caller's until then. */
+/* What the calling thread reads from a device, in copies of at most so many bytes, until the next call; NULL, 0: made
+ * up, as ever. The data is the caller's until then. */
 void softgpu_answer(const void *data, size_t bytes);
-/* Whether the address lies in memory handed out on some device. */
+/* True if the address lies in memory handed out on some device. */
 bool softgpu_is_device_address(uint64_t address);
 
 #endif

@@ -87,8 +87,8 @@ static uint64_t less(uint64_t from, uint64_t what)
     return from > what ? from - what : 0;
 }
 
-/* Checkpointing saves only what it takes off the allocated peak: reserved bytes alone depend on the order in which the
- * recomputation's blocks come, which PyTorch may cut short behind the last one that backward needs. */
+/* Checkpointing counts by the allocated peak alone. Its reserved bytes depend on the order of the recomputed blocks,
+ * and PyTorch may stop recomputing behind the last one that backward needs. */
 static bool is_worth(const struct mp_advise *advise, const struct mp_change *change)
 {
     unsigned parts = change->kind == MP_CHANGE_CHECKPOINT ? WORTH_TIME : WORTH;
@@ -105,7 +105,7 @@ static void fill_savings(const struct mp_advise *advise, const struct outcome *o
     change->saved_reserved = less(advise->reserved, outcome->reserved);
 }
 
-/* Of the block that an event allocates; 0. */
+/* The stack of the block that an event allocates, or 0. */
 static uint32_t stack_at(const struct mp_model *model, uint32_t event)
 {
     return model->events.type[event] == MP_EVENT_ALLOC ? model->blocks.stack[model->events.subject[event]] : 0;
@@ -172,7 +172,7 @@ static uint64_t weight(const struct mp_change *change)
     return by_allocated ? change->saved : change->saved_reserved;
 }
 
-/* Whether another kind of module saves as much for less. */
+/* True if another kind of module saves as much for less. */
 static bool is_outdone(const struct mp_advise *advise, size_t number)
 {
     const struct mp_change *change = &advise->changes.at[number];
@@ -293,7 +293,7 @@ static bool does_fit(const struct mp_advise *advise, const struct outcome *outco
     return advise->has_allocator ? !outcome->ooms && outcome->reserved <= room : outcome->peak <= room;
 }
 
-/* Whether one's modules lie within the other's. */
+/* True if one's modules lie within the other's. */
 static bool overlap(const char *a, const char *b)
 {
     size_t length = strlen(a) < strlen(b) ? strlen(a) : strlen(b);
@@ -337,8 +337,8 @@ static size_t find_next(struct adviser *a, bool twice, struct outcome *now)
     return chosen;
 }
 
-/* The fewest modules of a kind with which it fits and the allocated peak is below `peak`, and their change; `cheapest`
- * stays as it was where none do, or where they cost no less than it does. */
+/* The fewest modules of a kind with which the program fits and the allocated peak is below `peak`. If they cost less
+ * than `cheapest`, their change takes its place. */
 static void find_fewest(struct adviser *a, size_t kind, uint64_t peak, struct mp_change *cheapest, struct outcome *now)
 {
     size_t low = 1, high = mp_checkpoints_modules(a->checkpoints, kind) + 1;
@@ -414,7 +414,7 @@ static void find_fit(struct adviser *a)
     fit->reserved = now.reserved;
 }
 
-/* That which saves most first. */
+/* Sorts by saved bytes, most first. */
 static void sort_changes(struct mp_advise *advise)
 {
     size_t *places = mp_alloc_zeroed(advise->changes.count + 1, sizeof *places);

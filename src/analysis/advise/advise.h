@@ -1,6 +1,6 @@
 /*
- * Changes to a program that would lower its peak, each proved by a replay of what the recording has with the change
- * made to it, and which of them together fit a capacity. Pure; the result is the caller's.
+ * Changes to a program that would lower its peak, and the combination that fits a capacity. A replay of the changed
+ * recording proves each. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_ADVISE_H
 #define MP_ANALYSIS_ADVISE_H

@@ -54,7 +54,7 @@ struct mp_changes {
     size_t count, room;
 };
 
-/* What it costs beside others: a change whose share of forward is not known costs more than any that is. */
+/* The order of changes by cost. An unknown share of forward costs more than any known one. */
 static inline double mp_change_price(const struct mp_change *change)
 {
     return change->share < 0 ? 2 : change->share;

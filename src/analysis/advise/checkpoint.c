@@ -22,8 +22,8 @@
  * let go of: what lives on behind the call and is freed before its backward, else what it made last.
  *
  * PyTorch 2.1 and newer stop making again with the last tensor that is saved for backward: before an operator that
- * saves its inputs alone, behind one that saves results. Which that is, operators' names say, and the first node of
- * backward that reads one has to agree; else all is made again, which saves less.
+ * saves its inputs alone, behind one that saves results. Operators' names identify that tensor, and the first node of
+ * backward that reads one has to agree. Otherwise all is made again, which saves less.
  */
 #define PATH_MOST     4096 /* bytes of a module's path, and modules on it: no network has more, and what follows is */
 #define PARTS_MOST    100  /* square in them */
@@ -146,8 +146,8 @@ static size_t parts_of(const char *text)
 
 /* ---- which modules are called: a list or a dictionary of modules is not */
 
-/* Of a path and the calls that led to it: the modules on it that were called, from the inside out. What comes before a
- * number is a Sequential, or a list; the outermost call is the network's own. */
+/* Finds the called modules on a path, from the inside out, given the calls that led to it. A name before a number is a
+ * Sequential, or a list; the outermost call is the network's own. */
 static void find_called_of(struct mp_checkpoints *c, const char *path, const struct mp_buffer *chain)
 {
     size_t parts = parts_of(path), at = 1;
@@ -293,7 +293,7 @@ static bool same_place(const struct mp_checkpoints *c, const struct mp_act *a, c
     return a->module == b->module && c->model->blocks.stack[a->block] == c->model->blocks.stack[b->block];
 }
 
-/* Of a run of acts, the length of what it repeats: that of all of it where it is one call. */
+/* The period of a run of acts: `count` if the run is a single call. */
 static size_t period_of(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count)
 {
     size_t *border = mp_alloc_zeroed(count + 1, sizeof *border);
@@ -340,7 +340,7 @@ static uint32_t freed(const struct mp_checkpoints *c, size_t act)
     return c->model->blocks.free_event[c->acts.at[act].block];
 }
 
-/* Whether backward frees it: not a variable, later. */
+/* True if backward frees it: not a variable, later. */
 static bool is_kept(const struct mp_checkpoints *c, const struct call *call, size_t act)
 {
     return freed(c, act) >= call->back && freed(c, act) < call->stop;
@@ -443,8 +443,8 @@ static uint64_t time_of(const struct mp_checkpoints *c, uint32_t event)
     return event < events->count ? events->time_ns[event] : c->model->duration_ns;
 }
 
-/* Of all turns of forward that a backward follows, but those of the first, in which a program warms up, if there are
- * others. *first: the turn of backward that ends them. */
+/* Time of all turns of forward that a backward follows, without the first (warm-up) if there are others. *first: the
+ * turn of backward that ends them. */
 static uint64_t time_of_forward(const struct mp_checkpoints *c, uint32_t *first)
 {
     uint64_t all = 0, of_first = 0;
@@ -504,7 +504,7 @@ static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struc
     return *part;
 }
 
-/* Of some acts: which are made by a stack that makes several. */
+/* Marks the acts whose stack makes several of them. */
 static void find_repeated(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count,
                           unsigned char *repeated)
 {
@@ -519,9 +519,9 @@ static void find_repeated(const struct mp_checkpoints *c, const struct mp_act *a
     mp_map_free(&first);
 }
 
-/* By act of the call: the event by which it would be gone. What is no result of a part is gone when the part is over;
- * a result of a Sequential's part is gone with the next part, another one with the call. What a statement makes again
- * and again may be a list's. */
+/* The event by which each act of the call would be freed. A block that is no part's result is freed when its part ends.
+ * A result of a Sequential's part is freed with the next part, any other result with the call. Repeated blocks of one
+ * statement may be in a list. */
 static void find_ends(struct mp_checkpoints *c, const struct kind *kind, struct mp_map *known, const struct call *call,
                       uint32_t *ends)
 {
@@ -595,8 +595,8 @@ static void end_block(const struct maker *m, uint32_t block, uint32_t event)
     mp_vec_add(&m->change->edits.ends, end);
 }
 
-/* When backward lets go of what was made again: autograd itself holds a saved tensor until the gradients of its node
- * were brought to shape, checkpointing of PyTorch 2.1 and newer gives it away when the node runs. */
+/* The event at which backward frees a recomputed block. Autograd itself holds a saved tensor until its node's gradients
+ * have their shape. Checkpointing of PyTorch 2.1 and newer gives it away when the node runs. */
 static uint32_t let_go(const struct mp_checkpoints *c, uint32_t end)
 {
     size_t at = MP_COUNT_BEFORE(c->acts.count, i, c->acts.at[i].event < end);
@@ -636,7 +636,7 @@ static void make_again(struct maker *m, const struct call *call)
     free(casts);
 }
 
-/* Whether what the call begins with keeps its input for backward anyway. */
+/* True if what the call begins with keeps its input for backward anyway. */
 static bool keeps_input_itself(const struct mp_checkpoints *c, const struct call *call)
 {
     return mp_operator_saves(operator_of(c, c->acts.at[call->first].block)->number) == MP_SAVES_INPUTS;

@@ -1,6 +1,6 @@
 /*
- * Activation checkpointing: modules of a network, as kinds (`blocks.*`, `blocks.*.mlp`), that would let go of what
- * their forward keeps for backward and make it anew there; and what a program's blocks would then be. Pure.
+ * Activation checkpointing by kinds of modules (`blocks.*`, `blocks.*.mlp`), and the program's blocks with it. A
+ * checkpointed module frees its saved activations after forward, and makes them again in backward. Pure.
  */
 #ifndef MP_ANALYSIS_CHECKPOINT_H
 #define MP_ANALYSIS_CHECKPOINT_H

@@ -1,4 +1,4 @@
-/* What is allocated and reserved over a replay, in a bounded number of points. */
+/* Allocated and reserved bytes over a replay, in a bounded number of points. */
 #ifndef MP_ANALYSIS_CURVE_H
 #define MP_ANALYSIS_CURVE_H
 

@@ -1,6 +1,6 @@
 /*
- * A program's blocks as they would be with a change made to it: freed at another time, never made, or others beside
- * them; as a history that can be replayed. Pure.
+ * A changed program's history, ready for a replay: some blocks are freed at another time, never made, or additional.
+ * Pure.
  */
 #ifndef MP_ANALYSIS_EDITS_H
 #define MP_ANALYSIS_EDITS_H
@@ -12,8 +12,7 @@ struct mp_edit_end {
     uint32_t block, freed;
     bool gone; /* it is never made */
 };
-/* A block that the model has not. Of what happens before the same event, that of a lower rank comes first, and of that,
- * frees. */
+/* A block that the model has not. Edits before one event are ordered by rank; within a rank, frees come first. */
 struct mp_edit_extra {
     uint64_t bytes, stream;
     uint32_t made, freed;
@@ -40,8 +39,8 @@ const struct mp_torch_step **mp_births_find(const struct mp_model *model, const 
 void mp_edits_apply(const struct mp_model *model, const struct mp_torch_history *history, const struct mp_edits *edits,
                     struct mp_torch_history *edited);
 void mp_edited_free(struct mp_torch_history *edited);
-/* The most that was allocated at a time, by the sizes that blocks have in the model. The watch, which may be NULL, is
- * told that as much is reserved. */
+/* The most that was allocated at a time, by the sizes that blocks have in the model. The watch may be NULL; it sees the
+ * same bytes as reserved. */
 uint64_t mp_edited_peak(const struct mp_model *model, const struct mp_torch_history *history, mp_torch_watch *watch,
                         void *context);
 

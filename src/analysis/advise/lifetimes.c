@@ -16,8 +16,8 @@
 #define MOST_BIRTHS 8    /* steps that make gradients that are kept */
 
 /*
- * A training's gradients are needed from backward to the end of the optimizer's step, and what its forward made from
- * there to backward. The end of a step, an update, is where both are over; what lives on is held by a name, or by the
+ * A training needs its gradients from backward to the end of the optimizer's step, and its activations from forward to
+ * backward. Both are over at an update, the end of a step. Blocks that live on are held by a name, or by the
  * parameters.
  */
 
@@ -133,7 +133,7 @@ static bool is_gradient(const struct finder *f, uint32_t block, size_t update)
            mp_category_of(f->categories, block, event_of(f, update)) == MP_CATEGORY_GRADIENTS;
 }
 
-/* What forward and backward make in a step, in order. */
+/* Blocks that forward and backward make in a step, in order. */
 struct made {
     struct mp_step_block *at;
     size_t count, room;
@@ -180,7 +180,7 @@ static void align(struct pair *pair)
         if (pair->to[i] != SIZE_MAX) pair->from[pair->to[i]] = i;
 }
 
-/* Whether what a later step frees was freed in the first one, there before an event. */
+/* True if what a later step frees was freed in the first one, there before an event. */
 static bool was_freed_before(const struct finder *f, const struct pair *pair, uint32_t block, uint32_t event)
 {
     const struct made *later = &pair->later;
@@ -229,9 +229,9 @@ static void add_copy(struct finder *f, const struct pair *pair, size_t gradient,
     }
 }
 
-/* In a step in which gradients were there already, and were added to, what was added becomes the gradient where none is
- * there, or is copied: as in the step that made them. `found`, by gradient: 0 not yet asked, 1 it is copied, 2 it is
- * what was added. False where that changes from step to step, as where several optimizers take turns. */
+/* A step may add to existing gradients. Without them, the added block would itself become the gradient, or be copied,
+ * as in the step that made the gradients. `found`, by gradient: 0 not yet asked, 1 copied, 2 the added block. False if
+ * that changes from step to step, as with several optimizers that take turns. */
 static bool stand_in(struct finder *f, const struct pair *pair, size_t update, const uint32_t *number,
                      unsigned char *found, struct mp_change *change)
 {
@@ -347,7 +347,7 @@ static uint32_t end_of_backward(const struct finder *f, uint32_t from, uint32_t 
     return last != MP_NONE && last > first ? f->phases.turns.at[last + 1].first : MP_NONE;
 }
 
-/* What a place makes, step by step. */
+/* The blocks of a place, step by step. */
 struct alike {
     uint32_t stack, module, block;
     uint64_t bytes;
@@ -397,8 +397,8 @@ static uint32_t round_of(const struct finder *f, const struct alike *block)
     return turn == MP_NONE ? MP_NONE : f->phases.turns.at[turn].backward;
 }
 
-/* What nothing takes the place of, as the recording ends: if it lives on behind its step, and what the same place made
- * in the step before was held, it is held as well. `until`, by block of `made`; `end`: the first behind its place. */
+/* The last block of a place has no successor in the recording. It is held if it outlives its step and the place's block
+ * of the step before was held. `until`, by block of `made`; `end`: the first behind its place. */
 static void find_last_held(const struct finder *f, const struct likes *made, size_t first, size_t end, uint32_t *until)
 {
     size_t last = end - 1, before;
@@ -463,7 +463,7 @@ static bool shows(const struct finder *f, uint32_t block, uint32_t fact)
     return f->facts->of_stack[f->model->blocks.stack[block]] & fact;
 }
 
-/* Whether it is gone when the optimizer's step is over. */
+/* True if it is gone when the optimizer's step is over. */
 static bool is_temporary(const struct finder *f, uint32_t block)
 {
     uint32_t born = f->model->blocks.alloc_event[block];

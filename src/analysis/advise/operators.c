@@ -6,9 +6,9 @@
 #include "base/memory.h"
 #include "model/stack_facts.h"
 
-/* From PyTorch's derivatives.yaml: the operator with its overload, the node of autograd's graph without "Backward", and
- * which tensors the formula of its backward reads. tests/advise/check_operators.py holds it against that file. What is
- * not here is taken for one that saves results. */
+/* From PyTorch's derivatives.yaml: the operator with its overload, its node without "Backward", and the tensors that
+ * backward reads. tests/advise/check_operators.py compares it with that file. An operator that is not here counts as
+ * one that saves results. */
 static const struct {
     const char *name, *node;
     enum mp_operator_saves saves;
@@ -180,7 +180,7 @@ static uint16_t find_node(const char *name)
     return UNKNOWN_NODE;
 }
 
-/* What a native frame shows. */
+/* Facts that a native frame shows. */
 struct shown {
     bool call;       /* of an operator that is no composite */
     uint16_t number; /* 0: unknown */

@@ -27,7 +27,7 @@ void mp_operators_find(const struct mp_model *model, struct mp_operators *operat
 void mp_operators_free(struct mp_operators *operators);
 
 enum mp_operator_saves mp_operator_saves(unsigned number);
-/* Whether two have a node of the same name in autograd's graph, as an operator's and that of its backward. */
+/* True if two have a node of the same name in autograd's graph, as an operator's and that of its backward. */
 bool mp_operators_match(unsigned one, unsigned other);
 
 #endif

@@ -8,10 +8,10 @@
 #include "base/words.h"
 
 /*
- * The reserved peak jumps up and down over the values of an option, so nothing short of a replay tells it. First every
- * option alone; then, from the best found with and without expandable segments, one option after the other is moved to
- * its best value until none helps any more; last the rounding of each class of sizes. A replay that reserves more than
- * the best so far is given up at once, which most are.
+ * The reserved peak jumps up and down over the values of an option, so only a replay gives it. The search tries every
+ * option alone. Then, from the best with and without expandable segments, it moves one option after the other to its
+ * best value until none helps. The rounding of each class of sizes comes last. Most replays are given up early: they
+ * reserve more than the best so far.
  */
 #define STEPS_MOST   500000000 /* of all replays together, were none given up: half a minute */
 #define REPLAYS_MIN  40
@@ -65,7 +65,7 @@ static bool is_list(const struct mp_torch_settings *settings)
     return false;
 }
 
-/* What an option more has to save, at least. */
+/* The least bytes that an additional option has to save. */
 static uint64_t price(const struct search *s, const struct mp_tune_found *found)
 {
     unsigned parts = found->options + (found->options && is_list(&found->settings));
@@ -274,7 +274,7 @@ static bool is_close(uint64_t a, uint64_t b)
     return apart <= b / CLOSE;
 }
 
-/* What the device had for the allocator when memory ran out: all that it held, and what was free beside it. */
+/* The device's memory for the allocator when memory ran out: reserved plus free bytes. */
 static void find_room_at_oom(struct search *s, uint64_t *room)
 {
     struct mp_torch_history *history = s->history;

@@ -28,16 +28,16 @@ static const struct mp_torch_step *step_of(const struct mp_torch_history *histor
     return NULL;
 }
 
-/* The device's memory for the allocator when memory ran out: all that it held plus the free memory beside it. Where the
- * latter is unknown, only the former: settings that fit then would have fitted all the more. */
+/* The device's memory for the allocator when memory ran out: reserved plus free bytes. If the free bytes are unknown,
+ * reserved ones alone: settings that fit in those fit in more. */
 static uint64_t frag_capacity(const struct mp_frag *frag)
 {
     uint64_t free_bytes = frag->oom.device_free == MP_BYTES_UNKNOWN ? 0 : frag->oom.device_free;
     return frag->reserved + free_bytes / MP_TORCH_PAGE * MP_TORCH_PAGE;
 }
 
-/* A remedy that PyTorch refuses beside the program's other settings is none: max_split_size_mb below the size of a large
- * segment. */
+/* A remedy that PyTorch refuses with the program's other settings is left out: max_split_size_mb below a large
+ * segment's size. */
 static void try_remedies(const struct mp_model *model, const struct mp_torch_history *history, uint32_t step,
                          struct mp_frag *frag)
 {

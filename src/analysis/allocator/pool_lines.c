@@ -59,7 +59,7 @@ static void meet_block(struct finder *f, uint32_t block)
     if (*of == MP_PLACE_UNKNOWN) *of = pool;
 }
 
-/* Of a range from before the trace the first call that is about its memory tells. */
+/* A range from before the trace gets its pool from the first call about its memory. */
 static void meet_calls(struct finder *f)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;

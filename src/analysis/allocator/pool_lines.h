@@ -1,6 +1,6 @@
 /*
- * What each private pool of a caching allocator (a CUDA graph's, a MemPool's) has reserved over time: the segments in
- * which blocks of the pool lay, or that the allocator said to be the pool's. Pure; the result is the caller's.
+ * Reserved bytes over time of each private pool of a caching allocator (a CUDA graph's, a MemPool's). A segment is a
+ * pool's if the pool's blocks lay in it, or the allocator said so. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_POOL_LINES_H
 #define MP_ANALYSIS_POOL_LINES_H
@@ -27,8 +27,8 @@ struct mp_pool_lines {
 #define MP_POOL_LINES  32
 #define MP_POOL_POINTS 8192 /* of more, each keeps the most of two that follow one another */
 
-/* `track`: of a caching allocator; others have none. Of segments beyond 65 536 at once, and of those in which no block
- * with a known pool ever lay, the pool is not known: they are in no line. */
+/* `track`: of a caching allocator; others have no lines. A segment is in no line if no block of a known pool lay in it,
+ * or if more than 65 536 lived at once. */
 void mp_pool_lines_find(const struct mp_model *model, uint16_t track, const struct mp_placements *placements,
                         struct mp_pool_lines *lines);
 void mp_pool_lines_free(struct mp_pool_lines *lines);

@@ -123,7 +123,7 @@ static uint32_t best_fit(const struct mp_torch_allocator *a, const struct mp_tor
     return key && key->stream == stream ? key->block : NONE;
 }
 
-/* Whether the best-fitting block may be taken: large ones are not given to small requests. */
+/* True if the best-fitting block may be taken: large ones are not given to small requests. */
 static bool suits(const struct mp_torch_allocator *a, uint32_t block, uint64_t bytes)
 {
     uint64_t has = a->blocks.at[block].bytes, max_split = a->settings.max_split;

@@ -1,7 +1,7 @@
 /*
- * A model of PyTorch's CUDA caching allocator for one device, as it places blocks in segments: c10/cuda/
- * CUDACachingAllocator.cpp of PyTorch 2.0 to 2.10, which depends only on the order of calls, the settings and the
- * memory that the driver hands out. Without hooks the driver is a device of a given capacity that hands out addresses
+ * A model of PyTorch's CUDA caching allocator for one device, as it places blocks in segments
+ * (c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.0 to 2.10). Its result depends only on the order of calls, the
+ * settings and the driver's memory. Without hooks the driver is a device of a given capacity that hands out addresses
  * in ascending order.
  *
  * Sizes are bytes. Streams are any numbers, 0 being the default stream. Pools are small numbers, 0 being the default
@@ -67,7 +67,7 @@ struct mp_torch_segment {
     size_t first_block, block_count; /* in the listing's blocks */
 };
 
-/* Segments and their blocks, by address. Of an expandable segment each run of mapped pages counts as a segment. */
+/* Segments and their blocks, by address. Each run of mapped pages of an expandable segment counts as a segment. */
 struct mp_torch_listing {
     MP_VEC(struct mp_torch_segment) segments;
     MP_VEC(struct mp_torch_block) blocks;

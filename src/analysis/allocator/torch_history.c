@@ -203,7 +203,7 @@ static uint64_t taken(const struct finder *f, const struct mp_torch_base *block,
     return next <= end + MP_TORCH_SMALL ? next - block->address : bytes;
 }
 
-/* Whether no step requests its free, but the end has it as freed. */
+/* True if no step requests its free, but the end has it as freed. */
 static bool is_pending_at_end(const struct finder *f, const struct mp_torch_base *block)
 {
     const uint64_t *part = mp_map_find(&f->held, block->address + 1);
@@ -517,7 +517,7 @@ static void add_request(struct follower *f, struct mp_torch_step *step)
         step->pool = f->uses.at[f->contexts.at[f->contexts.count - 1]].pool;
 }
 
-/* Whether, between two events of the allocator, segments went back to the driver, though not to make room for a refused
+/* True if, between two events of the allocator, segments went back to the driver, though not to make room for a refused
  * request: the program emptied the cache. */
 static bool was_emptied(const struct follower *f, uint32_t from, uint32_t to)
 {
@@ -563,7 +563,7 @@ static void follow_events(const struct mp_model *model, struct mp_torch_history 
     mp_placements_free(&f.known);
 }
 
-/* Whether a request to free is followed at once by its completion. */
+/* True if a request to free is followed at once by its completion. */
 static bool is_completed_by_next(const struct mp_model *model, size_t at)
 {
     const struct mp_allocator_call *call = &model->calls.at[at], *next = call + 1;
@@ -632,7 +632,8 @@ static bool has_calls(const struct mp_model *model, uint16_t track)
     return false;
 }
 
-/* The settings that the program began with: those that were told last, but where it changed them, a mark says so. */
+/* The settings that the program began with. They are the last recorded ones, unless a mark says that it changed
+ * them. */
 static void read_settings(const struct mp_model *model, struct mp_torch_settings *settings)
 {
     const char *told = model->start.configuration;

@@ -1,7 +1,7 @@
 /*
  * Requests to a caching allocator, in order, and the state in which it began: out of a model, ready for replays.
- * Where the file has the allocator's own trace (snapshots of PyTorch), it is complete: streams, pools, segments. Of
- * other recordings only blocks are known, and what PyTorch's history told of them (analysis/sites/placement.h).
+ * Where the file has the allocator's own trace (snapshots of PyTorch), it is complete: streams, pools, segments. Other
+ * recordings have only blocks, and PyTorch's history of them (analysis/sites/placement.h).
  */
 #ifndef MP_ANALYSIS_TORCH_HISTORY_H
 #define MP_ANALYSIS_TORCH_HISTORY_H
@@ -14,9 +14,9 @@
 #include "model/model.h"
 
 /*
- * Calls of PyTorch's CUDA allocator that allocate nothing, as the PyTorch shim marks them in a recording
- * (python/libmemprof_torch/pools.py): emptied caches, private pools, limits, settings. The driver may see nothing of
- * them, and under other settings they may release memory that they did not release when they were recorded.
+ * Calls of PyTorch's CUDA allocator that allocate nothing: emptied caches, private pools, limits, settings. The PyTorch
+ * shim marks them in a recording (python/libmemprof_torch/pools.py). The driver may see nothing of them, and under
+ * other settings they may release memory that they did not release when they were recorded.
  */
 
 enum mp_torch_call {
@@ -42,7 +42,7 @@ struct mp_torch_mark {
     const char *settings; /* of MP_TORCH_CALL_SETTINGS and _BEGAN: the end of the mark's name */
 };
 
-/* Whether a mark of that name is such a call, for a device ("cuda:0"). */
+/* True if a mark of that name is such a call, for a device ("cuda:0"). */
 bool mp_torch_mark_read(const char *name, const char *device, struct mp_torch_mark *mark);
 
 struct mp_torch_step {
@@ -70,7 +70,7 @@ struct mp_torch_base {
     bool pending; /* freed before the first step, and still used by a stream at the end */
 };
 
-/* Of how many allocations it is known what was asked for. */
+/* Number of allocations whose requested size is known. */
 struct mp_torch_asked {
     uint64_t all;
     uint64_t told;    /* by PyTorch itself */
@@ -103,12 +103,12 @@ void mp_torch_history_free(struct mp_torch_history *history);
 
 /* The first step that has not happened when so many events have. */
 uint32_t mp_torch_step_of(const struct mp_torch_history *history, uint32_t event);
-/* Of PyTorch's number of a pool, its index. */
+/* The index of a pool, by PyTorch's number of it. */
 uint32_t mp_torch_pool_index(const struct mp_torch_history *history, uint64_t pool);
 
 /*
- * What the times say in which a program used PyTorch's private pools: only then does a pool get memory, for captures or
- * as the program asks; and what it hands out at another time puts it back to what it was.
+ * A private pool of PyTorch gets memory only while the program uses it, for a capture or by request. A block that it
+ * hands out at another time puts it back to its former state.
  */
 
 /* A pool served requests between two events of the model. */
@@ -122,8 +122,8 @@ struct mp_torch_uses {
 };
 
 /* Corrects the pools of a history's steps, and marks those that put a pool back. `driver`: the track of the segments,
- * MP_TRACK_NONE; `known`: what PyTorch's history told. Pools of which no use is known are left alone. Puts the uses in
- * order, those that overlap as one. */
+ * MP_TRACK_NONE; `known`: from PyTorch's history. Pools without a known use are left alone. Sorts the uses, and joins
+ * those that overlap. */
 void mp_torch_follow_uses(const struct mp_model *model, uint16_t driver, struct mp_torch_uses *uses,
                           const struct mp_placements *known, struct mp_torch_history *history);
 

@@ -346,7 +346,8 @@ static bool gives_back(const struct mp_torch_step *step)
     return step->action == MP_TORCH_SEGMENT_FREE || step->action == MP_TORCH_SEGMENT_UNMAP;
 }
 
-/* Whether the record gives segments back now. Those of private pools belong to pools that nobody uses any more. */
+/* True if the record gives segments back now. A private pool gives its segments back only when nobody uses it any
+ * more. */
 static bool release_pools(struct mp_torch_player *p)
 {
     bool any = false;
@@ -383,9 +384,9 @@ static void complete_late(struct mp_torch_player *p)
     }
 }
 
-/* Possible courses of events when a record gives segments back and then hands out a block, or finds none: frees that
- * waited for streams were completed, then the request was made; or the request found no memory, and waited for all
- * streams itself; or the program had emptied the cache before. */
+/* Possible causes if a record gives segments back and then hands out a block, or finds none. Frees that waited for
+ * streams were completed before the request. Or the request found no memory, and waited for all streams itself. Or the
+ * program had emptied the cache before. */
 enum course { COURSE_REQUEST, COURSE_WAITING, COURSE_EMPTIED, COURSES };
 
 static enum mp_torch_result take_course(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course,
@@ -399,7 +400,7 @@ static enum mp_torch_result take_course(struct mp_torch_player *p, const struct 
     return ask(p, step, id);
 }
 
-/* Whether a course leads to what the record says, tried on a copy of the allocator. */
+/* True if a course leads to what the record says, tried on a copy of the allocator. */
 static bool leads_there(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course)
 {
     struct mp_torch_allocator *kept = p->allocator;
@@ -550,7 +551,7 @@ static void end_call(struct mp_torch_player *p)
     p->late.count = 0;
 }
 
-/* Whether a step of the record is part of the call that comes: what that does with segments, and what of frees that
+/* True if a step of the record is part of the call that comes: what that does with segments, and what of frees that
  * waited for streams is completed meanwhile. */
 static bool belongs_to_next(struct mp_torch_player *p, const struct mp_torch_step *step)
 {

@@ -1,6 +1,7 @@
 /*
- * Replays of a caching allocator's history through the model of PyTorch's allocator: of the record itself, which shows
- * whether the model places every block where it was, and with other settings or another capacity. One thread at a time.
+ * Replays of a caching allocator's history through the model of PyTorch's allocator. A replay of the record itself
+ * shows whether the model places every block where it was. Others have other settings or another capacity. One thread
+ * at a time.
  */
 #ifndef MP_ANALYSIS_TORCH_REPLAY_H
 #define MP_ANALYSIS_TORCH_REPLAY_H
@@ -36,7 +37,7 @@ struct mp_torch_moment {
 };
 
 /* Replays the record of a traced history: memory comes from the driver where the trace says so, everything else must
- * follow. Before step `until`, or at the end, the state is listed in *moment (may be NULL; starts empty, freed by the
+ * follow. Lists the state before step `until`, or at the end, in *moment (may be NULL; starts empty, freed by the
  * caller). Notes in the history where the program emptied the cache. */
 void mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_history *history, uint32_t until,
                               struct mp_torch_moment *moment, struct mp_torch_replay *replay);
@@ -61,9 +62,9 @@ void mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_h
                            struct mp_torch_replay *replay);
 
 /*
- * The segments of a caching allocator at a moment, with the blocks in them. They come from a replay where the recording
- * has the allocator's own trace, from the segments that a file lists at its end, or from the blocks of the layer below
- * and those inside them. Pure; the result is the caller's.
+ * The segments of a caching allocator at a moment, with the blocks in them. They come from a replay if the recording
+ * has the allocator's own trace. Otherwise they come from the segments that a file lists at its end, or from the blocks
+ * of the layer below. Pure; the result is the caller's.
  */
 
 enum mp_layout_source {
@@ -84,9 +85,9 @@ bool mp_torch_layout_at(const struct mp_model *model, struct mp_torch_history *h
 
 /* How much of a device a caching allocator may have, for replays. Pure. */
 
-/* The device's memory that neither the driver nor a context, other libraries, or other processes had, where the
- * recording has its total; less than any refused amount, but no less than the allocator once held, `held`.
- * MP_BYTES_UNKNOWN where the total is unknown. */
+/* Bytes of the device that the allocator could have: the total without the driver, contexts, other libraries and other
+ * processes. Less than any refused amount, but no less than the allocator once held, `held`. MP_BYTES_UNKNOWN if the
+ * total is unknown. */
 uint64_t mp_torch_room(const struct mp_model *model, uint16_t track, uint64_t held);
 
 #endif

@@ -124,7 +124,7 @@ void mp_torch_collect_garbage(struct mp_torch_allocator *a)
     }
 }
 
-/* Whether a request of the stream may release the key's block for itself. */
+/* True if a request of the stream may release the key's block for itself. */
 static bool is_oversize(const struct mp_torch_key *key, uint64_t stream, uint64_t least)
 {
     return key && key->stream == stream && key->bytes >= least;

@@ -120,8 +120,9 @@ static bool divisions_of(const char *at, const char *end, uint32_t *divisions)
     return true;
 }
 
-/* One number for all, or [256:1,512:2,>:4]: from so many MiB on, powers of two. As PyTorch reads it, the first pair
- * holds below its boundary too, what lies between two others has none, and ">" means above the last boundary. */
+/* One number for all, or [256:1,512:2,>:4]: boundaries in MiB, and divisions that are powers of two. PyTorch applies
+ * the first pair below its boundary too, rounds nothing between two others, and reads ">" as above the last
+ * boundary. */
 static enum mp_status set_divisions(struct mp_torch_settings *settings, const struct value *value)
 {
     static const char wants[] = "it takes a power of two, or a list as [256:1,512:2,>:4]";
@@ -257,8 +258,8 @@ static void add_option(struct mp_buffer *text, const char *name)
     mp_buffer_printf(text, "%s%s:", text->size ? "," : "", name);
 }
 
-/* No two versions read ">" alike, and some refuse a 0, so a list names each boundary; 1 is none, and 0, which is none
- * that anybody asked for, stays out. */
+/* No two versions read ">" alike, and some refuse a 0, so a list names each boundary. The number 1 means no rounding,
+ * and an unset 0 stays out. */
 static void add_divisions(const uint32_t *divisions, struct mp_buffer *text)
 {
     bool same = true, any = false;

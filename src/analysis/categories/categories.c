@@ -29,7 +29,7 @@ static const char *const names[MP_CATEGORIES] = {
     [MP_CATEGORY_KV_CACHE] = "KV cache",
 };
 
-/* What frames show, in the order in which it counts: `doubtless` comes before phases. */
+/* Facts of frames, in the order in which they count: `doubtless` comes before phases. */
 static const struct {
     uint32_t fact;
     enum mp_category category;
@@ -239,14 +239,14 @@ static enum mp_category of_forward(const struct life *life)
 #define MADE_BESIDE     4096 /* events in which other threads' forward passes make something */
 #define ROUNDS_OF_INPUT 4    /* for which a batch may be used: fetched ahead, shared by two networks */
 
-/* Whether it ends some rounds after its birth. */
+/* True if it ends some rounds after its birth. */
 static bool is_passing(const struct life *life)
 {
     uint32_t last = life->freed == MP_NONE ? MP_NONE : mp_phase_turn_of(life->phases, life->freed);
     return last != MP_NONE && turn_at(life, last)->round <= turn_at(life, life->turn)->round + ROUNDS_OF_INPUT;
 }
 
-/* Whether a forward pass on another thread, in the turn of the block's birth, makes something before it ends. */
+/* True if a forward pass on another thread, in the turn of the block's birth, makes something before it ends. */
 static bool lives_beside_forward(const struct mp_model *model, const struct life *life, uint32_t block)
 {
     const struct mp_model_events *events = &model->events;
@@ -310,7 +310,7 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
     }
 }
 
-/* Whether a stack's blocks from before the first round are input. Where there are few rounds other blocks live like
+/* True if a stack's blocks from before the first round are input. Where there are few rounds other blocks live like
  * input, so the stack counts only where it makes such blocks in later rounds, too. */
 enum feeding { FEEDING_UNASKED, FEEDING_ASKED, FEEDING_SURE };
 

@@ -1,13 +1,15 @@
 /*
  * Categories of blocks: parameters, gradients, activations, ... The first of these that applies to a block decides:
- *   the user's own rules over its stack;
- *   its label from the program at that moment, else at any time;
- *   the label of most blocks of the same stack, module and size, if this one lived longer than a temporary;
- *   rules over stacks that leave no doubt (workspaces of libraries, communication, data loaders);
- *   the phases of its birth and of its free: forward, backward and the optimizer's step are distinguished by
- *   the innermost frame that says so, and follow one another in time;
- *   rules over stacks that are likely to be right (modules that make their parameters);
- *   a guess without a stack (guesses.h).
+ *
+ *   1. The user's own rules over its stack.
+ *   2. Its label from the program at that moment, else at any time.
+ *   3. The label of most blocks of the same stack, module and size, if it lived longer than a temporary.
+ *   4. Rules over stacks that leave no doubt (workspaces of libraries, communication, data loaders).
+ *   5. The phases of its birth and of its free: forward, backward and the optimizer's step. The innermost frame of a
+ *      stack that shows a phase says which.
+ *   6. Rules over stacks that are likely to be right (modules that make their parameters).
+ *   7. A guess without a stack (guesses.h).
+ *
  * Otherwise it has none. Phases and rules apply to programs that use PyTorch; the driver's own blocks are mostly
  * segments of an allocator, and get a category from rules only. Pure.
  */
@@ -31,7 +33,7 @@ enum mp_category {
     MP_CATEGORY_PREVIOUS, /* activations of a graph that is still held although the same code made the next one */
     MP_CATEGORY_WORKING,  /* made by inference, and gone with the call */
     MP_CATEGORY_KEPT,     /* made by inference for later calls: keys and values, a recurrent state, results */
-    MP_CATEGORY_KV_CACHE, /* told by a server: its room for keys and values */
+    MP_CATEGORY_KV_CACHE, /* a server's room for keys and values, by its own report */
     MP_CATEGORIES         /* from here on: names of the user's rules */
 };
 

@@ -77,7 +77,7 @@ static bool lives_to_the_end(const struct finder *f, uint32_t block)
     return freed == MP_NONE || (last != MP_NONE && freed > last && !(f->stays && was_before(f, block)));
 }
 
-/* Whether some block from before the recording is there at the end. */
+/* True if some block from before the recording is there at the end. */
 static bool find_staying(const struct finder *f)
 {
     for (uint32_t i = 0; i < f->model->blocks.count; i++)
@@ -184,7 +184,7 @@ static unsigned char *find_results(const struct finder *f)
     return results;
 }
 
-/* Whether backward follows before another forward. */
+/* True if backward follows before another forward. */
 static bool leads_to_backward(const struct mp_phases *phases, size_t turn)
 {
     for (size_t i = turn + 1; i < phases->turns.count && phases->turns.at[i].phase != MP_PHASE_FORWARD; i++)
@@ -192,7 +192,7 @@ static bool leads_to_backward(const struct mp_phases *phases, size_t turn)
     return false;
 }
 
-/* What all turns show. */
+/* Facts that all turns show. */
 struct showing {
     bool recomputes;
     bool enough; /* that a turn of few blocks shows something: backward, from which it differs, or many of them */
@@ -218,7 +218,7 @@ static uint32_t next_use(const struct mp_phases *phases, size_t turn)
     return MP_NONE;
 }
 
-/* Whether the program says by a region that it trains, though no frame shows it. */
+/* True if the program says by a region that it trains, though no frame shows it. */
 static bool marks_backward(const struct mp_model *model)
 {
     for (size_t i = 0; i < model->noted.count; i++)
@@ -479,8 +479,8 @@ static uint32_t file_of(const struct mp_model *model, uint32_t frame)
     return at && at->line_count ? model->lines.at[at->first_line].file : 0;
 }
 
-/* What some constructor makes is a parameter where backward makes a gradient of its size, or where the file has a
- * network's forward(), too. Caches, buffers of samples and data sets are made in constructors as well. */
+/* A constructor's block is a parameter if backward makes a gradient of its size, or if its file also has a network's
+ * forward(). Caches, buffers of samples and data sets are made in constructors as well. */
 static void guess_constructed(struct finder *f, const struct sizes *gradients)
 {
     const struct mp_model *model = f->model;

@@ -1,12 +1,13 @@
 /*
- * Likely categories of blocks whose stacks do not show one, above all those from before the recording: by the place of
- * their free, by sizes that recur among gradients, by what lasts from one call to the next. Each is a guess, and
- * reported as one. Pure; ends the program where memory is short (base/memory.h).
+ * Likely categories of blocks whose stacks do not show one, above all those from before the recording. Each is a guess,
+ * and reported as one. Pure; ends the program where memory is short (base/memory.h).
  *
- *   freed in backward: of the graph that was there when the recording began; freed by zero_grad(): a gradient; freed in
- *   an optimizer's step: state that the step replaces; many at once by a line outside: a graph that was kept (a
- * previous one), or what an inference kept. What lives on: a parameter for each gradient of that size, then the
- * optimizer's state; parameters where nothing was trained.
+ *   freed in backward              of the graph that was live when the recording began
+ *   freed by zero_grad()           a gradient
+ *   freed in an optimizer's step   state that the step replaces
+ *   many at once, by a line        a graph that was kept (a previous one), or memory that an inference kept
+ *   never freed                    a parameter for each gradient of that size, then the optimizer's state; parameters
+ *                                  if nothing was trained
  *
  * Forward passes that keep nothing for a backward, but perhaps their results, are inference: they make working memory,
  * or memory that is kept over calls. A graph is a previous one as soon as the same code runs again.
@@ -36,7 +37,7 @@ struct mp_guesses {
 void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phases,
                      unsigned (*known)(const void *context, uint32_t block), const void *context,
                      struct mp_guesses *guesses);
-/* Whether a block that the forward pass made is of a previous graph after `moment` events. */
+/* True if a block that the forward pass made is of a previous graph after `moment` events. */
 bool mp_guesses_is_previous(const struct mp_guesses *guesses, const struct mp_model *model,
                             const struct mp_phases *phases, uint32_t block, uint32_t moment);
 void mp_guesses_free(struct mp_guesses *guesses);

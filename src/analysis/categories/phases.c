@@ -13,7 +13,7 @@ bool mp_phase_is_backward(unsigned phase)
     return phase == MP_PHASE_BACKWARD || phase == MP_PHASE_RECOMPUTE;
 }
 
-/* Of what a frame shows; the innermost one of a stack that shows any counts. */
+/* The phase that a frame shows. The innermost frame of a stack that shows one counts. */
 static enum mp_phase phase_of(uint32_t facts)
 {
     if (facts & MP_FACT_FORWARD) return MP_PHASE_FORWARD;
@@ -130,7 +130,7 @@ static void link_turns(struct mp_phases *phases)
     }
 }
 
-/* PyTorch's own history lacks the frames of autograd's threads where it was told to keep only Python's. */
+/* PyTorch's own history lacks the frames of autograd's threads if it keeps Python's alone. */
 static bool lacks_backward(const struct mp_model *model, const struct mp_phases *phases)
 {
     if (!model->format || strcmp(model->format, "pytorch") || !phases->any) return false;

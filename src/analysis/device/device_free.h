@@ -1,7 +1,6 @@
 /*
- * The memory of a device that was free at events, in their order: its total, less what the driver had handed out by
- * then, less what was in use beyond that (contexts, modules, other processes) according to the reading nearest in time.
- * Pure.
+ * A device's free memory at events, in their order: its total, less the driver's blocks by then, less all other use.
+ * Other use (contexts, modules, other processes) is that of the reading nearest in time. Pure.
  */
 #ifndef MP_ANALYSIS_DEVICE_FREE_H
 #define MP_ANALYSIS_DEVICE_FREE_H

@@ -51,7 +51,7 @@ static inline uint64_t device_handed_out(const struct device_level *level)
     return driver > torch ? driver : torch;
 }
 
-/* Whether a block lives after `moment` events. */
+/* True if a block lives after `moment` events. */
 static inline bool device_is_live(const struct mp_model *model, size_t block, uint32_t moment)
 {
     uint32_t born = model->blocks.alloc_event[block], died = model->blocks.free_event[block];
@@ -312,7 +312,7 @@ static void gather(const struct mp_model *model, uint32_t device, struct reading
     }
 }
 
-/* ---- the recording beside the readings ---- */
+/* ---- the recording and the readings ---- */
 
 struct sweep {
     const struct mp_model *model;
@@ -407,7 +407,7 @@ static void note_change(struct sweep *sweep, uint64_t now)
     sweep->last_change = now ? now : 1;
 }
 
-/* Whether more is handed out; or the same, of which more is known. */
+/* True if more is handed out; or the same, of which more is known. */
 static bool knows_more(const struct device_level *level, const struct device_level *highest)
 {
     uint64_t now = device_handed_out(level), before = device_handed_out(highest);

@@ -9,7 +9,7 @@
  * out; all numbers that need the total are then MP_BYTES_UNKNOWN.
  *
  * Handed out by the driver: blocks of cuda:N/driver, and the device memory of its pools and graphs (reserved totals of
- * cuda:N/driver/pool and /graph); at least the total of PyTorch's allocator, which is all that is known without a
+ * cuda:N/driver/pool and /graph). It is at least the total of PyTorch's allocator, which is all that is known without a
  * driver track. Managed, imported and mapped memory does not count.
  *
  * The parts add up to in_use_bytes where that is known, unless more was handed out than the total says
@@ -25,7 +25,7 @@ enum mp_part_kind {
     MP_PART_TENSORS,      /* blocks of the framework's allocator */
     MP_PART_CACHED,       /* the allocator's other memory */
     MP_PART_LIBRARY,      /* handed out by the driver to a library, `name` */
-    MP_PART_POOL_FREE,    /* memory of the driver's pools and graphs beside their blocks */
+    MP_PART_POOL_FREE,    /* memory of the driver's pools and graphs without their blocks */
     MP_PART_CONTEXT,      /* grew when a context was made */
     MP_PART_MODULES,      /* grew when modules or libraries were loaded */
     MP_PART_HANDLES,      /* grew when streams, events or graphs were made */
@@ -67,7 +67,7 @@ struct mp_device_uses {
 };
 
 void mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses);
-/* Of all devices; MP_BYTES_UNKNOWN where none is known. */
+/* The sum over all devices; MP_BYTES_UNKNOWN if none is known. */
 uint64_t mp_device_unattributed(const struct mp_device_uses *uses);
 void mp_device_uses_free(struct mp_device_uses *uses);
 

@@ -124,11 +124,11 @@ static void add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of
     struct mp_plan_estimate one = {"NCCL", "NVIDIA/nccl#964: 544 MB a communicator of two ranks, 688 MB of more",
                                    of_two * NCCL_OF_TWO + of_more * NCCL_OF_MORE};
     for (size_t i = 0; i < plan->estimated.count; i++)
-        if (!strcmp(plan->estimated.at[i].name, one.name)) return; /* the driver told what they took */
+        if (!strcmp(plan->estimated.at[i].name, one.name)) return; /* the driver reported their bytes */
     if (one.bytes) mp_vec_add(&plan->estimated, one);
 }
 
-/* What the driver took by what was loaded, as it told last; of the device on which it is most. */
+/* Bytes that the driver took for loaded code, by its last report; of the device with most. */
 static void read_share(struct mp_plan *plan, const char *text)
 {
     static const struct {

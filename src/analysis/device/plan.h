@@ -1,6 +1,6 @@
 /*
- * The data of a recording by `memprof plan` about itself: the imitated device, the values read back from it although
- * nobody computed them, and the estimated memory of other users beside PyTorch. Pure; the result is the caller's.
+ * The data of a recording by `memprof plan` about itself: the imitated device, values read back though nobody computed
+ * them, and estimated memory outside PyTorch. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_PLAN_H
 #define MP_ANALYSIS_PLAN_H

@@ -136,7 +136,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Rows in the order of who decides: model, cache, batch, graphs, libraries, and what nobody explains. Activations are
+/* Rows follow who decides them: model, cache, batch; then graphs, libraries and the unexplained rest. Activations are
  * room that is free until a batch runs. */
 static void make_rows(struct mp_server *server, const struct mp_plan *plan, const struct readings *readings)
 {

@@ -14,7 +14,7 @@ static const char native_code[] = "native code", not_found[] = "not found";
 struct held {
     uint16_t track;
     uint32_t stack, block, look;
-    const struct mp_model_holder *holder; /* NULL: none was told */
+    const struct mp_model_holder *holder; /* NULL: the look found none */
 };
 struct held_blocks {
     struct held *at;
@@ -99,7 +99,7 @@ static int by_site_bytes(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
-/* What is known of a block that no path leads to: whose memory it is part of. `text`, or one that holders->texts owns.
+/* The pool and stream of a block that no path leads to. `text`, or one that holders->texts owns.
  */
 static const char *with_place(struct mp_holders *holders, const struct mp_placements *placements, uint32_t block,
                               const char *text)

@@ -1,7 +1,7 @@
 /*
- * Who still holds the blocks of a site, as the program's own looks found (mp_model.holders): the paths, most bytes
- * first, and of blocks of PyTorch that lived at the site's last look and that none leads to, that they are held by
- * native code, or, where the look did not see all, that it is not known. Pure.
+ * The holders of a site's blocks, as the program's own looks found (mp_model.holders): paths, most bytes first. A block
+ * of PyTorch that lived at the last look without a path is held by native code. Its holder is unknown if the look did
+ * not see all. Pure.
  */
 #ifndef MP_ANALYSIS_HOLDERS_H
 #define MP_ANALYSIS_HOLDERS_H
@@ -43,7 +43,7 @@ struct mp_holders {
 void mp_holders_find(const struct mp_model *model, bool only_last, struct mp_holders *holders);
 /* NULL where none of its blocks lived at a look. */
 const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, uint16_t track, uint32_t stack);
-/* Whether each container on the path whose entries grow has a bound, with the entries at the look and the most of them.
+/* True if each container on the path whose entries grow has a bound, with the entries at the look and the most of them.
  */
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most);
 /* The length of the part of a path that blocks of one cause share: up to the first container whose entries grow, else
@@ -51,7 +51,7 @@ bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uin
 size_t mp_holder_root(const char *path);
 /* Advice about a holder, as a sentence without a full stop; NULL where the path does not show what to do. */
 const char *mp_holder_advice(const struct mp_holder *holder);
-/* What lets a look see more than one that left `note` out, as a clause; NULL where nothing of ours does. */
+/* How to make a look see what `note` says was skipped, as a clause; NULL if no option helps. */
 const char *mp_holders_remedy(const char *note);
 void mp_holders_free(struct mp_holders *holders);
 

@@ -1,8 +1,8 @@
 /*
  * Makes one job of many recordings: what each process held, and the sites of all of them merged by their symbolised
  * stacks. Recordings and jobs may be added in any order, and jobs of jobs: mp_job_finish() gives the same rows in the
- * same order, since everything is a union, a sum of integers, a minimum or a maximum, and the order of rows follows
- * from their texts. Takes memory for what is kept of the processes, never for a recording. One thread at a time.
+ * same order. Everything is a union, a sum of integers, a minimum or a maximum, and rows are sorted by their texts.
+ * Takes memory for what is kept of the processes, never for a recording. One thread at a time.
  */
 #ifndef MP_ANALYSIS_JOB_H
 #define MP_ANALYSIS_JOB_H

@@ -18,7 +18,7 @@ _Static_assert((int)MP_JOB_CLASSES == (int)MP_LEAK_CLASSES, "rows of jobs know e
 #define COMMAND_MAX 4096 /* bytes of a command that are kept */
 #define LEFT_OUT    2    /* in `wanted`, while tracks are chosen */
 
-/* What one process holds at a site. */
+/* Bytes that one process holds at a site. */
 struct held {
     uint32_t stack, kind;
     uint64_t bytes[MP_JOB_SENSES], blocks[MP_JOB_SENSES];
@@ -42,7 +42,8 @@ static uint32_t text_of(struct mp_job *job, const char *text)
     return text ? mp_job_text(job, text) : 0;
 }
 
-/* A frame's lines, the outermost first. Of a line with a name, the address says nothing to other processes. */
+/* A frame's lines, the outermost first. A line with a name loses its address, which means nothing in other
+ * processes. */
 static uint32_t add_lines(struct taker *t, uint32_t parent, uint32_t frame, struct mp_stack_lines *lines)
 {
     mp_stack_resolve_frame(t->model, frame, lines);
@@ -164,7 +165,7 @@ static uint32_t kind_of(struct taker *t, uint16_t track)
     return mp_job_text(t->job, id);
 }
 
-/* A row is known by its track's id. Of two tracks with one id, which no recorder makes, one is kept. */
+/* A row is known by its track's id. If two tracks have one id, which no recorder makes, one is kept. */
 static bool is_named(const struct taker *t, size_t track)
 {
     char id[MP_TRACK_ID_MAX], other[MP_TRACK_ID_MAX];
@@ -174,7 +175,7 @@ static bool is_named(const struct taker *t, size_t track)
     return false;
 }
 
-/* Those with the highest peaks, and the chosen one. */
+/* Keeps the tracks with the highest peaks, and the chosen one. */
 static void choose_tracks(struct taker *t)
 {
     const struct mp_model *model = t->model;

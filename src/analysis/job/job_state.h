@@ -39,16 +39,16 @@ struct mp_job_node mp_job_node_at(const struct mp_job *job, uint32_t stack);
 
 /* Merges the values of a site; its processes are rows of the job. */
 void mp_job_add_site(struct mp_job *job, const struct mp_job_site *site);
-/* The order of processes: ranks by number, each before what works for it; then by node, host, path and the rest. */
+/* The order of processes: by rank, each before its helpers; then by node, host and path. */
 int mp_job_compare(const struct mp_job *job, uint32_t left, uint32_t right);
 
 void mp_job_add_recording(struct mp_job *job, const char *path, const struct mp_model *model, enum mp_status *status,
                           struct mp_error *error);
-/* What a file lacks, in the words of its own reports, as a text of the job; 0: nothing. */
+/* The losses of a file, in the words of its own reports, as a text of the job; 0: none. */
 uint32_t mp_job_missing(struct mp_job *job, const struct mp_model *model);
 
-/* The course of a process's memory in at most MP_JOB_POINTS points a curve, whose units are powers of two, so that the
- * curves of any two processes have a unit in common. */
+/* A process's memory over time, in at most MP_JOB_POINTS points a curve. Units are powers of two, so any two curves
+ * have a unit in common. */
 
 /* By the clock: of each track that `wanted` (one byte each) picks. */
 void mp_job_curves_by_time(struct mp_job *job, uint32_t process, const struct mp_model *model,

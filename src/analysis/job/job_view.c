@@ -231,7 +231,7 @@ static size_t first_holding(const struct mp_model_job *job, uint32_t process)
     return low;
 }
 
-/* Whether a process surely has nothing at a site: what it holds most of is known, and of the rest that it is less. */
+/* True if a process surely has nothing at a site: what it holds most of is known, and of the rest that it is less. */
 static bool lacks(const struct mp_model_job *job, uint32_t process, const struct mp_job_site *site)
 {
     uint64_t smallest = UINT64_MAX;
@@ -285,7 +285,7 @@ static void judge(struct mp_job_view *view, uint32_t at)
         uint64_t peak = mp_job_peak_of(view, group->processes[i]);
         uint64_t distance = peak > usual ? peak - usual : usual - peak;
         if (distance <= far) continue;
-        /* That a recording which is not whole has less says nothing of its process. */
+        /* An incomplete recording is not reported as low: its missing bytes may only be unrecorded. */
         uint32_t low = peak < usual ? group->processes[i] : pair ? group->processes[1] : MP_NONE;
         if (low != MP_NONE && view->model->job.processes.at[low].missing) continue;
         struct mp_job_outlier outlier = {

@@ -87,7 +87,7 @@ static inline const struct mp_job_track *mp_job_chosen(const struct mp_job_view 
 }
 /* Its peak; 0 where there is no track. */
 uint64_t mp_job_peak_of(const struct mp_job_view *view, uint32_t process);
-/* What it has outstanding at the end on its chosen track. */
+/* A process's outstanding bytes at the end, on its chosen track. */
 uint64_t mp_job_end_of(const struct mp_job_view *view, uint32_t process);
 
 /* Parts of mp_job_view_make(). */

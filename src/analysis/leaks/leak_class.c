@@ -33,7 +33,7 @@ static size_t first_holder(const struct mp_model *model, uint32_t block)
     return MP_COUNT_BEFORE(model->holders.count, i, model->holders.at[i].block < block);
 }
 
-/* Whether the program's look found names that lead to most of its blocks: the collector of cycles would not take them.
+/* True if the program's look found names that lead to most of its blocks: the collector of cycles would not take them.
  */
 static bool is_reached(const struct mp_model *model, const struct mp_leak_places *places,
                        const struct mp_leak_place *place)

@@ -30,7 +30,7 @@ static void follow(const struct mp_model *model, const struct mp_step *steps, ui
     }
 }
 
-/* Whether reserved bytes rose in many steps, in the later half too, by a quarter or more, while allocated bytes did not
+/* True if reserved bytes rose in many steps, in the later half too, by a quarter or more, while allocated bytes did not
  * follow. */
 static bool is_fragmenting(const struct held *held, uint32_t last, struct mp_leak_finding *finding)
 {

@@ -186,8 +186,8 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
     return (slopes[(found - 1) / 2] + slopes[found / 2]) / 2;
 }
 
-/* Growth that goes on: nearly each part is higher than the one before, the later half rose at least half as fast as the
- * earlier one, and the last two parts rose, too. */
+/* Growth goes on if nearly each part is higher than the one before, and the last two are. The later half has to rise at
+ * least half as fast as the earlier one. */
 static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding)
 {
     uint64_t rest[PARTS];
@@ -216,7 +216,7 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     return rises * 8 >= (count - 1) * 7 && goes_on && !full;
 }
 
-/* Whether the additional host memory of recorded leaks explains it. */
+/* True if the additional host memory of recorded leaks explains it. */
 static bool is_explained(const struct mp_leaks *leaks, double bytes_per_step)
 {
     double explained = 0;

@@ -1,7 +1,7 @@
 /*
  * Memory of the process that grows step after step without any recorded block: taken by a library, a driver or the
- * program itself. It is the process's own share of a device (samples "cpu/resident", "cuda:N/process") less what the
- * recording knows to be handed out there, each at its lowest in equal parts of the steps. Pure.
+ * program itself. It is the process's own share of a device (samples "cpu/resident", "cuda:N/process") less the
+ * recorded bytes there, each at its lowest in equal parts of the steps. Pure.
  */
 #ifndef MP_ANALYSIS_LEAK_HIDDEN_H
 #define MP_ANALYSIS_LEAK_HIDDEN_H

@@ -77,7 +77,7 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Each site by its own usual age: one line may make what a run of twenty steps needs, and beside it what is kept. */
+/* Each site has its own usual age: one line may make blocks that live for twenty steps, and others that stay. */
 static void find_stay(const struct mp_leak_life *lives, size_t count, uint32_t last, struct stay *stay)
 {
     struct mp_leak_life *sorted = mp_alloc((count + 1) * sizeof *sorted);
@@ -128,7 +128,7 @@ static void make_series(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* Whether the growth was undone before and has not clearly exceeded its former level. */
+/* True if the growth was undone before and has not clearly exceeded its former level. */
 static bool only_refills(const struct series *series, bool *sawtooth)
 {
     uint32_t highest = 0, before = 0;
@@ -142,7 +142,7 @@ static bool only_refills(const struct series *series, bool *sawtooth)
     return *sawtooth && series->births[series->last] < before + before / 2 + SUSPECT_BIRTHS;
 }
 
-/* Whether the time since the last birth is exceptional compared with the time between births. */
+/* True if the time since the last birth is exceptional compared with the time between births. */
 static bool has_stopped(const struct stay *stay)
 {
     const uint32_t *at = stay->births.at;
@@ -153,7 +153,7 @@ static bool has_stopped(const struct stay *stay)
     return stay->end - at[count - 1] > 3 * widest + 1;
 }
 
-/* Whether the later half brought less than half of the earlier one, by more than chance explains. */
+/* True if the later half brought less than half of the earlier one, by more than chance explains. */
 static bool slows_down(const struct series *series, const struct stay *stay)
 {
     uint32_t first = stay->births.at[0], middle = first + (series->last - first) / 2;
@@ -213,7 +213,7 @@ static void judge_growth(const struct mp_leak_life *lives, size_t count, const s
         evidence->growth = MP_GROWTH_FEW;
 }
 
-/* Whether the staying blocks are nearly all that live: where blocks are replaced now and then, few are old. */
+/* True if the staying blocks are nearly all that live: where blocks are replaced now and then, few are old. */
 static bool is_all(const struct mp_leak_life *lives, size_t count, uint32_t last)
 {
     uint32_t births = 0, birth = 0;

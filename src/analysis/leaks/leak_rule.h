@@ -13,9 +13,9 @@
  * boundaries 11 to 30 are 1, 2, ... 20: 20 distinct births. All 190 pairs of these numbers rise, so Kendall's S is 190,
  * its variance without a trend 20 * 19 * 45 / 18 = 950, and z = 189 / sqrt(950) = 6.1. The median of the slopes is one
  * block a step. The births lie one step apart, so a pause of more than 3 * 1 + 1 steps since the last one would be a
- * stop; there is none. The later half brought as much as the earlier one. The verdict is a leak. Had the program kept
- * the blocks in a ring of 12, the number of live blocks would be 12 from boundary 22 on: eight boundaries without a new
- * maximum are more than 3 * 1 + 1, so the ring is full and no leak.
+ * stop; there is none. The later half brought as much as the earlier one. The verdict is a leak. In a ring of 12 the
+ * number of live blocks would be 12 from boundary 22 on. Eight boundaries without a new maximum are more than 3 * 1 +
+ * 1, so the ring is full and no leak.
  *
  * The constants of leak_rule.c, with what chose them:
  *

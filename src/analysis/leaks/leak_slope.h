@@ -1,17 +1,16 @@
 /*
  * How many bytes a growing place keeps per step. Pure.
  *
- * Not all that stays at a place is its growth: gradients and an optimizer's state come in the first step at the line of
- * backward(), a copy of the best weights now and then. So the blocks that stay are summed for each site by the step of
- * their birth. These sums are the site's amounts. A site grows if it has more than FEW_STEPS of them, LATE_MIN in the
- * later half. An amount is exceptional if it is at least twice as large as all but FEW_STEPS others. It counts as the
- * median. The rate is the sum of all amounts but the last step's, divided by the steps from the first amount to the
- * last. If no site grows, all amounts count.
+ * Some blocks stay without being growth: the first step's gradients and optimizer state, or a copy of the best weights.
+ * The rule therefore sums each site's staying blocks by the step of their birth. These sums are the site's amounts. A
+ * site grows if it has more than FEW_STEPS of them, LATE_MIN in the later half. An amount is exceptional if it is at
+ * least twice as large as all but FEW_STEPS others. It counts as the median. The rate is the sum of all amounts but the
+ * last step's, divided by the steps from the first amount to the last. If no site grows, all amounts count.
  *
  * For instance a site keeps 1000 bytes in each of the steps 0 to 60, and in step 0 it also makes 24 gradients of 1000
- * bytes. Its amounts are 25 000, 1000, 1000, ... and all but three are at most 1000: the first is exceptional and counts
- * as 1000. The rate is 60 * 1000 / (60 - 0) = 1000 bytes a step. A cache of masks that grow by 64 bytes each step has the
- * amounts 64, 128, ... 3840: twice the fourth largest is 7296, so all count, and the rate is their mean.
+ * bytes. Its amounts are 25 000, 1000, 1000, ... and all but three are at most 1000: the first is exceptional and
+ * counts as 1000. The rate is 60 * 1000 / (60 - 0) = 1000 bytes a step. A cache of masks that grow by 64 bytes each
+ * step has the amounts 64, 128, ... 3840. Twice the fourth largest is 7296, so all count, and the rate is their mean.
  */
 #ifndef MP_ANALYSIS_LEAK_SLOPE_H
 #define MP_ANALYSIS_LEAK_SLOPE_H

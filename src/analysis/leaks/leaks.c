@@ -20,9 +20,8 @@
 #include "model/track.h"
 
 /*
- * A buffer to which everything is appended: one block (or a few) made anew, larger, in every step, from the old one,
- * which therefore ends after the new one has come. The number of births does not show it. Where many other things grow
- * with it, batches or the work itself grow, and it is no leak. Pure.
+ * A buffer that only grows is made anew in every step, larger, from the old one, which therefore ends after the new one
+ * began. The number of births does not show it. If many other sites grow too, the batch grows, and it is no leak. Pure.
  */
 
 #define STEPS_MIN  24 /* fewer larger ones are no proof: warm-up, a schedule */
@@ -51,7 +50,7 @@ static void make_levels(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* Whether, since `first`, the number was constant, most steps made the place larger, none smaller, and it is not full.
+/* True if the number was constant since `first`, most steps made the place larger, none smaller, and it is not full.
  */
 static bool is_regrown(const struct levels *levels, uint32_t first, uint32_t last)
 {
@@ -66,7 +65,7 @@ static bool is_regrown(const struct levels *levels, uint32_t first, uint32_t las
     return last - when <= 2 * widest && larger * 10 >= (last - first) * 9;
 }
 
-/* Whether nine in ten blocks lived until their replacement had come. */
+/* True if nine in ten blocks lived until their replacement had come. */
 static bool are_replaced(const struct mp_model *model, const struct mp_leak_places *places,
                          const struct mp_leak_place *place, uint32_t at_once)
 {
@@ -132,7 +131,7 @@ static void sum_third(const struct mp_model *model, uint32_t first, uint32_t end
     }
 }
 
-/* Whether one in eight of the sites that allocate in most steps allocates more in the last third of them than in the
+/* True if one in eight of the sites that allocate in most steps allocates more in the last third of them than in the
  * first. */
 static bool is_growth_general(const struct mp_model *model, const struct mp_steps *steps,
                               const struct mp_leak_places *places)
@@ -190,7 +189,7 @@ static void find_held(const struct mp_model *model, const struct mp_leaks_query 
     sites_at(model, query, moment, steps, &leaks->held);
 }
 
-/* Whether a site holds at least half as many blocks as before. */
+/* True if a site holds at least half as many blocks as before. */
 static bool lasts(const struct mp_map *later, const struct mp_site *site)
 {
     const uint64_t *blocks = mp_map_find(later, ((uint64_t)site->track << 32 | site->stack) + 1);
@@ -250,7 +249,7 @@ static uint32_t find_teardown(const struct judge *judge)
     return event;
 }
 
-/* Whether most of the blocks that stayed to the last boundary were freed while the program still worked. */
+/* True if most of the blocks that stayed to the last boundary were freed while the program still worked. */
 static bool was_cleared(const struct judge *judge, const struct mp_leak_place *place, uint32_t births)
 {
     const struct mp_model_blocks *blocks = &judge->model->blocks;
@@ -281,7 +280,7 @@ static bool steps_are_given(const struct mp_steps *steps)
     return steps->source && strcmp(steps->source, "inferred") != 0;
 }
 
-/* Whether backward or an optimizer ran. Without them an unmarked loop may be one request of many rounds, in which a
+/* True if backward or an optimizer ran. Without them an unmarked loop may be one request of many rounds, in which a
  * cache of keys and values rightly grows. */
 static bool trains(const struct mp_model *model)
 {
@@ -294,9 +293,9 @@ static bool trains(const struct mp_model *model)
     return false;
 }
 
-/* Whether the loop may be one request, whose results rightly grow and go when it ends: nobody marked it, it does not
- * train, and most of what stayed to the last boundary was free when the program, at its end, looked for what holds it.
- * What a function of a server keeps by mistake goes in the same way. */
+/* True if the loop may be one request, whose results grow until it ends. Nobody marked it, it does not train, and the
+ * look at the end found most of the staying blocks free. A server function's real leak disappears in the same way, so
+ * the two cannot be distinguished. */
 static bool may_be_request(const struct judge *judge, const struct mp_leak_place *place)
 {
     const struct mp_model *model = judge->model;
@@ -348,7 +347,7 @@ static void take_finding(struct judge *judge, const struct mp_leak_place *place,
     judge->leaks->suppressed_bytes += finding.bytes;
 }
 
-/* Whether many places allocate more and more: then batches or the work itself grow, not one buffer. */
+/* True if many places allocate more and more: then batches or the work itself grow, not one buffer. */
 static bool everything_grows(struct judge *judge)
 {
     if (!judge->growth_known) judge->growth_is_general = is_growth_general(judge->model, judge->steps, &judge->places);
@@ -382,8 +381,8 @@ static int64_t grown_since(const struct judge *judge, const struct mp_leak_place
     return grown;
 }
 
-/* Judges blocks together with those that they replace at another line (once a buffer is full, new entries come from the
- * line that replaces): with places that shrink meanwhile, by half as much at least. */
+/* Judges blocks together with those that they replace at another line: places that shrink meanwhile by at least half as
+ * much. Once a buffer is full, new entries come from the line that replaces. */
 static void judge_with_replaced(const struct judge *judge, const struct mp_leak_place *place,
                                 struct mp_leak_evidence *evidence)
 {
@@ -469,7 +468,7 @@ static bool is_site_bounded(const struct mp_leaks *leaks, const struct mp_holder
     return holder && mp_holder_is_bounded(holder, entries, most) && holder->bytes * 10 >= site->bytes * 9;
 }
 
-/* Whether containers with a bound hold each stack of the finding's place that stays in many steps. */
+/* True if containers with a bound hold each stack of the finding's place that stays in many steps. */
 static bool is_place_bounded(const struct judge *judge, const struct mp_leak_finding *finding)
 {
     const struct mp_leak_place *place = &judge->places.at.at[finding->place];
@@ -554,7 +553,7 @@ struct behind {
     uint64_t kept, early, bytes; /* early: in the first half of the events behind the last step */
 };
 
-/* What grows behind the last step, as outputs of an evaluation do: no boundary judges it. */
+/* Sites that grow behind the last step, as outputs of an evaluation do: no boundary judges them. */
 static void find_behind(struct judge *judge)
 {
     const struct mp_model_blocks *blocks = &judge->model->blocks;
@@ -594,7 +593,7 @@ static uint32_t steps_needed(const struct judge *judge)
     return judge->steps->guessed ? MP_LEAK_GUESSED_STEPS : MP_LEAK_STEPS;
 }
 
-/* Whether the minimum between steps is higher in the last third than in the first, without the first few steps, which
+/* True if the minimum between steps is higher in the last third than in the first, without the first few steps, which
  * make lasting things. Only for steps that are no guess. */
 static bool level_grows(const struct judge *judge)
 {

@@ -1,9 +1,9 @@
 /*
- * Finds growth, on every track: by the rule of leak_rule.h, judged at the last boundary between steps, so that nothing
- * that a program frees as it ends is hidden; what it frees while it still works is cleared. Beside that, by site, the
- * blocks that were never freed, and those held at the moment that shows growth best (growth.h). Sorted by growth, sites
- * come in order of the number of distinct steps (or, without steps, of 64 equal parts of the recording) in which their
- * live blocks were born, then of bytes. Pure.
+ * Finds growth on every track, by the rule of leak_rule.h. The rule judges at the last boundary between steps, so frees
+ * at the program's end hide nothing. Sites that the program freed while it still worked are cleared. The result also
+ * has, by site, the outstanding blocks, and those live at the moment that shows growth best (growth.h). Sorting by
+ * growth goes by the number of distinct birth steps of live blocks (without steps: of 64 equal time slices), then by
+ * bytes. Pure.
  */
 #ifndef MP_ANALYSIS_LEAKS_H
 #define MP_ANALYSIS_LEAKS_H

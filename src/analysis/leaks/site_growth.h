@@ -1,7 +1,7 @@
 /*
- * By how much each site's contents grow, or shrink, a step: what it holds at the last boundary between steps less what
- * it held at half of them. Boundaries lie at the same phase of a step, so that what comes and goes within a step counts
- * as level. It is no judgement: a cache that fills grows, too. Pure.
+ * Growth of each site per step: its bytes at the last boundary between steps less those at the middle one, per step.
+ * Boundaries lie at the same phase of a step, so blocks that come and go within a step count as level. It is no
+ * judgement: a cache that fills grows, too. Pure.
  */
 #ifndef MP_ANALYSIS_SITE_GROWTH_H
 #define MP_ANALYSIS_SITE_GROWTH_H

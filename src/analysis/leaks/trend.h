@@ -11,7 +11,7 @@ struct mp_trend {
     double slope; /* the median of the slopes between any two points: change per point of the series */
 };
 
-/* Of at[0..count); of a long series, of evenly spaced points. */
+/* The trend of at[0..count). A long series is thinned to evenly spaced points. */
 void mp_trend_find(const uint32_t *at, size_t count, struct mp_trend *trend);
 
 #endif

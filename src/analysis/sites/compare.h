@@ -1,7 +1,7 @@
 /*
  * Two recordings, row by row: the memory of each at its peak, at its end and allocated in all, and the difference in
- * one of these. Rows are sites, equal as in analysis/sites/flames.h, or groups, equal by name: files and libraries
- * without their folders, threads without their numbers. Pure; the result is the caller's.
+ * one of these. Rows are sites, equal as in analysis/sites/flames.h, or groups, equal by name. Files and libraries
+ * count without their folders, threads without their numbers. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_COMPARE_H
 #define MP_ANALYSIS_COMPARE_H
@@ -43,7 +43,7 @@ static inline int64_t mp_compare_delta(const struct mp_compare_row *row)
     return (int64_t)(row->values[MP_AFTER].bytes - row->values[MP_BEFORE].bytes);
 }
 
-/* Whether `after` exceeds `before` by more than allowed: by `bytes` or, with `percent` not negative, by that part of
+/* True if `after` exceeds `before` by more than allowed: by `bytes` or, with `percent` not negative, by that part of
  * `before`. */
 bool mp_compare_grew(uint64_t before, uint64_t after, uint64_t bytes, double percent);
 

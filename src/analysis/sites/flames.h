@@ -1,6 +1,6 @@
 /*
- * Stacks of one recording, or of two, as frames that are equal where a person would call them equal: by function and,
- * for Python, file name and line; addresses and folders do not count. Pure; the result is the caller's.
+ * Stacks of one recording, or of two, as frames that are equal as a person sees them. Function and, for Python, file
+ * name and line count; addresses and folders do not. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_FLAMES_H
 #define MP_ANALYSIS_FLAMES_H

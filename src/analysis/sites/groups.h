@@ -46,7 +46,7 @@ enum mp_status mp_group_parse(const char *text, struct mp_grouping *grouping, st
 enum mp_status mp_sort_parse(const char *text, struct mp_grouping *grouping, struct mp_error *error);
 /* The word of --group; "stack" also for stack:N. */
 const char *mp_group_name(enum mp_group_by by);
-/* Whether all blocks of one stack are in one group. */
+/* True if all blocks of one stack are in one group. */
 bool mp_group_is_of_stack(enum mp_group_by by);
 
 /* Context for finding groups; names go into `names`, which outlives it. */

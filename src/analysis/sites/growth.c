@@ -27,9 +27,8 @@ struct site {
 
 struct search {
     const struct mp_model *model;
-    uint32_t first, last,
-        spacing;         /* moments: first + spacing, first + 2 * spacing, ..., and, as number MOMENTS, last */
-    struct mp_map index; /* track and stack to site */
+    uint32_t first, last, spacing; /* moment k is first + k * spacing; number MOMENTS is last */
+    struct mp_map index;           /* track and stack to site */
     MP_VEC(struct site) sites;
 };
 

@@ -18,8 +18,8 @@
 /* The period of an event, from 1. */
 uint32_t mp_birth_period(const struct mp_model *model, const struct mp_steps *steps, uint32_t event);
 
-/* Finds the moment (a number of events) in the window, of its end and 64 evenly spaced ones, at which one site holds
- * blocks born in the most periods; the end where no other is better by two or more. */
+/* Finds the moment (a number of events) in the window at which one site holds blocks born in the most periods.
+ * Candidates are the window's end and 64 evenly spaced moments; the end wins unless another is better by two. */
 void mp_growth_moment(const struct mp_model *model, uint16_t track, const struct mp_window *window,
                       const struct mp_steps *steps, const struct mp_filter *filter, uint32_t *moment);
 

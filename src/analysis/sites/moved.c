@@ -92,9 +92,9 @@ struct match {
     uint32_t *with;
 };
 
-/* The worth of a pair of lines: one that makes the same calls outweighs any number of others, then counts how much they
- * are alike, then that a line did not move. Of a line that was edited, or whose calls Python took another way, half of
- * the calls that either one makes are made by both. Two that call nothing show nothing. */
+/* The worth of a pair of lines. A pair with the same calls outweighs any number of others; then likeness counts, then
+ * that a line did not move. Two versions of an edited line count as the same line if they share at least half of their
+ * calls. Two lines that call nothing show nothing. */
 static uint32_t worth(const struct match *match, size_t i, size_t k)
 {
     const uint64_t *before = match->before[i].calls, *after = match->after[k].calls;

@@ -1,7 +1,7 @@
 /*
  * Lines of a program that moved between two recordings of it: a comment at the top of a file moves every line below.
- * Lines are matched function by function (by file and name), in order; where a function has lines that only one of the
- * recordings has, those that call the same functions, or mostly, are matched first. Pure.
+ * Lines are matched function by function (by file and name), in order. Among lines that only one recording has, those
+ * with the same calls, or mostly the same, are matched first. Pure.
  */
 #ifndef MP_ANALYSIS_MOVED_H
 #define MP_ANALYSIS_MOVED_H

@@ -29,17 +29,17 @@ struct mp_peak {
     struct mp_sites categories;  /* the same blocks by category, where the query had categories; the groups are their
                                   * names */
     struct mp_rounding rounding; /* of all blocks of the track then */
-    /* Of the categories: a graph that is held although the same code made the next one. */
+    /* The part of the categories that is a previous graph: held although the same code made the next one. */
     struct mp_peak_previous {
         uint64_t bytes, blocks, guessed_bytes;
-        uint32_t freed_at; /* the stack that freed most of it, an event; 0, MP_NONE: unknown, or never */
+        uint32_t freed_at; /* the stack that freed most of it, as an event; 0 and MP_NONE: unknown or never */
         uint32_t freed;
     } previous;
     const char *phase; /* mp_category_phase(), likewise; NULL: unknown */
 };
 
-/* The moment only: bytes, blocks, ns, moment, in_past. `with_past`: if the window is the whole recording, also the time
- * before it (mp_model.past). */
+/* Finds the moment only: bytes, blocks, time, moment and in_past. `with_past`: if the window is the whole recording,
+ * also the time before it (mp_model.past). */
 void mp_peak_locate(const struct mp_model *model, uint16_t track, const struct mp_window *window, bool with_past,
                     struct mp_peak *peak);
 void mp_peak_find(const struct mp_model *model, const struct mp_peak_query *query, struct mp_peak *peak);

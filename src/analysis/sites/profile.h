@@ -1,6 +1,6 @@
 /*
- * The memory that each stack held or allocated on a track, in four senses at once: at the peak, at the end, in all, at
- * a moment. Pure; the result is the caller's.
+ * The memory of each stack on a track in four senses: at the peak, at the end, at a moment, and all that it allocated.
+ * Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_PROFILE_H
 #define MP_ANALYSIS_PROFILE_H

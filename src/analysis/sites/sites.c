@@ -186,7 +186,7 @@ static void count_block(struct counting *counting, const struct mp_live_block *l
     if (born != MP_NONE) count_birth(counting, at, born);
 }
 
-/* Of the past, sums are known and no blocks: what is a block's own group is not known. */
+/* The past has sums and no blocks, so a group that depends on the block is unknown. */
 static void count_past(struct counting *counting, uint16_t track)
 {
     const struct mp_model *model = counting->model;

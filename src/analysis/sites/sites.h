@@ -32,7 +32,7 @@ struct mp_site {
     uint32_t first_free, free_count;         /* in mp_sites.frees, likewise: where its blocks were freed later */
     uint32_t first_metadata, metadata_count; /* in mp_sites.metadata, likewise: what was said of its blocks */
     /* How its live blocks came: distinct periods (see growth.h) in which they were born; blocks of the base count as
-     * none. Of a group: the most of any of its sites. */
+     * none. A group has the most of any of its sites. */
     uint32_t births, first_step, last_step; /* steps: 0 where there are none, or before the first */
 };
 
@@ -60,7 +60,7 @@ void mp_sites_of_past(const struct mp_model *model, uint16_t track, const struct
 void mp_sites_sort(struct mp_sites *sites, enum mp_sort_by sort);
 void mp_sites_free(struct mp_sites *sites);
 
-/* Common facts of each site's blocks beside it: where they were freed, texts about them. Pure. */
+/* Common facts of each site's blocks: where they were freed, texts about them. Pure. */
 
 /* Fill in mp_sites.frees or mp_sites.metadata and each site's share of them. `site_of`: by index in live, the index of
  * its site. */

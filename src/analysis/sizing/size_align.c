@@ -40,8 +40,8 @@ static uint64_t frame_key(const struct mp_model *model, const struct mp_model_fr
     return mp_hash_step(key, frame->raw.line);
 }
 
-/* Keys of a site, the most specific first: the whole stack; its Python frames; the names of its functions, since lines
- * move where a program is edited. */
+/* Keys of a site, the most specific first: the whole stack, its Python frames, its functions' names. Edits move lines,
+ * so names alone come last. */
 enum { BY_WHOLE, BY_PYTHON, BY_NAMES, WAYS };
 
 /* Per stack. */

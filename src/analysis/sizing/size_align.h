@@ -1,8 +1,8 @@
 /*
  * The same sites in several recordings of one program, and their blocks in order: the k-th block of a site in one
- * recording is the k-th of that site in every other. Stacks and addresses differ from run to run; a site is identified
- * by modules with offsets, functions, files, lines, and their order. A site that only some recordings have is looked
- * for by its Python frames alone, since kernels may be chosen by size, then by the names of functions. Pure.
+ * recording is the k-th of that site in every other. Stacks and addresses differ from run to run. Modules with offsets,
+ * functions, files and lines identify a site. A site that only some recordings have is looked for by its Python frames
+ * alone, since kernels may be chosen by size, then by the names of functions. Pure.
  */
 #ifndef MP_ANALYSIS_SIZE_ALIGN_H
 #define MP_ANALYSIS_SIZE_ALIGN_H

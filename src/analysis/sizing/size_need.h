@@ -1,11 +1,10 @@
 /*
- * The need of a batch: the allocated bytes of a plan, the bytes that the caching allocator holds for them, and the
- * device memory outside it; each widened by what the method missed at the probes themselves. And the largest batch that
- * fits. Pure.
+ * The need of a batch, and the largest batch that fits. A need has allocated bytes, the caching allocator's reserved
+ * bytes, and device memory outside it, each widened by the method's own misses at the probes. Pure.
  *
- * A batch fits (`yes`) where even the high bound is within the limit and that bound can be trusted: at batches up to
- * the largest probe, and beyond it where three batches were probed and what did not solve is at most a hundredth of the
- * largest one's peak. It does not fit (`no`) where even the low bound is above the limit. Else it is `unsure`.
+ * A batch fits (`yes`) if even the high bound is within the limit and can be trusted. It can be trusted up to the
+ * largest probe. Beyond it, three batches must have been probed, and unsolved bytes be at most 1 % of the largest one's
+ * peak. A batch does not fit (`no`) if even the low bound is above the limit. Otherwise it is `unsure`.
  */
 #ifndef MP_ANALYSIS_SIZE_NEED_H
 #define MP_ANALYSIS_SIZE_NEED_H

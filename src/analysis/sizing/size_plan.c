@@ -82,7 +82,7 @@ static void make_opaque(const struct planning *planning, struct mp_size_value *v
     value->high = (struct mp_size_sum){{0}};
 }
 
-/* Nearly always nothing was left unsplit. That three probes agree so by chance is not to be expected. */
+/* Nearly always nothing was left unsplit. Three probes hardly agree so by chance. */
 static void solve(const struct mp_size_batches *batches, const struct mp_size_seen *seen,
                   struct mp_size_solution *solution)
 {
@@ -164,8 +164,8 @@ static bool is_above(const struct planning *planning, const struct mp_size_value
     return true;
 }
 
-/* Where a site makes the same in every step but less in the last one (a batch that is not full), the other steps bound
- * that: the least solved size among the blocks before it that was nowhere below. */
+/* A site may make less in the last step, if its batch is not full. The other steps bound it: the least solved size
+ * among the blocks before it that was nowhere below. */
 static uint32_t limit(struct planning *planning, uint32_t site, uint32_t index, uint32_t number)
 {
     const struct mp_size_value *values = planning->plan->values.at, *best = NULL;
@@ -247,7 +247,7 @@ static void share_site(struct planning *planning, uint32_t site)
     share(planning, site, &sum, !regular);
 }
 
-/* Whether each block finds as many others of its site alive as its likes in the other probes. */
+/* True if each block finds as many others of its site alive as its likes in the other probes. */
 static bool is_in_step(const struct planning *planning, uint32_t site, uint32_t paired)
 {
     for (uint32_t i = 0; i < paired; i++) {

@@ -12,9 +12,9 @@
  *
  * The weight is paired with the weight: 5 MiB at any batch. The k-th activation is paired with the k-th: 1.5 MiB a
  * sample, one term, and two probes more that agree. The numbers of decoded samples alive at once, 4, 8 and 12, solve as
- * one a sample: their sum of 4, 8 and 12 MiB is solved as 1 MiB a sample, and each of the twelve blocks of the largest
- * probe stands for a twelfth of it. At batch 16 the plan is the largest probe's sequence with 5 MiB, 24 MiB, and twelve
- * blocks of 16/12 MiB. The numbers alive in the queue follow no rule: it varies, between nothing and all it ever held.
+ * one a sample, their sums as 1 MiB a sample. Each of the twelve blocks of the largest probe stands for a twelfth of
+ * the sum. At batch 16 the plan is the largest probe's sequence with 5 MiB, 24 MiB, and twelve blocks of 16/12 MiB. The
+ * numbers alive in the queue follow no rule: it varies, between nothing and all it ever held.
  */
 #ifndef MP_ANALYSIS_SIZE_PLAN_H
 #define MP_ANALYSIS_SIZE_PLAN_H

@@ -104,10 +104,10 @@ struct mp_size_held mp_size_reserved_at(struct mp_size_pool *pool, double batch,
 
 /* ---- scratch memory --------------------------------------------------------------------------------------------- */
 
-/* A reduction over many rows is divided among blocks of threads (ATen/native/cuda/Reduce.cuh), each of which leaves 128
- * sums for each output: from 1024 rows on there are a 64th as many blocks of threads as rows, so that sums of four
- * bytes take twice as much as an input of float, four times as much as one of bfloat16, and a sixteenth of that. There
- * are no more than fill the device, 16 for each of 160 multiprocessors, but for one for each 1024 rows. */
+/* A reduction over many rows is divided among blocks of threads, each of which leaves 128 sums for each output
+ * (ATen/native/cuda/Reduce.cuh). From 1024 rows on there is a block of threads for each 64 rows. Sums of four bytes
+ * then take twice as much as an input of float, and four times as much as one of bfloat16, and a sixteenth of that.
+ * There are no more than fill the device, 16 for each of 160 multiprocessors, but for one for each 1024 rows. */
 #define SCRATCH_TIMES 4.25
 #define SCRATCH_MOST  (UINT64_C(160) << 20)
 #define SCRATCH_PART  4

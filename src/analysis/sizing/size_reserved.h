@@ -19,7 +19,7 @@ struct mp_size_pool {
     uint32_t *ids;                     /* of one replay, per block of the model */
 };
 
-/* Whether the plan's track is one of that allocator. */
+/* True if the plan's track is one of that allocator. */
 bool mp_size_reserves(const struct mp_size_plan *plan);
 
 /* The plan must stay. */

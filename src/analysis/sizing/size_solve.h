@@ -1,7 +1,7 @@
 /*
- * One size as a function of the batch B, solved from the probes. The simplest of six forms that agrees with every
- * probe is taken: a constant, b*B, c*B^2, a + b*B, b*B + c*B^2, a + c*B^2. A form with fewer terms than there are
- * batches is proved by the agreement. Pure.
+ * One size as a function of the batch B, solved from the probes. Six forms are tried, from a constant over b*B, c*B^2,
+ * a + b*B and b*B + c*B^2 to a + c*B^2. The simplest that agrees with every probe is taken. A form with fewer terms
+ * than there are batches is proved by the agreement. Pure.
  *
  * An example, with probes at batches 4, 8 and 12:
  *
@@ -9,9 +9,10 @@
  *     seen 64, 256, 576           4*B^2: one probe gives the factor, two agree. At 16: 1024
  *     seen 64, 127, 191           opaque: no form agrees
  *
- * Where only blocks are known, each size is an interval. Requests of 400*B bytes (1600, 3200, 4800) are seen as blocks
- * of 512 (2048, 3584, 5120), so as [1537, 2048], [3073, 3584] and [4609, 5120]. Every factor of b*B from 384.25 to
- * 426.6 agrees with all three, so that at batch 16 the size lies between 6148 and 6826: low and high.
+ * Where only blocks are known, each size is an interval. Requests of 400*B bytes (1600, 3200, 4800) are seen as
+ * multiples of 512 (2048, 3584, 5120). The intervals are [1537, 2048], [3073, 3584] and [4609, 5120]. Every factor of
+ * b*B from 384.25 to 426.6 agrees with all three, so that at batch 16 the size lies between 6148 and 6826: low and
+ * high.
  */
 #ifndef MP_ANALYSIS_SIZE_SOLVE_H
 #define MP_ANALYSIS_SIZE_SOLVE_H

@@ -34,7 +34,7 @@ struct mp_fronts {
     const struct mp_front *const *front; /* up to NULL */
     /* `may_call_python`: no lock of an allocator is held. */
     struct mp_captured (*capture)(struct mp_thread *thread, bool may_call_python);
-    /* Whether both places lie on the thread's own stack, the second one further out; false where that is not known. */
+    /* True if both places lie on the thread's own stack, the second one further out; false where that is not known. */
     bool (*same_stack)(struct mp_thread *thread, uintptr_t inner, uintptr_t outer);
 };
 extern const struct mp_fronts mp_fronts;
@@ -42,7 +42,7 @@ extern const struct mp_fronts mp_fronts;
 void mp_fronts_enter(void);
 bool mp_fronts_start(void);
 void mp_fronts_forked(bool inside);
-/* Whether this process has the parts' memory: a program may have marked what it did not know as not inherited. */
+/* True if this process has the parts' memory: a program may have marked what it did not know as not inherited. */
 bool mp_fronts_are_here(void);
 bool mp_fronts_reset(void);
 void mp_fronts_end(void);
@@ -54,7 +54,7 @@ static inline void *mp_thread_part(struct mp_thread *thread, size_t place)
     return (char *)thread + place;
 }
 
-/* Whether memory is in this process; true of NULL. */
+/* True if memory is in this process; true of NULL. */
 bool mp_is_here(const void *memory);
 
 #endif

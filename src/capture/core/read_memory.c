@@ -9,7 +9,7 @@
 
 enum { PAGE = 4096 };
 
-/* Whether an address is mapped, where a process may not read memory in this way, not even its own. */
+/* True if an address is mapped, where a process may not read memory in this way, not even its own. */
 static bool is_there(uintptr_t address)
 {
     return mp_syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)(PAGE - 1), NULL, sizeof(uint64_t)) == -1 &&

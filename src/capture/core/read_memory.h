@@ -9,7 +9,7 @@
 
 /* Copies memory; false: not all of it is there. */
 bool mp_read_memory(void *to, uintptr_t from, size_t bytes);
-/* Whether that holds for memory which another thread unmaps meanwhile: false in a sandbox that refuses
+/* True if that holds for memory which another thread unmaps meanwhile: false in a sandbox that refuses
  * process_vm_readv(), where pages are asked for before they are read. */
 bool mp_read_is_safe(void);
 

@@ -62,7 +62,7 @@ bool mp_hook_lock(struct mp_thread *thread, mp_lock *lock, uint64_t wait_ns)
     return taken;
 }
 
-/* Whether another hook of this thread came in between, which took this one's record for its own. */
+/* True if another hook of this thread came in between, which took this one's record for its own. */
 static bool is_over(const struct mp_thread *thread, uint32_t hook)
 {
     atomic_signal_fence(memory_order_seq_cst);

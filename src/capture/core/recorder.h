@@ -77,7 +77,7 @@ uint32_t mp_record_name(const char *text);
 void mp_record_region(struct mp_thread *thread, enum mp_event_type type, uint32_t name, uint32_t lane);
 /* Labels the live block that contains the address. `name`: a string's number, as above. */
 void mp_record_label(struct mp_thread *thread, uint64_t address, enum mp_role role, uint32_t name);
-/* Whether there is room for that many more records. */
+/* True if there is room for that many more records. */
 bool mp_record_fits(const struct mp_thread *thread, uint32_t records);
 /* A record that the front end made, except for its time (wire/record.h: MP_RECORD_TORCH). */
 void mp_record_prepared(struct mp_thread *thread, const struct mp_record *record);

@@ -17,7 +17,7 @@ struct mp_sampler {
 };
 
 void mp_sampler_start(struct mp_sampler *sampler, uint64_t seed, uint32_t mean);
-/* Whether the next block is kept. `mean` is that of the start. */
+/* True if the next block is kept. `mean` is that of the start. */
 static inline bool mp_sampler_passes(struct mp_sampler *sampler, uint64_t bytes)
 {
     if (sampler->left < bytes) return false;

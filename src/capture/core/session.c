@@ -31,7 +31,7 @@ static uint32_t generations; /* in this image's memory: survives a fork, unlike 
 #define AGAIN_FIRST_NS (4 * MP_NS_PER_MS)
 #define AGAIN_TIMES    6
 
-/* Whether to repeat a failed system call: every signal interrupts a socket with a timeout, even signals whose handlers
+/* True if to repeat a failed system call: every signal interrupts a socket with a timeout, even signals whose handlers
  * restart calls, and a program's timers may never rest. */
 static bool again(uint64_t give_up)
 {
@@ -152,7 +152,7 @@ static int first_of_three_descriptors(void)
     return third < 0 ? -1 : first;
 }
 
-/* Whether who listens there may be handed this process's memory: its own user, or root. Once the collector has ended,
+/* True if who listens there may be handed this process's memory: its own user, or root. Once the collector has ended,
  * others may make its folder anew. */
 static bool is_trusted(int connection)
 {

@@ -148,7 +148,7 @@ static bool wait_for_space(enum mp_spool_table_id id, uint64_t need)
     return false;
 }
 
-/* Whether entries (bytes of strings) up to `end` may be touched. */
+/* True if entries (bytes of strings) up to `end` may be touched. */
 static bool is_open(enum mp_spool_table_id id, uint64_t end)
 {
     return end * mp_spool_entry_bytes(id) <= mp_view(id)->bytes;

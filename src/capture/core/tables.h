@@ -20,7 +20,7 @@
 bool mp_tables_reset(void);
 /* Gives the memory back. */
 void mp_tables_end(void);
-/* Whether this process has their memory (mp_is_here()). */
+/* True if this process has their memory (mp_is_here()). */
 bool mp_tables_are_here(void);
 
 uint32_t mp_table_string(const char *text, size_t length);

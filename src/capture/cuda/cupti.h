@@ -27,9 +27,9 @@ extern struct mp_cupti mp_cupti;
  * the system. Libraries that are too old or incomplete are skipped. False: none was used. */
 bool mp_cupti_find(bool (*use)(void *context), void *context);
 
-/* Whether callbacks report that call: false for one that the loaded library does not know. */
+/* True if callbacks report that call: false for one that the loaded library does not know. */
 bool mp_cupti_reports(enum mp_cuda_call_id id);
-/* Whether the path is that of this library. */
+/* True if the path is that of this library. */
 void mp_cupti_start(void); /* for the constructor */
 bool mp_cupti_is_own_path(const char *path);
 /* Releases CUPTI, so that another tool of this process can use it (torch.profiler); the hooks, if present, continue to
@@ -42,7 +42,7 @@ bool mp_cupti_forget(void);
 
 /* Before records are asked for: maps their room. */
 bool mp_cupti_records_start(void);
-/* Whether calls of that action have memory records, as far as known. */
+/* True if calls of that action have memory records, as far as known. */
 bool mp_cupti_has_record(enum mp_cuda_action action);
 /* A call that has succeeded: the memory records to expect, and the code whose variables they will report. */
 struct mp_cuda_visit;

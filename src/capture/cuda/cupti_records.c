@@ -369,7 +369,7 @@ bool mp_cupti_records_start(void)
     return expected;
 }
 
-/* Whether this is a free without a call of its own: one of many at a context's end. */
+/* True if this is a free without a call of its own: one of many at a context's end. */
 static bool came_with_context(const struct expected *record)
 {
     struct mp_live live;

@@ -116,7 +116,7 @@ void *mp_loaded_symbol(const struct mp_loaded *loaded, const char *symbol)
     return tables.gnu_hash ? find_by_gnu_hash(loaded, &tables, symbol) : find_by_hash(loaded, &tables, symbol);
 }
 
-/* Whether the last part of a path begins with the name. */
+/* True if the last part of a path begins with the name. */
 static bool has_name(uintptr_t path, const char *name)
 {
     enum { LONGEST = 4096 };

@@ -24,7 +24,7 @@ struct mp_loaded_end {
     _Atomic uintptr_t map, dynamic;
 };
 
-/* Whether libraries may have been loaded since the last call with this `end`; true the first time. Some 2 system calls
+/* True if libraries may have been loaded since the last call with this `end`; true the first time. Some 2 system calls
  * where none was. */
 bool mp_loaded_more(struct mp_loaded_end *end);
 /* Finds a library that defines the symbol; skips our own and other copies of the recorder. `name`: the beginning of the

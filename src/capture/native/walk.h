@@ -47,7 +47,7 @@ void mp_native_walk_start(void);
 /* Code was unloaded: `generation` changes now. */
 void mp_native_walk_forget(void);
 
-/* Whether both places lie on the thread's own stack, the second one further out; false where that is not known. */
+/* True if both places lie on the thread's own stack, the second one further out; false where that is not known. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer);
 
 enum mp_walk_end {

@@ -60,7 +60,7 @@ static bool find_api(const struct mp_loaded *library, struct api *api)
     return true;
 }
 
-/* Whether an attribute, a str, reads as `ours`, which is cut where it reached `room` bytes. */
+/* True if an attribute, a str, reads as `ours`, which is cut where it reached `room` bytes. */
 static enum mp_python_verdict compare_text(const struct api *api, void *object, const char *name, const char *ours,
                                            size_t ours_length, size_t room)
 {

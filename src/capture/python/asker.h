@@ -18,7 +18,7 @@ struct mp_asker {
 };
 
 void mp_asker_set(struct mp_asker *asker, int (*ask)(void *), void *context);
-/* Whether a call of this session is on its way. */
+/* True if a call of this session is on its way. */
 bool mp_asker_is_asked(const struct mp_asker *asker);
 /* False: a call is on its way, or cannot be had now; `may_call_python` as for mp_python_call_soon(). */
 bool mp_asker_call_soon(struct mp_asker *asker, bool may_call_python);

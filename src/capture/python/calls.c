@@ -135,7 +135,7 @@ static struct look look_at(const struct mp_python_layout *layout, const char *th
     return look;
 }
 
-/* Whether a loop leads back to where a frame stands, of those up to the call. */
+/* True if a loop leads back to where a frame stands, of those up to the call. */
 static bool loops_inside(const struct mp_python_layout *layout, const char *thread, const struct look *look)
 {
     for (const char *frame = first_frame(layout, thread); frame; frame = next_frame(layout, frame)) {
@@ -147,7 +147,7 @@ static bool loops_inside(const struct mp_python_layout *layout, const char *thre
     return true;
 }
 
-/* Whether one leads back to the call, and is of a module. */
+/* True if one leads back to the call, and is of a module. */
 static bool loops_outside(const struct mp_python_layout *layout, const struct look *look, bool *of_module)
 {
     const char *frame = next_frame(layout, look->now.frame);

@@ -38,23 +38,23 @@ struct mp_python_calls {
     uint32_t looks;
 };
 
-/* Whether a call begins that was not seen before. It may where the last one stands again where it first allocated, and
+/* True if a call begins that was not seen before. It may where the last one stands again where it first allocated, and
  * nothing tells whether that is still the same one. */
 enum mp_python_calls_answer { MP_PYTHON_CALL_GOES_ON, MP_PYTHON_CALL_BEGINS, MP_PYTHON_CALL_MAY_BEGIN };
 
-/* Whether a function of that name is meant by what the user wrote: "step" is every function of that name,
+/* True if a function of that name is meant by what the user wrote: "step" is every function of that name,
  * "Trainer.step" that of a class; Python before 3.11 does not say the class. The step of PyTorch's own optimizers is
  * known by their common name. */
 bool mp_python_calls_means(const char *asked, const char *function, const char *file);
 /* A code object, and its identity (walk.h): it is the function's. */
 void mp_python_calls_add(const void *code, uint64_t identity);
-/* Whether there are any. */
+/* True if there are any. */
 bool mp_python_calls_any(void);
 /* At an event of the thread with that state of Python's. */
 enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *layout, const char *thread,
                                                  struct mp_python_calls *calls);
 
-/* Whether the code runs from `position` back to `before` again, in one call: both lie in one loop. True where loops are
+/* True if the code runs from `position` back to `before` again, in one call: both lie in one loop. True where loops are
  * not known. */
 bool mp_python_loops(const struct mp_python_layout *layout, const char *code, uint32_t before, uint32_t position);
 

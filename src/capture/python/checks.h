@@ -13,7 +13,7 @@ enum mp_python_verdict {
     MP_PYTHON_NOT_NOW, /* nothing to compare with at this moment */
 };
 
-/* Whether the calling thread's state and its frames look as the layout says: the thread's id, the types of code, names
+/* True if the calling thread's state and its frames look as the layout says: the thread's id, the types of code, names
  * and line tables, bounded values. Tests each address for being mapped before reading it. RIGHT needs a frame. */
 enum mp_python_verdict mp_python_check_shape(const struct mp_python_layout *layout,
                                              const struct mp_python_runtime *runtime, const char *thread);

@@ -29,7 +29,7 @@ struct mp_interpreter_ranges {
 /* The ranges of this process. */
 extern struct mp_interpreter_ranges mp_interpreter_ranges;
 
-/* Whether the call that returns to `address` is in a range. */
+/* True if the call that returns to `address` is in a range. */
 static inline bool mp_interpreter_range_contains(const struct mp_interpreter_ranges *ranges, uintptr_t address)
 {
     uint32_t count = atomic_load_explicit(&ranges->count, memory_order_acquire);

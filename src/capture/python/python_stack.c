@@ -107,7 +107,7 @@ static void probe_now_and_then(void)
     if ((count & (count - 1)) == 0 || count % SELDOM == 0) probe();
 }
 
-/* Whether the layout's shape is right, found out on the calling thread's frames. A few contradictions are forgiven: a
+/* True if the layout's shape is right, found out on the calling thread's frames. A few contradictions are forgiven: a
  * thread may be between two states. */
 static bool shape_is_right(const char *thread)
 {

@@ -85,7 +85,7 @@ bool mp_python_module_code(const void *code);
  * meanwhile), only with `may_call_python`. */
 bool mp_python_call_soon(int (*call)(void *), void *context, bool may_call_python);
 
-/* Whether a call of the function that the user named begins (calls.h). Right after mp_python_walk(). */
+/* True if a call of the function that the user named begins (calls.h). Right after mp_python_walk(). */
 enum mp_python_calls_answer mp_python_call(struct mp_python_calls *calls);
 
 /* The address of the interpreter loop's exported function; 0: not known. Parts of the loop may lie elsewhere. */

@@ -25,7 +25,7 @@ uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const ch
 /* The thread's newest frame; NULL where it has none. */
 const char *mp_python_newest_frame(const struct mp_python_layout *layout, const char *thread);
 
-/* Whether the frame is no function's: it stands for a C call of the interpreter loop and has no code. */
+/* True if the frame is no function's: it stands for a C call of the interpreter loop and has no code. */
 bool mp_python_frame_is_shim(const struct mp_python_layout *layout, const char *frame);
 
 bool mp_python_describe_code(const struct mp_python_layout *layout, const char *code, uint32_t instruction,

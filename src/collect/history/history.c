@@ -66,7 +66,7 @@ static bool find_pools(struct mp_history *history)
     return done;
 }
 
-/* Whether most pairs lie close in time. Where they do not, a clock was set or drifted while PyTorch counted its own
+/* True if most pairs lie close in time. Where they do not, a clock was set or drifted while PyTorch counted its own
  * time, and in a loop each entry may have been joined to its neighbour's allocation. */
 static bool times_agree(const struct mp_history_alloc *allocs, const struct mp_history_entry *entries,
                         const uint32_t *alloc_of, size_t count, size_t pairs)

@@ -104,7 +104,7 @@ static bool put_track(struct maker *m, const struct mp_segment *const *sorted, s
     return true;
 }
 
-/* Whether no block of the track began or ended since the reading. */
+/* True if no block of the track began or ended since the reading. */
 static bool is_unchanged(const struct mp_history *history, uint16_t track)
 {
     return mp_history_follows(history, track) && history->tracks.at[track].last_event_ns <= history->held_ns;

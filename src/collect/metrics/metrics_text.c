@@ -228,7 +228,7 @@ static const struct {
                      put_category_label, SIZE_MAX},
 };
 
-/* Whether the program labelled any of the track's blocks; otherwise its categories are not reported. */
+/* True if the program labelled any of the track's blocks; otherwise its categories are not reported. */
 static bool has_labels(const struct sums *sums, uint16_t track)
 {
     for (size_t i = 0; i < sums->at.count; i++)

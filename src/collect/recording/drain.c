@@ -27,7 +27,7 @@ static uint64_t order_of(const struct mp_record *record)
     return record->time_ns << 1 | (record->type != MP_EVENT_FREE);
 }
 
-/* Whether a hook has been running unchanged for longer than a hook can take. */
+/* True if a hook has been running unchanged for longer than a hook can take. */
 static bool is_abandoned(struct mp_drain *drain, uint32_t ring, uint64_t open, uint64_t head, uint64_t now)
 {
     if (drain->hooks[ring].open != open || drain->hooks[ring].head != head) {

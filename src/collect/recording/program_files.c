@@ -9,7 +9,7 @@
 
 #define TICK_NS (10 * MP_NS_PER_MS) /* times of files are as old as this: those of the kernel's last tick */
 
-/* Whether two paths lead to one file; *known: whether both lead anywhere. */
+/* True if two paths lead to one file; *known: whether both lead anywhere. */
 static bool are_one(const char *one, const char *other, bool *known)
 {
     struct stat left, right;
@@ -27,7 +27,7 @@ bool mp_recording_look_at_root(struct mp_recording *recording)
     return known;
 }
 
-/* Whether the process has a mapping of a file that another one has taken the place of at `path`; *running: whether
+/* True if the process has a mapping of a file that another one has taken the place of at `path`; *running: whether
  * there are mappings. */
 static bool has_replaced(const struct mp_recording *recording, const char *path, bool *running)
 {

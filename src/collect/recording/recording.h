@@ -298,10 +298,10 @@ struct mp_recording_summary {
 void mp_recording_ends_early(struct mp_recording *recording, const char *why);
 void mp_recording_lacks_processes(struct mp_recording *recording, const char *why);
 
-/* Whether the process is a rank itself, and none that works for one. */
+/* True if the process is a rank itself, and none that works for one. */
 bool mp_recording_is_rank(const struct mp_recording_summary *summary);
 
-/* Whether the process is known to have ended as it should: with 0, or, where it works for another one, by that one's
+/* True if the process is known to have ended as it should: with 0, or, where it works for another one, by that one's
  * SIGTERM, as multiprocessing ends its workers. */
 bool mp_recording_ended_well(const struct mp_recording_summary *summary);
 

@@ -54,7 +54,7 @@ static void put(struct mp_recording *recording, unsigned ordinal, const char *wh
     if (id != MP_INTERN_FAILED) (void)mp_vec_push(&recording->samples, sample);
 }
 
-/* Whether the process still has memory: not if it has ended, even if nobody has waited for it. */
+/* True if the process still has memory: not if it has ended, even if nobody has waited for it. */
 static bool is_alive(uint32_t pid)
 {
     char path[64], text[256] = "";

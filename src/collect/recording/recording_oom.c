@@ -49,7 +49,7 @@ bool mp_recording_has_layer(const struct mp_recording *recording, uint16_t track
     return facts && facts->layer == layer;
 }
 
-/* Whether PyTorch's caching allocator has memory on the track's device. */
+/* True if PyTorch's caching allocator has memory on the track's device. */
 static bool has_allocator_above(const struct mp_recording *recording, uint16_t track)
 {
     const struct mp_wire_track *facts = track_of(recording, track), *other;
@@ -61,7 +61,7 @@ static bool has_allocator_above(const struct mp_recording *recording, uint16_t t
     return false;
 }
 
-/* Whether it may have asked for its very first: what it takes is on no track of a pool's. */
+/* True if it may have asked for its very first: what it takes is on no track of a pool's. */
 static bool may_be_first(const struct mp_recording *recording, uint16_t track)
 {
     const struct mp_wire_track *facts = track_of(recording, track);
@@ -81,7 +81,7 @@ static void forget(struct mp_recording *recording, struct mp_refusal *refusal)
     *refusal = recording->refusals.at[--recording->refusals.count];
 }
 
-/* Whether the track is of that layer, on the device that refused. */
+/* True if the track is of that layer, on the device that refused. */
 static bool is_beside(const struct mp_recording *recording, const struct mp_refusal *refusal, uint16_t track,
                       enum mp_layer layer)
 {

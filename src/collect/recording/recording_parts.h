@@ -51,7 +51,7 @@ uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
                                       struct mp_error *error);
 
-/* Whether a track of the spool is of that layer. */
+/* True if a track of the spool is of that layer. */
 bool mp_recording_has_layer(const struct mp_recording *recording, uint16_t track, enum mp_layer layer);
 /* Notes whether the process has our root and mounts (recording->shares_root). False: it cannot be asked, as one that
  * has ended; what was noted stays. */
@@ -80,7 +80,7 @@ enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool);
 /* Of the dropped events, those lost because a ring was full. */
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool);
-/* Whether some events lack their stack, or a name in it. */
+/* True if some events lack their stack, or a name in it. */
 bool mp_recording_lacks_names(const struct mp_spool_header *spool);
 
 /* The role of a process that its stacks show. One thread at a time. */

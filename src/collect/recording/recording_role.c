@@ -38,7 +38,7 @@ static size_t row_of(const struct mp_tables *tables, const struct mp_wire_frame 
     return row < WORKERS && ends_with(text_of(tables, frame->file), workers[row].file) ? row : WORKERS;
 }
 
-/* Whether multiprocessing has begun the process further out in the stack. A thread of a ThreadPool runs the same
+/* True if multiprocessing has begun the process further out in the stack. A thread of a ThreadPool runs the same
  * functions in any process. */
 static bool is_in_worker(const struct mp_tables *tables, const struct mp_wire_node *nodes, uint32_t node,
                          const struct mp_wire_frame *frames)

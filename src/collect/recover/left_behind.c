@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Whether the kill came within the first write: the file's first object, which names the spool, is not whole. */
+/* True if the kill came within the first write: the file's first object, which names the spool, is not whole. */
 static bool only_begun(const char *path)
 {
     struct mp_reader *reader;
@@ -34,7 +34,7 @@ bool mp_left_without_events(const char *path)
     return without;
 }
 
-/* Whether the file is missing, or has nothing of use because the kill came early. */
+/* True if the file is missing, or has nothing of use because the kill came early. */
 static bool holds_nothing(const char *path)
 {
     struct stat facts;

@@ -110,7 +110,7 @@ static void refuse(struct mp_collector *collector, const struct mp_error *why)
     if (!collector->result->refused++) collector->result->refusal = *why;
 }
 
-/* Whether the process is the user's own, or root's. */
+/* True if the process is the user's own, or root's. */
 static bool is_ours(int connection, struct ucred *who)
 {
     socklen_t size = sizeof *who;

@@ -93,7 +93,7 @@ static enum naming names_a_secret(const char *name, size_t length)
     return ends_in_one_of(words, keys, '.') ? NAMES_KEY : NO_SECRET;
 }
 
-/* Whether the value behind such a name is no secret: a number, or behind --text-key (not --key) the name of a column.
+/* True if the value behind such a name is no secret: a number, or behind --text-key (not --key) the name of a column.
  */
 static bool is_harmless(enum naming naming, const char *name, const char *value, size_t length)
 {

@@ -46,7 +46,7 @@ struct mp_control_answer {
  * longer, or more than one descriptor came with it. *file: the descriptor that came with it, to be closed; -1;
  * MP_CONTROL_NO_ROOM where this process has no descriptor left to take it by. */
 size_t mp_control_receive(int connection, void *message, size_t room, int *file);
-/* Whether the message is a question of this version. */
+/* True if the message is a question of this version. */
 bool mp_control_is_question(const void *message, size_t size, struct mp_control_question *question);
 void mp_control_answer(int connection, enum mp_status status, uint32_t pid, const struct mp_error *error);
 

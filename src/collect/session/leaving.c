@@ -65,7 +65,7 @@ static void look_for_leaks(void *context)
     mp_model_free(model);
 }
 
-/* Whether leaks were looked for. Where memory is short, or the file large, nothing is known of them. */
+/* True if leaks were looked for. Where memory is short, or the file large, nothing is known of them. */
 static bool judge(struct mp_recording_summary *summary)
 {
     struct judgement judgement = {.summary = summary};

@@ -27,7 +27,7 @@ static bool from_kernel(int pidfd, int *wait_status)
     return true;
 }
 
-/* Whether the kernel shows us what it shows a debugger alone. The link of a process that has ended leads nowhere, which
+/* True if the kernel shows us what it shows a debugger alone. The link of a process that has ended leads nowhere, which
  * it says only to those who may look: others are refused first. */
 static bool is_open_to_us(uint32_t pid)
 {

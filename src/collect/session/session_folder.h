@@ -13,7 +13,7 @@
  * `locked`: a descriptor of the folder, to be kept open as long as it is in use; the caller closes it. */
 enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], int *locked, struct mp_error *error);
 
-/* Whether a folder's name is one of those. */
+/* True if a folder's name is one of those. */
 bool mp_session_folder_is_name(const char *name);
 
 #endif

@@ -54,7 +54,7 @@ struct mp_source_lines *mp_source_lines_open(Dwarf *dwarf)
     return source;
 }
 
-/* Whether functions with code may lie in it; in types, those of lambdas. */
+/* True if functions with code may lie in it; in types, those of lambdas. */
 static bool holds_functions(int tag)
 {
     switch (tag) {

@@ -16,7 +16,7 @@ struct mp_demangler;
 /* Takes over fd, which has `status`; reads nothing before the first lookup. `path` (copied) names debug files; its
  * first root_length bytes are a prefix such as /proc/PID/root. NULL where memory is short: fd is then still open. */
 struct mp_symbol_file *mp_symbol_file_open(int fd, const struct stat *status, const char *path, size_t root_length);
-/* Whether `status` is that of this same file, unchanged. */
+/* True if `status` is that of this same file, unchanged. */
 bool mp_symbol_file_is(const struct mp_symbol_file *file, const struct stat *status);
 /* As mp_symbols_resolve(), with the address itself (not a return address) in the file's own address space. */
 size_t mp_symbol_file_find(struct mp_symbol_file *file, uint64_t address, struct mp_demangler *demangler,
@@ -24,7 +24,7 @@ size_t mp_symbol_file_find(struct mp_symbol_file *file, uint64_t address, struct
 /* As mp_symbols_note(). */
 const char *mp_symbol_file_note(const struct mp_symbol_file *file);
 void mp_symbol_file_close(struct mp_symbol_file *file);
-/* Whether closed files keep what they have read for the next recording that loads them: at first not. Without, nothing
+/* True if closed files keep what they have read for the next recording that loads them: at first not. Without, nothing
  * stays. While no other thread reads symbols. */
 void mp_symbol_files_share(bool share);
 

@@ -39,7 +39,7 @@ static int64_t mtime_ns(const struct stat *status)
     return (int64_t)status->st_mtim.tv_sec * (int64_t)MP_NS_PER_SECOND + status->st_mtim.tv_nsec;
 }
 
-/* Whether the open file is the one that the program loaded. */
+/* True if the open file is the one that the program loaded. */
 static bool is_same(int fd, const struct stat *status, const struct mp_file_id *id)
 {
     unsigned char build_id[MP_BUILD_ID_MAX];
@@ -50,7 +50,7 @@ static bool is_same(int fd, const struct stat *status, const struct mp_file_id *
            mtime_ns(status) == id->mtime_ns;
 }
 
-/* Whether nothing is known of the file that the program loaded. */
+/* True if nothing is known of the file that the program loaded. */
 static bool is_unknown(const struct mp_file_id *id)
 {
     return id && !id->build_id_size && !id->inode;

@@ -159,9 +159,9 @@ void soft_free_external(struct soft_block *block);
 
 void soft_enter(struct soft_call *call, uint32_t cbid, const char *name, const void *params);
 void soft_exit(struct soft_call *call);
-/* Whether the driver may be used; else `result` says why not. */
+/* True if the driver may be used; else `result` says why not. */
 bool soft_ready(struct soft_call *call);
-/* Whether the test wants the running call to find no memory. */
+/* True if the test wants the running call to find no memory. */
 bool soft_refusing(void);
 void soft_report_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name);
 void soft_report_memory_event(struct soft_memory_event *event);
