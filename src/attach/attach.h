@@ -1,9 +1,9 @@
 /*
  * `memprof attach`: records a program that already runs, from outside. The kernel's own probes (uprobes with BPF) stand
- * at the functions through which every block of PyTorch's allocators and of CUDA's driver passes; memprof unwinds copies
- * of the stacks. Nothing is put into the program, and nothing stays when memprof ends, however it ends. What comes in
- * goes through a spool of our own into the same file by the same code as a program's that was started under memprof.
- * One call, on the main thread.
+ * at the functions through which every block of PyTorch's allocators and of CUDA's driver passes; memprof unwinds
+ * copies of the stacks. Nothing is put into the program, and nothing stays when memprof ends, however it ends. Its
+ * events go through a spool of our own, and by the same code into the same file as those of a program started under
+ * memprof. One call, on the main thread.
  */
 #ifndef MP_ATTACH_ATTACH_H
 #define MP_ATTACH_ATTACH_H
@@ -19,7 +19,7 @@ struct mp_attach_options {
     const char *output; /* absolute */
     bool force, symbols, keep_command;
     double overhead_most; /* of one processor's time, in which the program may be held up; 0: no bound */
-    uint64_t for_ns; /* how long; 0: until a signal, or the program's end */
+    uint64_t for_ns;      /* how long; 0: until a signal, or the program's end */
     struct mp_record_config record;
     void (*attached)(void *context, unsigned probes, uint64_t took_ns); /* recording has begun */
     void *context;

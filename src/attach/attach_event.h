@@ -37,7 +37,7 @@ struct mp_attach_event {
     __u32 tid;
     __u32 probe;
     __u64 argument[MP_ATTACH_ARGUMENTS];
-    __u64 result, out[2];  /* out: the words to which the first two arguments point, after the call */
+    __u64 result, out[2]; /* out: the words to which the first two arguments point, after the call */
     __u64 ip, sp, bp, bx, r12, r13, r14, r15;
     __u32 stack_bytes;
     __u32 python_count;
@@ -46,7 +46,7 @@ struct mp_attach_event {
     char name[16]; /* of the thread */
 };
 
-/* Of one Python version, in bytes; struct mp_python_layout has their meaning. */
+/* Offsets of one Python version, in bytes; struct mp_python_layout has their meaning. */
 struct mp_attach_python {
     __u64 runtime; /* the address of _PyRuntime; 0: no Python frames */
     __u32 interpreters, threads_head, thread_next, thread_id;

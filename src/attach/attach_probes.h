@@ -23,16 +23,16 @@ enum mp_attach_action {
 struct mp_attach_probe {
     const char *library, *symbol; /* how the file's name begins */
     enum mp_attach_action action;
-    unsigned cookie;       /* MP_ATTACH_RETURNS and so on */
+    unsigned cookie; /* MP_ATTACH_RETURNS and so on */
     enum mp_source source;
-    const char *pool;      /* the driver's track */
+    const char *pool; /* the driver's track */
     enum mp_kind kind;
 };
 
 extern const struct mp_attach_probe mp_attach_probes[];
 extern const unsigned mp_attach_probe_count;
 
-/* What one event says. `type` MP_EVENT_NONE: nothing. */
+/* The meaning of one event. `type` MP_EVENT_NONE: it has none. */
 struct mp_attach_fact {
     enum mp_event_type type;
     enum mp_kind kind;

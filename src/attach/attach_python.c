@@ -9,7 +9,7 @@
 #include "capture/python/walk.h"
 #include "wire/config.h"
 
-/* Of the interpreter's state, where each version keeps its list of threads. 3.13 and later publish both. */
+/* Offsets in the interpreter's state of each version's list of threads. 3.13 and later publish both. */
 static const struct {
     unsigned minor;
     uint32_t interpreters, threads_head;
@@ -81,10 +81,12 @@ static void choose(const struct mp_attach_target *target, const struct mp_attach
     }
     const struct mp_python_layout *layout = mp_python_layout_find(minor, false);
     if (free_threaded)
-        snprintf(python->note, sizeof python->note, "no Python frames: attach does not know the free-threaded Python 3.%u", minor);
+        snprintf(python->note, sizeof python->note,
+                 "no Python frames: attach does not know the free-threaded Python 3.%u", minor);
     else if (!layout || !settings->threads_head || (minor >= 13 && !mp_python_layout_agrees(layout, published)))
-        snprintf(python->note, sizeof python->note, "no Python frames: attach knows Python 3.%d to 3.%d, and not this one",
-                 MP_PYTHON_MINOR_FIRST, MP_PYTHON_MINOR_LAST);
+        snprintf(python->note, sizeof python->note,
+                 "no Python frames: attach knows Python 3.%d to 3.%d, and not this one", MP_PYTHON_MINOR_FIRST,
+                 MP_PYTHON_MINOR_LAST);
     else
         python->layout = layout;
     if (!python->layout) return;
@@ -166,12 +168,14 @@ bool mp_attach_describe(const struct mp_attach_target *target, const struct mp_a
                         const struct mp_attach_frame *frame, struct mp_attach_code *code)
 {
     const struct mp_python_layout *layout = python->layout;
-    uint64_t name = read_word(target, frame->code + layout->code_name), file = read_word(target, frame->code + layout->code_file);
+    uint64_t name = read_word(target, frame->code + layout->code_name),
+             file = read_word(target, frame->code + layout->code_file);
     uint64_t lines = read_word(target, frame->code + layout->code_lines);
     uint32_t first = read_half(target, frame->code + layout->code_first_line);
     uint64_t shown = layout->code_qualname ? read_word(target, frame->code + layout->code_qualname) : name;
     *code = (struct mp_attach_code){.line = 0};
-    if (mp_attach_tag(name, file, lines, first) != frame->tag || !read_text(target, layout, shown, code->function, sizeof code->function) ||
+    if (mp_attach_tag(name, file, lines, first) != frame->tag ||
+        !read_text(target, layout, shown, code->function, sizeof code->function) ||
         !read_text(target, layout, file, code->file, sizeof code->file))
         return false;
     uint64_t size = read_word(target, lines + layout->object_size);

@@ -23,7 +23,7 @@ struct mp_attach_code {
     uint32_t line;
 };
 
-/* What the code object says; false where it is no longer the one that the event had. */
+/* The names and lines of the code object; false if it is no longer the event's. */
 bool mp_attach_describe(const struct mp_attach_target *target, const struct mp_attach_interpreter *python,
                         const struct mp_attach_frame *frame, struct mp_attach_code *code);
 

@@ -1,5 +1,5 @@
 /*
- * What a compiled kernel takes of a device, read from the ELF file that NVIDIA's compilers made of it. For the stand-in
+ * The device memory of a compiled kernel, read from the ELF file that NVIDIA's compilers made of it. For the stand-in
  * driver and the stand-in runtime. Reads nothing beyond `length`; no memory, no threads, no errors but "not found".
  */
 #ifndef SOFTGPU_ELF_H

@@ -1,6 +1,6 @@
 /*
- * The stand-in driver's own ledger, with which a test compares a recording. Exported by its libcuda.so.1 beside the
- * driver API; only our programs know of it.
+ * The stand-in driver's own ledger, with which a test compares a recording. Its libcuda.so.1 exports it in addition to
+ * the driver API; only our programs know of it.
  *
  * The same ledger goes to the file that $SOFTGPU_LEDGER names, a line per entry, in the order of the driver's actions:
  *
@@ -98,7 +98,7 @@ const char *softgpu_class_name(enum soft_class class);
 /* Sets the value that the calling thread reads before its next kernel, from the address (0: any) and with one of the
  * widths; `widths`: a sum of 1, 4, 8. The policy "ones" takes precedence. */
 void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
-/* What a kernel takes of a device: bytes of its code, and of local memory for each thread. False: unknown to this one.
+/* The device memory of a kernel: bytes of its code, and of local memory for each thread. False: unknown to this one.
  */
 typedef bool soft_describe(const void *function, int capability, uint64_t *bytes, uint64_t *local);
 /* Offers a describer to the driver, which asks when a kernel is first launched, under its lock. */
@@ -107,8 +107,8 @@ void softgpu_describe(soft_describe *describe);
  * with each communicator that `connects`. They return a CUresult. */
 int softgpu_cublas_launch(void *stream);
 int softgpu_nccl_launch(bool connects, void *stream);
-/* What the calling thread reads from a device, in copies of at most so many bytes, until the next call; NULL, 0: made
- * up, as ever. The data is the caller's until then. */
+/* Sets the data that the calling thread reads from a device, in copies of at most so many bytes, until the next call.
+ * NULL, 0: values are made up again. The data stays the caller's. */
 void softgpu_answer(const void *data, size_t bytes);
 /* True if the address lies in memory handed out on some device. */
 bool softgpu_is_device_address(uint64_t address);

@@ -14,7 +14,7 @@
 #define LEFT_WITHOUT_NS MP_NS_PER_SECOND   /* a hook that began earlier never ended */
 #define LEFT_WAIT_NS    (2 * MP_NS_PER_MS) /* or has not yet recorded when it began */
 
-/* Of a hook that has been running since `open`, 0: none. */
+/* True if a hook that began at `open` may still run; 0: none began. */
 static bool may_run(uint64_t open, uint64_t waited)
 {
     return open && (open + LEFT_WITHOUT_NS > mp_clock_monotonic_ns() || waited < LEFT_WAIT_NS);

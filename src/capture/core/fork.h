@@ -1,7 +1,7 @@
 /*
  * fork() in a program with threads. The unwinder has locks of its own; a child made while another thread holds one
- * would wait for it for ever, with all signals blocked, at its first event. So a fork waits until no hook runs, and
- * hooks that begin meanwhile wait for the fork: both for a bounded time, and mostly not at all.
+ * would wait for it for ever, with all signals blocked, at its first event. A fork therefore waits until no hook runs,
+ * and new hooks wait for the fork. Both waits are bounded, and mostly zero.
  *
  * Left open: the end of a thread takes a lock of libunwind's for some instructions, outside any hook.
  */

@@ -1,7 +1,6 @@
 /*
  * The parts of the recorder that stand on the core: the front ends, and the walk of stacks. The core names none of
- * them; it starts, forks and empties what is in the table mp_fronts, which is written where the library is put together
- * (capture/entry/fronts.c) and never changes.
+ * them: it starts, forks and empties the parts in the constant table mp_fronts (capture/entry/fronts.c).
  */
 #ifndef MP_CAPTURE_FRONT_H
 #define MP_CAPTURE_FRONT_H
@@ -17,7 +16,7 @@ struct mp_captured {
     uint32_t stack, module; /* ids of the spool's */
 };
 
-/* What a part registers; each may be NULL or 0. */
+/* The functions and sizes that a part registers; each may be NULL or 0. */
 #define MP_FRONT_MEMORY 2
 struct mp_front {
     void (*enter)(void);                  /* by the constructor in every program, also in one that is not recorded */
@@ -47,7 +46,7 @@ bool mp_fronts_are_here(void);
 bool mp_fronts_reset(void);
 void mp_fronts_end(void);
 
-/* What a thread needs in all, and a part's share of it. */
+/* The bytes that a thread needs in all, and a part's share of them. */
 size_t mp_thread_bytes(void);
 static inline void *mp_thread_part(struct mp_thread *thread, size_t place)
 {

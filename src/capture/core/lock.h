@@ -1,11 +1,11 @@
 /*
- * Locks of the recorder, which is a guest: a thread may vanish while it holds one (a handler jumps out of it, it is
- * cancelled), and a handler may reach the lock again. So a lock knows its owner, every wait ends, and a thread that
- * does not get the lock continues without it: it records less, and counts that.
+ * Locks of the recorder, which is a guest. A thread may vanish while it holds one, by a jump out of a handler or a
+ * cancellation, and a handler may reach the lock again. A lock therefore knows its owner, and every wait ends. A thread
+ * without the lock goes on: it records less, and counts that.
  *
  * A lock is taken from an owner that still has it although the owner itself asks for it again, has ended, or has let
- * others wait in vain for some seconds. So guarded data must be safe to read and to change after any instruction of an
- * interrupted change; and a thread that has held a lock for long calls mp_lock_is_own() before it publishes.
+ * others wait in vain for some seconds. Guarded data must be safe to read and to change after any instruction of an
+ * interrupted change. A thread that has held a lock for long calls mp_lock_is_own() before it publishes.
  *
  * Zero-initialised is free. Never allocates; any thread, in hooks and in signal handlers.
  */

@@ -8,9 +8,9 @@
  *     }
  *
  * mp_hook_enter() answers NULL where nothing is recorded and inside another hook of the same thread. Nothing here
- * allocates, takes the GIL, calls CUDA, or fails the program; errno is kept by enter/leave. A hook may sleep only where
- * its ring is full, for at most a tenth of a second until the collector reads again; and once in a process's life,
- * where it attaches: for at most two seconds, which only a collector that does not answer brings about.
+ * allocates, takes the GIL, calls CUDA, or fails the program; errno is kept by enter/leave. A hook sleeps only if its
+ * ring is full, for at most a tenth of a second until the collector reads again. Once in a process's life, when it
+ * attaches to a collector that does not answer, it may sleep for two seconds.
  */
 #ifndef MP_CAPTURE_RECORDER_H
 #define MP_CAPTURE_RECORDER_H

@@ -26,8 +26,8 @@ static uint32_t generations; /* in this image's memory: survives a fork, unlike 
 /* In all. Later attempts are shorter: the program must not stand still again and again. */
 #define ANSWER_WITHIN_NS (2 * MP_NS_PER_SECOND)
 #define LATER_WITHIN_NS  (100 * MP_NS_PER_MS)
-/* A moment's lack passes soon; one that lasts is asked of ever more rarely, as each attempt takes descriptors that the
- * program may want at that moment: 4 ms, 16 ms, up to 16 s. */
+/* A moment's lack passes soon. If it lasts, attempts become rare (4 ms, 16 ms, up to 16 s): each takes descriptors that
+ * the program may want. */
 #define AGAIN_FIRST_NS (4 * MP_NS_PER_MS)
 #define AGAIN_TIMES    6
 
@@ -183,7 +183,7 @@ static int connect_to_collector(uint64_t within_ns, uint64_t give_up)
     return -1;
 }
 
-/* What is mapped beyond a file's end ends the program where it is touched. */
+/* A touch of a page that is mapped beyond the file's end would kill the program. */
 static bool holds(int descriptor, uint64_t bytes)
 {
     struct stat facts;
@@ -274,7 +274,7 @@ static bool must_wait(const struct mp_session_page *page)
     return after && mp_clock_monotonic_ns() < after;
 }
 
-/* What lacks once the collector has answered is not tried again: each time would make a recording there. */
+/* If something fails after the collector has answered, do not retry: every try would make a recording. */
 static void attach_now(struct mp_session_page *page)
 {
     if (!atomic_load(&mp_session.pending) || must_wait(page)) return;

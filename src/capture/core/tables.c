@@ -12,12 +12,12 @@
 #define WAIT_FOR_SPACE_NS (20 * MP_NS_PER_MS)
 
 /* Open addressing from content to id + 1; the content itself lies in the spool. It begins small and doubles when it is
- * half full. What the smaller one holds moves a few places at each entry, so that no hook does it all; until then both
- * are asked. Whoever leaves the lock in the middle leaves a content that is not found again, and is entered twice.
+ * half full. Entries of the smaller table move a few places at each new entry, so no hook moves them all; until then
+ * both are asked. If a thread leaves the lock in the middle, one content is not found again, and is entered twice.
  *
- * He may also come back when the lock is another's: a thread that was stopped, a handler that lasted, a coroutine. So
- * slots are one block with their number, which stays mapped until the session ends, and nothing is written beyond what
- * is open. */
+ * The thread may also come back when the lock is another's: it was stopped, or ran a long handler or a coroutine. Slots
+ * and their number are therefore one block, which stays mapped until the session ends. Nothing is written beyond the
+ * open part. */
 #define FIRST_SLOTS (UINT64_C(1) << 12)
 #define MOVED_EACH  16
 #define MADE_MOST   32 /* it doubles each time */

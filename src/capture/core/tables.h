@@ -2,9 +2,9 @@
  * The spool's tables from the recorder's side: each call finds or adds an entry, under the session's table lock, and
  * returns its id. They come after the stack cache, and only for things seen for the first time.
  *
- * Where a table is full, or its next part is not committed in time, the result is 0 (the empty string, the empty stack,
- * the unknown module); for frames it is MP_WIRE_FRAME_CUT. The loss is counted in the header (lost_stacks,
- * lost_strings, without_lock).
+ * If a table is full, or its next part is not committed in time, the result is 0: the empty string or stack, the
+ * unknown module. For frames it is MP_WIRE_FRAME_CUT. The loss is counted in the header (lost_stacks, lost_strings,
+ * without_lock).
  */
 #ifndef MP_CAPTURE_TABLES_H
 #define MP_CAPTURE_TABLES_H

@@ -1,6 +1,6 @@
 /*
- * What the recorder keeps per thread: its ring and its recursion guard; behind them lies the memory that its parts ask
- * for (capture/core/front.h). It is mapped, not allocated; only what a deep stack needs is ever touched.
+ * The recorder's data of a thread: its ring and its recursion guard. Behind them lies the memory of the parts
+ * (capture/core/front.h). It is mapped, not allocated; only what a deep stack needs is ever touched.
  */
 #ifndef MP_CAPTURE_THREAD_H
 #define MP_CAPTURE_THREAD_H
@@ -57,9 +57,9 @@ static inline bool mp_thread_claim(struct mp_thread *thread, uintptr_t frame)
 /* In a forked child whose thread's room is not there. */
 void mp_thread_forget(void);
 
-/* Of a thread that seems to be inside a hook and begins another, at `frame`: whether it left the first by a jump out of
- * a signal handler, an exception, or another stack. Then the locks that it held are free. Else the call is counted as
- * one that is not recorded. */
+/* Called when a thread already inside a hook enters another at `frame`. True if it left the first by a jump: out of a
+ * signal handler, by an exception, or to another stack. Its locks are then free. Otherwise the call is counted as not
+ * recorded. */
 bool mp_thread_was_left(struct mp_thread *thread, uintptr_t frame);
 /* The same of a thread that forks at `frame`, which is no event and counts as nothing: a child must not think that it
  * goes on in a hook that was left. */

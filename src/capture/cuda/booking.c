@@ -81,8 +81,8 @@ static void exit_host_register(struct mp_cuda_event *event)
 
 /* ---- the table of actions ---------------------------------------------------------------------------------------- */
 
-/* What begins where the first argument points to, of the context, or, with `stays`, of the device. `sized`: its bytes
- * are the second argument, and a lack of them is recorded. */
+/* The object that the first argument points to begins: the context's, or, with `stays`, the device's. `sized`: its
+ * bytes are the second argument, and a refusal is recorded. */
 struct begins {
     enum mp_live_class class;
     enum mp_book book;

@@ -4,9 +4,9 @@
  *
  * A free is published before the call goes down, since the driver may hand the address to another thread before this
  * one returns; an allocation is published after it. A second record takes back a free that failed. A context's property
- * ends with it: linear, managed, pinned and registered memory, arrays, memory opened or mapped from others, modules'
- * variables, modules, streams and events. A device's property stays: pools and their blocks, physical handles, address
- * ranges, libraries, graphs.
+ * ends with it: memory (linear, managed, pinned, registered, arrays, opened or mapped from others), modules and their
+ * variables, streams and events. A device's property stays: pools with their blocks, physical handles, address ranges,
+ * libraries and graphs.
  *
  * A graph's alloc node is an address, from its addition or capture until the graph and all its executables are gone. A
  * launch gives it memory, with the node's stack; a free node or the program takes that back.
@@ -111,7 +111,7 @@ struct mp_cupti_thread {
 };
 struct mp_cupti_thread *mp_cupti_thread(struct mp_thread *thread); /* NULL of NULL */
 
-/* Facts about a call that has returned, beside its arguments. */
+/* Facts about a call that has returned, in addition to its arguments. */
 enum { MP_NOT_KNOWN = -1 };
 struct mp_cuda_facts {
     uint64_t context; /* the calling thread's; 0: none */

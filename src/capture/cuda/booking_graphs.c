@@ -1,5 +1,5 @@
-/* Graphs and their memory. The memory of one graph, or of one capture that becomes a graph, has a number of its own,
- * since the handle may be reused while executables of the earlier graph still hold memory. */
+/* Graphs and their memory. Each graph's memory, and each capture's, has a number of its own. The handle may be reused
+ * while executables of the earlier graph still hold memory. */
 #include "capture/cuda/booking_parts.h"
 
 static _Atomic uint64_t last_number, last_capture;

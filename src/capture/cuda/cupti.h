@@ -22,9 +22,9 @@ struct mp_cupti {
 };
 extern struct mp_cupti mp_cupti;
 
-/* cupti_library.c: finds the library and offers it as mp_cupti until one is used. The candidates are one that is
- * already mapped, else the one named by $MEMPROF_CUPTI, else those of $LD_LIBRARY_PATH, the toolkit, Python's packages,
- * the system. Libraries that are too old or incomplete are skipped. False: none was used. */
+/* cupti_library.c: finds the library and offers it as mp_cupti until one is used. Candidates, in this order: a mapped
+ * one, $MEMPROF_CUPTI, $LD_LIBRARY_PATH's, then those of the toolkit, Python's packages and the system. Libraries that
+ * are too old or incomplete are skipped. False: none was used. */
 bool mp_cupti_find(bool (*use)(void *context), void *context);
 
 /* True if callbacks report that call: false for one that the loaded library does not know. */
@@ -32,8 +32,8 @@ bool mp_cupti_reports(enum mp_cuda_call_id id);
 /* True if the path is that of this library. */
 void mp_cupti_start(void); /* for the constructor */
 bool mp_cupti_is_own_path(const char *path);
-/* Releases CUPTI, so that another tool of this process can use it (torch.profiler); the hooks, if present, continue to
- * record. False: it was not held. */
+/* Releases CUPTI for another tool of this process (torch.profiler). The hooks, if present, continue to record. False:
+ * it was not held. */
 bool mp_cupti_release(void);
 /* In a forked child: CUPTI is never called again. Returns whether it was held. */
 bool mp_cupti_forget(void);

@@ -1,6 +1,6 @@
 /*
- * CUPTI's ABI, as far as memprof needs it (see driver_abi.h). libcupti is found at run time and never linked; its
- * version says which layout its records have: cuptiGetVersion() is 15 for CUDA 11.2-11.4, 24 for 12.6, 130000 for 13.0.
+ * CUPTI's ABI, as far as memprof needs it (see driver_abi.h). libcupti is found at run time and never linked. Its
+ * version gives the records' layout: cuptiGetVersion() is 15 for CUDA 11.2-11.4, 24 for 12.6, 130000 for 13.0.
  *
  * Source: cupti_callbacks.h, cupti_activity.h and cupti_version.h of CUDA 13.0; cupti_activity_deprecated.h for the
  * layouts before.

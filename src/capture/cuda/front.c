@@ -113,8 +113,7 @@ static void device(int ordinal, const struct mp_cu_uuid *uuid)
 }
 
 /* Handles a call that callbacks should have reported, and did not. Another thread may have found it first, or CUPTI was
- * released while the call was under way; its enter may have been reported, and the blocks that it ended are then in the
- * thread's visit. */
+ * released during the call. If its enter was reported, the blocks that it ended are in the thread's visit. */
 static void take_over(struct mp_hook_call *call, bool entered)
 {
     struct mp_thread *thread = mp_cupti_forget() ? mp_hook_enter() : NULL;
@@ -129,7 +128,7 @@ static void take_over(struct mp_hook_call *call, bool entered)
         mp_cuda_enter(call->id, call->arguments, &call->visit);
 }
 
-/* Reports the hooks to the spool, beside the calls: in a hook of its own, and mostly nothing. */
+/* Reports the hooks to the spool, in a hook of its own outside the calls. Mostly does nothing. */
 static void report_hooks(enum mp_cuda_action action, int result)
 {
     static _Atomic uint32_t reported_session;

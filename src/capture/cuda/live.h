@@ -13,7 +13,7 @@
 
 /* The kind of a value: addresses and handles of different kinds may be equal. */
 enum mp_live_class {
-    MP_LIVE_MEMORY = 1, /* an address that a free takes, of device, managed, pool, graph or pinned memory */
+    MP_LIVE_MEMORY = 1, /* an address that a free takes: device, managed, pool, graph, pinned */
     MP_LIVE_REGISTERED, /* the program's own host memory */
     MP_LIVE_STATIC,     /* a module's variable */
     MP_LIVE_ARRAY,

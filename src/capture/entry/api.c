@@ -117,8 +117,8 @@ static uint32_t find_or_add_pool(const char *name, int device)
     return number;
 }
 
-/* Not a hook: a pool is no event, and one asked for by a thread that has no ring, or before recording can begin, must
- * serve later; until then its blocks are counted as dropped. */
+/* Not a hook: a pool is no event. A pool made by a thread without a ring, or before recording can begin, must serve
+ * later; until then its blocks count as dropped. */
 static uint32_t pool(const char *name, int device)
 {
     bool recording = mp_session_recording();

@@ -1,6 +1,6 @@
 /*
  * The file that memprof_snapshot(path) asks for. The program makes it, with its own rights, root and working folder;
- * the collector only writes to the descriptor. So memprof can make no file that the program could not make.
+ * the collector only writes to the descriptor. Thus memprof can make no file that the program could not make.
  *
  * In the program, on the thread that asks, with errno kept by the caller. Allocates nothing.
  */
@@ -16,7 +16,7 @@ struct mp_asked_file {
     char part[PATH_MAX]; /* its name until it is whole */
 };
 
-/* Makes an empty file beside `path`. Unless `force`, nothing may be there yet. */
+/* Makes an empty file next to `path`. Unless `force`, nothing may be there yet. */
 void mp_asked_file_make(struct mp_asked_file *file, const char *path, unsigned number, bool force);
 /* Moves the file to `path` where it is `whole`, else removes it. False: there is no file at `path`. */
 bool mp_asked_file_end(const struct mp_asked_file *file, const char *path, bool whole, bool force);

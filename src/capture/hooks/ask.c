@@ -1,5 +1,5 @@
-/* Queries that only the driver can answer, made after a call of the program's has returned: the context, whether a
- * stream captures, the memory of pools and graphs, the sizes of others' memory. */
+/* Questions that only the driver can answer, asked after a call of the program has returned. They are about the
+ * context, captures of a stream, the memory of pools and graphs, and sizes of others' memory. */
 #include <stdatomic.h>
 #include <string.h>
 

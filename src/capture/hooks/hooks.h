@@ -1,8 +1,8 @@
 /*
  * libmemprof-hooks.so: the driver's calls, seen without CUPTI. It is a library of its own, preloaded only where there
- * is a libcuda. It wraps the driver's exported functions, dlsym(), and cuGetProcAddress(), through which all other
- * callers find them (NVIDIA's runtime, linked either way, looks up nothing else); and dlclose(), before which the
- * driver is pinned. Wrappers hand over to libmemprof.so, which does the booking.
+ * is a libcuda. It wraps the driver's exported functions, and dlsym() and cuGetProcAddress(), through which all other
+ * callers find them (NVIDIA's runtime looks up nothing else). It also wraps dlclose(), and pins the driver before it.
+ * Wrappers hand over to libmemprof.so, which does the booking.
  *
  * Never allocates, prints or ends the program. Outside of any hook, on the program's own thread, it asks the driver
  * only what a wrapper's caller could ask there as well.

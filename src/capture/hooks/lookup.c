@@ -1,7 +1,7 @@
 /*
- * From names to wrappers: by symbol, and by cuGetProcAddress() in both its forms. A driver's call may come from a
- * thread that another one waits for under the loader's lock, and between a failed dlopen() and its dlerror(): so this
- * code uses the loader only in the constructor, in the program's own dlsym() and in its dlclose().
+ * From names to wrappers: by symbol, and by cuGetProcAddress() in both its forms. A driver's call may come between a
+ * failed dlopen() and its dlerror(), or from a thread that another one waits for under the loader's lock. This code
+ * therefore uses the loader only in the constructor, and in the program's own dlsym() and dlclose().
  */
 #include <dlfcn.h>
 #include <stdatomic.h>

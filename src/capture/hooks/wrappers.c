@@ -24,7 +24,7 @@ bool mp_hooks_started(void)
     return atomic_load_explicit(&started, memory_order_relaxed);
 }
 
-/* The loader has resolved it before anything runs, in the library beside this one. */
+/* The loader has resolved it before anything runs, in libmemprof.so. */
 __attribute__((weak)) const struct mp_cuda_hooks *memprof_cuda_v1(void);
 
 static const struct mp_cuda_hooks *recorder(void)

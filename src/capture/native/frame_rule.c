@@ -1,4 +1,5 @@
-/* The format: Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4; System V ABI for AMD64, figure 3.36. */
+/* The format is in the Linux Standard Base ("Exception Frames"), DWARF 5, section 6.4, and the System V ABI for AMD64,
+ * figure 3.36. */
 #include "capture/native/frame_rule.h"
 
 #include <stdbool.h>
@@ -11,8 +12,8 @@
 enum { REGISTER_BP = 6, REGISTER_SP = 7, REGISTER_RETURN = 16, RETURN_OFFSET = -8, REMEMBERED_MAX = 8 };
 enum { ABSOLUTE = 0x00, U4 = 0x03, U8 = 0x04, S4 = 0x0b, S8 = 0x0c, PC_RELATIVE = 0x10, SORTED_TABLE = 0x3b };
 
-/* Where a module's tables are read: in place, or, where it may be unloaded meanwhile, through the kernel, some bytes at
- * once. */
+/* How a module's tables are read: in place, or through the kernel, some bytes at once, if the module may be unloaded
+ * meanwhile. */
 struct memory {
     bool by_kernel;
     uintptr_t from;
@@ -152,7 +153,7 @@ struct shared {
     bool has_augmentation, is_signal;
 };
 
-/* What is no description any more may seem to be of any length. */
+/* Past the end of the descriptions, a length field may hold anything. */
 static struct cursor open_entry(struct memory *memory, uintptr_t at)
 {
     enum { LONGEST = 1 << 16 };
@@ -270,7 +271,7 @@ static bool is_linkers_base(struct cursor expression, uintptr_t address, int64_t
     return true;
 }
 
-/* A base that is read from memory beside the frame pointer: DW_OP_breg6 offset, DW_OP_deref. */
+/* A base that is read from memory near the frame pointer: DW_OP_breg6 offset, DW_OP_deref. */
 static void set_base_expression(struct row *row, struct cursor expression, uintptr_t address)
 {
     if (is_linkers_base(expression, address, &row->base_offset)) {

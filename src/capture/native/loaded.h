@@ -1,9 +1,10 @@
 /*
- * The dynamic loader's mappings, read from its list as a debugger does: without its lock, under which it runs
- * constructors that may wait for the calling thread, and without its memory, in which a failed look-up leaves text.
+ * The dynamic loader's mappings, read from its list as a debugger does. Its lock is not taken: the loader runs
+ * constructors under it, which may wait for the calling thread. Its memory is not used: a failed look-up leaves text
+ * there.
  *
- * A library may be unloaded meanwhile. So another library's memory is read only through the kernel, which handles an
- * address that is not mapped. Some 4 system calls per library. Never allocates; any thread, in hooks.
+ * A library may be unloaded meanwhile. Another library's memory is therefore read only through the kernel, which
+ * handles an address that is not mapped. Some 4 system calls per library. Never allocates; any thread, in hooks.
  */
 #ifndef MP_CAPTURE_NATIVE_LOADED_H
 #define MP_CAPTURE_NATIVE_LOADED_H

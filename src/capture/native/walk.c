@@ -154,9 +154,9 @@ static bool may_read(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
 
 /* ---- the thread's own stack --------------------------------------------------------------------------------------
  *
- * Its outer end is a fixed place: the C library puts what it keeps of a thread at the end of the thread's stack, behind
- * the variables of the thread; the first thread's is what the kernel gave. Frames that lead from one to the other lie
- * on that stack, and it is there until the thread ends. */
+ * Its outer end is fixed. The C library keeps a thread's data at the end of the thread's stack, behind the thread's
+ * variables; the kernel gave the first thread's. Frames between lie on that stack, which stays mapped until the thread
+ * ends. */
 
 extern void *__libc_stack_end;                      /* of ld.so */
 static uintptr_t thread_data = (uintptr_t)16 << 10; /* at most, behind the outermost frame */

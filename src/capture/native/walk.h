@@ -1,12 +1,12 @@
 /*
  * The return addresses of a thread's native stack, by rules out of .eh_frame: some 2 ns a frame. Code without such a
  * rule (written by hand, generated at run time) is passed where its frame pointer leads on; else the stack ends there,
- * and the walk reports it. On other machines than x86-64 libunwind walks (walk_libunwind.c), which takes locks, makes
- * system calls, and may allocate; this code does none of that.
+ * and the walk reports it. On other machines than x86-64 libunwind walks (walk_libunwind.c). It takes locks, makes
+ * system calls and may allocate; this code does none of that.
  *
- * Each thread remembers the rule of each return address, and its last caller: where the caller is the same again, the
- * processor need not wait for one frame's memory before it goes on to the next. Frames lie in the order in which they
- * were first seen, so that those of one stack share cache lines. Never allocates; one thread's memory.
+ * Each thread remembers the rule of each return address, and its last caller. If the caller is the same again, the
+ * processor goes on to the next frame without waiting for this one's memory. Frames lie in the order in which they were
+ * first seen, so those of one stack share cache lines. Never allocates; one thread's memory.
  *
  * A rule may be wrong (hand-written assembly), and must not make the program fault: only mapped memory is read. The
  * thread's own stack, up to its outer end, is checked with the kernel once. Each page of any other stack (a
@@ -63,9 +63,9 @@ struct mp_walked {
     uint64_t hash; /* of the addresses and of `end` */
 };
 
-/* Walks from the caller of the function whose frame `frame` is (__builtin_frame_address(0) of a function that stays on
- * the stack) up to the frame that `end` lies in, which is left out (UINTPTR_MAX: all), and writes at most `room` return
- * addresses, innermost first. `generation` changes whenever code may have been unloaded. */
+/* Writes at most `room` return addresses, innermost first. The walk begins at the caller of the function with the frame
+ * `frame` (its __builtin_frame_address(0); the function stays on the stack). It ends before the frame that `end` lies
+ * in (UINTPTR_MAX: never). `generation` changes whenever code may have been unloaded. */
 struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                                 void **addresses, int room);
 

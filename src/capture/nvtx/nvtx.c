@@ -1,7 +1,7 @@
 /*
  * NVTX: a program's own ranges and marks become regions and marks of the recording. Every library that was built with
- * NVTX's headers carries a copy of NVTX of its own; each calls InitializeInjectionNvtx2() of the library that
- * NVTX_INJECTION64_PATH names at its own first use, from whatever thread, and gets the same functions.
+ * NVTX's headers carries its own copy of NVTX. At its first use, on any thread, each copy calls
+ * InitializeInjectionNvtx2() of the library that NVTX_INJECTION64_PATH names, and gets the same functions.
  *
  * The collector decides by a range's name whether it begins a step.
  */

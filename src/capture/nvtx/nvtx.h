@@ -16,7 +16,7 @@
 
 #define NVTX_NAME_ROOM 256 /* bytes of a name that are kept, with the NUL */
 
-/* Domains are numbered from 1; 0 is the default one. Those beyond NVTX_DOMAINS share the last number, without a
+/* Domains are numbered from 1; 0 is the default one. Domains beyond NVTX_DOMAINS share the last number, without a
  * name. */
 #define NVTX_DOMAINS 64
 
@@ -33,9 +33,9 @@ unsigned mp_nvtx_domain_number(const void *domain);
 void mp_nvtx_name(char to[NVTX_NAME_ROOM], unsigned domain, int32_t message_type, const void *message);
 
 /*
- * The open NVTX ranges. Ranges that a thread pushes and pops nest per domain, and a pop ends the innermost of its
- * domain, which need not be the thread's innermost; ranges that are started and ended belong to no thread. Both are
- * bounded: ranges deeper than NVTX_DEPTH are counted, so that their pops end nothing else, and not recorded.
+ * The open NVTX ranges. Pushed ranges of a thread nest per domain. A pop ends the innermost of its domain, which need
+ * not be the thread's innermost. Started ranges belong to no thread. Both are bounded: ranges deeper than NVTX_DEPTH
+ * are counted, so that their pops end nothing else, and not recorded.
  */
 
 #define NVTX_DEPTH      128

@@ -1,7 +1,7 @@
 /*
- * The part of NVTX v3's binary interface between an instrumented program and a tool that the recorder uses: numbers and
- * layouts of nvToolsExt.h, nvToolsExtMem.h and nvtxDetail/nvtxTypes.h, none of which is needed to build. They are held
- * against the real headers by tests/e2e/programs/nvtx.c where those are found.
+ * The part of NVTX v3's binary interface that the recorder uses. Numbers and layouts are those of nvToolsExt.h,
+ * nvToolsExtMem.h and nvtxDetail/nvtxTypes.h, which the build does not need. They are held against the real headers by
+ * tests/e2e/programs/nvtx.c where those are found.
  */
 #ifndef MP_CAPTURE_NVTX_ABI_H
 #define MP_CAPTURE_NVTX_ABI_H

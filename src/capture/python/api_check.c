@@ -142,7 +142,8 @@ void mp_python_check_api_start(const struct mp_loaded *library)
 enum mp_python_verdict mp_python_check_api(const struct mp_python_layout *layout, const char *thread,
                                            const struct mp_python_stack *stack)
 {
-    /* So do those before, but there no object is made here; 3.12 and later wait for a safe point. */
+    /* Older versions collect on allocation too, but this code makes no object there. Versions from 3.12 on wait for a
+     * safe point. */
     enum { COLLECTS_ON_ALLOCATION = 11 };
     struct api api = known_api;
     if (!api_is_known) return MP_PYTHON_NOT_NOW;

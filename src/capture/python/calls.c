@@ -79,7 +79,7 @@ static bool has_locals(const struct mp_python_layout *layout, const char *code)
     return mp_load_u32(code, layout->code_flags) & OPTIMIZED;
 }
 
-/* What a caller shows: it changes only while that runs. */
+/* The state of a caller: it changes only while the caller runs. */
 static uint64_t state_of(const struct mp_python_layout *layout, const char *frame, const char *code)
 {
     uint64_t hash = mp_hash_step((uintptr_t)frame, (uintptr_t)code);

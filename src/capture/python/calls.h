@@ -1,7 +1,6 @@
 /*
- * Calls of the function that the user named (--step-at), told apart by what the interpreter's memory shows where
- * something is allocated: nothing tells the recorder of a call itself. The outermost call on a thread's stack counts.
- * It is another one than before where
+ * Calls of the function that the user named (--step-at). Nothing notifies the recorder of a call, so it compares the
+ * interpreter's memory at each allocation. The outermost call on a thread's stack counts. It is a new call if
  *
  *     its frame lies elsewhere, or the thread ran without it meanwhile
  *     a call further out stands at another instruction, or has other values in its local variables: while a function
@@ -10,7 +9,7 @@
  *     it stands where it first allocated, no loop leads back there from there on inwards, and one further out does; and
  *         where nothing else was allocated meanwhile, that loop is a module's, whose variables are no locals
  *
- * Loops are known of Python 3.9 to 3.11: from 3.12 on Python itself tells of calls (python/start/calls.py). Never
+ * Loops are known for Python 3.9 to 3.11; from 3.12 on Python itself reports calls (python/start/calls.py). Never
  * allocates, takes no lock.
  */
 #ifndef MP_CAPTURE_PYTHON_CALLS_H
@@ -32,7 +31,7 @@ struct mp_python_call {
     bool suspends; /* a generator or coroutine */
 };
 
-/* Of a thread; all zero at first. */
+/* A thread's calls; all zero at first. */
 struct mp_python_calls {
     struct mp_python_call at[MP_PYTHON_CALLS_KNOWN];
     uint32_t looks;

@@ -54,8 +54,8 @@ static uintptr_t function_start(uintptr_t address)
     return mp_native_function(address, &start, &end) ? start : address;
 }
 
-/* True if a frame outside of all known ranges can be a call of the loop that runs separate code: all calls have C
- * frames of one size, and one of the known ones was made by the same function. */
+/* True if a frame outside of all known ranges can be a call of the loop in separate code. Its C frame has the size of
+ * the known ones, and one of them has the same caller. */
 static bool looks_like_call(const struct mp_native_frame *frame, uint32_t count)
 {
     enum { COMPARISONS = 8 };

@@ -38,9 +38,9 @@ static inline bool mp_interpreter_range_contains(const struct mp_interpreter_ran
     return false;
 }
 
-/* To be called where a stack's groups do not pair with its native frames, right after the walk that gave `python`: adds
- * the results of one slow walk of the C stack to mp_interpreter_ranges. Most calls of a series return at once: the
- * first few walk, then ever fewer. True: something new was learned, try again. */
+/* Adds the results of one slow walk of the C stack to mp_interpreter_ranges. Call it right after the walk that gave
+ * `python`, if a stack's groups do not pair with its native frames. Most calls of a series return at once: the first
+ * few walk, then ever fewer. True: something new was learned, try again. */
 bool mp_interpreter_range_learn(struct mp_known_frames *known, uint64_t generation,
                                 const struct mp_python_stack *python);
 
@@ -70,7 +70,7 @@ struct mp_pairing {
 struct mp_pairing mp_merge_pair(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                                 const struct mp_python_stack *python);
 
-/* Writes at most `room` merged frames, innermost first, and gives their number; equal to `room`, there may be more.
+/* Writes at most `room` merged frames, innermost first, and returns their number. If that is `room`, there may be more.
  * With more calls than groups the outermost calls stay native: a greenlet's Python stack ends at its own base, its C
  * stack goes on into whoever started it. With fewer, the groups left over come outermost. */
 uint32_t mp_merge(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,

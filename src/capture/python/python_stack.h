@@ -2,10 +2,10 @@
  * The calling thread's own Python stack, read from the interpreter's memory: with or without the GIL, from inside any
  * hook, without calling anything that needs it. CPython 3.9 to 3.15. Not for signal handlers.
  *
- * Never allocates, never takes a lock, never touches another thread's frames. What it trusts it checks first: the
- * version's layout against what the interpreter publishes (3.13 on), its shape on the first stack seen with every
- * address tested for being mapped, and once, at an event where this thread holds the GIL, code, instruction, line and
- * names of the whole stack against Python's own API. Any difference turns Python frames off for good, with a note.
+ * Never allocates, never takes a lock, never touches another thread's frames. Three checks come first, and any
+ * difference turns Python frames off for good, with a note. From 3.13 on, the version's layout is compared with the one
+ * that the interpreter publishes. On the first stack, every address is tested for being mapped. Once, at an event where
+ * this thread holds the GIL, the whole stack is compared with Python's own API: code, instruction, line and names.
  *
  * Limits. A sub-interpreter of 3.11 and before shows the outer interpreter's frames. Up to 3.11, a code object made
  * where another of the same name, file and first line was freed may pass for that one: then its lines are the other's.
@@ -33,8 +33,8 @@ struct mp_python_frame {
 };
 
 struct mp_python_stack {
-    /* The caller's: room for frames, innermost first, and for a marker of each group: an address inside that call's own
-     * C frame, 0 where the version leaves none (3.9, 3.10). */
+    /* The caller's room for frames, innermost first, and for a marker of each group. A marker is an address inside that
+     * call's own C frame; 0 for versions without one (3.9, 3.10). */
     struct mp_python_frame *frames;
     uintptr_t *markers;
     uint32_t room;   /* of both */

@@ -32,8 +32,8 @@ static bool read_version(struct mp_python_runtime *runtime)
     return true;
 }
 
-/* Up to 3.11 _PyThreadState_UncheckedGet gives whoever holds the GIL, from 3.12 on the calling thread's own state while
- * attached: either way it equals the own one exactly while this thread may run Python code. */
+/* Up to 3.11 _PyThreadState_UncheckedGet gives the state of the GIL's holder, from 3.12 on the calling thread's own
+ * while attached. Either way it equals the own state exactly while this thread may run Python code. */
 static bool find_accessors(struct mp_python_runtime *runtime)
 {
     return find(runtime, "PyGILState_GetThisThreadState", &runtime->own_thread) &&

@@ -95,9 +95,9 @@ const char *mp_python_newest_frame(const struct mp_python_layout *layout, const 
     return mp_load_pointer(top, layout->record_frame);
 }
 
-/* Where code objects carry no version. Those that lie at one address one after another often have their names and
- * tables at the same addresses too, so what the names say counts: the hash of the function's (it is interned, so it has
- * one) and the end of the file's. A sum of products: they do not wait for each other. */
+/* Where code objects carry no version. Two that lie at one address in turn often have names and tables at the same
+ * addresses too, so the names' contents count: the hash of the function's (it is interned, so it has one) and the end
+ * of the file's. A sum of products: they do not wait for each other. */
 ALWAYS_INLINE uint64_t identity_by_content(const struct mp_python_layout *layout, const char *code)
 {
     const char *name = mp_load_pointer(code, layout->code_name), *file = mp_load_pointer(code, layout->code_file);
@@ -125,10 +125,10 @@ uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const ch
     return code_identity(layout, code);
 }
 
-/* Free-threaded 3.14: each thread runs its own copy of the bytecode, kept in an array beside the inline one, which
- * belongs to the first thread. Another thread may replace the array, and frees the old one when all attached ones
- * agree: a thread that waits, or runs C code, is not asked, and reads through the kernel. What it reads may by then be
- * somebody else's; it counts if it can be the beginning of this code. NULL: not known. */
+/* Free-threaded 3.14: each thread runs its own copy of the bytecode, from an array; the inline copy belongs to the
+ * first thread. Another thread may replace the array, and frees the old one when all attached threads agree. A thread
+ * that waits, or runs C code, is not asked, so it reads through the kernel. The result may by then be somebody else's
+ * memory; it counts if it can be the beginning of this code. NULL: not known. */
 static const char *bytecode_start(const struct mp_python_layout *layout, const char *frame, const char *code,
                                   uintptr_t position, bool attached)
 {

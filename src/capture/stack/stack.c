@@ -175,9 +175,9 @@ static void count_in_header(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Enters a merged path (innermost first) into the tables, from its outer end. Of one deeper than `depth` the inner
- * three quarters and the outer quarter of that are kept, with a mark between. `lost`: its outer end is not known, which
- * is marked, too. `root`: the node further out. */
+/* Enters a merged path (innermost first) into the tables, from its outer end. A deeper stack keeps its inner 3/4
+ * `depth` frames and its outer 1/4, with a mark between. `lost`: its outer end is not known, which is marked, too.
+ * `root`: the node further out. */
 static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, bool lost, uint32_t root)
 {
     count = leave_out_frames(room, count);
@@ -336,7 +336,7 @@ static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *ro
     return id;
 }
 
-/* What the thread's stack stands on: the node that it runs, if it is known; else NULL. One that was left by a longjmp()
+/* The node of autograd's graph that the thread runs, if it is known; else NULL. A node that was left by a longjmp()
  * lies further in than `here`. */
 static const struct mp_backward *root_of(struct mp_thread *thread, const void *here)
 {
@@ -350,8 +350,8 @@ static const struct mp_backward *root_of(struct mp_thread *thread, const void *h
     return NULL;
 }
 
-/* What was allocated for a node belongs to the module that made it, unless one runs inside, as where a checkpoint is
- * computed again. */
+/* A node's allocations belong to the module that made the node, unless a module runs inside, as in a recomputed
+ * checkpoint. */
 static uint32_t module_of(const struct mp_backward *root, const struct mp_python_stack *python, bool may_call_python)
 {
     if (python && python->module) return mp_module_path_id(python->module, may_call_python);

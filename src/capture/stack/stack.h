@@ -34,8 +34,8 @@ struct mp_stack_room {
     struct mp_recent_stack recent[MP_RECENT_STACKS];
 };
 
-/* A node of an autograd graph that a thread runs: what is allocated meanwhile belongs to the path that made the node in
- * forward, and what called for its running is left out. */
+/* A node of an autograd graph that a thread runs. Blocks allocated meanwhile get the path that made the node in
+ * forward, instead of the path that ran it. */
 enum mp_backward_root {
     MP_BACKWARD_UNKNOWN, /* who made it is not known: stacks are as they are */
     MP_BACKWARD_THREAD,  /* likewise, on a thread of autograd's own, whose outer frames say nothing */
@@ -53,7 +53,7 @@ struct mp_backward {
 /* A node may start another backward pass, which runs nodes. PyTorch itself continues on another thread at 60. */
 #define MP_BACKWARD_LEVELS 64
 
-/* What a thread has for its stacks. */
+/* A thread's data for its stacks. */
 struct mp_stack_thread {
     struct mp_stack_room room;
     struct mp_python_calls calls;
@@ -73,7 +73,7 @@ void mp_stack_calls_are_told(void);
 /* Code was unloaded: addresses may mean something else from now on. */
 void mp_stack_code_unloaded(void);
 
-/* Of the calling thread; 0 where stacks are off, the tables are full, there is none. */
+/* The calling thread's stack; 0 if stacks are off, the tables are full, or it has none. */
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python);
 /* The same for what makes a node: Python frames alone, where it has any. A moment at which Python may be called. */
 struct mp_captured mp_stack_creation(struct mp_thread *thread);

@@ -1,8 +1,8 @@
 /*
- * PyTorch up to 2.6 notes regions in its memory history only for the thread that was the very first to begin one: it
- * then adds a callback for that thread, once per process (_initRecordAnnotations). The shim's own history needs no
- * regions, and must not be that first one. So a callback added while it begins is held back, and added when the program
- * begins its own.
+ * PyTorch up to 2.6 notes regions in its memory history only for the thread that began the very first one. It then adds
+ * a callback for that thread, once per process (_initRecordAnnotations). The shim's own history needs no regions, and
+ * must not be that first one. A callback that PyTorch adds while the shim's history begins is therefore withheld, and
+ * added when the program begins its own.
  *
  * Source: ATen/record_function.h. A callback is five words of plain data, which the ABI passes on the stack.
  */

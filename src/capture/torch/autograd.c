@@ -1,8 +1,8 @@
 /*
  * Backward belongs to forward: a node of PyTorch's autograd graph takes a number when it is made, and is run by one
  * function of the engine, on whatever thread. Both functions are exported and called through the PLT, so preloaded
- * definitions of the same names are called instead: the first keeps the path that makes the node, the second puts
- * allocations while the node runs on that path (struct mp_backward).
+ * definitions of the same names run instead. The first keeps the path that makes the node. The second gives that path
+ * to allocations while the node runs (struct mp_backward).
  *
  * Sources: ATen/SequenceNumber.h (numbers are per thread and start at 0), torch/csrc/autograd/function.h (Node's first
  * members), torch/csrc/autograd/engine.cpp (the queue; who runs what). Numbers are taken under no lock of PyTorch's.
@@ -157,8 +157,8 @@ static bool find_by_any(const struct mp_thread *thread, const char *node, struct
     return false;
 }
 
-/* A node without a number collects the results of others and is first in the engine's queue: it runs right after the
- * last of them, on the same thread, and belongs to that one's line. */
+/* A node without a number collects the results of others. It is first in the engine's queue, runs right after the last
+ * of them on the same thread, and belongs to that one's line. */
 static bool find_by_last(struct mp_thread *thread, const struct mp_backward *running, uint32_t level,
                          struct mp_captured *creation)
 {

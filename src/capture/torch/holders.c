@@ -149,7 +149,7 @@ void mp_holders_come_by(bool may_call_python)
     mp_asker_call_soon(&asker, may_call_python);
 }
 
-/* Of steps, of lacks of memory: 1, 2, 4, 8, ... of them cost as little as one in the end. */
+/* True after 1, 2, 4, 8, ... steps, or refusals of memory: all looks together cost little more than the last one. */
 static bool is_time(_Atomic uint32_t *count, uint32_t first)
 {
     uint32_t now = atomic_fetch_add(count, 1) + 1;

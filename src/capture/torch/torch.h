@@ -34,13 +34,13 @@ bool mp_creation_find(uint32_t generation, uint64_t thread, uint64_t number, str
 
 /*
  * Passes the PyTorch shim's readings of PyTorch's own history and segments to the collector (wire/record.h). Bulk data,
- * outside of any allocator's lock: records that do not fit into the ring wait for the collector between two hooks, as
- * long as that takes some every tenth of a second; else the rest is left out, which the collector sees by the count.
+ * outside of any allocator's lock. Records that do not fit into the ring wait between two hooks, as long as the
+ * collector takes some every tenth of a second. Otherwise the rest is left out, which the collector sees by the count.
  * Nothing counts as dropped.
  */
 
-/* Rows of six numbers each, as memprof_api_v1.torch_history takes them. 0: taken (of no rows: they are wanted); 1: not
- * all of them; -1: not wanted, or nothing is recorded. */
+/* Rows of six numbers each, as memprof_api_v1.torch_history takes them. Returns 0 if all were taken (with no rows: they
+ * are wanted), 1 if some were, -1 if they are not wanted or nothing is recorded. */
 int mp_torch_history(const uint64_t *rows, size_t count);
 
 /* Callbacks at regions that PyTorch adds for this thread while a history begins (capture/torch/annotations.c); as
@@ -49,9 +49,9 @@ enum mp_torch_annotations { MP_ANNOTATIONS_KEEP_BACK = 1, MP_ANNOTATIONS_LET_BE,
 void mp_torch_annotations(enum mp_torch_annotations what);
 
 /*
- * What holds tensors, as the shim's looks find it (python/libmemprof_torch/holders.py): takes its rows, and says when
- * one is due. Rows come from the program's own threads, outside of hooks; a look is never made in a hook, but between
- * two instructions of the interpreter's main thread.
+ * Holders of tensors, as the shim's looks find them (python/libmemprof_torch/holders.py): takes the looks' rows, and
+ * says when a look is due. Rows come from the program's own threads, outside of hooks; a look is never made in a hook,
+ * but between two instructions of the interpreter's main thread.
  */
 
 /* As the members `holder`, `holder_ask`, `holder_due` and `holder_wakes` of include/memprof.h. */
@@ -61,9 +61,9 @@ int mp_holders_ask(int (*ask)(void *), void *context);
 unsigned mp_holders_due(void);
 void mp_holders_wakes(int yes);
 
-/* A step of the program's loop has begun, or ended: with --holders, after 8, 16, 32, ... of them a look is due. */
+/* A step of the program's loop has begun, or ended. With --holders a look is due after 8, 16, 32, ... steps. */
 void mp_holders_step(void);
-/* An allocator is out of memory: after 1, 2, 4, 8, ... times a look is due. In a hook. */
+/* An allocator is out of memory. A look is due after 1, 2, 4, 8, ... such times. In a hook. */
 void mp_holders_oom(void);
 
 /* The main thread is asked to look where that is due and was not yet asked for; `may_call_python` as for

@@ -75,7 +75,7 @@ const char *soft_profile_name(void);
 int soft_threads_per_sm(void);
 int soft_attribute(int attribute, int physical);
 int soft_capability(void); /* 90 for 9.0 */
-/* What the driver and the libraries take: bytes, 0: not modelled. The first is a switch, the second the threads that
+/* Bytes that the driver and the libraries take; 0: not modelled. The first is a switch, the second the threads that
  * have local memory. */
 enum soft_profile_share {
     SOFT_PROFILE_KERNELS,
@@ -108,7 +108,7 @@ bool soft_share_launch(const void *function);
 void soft_share_forget(const void *function);
 /* The share grew: marked in the recording when the call ends. */
 void soft_share_changed(int device, enum soft_share share);
-/* What a module that the program loaded itself takes; false: the handle is no module. */
+/* The bytes of a module that the program loaded itself; false: the handle is no module. */
 bool soft_module_code(const void *handle, uint64_t *bytes, uint64_t *local);
 
 /* ---- the contents of device memory (values.c) ---- */

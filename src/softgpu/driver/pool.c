@@ -241,7 +241,7 @@ static CUresult get_attribute(CUmemoryPool pool, int which, void *value)
     return CUDA_SUCCESS;
 }
 
-/* Of another process only the number of bytes is known: a handle stands for a pool, a pointer for a block's size. */
+/* Another process's memory is known by its bytes alone: a handle stands for a pool, a pointer for a block's size. */
 static CUresult export_pool(void *handle, CUmemoryPool pool)
 {
     if (!is_pool(pool)) return CUDA_ERROR_INVALID_VALUE;

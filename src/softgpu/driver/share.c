@@ -1,8 +1,8 @@
 /*
- * What the driver itself takes of a device, by what the program loads: the code of kernels when they are first
- * launched, local memory for the one that needs most, executables of graphs by their kernels, and the libraries' share.
- * All are estimates; $SOFTGPU_PROFILE's keys `kernels`, `graph_node`, `cublas` and `nccl` give their sizes (`devices`).
- * Without `kernels` nothing is taken. A share that shrinks stays with the driver, which uses it again.
+ * The driver's own share of a device, by what the program loads. It is the code of launched kernels, local memory for
+ * the kernel that needs most, executables of graphs by their kernels, and the libraries' share. All are estimates;
+ * $SOFTGPU_PROFILE's keys `kernels`, `graph_node`, `cublas` and `nccl` give their sizes (`devices`). Without `kernels`
+ * nothing is taken. A share that shrinks stays with the driver, which uses it again.
  */
 #include "softgpu/driver/driver.h"
 

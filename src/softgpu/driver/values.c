@@ -1,12 +1,12 @@
 /*
- * The contents of device memory. Kernels do nothing and the memory is address space only, so a policy decides what a
- * program reads back, $SOFTGPU_VALUES:
+ * The contents of device memory. Kernels do nothing and the memory is address space only. A policy, $SOFTGPU_VALUES,
+ * decides what a program reads back:
  *
  *     zeros (the default), ones     as bytes, as integers of 8 bytes, as floats of 4 and 2
  *     host                          what was last copied there from the host, else zeros
  *
  * Under every policy, data that the host copied or set there comes back unchanged if it is read before any kernel runs:
- * libraries compare shapes between ranks this way. What the program's side knows (softgpu_answer()) goes first.
+ * libraries compare shapes between ranks this way. Values that the program's side knows (softgpu_answer()) go first.
  */
 #include "softgpu/driver/driver.h"
 

@@ -1,4 +1,5 @@
-# A list of names (a line each) -> stand-ins of them, in C. What is written by hand takes their place: these are weak.
+# A list of names (a line each) -> stand-ins of them, in C. These stubs are weak: functions written by hand take their
+# place.
 #
 #   awk -v library=libcublas -v result=0 -v quiet='Set|...' -v launches='[Gg]emm|...' -v makes='^cudnnCreate' \
 #     -f stubs.awk names/cublas

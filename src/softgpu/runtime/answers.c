@@ -1,9 +1,8 @@
 /*
- * The values that the program will read from a kernel's result, as far as the kernel's name shows: a test of "all"
- * holds, a test of "any" does not, numbers are finite, and a condition selects a share of the elements
- * ($SOFTGPU_SELECTED). The driver gets the value after each launch, and returns it at the same thread's next read-back
- * (driver/values.c). Names are those of the device functions, which compiled code registers; all are PyTorch's and
- * CUB's.
+ * The values that the program will read from a kernel's result, by the kernel's name. A test of "all" holds, a test of
+ * "any" does not, and numbers are finite. A condition selects a share of the elements ($SOFTGPU_SELECTED). The driver
+ * gets the value after each launch, and returns it at the same thread's next read-back (driver/values.c). Names are
+ * those of the device functions, which compiled code registers; all are PyTorch's and CUB's.
  */
 #include "softgpu/runtime/runtime.h"
 
