@@ -53,6 +53,7 @@ static const struct mp_stack_pattern patterns[] = {
     {MP_FACT_LISTS, "_multi_tensor_"},
     {MP_FACT_LISTS_OF_ADAM, "_multi_tensor_adam"},
     {MP_FACT_ZEROES, "(^|\\.)zero_grad( |$)"},
+    {MP_FACT_PINNED_CACHE, "CachingHostAllocator"},
 };
 
 #define OPERATORS "at::_ops::"

@@ -36,6 +36,7 @@ enum mp_stack_fact {
     MP_FACT_LISTS = 1 << 16,         /* an optimizer works on lists of tensors */
     MP_FACT_LISTS_OF_ADAM = 1 << 17, /* Adam, which has a fused form */
     MP_FACT_ZEROES = 1 << 18,        /* gradients: zero_grad() */
+    MP_FACT_PINNED_CACHE = 1 << 19,  /* PyTorch's cache of pinned memory gets a block */
 };
 #define MP_FACTS_OF_CATEGORY (MP_FACT_FORWARD - 1u)
 

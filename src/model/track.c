@@ -40,31 +40,41 @@ static bool is_of_addresses(const struct mp_model *model, size_t track)
     return mp_track_is_of_addresses(facts->layer, mp_model_text(model, facts->name));
 }
 
-/* Memory of the host that CUDA's calls made is beside the point where there is any of a device. */
-static int rank(const struct mp_model *model, size_t track)
+#define BESIDE_THE_POINT 16 /* times more than a device holds pinned buffers must hold to matter more */
+
+static bool is_of_host(const struct mp_model *model, size_t track)
 {
-    const struct mp_track *facts = &model->tracks.at[track];
-    bool of_host = facts->layer == MP_LAYER_DRIVER && !strcmp(mp_track_device(model, (uint16_t)track), "cpu");
+    return model->tracks.at[track].layer == MP_LAYER_DRIVER && !strcmp(mp_track_device(model, (uint16_t)track), "cpu");
+}
+
+/* How much a track matters: by its peak. Memory of the host that CUDA's calls made counts for little where there is any
+ * of a device. */
+static double weight(const struct mp_model *model, size_t track)
+{
     const struct mp_model_track_sum *sum = &model->sums.at[track];
-    bool any = sum->events || sum->peak_bytes;
-    return !any || !mp_model_track_holds_memory(model, track) ? 0 : of_host ? 1 : 2;
+    if (!mp_model_track_holds_memory(model, track) || !(sum->events || sum->peak_bytes)) return -1;
+    return (double)sum->peak_bytes / (is_of_host(model, track) ? BESIDE_THE_POINT : 1);
+}
+
+/* Layers of a device lie in one another; pinned memory lies in none. */
+static bool lies_above(const struct mp_model *model, size_t track, size_t highest, size_t upper)
+{
+    const struct mp_model_track_sum *sum = &model->sums.at[track];
+    if (model->tracks.at[track].device != model->tracks.at[highest].device || !sum->events ||
+        !mp_model_track_holds_memory(model, track) || is_of_host(model, highest))
+        return false;
+    return !model->sums.at[upper].events || model->tracks.at[track].layer > model->tracks.at[upper].layer;
 }
 
 uint16_t mp_track_default(const struct mp_model *model)
 {
     if (!model->tracks.count) return MP_TRACK_NONE;
     size_t highest = 0;
-    for (size_t track = 1; track < model->tracks.count; track++) {
-        int better = rank(model, track) - rank(model, highest);
-        if (better > 0 || (!better && model->sums.at[track].peak_bytes > model->sums.at[highest].peak_bytes))
-            highest = track;
-    }
+    for (size_t track = 1; track < model->tracks.count; track++)
+        if (weight(model, track) > weight(model, highest)) highest = track;
     size_t upper = highest;
     for (size_t track = 0; track < model->tracks.count; track++)
-        if (model->tracks.at[track].device == model->tracks.at[highest].device && model->sums.at[track].events &&
-            mp_model_track_holds_memory(model, track) &&
-            (model->tracks.at[track].layer > model->tracks.at[upper].layer || !model->sums.at[upper].events))
-            upper = track;
+        if (lies_above(model, track, highest, upper)) upper = track;
     return (uint16_t)upper;
 }
 

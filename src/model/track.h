@@ -16,7 +16,8 @@ bool mp_model_track_holds_memory(const struct mp_model *model, size_t track);
 /* MP_TRACK_NONE where no track has this id. */
 uint16_t mp_track_find(const struct mp_model *model, const char *id);
 /* The uppermost layer with events (app, torch, driver) on the device with the highest peak. Only peaks of tracks that
- * hold memory count (mp_track_holds_memory()). MP_TRACK_NONE if there are no tracks. */
+ * hold memory count (mp_track_holds_memory()), those of pinned memory a sixteenth. MP_TRACK_NONE if there are no tracks.
+ */
 uint16_t mp_track_default(const struct mp_model *model);
 
 /* The track of the driver's memory on the same device, where the segments of an allocator's track come from.

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "analysis/allocator/torch_replay.h"
+#include "analysis/device/device_free.h"
 #include "analysis/leaks/leaks.h"
 #include "analysis/sites/level.h"
 #include "base/memory.h"
@@ -91,34 +92,63 @@ static uint64_t free_inside(const struct mp_model *model, const struct mp_frag *
     return MP_BYTES_UNKNOWN;
 }
 
+/* The free memory of the device when the request failed: as PyTorch noted it, else as readings of the device show. */
+static uint64_t free_beside(const struct mp_model *model, uint16_t track, uint32_t oom)
+{
+    struct mp_device_free room;
+    mp_device_free_start(&room, model, mp_track_below(model, track));
+    for (uint32_t event = 0; event <= oom; event++)
+        mp_device_free_follow(&room, event);
+    return mp_device_free_now(&room);
+}
+
+/* The device's free memory, where it is not known, lies between nothing and what would have served the request. Only if
+ * half of the request was free inside the allocator may the rest have been free beside it. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {
     struct mp_frag_oom *oom = &frag->oom;
-    uint64_t room = oom->device_free == MP_BYTES_UNKNOWN ? 0 : oom->device_free;
+    bool on_host = !strcmp(mp_track_device(model, frag->track), "cpu"), known = oom->device_free != MP_BYTES_UNKNOWN;
     uint64_t asked = mp_torch_segment_bytes(&history->settings, oom->requested), leaking;
-    uint64_t total = total_of(model, frag->track), free_bytes = free_inside(model, frag);
+    uint64_t total = total_of(model, frag->track), free_bytes = on_host ? 0 : free_inside(model, frag);
+    uint64_t held = frag->known ? frag->reserved : frag->allocated;
     oom->cause = MP_OOM_UNKNOWN;
     if (free_bytes == MP_BYTES_UNKNOWN) return MP_OK;
     if (history->settings.expandable && oom->requested > MP_TORCH_SMALL)
         asked += history->settings.large_segment; /* whole pages */
-    if (room >= asked) {
+    uint64_t least = known ? oom->device_free : 0, most = asked - 1, room = mp_torch_room(model, frag->track, held);
+    if (room - held < most) most = room - held;
+    if (known && least >= asked) {
         oom->cause = MP_OOM_LIMIT;
         return MP_OK;
     }
-    if (free_bytes + room >= oom->requested) {
+    if (free_bytes + least >= oom->requested || oom->would_fit.count) {
         oom->cause = MP_OOM_FRAGMENTATION;
         return MP_OK;
     }
     enum mp_status status = find_leaking(model, frag, &leaking, error);
     if (status) return status;
-    uint64_t missing = oom->requested - free_bytes - room;
-    bool others_known = total != MP_BYTES_UNKNOWN && frag->known && oom->device_free != MP_BYTES_UNKNOWN;
-    uint64_t others = others_known && total > frag->reserved + room ? total - frag->reserved - room : 0;
-    oom->cause = leaking >= missing                        ? MP_OOM_LEAK
-                 : others >= missing && others > total / 4 ? MP_OOM_OTHER_PROCESS
-                                                           : MP_OOM_CAPACITY;
+    uint64_t missing = oom->requested - free_bytes - least;
+    bool others_known = total != MP_BYTES_UNKNOWN && frag->known && known;
+    uint64_t others = others_known && total > held + least ? total - held - least : 0;
+    if (leaking >= missing)
+        oom->cause = MP_OOM_LEAK;
+    else if (others >= missing && others > total / 4)
+        oom->cause = MP_OOM_OTHER_PROCESS;
+    else if (known || free_bytes + most < oom->requested || free_bytes < oom->requested / 2)
+        oom->cause = MP_OOM_CAPACITY;
     return MP_OK;
+}
+
+static void count_ooms(const struct mp_model *model, struct mp_frag *frag)
+{
+    struct mp_frag_oom *oom = &frag->oom;
+    for (size_t i = 0; i < model->noted.count; i++) {
+        uint32_t event = model->noted.at[i];
+        if (model->events.type[event] != MP_EVENT_OOM || model->events.track[event] != frag->track) continue;
+        if (!oom->times++) oom->first_ns = model->events.time_ns[event];
+        if (model->notes.at[i].bytes > oom->most_requested) oom->most_requested = model->notes.at[i].bytes;
+    }
 }
 
 /* Fills frag->oom, whose event is known, of a frag whose moment is that. */
@@ -132,11 +162,15 @@ static enum mp_status frag_judge_oom(const struct mp_model *model, const struct 
     oom->ns = model->events.time_ns[oom->event];
     oom->requested = note->bytes;
     oom->stack = note->stack;
-    oom->device_free = step && history->traced ? step->address : MP_BYTES_UNKNOWN;
+    oom->device_free =
+        step && history->traced ? step->address : free_beside(model, frag->track, oom->event);
+    count_ooms(model, frag);
+    if (step && frag->known) try_remedies(model, history, index, frag);
     enum mp_status status = find_cause(model, history, frag, error);
-    if (status || !step || !frag->known || oom->cause == MP_OOM_LIMIT) return status;
-    try_remedies(model, history, index, frag);
-    return MP_OK;
+    if (oom->cause != MP_OOM_LIMIT) return status;
+    oom->would_fit.count = 0;
+    oom->tried = false;
+    return status;
 }
 
 const char *mp_oom_cause_name(enum mp_oom_cause cause)

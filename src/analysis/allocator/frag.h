@@ -24,7 +24,7 @@ enum mp_oom_cause {
     MP_OOM_LEAK,
     MP_OOM_OTHER_PROCESS,
     MP_OOM_LIMIT,
-    MP_OOM_UNKNOWN /* even the allocator's total is unknown */
+    MP_OOM_UNKNOWN /* the allocator's total, or the free memory beside it, is unknown, and it matters */
 };
 
 struct mp_frag_segment {
@@ -42,8 +42,9 @@ struct mp_frag_pin {
 };
 
 struct mp_frag_oom {
-    uint32_t event; /* MP_NONE: none */
+    uint32_t event; /* the last of the window; MP_NONE: none */
     uint64_t ns;
+    uint64_t times, first_ns, most_requested; /* of all of the track, this one included */
     uint64_t requested;   /* rounded by the allocator */
     uint64_t device_free; /* MP_BYTES_UNKNOWN */
     uint32_t stack;

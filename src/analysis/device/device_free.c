@@ -25,7 +25,8 @@ static bool take_readings(struct mp_device_free *room, uint64_t until_ns)
         if (sample->time_ns > until_ns) break;
         if (sample->counter != room->counter || sample->value == MP_BYTES_UNKNOWN) continue;
         uint64_t handed_out = room->handed_out.bytes;
-        room->beyond = sample->value > handed_out ? sample->value - handed_out : 0;
+        if (!handed_out || sample->value < handed_out) continue; /* the program's context is not in it */
+        room->beyond = sample->value - handed_out;
         room->beyond_ns = sample->time_ns;
         any = true;
     }

@@ -446,13 +446,14 @@ static uint64_t ours(const struct readings *readings, const struct reading *read
 }
 
 /* A reading below the minimum handed out was made after the process had ended; so was one that no longer names a
- * process which others name. */
-static bool says_something(const struct reading *reading, bool is_named)
+ * process which others name. One of before says nothing of a process that had memory later. */
+static bool says_something(const struct reading *reading, bool is_named, bool had_memory)
 {
+    if (had_memory && !device_handed_out(&reading->level)) return false;
     return reading->in_use >= device_handed_out(&reading->level) && (!is_named || reading->process != MP_BYTES_UNKNOWN);
 }
 
-static const struct reading *choose(const struct readings *readings)
+static const struct reading *choose(const struct readings *readings, bool had_memory)
 {
     const struct reading *best = NULL;
     bool is_named = false;
@@ -460,7 +461,7 @@ static const struct reading *choose(const struct readings *readings)
         is_named |= readings->at[i].process != MP_BYTES_UNKNOWN;
     for (size_t i = 0; i < readings->count; i++) {
         const struct reading *reading = &readings->at[i];
-        if (!says_something(reading, is_named) || (best && best->quiet > reading->quiet)) continue;
+        if (!says_something(reading, is_named, had_memory) || (best && best->quiet > reading->quiet)) continue;
         if (!best || reading->quiet > best->quiet || ours(readings, reading) > ours(readings, best)) best = reading;
     }
     return best;
@@ -563,7 +564,7 @@ static bool find_one(const struct mp_model *model, uint32_t device, struct mp_de
     struct sweep sweep = {.model = model, .roles = roles, .readings = &readings};
     gather(model, device, &readings);
     run(&sweep);
-    const struct reading *reading = choose(&readings);
+    const struct reading *reading = choose(&readings, device_handed_out(&sweep.highest) > 0);
     const struct device_level *level = reading ? &reading->level : &sweep.highest;
     *use = (struct mp_device_use){.device = device,
                                   .sampled = reading,
@@ -573,11 +574,10 @@ static bool find_one(const struct mp_model *model, uint32_t device, struct mp_de
                                   .process_bytes = MP_BYTES_UNKNOWN,
                                   .others_bytes = MP_BYTES_UNKNOWN,
                                   .handed_out_bytes = device_handed_out(level),
+                                  .most_bytes = device_handed_out(&sweep.highest),
                                   .unattributed_bytes = MP_BYTES_UNKNOWN};
-    if (reading)
-        use->at_ns = reading->at_ns;
-    else if (use->moment)
-        use->at_ns = model->events.time_ns[use->moment - 1];
+    if (sweep.highest_moment) use->most_ns = model->events.time_ns[sweep.highest_moment - 1];
+    use->at_ns = reading ? reading->at_ns : use->most_ns;
     add_known(model, roles, level, use);
     if (reading) add_rest(&readings, reading, use);
     device_find_hidden(model, roles, use);

@@ -93,11 +93,16 @@ static void put_unbacked(struct mp_text *text, const struct mp_model *model, con
 static void put_device(struct mp_text *text, const struct mp_model *model, const struct mp_device_use *use)
 {
     uint64_t total = model->devices.at[use->device].total_bytes;
-    bool known = use->in_use_bytes != MP_BYTES_UNKNOWN;
+    bool known = use->in_use_bytes != MP_BYTES_UNKNOWN, beyond = known && use->most_bytes > use->in_use_bytes;
     mp_heading(text, "DEVICE  %s", mp_bytes(known ? use->in_use_bytes : use->handed_out_bytes));
     if (known && total != MP_BYTES_UNKNOWN) mp_say(text, " of %s", mp_bytes(total));
     mp_say(text, " %s on %s at %s, %s\n", known ? "in use" : "handed out", id_of(model, use), mp_time(use->at_ns),
-           known ? "when this process had most of it" : "the most; the device's total is not known");
+           !known  ? "the most; the device's total is not known"
+           : beyond ? "the reading with most of it"
+                    : "when this process had most of it");
+    if (beyond)
+        mp_say(text, "  %s were handed out at %s, between two readings\n", mp_bytes(use->most_bytes),
+               mp_time(use->most_ns));
     size_t width = 0;
     for (size_t i = 0; i < use->parts.count; i++) {
         const char *bytes = mp_bytes(use->parts.at[i].bytes);

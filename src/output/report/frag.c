@@ -95,6 +95,9 @@ static const struct mp_column oom_members[] = {
     {NULL, "requested_bytes", MP_BYTES, OOM(requested)},
     {NULL, "device_free_bytes", MP_BYTES, OOM(device_free)},
     {NULL, "cause", MP_WORD, OOM(cause), .word = mp_oom_cause_name},
+    {NULL, "times", MP_COUNT, OOM(times)},
+    {NULL, "first_ns", MP_DURATION, OOM(first_ns)},
+    {NULL, "most_requested_bytes", MP_BYTES, OOM(most_requested)},
     {NULL, "would_fit", .put = put_would_fit},
     {NULL, "stack", MP_SITE, OOM(stack)},
     {NULL},
@@ -249,10 +252,17 @@ const char *mp_oom_cause_text(enum mp_oom_cause cause)
         [MP_OOM_FRAGMENTATION] = "fragmentation: enough was free, but not in one piece where it was needed",
         [MP_OOM_LEAK] = "leak: what keeps growing holds more than was missing; see memprof leaks",
         [MP_OOM_OTHER_PROCESS] = "other_process: others on the device hold more than was missing",
-        [MP_OOM_UNKNOWN] = "not known: the recording does not say what the allocator held",
+        [MP_OOM_UNKNOWN] = "not known: the recording does not say how much was free in the allocator or beside it",
         [MP_OOM_LIMIT] = "limit: the device had room; a limit (set_per_process_memory_fraction) forbade it",
     };
     return causes[cause];
+}
+
+void mp_oom_times_text(struct mp_text *text, const struct mp_frag_oom *oom)
+{
+    if (oom->times > 1)
+        mp_say(text, "  %s requests failed from %s on; the largest asked for %s, and this is the last\n",
+               mp_count(oom->times), mp_time(oom->first_ns), mp_bytes(oom->most_requested));
 }
 
 static void put_oom(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag)
@@ -263,6 +273,7 @@ static void put_oom(struct mp_text *text, const struct mp_model *model, const st
     mp_say(text, " at %s: asked for %s", mp_time(oom->ns), mp_bytes(oom->requested));
     if (oom->device_free != MP_BYTES_UNKNOWN) mp_say(text, ", %s free on the device", mp_bytes(oom->device_free));
     mp_say(text, "\n");
+    mp_oom_times_text(text, oom);
     if (oom->stack) mp_say_site(text, model, oom->stack);
     mp_say(text, "  cause: %s\n", mp_oom_cause_text(oom->cause));
     if (oom->would_fit.count) mp_say(text, "  %s would have fitted it (replayed)\n", oom->would_fit.at[0]);

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "analysis/holders/pinned_cache.h"
 #include "output/report/columns.h"
 #include "output/report/holders.h"
 #include "output/report/sites.h"
@@ -276,6 +277,34 @@ static void put_causes(struct mp_json *json, const struct mp_model *model, const
     mp_json_end_array(json);
 }
 
+static void put_pinned_cache(struct mp_json *json, const struct mp_model *model)
+{
+    struct mp_pinned_cache cache;
+    mp_pinned_cache_find(model, &cache);
+    if (!cache.bytes) {
+        mp_json_null(json, "pinned_cache");
+        return;
+    }
+    mp_json_object(json, "pinned_cache");
+    mp_json_number(json, "bytes", cache.bytes);
+    mp_json_number(json, "blocks", cache.blocks);
+    mp_json_known(json, "unused_bytes", cache.unused);
+    mp_json_end_object(json);
+}
+
+void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
+{
+    struct mp_pinned_cache cache;
+    mp_pinned_cache_find(model, &cache);
+    if (!cache.bytes) return;
+    mp_say(text, "  PyTorch's cache of pinned memory has %s in %s", mp_bytes(cache.bytes),
+           mp_counted(cache.blocks, "block"));
+    if (cache.unused != MP_BYTES_UNKNOWN) mp_say(text, "; no tensor used %s of it", mp_bytes(cache.unused));
+    mp_say(text, ": it rounds requests up to powers of two and keeps what is freed\n");
+    if (cache.unused != MP_BYTES_UNKNOWN && cache.unused)
+        mp_say(text, "  make pinned buffers once and use them again; torch._C._host_emptyCache() gives unused ones back\n");
+}
+
 void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_leaks *leaks,
                    const struct mp_view *view)
 {
@@ -295,6 +324,7 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_object(json, "outstanding");
     put_sites(json, model, &leaks->outstanding, view);
     mp_json_end_object(json);
+    put_pinned_cache(json, model);
     mp_json_object(json, "held");
     mp_json_number(json, "at_ns", leaks->held_ns);
     put_sites(json, model, &leaks->held, view);
@@ -412,6 +442,7 @@ void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const str
     (sites == &leaks->held ? put_held : put_outstanding)(text, leaks, view);
     if (listed && sites->count) mp_say(text, "; %s", orders[view->grouping.sort]);
     mp_say(text, "%s\n", !listed && leaks->outstanding.count ? "; --outstanding lists them" : "");
+    if (!mp_is_csv(text)) mp_pinned_cache_text(text, model);
     if (listed) put_sites_table(text, model, leaks, sites, view);
     mp_coverage_end(text, model);
 }

@@ -204,6 +204,7 @@ static void put_leaks(struct mp_text *text, const struct mp_model *model, const 
     mp_say(text, " at the end in %s, %s\n", mp_counted(leaks->outstanding.blocks, "block"),
            mp_counted(leaks->outstanding.count, "site"));
     put_top_sites(text, model, &leaks->outstanding, view, false);
+    if (!mp_is_csv(text)) mp_pinned_cache_text(text, model);
     if (leaks->verdict != MP_VERDICT_UNKNOWN || !leaks->grows || !leaks->held_lasting ||
         leaks->held.at[0].births < GROWING_BIRTHS)
         return;
@@ -282,6 +283,7 @@ static void put_frag(struct mp_text *text, const struct mp_model *model, const s
     mp_heading(text, "OUT OF MEMORY");
     mp_say(text, " at %s: asked for %s, cause: %s; see memprof frag %s\n", mp_time(frag->oom.ns),
            mp_bytes(frag->oom.requested), cause ? cause : "not known", view->path);
+    mp_oom_times_text(text, &frag->oom);
     if (frag->oom.stack) mp_say_site(text, model, frag->oom.stack);
 }
 

@@ -92,6 +92,8 @@ uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
 /* The leaks alone, as a table: a row for each cause. */
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks);
+/* A line about PyTorch's cache of pinned memory at the end; nothing where there is none. */
+void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model);
 /* Findings that are no leak, under a heading; nothing where there are none. */
 void mp_reported_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks);
 
@@ -110,6 +112,8 @@ void mp_regions_text(struct mp_text *text, const struct mp_model *model, const s
 void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag);
 void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
                   const struct mp_view *view);
+/* A line where several requests failed; else nothing. */
+void mp_oom_times_text(struct mp_text *text, const struct mp_frag_oom *oom);
 /* "fragmentation: enough was free, but ..." */
 const char *mp_oom_cause_text(enum mp_oom_cause cause);
 /* The moment for people: "at the end". */

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "analysis/holders/pinned_cache.h"
 #include "base/words.h"
 #include "leakbench/world.h"
 #include "unit/suite.h"
@@ -124,6 +125,32 @@ START_TEST(what_no_path_leads_to)
         end_look(model, complete);
         struct wanted wanted[] = {{complete ? "native code" : "not found", BLOCKS - 4}, {"kept[0]", 4}};
         same(model, false, wanted, 2);
+        mp_model_free(model);
+        world_free(&world);
+    }
+}
+END_TEST
+
+/* Blocks of the cache live on when no tensor uses them; a look that did not see all cannot tell. */
+START_TEST(pinned_memory_that_no_tensor_uses)
+{
+    for (int complete = 0; complete < 2; complete++) {
+        struct world world;
+        struct mp_pinned_cache cache;
+        world_start(&world, 5, 4);
+        world.threads = 1;
+        uint32_t cached = world_path(&world, "pin.py:CachingHostAllocatorImpl:5", W_TORCH);
+        uint32_t other = world_path(&world, "pin.py:main:6", W_TORCH);
+        for (size_t i = 0; i < 4; i++)
+            world_alloc(&world, i < 3 ? cached : other, 100 << i);
+        world_begin_step(&world);
+        struct mp_model *model = world_build(&world);
+        hold(model, 1, "buffer", MP_HOLDER_LIST, true);
+        end_look(model, complete);
+        mp_pinned_cache_find(model, &cache);
+        ck_assert_uint_eq(cache.blocks, 3);
+        ck_assert_uint_eq(cache.bytes, 700);
+        ck_assert_uint_eq(cache.unused, complete ? 500 : MP_BYTES_UNKNOWN);
         mp_model_free(model);
         world_free(&world);
     }
@@ -343,5 +370,5 @@ END_TEST
 
 MP_SUITE("holders", growth_behind_the_last_step_is_not_clean, one_holder_is_one_cause,
          a_bound_ends_growth_unless_memory_ends_before, entries_of_one_container_are_one_holder,
-         other_kinds_and_doubts_stay_apart, what_no_path_leads_to, why_a_holder_is_missing,
+         other_kinds_and_doubts_stay_apart, what_no_path_leads_to, pinned_memory_that_no_tensor_uses, why_a_holder_is_missing,
          what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone, advice_only_where_the_path_shows_it)

@@ -386,8 +386,8 @@ START_TEST(a_base_brings_labels)
 }
 END_TEST
 
-/* As the commands promise: the device with the highest peak and, on it, the uppermost layer that has events. Memory of
- * the host that the driver made, and tracks that are no memory, stand back. */
+/* The device with the highest peak and, on it, the uppermost layer that has events. Memory of the host that the
+ * driver made counts for little, tracks that are no memory for nothing. */
 START_TEST(the_default_is_the_uppermost_of_the_highest_device)
 {
     enum { GPU0 = 0, GPU1 = 1, HOST = 2, PLAIN = 0, ADDRESSES = 4 };
@@ -407,8 +407,10 @@ START_TEST(the_default_is_the_uppermost_of_the_highest_device)
         {{80, 60, 50, 70, 0, 0, 0}, 1}, /* the driver's peak decides the device, its layer is not shown */
         {{70, 60, 50, 80, 0, 0, 0}, 2}, /* the other device */
         {{80, 0, 50, 70, 0, 0, 0}, 0},  /* the driver alone has events there */
-        {{0, 0, 50, 0, 900, 0, 0}, 2},  /* pinned memory of the host is beside the point */
-        {{0, 0, 50, 0, 900, 90, 0}, 5}, /* tensors of the host are not */
+        {{0, 0, 90, 0, 900, 0, 0}, 2},  /* pinned memory of the host is beside the point, */
+        {{0, 0, 50, 0, 900, 0, 0}, 4},  /* but not where the device holds next to nothing */
+        {{0, 0, 50, 0, 700, 90, 0}, 5}, /* tensors of the host count as those of a device */
+        {{0, 0, 50, 0, 900, 20, 0}, 4}, /* pinned memory lies in no other layer */
         {{0, 0, 0, 0, 900, 0, 0}, 4},   /* there is nothing else */
         {{0, 0, 50, 0, 0, 0, 9000}, 2}, /* addresses are no memory */
     };
