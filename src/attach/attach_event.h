@@ -1,6 +1,6 @@
 /*
- * What the kernel's side (attach.bpf.c) and memprof's side of an attached program share: the settings of the one, the
- * events of the other. Plain C without any other header of ours, since clang compiles it for BPF as well.
+ * Data that the kernel's side (attach.bpf.c) and memprof's side share: settings for the one, events for the other.
+ * Plain C without any other header of ours, since clang compiles it for BPF as well.
  *
  * An event is its head, `python_count` Python frames and `stack_bytes` bytes of the thread's stack from head.sp on.
  */

@@ -1,8 +1,8 @@
 /*
- * The recorder's own memcpy() and the like. A program, or a library in it, may define them too, and its version may
- * count, want a lock, not be ready yet, or make one more event. Hidden, so that all calls of the recorder's, those that
- * the compiler makes included, end here. Short copies are most of them: plain is fast enough. Names in parentheses are
- * macros in newer C libraries, which make the result constant where the text is.
+ * The recorder's own memcpy() and the like. The program may define them too, and its version may count, want a lock,
+ * not be ready yet, or make an event. Hidden, so that all calls of the recorder's, those that the compiler makes
+ * included, end here. Short copies are most of them: plain is fast enough. Names in parentheses are macros in newer C
+ * libraries, which make the result constant where the text is.
  */
 #include <stddef.h>
 #include <stdint.h>

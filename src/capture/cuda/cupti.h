@@ -22,9 +22,9 @@ struct mp_cupti {
 };
 extern struct mp_cupti mp_cupti;
 
-/* cupti_library.c: finds the library and offers it as mp_cupti until one is used. Candidates, in this order: a mapped
- * one, $MEMPROF_CUPTI, $LD_LIBRARY_PATH's, then those of the toolkit, Python's packages and the system. Libraries that
- * are too old or incomplete are skipped. False: none was used. */
+/* cupti_library.c: finds the library and offers it as mp_cupti until one is used. Candidates come in this order: a
+ * mapped one, $MEMPROF_CUPTI, $LD_LIBRARY_PATH, then toolkit, Python's packages and system. Libraries that are too old
+ * or incomplete are skipped. False: none was used. */
 bool mp_cupti_find(bool (*use)(void *context), void *context);
 
 /* True if callbacks report that call: false for one that the loaded library does not know. */

@@ -96,8 +96,8 @@ const char *mp_python_newest_frame(const struct mp_python_layout *layout, const 
 }
 
 /* Where code objects carry no version. Two that lie at one address in turn often have names and tables at the same
- * addresses too, so the names' contents count: the hash of the function's (it is interned, so it has one) and the end
- * of the file's. A sum of products: they do not wait for each other. */
+ * addresses too. The names' contents therefore count: the hash of the function's (it is interned, so it has one) and
+ * the end of the file's. A sum of products: they do not wait for each other. */
 ALWAYS_INLINE uint64_t identity_by_content(const struct mp_python_layout *layout, const char *code)
 {
     const char *name = mp_load_pointer(code, layout->code_name), *file = mp_load_pointer(code, layout->code_file);

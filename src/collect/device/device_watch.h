@@ -38,7 +38,8 @@ struct mp_gpu_process {
     uint64_t bytes; /* MP_BYTES_UNKNOWN where the driver does not report it */
 };
 
-/* The users of a device. Those that do not fit are left out; `sum_known` is then false, as where a size is unknown. */
+/* The users of a device. Users that do not fit are left out; `sum_known` is then false, as it is if a size is
+ * unknown. */
 #define MP_GPU_PROCESSES 128
 struct mp_gpu_use {
     uint64_t used_bytes; /* of the whole device, by all processes and by the driver itself; MP_BYTES_UNKNOWN */

@@ -250,7 +250,7 @@ int mp_gpu_of_ordinal(const struct mp_gpus *gpus, const char *visible, const cha
     if (ordinal < 0) return -1;
     if (!visible) {
         if (!agree && gpus->count > 1) return -1;
-        /* Of several instances a program sees only the first. */
+        /* A program sees only the first of several instances. */
         if (gpus->count && gpus->at[0].is_instance) return ordinal ? -1 : 0;
         return (size_t)ordinal < gpus->count ? ordinal : -1;
     }

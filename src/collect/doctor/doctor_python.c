@@ -10,7 +10,7 @@
 #include "wire/c10.h"
 #include "wire/config.h"
 
-/* Prints MINOR, VERSION, whether it is free-threaded, its path, and torch's folder and version. */
+/* Prints MINOR, VERSION and path of this Python, "free-threaded" or not, and torch's folder and version. */
 static char script[] = "import sys, importlib.util as u, os, sysconfig\n"
                        "s = u.find_spec('torch')\n"
                        "f = os.path.dirname(s.origin) if s and s.origin else ''\n"

@@ -1,8 +1,16 @@
 /*
- * Keeps a recording bounded: makes from a file that is being written a new one with only its newest events. The effects
- * of the older events remain in it: the live blocks, with stack, birth and number; the peak of each track, its time and
- * its blocks by site; the allocators' memory; the current step and the open regions, which are repeated as events; the
- * numbers of steps and events; of sampled counters the highest and the last value.
+ * Keeps a recording bounded: makes from a file that is being written a new one with only its newest events. Of the
+ * older events these effects remain:
+ *
+ *     live blocks       with stack, birth and number
+ *     peaks             each track's, with its time and its blocks by site
+ *     allocators        their memory
+ *     steps, regions    the current step and the open regions, repeated as events; the numbers of steps and events
+ *     counters          the highest and the last sampled value
+ *
+ * For instance a file has 2000 events and keeps 1000. Event 700 allocated block X, which still lives, and event 800
+ * allocated block Y, which event 900 freed. The new file has X among its live blocks, with number 700 and the stack of
+ * event 700, and nothing of Y. If the peak was at event 850, the new file has its bytes, its time and both sites.
  *
  * Pure except for the files; one thread at a time, any thread.
  */

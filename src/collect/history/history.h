@@ -1,8 +1,8 @@
 /*
  * PyTorch's data about its caching allocators on CUDA (MP_RECORD_TORCH): readings of its own history, without stacks,
- * and of its segments. Each entry is joined to its allocation (collect/history/history.h), and gives the requested
- * bytes, the stream and the pool; segments give the same for blocks that are live when they are read. Bounded: the
- * newest MP_HISTORY_ALLOCS allocations of a track wait for their entry. One thread at a time.
+ * and of its segments. Each entry is joined to its allocation, and gives the requested bytes, the stream and the pool.
+ * Segments give the same for blocks that are live at the reading. Bounded: the newest MP_HISTORY_ALLOCS allocations of
+ * a track wait for their entry. One thread at a time.
  */
 #ifndef MP_COLLECT_HISTORY_H
 #define MP_COLLECT_HISTORY_H
@@ -21,18 +21,18 @@
  * were made under its lock, so they have the same order. Each lacks some: the history is a ring, and forgets entries
  * between two readings; ours lacks dropped events. Addresses recur, in a loop with the same neighbours in each turn.
  *
- * A pair needs the same address, a block large enough for the request, and nearness in time. Of all ways to pair the
- * two lists in order, the result is the one with most pairs, and of those the one whose times agree best. The rest
- * stays without a pair. Pure; any thread.
+ * A pair needs the same address, a block large enough for the request, and nearness in time. The result pairs the two
+ * lists in order with as many pairs as possible. Among equals, the one whose times agree best is taken. The rest stays
+ * without a pair. Pure; any thread.
  *
- * An example, of a loop that allocates at A and at B in each turn, where the ring has forgotten the first turn (times
- * in microseconds):
+ * An example is a loop that allocates at A and at B in each turn. The ring has forgotten the first turn. Times are in
+ * microseconds:
  *
  *     ours      a0 10 A    a1 20 B    a2 30 A    a3 40 B
  *     history                         h0 31 A    h1 41 B
  *
- * h0 may be a0 or a2, and h1 a1 or a3. In order there are three ways with two pairs: h0 a0, h1 a1 differ by 42
- * microseconds in all; h0 a0, h1 a3 by 22; h0 a2, h1 a3 by 2, which is taken. h0 a2 with h1 a1 would not be in order.
+ * h0 may be a0 or a2, and h1 a1 or a3. Three ways in order have two pairs: h0 a0, h1 a1 differ by 42 in all; h0 a0, h1
+ * a3 by 22; h0 a2, h1 a3 by 2. The last is taken. h0 a2 with h1 a1 would not be in order.
  */
 
 /* An allocation as the recorder saw it. */
@@ -47,8 +47,8 @@ struct mp_history_entry {
 };
 
 /* The history's clock is read a moment before ours, to a microsecond, and its readings go through two conversions. Our
- * thread may lose its processor in between, for any length of time, while it keeps the lock. So the first allocation
- * after an entry may be it at any distance, later ones only up to this one. */
+ * thread may lose its processor in between, for any length of time, while it keeps the lock. The first allocation after
+ * an entry may therefore be the entry's at any distance, later ones only up to this one. */
 #define MP_HISTORY_EARLY_NS UINT64_C(2000000)
 #define MP_HISTORY_LATE_NS  UINT64_C(50000000)
 

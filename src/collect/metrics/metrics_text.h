@@ -1,9 +1,9 @@
 /*
- * The running processes as OpenMetrics text (version 1.0.0): per process and track live, peak and reserved bytes, live
- * blocks; events, dropped events and steps; the sites that hold most now, by the allocating line of Python, and the
- * modules that do, by their full paths; and the categories of blocks, as far as the program's labels give them.
- * Categories that follow from lives and later phases (analysis/categories/categories.h) are not known yet and count as
- * other. One thread at a time.
+ * The running processes as OpenMetrics text (version 1.0.0). It has live, peak and reserved bytes and live blocks per
+ * process and track; events, dropped events and steps; and the sites and modules that hold most now. Sites are named by
+ * the allocating line of Python, modules by their full paths. Categories come from the program's labels: those that
+ * follow from lives and later phases (analysis/categories/categories.h) are not known yet and count as other. One
+ * thread at a time.
  */
 #ifndef MP_COLLECT_METRICS_TEXT_H
 #define MP_COLLECT_METRICS_TEXT_H

@@ -49,8 +49,8 @@ static bool has_replaced(const struct mp_recording *recording, const char *path,
     return found;
 }
 
-/* What tells a file without a build-id from another one under its name; nothing where it may be another one than the
- * program loaded: it took the place of that, or the program has ended and the file changed since it began. */
+/* The identity of a file without a build-id. None if the file may not be the loaded one: another took its place, or the
+ * program has ended and the file changed since it began. */
 static void identify(const struct mp_recording *recording, const char *path, const char *full, struct mp_file_id *known)
 {
     struct stat facts;

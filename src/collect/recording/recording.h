@@ -23,19 +23,19 @@
 #include "model/state/state.h"
 #include "wire/config.h"
 
-/* What a command line runs, in a word. Pure. */
+/* The name of the program that a command line runs. Pure. */
 
 #define MP_PROGRAM_NAME 64
 
-/* Of arguments, each with its NUL, with an empty one at the end or `room` bytes: the script or the module of an
- * interpreter ("train.py"), else the program's own name; "" where there are none. UTF-8 without control characters. */
+/* Writes the script or the module of an interpreter ("train.py"), else the program's own name; "" without arguments.
+ * Each argument has its NUL; an empty one, or `room` bytes, ends them. UTF-8 without control characters. */
 void mp_program_name(const char *arguments, size_t room, char to[MP_PROGRAM_NAME]);
 
 /*
  * Blocks that outlived a step, while the program runs: evidence for the rule of analysis/leaks/leak_rule.h in bounded
  * memory. A unit is one step at first; its length doubles whenever there are too many units or too many ended lives,
- * and lives that then lie within one unit are forgotten. So the rule sees a long run as it sees a short one, with fewer
- * boundaries. The ledger has the births of live blocks. One thread at a time.
+ * and lives that then lie within one unit are forgotten. The rule thus sees a long run as it sees a short one, with
+ * fewer boundaries. The ledger has the births of live blocks. One thread at a time.
  */
 
 #define MP_LIVES_UNITS 2048
@@ -154,8 +154,8 @@ void mp_recording_memory(const struct mp_recording *recording, struct mp_recordi
 uint64_t mp_recording_memory_sum(const struct mp_recording_memory *memory);
 
 /*
- * A recording that keeps only its newest events (--max-events). When its file has twice as many, all but the newest are
- * folded away (collect/fold/fold.h) into a file that replaces it, on a thread of its own while the recording goes on.
+ * A recording that keeps only its newest events (--max-events). When its file has twice as many, a thread of its own
+ * folds away all but the newest (collect/fold/fold.h), into a file that replaces it. The recording goes on meanwhile.
  * At every moment one whole file has the name. Events that wait for a fold are bounded: by the requested number, or
  * MP_BOUND_SLACK, plus those that come during a fold.
  */
@@ -188,7 +188,7 @@ typedef enum mp_status mp_recording_name(void *context, struct mp_recording *rec
 /* A request for a file of the present state (collect/session/snapshots.h). */
 struct mp_snapshot_request {
     uint32_t number; /* of the program's question; 0: not the program's */
-    uint32_t path;   /* string id of what the program asked for; 0: beside the recording */
+    uint32_t path;   /* string id of the requested path; 0: next to the recording */
     int file;        /* with a path: the program's descriptor of it, -1 where it could not make the file */
     int reason;      /* errno of that */
     bool at_oom;     /* otherwise on request */
@@ -294,15 +294,15 @@ struct mp_recording_summary {
     struct mp_error failure;
 };
 
-/* Called before the end is taken. `why`: one sentence on what this recording, or those beside it, do not hold. */
+/* Called before the end is taken. `why`: one sentence on the losses of this recording, or of those next to it. */
 void mp_recording_ends_early(struct mp_recording *recording, const char *why);
 void mp_recording_lacks_processes(struct mp_recording *recording, const char *why);
 
 /* True if the process is a rank itself, and none that works for one. */
 bool mp_recording_is_rank(const struct mp_recording_summary *summary);
 
-/* True if the process is known to have ended as it should: with 0, or, where it works for another one, by that one's
- * SIGTERM, as multiprocessing ends its workers. */
+/* True if the process is known to have ended well: with 0, or, as a worker of multiprocessing, by its parent's
+ * SIGTERM. */
 bool mp_recording_ended_well(const struct mp_recording_summary *summary);
 
 /* Called before the first round. The schedule is the caller's and must outlive the recording. */
@@ -315,8 +315,8 @@ const struct mp_schedule_position *mp_recording_resume(struct mp_recording *reco
 struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, mp_recording_name *name,
                                       void *name_context, struct mp_error *error);
 
-/* One round: gives the spool space, takes new records, answers questions, samples the process's memory, and writes when
- * it is time. False where the file can no longer be written (recording->failure). */
+/* One round: gives the spool space, takes new records and answers questions. It also samples the process's memory, and
+ * writes when it is time. False if the file can no longer be written (recording->failure). */
 bool mp_recording_round(struct mp_recording *recording, bool process_ended);
 
 /* The process has ended: takes everything that is still in the spool. `how` lacks its text and time; `text` is the end

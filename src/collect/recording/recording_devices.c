@@ -157,7 +157,7 @@ void mp_device_samples_round(struct mp_recording *recording)
     struct mp_device_reading reading;
     if (!samples->watch) return;
     look_for_devices(recording);
-    /* A context or module was made, which takes memory beside the blocks: read now. */
+    /* A context or module was made, which takes memory outside of the blocks: read now. */
     uint32_t changed = atomic_load_explicit(&recording->spool.header->devices_changed, memory_order_relaxed);
     if (samples->any && changed != samples->changed) mp_device_watch_ask(samples->watch, true);
     samples->changed = changed;

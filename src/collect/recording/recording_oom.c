@@ -18,8 +18,8 @@ static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time
     return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
-/* A program that searches for a fitting batch size runs out of memory often: the first few times are worth a file, and
- * the last one where the program did not end well. */
+/* A program that searches for a batch size runs out of memory often. The first few times are worth a file, and the last
+ * one if the program did not end well. */
 static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
 {
     /* One that was undecided is looked at after later ones. */
@@ -112,7 +112,7 @@ static enum mp_status take_oom(struct mp_recording *recording, const struct mp_e
     return mp_vec_push(&recording->refusals, refusal) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
-/* What PyTorch may do between a refusal and its report, or the memory that it gets: it makes room, and asks again, for
+/* True for an event that PyTorch may cause between a refusal and its report: it makes room, and asks again, for
  * expandable segments in pieces. */
 static bool may_be_retry(const struct mp_recording *recording, const struct mp_refusal *refusal,
                          const struct mp_event *event)

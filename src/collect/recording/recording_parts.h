@@ -15,12 +15,12 @@ bool mp_recording_remember_live(struct mp_recording *recording);
 /* Turns one record of a ring into events, an answer, or a change of the window. The drain's visitor. */
 bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *record);
 
-/* The window was closed, and the state must become right again: writes the lasting changes of the time between, each at
- * its moment: blocks of the file that ended, blocks that were born and are live, steps. Blocks from before the file's
- * beginning go to its base instead. From here on the window counts as open. */
+/* Writes the lasting changes of the time in which the window was closed, each at its moment. They are ended blocks of
+ * the file, live new blocks, and steps. Blocks from before the file's beginning go to its base instead. From here on
+ * the window counts as open. */
 enum mp_status mp_recording_write_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error);
-/* The window is closed and stays closed, and the rings are about to forget the taken records: writes the same changes
- * to the file, if steps began meanwhile and more of them are to be written. */
+/* Writes the same changes while the window stays closed, before the rings forget the taken records. Does so only if
+ * steps began meanwhile, and more steps are to be written. */
 enum mp_status mp_recording_write_meanwhile(struct mp_recording *recording, struct mp_error *error);
 /* The program labels the live block that contains event->address: a role (event->kind), and event->name. */
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
@@ -34,8 +34,8 @@ enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const str
 /* When the process has ended: the same for refusals without a following event, and for the last of a program that ended
  * badly. */
 enum mp_status mp_recording_look_at_last_ooms(struct mp_recording *recording, struct mp_error *error);
-/* PyTorch's data about its caching allocators (collect/history/history.h): a block began or ended; a record of a
- * reading; writing it to the file, after the events that it concerns, and with its end. */
+/* PyTorch's data about its caching allocators (collect/history/history.h). The first follows births and ends of blocks,
+ * the second takes a record of a reading. The others write to the file, after the events concerned and at its end. */
 enum mp_status mp_recording_follow_history(struct mp_recording *recording, const struct mp_event *event,
                                            struct mp_error *error);
 enum mp_status mp_recording_take_history(struct mp_recording *recording, const struct mp_record *record,
@@ -78,7 +78,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
 /* Writes symbols, coverage, the process's end, the index. */
 enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error);
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool);
-/* Of the dropped events, those lost because a ring was full. */
+/* The dropped events that were lost because a ring was full. */
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool);
 /* True if some events lack their stack, or a name in it. */
 bool mp_recording_lacks_names(const struct mp_spool_header *spool);

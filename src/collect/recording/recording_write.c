@@ -102,8 +102,8 @@ static enum mp_status write_marks(struct mp_recording *recording, struct mp_erro
     return write_pending(recording, error);
 }
 
-/* Says where the schedule stands before the file says that the records until there are taken. Whoever recovers finds
- * one of the two that fits, wherever a kill comes. */
+/* Says where the schedule stands before the file says that the records until there are taken. After a kill at any
+ * moment, `recover` finds one of the two that fits. */
 static void mark_schedule(struct mp_recording *recording)
 {
     struct mp_schedule_mark *marks = recording->spool.header->schedule_marks;
@@ -327,8 +327,8 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
 }
 
 /* More calls of the function of --step-at may have begun, as a rule at most one a doubt. A loop inside a call makes
- * doubts, too: so readers count without the function only where few calls were seen, or many times as many doubts; else
- * it is said, where steps may be off by one in a hundred. */
+ * doubts, too. Readers therefore count without the function only if few calls were seen, or many times as many doubts.
+ * Otherwise a note says so if steps may be off by 1 %. */
 static void note_doubtful_calls(struct mp_recording *recording)
 {
     enum { DOUBTS = 8, FEW_CALLS = 12, DOUBTS_A_CALL = 64, CALLS_A_DOUBT = 100 };

@@ -24,7 +24,7 @@ struct mp_schedule {
     regex_t unit;
 };
 
-/* "wait=1,warmup=1,active=3,repeat=1,every=10,unit=REGEX"; all but active may be missing, unit comes last and may
+/* Reads "wait=1,warmup=1,active=3,repeat=1,every=10,unit=REGEX". Only `active` is required; `unit` comes last and may
  * contain commas. MP_INVALID: the error names the wrong word. To be freed only after success. */
 enum mp_status mp_schedule_parse(const char *text, struct mp_schedule *schedule, struct mp_error *error);
 void mp_schedule_free(struct mp_schedule *schedule);

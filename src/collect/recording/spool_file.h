@@ -28,11 +28,11 @@ bool mp_spool_file_grow(struct mp_spool_file *spool);
 /* Changes the futex word on which a waiting recorder sleeps. */
 void mp_spool_file_wake(struct mp_spool_file *spool);
 
-/* Opens a spool that a killed collector left, read-only, since its name may come from another user's recording: a copy
- * is emptied, and the file stays unchanged until mp_spool_file_close() removes it. */
+/* Opens a spool that a killed collector left. It is read-only, since its name may come from another user's recording. A
+ * copy is emptied, and the file stays until mp_spool_file_close() removes it. */
 enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool, struct mp_error *error);
-/* The path of a left spool whose output, or file, was `output` (absolute), in the folders above; freed by the caller;
- * NULL. */
+/* The path of a left spool whose output, or file, was `output` (absolute), in the folders above, or NULL. The caller
+ * frees it. */
 char *mp_spool_file_find(const char *output, const char *output_folder);
 
 /* Unmaps and closes, on the thread that created the spool; `remove` also deletes the file. */

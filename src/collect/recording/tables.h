@@ -1,5 +1,5 @@
 /*
- * Copies a spool's tables into a snapshot file: strings, modules, frames, stacks, tracks with their devices, and
+ * Copies a spool's tables into a snapshot file: strings, modules, frames and stacks; tracks with their devices;
  * threads. Entries keep their numbers except for strings, which the file renumbers because the collector adds its own.
  * One thread at a time.
  */

@@ -50,8 +50,8 @@ bool mp_left_without_events(const char *path);
  * still uses it. */
 enum mp_status mp_left_spool(const struct mp_reader *reader, const char *path, struct mp_spool_file *spool,
                              struct mp_error *error);
-/* True if there is a spool with more than the file at `path` has: MP_OK, left by a killed collector; MP_BUSY, still
- * used by its program (the sentence says which); MP_NOT_FOUND. */
+/* True if there is a spool with more than the file at `path` has: MP_OK: a killed collector left it. MP_BUSY: its
+ * program still uses it (the sentence says which). MP_NOT_FOUND: there is none. */
 enum mp_status mp_left_look(const char *path, struct mp_error *error);
 
 #endif

@@ -127,7 +127,7 @@ static bool is_greeting(const struct mp_collector *collector, const struct ucred
            (collector->options->record.follow || who->pid == collector->command);
 }
 
-/* By how much the clock of a process's time namespace is ahead of the first one's (man 7 time_namespaces). */
+/* Nanoseconds by which a process's time namespace is ahead of the first one (man 7 time_namespaces). */
 static int64_t clock_offset(const char *process)
 {
     char path[64], line[128];
@@ -141,8 +141,8 @@ static int64_t clock_offset(const char *process)
     return offset;
 }
 
-/* The number to add to a process's clock. The kernel gives it, but also for a namespace that only children will be in;
- * so the greeting's age decides: a greeting is mostly read soon after it was sent, and never before. */
+/* The number to add to a process's clock. The kernel gives it, but also for a namespace that only children will be in.
+ * The greeting's age therefore decides: a greeting is mostly read soon after it was sent, and never before. */
 static int64_t clock_shift(pid_t pid, uint64_t sent)
 {
     const int64_t soon = 3 * (int64_t)MP_NS_PER_SECOND;

@@ -25,8 +25,8 @@
 
 /*
  * Files that a process tree leaves out: those of processes that were started by a recorded one and never allocated
- * enough to matter. What is left out is noted in the file of the process that started it. Only the one thread that
- * finishes recordings.
+ * enough to matter. The file of the process that started them has a note of them. Only the one thread that finishes
+ * recordings.
  */
 
 /* One kind of what was left out. */
@@ -51,8 +51,8 @@ void mp_leaving_finish(struct mp_leaving *leaving, struct mp_recording *recordin
 void mp_leaving_free(struct mp_leaving *leaving);
 
 /*
- * Finishes the recordings of processes that have ended, one after the other on a thread of its own: reading symbols may
- * take seconds, in which the rings of other processes would run full.
+ * Finishes the recordings of ended processes, one after the other, on a thread of its own. Reading symbols may take
+ * seconds, in which the rings of other processes would run full.
  */
 
 struct mp_finished {
@@ -84,10 +84,10 @@ bool mp_finisher_take(struct mp_finisher *finisher, bool wait, struct mp_finishe
 void mp_finisher_close(struct mp_finisher *finisher);
 
 /*
- * Wishes that a recorded program look for what holds its tensors, now: whoever asked (collect/session/control.h) gets
- * the recording with that look in it; a snapshot at a signal is made after it; and where a leak is suspected nobody
- * waits. The program looks between two instructions of its main thread, and may not come by: then the wish is taken
- * back. One thread at a time.
+ * Wishes that a recorded program look for holders of its tensors now. A client (collect/session/control.h) gets the
+ * recording with that look, and a snapshot at a signal is made after it. If a leak is suspected, nobody waits. The
+ * program looks between two instructions of its main thread. If it does not come by, the wish is withdrawn. One thread
+ * at a time.
  */
 
 struct mp_wished_look {
@@ -96,7 +96,7 @@ struct mp_wished_look {
     uint64_t asked_ns, began_ns; /* 0: it has not begun */
     uint32_t budget_ms;
     int file, connection; /* of whoever waits; -1 */
-    bool then_snapshot;   /* of now, beside the recording */
+    bool then_snapshot;   /* of now, next to the recording */
 };
 
 struct mp_looks {
@@ -133,9 +133,8 @@ void mp_doorbell_hear(struct mp_doorbell *doorbell);
 void mp_doorbell_close(struct mp_doorbell *doorbell);
 
 /*
- * With --holders: judges now and then by the rule for leaks (analysis/leaks/leaks.h) what a program that runs has kept
- * so far, and says when it accuses a place that it had not accused before. A forked child judges, so nobody waits. One
- * thread at a time.
+ * With --holders: judges a running program's blocks now and then by the rule for leaks (analysis/leaks/leaks.h), and
+ * reports newly accused places. A forked child judges, so nobody waits. One thread at a time.
  */
 
 #define MP_SUSPECTS 64
@@ -237,12 +236,14 @@ void mp_command_line_read(uint32_t pid, char *arguments, size_t room);
 
 /* Replaces secrets by ***, in place; of one of one or two letters as many stars are left. Without memory no argument
  * stays. Masked are:
- * - the value of an option or assignment whose name says so: --token VALUE, --db-password=VALUE, HF_TOKEN=VALUE; not
- *   --max-tokens 512, --tokenizer NAME or --pad-token "<pad>";
- * - likewise within an argument: {"password": "VALUE"}, Authorization: Bearer VALUE, ?sig=VALUE, a line for a shell;
- * - the value without a name that a command takes: wandb login VALUE, mysql -pVALUE, curl -u USER:VALUE;
- * - the password in a URL: postgres://user:VALUE@host;
- * - tokens by their shape, webhooks and PEM blocks (collect/recording/secret_shapes.h). */
+ *
+ *     an option or assignment whose name says so     --token VALUE, --db-password=VALUE, HF_TOKEN=VALUE
+ *     the same within an argument                    {"password": "VALUE"}, Bearer VALUE, ?sig=VALUE, a line for a
+ * shell the nameless value that a command takes        wandb login VALUE, mysql -pVALUE, curl -u USER:VALUE the
+ * password in a URL                          postgres://user:VALUE@host tokens by shape, webhooks, PEM blocks
+ * collect/recording/secret_shapes.h
+ *
+ * Not masked are --max-tokens 512, --tokenizer NAME and --pad-token "<pad>". */
 void mp_command_line_mask(char *arguments);
 
 /* Reads and masks; cut to `room` only then, since half a token has no shape. */

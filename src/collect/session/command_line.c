@@ -131,9 +131,9 @@ static char *behind_scheme(char *value)
     return value;
 }
 
-/* Masks a value that follows `separator` behind a secret's name, up to its end: its quote; in a header ("Name: value")
- * the end of the line; else the characters that end a value in JSON, a query, a list or a shell. Returns where to go
- * on. */
+/* Masks a value that follows `separator` behind a secret's name, up to its end. The end is its quote, or in a header
+ * ("Name: value") the end of the line. Otherwise a character ends it that ends a value in JSON, a query, a list or a
+ * shell. Returns where to go on. */
 static char *mask_value(const struct marked *line, enum naming naming, const char *name, char *value, char separator)
 {
     char quote = '\0';

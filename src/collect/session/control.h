@@ -73,8 +73,8 @@ enum mp_status mp_control_ask_holders(pid_t pid, uint32_t budget_ms, int *fd, pi
                                       struct mp_error *error);
 
 /*
- * The sessions of this user on this machine: the sockets of the collectors that run. Those that lie where sessions are
- * made are found at once; others by the environment of the user's processes. One thread at a time.
+ * The sessions of this user on this machine: the sockets of the collectors that run. Sockets in the usual folders are
+ * found at once, others by the environment of the user's processes. One thread at a time.
  */
 
 /* Adds the path of each socket that may be a session's to `paths`; somebody need not listen there any more.

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-/* Finds libmemprof.so and the Python module: beside the running program, in its ../lib/memprof and ../share/memprof,
+/* Finds libmemprof.so and the Python module: next to the running program, in its ../lib/memprof and ../share/memprof,
  * else where they were installed. The caller frees both; *python_folder may be NULL. */
 enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error);
 

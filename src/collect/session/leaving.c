@@ -13,8 +13,8 @@
 
 #define JUDGED_MAX (UINT64_C(4) << 20) /* bytes of a file that is read in a moment */
 
-/* A process that used a device, or lost something, or ended in a way that is not good, or not known, is of interest
- * however little it held. */
+/* A process is of interest, however little it held, if it used a device, lost events, or is not known to have ended
+ * well. */
 bool mp_leaving_may(struct mp_recording *recording, uint64_t below_bytes)
 {
     const struct mp_spool_header *spool = recording->spool.header;
@@ -42,7 +42,7 @@ static void note(const struct mp_leaving *leaving, struct mp_recording *recordin
     }
 }
 
-/* What was found of a file. */
+/* Findings about a file. */
 struct judgement {
     struct mp_recording_summary *summary;
     bool whole;
@@ -98,7 +98,7 @@ static void forget(struct mp_leaving *leaving, uint64_t owner)
     leaving->rows.count = left;
 }
 
-/* Those that the process had started in its turn now belong to the one that had started it. */
+/* The children of a left-out process now belong to the process that started it. */
 static void pass_on(struct mp_leaving *leaving, uint64_t from, uint64_t to)
 {
     for (size_t i = 0, count = leaving->rows.count; i < count; i++) {

@@ -52,8 +52,8 @@ static bool find_mapping(uint32_t pid, const void *at, struct mapped_file *file)
     return found;
 }
 
-/* Only a process that has the spool is sent the signal: neither another one that has its number by now, nor the program
- * that exec() put in the place of the one which made the handler. */
+/* Only a process that has the spool gets the signal: not a process that reused the pid, nor a program that replaced
+ * ours by exec(). */
 static void wake(const struct mp_spool_header *spool)
 {
     struct mapped_file file;

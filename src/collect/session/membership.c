@@ -224,7 +224,7 @@ static bool same(const struct mp_environment *a, const struct mp_environment *b)
     return a->size && a->size == b->size && !memcmp(a->data, b->data, a->size);
 }
 
-/* By how multiprocessing starts its programs: it says so on their command lines. */
+/* The role by the command line with which multiprocessing starts its programs. */
 static const char *role_of_command(const struct mp_environment *own, const struct mp_environment *parents)
 {
     static const char fork_server[] = "from multiprocessing.forkserver import main";

@@ -8,10 +8,10 @@
 
 #include "base/member.h"
 
-/* What the process's environment at its start, its command line and its parent say: rank and its like from the launcher
- * that is nearest to the process (torchrun, Open MPI, PMIx, PMI, Slurm), roles from torchrun and from how
- * multiprocessing starts programs. Ranks that a program gives out itself, after its start, are not seen. Roles that
- * only stacks show come later (collect/recording/recording_parts.h). */
+/* Reads rank, node and role from the process's environment at its start, its command line and its parent. Ranks come
+ * from the nearest launcher (torchrun, Open MPI, PMIx, PMI, Slurm), roles from torchrun and multiprocessing. Ranks that
+ * a program gives out itself, after its start, are not seen. Roles that only stacks show come later
+ * (collect/recording/recording_parts.h). */
 void mp_membership_read(uint32_t pid, struct mp_member *member);
 
 /* The process that started it; 0: not known, or nobody's. */

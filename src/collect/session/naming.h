@@ -9,7 +9,8 @@
 #include "base/member.h"
 
 struct mp_naming {
-    const char *pattern; /* absolute; in its last part %p pid, %r rank, %n name, %h host, %t time, %% */
+    const char *pattern; /* absolute; its last part may have %p (pid), %r (rank), %n (name), %h (host), %t (time) and
+                          * %% */
     const char *host;
     uint64_t start_unix_s;
 };
@@ -28,8 +29,8 @@ void mp_naming_host(char *to, size_t room);
 /* True where two processes can never get one name from the pattern. */
 bool mp_naming_separates_processes(const char *pattern);
 
-/* The file name for a process; freed by the caller, NULL where memory is short. `number` 0 is the plain name; n > 0
- * is the n-th of those that must differ: run.mp, run.PID.mp, run.PID.2.mp, ... */
+/* The file name for a process; freed by the caller, NULL where memory is short. `number` 0 is the plain name, n > 0 the
+ * n-th that must differ: run.mp, run.PID.mp, run.PID.2.mp. */
 char *mp_naming_path(const struct mp_naming *naming, const struct mp_named *process, unsigned number);
 
 #endif

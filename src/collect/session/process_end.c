@@ -36,8 +36,9 @@ static bool is_open_to_us(uint32_t pid)
     return readlink(path, ignored, sizeof ignored) >= 0 || errno == ENOENT;
 }
 
-/* Of a process that has ended and was not waited for yet: the last field of its stat, which is 0 for whoever may not
- * look. The link comes first: it is missing for everybody once the parent has taken note, and then the stat is, too. */
+/* The wait status of an ended process that nobody waited for yet: the last field of its stat, which is 0 without the
+ * right to look. The link comes first: it is missing for everybody once the parent has taken note, and then the stat
+ * is, too. */
 static bool from_proc(uint32_t pid, int *wait_status)
 {
     char path[64], text[2048];

@@ -9,7 +9,7 @@
 #define MP_SESSION_FOLDER_ROOM 64
 #define MP_SESSION_SOCKET      "socket" /* its name in the folder */
 
-/* Makes one in $XDG_RUNTIME_DIR, else in /tmp, and removes those beside it that a killed memprof of this user left.
+/* Makes one in $XDG_RUNTIME_DIR, else in /tmp, and removes others there that a killed memprof of this user left.
  * `locked`: a descriptor of the folder, to be kept open as long as it is in use; the caller closes it. */
 enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], int *locked, struct mp_error *error);
 

@@ -68,7 +68,7 @@ static char *beside(const char *recording, const char *word, unsigned number)
     return asprintf(&path, "%.*s.%s%s%s", stem, recording, word, count, recording + stem) < 0 ? NULL : path;
 }
 
-/* Makes a file beside the recording, under the first free name. */
+/* Makes a file next to the recording, under the first free name. */
 static enum mp_status make_file(const struct mp_recording *recording, bool at_oom, struct mp_snapshot_job *job,
                                 struct mp_error *error)
 {
@@ -168,7 +168,8 @@ static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording 
     return mp_fail_errno(error, "cannot start a process to write a snapshot");
 }
 
-/* Records taken so far go to the recording's own file first, for the child to copy. What is only live needs no file. */
+/* Records taken so far go to the recording's own file first, for the child to copy. A snapshot of live blocks alone
+ * needs no file. */
 static enum mp_status prepare(struct mp_recording *recording, enum mp_snapshot_of of, struct mp_error *error)
 {
     if (recording->failed) {

@@ -41,7 +41,7 @@ enum mp_snapshot_of {
 struct mp_snapshot_job {
     pid_t child;
     char *path;                         /* owned; NULL: the file belongs to another process */
-    struct mp_new_file file;            /* beside the recording; the child puts it there */
+    struct mp_new_file file;            /* next to the recording; the child puts it there */
     struct mp_snapshot_outcome *shared; /* with the child */
     uint64_t recording;                 /* its id */
     uint32_t number;                    /* the program's question that this answers; 0: none */
@@ -58,8 +58,8 @@ struct mp_snapshots {
 
 /* Begins the requested snapshots of this recording. */
 void mp_snapshots_serve(struct mp_snapshots *snapshots, struct mp_recording *recording);
-/* Begins one into `fd`, an empty file, for the process that waits at `connection`: it gets an answer, and the
- * connection is closed, when the file is whole. Takes over both, also on failure, where the caller answers. */
+/* Begins one into `fd`, an empty file, for the process that waits at `connection`. When the file is whole, the process
+ * gets an answer, and the connection is closed. Takes over both, also on failure, where the caller answers. */
 enum mp_status mp_snapshots_start_for(struct mp_snapshots *snapshots, struct mp_recording *recording,
                                       enum mp_snapshot_of of, int fd, int connection, struct mp_error *error);
 

@@ -93,7 +93,8 @@ static int try_build_id(const struct proof *proof, const struct mp_debug_search 
     return try_debug_folder(proof, search, name, found);
 }
 
-/* `from` is the file that names the link: the target is beside it, in .debug there, or under /usr/lib/debug. */
+/* `from` is the file that names the link. The target is in the same folder, in .debug there, or under
+ * /usr/lib/debug. */
 static int try_link(const struct proof *proof, const struct mp_debug_search *search, const char *from, const char *link,
                     char **found)
 {

@@ -176,8 +176,8 @@ static bool is_intact(struct mp_symbol_file *file)
     return false;
 }
 
-/* The symbol's mangled name is better than the unqualified name in DWARF; but a C symbol may have the compiler's
- * suffixes (".part.0") or be an alias: there the name in the source is better. */
+/* A C++ symbol's mangled name is better than the unqualified name in DWARF. A C symbol may have the compiler's suffixes
+ * (".part.0") or be an alias: the name in the source is better. */
 static const char *choose_name(const struct mp_source_line *source, const char *symbol)
 {
     if (source && source->linkage_name) return source->linkage_name;

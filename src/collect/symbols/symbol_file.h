@@ -1,4 +1,4 @@
-/* The symbols of one open ELF file: its symbol table, and DWARF where it or a debug file beside it has some. */
+/* The symbols of one open ELF file: its symbol table, and DWARF from it or from its debug file. */
 #ifndef MP_COLLECT_SYMBOL_FILE_H
 #define MP_COLLECT_SYMBOL_FILE_H
 
@@ -29,8 +29,8 @@ void mp_symbol_file_close(struct mp_symbol_file *file);
 void mp_symbol_files_share(bool share);
 
 /*
- * Functions, inlined functions and lines of an address, from DWARF. The index of units is made at once, that of a
- * unit's functions at the first address in it: libdw's own lookups need .debug_aranges (which clang does not write) and
+ * Functions, inlined functions and lines of an address, from DWARF. The index of units is made at once, a unit's index
+ * of functions at the first address in it. libdw's own lookups need .debug_aranges, which clang does not write, and
  * walk a whole unit for every address. One thread at a time.
  */
 

@@ -26,9 +26,9 @@ struct mp_symbols;
 enum mp_status mp_symbols_open(struct mp_symbols **symbols, struct mp_error *error);
 
 /*
- * Module `module` is the file at `path`, in the program's own naming; `root` (may be NULL), such as /proc/PID/root, is
- * put in front of it. `id` is what the program found when it loaded the file: a build-id on both sides decides, else
- * size, inode and modification time; NULL trusts the path. A path that is not absolute ("[vdso]") is no file.
+ * Module `module` is the file at `path`, in the program's own naming, behind `root` (/proc/PID/root; may be NULL). `id`
+ * identifies the loaded file: by build-id if both sides have one, else by size, inode and modification time. NULL
+ * trusts the path. A path that is not absolute ("[vdso]") is no file.
  *
  * An unusable file is no error: its addresses have no symbols, and mp_symbols_note() gives the reason. Adding an id
  * again replaces it.
