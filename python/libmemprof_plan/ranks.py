@@ -1,7 +1,10 @@
 """Many ranks without their GPUs: collectives carry nothing, so that what decides sizes on the host is answered here."""
 
 import datetime
+import functools
+import inspect
 import os
+import pickle
 import sys
 
 
@@ -87,35 +90,61 @@ def Store(distributed, rank):
     return _stores[-1]
 
 
-def answer_objects(distributed):
-    """Collectives of Python objects over NCCL, or alone: the others have what this rank has."""
-    def all_gather_object(objects, own, group=None):
-        for i in range(len(objects)):
-            objects[i] = own
+def answer_objects(distributed, alone):
+    """Collectives of Python objects over NCCL: by the group's store between processes; alone, the others have what this
+    rank has."""
+    def exchange(call, own):
+        return _exchange(distributed, call.get("group"), own, alone)
 
-    def gather_object(own, objects=None, dst=None, group=None, **named):
-        if objects:
-            all_gather_object(objects, own)
+    def root(call):
+        if alone or call.get("group_src") is not None:
+            return call.get("group_src") or 0
+        return distributed.get_group_rank(call.get("group") or distributed.group.WORLD, call.get("src") or 0)
 
-    def broadcast_object_list(objects, src=None, group=None, **named):
-        return None
+    def all_gather_object(call):
+        call["object_list"][:] = exchange(call, call["obj"])
 
-    def scatter_object_list(to, objects=None, src=None, group=None, **named):
-        to[0] = objects[0] if objects else None
+    def gather_object(call):
+        theirs = exchange(call, call["obj"])
+        if call.get("object_gather_list"):
+            call["object_gather_list"][:] = theirs
+
+    def broadcast_object_list(call):
+        call["object_list"][:] = exchange(call, call["object_list"])[root(call)]
+
+    def scatter_object_list(call):
+        given = exchange(call, call.get("scatter_object_input_list"))[root(call)]
+        call["scatter_object_output_list"][0] = given[distributed.get_rank(call.get("group"))] if given else None
 
     for function in (all_gather_object, gather_object, broadcast_object_list, scatter_object_list):
         _answer(distributed, function)
 
 
+_exchanges = {}  # of a group: how many there were
+
+
+def _exchange(distributed, group, own, alone):
+    """What each rank of the group gives, in the order of ranks."""
+    size, group = distributed.get_world_size(group), group or distributed.group.WORLD
+    if alone or size == 1:
+        return [own] * size
+    store = distributed.distributed_c10d._world.pg_map[group][1]
+    number = _exchanges[group] = _exchanges.get(group, 0) + 1
+    store.set(f"memprof/{number}/{distributed.get_rank(group)}", pickle.dumps(own))
+    return [pickle.loads(store.get(f"memprof/{number}/{rank}")) for rank in range(size)]
+
+
 def _answer(distributed, function):
+    """`function` takes the arguments by their names."""
     real = getattr(distributed, function.__name__, None)
     if real is None:
         return
 
-    def instead(*arguments, group=None, **named):
-        carries = "gloo" in distributed.get_backend(group)  # the CPU's own collectives do send
-        return real(*arguments, group=group, **named) if carries else function(*arguments, **named)
+    @functools.wraps(real)
+    def instead(*arguments, **named):
+        call = inspect.signature(real).bind(*arguments, **named).arguments
+        carries = "gloo" in distributed.get_backend(call.get("group"))  # the CPU's own collectives do send
+        return real(*arguments, **named) if carries else function(call)
 
-    instead.__name__ = function.__name__
     setattr(distributed, function.__name__, instead)
     setattr(distributed.distributed_c10d, function.__name__, instead)

@@ -35,6 +35,21 @@ class Ranks(bed.TestCase):
         self.assertEqual(self.peaks(alone), peaks)
         self.assertIn("rank 0 of 2, alone", alone.stderr)
 
+    def test_objects_of_others(self):
+        """What ranks tell each other in Python objects over NCCL arrives, though no tensor is sent."""
+        program = self.folder / "objects.py"
+        program.write_text("""import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank, all, to = dist.get_rank(), [None, None], [None]
+dist.all_gather_object(object_list=all, obj={"rank": rank})
+one = [f"of {rank}"]
+dist.broadcast_object_list(one, src=1)
+dist.scatter_object_list(to, [10, 11] if rank == 0 else None, src=0)
+print(rank, [each["rank"] for each in all], one[0], to[0], flush=True)
+""")
+        result = self.plan("--devices", 2, "--", "torchrun", "--nproc_per_node", 2, program)
+        self.assertEqual(sorted(result.stdout.splitlines()), ["0 [0, 1] of 1 10", "1 [0, 1] of 1 11"])
+
     def test_one_of_sixty_four(self):
         result = self.plan("--world-size", 64, "--rank", 0, "-o", "plan.mp", "--", sys.executable, PROGRAM)
         peaks = self.peaks(result)
