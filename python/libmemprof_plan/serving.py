@@ -24,7 +24,9 @@ def start(after_import):
         _set_up(module.ServerArgs, "sglang", "model_path", "resolve_once")
 
     for name, then in {"vllm.engine.arg_utils": vllm, "sglang.srt.server_args": sglang,
-                       "uvicorn.server": _end_when_ready, "cuda.bindings.runtime": _answer_by_stand_in}.items():
+                       "uvicorn.server": _end_when_ready, "cuda.bindings.runtime": _answer_by_stand_in,
+                       "flashinfer.comm.trtllm_ar": _leave_out_all_reduce,
+                       "flashinfer.comm.mnnvl": _wait_for_ranks}.items():
         after_import(name, functools.partial(_guarded, name, then))
     _take_stand_ins()
     if _is_server():
@@ -131,6 +133,29 @@ def _leave_out_sampler():
     if name not in os.environ:
         os.environ[name] = "0"
         _say(f"vLLM's own sampler is planned, FlashInfer's would be compiled first: {name}=1 takes it")
+
+
+def _leave_out_all_reduce(module):
+    """FlashInfer's all-reduce is compiled with nvcc, too. Its kernels compute nothing here; its workspace is made."""
+    import ctypes
+
+    import torch
+    driver = ctypes.CDLL("libcuda.so.1")
+
+    class Kernels:
+        def __getattr__(self, name):
+            def launch(*arguments, **named):
+                driver.softgpu_nccl_launch(ctypes.c_bool(False), ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
+
+            return launch
+
+    kernels = Kernels()
+    module.get_trtllm_comm_module = lambda: kernels
+
+
+def _wait_for_ranks(module):
+    """Its ranks send each other descriptors once all are there, which the stand-in of NCCL does not wait for."""
+    module.TorchDistBackend.barrier = lambda self: self.allgather(None) and None
 
 
 def _tell_version(engine):

@@ -13,7 +13,7 @@ import asserted  # noqa: E402
 from asserted import held  # noqa: E402
 
 MIB = 1 << 20
-NODE, BLAS, SMS, THREADS = 100_000, 30 * MIB, 100, 1000
+NODE, BLAS, SMS, THREADS, MULTICAST = 100_000, 30 * MIB, 100, 1000, 16 * MIB
 
 
 def elf_of(kernels):
@@ -95,8 +95,36 @@ def graph_of(driver, kernel, launches):
     return executable
 
 
+class Property(ctypes.Structure):
+    """CUmemAllocationProp, as far as it is read: pinned memory of device 0."""
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("place", ctypes.c_int), ("device", ctypes.c_int),
+                ("rest", ctypes.c_byte * 64)]
+
+
+def memory_of_several(driver):
+    """Memory behind a descriptor that another process may be sent, and a multicast object over it."""
+    supported, recommended, least = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_size_t()
+    driver.call("cuDeviceGetAttribute", ctypes.byref(supported), 132, 0)
+    driver.call("cuMulticastGetGranularity", ctypes.byref(recommended), None, 1)
+    driver.call("cuMulticastGetGranularity", ctypes.byref(least), None, 0)
+    held((supported.value, recommended.value, least.value) == (1, MULTICAST, 2 * MIB), "granularities")
+    own, theirs, descriptor = ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_int()
+    driver.call("cuMemCreate", ctypes.byref(own), ctypes.c_size_t(MULTICAST), ctypes.byref(Property(1, 1, 1, 0)),
+                ctypes.c_uint64(0))
+    driver.call("cuMemExportToShareableHandle", ctypes.byref(descriptor), own, 1, ctypes.c_uint64(0))
+    os.fstat(descriptor.value)
+    before = driver.used()
+    driver.call("cuMemImportFromShareableHandle", ctypes.byref(theirs), ctypes.c_void_p(descriptor.value), 1)
+    held(driver.used() == before, "imported memory is its maker's")
+    os.close(descriptor.value)
+    held(driver.library.cuMemImportFromShareableHandle(ctypes.byref(theirs), ctypes.c_void_p(descriptor.value), 1) == 1)
+    driver.call("cuMemRelease", own)
+    held(driver.used() == before - MULTICAST)
+
+
 def program(path):
     driver = Driver(path)
+    memory_of_several(driver)
     small, deep = driver.kernel_of(elf_of({"small": (3000, 0)})), driver.kernel_of(elf_of({"deep": (5 * MIB, 700)}))
     deeper = driver.kernel_of(elf_of({"one": (100, 40), "deeper": (200, 900)}))
 
@@ -127,14 +155,15 @@ def program(path):
 
 def main():
     library = os.path.abspath("src/softgpu/lib/libcuda.so.1")
-    profile = f"cc=90;sms={SMS};kernels=1;local_threads={THREADS};graph_node={NODE};cublas={BLAS};nccl={10 * MIB}"
+    profile = f"cc=90;sms={SMS};kernels=1;local_threads={THREADS};graph_node={NODE};cublas={BLAS};nccl={10 * MIB};" \
+        f"multicast={MULTICAST}"
     if len(sys.argv) > 1:
         return program(sys.argv[1])
-    for shape in (profile, "cc=90"):
+    for shape in (profile, f"cc=90;multicast={MULTICAST}"):
         environment = dict(os.environ, SOFTGPU_ON="1", SOFTGPU_PROFILE=shape, SOFTGPU_MEMORY=str(8 << 30))
         run = subprocess.run([sys.executable, __file__, library], env=environment, capture_output=True, text=True)
         # Without the keys nothing is taken, so that the first amount is missed.
-        whole = "a kernel's code in a granule" in run.stderr if shape == "cc=90" else not run.returncode
+        whole = "a kernel's code in a granule" in run.stderr if shape != profile else not run.returncode
         held(whole, run.stderr)
 
 

@@ -157,9 +157,11 @@ static bool set_up(struct planning *planning)
         set("SOFTGPU_DEVICES", "%u", planning->devices) && set("SOFTGPU_VALUES", "%s", planning->values) &&
         set("SOFTGPU_SELECTED", "%g", planning->selected) &&
         set("SOFTGPU_PROFILE",
-            "name=%s;cc=%u;sms=%u;l2=%u;kernels=1;local_threads=%u;graph_node=%llu;cublas=%llu;nccl=%llu", device->name,
-            device->cc, device->sms, device->l2, device->local_threads, (unsigned long long)device->graph_node,
-            (unsigned long long)device->cublas, (unsigned long long)device->nccl) &&
+            "name=%s;cc=%u;sms=%u;l2=%u;kernels=1;local_threads=%u;graph_node=%llu;cublas=%llu;nccl=%llu;multicast=%"
+            "llu",
+            device->name, device->cc, device->sms, device->l2, device->local_threads,
+            (unsigned long long)device->graph_node, (unsigned long long)device->cublas,
+            (unsigned long long)device->nccl, (unsigned long long)device->multicast) &&
         set("TRITON_LIBCUDA_PATH", "%s/lib", planning->folder) && /* Triton asks ldconfig, which does not know it */
         set("MEMPROF_PLAN", "random=%s;values=%s;rank=%u;world=%u", planning->random ? "made" : "left",
             planning->values, planning->rank, planning->world);

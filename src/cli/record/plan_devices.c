@@ -43,11 +43,8 @@ static bool take(struct mp_plan_device *device, const char *key, const char *val
     const struct {
         const char *key;
         uint64_t *bytes;
-    } sizes[] = {{"total", &device->total},
-                 {"context", &device->context},
-                 {"graph_node", &device->graph_node},
-                 {"cublas", &device->cublas},
-                 {"nccl", &device->nccl}};
+    } sizes[] = {{"total", &device->total},   {"context", &device->context}, {"graph_node", &device->graph_node},
+                 {"cublas", &device->cublas}, {"nccl", &device->nccl},       {"multicast", &device->multicast}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (!strcmp(key, sizes[i].key)) return mp_parse_bytes(value, sizes[i].bytes);
     return false;

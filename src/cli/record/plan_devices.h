@@ -9,9 +9,9 @@
 struct mp_plan_device {
     char key[64]; /* "h100-80gb"; where only bytes were given, the user's text */
     char name[128], source[256];
-    uint64_t total, context; /* bytes of the device; of those, the part of context and kernels */
-    uint64_t graph_node, cublas,
-        nccl; /* bytes that the driver takes for a graph's kernel, cuBLAS, a communicator of NCCL */
+    uint64_t total, context;           /* bytes of the device; of those, the part of context and kernels */
+    uint64_t graph_node, cublas, nccl; /* bytes that the driver takes for a graph's kernel, cuBLAS, a communicator */
+    uint64_t multicast;                /* granularity of memory that multicast objects share; 0: the device has none */
     unsigned cc, sms, l2, local_threads; /* threads of a multiprocessor that have local memory; 0: all */
 };
 

@@ -76,13 +76,14 @@ int soft_threads_per_sm(void);
 int soft_attribute(int attribute, int physical);
 int soft_capability(void); /* 90 for 9.0 */
 /* Bytes that the driver and the libraries take; 0: not modelled. The first is a switch, the second the threads that
- * have local memory. */
+ * have local memory, the last the granularity of memory that multicast objects share (0: the device has none). */
 enum soft_profile_share {
     SOFT_PROFILE_KERNELS,
     SOFT_PROFILE_LOCAL_THREADS,
     SOFT_PROFILE_GRAPH_NODE,
     SOFT_PROFILE_CUBLAS,
-    SOFT_PROFILE_NCCL
+    SOFT_PROFILE_NCCL,
+    SOFT_PROFILE_MULTICAST
 };
 uint64_t soft_profile_share(enum soft_profile_share which);
 

@@ -154,8 +154,6 @@ EXPORTED CUresult cuCtxResetPersistingL2Cache(void)
 ENTRY(cuCtxGetStreamPriorityRange, put_priorities(least, greatest), (int *, least), (int *, greatest))
 ENTRY(cuStreamSetAttribute, CUDA_SUCCESS, (CUstream, hStream), (int, attr), (const void *, value))
 ENTRY(cuTensorMapReplaceAddress, CUDA_SUCCESS, (void *, tensorMap), (void *, globalAddress))
-ENTRY(cuMulticastGetGranularity, put_bytes(granularity, SOFT_GRANULE), (size_t *, granularity), (const void *, prop),
-      (int, option))
 
 EXPORTED CUresult cuTensorMapEncodeIm2col(void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress,
                                           const uint64_t *globalDim, const uint64_t *globalStrides, const int *lower,

@@ -11,7 +11,7 @@ enum { NAME_ROOM = 256 };
 
 static struct {
     char name[NAME_ROOM];
-    int kernels, local_threads, graph_node, cublas, nccl;
+    int kernels, local_threads, graph_node, cublas, nccl, multicast;
     int cc, sms, threads_per_sm, shared_per_block, shared_per_sm, l2, clock, memory_clock, bus_width;
 } profile = {.name = "Stand-in GPU",
              .cc = 86,
@@ -29,6 +29,7 @@ static const struct {
             {"graph_node", &profile.graph_node},
             {"cublas", &profile.cublas},
             {"nccl", &profile.nccl},
+            {"multicast", &profile.multicast},
             {"cc", &profile.cc},
             {"sms", &profile.sms},
             {"threads_per_sm", &profile.threads_per_sm},
@@ -90,8 +91,9 @@ int soft_capability(void)
 
 uint64_t soft_profile_share(enum soft_profile_share which)
 {
-    const int shares[] = {profile.kernels, profile.local_threads * profile.sms, profile.graph_node, profile.cublas,
-                          profile.nccl};
+    const int shares[] = {profile.kernels,    profile.local_threads * profile.sms,
+                          profile.graph_node, profile.cublas,
+                          profile.nccl,       profile.multicast};
     return (uint64_t)shares[which];
 }
 
@@ -138,7 +140,7 @@ int soft_attribute(int attribute, int physical)
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, profile.shared_per_block},
         {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, profile.cc == 80 || profile.cc >= 90 ? 32 : 16},
         {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 0},
-        {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0},
+        {CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, profile.multicast > 0},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (known[i].attribute == attribute) return known[i].value;

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct physical {
     uint64_t references; /* from creation and retention; 0: the handle is gone, but mappings may still hold the
@@ -175,20 +177,34 @@ static CUresult retain(CUmemGenericAllocationHandle *to, void *address)
     return CUDA_SUCCESS;
 }
 
-/* A stand-in's shareable handle is the number of bytes in MiB and the device. */
+/* What the file behind a shareable handle says. Processes send descriptors to each other, so that it must be one. */
+struct shared {
+    uint64_t bytes;
+    int32_t device, multicast;
+};
+
 static CUresult export(int *to, CUmemGenericAllocationHandle handle)
 {
     struct soft_block *block = find_handle(handle);
-    if (!block) return CUDA_ERROR_INVALID_VALUE;
-    *to = (int)(block->bytes >> 20 << 4) | (block->device & 15);
+    if (!to || !block) return CUDA_ERROR_INVALID_VALUE;
+    struct shared shared = {block->bytes, block->device, block->class == SOFT_multicast};
+    int file = memfd_create("softgpu", MFD_CLOEXEC);
+    if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (write(file, &shared, sizeof shared) != sizeof shared) {
+        close(file);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *to = file;
     return CUDA_SUCCESS;
 }
 
-static CUresult import(CUmemGenericAllocationHandle *to, void *shared)
+static CUresult import(CUmemGenericAllocationHandle *to, void *handle)
 {
-    uintptr_t value = (uintptr_t)shared;
-    if (!soft_has_device(value & 15) || !(value >> 4)) return CUDA_ERROR_INVALID_VALUE;
-    *to = new_handle(SOFT_import, value & 15, (uint64_t)(value >> 4) << 20)->address;
+    struct shared shared;
+    if (!to || pread((int)(intptr_t)handle, &shared, sizeof shared, 0) != sizeof shared || !shared.bytes ||
+        !soft_has_device(shared.device))
+        return CUDA_ERROR_INVALID_VALUE;
+    *to = new_handle(shared.multicast ? SOFT_multicast : SOFT_import, shared.device, shared.bytes)->address;
     return CUDA_SUCCESS;
 }
 
@@ -203,6 +219,13 @@ static CUresult put_properties(CUmemAllocationProp *to, CUmemGenericAllocationHa
 static CUresult put_granularity(size_t *to)
 {
     *to = SOFT_GRANULE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult put_multicast_granularity(size_t *to, bool recommended)
+{
+    uint64_t granularity = soft_profile_share(SOFT_PROFILE_MULTICAST);
+    *to = recommended && granularity ? granularity : SOFT_GRANULE;
     return CUDA_SUCCESS;
 }
 
@@ -249,6 +272,8 @@ ENTRY(cuMemGetAllocationPropertiesFromHandle, put_properties(prop, handle), (CUm
       (CUmemGenericAllocationHandle, handle))
 ENTRY(cuMemGetAllocationGranularity, put_granularity(granularity), (size_t *, granularity),
       (const CUmemAllocationProp *, prop), (int, option))
+ENTRY(cuMulticastGetGranularity, put_multicast_granularity(granularity, option), (size_t *, granularity),
+      (const void *, prop), (int, option))
 ENTRY(cuMulticastCreate, multicast_create(mcHandle, prop), (CUmemGenericAllocationHandle *, mcHandle),
       (const CUmulticastObjectProp *, prop))
 ENTRY(cuMulticastAddDevice, multicast_add(mcHandle, dev), (CUmemGenericAllocationHandle, mcHandle), (CUdevice, dev))

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "softgpu/programs/driver_api.h"
 
@@ -155,10 +156,16 @@ static void imported(void)
     CHECK(driver.cuMemFree_v2(buffer));
     CHECK(driver.cuDestroyExternalMemory(external));
 
-    CUmemGenericAllocationHandle shared;
-    CHECK(driver.cuMemImportFromShareableHandle(&shared, (void *)(uintptr_t)(12 << 4), 1));
+    CUmemGenericAllocationHandle own, shared;
+    CUmemAllocationProp device = {.type = 1, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+    int file;
+    CHECK(driver.cuMemCreate(&own, 12 * MIB, &device, 0));
+    CHECK(driver.cuMemExportToShareableHandle(&file, own, 1, 0));
+    CHECK(driver.cuMemImportFromShareableHandle(&shared, (void *)(intptr_t)file, 1));
+    close(file);
     if (version >= 12010) multicast(shared);
     CHECK(driver.cuMemRelease(shared));
+    CHECK(driver.cuMemRelease(own));
     CUmemoryPool pool;
     CUmemPoolPtrExportData data = {{0}};
     uint64_t bytes = 123 * KIB;
