@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 
+from libmemprof_plan import kernels
+
 BOUND_S = 15 * 60
 # Wheels give copies such names as libcudart.e8e8b82a.so.12.
 BUNDLED = re.compile(r"^(lib[a-zA-Z]+)[.-][0-9a-f]{8}(?=\.so)")
@@ -28,6 +30,7 @@ def start(after_import):
                        "flashinfer.comm.trtllm_ar": _leave_out_all_reduce,
                        "flashinfer.comm.mnnvl": _wait_for_ranks}.items():
         after_import(name, functools.partial(_guarded, name, then))
+    kernels.start(after_import, _guarded)
     _take_stand_ins()
     if _is_server():
         _bound()
@@ -107,6 +110,8 @@ def _set_up(arguments, engine, model, method="__post_init__"):
                                  "weights are not needed")
             if not any(os.path.exists(os.path.join(folder, name)) for name in TOKENIZERS):
                 self.skip_tokenizer_init = True
+        if hasattr(self, "skip_server_warmup"):  # a request to itself, which would outlive the end of the plan
+            self.skip_server_warmup = True
         return original(self, *more)
 
     setattr(arguments, method, set_up)
@@ -177,9 +182,21 @@ def _end_when_ready(module):
         await original(self, *arguments, **named)
         if _is_server() and getattr(self, "started", True):
             _say("the server is ready: the plan ends here")
-            os.kill(os.getpid(), signal.SIGINT)
+            _end()
 
     module.Server.startup = startup
+
+
+def _end():
+    """SGLang's own end at an interrupt kills its processes, and with them, as a watchdog sees it, itself."""
+    if "sglang" not in sys.modules:
+        os.kill(os.getpid(), signal.SIGINT)
+        return
+    import multiprocessing
+    for child in multiprocessing.active_children():
+        child.kill()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _answer_by_stand_in(module):

@@ -21,7 +21,8 @@ def start(api, torch, after_import):
                        "vllm.v1.worker.gpu_model_runner": server.of_vllm_runner,
                        "vllm.v1.core.kv_cache_utils": server.of_vllm_cache,
                        "vllm.v1.core.kv_cache_planning": server.of_vllm_cache,  # 0.33
-                       "sglang.srt.model_executor.model_runner": server.of_sglang}.items():
+                       "sglang.srt.model_executor.model_runner": server.of_sglang,
+                       "sglang.srt.managers.scheduler": server.of_sglang_scheduler}.items():
         if is_installed(name.partition(".")[0]):
             after_import(name, functools.partial(server.guarded, then))
 
@@ -32,16 +33,16 @@ def is_installed(package):
         any(package in str(getattr(finder, "__module__", "")) for finder in sys.meta_path)  # installed as editable
 
 
-def tensors_in(found, torch, depth=4):
-    """Tensors in lists and dictionaries of them."""
+def tensors_in(found, torch, depth=4, within=None):
+    """Tensors in lists, in dictionaries, and in objects of the package `within`."""
     if isinstance(found, torch.Tensor):
         yield found
-    elif depth and isinstance(found, dict):
-        for one in list(found.values()):
-            yield from tensors_in(one, torch, depth - 1)
-    elif depth and isinstance(found, (list, tuple)):
-        for one in list(found):
-            yield from tensors_in(one, torch, depth - 1)
+        return
+    if within and type(found).__module__.startswith(within):
+        found = getattr(found, "__dict__", ())
+    if depth and isinstance(found, (dict, list, tuple)):
+        for one in list(found.values() if isinstance(found, dict) else found):
+            yield from tensors_in(one, torch, depth - 1, within)
 
 
 def storage_of(tensor):
@@ -54,6 +55,15 @@ def plain(value):
     return str(value).replace("torch.", "").replace(" ", "_") or "none"
 
 
+def setting(engine, name):
+    """SGLang's, as it was resolved; older versions resolve it in the arguments themselves."""
+    try:
+        from sglang.srt.runtime_context import get_schedule
+        return getattr(get_schedule(), name)
+    except (AttributeError, ImportError):
+        return getattr(engine.server_args, name, None)
+
+
 class Server:
     def __init__(self, api, torch):
         self._api, self._torch = api, torch
@@ -62,9 +72,9 @@ class Server:
         said = " ".join(f"{key}={plain(value)}" for key, value in facts.items() if value is not None)
         self._api["mark"](f"server: {kind} {said}".encode("utf-8", "replace"))
 
-    def stage(self, owner, name, region, after=None, step=None):
+    def stage(self, owner, name, region, after=None, step=None, failed=None):
         """The method is a region, and `after(self, result, before, arguments)` follows it. `before`: memory then.
-        `step`: called first, where each call is a step."""
+        `step`: called first, where each call is a step. `failed(self)`: follows an error of the engine's."""
         original = getattr(owner, name, None)
         if original is None:
             return
@@ -78,6 +88,10 @@ class Server:
             push(region)
             try:
                 result = original(this, *arguments, **named)
+            except (RuntimeError, ValueError):
+                if failed:
+                    self.guarded(failed, this)
+                raise
             finally:
                 pop()
             if after is not None:
@@ -118,23 +132,30 @@ class Server:
             rows[key] = rows.get(key, 0) + storage.nbytes()
         return sorted(rows.items(), key=lambda row: -row[1])
 
-    def tell_weights(self, model):
+    def tell_weights(self, model, before=""):
         rows = self.weights(model)
         for (path, kind), size in rows[:NAMES_MOST]:
-            self.mark("weights", bytes=size, type=kind, module=path)
+            self.mark("weights", bytes=size, type=kind, module=before + path)
         rest = sum(size for _, size in rows[NAMES_MOST:])
         if rest:
-            self.mark("weights", bytes=rest, type="mixed", module="others")
+            self.mark("weights", bytes=rest, type="mixed", module=before + "others")
 
-    def tell_cache(self, tensors, **facts):
-        """Tensors that share a storage count as that storage."""
-        storages = {}
+    def label_cache(self, tensors):
+        """The bytes of all storages. Tensors that share one count once."""
+        tensors, storages = list(tensors), {}
+        on_device = any(tensor.is_cuda for tensor in tensors)
         for tensor in tensors:
             storage = storage_of(tensor)
-            if storage.data_ptr() not in storages:
+            if tensor.is_cuda == on_device and storage.data_ptr() not in storages:
                 storages[storage.data_ptr()] = storage.nbytes()
                 self._api["label"](storage.data_ptr(), KV_CACHE, b"KV cache")
-        self.mark("cache", bytes=sum(storages.values()), **facts)
+        return sum(storages.values())
+
+    def graph_pools(self):
+        """Bytes that PyTorch reserved for captured graphs, and of them those in tensors."""
+        pools = [segment for segment in self._torch.cuda.memory_snapshot()
+                 if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)]
+        return dict(pool=sum(one["total_size"] for one in pools), tensors=sum(one["allocated_size"] for one in pools))
 
     def tell_ready(self, **settings):
         reserved, allocated, free, total = self.memory()
@@ -159,8 +180,8 @@ class Server:
 
         def cached(this, result, before, arguments):
             runner = this.model_runner
-            self.tell_cache(tensors_in(getattr(runner, "kv_caches", []), self._torch),
-                            **self.cache_of(this.vllm_config, arguments[0]))
+            self.mark("cache", bytes=self.label_cache(tensors_in(getattr(runner, "kv_caches", []), self._torch)),
+                      **self.cache_of(this.vllm_config, arguments[0]))
 
         def warmed(this, result, before, arguments):
             config = this.vllm_config
@@ -248,24 +269,53 @@ class Server:
 
         def loaded(this, result, before, arguments):
             import sglang
+            if this.is_draft_worker:
+                self.tell_weights(this.model, "draft.")
+                return
             self.mark("engine", name="SGLang", version=getattr(sglang, "__version__", "unknown"))
             self.tell_weights(this.model)
 
         def cached(this, result, before, arguments):
-            pool = getattr(this, "token_to_kv_pool", None)
-            tensors = [*tensors_in(getattr(pool, "k_buffer", []), self._torch),
-                       *tensors_in(getattr(pool, "v_buffer", []), self._torch),
-                       *tensors_in(getattr(pool, "kv_buffer", []), self._torch)]
-            tokens, length = this.max_total_num_tokens, this.model_config.context_len
-            self.tell_cache(tensors, tokens=tokens, blocks=tokens // (getattr(this, "page_size", 1) or 1),
-                            block=getattr(this, "page_size", 1), length=length, requests=tokens // length if length else 0,
-                            layers=getattr(pool, "layer_num", 0), type=getattr(this, "kv_cache_dtype", None))
+            pools = tensors_in(getattr(this, "token_to_kv_pool", None), self._torch, within="sglang.srt.mem_cache")
+            size, length, pages = self.label_cache(pools), this.model_config.context_len, this.page_size or 1
+            if this.is_draft_worker:
+                return
+            tokens = this.max_total_num_tokens
+            self.mark("cache", bytes=size, tokens=tokens, blocks=tokens // pages, block=pages, length=length,
+                      requests=tokens // length, layers=this.token_to_kv_pool.layer_num, type=this.kv_cache_dtype)
+            if tokens < length:
+                self.mark("short", needed=size // tokens * length, available=size, longest=tokens, length=length,
+                          utilization=setting(this, "mem_fraction_static"),
+                          tensor_parallel_size=this.server_args.tp_size)
 
-        def ready(this, result, before, arguments):
-            self.tell_ready(utilization=getattr(this, "mem_fraction_static", None) or
-                            this.server_args.mem_fraction_static)
+        def captured(this, result, before, arguments):
+            if self._torch.cuda.is_initialized():
+                _, allocated, free, _ = self.memory()
+                batch = max(0, self._torch.cuda.max_memory_allocated() - allocated)
+                sizes = getattr(this, "decode_cuda_graph_capture_bs", ())
+                self.mark("profile", activations=batch)
+                self.mark("graphs", taken=max(0, before[2] - free), sizes=len(sizes), largest=max(sizes, default=0),
+                          **self.graph_pools())
+
+        def lacks(this):
+            """Nothing is left for the cache: where that begins, and what one request needs."""
+            from sglang.srt.model_executor.pool_configurator import create_memory_pool_configurator
+            token = create_memory_pool_configurator(this.kv_cache_configurator)._cell_size
+            length = this.model_config.context_len
+            self.mark("short", needed=length * token, available=0, longest=0, length=length,
+                      utilization=1 - self.memory()[2] / (this.pre_model_load_memory * (1 << 30)),
+                      tensor_parallel_size=this.server_args.tp_size)
 
         self.stage(runner, "load_model", b"SGLang: weights", loaded)
-        self.stage(runner, "init_memory_pool", b"SGLang: KV cache", cached)
-        for name in ("init_device_graphs", "init_decode_cuda_graph", "init_cuda_graphs"):
-            self.stage(runner, name, b"SGLang: graphs", ready)
+        self.stage(runner, "alloc_memory_pool", b"SGLang: KV cache", cached, failed=lacks)
+        self.stage(runner, "init_cuda_graphs", b"SGLang: graphs", captured)
+        self.stage(runner, "post_capture_resize_kv_pool", b"SGLang: KV cache", cached)
+
+    def of_sglang_scheduler(self, module):
+        def ready(this, result, before, arguments):
+            self.tell_ready(utilization=setting(this, "mem_fraction_static"),
+                            **{name: setting(this, name) for name in ("chunked_prefill_size", "kv_cache_dtype", "tp_size")},
+                            max_running_requests=this.max_running_requests)
+
+        self.stage(module.Scheduler, "init_model_worker", b"SGLang: start", ready)
+        self.stage(module.Scheduler, "run_batch", b"SGLang: step", step=self._api["step"])

@@ -10,6 +10,14 @@
 /* Keys of a mark that are no settings of the user's. */
 static const char *const own_keys[] = {"total", "free", "reserved", "allocated"};
 
+/* vLLM first: an engine that nobody named is taken for it. */
+static const struct mp_server_engine engines[] = {
+    {"vLLM", "--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size",
+     "of the profile run; free until a batch runs", "of it, by the utilisation, for others"},
+    {"SGLang", "--context-length", "--mem-fraction-static", "--tp-size",
+     "of the largest batch that was captured; free until one runs", "by --mem-fraction-static, for batches"},
+};
+
 /* The value of KEY in "KIND KEY=VALUE ...", which ends at a space; NULL: it is not there. */
 static const char *value_of(const char *mark, const char *key, size_t *length)
 {
@@ -45,7 +53,7 @@ static double share_of(const char *mark, const char *key)
 }
 
 struct readings {
-    uint64_t reserved, allocated, pool;
+    uint64_t reserved, allocated, pool, pool_tensors;
 };
 
 static void read_weights(struct mp_server *server, const char *mark)
@@ -88,7 +96,10 @@ static void read_mark(struct mp_server *server, const char *mark, struct reading
 {
     server->known = true;
     if (!strncmp(mark, "engine ", 7)) {
-        copy_value(server->engine, sizeof server->engine, mark, "name");
+        char name[32] = "";
+        copy_value(name, sizeof name, mark, "name");
+        for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
+            if (!strcmp(name, engines[i].name)) server->engine = &engines[i];
         copy_value(server->version, sizeof server->version, mark, "version");
         server->weights.count = 0; /* a model loaded anew */
         server->weights_bytes = 0;
@@ -101,6 +112,8 @@ static void read_mark(struct mp_server *server, const char *mark, struct reading
     } else if (!strncmp(mark, "graphs ", 7)) {
         server->graphs = number_of(mark, "sizes");
         readings->pool = number_of(mark, "pool");
+        size_t length;
+        readings->pool_tensors = value_of(mark, "tensors", &length) ? number_of(mark, "tensors") : readings->pool;
     } else if (!strncmp(mark, "ready ", 6)) {
         server->ready = true;
         server->total_bytes = number_of(mark, "total");
@@ -145,9 +158,14 @@ static void make_rows(struct mp_server *server, const struct mp_plan *plan, cons
     uint64_t outside = used - torch, rest = torch - allocated;
     uint64_t weights = add(server, "weights", "", least(server->weights_bytes, allocated), false);
     uint64_t cache = add(server, "KV cache", "", least(server->cache_bytes, allocated - weights), false);
-    uint64_t activations = least(server->activation_bytes, server->free_bytes);
-    add(server, "activations", "of the profile run; free until a batch runs", activations, false);
     uint64_t pools = least(readings->pool, torch - weights - cache);
+    uint64_t others = allocated - weights - cache;
+    others -= least(others, readings->pool_tensors);
+    uint64_t cached = least(rest, torch - weights - cache - pools - others);
+    /* A batch takes what PyTorch has cached first. */
+    uint64_t activations = least(server->activation_bytes, cached + server->free_bytes);
+    uint64_t of_cached = least(activations, cached), of_free = activations - of_cached;
+    add(server, "activations", server->engine->activations, activations, false);
     add(server, "graphs", "pools", pools, false);
     for (size_t i = 0; plan->planned && i < plan->estimated.count; i++) {
         const struct mp_plan_estimate *one = &plan->estimated.at[i];
@@ -155,17 +173,13 @@ static void make_rows(struct mp_server *server, const struct mp_plan *plan, cons
         uint64_t bytes = one->bytes == MP_BYTES_UNKNOWN ? 0 : least(one->bytes, outside);
         outside -= add(server, graphs ? "graphs" : "libraries", graphs ? "executables" : one->name, bytes, true);
     }
-    uint64_t others = allocated - weights - cache;
-    others -= least(others, pools);
     add(server, "workspaces", "and other tensors", others, false);
-    uint64_t cached = torch - weights - cache - pools - others;
-    add(server, "cached", "reserved by PyTorch, in no tensor", least(rest, cached), false);
+    add(server, "cached", "reserved by PyTorch, in no tensor", cached - of_cached, false);
     /* A recording of a GPU has no estimates: all that is not PyTorch's stands here. */
     add(server, plan->planned ? "unattributed" : "libraries", plan->planned ? "" : "context, kernels, NCCL", outside,
         false);
     add(server, "asleep", "waits on the host", 0, false);
-    add(server, "free", server->utilization ? "of it, by the utilisation, for others" : "",
-        server->free_bytes - activations, false);
+    add(server, "free", server->utilization ? server->engine->free : "", server->free_bytes - of_free, false);
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -177,7 +191,7 @@ static int by_bytes(const void *a, const void *b)
 void mp_server_find(const struct mp_model *model, struct mp_server *server)
 {
     struct readings readings = {0};
-    *server = (struct mp_server){.parallel = 1};
+    *server = (struct mp_server){.parallel = 1, .engine = engines};
     for (size_t i = 0; i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
         if (model->events.type[event] != MP_EVENT_MARK) continue;

@@ -21,9 +21,15 @@ struct mp_server_row {
     bool estimated;
 };
 
+/* How an engine calls its settings, and what its start measured and leaves free. */
+struct mp_server_engine {
+    const char *name, *length, *utilization, *parallel, *activations, *free;
+};
+
 struct mp_server {
     bool known, ready; /* otherwise nothing below holds; not ready: no row but weights and what is short */
-    char engine[32], version[32], cache_type[24], settings[256];
+    const struct mp_server_engine *engine;
+    char version[32], cache_type[24], settings[256];
     MP_VEC(struct mp_server_weights) weights; /* the largest first */
     uint64_t weights_bytes, activation_bytes, cache_bytes, tokens, blocks, block, length, requests, layers;
     uint64_t graphs, total_bytes, free_bytes, asleep_bytes; /* `graphs`: sizes that were captured */

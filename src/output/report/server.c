@@ -39,7 +39,7 @@ void mp_server_json(struct mp_json *json, const struct mp_model *model)
     mp_server_find(model, &server);
     if (server.known) {
         mp_json_object(json, "server");
-        mp_json_text(json, "engine", *server.engine ? server.engine : NULL);
+        mp_json_text(json, "engine", server.engine->name);
         mp_json_text(json, "version", *server.version ? server.version : NULL);
         mp_json_text(json, "settings", server.settings);
         mp_json_bool(json, "ready", server.ready);
@@ -77,15 +77,15 @@ static void put_short(struct mp_buffer *out, const struct mp_server *server)
     double share = mp_server_least_utilization(server);
     const char *before = "; what would: ";
     if (server->longest) {
-        mp_buffer_printf(out, "%s--max-model-len %llu", before, (unsigned long long)server->longest);
+        mp_buffer_printf(out, "%s%s %llu", before, server->engine->length, (unsigned long long)server->longest);
         before = ", ";
     }
     if (share > 0) {
-        mp_buffer_printf(out, "%s--gpu-memory-utilization %.3f", before, share + 0.0005);
+        mp_buffer_printf(out, "%s%s %.3f", before, server->engine->utilization, share + 0.0005);
         before = ", ";
     }
     if (mp_server_least_parallel(server))
-        mp_buffer_printf(out, "%s--tensor-parallel-size %u", before, mp_server_least_parallel(server));
+        mp_buffer_printf(out, "%s%s %u", before, server->engine->parallel, mp_server_least_parallel(server));
 }
 
 bool mp_server_sentence(struct mp_buffer *out, const struct mp_model *model, bool *lacks)
@@ -111,9 +111,9 @@ void mp_server_text(struct mp_text *text, const struct mp_model *model)
     mp_server_find(model, &server);
     if (server.known && mp_server_sentence(&sentence, model, &lacks)) {
         mp_heading(text, "SERVER  %.*s", (int)sentence.size, (const char *)sentence.data);
-        mp_say(text, "\n  %s %s%s%s\n", server.engine, server.version, *server.settings ? "; " : "", server.settings);
+        mp_say(text, "\n  %s %s%s%s\n", server.engine->name, server.version, *server.settings ? "; " : "", server.settings);
         if (server.tokens)
-            mp_say(text, "  %s blocks of %s, %s a token, %s, %s\n", mp_count(server.blocks),
+            mp_say(text, "  %s of %s, %s a token, %s, %s\n", mp_counted(server.blocks, "block"),
                    mp_counted(server.block, "token"), mp_bytes(mp_server_token_bytes(&server)),
                    mp_counted(server.layers, "layer"), server.cache_type);
         if (server.asleep_bytes) mp_say(text, "  asleep: %s are not on the device\n", mp_bytes(server.asleep_bytes));

@@ -1,0 +1,50 @@
+"""Kernels that an engine compiles when it first calls them, left out of a plan: nothing is computed there.
+
+CuTe DSL's run on a runtime of NVIDIA's that is linked into its own, which asks NVIDIA's driver for tables that nobody
+documents. SGLang's and FlashInfer's want nvcc, and minutes. Tensors are all their callers', so that a kernel of PyTorch's
+takes the place of each launch: captured graphs have as many nodes.
+"""
+
+import functools
+
+
+def start(after_import, guarded):
+    left_out = LeftOut()
+    for name, then in {"cutlass.base_dsl.compiler": left_out.of_cute, "flashinfer.jit.core": left_out.of_flashinfer,
+                       "sglang.kernels.jit.utils.compile.loader": left_out.of_sglang}.items():
+        after_import(name, functools.partial(guarded, name, then))
+
+
+class LeftOut:
+    def __init__(self):
+        self._scratch = None
+
+    def launch(self, *arguments, **named):
+        import torch
+        if self._scratch is None:
+            self._scratch = torch.zeros(1, device="cuda")
+        self._scratch.add_(1)
+
+    def of_cute(self, module):
+        module.CompileCallable.__call__ = lambda callable, *arguments, **named: self.launch
+
+    def of_flashinfer(self, module):
+        module.JitSpec.build_and_load = lambda spec, *arguments, **named: Module(self.launch)
+
+    def of_sglang(self, module):
+        module.load_jit = lambda *arguments, **named: Module(self.launch)
+
+
+class Module:
+    """A compiled module, all of whose functions launch one kernel."""
+
+    def __init__(self, launch):
+        self._launch = launch
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._launch
+
+    def __getitem__(self, name):
+        return self._launch
