@@ -69,7 +69,7 @@ static void put_process_labels(struct mp_buffer *out, const struct mp_recording 
 {
     const struct mp_spool_header *spool = recording->spool.header;
     struct mp_member member = mp_member_copy(&spool->member);
-    mp_buffer_printf(out, "pid=\"%u\"", spool->pid);
+    mp_buffer_printf(out, "pid=\"%u\"", recording->pid);
     if (mp_member_knows(&member, MP_MEMBER_RANK)) mp_buffer_printf(out, ",rank=\"%u\"", member.number[MP_MEMBER_RANK]);
     if (*member.role) put_label(out, "role", member.role);
     if (*member.job) put_label(out, "job_name", member.job);

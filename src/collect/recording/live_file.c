@@ -46,7 +46,7 @@ static enum mp_status start_writer(struct live_file *file, int fd, struct mp_err
 static enum mp_status write_tables(struct live_file *file, uint32_t *thread, uint32_t *step, struct mp_error *error)
 {
     struct mp_spool_header *spool = file->recording->spool.header;
-    struct mp_thread_info entry = {.tid = spool->pid};
+    struct mp_thread_info entry = {.tid = file->recording->pid};
     enum mp_status status = mp_tables_read(&file->tables, spool, NULL, NULL, error);
     *thread = 0;
     if (!status) status = mp_tables_text(&file->tables, file->recording->step_at, step, error);

@@ -21,7 +21,7 @@ bool mp_recording_look_at_root(struct mp_recording *recording)
 {
     char mounts[sizeof recording->root];
     bool known = true;
-    snprintf(mounts, sizeof mounts, "/proc/%u/ns/mnt", recording->spool.header->pid);
+    snprintf(mounts, sizeof mounts, "/proc/%u/ns/mnt", recording->pid);
     bool shares = are_one(recording->root, "/", &known) && are_one(mounts, "/proc/self/ns/mnt", &known);
     if (known) recording->shares_root = shares;
     return known;
@@ -34,7 +34,7 @@ static bool has_replaced(const struct mp_recording *recording, const char *path,
     char maps[sizeof recording->root], *line = NULL, *deleted;
     size_t room = 0;
     bool found = false;
-    snprintf(maps, sizeof maps, "/proc/%u/maps", recording->spool.header->pid);
+    snprintf(maps, sizeof maps, "/proc/%u/maps", recording->pid);
     FILE *file = fopen(maps, "re");
     *running = false;
     if (!file || asprintf(&deleted, "%s (deleted)\n", path) < 0) deleted = NULL;

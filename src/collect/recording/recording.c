@@ -49,7 +49,8 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     recording->bound.max_events = recording->config.max_events;
     recording->name = name;
     recording->name_context = name_context;
-    snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->spool.header->pid);
+    recording->pid = recording->spool.header->pid;
+    snprintf(recording->root, sizeof recording->root, "/proc/%u/root", recording->pid);
     (void)mp_recording_look_at_root(recording);
     return recording;
 }
@@ -130,7 +131,7 @@ static void sample_memory(struct mp_recording *recording)
     if (now - recording->last_sample_ns < every) return;
     recording->last_sample_ns = now;
     char path[64], text[128];
-    snprintf(path, sizeof path, "/proc/%u/statm", recording->spool.header->pid);
+    snprintf(path, sizeof path, "/proc/%u/statm", recording->pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0) close(fd);
@@ -196,7 +197,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->scheduled = recording->schedule != NULL;
     summary->ends_early = recording->ends_early != 0;
     summary->lacks_processes = recording->lacks_processes != 0;
-    summary->pid = recording->spool.header->pid;
+    summary->pid = recording->pid;
     summary->member = mp_member_copy(&recording->spool.header->member);
     summary->under_rank = recording->under_rank;
     summary->how = recording->how;

@@ -209,6 +209,7 @@ struct mp_recording {
     struct mp_tables tables;
     struct mp_state state;      /* what is live, the step, what is open */
     struct mp_symbols *symbols; /* NULL: not wanted */
+    uint32_t pid;               /* as the kernel gave it; the header is the program's to change */
     char root[64];              /* /proc/PID/root: the root of the process's paths, while it runs */
     bool shares_root;           /* it is ours, as last seen */
 
@@ -255,6 +256,7 @@ struct mp_recording {
     struct mp_schedule_position position_before; /* before the record being taken */
     unsigned schedule_mark;                      /* the one of the spool's two that was written last */
     bool ended;                                  /* the process has ended */
+    int may_not_write;                           /* then: an errno, where it had not the right to make its files */
     bool under_rank;                             /* as in the summary; the collector sets it at the end */
     struct mp_exit how;                          /* how, also in words; for a previous file: its end */
     char how_text[96];

@@ -73,8 +73,8 @@ void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_wa
     struct mp_device_samples *samples = &recording->devices;
     samples->watch = watch;
     if (!watch) return;
-    samples->visible = started_with(recording->spool.header->pid, "CUDA_VISIBLE_DEVICES");
-    samples->order = started_with(recording->spool.header->pid, "CUDA_DEVICE_ORDER");
+    samples->visible = started_with(recording->pid, "CUDA_VISIBLE_DEVICES");
+    samples->order = started_with(recording->pid, "CUDA_DEVICE_ORDER");
 }
 
 /* The GPU by the UUID from the program's own driver; -1 where the program did not ask it. NVML puts "GPU-" or "MIG-" in
@@ -138,9 +138,9 @@ static void take(struct mp_recording *recording, unsigned ordinal, const struct 
     struct mp_device_seen *device = &recording->devices.devices[ordinal];
     const struct mp_gpu_use *use = &reading->use;
     uint64_t time_ns = mp_recording_time(recording, reading->begun_ns + (reading->ended_ns - reading->begun_ns) / 2);
-    uint64_t ours = used_by(use, recording->spool.header->pid, &device->named), sum = sum_of(use);
+    uint64_t ours = used_by(use, recording->pid, &device->named), sum = sum_of(use);
     /* About a process that has ended meanwhile it says nothing. */
-    if (ours == MP_BYTES_UNKNOWN && !is_alive(recording->spool.header->pid)) return;
+    if (ours == MP_BYTES_UNKNOWN && !is_alive(recording->pid)) return;
     uint64_t others = ours == MP_BYTES_UNKNOWN || sum == MP_BYTES_UNKNOWN ? MP_BYTES_UNKNOWN : sum - ours;
     device->has_process |= ours != MP_BYTES_UNKNOWN;
     device->has_total = true;
@@ -197,7 +197,7 @@ void mp_device_samples_notes(struct mp_recording *recording)
             snprintf(text, sizeof text,
                      "what this process and others each use of cuda:%u is not known: NVML names no process %u (in a "
                      "container processes have other numbers)",
-                     i, (unsigned)recording->spool.header->pid);
+                     i, (unsigned)recording->pid);
         mp_recording_note(recording, text);
     }
 }

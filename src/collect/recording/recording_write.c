@@ -29,7 +29,7 @@ enum mp_status mp_recording_open_writer(const struct mp_recording *recording, in
     }
     struct mp_recording_start start = {.realtime_ns = spool->realtime_ns,
                                        .monotonic_ns = spool->monotonic_ns,
-                                       .pid = spool->pid,
+                                       .pid = recording->pid,
                                        .host = spool->host,
                                        .member = mp_member_copy(&spool->member),
                                        .command = command,

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "collect/session/asker.h"
 #include "collect/session/launch.h"
 #include "collect/session/membership.h"
 #include "collect/session/session_folder.h"
@@ -91,7 +92,10 @@ static enum mp_status open_socket(struct mp_collector *collector, struct mp_erro
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, collector->socket_path, strlen(collector->socket_path) + 1);
     collector->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (collector->listener < 0 || bind(collector->listener, (struct sockaddr *)&address, sizeof address) ||
+    int on = 1; /* connections inherit it: who sends a message counts, not who connected */
+    if (collector->listener < 0 ||
+        setsockopt(collector->listener, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
+        bind(collector->listener, (struct sockaddr *)&address, sizeof address) ||
         listen(collector->listener, SOMAXCONN))
         return mp_fail_errno(error, "cannot listen on %s", collector->socket_path);
     return MP_OK;
@@ -168,11 +172,25 @@ static void allow_many_files(void)
 
 /* ---- the loop ------------------------------------------------------------------------------------------------- */
 
+/* The sender of a signal may write where the file would lie; one that has ended was allowed to by the kernel. */
+static bool may_snapshot(const struct mp_collector *collector, uint32_t sender, const struct mp_recording *recording)
+{
+    const struct mp_snapshot_calls *calls = &collector->options->snapshot_calls;
+    const char *path = recording->path ? recording->path : collector->options->output;
+    struct mp_snapshot_outcome outcome = {.path = path};
+    int refusal = sender && sender != (uint32_t)getpid() ? mp_asker_refusal(sender, path) : 0;
+    if (!refusal) return true;
+    outcome.status = mp_asker_fail(sender, path, refusal, &outcome.error);
+    if (calls->ended) calls->ended(calls->context, &outcome);
+    return false;
+}
+
 /* With --holders each has a look of that moment in it, where the program comes by in time. */
-static void snapshot_all(struct mp_collector *collector)
+static void snapshot_all(struct mp_collector *collector, uint32_t sender)
 {
     for (size_t i = 0; i < collector->processes.count; i++) {
         struct mp_recording *recording = collector->processes.at[i].recording;
+        if (!may_snapshot(collector, sender, recording)) continue;
         struct mp_snapshot_request request = {0};
         struct mp_wished_look wish = {
             .budget_ms = recording->config.holders_ms, .file = -1, .connection = -1, .then_snapshot = true};
@@ -194,6 +212,14 @@ static void reap_snapshots(struct mp_collector *collector, bool wait)
                 mp_snapshots_answer(collector->processes.at[i].recording, number, written);
 }
 
+/* The last chance: once its parent has taken note of its end, the kernel no longer says who a process was. */
+static void see_rights(struct mp_collector *collector, size_t index)
+{
+    struct mp_recording *recording = collector->processes.at[index].recording;
+    recording->may_not_write =
+        mp_asker_refusal(recording->pid, recording->path ? recording->path : collector->options->output);
+}
+
 static void pass_on_signals(struct mp_collector *collector)
 {
     struct signalfd_siginfo info;
@@ -201,7 +227,7 @@ static void pass_on_signals(struct mp_collector *collector)
         int number = (int)info.ssi_signo;
         if (number == SIGCHLD) continue;
         if (number == collector->options->snapshot_signal) {
-            snapshot_all(collector);
+            snapshot_all(collector, info.ssi_pid);
             continue;
         }
         if (collector->command_ended) collector->waits_no_longer |= number != SIGCONT;
@@ -209,8 +235,14 @@ static void pass_on_signals(struct mp_collector *collector)
         kill(collector->command, number);
         if (number == SIGTSTP) raise(SIGSTOP);
     }
-    if (!collector->command_ended && waitpid(collector->command, &collector->wait_status, WNOHANG))
-        collector->command_ended = true;
+    siginfo_t end = {.si_pid = 0};
+    if (collector->command_ended ||
+        (!waitid(P_PID, (id_t)collector->command, &end, WEXITED | WNOHANG | WNOWAIT) && !end.si_pid))
+        return;
+    for (size_t i = 0; i < collector->processes.count; i++)
+        if ((pid_t)collector->processes.at[i].pid == collector->command) see_rights(collector, i);
+    waitpid(collector->command, &collector->wait_status, 0);
+    collector->command_ended = true;
 }
 
 /* A process that is not our child. */
@@ -221,6 +253,7 @@ static void end_child(struct mp_collector *collector, size_t index, const char *
     int wait_status;
     char text[64];
     snprintf(text, sizeof text, "%s", otherwise);
+    see_rights(collector, index);
     if (mp_process_end(process->pidfd, process->pid, &wait_status))
         how = mp_process_end_describe(wait_status, text, sizeof text);
     mp_collector_end_process(collector, index, how, text);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "collect/session/asker.h"
 #include "collect/session/control.h"
 
 #define ACCEPTED_AT_ONCE 16 /* connections a round */
@@ -29,7 +30,6 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
                                            struct mp_error *error)
 {
     struct mp_collector *collector = context;
-    bool force = collector->options->force;
     const struct mp_spool_header *facts = recording->spool.header;
     char program[MP_PROGRAM_NAME];
     mp_program_name(facts->command, sizeof facts->command, program);
@@ -38,6 +38,11 @@ static enum mp_status create_snapshot_file(void *context, struct mp_recording *r
         char *candidate = mp_naming_path(&collector->naming, &process, number);
         if (!candidate) return mp_fail(error, MP_NO_MEMORY, "out of memory for a file name");
         if (!is_taken(collector, candidate)) {
+            /* A link is followed where the user named it. Others may lie there for memprof to write elsewhere. */
+            struct stat link;
+            bool is_named = !strcmp(candidate, collector->options->output);
+            bool is_link = !lstat(candidate, &link) && S_ISLNK(link.st_mode);
+            bool force = collector->options->force && (is_named || !is_link);
             enum mp_status status = mp_new_recording_file(recording, candidate, force, fd, error);
             if (!status) {
                 char *known = strdup(candidate);
@@ -111,11 +116,16 @@ static void refuse(struct mp_collector *collector, const struct mp_error *why)
 }
 
 /* True if the process is the user's own, or root's. */
-static bool is_ours(int connection, struct ucred *who)
+static bool is_ours(const struct ucred *who)
 {
-    socklen_t size = sizeof *who;
-    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, who, &size) && who->pid > 0 &&
-           (who->uid == geteuid() || !who->uid);
+    return who->pid > 0 && (who->uid == geteuid() || !who->uid);
+}
+
+static bool is_connected_to_ours(int connection)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    return !getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) && is_ours(&who);
 }
 
 static bool is_greeting(const struct mp_collector *collector, const struct ucred *who, const void *message, size_t size,
@@ -207,15 +217,30 @@ static enum mp_status write_overview(const struct mp_collector *collector, int f
     return written ? MP_OK : mp_fail(error, MP_IO, "cannot write the overview");
 }
 
-static void answer_question(struct mp_collector *collector, int connection, const struct mp_control_question *question,
-                            int file)
+/* A process may ask about itself; about others only one that the kernel would let look at them, too. */
+static enum mp_status may_ask(const struct ucred *who, const struct mp_collected *process, struct mp_error *error)
+{
+    if (!is_ours(who))
+        return mp_fail(error, MP_NOT_FOUND, "pid %d runs as uid %u and may not ask the memprof of uid %u", (int)who->pid,
+                       (unsigned)who->uid, (unsigned)geteuid());
+    bool is_root = !who->uid && geteuid(); /* the kernel shows nobody else root's namespaces */
+    if ((process && process->pid == (uint32_t)who->pid) || is_root || mp_asker_is_inside((uint32_t)who->pid))
+        return MP_OK;
+    return mp_fail(error, MP_NOT_FOUND, "pid %d runs in a user namespace of its own and may not ask about others",
+                   (int)who->pid);
+}
+
+static void answer_question(struct mp_collector *collector, const struct ucred *who, int connection,
+                            const struct mp_control_question *question, int file)
 {
     struct mp_error error;
     struct stat facts;
     struct mp_collected *process = asked_for(collector, question->pid);
-    enum mp_status status = MP_OK;
     bool of_all = question->command == MP_CONTROL_OVERVIEW;
-    if (question->command < MP_CONTROL_LIVE || question->command > MP_CONTROL_BARE)
+    enum mp_status status = may_ask(who, of_all ? NULL : process, &error);
+    if (status)
+        process = NULL;
+    else if (question->command < MP_CONTROL_LIVE || question->command > MP_CONTROL_BARE)
         status = mp_fail(&error, MP_INVALID, "the memprof that records does not know this question");
     else if (!process && !of_all)
         status = mp_fail(&error, MP_NOT_FOUND, "process %u has allocated nothing that is recorded", question->pid);
@@ -257,7 +282,6 @@ static bool take_visitor(struct mp_collector *collector)
     if (poll(&queue, 1, 0) <= 0) return false; /* accept() wants a descriptor before it looks */
     int connection = accept4(collector->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct mp_error error;
-    struct ucred who;
     if (connection < 0 && (errno == EMFILE || errno == ENFILE)) {
         if (collector->visitors.count) { /* who says nothing may not keep others out */
             leave_visitor(collector, 0);
@@ -268,7 +292,7 @@ static bool take_visitor(struct mp_collector *collector)
         usleep(MP_ROUND_MS * 1000); /* the connection stays in the queue: do not spin */
     }
     if (connection < 0) return false;
-    if (!is_ours(connection, &who)) {
+    if (!is_connected_to_ours(connection)) {
         send_answer(connection, collector, NULL, 0);
         close(connection);
         return true;
@@ -278,7 +302,7 @@ static bool take_visitor(struct mp_collector *collector)
     return true;
 }
 
-/* Answers a connection that said something, or was closed. */
+/* Answers a connection that said something: who sent it counts, not who connected. */
 static void hear_visitor(struct mp_collector *collector, int connection)
 {
     struct ucred who;
@@ -286,9 +310,9 @@ static void hear_visitor(struct mp_collector *collector, int connection)
     struct mp_greeting greeting;
     char message[256];
     int file = -1;
-    size_t size = is_ours(connection, &who) ? mp_control_receive(connection, message, sizeof message, &file) : 0;
+    size_t size = mp_control_receive(connection, message, sizeof message, &file, &who);
     if (mp_control_is_question(message, size, &question))
-        answer_question(collector, connection, &question, file);
+        answer_question(collector, &who, connection, &question, file);
     else if (is_greeting(collector, &who, message, size, &greeting))
         send_answer(connection, collector, greet(collector, &who), clock_shift(who.pid, greeting.monotonic_ns));
     else
@@ -305,7 +329,8 @@ static void hear_visitors(struct mp_collector *collector)
     if (poll(set, count, 0) <= 0) return;
     for (size_t i = 0, left = 0; i < count; i++)
         if (set[i].revents) {
-            hear_visitor(collector, set[i].fd);
+            /* Who waits no longer gets no recording, and no answer. */
+            if (!(set[i].revents & POLLHUP)) hear_visitor(collector, set[i].fd);
             leave_visitor(collector, i - left++);
         }
 }

@@ -20,15 +20,17 @@
 /* ---- the collector's side ------------------------------------------------------------------------------------- */
 
 union rights {
-    char bytes[CMSG_SPACE(sizeof(int))];
+    char bytes[CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
     struct cmsghdr align;
 };
 
-/* Takes the first descriptor, and closes any others. */
-static int take_descriptor(struct msghdr *message)
+/* Takes the sender and the first descriptor, and closes any others. */
+static int take_descriptor(struct msghdr *message, struct ucred *who)
 {
     int file = -1;
     for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+        if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_CREDENTIALS)
+            memcpy(who, CMSG_DATA(part), sizeof *who);
         if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
         for (size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
             int descriptor;
@@ -42,7 +44,7 @@ static int take_descriptor(struct msghdr *message)
     return file;
 }
 
-size_t mp_control_receive(int connection, void *message, size_t room, int *file)
+size_t mp_control_receive(int connection, void *message, size_t room, int *file, struct ucred *who)
 {
     union rights control;
     struct iovec part = {.iov_base = message, .iov_len = room};
@@ -51,7 +53,8 @@ size_t mp_control_receive(int connection, void *message, size_t room, int *file)
     *file = -1;
     ssize_t got = recvmsg(connection, &header, MSG_CMSG_CLOEXEC);
     if (got <= 0) return 0;
-    *file = take_descriptor(&header);
+    *who = (struct ucred){.pid = 0, .uid = (uid_t)-1, .gid = (gid_t)-1};
+    *file = take_descriptor(&header, who);
     bool is_cut = header.msg_flags & MSG_CTRUNC;
     if (is_cut && *file < 0) *file = MP_CONTROL_NO_ROOM;
     if (!(header.msg_flags & MSG_TRUNC) && (!is_cut || *file == MP_CONTROL_NO_ROOM)) return (size_t)got;
@@ -192,7 +195,7 @@ static enum mp_status send_question(int connection, struct mp_control_question *
     union rights control = {{0}};
     struct iovec part = {.iov_base = question, .iov_len = sizeof *question};
     struct msghdr header = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_SPACE(sizeof file)};
     struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
     question->magic = MP_CONTROL_MAGIC;
     question->version = MP_CONTROL_VERSION;

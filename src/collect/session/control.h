@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -44,8 +45,9 @@ struct mp_control_answer {
 
 /* Reads one message of at most `room` bytes. Returns its size, 0 where none came within the socket's limit or it was
  * longer, or more than one descriptor came with it. *file: the descriptor that came with it, to be closed; -1;
- * MP_CONTROL_NO_ROOM where this process has no descriptor left to take it by. */
-size_t mp_control_receive(int connection, void *message, size_t room, int *file);
+ * MP_CONTROL_NO_ROOM where this process has no descriptor left to take it by. *who: the sender when it sent, for a
+ * socket with SO_PASSCRED; else of pid 0. */
+size_t mp_control_receive(int connection, void *message, size_t room, int *file, struct ucred *who);
 /* True if the message is a question of this version. */
 bool mp_control_is_question(const void *message, size_t size, struct mp_control_question *question);
 void mp_control_answer(int connection, enum mp_status status, uint32_t pid, const struct mp_error *error);

@@ -54,12 +54,13 @@ static bool find_mapping(uint32_t pid, const void *at, struct mapped_file *file)
 
 /* Only a process that has the spool gets the signal: not a process that reused the pid, nor a program that replaced
  * ours by exec(). */
-static void wake(const struct mp_spool_header *spool)
+static void wake(const struct mp_recording *recording)
 {
+    const struct mp_spool_header *spool = recording->spool.header;
     struct mapped_file file;
     if (!atomic_load(&spool->look_wakes)) return;
-    int process = (int)syscall(SYS_pidfd_open, spool->pid, 0);
-    if (process >= 0 && find_mapping((uint32_t)getpid(), spool, &file) && find_mapping(spool->pid, NULL, &file))
+    int process = (int)syscall(SYS_pidfd_open, recording->pid, 0);
+    if (process >= 0 && find_mapping((uint32_t)getpid(), spool, &file) && find_mapping(recording->pid, NULL, &file))
         syscall(SYS_pidfd_send_signal, process, SIGURG, NULL, 0);
     if (process >= 0) close(process);
 }
@@ -81,7 +82,7 @@ enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recordi
         status = mp_fail(error, MP_NOT_FOUND,
                          "process %u cannot look for what holds its tensors: it has none of PyTorch's yet, or was "
                          "recorded with --no-shim",
-                         spool->pid);
+                         recording->pid);
     else if (wish.connection >= 0 && count_asked(looks) >= LOOKS_AT_ONCE)
         status = mp_fail(error, MP_BUSY, "memprof has %d programs look already; ask again in a while", LOOKS_AT_ONCE);
     wish.recording = recording->id;
@@ -97,7 +98,7 @@ enum mp_status mp_looks_ask(struct mp_looks *looks, struct mp_recording *recordi
     }
     atomic_store(&spool->look.budget_ms, wish.budget_ms);
     atomic_store(&spool->look.asked, wish.number);
-    if (recording->config.holders) wake(spool);
+    if (recording->config.holders) wake(recording);
     return MP_OK;
 }
 
@@ -146,11 +147,11 @@ static void come_to_an_end(struct mp_snapshots *snapshots, struct mp_recording *
     if (!status) {
         int copy = dup(wish->connection);
         status = mp_snapshots_start_for(snapshots, recording, MP_SNAPSHOT_OF_ALL, wish->file, wish->connection, &error);
-        if (status && copy >= 0) mp_control_answer(copy, status, recording->spool.header->pid, &error);
+        if (status && copy >= 0) mp_control_answer(copy, status, recording->pid, &error);
         if (copy >= 0) close(copy);
         return;
     }
-    mp_control_answer(wish->connection, status, recording->spool.header->pid, &error);
+    mp_control_answer(wish->connection, status, recording->pid, &error);
     close(wish->file);
     close(wish->connection);
 }
@@ -164,7 +165,7 @@ void mp_looks_serve(struct mp_looks *looks, struct mp_snapshots *snapshots, stru
         struct mp_error why = {.status = MP_OK};
         if (wish->recording != recording->id) continue;
         if (!wish->began_ns && has(begun, wish)) wish->began_ns = mp_clock_monotonic_ns();
-        if (!has(done, wish) && !is_given_up(wish, spool->pid, ended, &why)) continue;
+        if (!has(done, wish) && !is_given_up(wish, recording->pid, ended, &why)) continue;
         struct mp_wished_look over = *wish;
         looks->wished.at[i] = looks->wished.at[--looks->wished.count];
         withdraw(recording, over.number);

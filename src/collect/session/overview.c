@@ -105,7 +105,7 @@ static void put_process(struct mp_json *json, const struct mp_recording *recordi
 {
     const struct mp_spool_header *spool = recording->spool.header;
     mp_json_object(json, NULL);
-    mp_json_number(json, "pid", spool->pid);
+    mp_json_number(json, "pid", recording->pid);
     mp_json_number(json, "recording", recording->id);
     put_command(json, spool);
     put_member(json, spool);

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "collect/recording/recording.h"
 #include "collect/recording/recording_parts.h"
+#include "collect/session/asker.h"
 #include "collect/session/control.h"
 
 #define BARE_NICE 10
@@ -69,14 +70,18 @@ static char *beside(const char *recording, const char *word, unsigned number)
 }
 
 /* Makes a file next to the recording, under the first free name. */
-static enum mp_status make_file(const struct mp_recording *recording, bool at_oom, struct mp_snapshot_job *job,
-                                struct mp_error *error)
+static enum mp_status make_file(const struct mp_recording *recording, const struct mp_snapshot_request *request,
+                                struct mp_snapshot_job *job, struct mp_error *error)
 {
     const struct mp_new_file_rule rule = {.way = MP_NEW_FILE_FRESH, .nameless = true};
+    bool is_asked = request->number || request->at_oom; /* by the program; else by memprof's user */
     for (unsigned number = 1;; number++) {
         struct stat facts;
-        job->path = beside(recording->path, at_oom ? "oom" : "now", number);
+        job->path = beside(recording->path, request->at_oom ? "oom" : "now", number);
         if (!job->path) return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
+        int refusal = is_asked && number == 1 ? mp_asker_refusal(recording->pid, job->path) : 0;
+        if (is_asked && !refusal && recording->ended) refusal = recording->may_not_write;
+        if (refusal) return mp_asker_fail(recording->pid, job->path, refusal, error);
         enum mp_status status = mp_new_file_open(job->path, &rule, &job->file, error);
         if (!status || lstat(job->path, &facts)) return status;
         free(job->path);
@@ -84,20 +89,12 @@ static enum mp_status make_file(const struct mp_recording *recording, bool at_oo
 }
 
 /* Why the program's own file cannot be written: `reason` is an errno. */
-static enum mp_status refuse_file(const struct mp_recording *recording, const char *path, int reason,
-                                  struct mp_error *error)
+static enum mp_status refuse_file(uint32_t pid, const char *path, int reason, struct mp_error *error)
 {
-    char process[32];
-    struct stat facts = {.st_uid = (uid_t)-1};
-    uint32_t pid = recording->spool.header->pid;
-    snprintf(process, sizeof process, "/proc/%u", pid);
-    stat(process, &facts);
     if (reason == EEXIST)
         return mp_fail(error, MP_IO, "%s is already there: only --force lets pid %u replace it, and only a file", path,
                        pid);
-    if (reason == EACCES || reason == EPERM || reason == EROFS)
-        return mp_fail(error, MP_IO, "pid %u runs as uid %u and may not write %s (%s)", pid, (unsigned)facts.st_uid,
-                       path, strerror(reason));
+    if (reason == EACCES || reason == EPERM || reason == EROFS) return mp_asker_fail(pid, path, reason, error);
     return mp_fail(error, MP_IO, "pid %u cannot write %s: %s", pid, path, strerror(reason));
 }
 
@@ -128,8 +125,8 @@ static enum mp_status take_file(const struct mp_recording *recording, const stru
     struct stat facts;
     job->path = strdup(mp_intern_get(&recording->tables.strings, request->path, NULL));
     if (!job->path) return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
-    if (request->reason) return refuse_file(recording, job->path, request->reason, error);
-    uint32_t pid = recording->spool.header->pid;
+    if (request->reason) return refuse_file(recording->pid, job->path, request->reason, error);
+    uint32_t pid = recording->pid;
     job->file.fd = take_descriptor(pid, request->file);
     if (job->file.fd < 0)
         return mp_fail_errno(error, "memprof may not take over %s, which pid %u made", job->path, pid);
@@ -154,7 +151,7 @@ static enum mp_status start(struct mp_snapshots *snapshots, struct mp_recording 
     void *shared = mmap(NULL, sizeof *job->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     job->shared = shared == MAP_FAILED ? NULL : shared;
     job->recording = recording->id;
-    job->pid = recording->spool.header->pid;
+    job->pid = recording->pid;
     if (!job->shared || !mp_vec_push(&snapshots->jobs, *job))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
     struct mp_snapshot_job *kept = &snapshots->jobs.at[snapshots->jobs.count - 1];
@@ -189,7 +186,7 @@ static enum mp_status begin(struct mp_snapshots *snapshots, struct mp_recording 
     struct mp_snapshot_job job = {.child = -1, .number = request->number, .connection = -1};
     enum mp_status status = prepare(recording, MP_SNAPSHOT_OF_ALL, error);
     if (!status && request->path) status = take_file(recording, request, &job, error);
-    if (!status && !request->path) status = make_file(recording, request->at_oom, &job, error);
+    if (!status && !request->path) status = make_file(recording, request, &job, error);
     if (!status) {
         struct mp_snapshot_outcome outcome = {.path = job.path, .at_oom = request->at_oom, .oom_ns = request->oom_ns};
         status = start(snapshots, recording, &job, &outcome, job.file.fd, error);
