@@ -351,7 +351,7 @@ class _Follower:
     def count_question(self):
         """A loop may wait for a value that is never made: its line is named, once."""
         frame = sys._getframe(2)
-        while frame.f_back and os.path.dirname(frame.f_code.co_filename).startswith(OURS):
+        while frame.f_back and frame.f_code.co_filename.startswith(OURS):
             frame = frame.f_back
         line = (frame.f_code.co_filename, frame.f_lineno)
         self.asked[line] = self.asked.get(line, 0) + 1
@@ -369,6 +369,8 @@ class _Follower:
 
     def keep(self, values, targets, known):
         """`known`: the shadows of what was written to, from before."""
+        if not targets:  # on the host alone, perhaps in a forked worker, where CUDA answers nothing
+            return
         capturing = self.torch.cuda.is_current_stream_capturing()  # replays write there, too
         for to, value, shadow in itertools.zip_longest(targets, values[:len(targets)], known):
             try:

@@ -62,12 +62,12 @@ class Optimizers:
         found = arguments[0] if type(arguments) is tuple and arguments else None
         return found if module is not None and isinstance(found, module.Optimizer) else None
 
-    def _is_within(self, frame, optimizer):
-        """True if a step of the same optimizer is under way around this one: it ends there. An optimizer that is of a
-        class of
-        the program's calls that of PyTorch's; and PyTorch wraps a class twice where two threads make its first ones."""
-        outer, code = frame.f_back, frame.f_code
-        if _is_wrapped_once(type(optimizer), code):
+    def _is_within(self, frame, optimizer, code):
+        """True if a step of the same optimizer is under way around this one: it ends there. An optimizer of the program's
+        own class calls that of PyTorch's, or what was compiled for one parameter (torchao). PyTorch wraps a class twice
+        where two threads make its first ones."""
+        outer = frame.f_back
+        if _is_wrapped_once(type(optimizer), frame.f_code):
             return False
         while outer is not None:
             if outer.f_code is code and self._optimizer_of(outer) is optimizer:
@@ -78,7 +78,7 @@ class Optimizers:
     def stepped(self, frame):
         try:
             optimizer = self._optimizer_of(frame)
-            if optimizer is not None and self._is_within(frame, optimizer):
+            if optimizer is not None and self._is_within(frame, optimizer, frame.f_code):
                 return
             is_main = optimizer is not None and self._is_main(optimizer)
         except TROUBLE as trouble:
@@ -150,7 +150,9 @@ class Optimizers:
                 optimizer = made.reference()
                 if optimizer is None or after.get(made, was) == was:
                     continue
-                self._end(optimizer, self._is_main(optimizer))
+                step = getattr(type(optimizer).step, "__code__", None)
+                if not self._is_within(sys._getframe(), optimizer, step):
+                    self._end(optimizer, self._is_main(optimizer))
         except TROUBLE as trouble:
             self._meet(trouble)
 

@@ -551,6 +551,21 @@ class Steps(ShimCase):
         leave()
         self.assertEqual(self.take(), [("torch_step",)])
 
+    def test_compiled_within_a_step(self):
+        """torchao compiles the update of one parameter: the step around it is the one."""
+        enter, region = self.compiled(), self.torch.autograd.profiler.record_function
+
+        class Own(self.torch.optim.Optimizer):
+            def step(*args):
+                with region("Optimizer.step#Own.step"):
+                    leave = enter()
+                    args[0].change()
+                    leave()
+
+        own = Own(self.parameters(1))
+        own.step()
+        self.assertEqual([call[0] for call in self.take() if call[0] == "torch_step"], ["torch_step"])
+
     def test_trouble_with_compiled_ones_leaves_the_others(self):
         enter = self.compiled()
         optim = self.optimizer(*self.parameters(1))

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Programs of frameworks as users write them, planned and recorded on the stand-in GPU: the peak is PyTorch's own to the
+byte, output and status are the program's, steps the framework's, blocks have the right categories and modules, and a
+leak that is planted is named. The environment (6 GB) is made by the long form; else the test is skipped where it is not
+there."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parents[1]
+sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
+sys.dont_write_bytecode = True
+import harness  # noqa: E402
+
+PACKAGES = "transformers accelerate peft trl lightning torchvision timm diffusers torchao bitsandbytes deepspeed".split()
+STEPS, LEAKED = 4, 24
+MIB = 1 << 20
+
+ADAM = {"parameters", "optimizer state", "activations"}
+PROGRAMS = {  # name: words of the command, categories at the peak, a module of it; the line that leaks; or None
+    "trainer": (["trainer.py"], ADAM | {"gradients"}, r"lm_head", "kept.append"),
+    "generate": (["generate.py"], {"parameters", "kept over calls"}, r"model\.layers", None),
+    "accelerated": (["accelerated.py"], ADAM, "2", "model(inputs))"),
+    "lora": (["lora.py"], ADAM, r"base_model\.model", "model(input_ids"),
+    "qlora": (["qlora.py"], ADAM, r"base_model\.model", "model(input_ids"),
+    "sft": (["sft.py"], ADAM, None, "kept.append"),
+    "dpo": (["sft.py", "dpo"], {"parameters", "optimizer state"}, None, "kept.append"),
+    "lightning": (["lightning_fit.py"], ADAM | {"gradients"}, None, "self.head(self.body(inputs))"),
+    "vision": (["vision.py"], ADAM | {"gradients"}, r"layer", "images.cuda"),
+    "timm": (["timm_amp.py"], ADAM, r"blocks", "forward_features"),
+    "diffusion": (["diffusion.py"], ADAM, r"blocks", "unet("),
+    "quantized": (["quantized.py"], {"parameters", "optimizer state"}, None, "teacher(inputs)"),
+    "compiled": (["compiled.py"], ADAM, None, "compiled(torch.randn"),
+    "ddp": (["ranks.py"], ADAM | {"communication"}, r"layers", "model(torch.randn"),
+    "fsdp": (["ranks.py", "fsdp"], ADAM | {"communication"}, r"layers", "model(torch.randn"),
+    "zero1": (["zero.py", "stage1"], {"parameters", "optimizer state"}, None, "engine(torch.randn"),
+    "zero2": (["zero.py", "stage2"], {"parameters", "optimizer state"}, None, "engine(torch.randn"),
+    "zero3": (["zero.py", "stage3"], {"optimizer state"}, None, "engine(torch.randn"),
+    "zero3_offload": (["zero.py", "stage3", "offload"], set(), None, "engine(torch.randn"),
+}
+RANKS = {"ddp", "fsdp"}
+
+
+def in_environment():
+    """Goes on in the environment of tools/cuda-torch."""
+    os.environ.setdefault("MEMPROF_BUILD", os.getcwd())
+    os.environ.pop("PYTHON3", None)
+    tool = [str(SOURCE / "tools" / "cuda-torch")]
+    for package in PACKAGES:
+        tool += ["--with", package]
+    caches = os.environ.get("MEMPROF_ENVIRONMENTS") or os.path.expanduser("~/.cache/memprof")
+    made = pathlib.Path(caches, "torch+" + "+".join(PACKAGES), "made")
+    if not made.exists() and not os.environ.get("MEMPROF_TEST_LONG"):
+        print("the short form leaves this out: the environment with the frameworks (6 GB) is not there")
+        sys.exit(77)
+    if subprocess.run([*tool, "true"], env={**os.environ, "DS_BUILD_OPS": "0"}).returncode:
+        print("tools/cuda-torch could not make its environment")
+        sys.exit(77)
+    os.environ["MEMPROF_IN_FRAMEWORKS"] = "1"
+    os.execv(tool[0], [*tool, "python3", *sys.argv])
+
+
+class Frameworks(harness.TestCase):
+    inductor = pathlib.Path(tempfile.mkdtemp(prefix="memprof-test-"))  # what was compiled once is taken again
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.inductor, ignore_errors=True)
+
+    def execute(self, name, count, leak=False, how="plan", options=()):
+        """Output of the program, and the recordings of its processes that allocated on a device."""
+        words = PROGRAMS[name][0]
+        command = ["python3", HERE / "programs" / words[0], str(count), *words[1:], *(["leak"] if leak else [])]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTORCH")}
+        environment.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false",
+                           TORCHINDUCTOR_CACHE_DIR=str(self.inductor))
+        if name in RANKS:
+            command = ["torchrun", "--nproc-per-node", "2", *command[1:]]
+            options = [*options, *(["--devices", "2"] if how == "plan" else [])]
+            environment.update(SOFTGPU_DEVICES="2")
+        elif "zero" in name:
+            environment.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+        folder = self.folder / f"{how}-{count}"
+        result = subprocess.run(
+            [harness.MEMPROF, how, *options, "-o", f"{folder}/", "--", *map(str, command)], text=True,
+            capture_output=True, timeout=600, env=environment, cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr[-4000:])
+        answers = [(path, harness.answer("info", path, status=(0, 4))) for path in sorted(folder.glob("*.mp"))]
+        return result.stdout, [(path, info) for path, info in answers if any(
+            re.fullmatch(r"cuda:\d/torch", track["id"]) for track in info["tracks"])]
+
+    def assert_peaks(self, output, recordings):
+        """PyTorch's own, to the byte."""
+        said = sorted(map(int, re.findall(r"^PEAK (\d+)$", output, re.M)))
+        found = sorted(track["peak_bytes"] for _, info in recordings for track in info["tracks"]
+                       if re.fullmatch(r"cuda:\d/torch", track["id"]))
+        self.assertTrue(said)
+        self.assertEqual(found, said)
+
+    def planned(self, name):
+        output, recordings = self.execute(name, STEPS)
+        self.assert_peaks(output, recordings)
+        _, categories, module, _ = PROGRAMS[name]
+        steps = re.findall(r"^STEPS (\d+)$", output, re.M)
+        for path, info in recordings:
+            if steps:
+                self.assertEqual([(info["steps"]["count"], info["steps"]["source"])], [(int(steps[0]), "torch")])
+            peak = harness.answer("peak", path, "--limit", "1000", status=(0, 4))
+            self.assertLessEqual(categories, {one["category"].replace("_", " ") for one in peak["categories"]})
+            if module:
+                self.assertRegex(json.dumps(peak["sites"]), module)
+
+    def leaks(self, name):
+        """The line of the program that allocates, or that holds, is in the first leak."""
+        line = PROGRAMS[name][3]
+        if line is None:
+            return
+        output, recordings = self.execute(name, LEAKED, leak=True, how="snapshot", options=["--holders"])
+        self.assert_peaks(output, recordings)
+        source = HERE / "programs" / PROGRAMS[name][0][0]
+        number = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if line in text)
+        texts = [harness.memprof("leaks", path).stdout for path, _ in recordings]
+        self.assertTrue(any(text.startswith("leak: ") and f"{source.name}:{number}" in text for text in texts), texts)
+
+
+def add(name):
+    def test(self):
+        self.planned(name)
+        if os.environ.get("MEMPROF_TEST_LONG"):
+            self.leaks(name)
+
+    setattr(Frameworks, f"test_{name}", test)
+
+
+for each in PROGRAMS:
+    add(each)
+
+if __name__ == "__main__":
+    if "MEMPROF_IN_FRAMEWORKS" not in os.environ:
+        in_environment()
+    harness.main()
