@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#define MP_HOST_KEY   "host"   /* the same of the layer malloc, which is always a sample */
 #define MP_SAMPLE_KEY "sample" /* the mean in a recording's configuration; 0 or none: every block is kept */
 
 /* The bytes that a kept block of that size stands for, rounded. */

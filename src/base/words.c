@@ -14,7 +14,7 @@ const char *mp_event_type_name(unsigned type)
 
 const char *mp_layer_name(unsigned layer)
 {
-    static const char *const names[] = {"driver", "torch", "app"};
+    static const char *const names[] = {"driver", "torch", "app", "malloc"};
     return NAME(names, layer);
 }
 

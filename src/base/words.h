@@ -26,7 +26,7 @@ enum mp_event_type {
     MP_EVENT_TYPES
 };
 
-enum mp_layer { MP_LAYER_DRIVER = 0, MP_LAYER_TORCH = 1, MP_LAYER_APP = 2, MP_LAYERS };
+enum mp_layer { MP_LAYER_DRIVER = 0, MP_LAYER_TORCH = 1, MP_LAYER_APP = 2, MP_LAYER_MALLOC = 3, MP_LAYERS };
 
 enum mp_kind {
     MP_KIND_DEVICE = 0,

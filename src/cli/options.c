@@ -86,6 +86,10 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                        "record a sample of the blocks of PyTorch and of the program's own allocators, one in so many "
                        "bytes as 512KiB: sums are then estimates with a known error; the driver's are all recorded",
                        MP_OPTS_RECORDED},
+    [MP_OPT_HOST] = {"host", '\0', NULL,
+                     "also record a sample of the C allocator's blocks, one in 512 KiB, with their stacks: where the "
+                     "host's memory grows outside of tensors (track cpu/malloc)",
+                     MP_OPTS_RECORDED},
     [MP_OPT_MAX_OVERHEAD] = {"max-overhead", '\0', "PERCENT",
                              "record a sample of PyTorch's blocks where each event of the first second would hold the "
                              "program up for more of the time, as 5%: sums are then estimates with a known error"},

@@ -41,6 +41,7 @@ enum mp_option {
     MP_OPT_STACKS,
     MP_OPT_FREE_STACKS,
     MP_OPT_HOLDERS,
+    MP_OPT_HOST,
     MP_OPT_BUDGET,
     MP_OPT_DEPTH,
     MP_OPT_CAPTURE,

@@ -41,11 +41,13 @@ static void copy_start(struct mp_model *model, const struct mp_recording_start *
     model->start.host = own_text(model, from->host);
     model->start.configuration = own_text(model, from->configuration);
     model->start.spool = own_text(model, from->spool);
-    char sample[16], job[4];
+    char sample[16], host[16], job[4];
     mp_setting(job, sizeof job, from->configuration, MP_JOB_KEY);
     model->is_job = *job;
     mp_setting(sample, sizeof sample, from->configuration, MP_SAMPLE_KEY);
     model->sample_bytes = strtoul(sample, NULL, 10) & UINT32_MAX;
+    mp_setting(host, sizeof host, from->configuration, MP_HOST_KEY);
+    model->host_bytes = strtoul(host, NULL, 10) & UINT32_MAX;
 }
 
 void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **builder)

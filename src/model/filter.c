@@ -128,7 +128,7 @@ static enum mp_status read_word(struct term *term, const char *value, struct mp_
         unsigned count;
         const char *all;
     } words[KEYS] = {
-        [LAYER] = {mp_layer_name, MP_LAYERS, "driver, torch, app"},
+        [LAYER] = {mp_layer_name, MP_LAYERS, "driver, torch, app, malloc"},
         [KIND] = {mp_kind_name, MP_KINDS, "device, pinned, managed, array, pool, vmm, graph, host, handle"},
         [ROLE] = {mp_role_name, MP_ROLES, "parameter, gradient, optimizer_state, buffer, input, kv_cache, none"},
     };

@@ -162,6 +162,7 @@ struct mp_model {
     MP_VEC(struct mp_past_site) past_sites; /* the sites live at that time's peaks; `module` is the model's string */
     uint64_t sample_bytes;   /* the layers torch and app are sampled, one in so many bytes (base/sampling.h); 0:
                               * complete */
+    uint64_t host_bytes;     /* the same of the layer malloc, which is always sampled */
     struct mp_model_job job; /* empty in a recording */
     bool is_job;             /* so its start says */
     struct mp_coverage coverage;
@@ -236,7 +237,8 @@ bool mp_model_was_recorded(const struct mp_model *model);
 /* The sampling mean of a track whose blocks are a sample and stand for more bytes; 0: the track is complete. */
 static inline uint64_t mp_model_sample_of(const struct mp_model *model, uint16_t track)
 {
-    return model->tracks.at[track].layer == MP_LAYER_DRIVER ? 0 : model->sample_bytes;
+    uint8_t layer = model->tracks.at[track].layer;
+    return layer == MP_LAYER_DRIVER ? 0 : layer == MP_LAYER_MALLOC ? model->host_bytes : model->sample_bytes;
 }
 
 /* True where the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */

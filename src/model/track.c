@@ -44,11 +44,13 @@ static bool is_of_addresses(const struct mp_model *model, size_t track)
 
 static bool is_of_host(const struct mp_model *model, size_t track)
 {
-    return model->tracks.at[track].layer == MP_LAYER_DRIVER && !strcmp(mp_track_device(model, (uint16_t)track), "cpu");
+    uint8_t layer = model->tracks.at[track].layer;
+    return layer == MP_LAYER_MALLOC ||
+           (layer == MP_LAYER_DRIVER && !strcmp(mp_track_device(model, (uint16_t)track), "cpu"));
 }
 
-/* How much a track matters: by its peak. Memory of the host that CUDA's calls made counts for little where there is any
- * of a device. */
+/* How much a track matters: by its peak. Memory of the host that CUDA's calls or malloc() made counts for little where
+ * there is any of a device. */
 static double weight(const struct mp_model *model, size_t track)
 {
     const struct mp_model_track_sum *sum = &model->sums.at[track];
@@ -56,12 +58,12 @@ static double weight(const struct mp_model *model, size_t track)
     return (double)sum->peak_bytes / (is_of_host(model, track) ? BESIDE_THE_POINT : 1);
 }
 
-/* Layers of a device lie in one another; pinned memory lies in none. */
+/* Layers of a device lie in one another; pinned memory and malloc()'s lie in none. */
 static bool lies_above(const struct mp_model *model, size_t track, size_t highest, size_t upper)
 {
     const struct mp_model_track_sum *sum = &model->sums.at[track];
     if (model->tracks.at[track].device != model->tracks.at[highest].device || !sum->events ||
-        !mp_model_track_holds_memory(model, track) || is_of_host(model, highest))
+        !mp_model_track_holds_memory(model, track) || is_of_host(model, highest) || is_of_host(model, track))
         return false;
     return !model->sums.at[upper].events || model->tracks.at[track].layer > model->tracks.at[upper].layer;
 }

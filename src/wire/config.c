@@ -33,6 +33,7 @@ static const struct field {
     {"torch_history", FIELD_BOOL, offsetof(struct mp_record_config, torch_history)},
     {"untried_history", FIELD_BOOL, offsetof(struct mp_record_config, untried_history)},
     {"sample", FIELD_U32, offsetof(struct mp_record_config, sample_bytes)},
+    {"host", FIELD_U32, offsetof(struct mp_record_config, host_bytes)},
     {"depth", FIELD_U32, offsetof(struct mp_record_config, depth)},
 };
 #define FIELDS (sizeof fields / sizeof *fields)

@@ -40,6 +40,7 @@ struct mp_record_config {
     bool untried_history;  /* also on versions of PyTorch on which that was never really run */
     uint32_t max_events;   /* the number of newest events that the file keeps; 0: all */
     uint32_t sample_bytes; /* of the layers torch and app, sample one in so many bytes (base/sampling.h); 0: all */
+    uint32_t host_bytes;   /* the C allocator's blocks, one in so many bytes; 0: none of them */
     uint32_t holders_ms;   /* that a look for what holds tensors may take */
     uint32_t depth;        /* frames kept of a stack: three quarters inner, one quarter outer */
 
@@ -55,6 +56,8 @@ struct mp_record_config {
 
 #define MP_HOLDERS_MS      200
 #define MP_HOLDERS_MS_MOST 2000 /* also of a look where a leak is suspected, unless --budget says otherwise */
+
+#define MP_HOST_MEAN (512u << 10) /* as jemalloc and tcmalloc sample by default */
 
 #define MP_DEPTH_DEFAULT 256
 #define MP_DEPTH_MAX     4096

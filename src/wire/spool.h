@@ -231,7 +231,8 @@ enum mp_source {
     MP_SOURCE_CUPTI = 4,
     MP_SOURCE_HOOKS = 8,
     MP_SOURCE_NVTX = 16,
-    MP_SOURCE_SHIM = 32 /* python/libmemprof_torch, in a process that has tensors */
+    MP_SOURCE_SHIM = 32, /* python/libmemprof_torch, in a process that has tensors */
+    MP_SOURCE_HOST = 64  /* the C allocator */
 };
 
 static_assert(sizeof(struct mp_spool_header) <= MP_SPOOL_HEADER_BYTES, "the header must fit its pages");

@@ -11,6 +11,7 @@ echo "the recorder:"
 held "$check" "$PWD/libmemprof.so"
 echo "the driver's hooks:"
 held "$check" "$PWD/libmemprof-hooks.so"
+held "$check" "$PWD/libmemprof-malloc.so"
 
 # expect TEXT CODE [FLAG...]: a library of CODE is refused, and among what is said is TEXT.
 expect() {

@@ -32,7 +32,7 @@ def package_of_build(folder):
     """A folder as tools/bindist makes it, without the libraries that it builds."""
     package = folder / f"memprof-0.1.0-{os.uname().machine}"
     (package / "python").mkdir(parents=True)
-    for name in ("memprof", "libmemprof.so", "libmemprof-hooks.so"):
+    for name in ("memprof", "libmemprof.so", "libmemprof-hooks.so", "libmemprof-malloc.so"):
         shutil.copy(BUILD / name, package)
     for name in ("libmemprof.py", "pytest_memprof.py"):
         shutil.copy(SOURCE / "python" / name, package / "python")

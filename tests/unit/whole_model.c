@@ -23,7 +23,7 @@
     N(modules)                                                                                                         \
     N(frames) N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders) N(looks) N(metadata) N(requests)    \
         N(samples) N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past) N(past_sites)           \
-            V(sample_bytes) N(job) V(is_job) N(coverage) N(how) N(damage) N(skipped) V(facts) V(steps) V(part_of)      \
+            V(sample_bytes) V(host_bytes) N(job) V(is_job) N(coverage) N(how) N(damage) N(skipped) V(facts) V(steps) V(part_of)      \
                 V(duration_ns)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N) V(count) MP_BLOCK_FIELDS(V) V(alloc_event) V(free_event) V(module) V(freed_at)
@@ -253,6 +253,7 @@ const char *whole_model_difference(const struct mp_model *got, const struct mp_m
         ROWS(mp_allocator_call, calls) || ROWS(mp_aside, asides) || ROWS(mp_model_track_sum, sums) ||
         differ_rows(pair, "past", whole_mp_past(), &got->past, 1, &wanted->past, 1) || ROWS(mp_past_site, past_sites) ||
         differ(pair, "sample_bytes", got->sample_bytes, wanted->sample_bytes) ||
+        differ(pair, "host_bytes", got->host_bytes, wanted->host_bytes) ||
         differ(pair, "is_job", got->is_job, wanted->is_job) || differ(pair, "part_of", got->part_of, wanted->part_of) ||
         differ(pair, "cut", got->damage.cut, wanted->damage.cut) ||
         differ(pair, "lost bytes", got->damage.lost_bytes, wanted->damage.lost_bytes) ||

@@ -87,8 +87,8 @@ static const struct {
                        "collector, or a cache that is cleared too seldom; break the cycle, or bound the cache"},
     [MP_LEAK_HIDDEN] = {"hidden",
                         "no recorded block explains it: the program's own heap (NumPy arrays, Python objects, "
-                        "malloc, or holes that blocks kept elsewhere leave in it), a library, or the driver; heaptrack "
-                        "and memray see the heap"},
+                        "malloc, or holes that blocks kept elsewhere leave in it), a library, or the driver; memprof "
+                        "snapshot --host records the heap's blocks with their lines"},
     [MP_LEAK_RETAINED_ONCE] = {"retained_once",
                                "kept, but not made in step after step: by a few of them, or behind the last one"},
     [MP_LEAK_FRAGMENTATION] = {"fragmentation", "the allocator holds more than it gives out; expandable segments or "

@@ -137,18 +137,30 @@ static bool has_name(uintptr_t path, const char *name)
     return length <= sizeof part && mp_read_memory(part, last, length) && !memcmp(part, name, length);
 }
 
-bool mp_loaded_with(const char *symbol, const char *name, struct mp_loaded *found)
+static bool find(const char *symbol, const char *name, bool after_ours, struct mp_loaded *found)
 {
     uintptr_t at = (uintptr_t)_r_debug.r_map;
     struct link_map map;
     for (int i = 0; at && i < LOADED_MAX && mp_read_memory(&map, at, sizeof map); i++, at = (uintptr_t)map.l_next) {
         struct mp_loaded loaded = {map.l_addr, (uintptr_t)map.l_ld};
-        if (loaded.dynamic == (uintptr_t)_DYNAMIC || (name && !has_name((uintptr_t)map.l_name, name))) continue;
+        bool ours = loaded.dynamic == (uintptr_t)_DYNAMIC;
+        if (ours) after_ours = false;
+        if (ours || after_ours || (name && !has_name((uintptr_t)map.l_name, name))) continue;
         if (!mp_loaded_symbol(&loaded, symbol) || mp_loaded_symbol(&loaded, "memprof_recorder_is_here")) continue;
         *found = loaded;
         return true;
     }
     return false;
+}
+
+bool mp_loaded_with(const char *symbol, const char *name, struct mp_loaded *found)
+{
+    return find(symbol, name, false, found);
+}
+
+bool mp_loaded_next(const char *symbol, struct mp_loaded *found)
+{
+    return find(symbol, NULL, true, found);
 }
 
 /* The end is still in the list where its predecessor leads to it; its memory may have been given back since. */

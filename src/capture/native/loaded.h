@@ -31,6 +31,8 @@ bool mp_loaded_more(struct mp_loaded_end *end);
 /* Finds a library that defines the symbol; skips our own and other copies of the recorder. `name`: the beginning of the
  * file's name, or NULL. */
 bool mp_loaded_with(const char *symbol, const char *name, struct mp_loaded *found);
+/* The same after our own library in the loader's list, as RTLD_NEXT has it, without a name. */
+bool mp_loaded_next(const char *symbol, struct mp_loaded *found);
 /* The one that contains the address of code. */
 bool mp_loaded_at(const void *address, struct mp_loaded *found);
 /* Its definition of that name; NULL. */

@@ -15,6 +15,7 @@
 
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
+#include "capture/native/module.h"
 #include "capture/native/next.h"
 #include "wire/c10.h"
 
@@ -82,13 +83,33 @@ static bool left_out(bool is_cpu, bool is_alloc)
     return false;
 }
 
+static _Atomic uint64_t c10_start, c10_end; /* of libc10's code: CPU blocks are allocated there; 0: not seen yet */
+
+static void note_c10(const void *caller)
+{
+    struct mp_module_facts module;
+    if (atomic_load_explicit(&c10_end, memory_order_relaxed) || !mp_module_of((uintptr_t)caller, &module)) return;
+    atomic_store_explicit(&c10_start, module.start, memory_order_relaxed);
+    atomic_store_explicit(&c10_end, module.end, memory_order_release);
+}
+
+bool mp_torch_records_cpu_block(const void *caller)
+{
+    uintptr_t at = (uintptr_t)caller;
+    const struct mp_record_config *config = &mp_session.config;
+    return at < atomic_load_explicit(&c10_end, memory_order_acquire) &&
+           at >= atomic_load_explicit(&c10_start, memory_order_relaxed) && config->torch && config->cpu_tensors &&
+           (config->cpu_throughout || !atomic_load_explicit(&other_device_seen, memory_order_relaxed));
+}
+
 static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint64_t reserved,
-                         struct mp_c10_device device)
+                         struct mp_c10_device device, const void *caller)
 {
     if (!address || !bytes) return;
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
     bool is_cpu = device.type == MP_DEVICE_CPU;
+    if (is_cpu && mp_session.config.host_bytes) note_c10(caller);
     if (mp_session.config.torch && (!is_cpu || mp_session.config.cpu_tensors) && !left_out(is_cpu, bytes > 0)) {
         say_source();
         bool cpu_is_closing = is_cpu && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
@@ -154,7 +175,7 @@ bool memory_profiling_enabled(void)
     void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
                                struct mp_c10_device device)                                                            \
     {                                                                                                                  \
-        record_usage(address, bytes, allocated, reserved, device);                                                     \
+        record_usage(address, bytes, allocated, reserved, device, __builtin_return_address(0));                        \
         void (*next)(void *, int64_t, size_t, size_t, struct mp_c10_device);                                           \
         MP_NEXT(next, &nexts[WHICH_USAGE_##which]);                                                                    \
         if (next) next(address, bytes, allocated, reserved, device);                                                   \
@@ -166,7 +187,7 @@ USAGE(signed, SIGNED)
 void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device) MP_PRELOADED(MP_C10_USAGE_OLD);
 void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device)
 {
-    record_usage(address, bytes, MP_RECORD_TOTAL_UNKNOWN, MP_RECORD_TOTAL_UNKNOWN, device);
+    record_usage(address, bytes, MP_RECORD_TOTAL_UNKNOWN, MP_RECORD_TOTAL_UNKNOWN, device, __builtin_return_address(0));
     void (*next)(void *, int64_t, struct mp_c10_device);
     MP_NEXT(next, &nexts[WHICH_USAGE_OLD]);
     if (next) next(address, bytes, device);

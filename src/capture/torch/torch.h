@@ -18,6 +18,10 @@ void mp_torch_shim_started(void);
 /* The track of a CUDA device's caching allocator; MP_TRACK_NONE. In a hook. */
 uint16_t mp_torch_track(int device);
 
+/* Whether a block of the C allocator, asked for by the code at `caller`, is one that PyTorch reports and the recorder
+ * has on cpu/torch. False before PyTorch's first report. In a hook. */
+bool mp_torch_records_cpu_block(const void *caller);
+
 /*
  * The path that made a node of PyTorch's autograd graph, kept from forward until backward runs the node, by the number
  * that the node carries and the thread that took it. One table for the whole process, since threads end before their

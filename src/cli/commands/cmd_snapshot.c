@@ -154,6 +154,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     mp_record_config_defaults(config);
     config->free_stacks = mp_given(invocation, MP_OPT_FREE_STACKS);
     config->holders = mp_given(invocation, MP_OPT_HOLDERS);
+    config->host_bytes = mp_given(invocation, MP_OPT_HOST) ? MP_HOST_MEAN : 0;
     config->paused = mp_given(invocation, MP_OPT_PAUSED);
     config->force = mp_given(invocation, MP_OPT_FORCE);
     config->shim = !mp_given(invocation, MP_OPT_NO_SHIM);
@@ -421,7 +422,7 @@ const struct mp_command mp_command_snapshot = {
                 MP_OPT_STEP_AT,    MP_OPT_NO_SHIM, MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS,
                 MP_OPT_NO_COMMAND, MP_OPT_QUIET,   MP_OPT_VERBOSE,          MP_OPT_STRICT,
                 MP_OPT_METRICS,    MP_OPT_HOLDERS, MP_OPT_BUDGET,           MP_OPT_TORCH_HISTORY,
-                MP_OPT_WAIT},
+                MP_OPT_WAIT,       MP_OPT_HOST},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run,

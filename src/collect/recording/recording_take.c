@@ -66,22 +66,25 @@ static enum mp_status take_reserved(struct mp_recording *recording, const struct
     return status ? status : keep(recording, &event, error);
 }
 
-static bool is_sampled(const struct mp_recording *recording, uint16_t track)
+/* The mean of a track whose blocks are a sample; 0: it has all of them. */
+static uint32_t sample_of(const struct mp_recording *recording, uint16_t track)
 {
     struct mp_spool_header *spool = recording->spool.header;
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
     /* A damaged spool may contain any number. */
     bool there = track < atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
-    return recording->config.sample_bytes && there && tracks[track].layer != MP_LAYER_DRIVER;
+    if (!there || tracks[track].layer == MP_LAYER_DRIVER) return 0;
+    return tracks[track].layer == MP_LAYER_MALLOC ? recording->config.host_bytes : recording->config.sample_bytes;
 }
 
 static enum mp_status take_block(struct mp_recording *recording, const struct mp_record *record, struct mp_event *event,
                                  struct mp_error *error)
 {
     struct mp_ledger *ledger = &recording->state.ledger;
-    bool known = true, is_alloc = record->type == MP_EVENT_ALLOC, sampled = is_sampled(recording, event->track);
+    bool known = true, is_alloc = record->type == MP_EVENT_ALLOC;
+    uint32_t sampled = sample_of(recording, event->track);
     if (is_alloc && sampled && event->bytes != MP_BYTES_UNKNOWN)
-        event->bytes = mp_sampling_estimate(event->bytes, recording->config.sample_bytes);
+        event->bytes = mp_sampling_estimate(event->bytes, sampled);
     if (!is_alloc && record->flags & MP_RECORD_IF_KNOWN && !mp_ledger_at(ledger, event->track, event->address))
         return MP_OK;
     struct mp_event missed = {.type = MP_EVENT_NONE};

@@ -352,7 +352,7 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         enum mp_source bit;
         const char *name;
     } names[] = {{MP_SOURCE_TORCH, "torch"}, {MP_SOURCE_C_API, "api"}, {MP_SOURCE_CUPTI, "cupti"},
-                 {MP_SOURCE_HOOKS, "hooks"}, {MP_SOURCE_NVTX, "nvtx"}, {MP_SOURCE_SHIM, "shim"}};
+                 {MP_SOURCE_HOOKS, "hooks"}, {MP_SOURCE_NVTX, "nvtx"}, {MP_SOURCE_SHIM, "shim"}, {MP_SOURCE_HOST, "host"}};
     const struct mp_spool_header *spool = recording->spool.header;
     note_losses(recording);
     note_shim(recording);

@@ -104,12 +104,15 @@ static bool wants_hooks(const struct mp_launch *launch, const char *hooks)
 
 static void add_preloads(struct additions *to, const struct mp_launch *launch)
 {
-    char hooks[PATH_MAX], both[2 * PATH_MAX];
+    char hooks[PATH_MAX], all[3 * PATH_MAX];
     const char *slash = strrchr(launch->library, '/');
     int folder = slash ? (int)(slash - launch->library) + 1 : 0;
+    int used = snprintf(all, sizeof all, "%s", launch->library);
     snprintf(hooks, sizeof hooks, "%.*slibmemprof-hooks.so", folder, launch->library);
-    snprintf(both, sizeof both, "%s:%s", launch->library, hooks);
-    add(to, prepended("LD_PRELOAD", wants_hooks(launch, hooks) ? both : launch->library));
+    if (wants_hooks(launch, hooks)) used += snprintf(all + used, sizeof all - (size_t)used, ":%s", hooks);
+    if (launch->host)
+        snprintf(all + used, sizeof all - (size_t)used, ":%.*slibmemprof-malloc.so", folder, launch->library);
+    add(to, prepended("LD_PRELOAD", all));
 }
 
 /* The shim's start comes first: Python runs only the first sitecustomize that it finds; ours then runs the

@@ -112,7 +112,7 @@ static const char libraries[] =
     " libcudnn_engines_runtime_compiled.so libcudnn_heuristic.so libblas.so liblapack.so libopenblas.so"
     " libmkl_core.so libmkl_rt.so libmkl_intel_lp64.so libmkl_intel_thread.so libmkl_gnu_thread.so libtorch.so"
     " libtorch_cpu.so libtorch_cuda.so libtorch_cuda_linalg.so libtorch_python.so libc10.so libc10_cuda.so libshm.so"
-    " libmemprof.so libmemprof-hooks.so ";
+    " libmemprof.so libmemprof-hooks.so libmemprof-malloc.so ";
 
 /* Words of what memprof says about a recording; and of its tracks, counters, sources, devices and how processes end. */
 static const char own_words[] =
@@ -356,7 +356,7 @@ bool mp_public_setting(const char *key, size_t length)
     static const char *const keys[] = {"native", "python",     "free_stacks",    "torch",         "cpu_tensors",
                                        "cupti",  "hooks",      "cpu_throughout", "wait",          "follow",
                                        "paused", "max_events", "shim",           "torch_history", "sample",
-                                       "depth",  "live_each",  "live_steps",     "holders",       NULL};
+                                       "depth",  "live_each",  "live_steps",     "holders",       "host", NULL};
     return is_one_of(key, length, keys);
 }
 

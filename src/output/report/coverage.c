@@ -79,6 +79,17 @@ static void put_sample(const struct note_sink *sink, const struct mp_model *mode
     put_note(sink, note);
 }
 
+static void put_host(const struct note_sink *sink, const struct mp_model *model)
+{
+    char note[256];
+    if (!model->host_bytes) return;
+    snprintf(note, sizeof note,
+             "cpu/malloc is sampled, one in %s: its bytes are estimates and its counts are of blocks in the sample; "
+             "tensors of cpu/torch and what lived before the first 8 MiB are not in it",
+             mp_bytes(model->host_bytes));
+    put_note(sink, note);
+}
+
 static void put_notes(const struct note_sink *sink, const struct mp_model *model)
 {
     const struct mp_coverage *coverage = &model->coverage;
@@ -108,6 +119,7 @@ static void put_notes(const struct note_sink *sink, const struct mp_model *model
         "%s older events were left out; live blocks are those of the whole run, and so are the peaks, with their "
         "sites");
     put_sample(sink, model);
+    put_host(sink, model);
     for (uint32_t i = 0; i < coverage->limit_count; i++)
         put_note(sink, mp_model_text(model, coverage->limits[i]));
     for (uint32_t i = 0; i < coverage->note_count; i++)

@@ -13,7 +13,7 @@
 #define NUMBERS  offsetof(struct mp_record_config, max_events)
 #define TEXTS    offsetof(struct mp_record_config, step_range)
 /* A new member, of another type or behind the last one, must be added here. */
-_Static_assert(SWITCHES == 17 && NUMBERS == 20 && TEXTS == NUMBERS + 4 * sizeof(uint32_t), "what same() compares");
+_Static_assert(SWITCHES == 17 && NUMBERS == 20 && TEXTS == NUMBERS + 5 * sizeof(uint32_t), "what same() compares");
 
 static void same(const struct mp_record_config *a, const struct mp_record_config *b)
 {
@@ -26,6 +26,7 @@ START_TEST(every_configuration_survives_the_way)
     for (unsigned bits = 0; bits < 1 << SWITCHES; bits++) {
         struct mp_record_config there = {.max_events = bits * 524287,
                                          .sample_bytes = bits << 18 | bits,
+                                         .host_bytes = bits << 17 | bits,
                                          .holders_ms = bits ^ 200,
                                          .depth = 8 + bits % (MP_DEPTH_MAX - 7)};
         for (unsigned i = 0; i < SWITCHES; i++)

@@ -1,0 +1,66 @@
+#include "capture/host/host.h"
+
+#include "capture/core/recorder.h"
+#include "capture/core/sampling.h"
+#include "capture/stack/stack.h"
+#include "capture/torch/torch.h"
+
+static _Atomic uint64_t known_track; /* as mp_record_track_once() keeps it */
+
+static uint16_t track(void)
+{
+    return mp_record_track_once(&known_track, MP_DEVICE_CPU, -1, MP_LAYER_MALLOC, MP_BASIS_REQUESTED, "");
+}
+
+static bool record_alloc(struct mp_thread *thread, void *block, size_t bytes)
+{
+    const struct mp_block_facts facts = {.track = track(),
+                                         .kind = MP_KIND_HOST,
+                                         .address = (uint64_t)(uintptr_t)block,
+                                         .bytes = bytes,
+                                         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
+                                         .total_reserved = MP_RECORD_TOTAL_UNKNOWN};
+    mp_session_source(MP_SOURCE_HOST);
+    mp_sampled_add(facts.track, facts.address);
+    mp_record_alloc(thread, &facts);
+    return true;
+}
+
+static bool allocated(void *block, size_t bytes, const void *caller)
+{
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return false;
+    bool wanted = mp_session.config.host_bytes && !mp_torch_records_cpu_block(caller);
+    if (wanted) record_alloc(thread, block, bytes);
+    mp_hook_leave(thread);
+    return wanted;
+}
+
+/* Most calls are of another block, and end before they are an event. A forked child's recording knows none of its
+ * parent's blocks. */
+static bool freed(void *block)
+{
+    uint64_t word = atomic_load_explicit(&known_track, memory_order_relaxed);
+    uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
+    if (word >> 32 != generation || !mp_sampled_remove((uint16_t)word, (uint64_t)(uintptr_t)block)) return false;
+    struct mp_thread *thread = mp_hook_enter();
+    if (!thread) return true;
+    const struct mp_block_facts facts = {.track = (uint16_t)word,
+                                         .kind = MP_KIND_HOST,
+                                         .address = (uint64_t)(uintptr_t)block,
+                                         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
+                                         .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
+                                         .only_if_known = true};
+    mp_record_free(thread, &facts);
+    mp_hook_leave(thread);
+    return true;
+}
+
+__attribute__((visibility("default"))) const struct mp_host_hooks *memprof_host_v1(void)
+{
+    static const struct mp_host_hooks hooks = {sizeof hooks, MP_HOST_VERSION, allocated, freed};
+    static _Atomic bool came;
+    if (!mp_session.page) return NULL;
+    if (!atomic_exchange(&came, true)) mp_stack_leave_out((uintptr_t)__builtin_return_address(0));
+    return &hooks;
+}

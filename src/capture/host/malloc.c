@@ -1,0 +1,217 @@
+/*
+ * libmemprof-malloc.so: the C allocator's functions, wrapped (host.h). A call costs a subtraction, and a free one look
+ * into a table of counts, unless the block is of the sample.
+ *
+ * The loader calls malloc() before any constructor has run, and dlsym() allocates. So the next definitions are found in
+ * the loader's list (capture/native/loaded.h), at the first call: those of jemalloc or tcmalloc where they were
+ * preloaded or linked, else the C library's. A program that has an allocator of its own linked in never calls these.
+ */
+#include <limits.h>
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "capture/core/sampling.h"
+#include "capture/host/host.h"
+#include "capture/native/loaded.h"
+#include "wire/config.h"
+
+/* Shells and other small programs end below this many samples (some 8 MiB), and are not worth a recording. */
+#define PASSED_OVER 16
+
+#define EXPORTED __attribute__((visibility("default")))
+#define UNLIKELY(condition) __builtin_expect(condition, 0)
+
+/* The family: return type, name, parameters. */
+#define FAMILY(F)                                                                                                      \
+    F(void *, malloc, (size_t))                                                                                        \
+    F(void *, calloc, (size_t, size_t))                                                                                \
+    F(void *, realloc, (void *, size_t))                                                                               \
+    F(void, free, (void *))                                                                                            \
+    F(int, posix_memalign, (void **, size_t, size_t))                                                                  \
+    F(void *, aligned_alloc, (size_t, size_t))                                                                         \
+    F(void *, memalign, (size_t, size_t))                                                                              \
+    F(void *, valloc, (size_t))                                                                                        \
+    F(void *, pvalloc, (size_t))
+
+static struct {
+#define MEMBER(type, name, parameters) type(*name) parameters;
+    FAMILY(MEMBER)
+#undef MEMBER
+} next;
+static _Atomic bool are_found;
+
+/* Also by several threads at once, which find the same. */
+static __attribute__((noinline)) void find_next(void)
+{
+    struct mp_loaded loaded;
+    void *found;
+#define FIND(type, name, parameters)                                                                                   \
+    found = mp_loaded_next(#name, &loaded) ? mp_loaded_symbol(&loaded, #name) : NULL;                                  \
+    memcpy(&next.name, &found, sizeof found);
+    FAMILY(FIND)
+#undef FIND
+    atomic_store_explicit(&are_found, true, memory_order_release);
+}
+
+static inline void need_next(void)
+{
+    if (UNLIKELY(!atomic_load_explicit(&are_found, memory_order_acquire))) find_next();
+}
+
+/* ---- the sample */
+
+static __thread struct {
+    struct mp_sampler sampler;
+    bool started;
+    uintptr_t inside; /* the frame that called the recorder, whose own calls are not the program's; 0: none */
+} mine;
+
+/* A frame that is not deeper than that one was reached by a jump out of the recorder (a signal handler's). */
+static bool is_inside(void)
+{
+    return (uintptr_t)__builtin_frame_address(0) < mine.inside;
+}
+
+/* How many blocks of the sample begin in a page of 4 KiB, and in those 1 GiB away. A full count stays full. Neighbours
+ * share cache lines; a sample has a block in each 512 KiB of a heap, so that few other frees find a count. */
+#define PAGES 0x40000
+static _Atomic unsigned char living[PAGES];
+
+static inline _Atomic unsigned char *place_of(const void *block)
+{
+    return &living[(uintptr_t)block >> 12 & (PAGES - 1)];
+}
+
+static void count_living(const void *block, int by)
+{
+    _Atomic unsigned char *place = place_of(block);
+    unsigned char now = atomic_load_explicit(place, memory_order_relaxed);
+    while (now != UCHAR_MAX &&
+           !atomic_compare_exchange_weak_explicit(place, &now, (unsigned char)(now + by), memory_order_relaxed,
+                                                  memory_order_relaxed))
+        ;
+}
+
+__attribute__((weak)) const struct mp_host_hooks *memprof_host_v1(void);
+
+static const struct mp_host_hooks *recorder(void)
+{
+    const struct mp_host_hooks *hooks = memprof_host_v1 ? memprof_host_v1() : NULL;
+    return hooks && hooks->size == sizeof *hooks && hooks->version == MP_HOST_VERSION ? hooks : NULL;
+}
+
+static void start_sampler(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    uint64_t seed = (uint64_t)now.tv_nsec << 20 ^ (uint64_t)now.tv_sec ^ (uintptr_t)&mine << 16;
+    mp_sampler_start(&mine.sampler, seed, MP_HOST_MEAN);
+    mine.started = true;
+}
+
+/* The thread's next block of the sample may be this one. */
+static __attribute__((noinline)) void look_at(void *block, size_t bytes, const void *caller)
+{
+    static _Atomic uint32_t passed_over;
+    if (!mine.started) {
+        start_sampler();
+        if (mp_sampler_passes(&mine.sampler, bytes)) return;
+    }
+    mp_sampler_next(&mine.sampler, MP_HOST_MEAN);
+    if (is_inside()) return;
+    if (atomic_load_explicit(&passed_over, memory_order_relaxed) < PASSED_OVER) {
+        atomic_fetch_add_explicit(&passed_over, 1, memory_order_relaxed);
+        return;
+    }
+    mine.inside = (uintptr_t)__builtin_frame_address(0);
+    const struct mp_host_hooks *hooks = recorder();
+    if (hooks && hooks->allocated(block, bytes, caller)) count_living(block, 1);
+    mine.inside = 0;
+}
+
+static inline void *allocated(void *block, size_t bytes, const void *caller)
+{
+    if (block && UNLIKELY(!mp_sampler_passes(&mine.sampler, bytes))) look_at(block, bytes, caller);
+    return block;
+}
+
+static __attribute__((noinline)) void look_at_free(void *block)
+{
+    if (is_inside()) return;
+    mine.inside = (uintptr_t)__builtin_frame_address(0);
+    const struct mp_host_hooks *hooks = recorder();
+    if (hooks && hooks->freed(block)) count_living(block, -1);
+    mine.inside = 0;
+}
+
+static inline void freed(void *block)
+{
+    if (UNLIKELY(atomic_load_explicit(place_of(block), memory_order_relaxed))) look_at_free(block);
+}
+
+/* ---- the wrappers */
+
+#define CALLER __builtin_return_address(0)
+
+EXPORTED void *malloc(size_t bytes)
+{
+    need_next();
+    return allocated(next.malloc(bytes), bytes, CALLER);
+}
+
+EXPORTED void *calloc(size_t count, size_t each)
+{
+    need_next();
+    return allocated(next.calloc(count, each), count * each, CALLER);
+}
+
+/* As a free and a new block, also where the block stays in its place. The free comes first: another thread may be given
+ * the old place before this call returns. If the allocator has no room for the new size, the block counts as freed. */
+EXPORTED void *realloc(void *block, size_t bytes)
+{
+    need_next();
+    if (block) freed(block);
+    return allocated(next.realloc(block, bytes), bytes, CALLER);
+}
+
+EXPORTED void free(void *block)
+{
+    need_next();
+    if (block) freed(block);
+    next.free(block);
+}
+
+EXPORTED int posix_memalign(void **block, size_t alignment, size_t bytes)
+{
+    need_next();
+    int failed = next.posix_memalign(block, alignment, bytes);
+    if (!failed) allocated(*block, bytes, CALLER);
+    return failed;
+}
+
+EXPORTED void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    need_next();
+    return allocated(next.aligned_alloc(alignment, bytes), bytes, CALLER);
+}
+
+EXPORTED void *memalign(size_t alignment, size_t bytes)
+{
+    need_next();
+    return allocated(next.memalign(alignment, bytes), bytes, CALLER);
+}
+
+EXPORTED void *valloc(size_t bytes)
+{
+    need_next();
+    return allocated(next.valloc(bytes), bytes, CALLER);
+}
+
+EXPORTED void *pvalloc(size_t bytes)
+{
+    need_next();
+    return allocated(next.pvalloc(bytes), bytes, CALLER);
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""`snapshot --host`: the C allocator's blocks on cpu/malloc. What a program keeps, by its own count, lies within the
+error that the recording states; blocks of PyTorch's CPU allocator are on cpu/torch alone; without the option nothing is
+hooked."""
+
+import glob
+import math
+import os
+import subprocess
+import sys
+import unittest
+
+import harness
+
+HEAP = harness.program("heap")
+PYTHON = harness.python_with_torch()
+MEAN = 512 << 10
+
+
+def allocators():
+    """The C library's own, and others to preload."""
+    patterns = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so*")
+    return [None] + [path for pattern in patterns for path in sorted(glob.glob(f"/usr/lib/*/{pattern}"))[:1]]
+
+
+class Host(harness.TestCase):
+    def record(self, *command, options=("--host",), env=None):
+        path = self.folder / "host.mp"
+        alone = subprocess.run(command, capture_output=True, text=True, env=os.environ | (env or {}))
+        recorded = subprocess.run([harness.MEMPROF, "snapshot", "-o", path, "--force", *options, "--", *command],
+                                  capture_output=True, text=True, env=os.environ | (env or {}))
+        self.assertEqual((recorded.returncode, recorded.stdout), (alone.returncode, alone.stdout), recorded.stderr)
+        self.assertNotIn("no file written", recorded.stderr)
+        return path, int(recorded.stdout.split()[-1])
+
+    def outstanding(self, path):
+        return harness.answer("leaks", path, "--outstanding", "--track", "cpu/malloc")["outstanding"]
+
+    def assertIsEstimate(self, estimate, truth, block):
+        """Within six standard errors: a chance of one in a hundred million where nothing is wrong."""
+        share = 1 - math.exp(-block / MEAN)
+        deviation = math.sqrt(truth / block * (1 - share) / share) * block
+        self.assertLess(abs(estimate - truth), 6 * deviation + 1, (estimate, truth, deviation))
+
+    def test_each_function_under_each_allocator(self):
+        names = ("malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc")
+        for allocator in allocators():
+            with self.subTest(allocator=allocator):
+                path, kept = self.record(HEAP, "family", env={"LD_PRELOAD": allocator} if allocator else None)
+                outstanding = self.outstanding(path)
+                self.assertIsEstimate(outstanding["bytes"], kept, 4096)
+                by_maker = {}
+                for site in outstanding["sites"]:
+                    maker = next((frame["function"] for frame in site["stack"]
+                                  if frame["function"].startswith("from_")), "")
+                    by_maker[maker] = by_maker.get(maker, 0) + site["bytes"]
+                for name in names:
+                    self.assertIsEstimate(by_maker.get("from_" + name, 0), kept / len(names), 4096)
+
+    def test_threads_whose_blocks_another_frees(self):
+        path, kept = self.record(HEAP, "threads")
+        self.assertIsEstimate(self.outstanding(path)["bytes"], kept, 4096)
+
+    def test_a_forked_child_has_its_own(self):
+        path, kept = self.record(HEAP, "fork")
+        child, = glob.glob(str(self.folder / "host.*.mp"))
+        for file in (path, child):
+            self.assertIsEstimate(self.outstanding(file)["bytes"], kept, 4096)
+            self.assertEqual(harness.answer("info", file)["coverage"]["dropped"], 0)
+
+    def test_without_the_option_nothing_is_hooked(self):
+        look = "print(sum('libmemprof-malloc' in line for line in open('/proc/self/maps')) > 0)"
+        for options, there in (((), "False"), (("--host",), "True")):
+            result = harness.memprof("snapshot", "-o", self.folder / "maps.mp", "--force", *options, "--",
+                                     sys.executable, "-c", look)
+            self.assertEqual(result.stdout.split(), [there])
+
+    def test_small_programs_have_no_file(self):
+        path = self.folder / "shell.mp"
+        result = harness.memprof("snapshot", "-o", path, "--host", "--", "sh", "-c", f"{HEAP} family; true")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertTrue(harness.answer("info", path)["process"]["command"].startswith(HEAP))
+
+    def test_a_leak_of_native_code_has_its_python_line(self):
+        program = self.folder / "grows.py"
+        program.write_text(
+            "import ctypes, libmemprof\n"
+            "libc = ctypes.CDLL(None)\n"
+            "libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]\n"
+            "def keep():\n"
+            "    for _ in range(500):\n"
+            "        libc.malloc(4000)\n"
+            "for step in range(60):\n"
+            "    libmemprof.step()\n"
+            "    keep()\n"
+            "print(60 * 500 * 4000)\n")
+        path = self.folder / "grows.mp"
+        result = harness.memprof("snapshot", "-o", path, "--host", "--", sys.executable, program)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        leaks = harness.answer("leaks", path)
+        self.assertEqual(leaks["verdict"], "leak")
+        finding = leaks["findings"][0]
+        lines = [frame["line"] for frame in finding["stack"] if frame["file"] and frame["file"].endswith("grows.py")]
+        self.assertEqual((finding["track"], lines), ("cpu/malloc", [6, 9]))
+        self.assertLess(abs(finding["bytes_per_step"] - 500 * 4000), 500 * 4000 / 3)
+
+    @unittest.skipUnless(PYTHON, "no PyTorch")
+    def test_tensors_are_not_counted_twice(self):
+        program = self.folder / "both.py"
+        program.write_text(
+            "import torch\n"
+            "kept = [torch.ones(1 << 20) for _ in range(40)]\n"
+            "import ctypes\n"
+            "libc = ctypes.CDLL(None)\n"
+            "libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]\n"
+            "for _ in range(40):\n"
+            "    libc.malloc(1 << 20)\n"
+            "print(len(kept) * 4 << 20)\n")
+        path = self.folder / "both.mp"
+        result = harness.memprof("snapshot", "-o", path, "--host", "--", PYTHON, program)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        tracks = {track["id"]: track for track in harness.answer("info", path)["tracks"]}
+        self.assertGreaterEqual(tracks["cpu/torch"]["peak_bytes"], 160 << 20)
+        sites = self.outstanding(path)["sites"]
+        by_line = {}
+        for site in sites:
+            for frame in site["stack"]:
+                if frame["file"] and frame["file"].endswith("both.py"):
+                    by_line[frame["line"]] = by_line.get(frame["line"], 0) + site["bytes"]
+        self.assertIsEstimate(by_line.get(7, 0), 40 << 20, 1 << 20)
+        self.assertLess(by_line.get(2, 0), 12 << 20)  # the first tensor tells where PyTorch allocates
+        self.assertEqual(harness.answer("peak", path)["track"], "cpu/torch")
+
+
+if __name__ == "__main__":
+    harness.main()
