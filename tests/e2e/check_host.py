@@ -43,7 +43,8 @@ class Host(harness.TestCase):
         self.assertLess(abs(estimate - truth), 6 * deviation + 1, (estimate, truth, deviation))
 
     def test_each_function_under_each_allocator(self):
-        names = ("malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc")
+        names = ("malloc", "calloc", "realloc", "reallocarray", "posix_memalign", "aligned_alloc", "memalign", "valloc",
+                 "new", "new_aligned")
         for allocator in allocators():
             with self.subTest(allocator=allocator):
                 path, kept = self.record(HEAP, "family", env={"LD_PRELOAD": allocator} if allocator else None)

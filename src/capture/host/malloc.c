@@ -24,7 +24,35 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define UNLIKELY(condition) __builtin_expect(condition, 0)
 
-/* The family: return type, name, parameters. */
+/* C++'s operators: mangled name, parameters, arguments. */
+#define OPERATORS_NEW(F)                                                                                               \
+    F(_Znwm, (size_t bytes), (bytes))                                                                                  \
+    F(_Znam, (size_t bytes), (bytes))                                                                                  \
+    F(_ZnwmRKSt9nothrow_t, (size_t bytes, const void *nothrow), (bytes, nothrow))                                      \
+    F(_ZnamRKSt9nothrow_t, (size_t bytes, const void *nothrow), (bytes, nothrow))                                      \
+    F(_ZnwmSt11align_val_t, (size_t bytes, size_t alignment), (bytes, alignment))                                      \
+    F(_ZnamSt11align_val_t, (size_t bytes, size_t alignment), (bytes, alignment))                                      \
+    F(_ZnwmSt11align_val_tRKSt9nothrow_t, (size_t bytes, size_t alignment, const void *nothrow),                       \
+      (bytes, alignment, nothrow))                                                                                     \
+    F(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t bytes, size_t alignment, const void *nothrow),                       \
+      (bytes, alignment, nothrow))
+#define OPERATORS_DELETE(F)                                                                                            \
+    F(_ZdlPv, (void *block), (block))                                                                                  \
+    F(_ZdaPv, (void *block), (block))                                                                                  \
+    F(_ZdlPvm, (void *block, size_t bytes), (block, bytes))                                                            \
+    F(_ZdaPvm, (void *block, size_t bytes), (block, bytes))                                                            \
+    F(_ZdlPvRKSt9nothrow_t, (void *block, const void *nothrow), (block, nothrow))                                      \
+    F(_ZdaPvRKSt9nothrow_t, (void *block, const void *nothrow), (block, nothrow))                                      \
+    F(_ZdlPvSt11align_val_t, (void *block, size_t alignment), (block, alignment))                                      \
+    F(_ZdaPvSt11align_val_t, (void *block, size_t alignment), (block, alignment))                                      \
+    F(_ZdlPvmSt11align_val_t, (void *block, size_t bytes, size_t alignment), (block, bytes, alignment))                \
+    F(_ZdaPvmSt11align_val_t, (void *block, size_t bytes, size_t alignment), (block, bytes, alignment))                \
+    F(_ZdlPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, const void *nothrow),                       \
+      (block, alignment, nothrow))                                                                                     \
+    F(_ZdaPvSt11align_val_tRKSt9nothrow_t, (void *block, size_t alignment, const void *nothrow),                       \
+      (block, alignment, nothrow))
+
+/* The C family: return type, name, parameters. */
 #define FAMILY(F)                                                                                                      \
     F(void *, malloc, (size_t))                                                                                        \
     F(void *, calloc, (size_t, size_t))                                                                                \
@@ -215,3 +243,43 @@ EXPORTED void *pvalloc(size_t bytes)
     need_next();
     return allocated(next.pvalloc(bytes), bytes, CALLER);
 }
+
+/* The C++ library's operators call malloc() and free(), which count. jemalloc and tcmalloc have operators of their own,
+ * which do not: then the sampler has not moved. C++'s library may be loaded at any time, so each operator looks for its
+ * own next definition. An exception of `new` passes through: there is nothing to undo. */
+static __attribute__((noinline)) void *find_operator(const char *name, _Atomic(void *) *known)
+{
+    struct mp_loaded loaded;
+    void *found = mp_loaded_next(name, &loaded) ? mp_loaded_symbol(&loaded, name) : NULL;
+    atomic_store_explicit(known, found, memory_order_relaxed);
+    return found;
+}
+
+#define NEXT_OPERATOR(name)                                                                                            \
+    static _Atomic(void *) known;                                                                                      \
+    void *at = atomic_load_explicit(&known, memory_order_relaxed);                                                     \
+    if (UNLIKELY(!at)) at = find_operator(#name, &known);                                                              \
+    memcpy(&operator, &at, sizeof at);
+
+#define OPERATOR_NEW(name, parameters, arguments)                                                                      \
+    EXPORTED void *name parameters;                                                                                    \
+    void *name parameters                                                                                              \
+    {                                                                                                                  \
+        void *(*operator) parameters;                                                                                  \
+        NEXT_OPERATOR(name)                                                                                            \
+        uint64_t left = mine.sampler.left;                                                                             \
+        void *block = operator arguments;                                                                              \
+        return left == mine.sampler.left ? allocated(block, bytes, CALLER) : block;                                    \
+    }
+OPERATORS_NEW(OPERATOR_NEW)
+
+#define OPERATOR_DELETE(name, parameters, arguments)                                                                   \
+    EXPORTED void name parameters;                                                                                     \
+    void name parameters                                                                                               \
+    {                                                                                                                  \
+        void (*operator) parameters;                                                                                   \
+        NEXT_OPERATOR(name)                                                                                            \
+        if (block) freed(block);                                                                                       \
+        operator arguments;                                                                                            \
+    }
+OPERATORS_DELETE(OPERATOR_DELETE)

@@ -44,8 +44,16 @@ MAKER(aligned_alloc, block = aligned_alloc(64, EACH))
 MAKER(memalign, block = memalign(64, EACH))
 MAKER(valloc, block = valloc(EACH))
 
+void *operator_new(size_t bytes) __asm__("_Znwm");
+void *operator_new_aligned(size_t bytes, size_t alignment) __asm__("_ZnamSt11align_val_t");
+void operator_delete(void *block) __asm__("_ZdlPv");
+MAKER(new, block = operator_new(EACH))
+MAKER(new_aligned, block = operator_new_aligned(EACH, 64))
+
 static void *(*const makers[])(void) = {from_malloc,         from_calloc,        from_realloc,  from_reallocarray,
-                                        from_posix_memalign, from_aligned_alloc, from_memalign, from_valloc};
+                                        from_posix_memalign, from_aligned_alloc, from_memalign, from_valloc,
+                                        from_new,            from_new_aligned};
+#define OPERATORS (MAKERS - 2)
 #define MAKERS (sizeof makers / sizeof *makers)
 
 static size_t family(void)
@@ -54,7 +62,7 @@ static size_t family(void)
         for (size_t i = 0; i < 2 * BLOCKS; i++)
             blocks[i] = makers[k]();
         for (size_t i = 0; i < 2 * BLOCKS; i += 2)
-            free(blocks[i]);
+            k < OPERATORS ? free(blocks[i]) : operator_delete(blocks[i]);
     }
     return MAKERS * KEPT;
 }
