@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Plans of servers beside what vLLM's logs say on real GPUs: a row for each public log whose model is in models.py.
+"""Plans of servers beside what engines' logs say on real GPUs: a row for each public log whose model is in models.py.
 
     tests/serving/bench.py LOGS.tsv [-o results.tsv] [ROW...]     plans rows (all that results.tsv lacks)
     tests/serving/bench.py --table results.tsv LOGS.tsv           the table of misses
 
 LOGS.tsv is `vllm-h100-v0.19.0.tsv` of $MEMPROF_TEST_DATA: what llm-d-incubation/llm-d-planner read from its runs with
-vLLM 0.19.0 on H100s, --gpu-memory-utilization 0.95. One row takes 40 to 120 seconds of a core. memprof is found on PATH,
-and python3 must be one with that vLLM: `tools/cuda-torch --engine vllm==0.19.0 tests/serving/bench.py ...`.
+vLLM 0.19.0 on H100s, --gpu-memory-utilization 0.95. Or it is tests/serving/sglang.tsv, whose rows name engine, model and
+settings. One row takes 40 to 120 seconds of a core. memprof is found on PATH, and python3 must be one with that engine:
+`tools/cuda-torch --engine vllm==0.19.0 tests/serving/bench.py ...`.
 """
 
 import argparse
@@ -48,14 +49,21 @@ ROWS = [
     ("w8a8-redhatai-qwen2-5-7b", "qwen2.5-7b-w8a8", {}),
 ]
 MEASURES = ["weights_gib", "activations_gib", "non_torch_gib", "kv_gib", "kv_tokens", "graphs_gib"]
-SAYS = {"weights_gib": r"Model loading took ([\d.]+) GiB", "kv_tokens": r"GPU KV cache size: ([\d,]+) tokens",
-        "kv_gib": r"Available KV cache memory: ([\d.]+) GiB", "graphs_gib": r"CUDA graph pool memory: ([\d.]+) GiB",
-        "activations_gib": r"torch_peak_increase=(\d+)|torch peak memory increase: ([\d.]+)GiB",
-        "non_torch_gib": r"non-torch forward increase memory: ([\d.]+)GiB"}
+SAYS = {
+    "vllm": {"weights_gib": r"Model loading took ([\d.]+) GiB", "kv_tokens": r"GPU KV cache size: ([\d,]+) tokens",
+             "kv_gib": r"Available KV cache memory: ([\d.]+) GiB", "graphs_gib": r"CUDA graph pool memory: ([\d.]+) GiB",
+             "activations_gib": r"torch_peak_increase=(\d+)|torch peak memory increase: ([\d.]+)GiB",
+             "non_torch_gib": r"non-torch forward increase memory: ([\d.]+)GiB"},
+    "sglang": {"weights_gib": r"Load weight end.*mem usage=([\d.]+) GB", "kv_tokens": r"max_total_num_tokens=(\d+)",
+               "kv_gib": r"K size: ([\d.]+) GB", "graphs_gib": r"prefill CUDA graph end.*mem usage=([\d.]+) GB"},
+}
 
 
-def settings_of(row):
-    """Those that the row's name tells, on top of the model's own."""
+def settings_of(log):
+    """Engine, model and settings: those that the row has, or those that its name tells."""
+    row = log.get("run", "")
+    if log.get("model"):
+        return log["engine"], log["model"], json.loads(log["settings"])
     found = [(name, more) for start, name, more in ROWS if row.startswith(start)]
     shape = re.search(r"--tp(\d+)pp(\d+)dp(\d+)--(\d+)((?:-\w+)*)", row)
     if not found or not shape or row.endswith("FAILED"):
@@ -70,27 +78,28 @@ def settings_of(row):
             settings["quantization"] = "fp8"
         elif word.startswith("dt"):
             settings["dtype"] = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}[word[2:]]
-    return name, settings
+    return "vllm", name, settings
 
 
-def plan(row, folder):
-    name, settings = settings_of(row)
+def plan(log, folder):
+    engine, name, settings = settings_of(log)
     path = models.write(name, folder)
-    log = os.path.join(folder, "log")
-    devices = settings["tensor_parallel_size"] * settings["pipeline_parallel_size"]
-    command = ["memprof", "plan", "--device", "h100-80gb", "--devices", str(devices), "--stacks", "none", "--no-symbols", "-o",
-               folder + "/run.mp", "--force", "--", "python3", os.path.join(HERE, "engine.py"), path, json.dumps(settings)]
+    said = os.path.join(folder, "log")
+    devices = settings.get("tensor_parallel_size", 1) * settings.get("pipeline_parallel_size", 1)
+    command = ["memprof", "plan", "--device", log.get("device") or "h100-80gb", "--devices", str(devices), "--stacks", "none",
+               "--no-symbols", "-o", folder + "/run.mp", "--force", "--", "python3", os.path.join(HERE, "engine.py"), engine,
+               path, json.dumps(settings)]
     begun = time.time()
-    with open(log, "w") as file:
+    with open(said, "w") as file:
         status = subprocess.run(command, stdout=file, stderr=file, env=dict(os.environ, VLLM_LOGGING_LEVEL="DEBUG"),
                                 timeout=3600).returncode
-    text = open(log).read()
-    result = {"row": row, "status": status, "seconds": round(time.time() - begun, 1)}
-    for measure, pattern in SAYS.items():
+    text = open(said).read()
+    result = {"row": log["run"], "status": status, "seconds": round(time.time() - begun, 1)}
+    for measure, pattern in SAYS[engine].items():
         found = re.search(pattern, text)
         if found:
             number = next(group for group in found.groups() if group).replace(",", "")
-            result[measure] = int(number) / 2**30 if "=" in found[0] else float(number)
+            result[measure] = int(number) / 2**30 if "_increase=" in found[0] else float(number)
     return result, text
 
 
@@ -138,10 +147,10 @@ def main():
     done = read(given.o) if os.path.exists(given.o) else {}
     rows = given.rows or [row for row in logs if row not in done]
     for row in rows:
-        if not settings_of(row):
+        if not settings_of(logs[row]):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            result, text = plan(row, folder)
+            result, text = plan(logs[row], folder)
         if result["status"] or "kv_tokens" not in result:
             print(text[-3000:], file=sys.stderr)
         fresh = not os.path.exists(given.o)

@@ -106,4 +106,58 @@ class Ledger(harness.TestCase):
         self.assertEqual(result.returncode, 1)
 
 
+@unittest.skipUnless(PYTHON, "no Python with PyTorch")
+class OfSGLang(harness.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = self.folder / "server.mp"
+        (self.folder / "config.json").write_text("{}")
+
+    def run_it(self, command, length, tokens=65535):
+        return harness.memprof(command, "-o", self.path, "--", PYTHON, HERE / "programs/serve_sglang.py", self.folder,
+                               length, tokens)
+
+    def test_a_server_that_fits(self):
+        result = self.run_it("snapshot", 1000)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        report = harness.answer("report", self.path)
+        server = report["server"]
+        parts = [{"name": name, "detail": detail, "bytes": size * MIB, "estimated": False} for name, detail, size in (
+            ("weights", "", 8), ("KV cache", "", 32),
+            ("activations", "of the largest batch that was captured; free until one runs", 4), ("graphs", "pools", 3),
+            ("libraries", "context, kernels, NCCL", 6), ("free", "by --mem-fraction-static, for batches", 27))]
+        self.assertEqual(server, {
+            "engine": "SGLang", "version": "0.5.23", "ready": True, "tokens": 65535, "requests": 65, "length": 1000,
+            "settings": "utilization=0.75 chunked_prefill_size=64 tp_size=1 max_running_requests=16",
+            "blocks": 65535, "block_tokens": 1, "token_bytes": 512, "layers": 2, "cache_type": "int8",
+            "weights_bytes": 8 * MIB, "activation_bytes": 4 * MIB, "cache_bytes": 32 * MIB, "total_bytes": 80 * MIB,
+            "asleep_bytes": 0, "parts": parts,
+            "weights": [{"module": "layers.*", "type": "float32", "bytes": 8 * MIB}]})
+        self.assertEqual(report["leaks"]["steps"]["count"], 4, "start's end, and three batches")
+        groups = {site["group"]: site["bytes"] for site in
+                  harness.answer("peak", self.path, "--group", "category")["sites"]}
+        self.assertEqual(groups["KV cache"], 32 * MIB)
+
+    def test_a_server_that_does_not_fit(self):
+        self.assertEqual(self.run_it("snapshot", 100_000).returncode, 0, "SGLang serves shorter requests")
+        self.assertIn("does not fit: one request of 100 000 tokens needs 48.8 MiB of KV cache, and 32.0 MiB is left; "
+                      "what would: --context-length 65535, --mem-fraction-static 0.961, --tp-size 2",
+                      harness.memprof("report", self.path).stdout)
+
+    def test_settings_of_a_plan(self):
+        result = self.run_it("plan", 1000)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("loads dummy, no tokenizer, no request to itself", result.stdout)
+        self.assertNotIn("is not as known", result.stderr)
+
+    def test_kernels_that_nvcc_would_compile(self):
+        program = ("import sys; sys.path.insert(0, sys.argv[1]); import torch, device; "
+                   "from sglang.kernels.jit.utils.compile.loader import load_jit; "
+                   "device.take(1); torch.zeros = lambda *_, **__: device.torch.ones(1); "
+                   "print(load_jit('norm').forward(1, eps=2), load_jit('norm')['forward'](3))")
+        result = harness.memprof("plan", "-o", self.path, "--", PYTHON, "-c", program, HERE / "programs",
+                                 cwd=self.folder)
+        self.assertEqual(result.stdout, "None None\n", result.stderr)
+
+
 harness.main()

@@ -48,6 +48,15 @@ def gemma2(hidden, inner, layers, heads, kv_heads, head_dim, scalar):
                  tie_word_embeddings=True)
 
 
+def qwen3_moe(**more):
+    return model("Qwen3MoeForCausalLM", "qwen3_moe", 151936, 2048, 6144, 48, 32, 4, 40960, head_dim=128,
+                 hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6, moe_intermediate_size=768, num_experts=128,
+                 num_experts_per_tok=8, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
+                 bos_token_id=151643, eos_token_id=151645, **more)
+
+
+FP8_BLOCKS = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+              "modules_to_not_convert": ["lm_head", *[f"model.layers.{layer}.mlp.gate" for layer in range(48)]]}
 FP8, INT8 = compressed("float", "float-quantized"), compressed("int", "int-quantized")
 MODELS = {
     "llama-3.1-8b": llama3(4096, 14336, 32, 32),
@@ -59,10 +68,11 @@ MODELS = {
     "qwen2.5-72b": qwen25(8192, 29568, 80, 64, 8),
     "qwen3-8b": model("Qwen3ForCausalLM", "qwen3", 151936, 4096, 12288, 36, 32, 8, 40960, head_dim=128,
                       hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6, bos_token_id=151643, eos_token_id=151645),
-    "qwen3-30b-a3b": model("Qwen3MoeForCausalLM", "qwen3_moe", 151936, 2048, 6144, 48, 32, 4, 40960, head_dim=128,
-                           hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6, moe_intermediate_size=768,
-                           num_experts=128, num_experts_per_tok=8, norm_topk_prob=True, decoder_sparse_step=1,
-                           mlp_only_layers=[], bos_token_id=151643, eos_token_id=151645),
+    "qwen3-4b": model("Qwen3ForCausalLM", "qwen3", 151936, 2560, 9728, 36, 32, 8, 40960, head_dim=128,
+                      hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True,
+                      bos_token_id=151643, eos_token_id=151645),
+    "qwen3-30b-a3b": qwen3_moe(),
+    "qwen3-30b-a3b-fp8": qwen3_moe(quantization_config=FP8_BLOCKS),
     "qwen1.5-moe-a2.7b": model("Qwen2MoeForCausalLM", "qwen2_moe", 151936, 2048, 5632, 24, 16, 16, 8192,
                                hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6, moe_intermediate_size=1408,
                                shared_expert_intermediate_size=5632, num_experts=60, num_experts_per_tok=4,

@@ -1,18 +1,7 @@
 from types import SimpleNamespace
 
 import torch
-
-BOOK = dict(reserved=0, allocated=0, total=80 << 20, others=6 << 20)  # the device's
-
-
-def take(size, reserved=None):
-    BOOK["allocated"] += size
-    BOOK["reserved"] = max(BOOK["reserved"], reserved or BOOK["allocated"])
-
-
-torch.cuda.is_available = torch.cuda.is_initialized = lambda: bool(BOOK["reserved"])
-torch.cuda.memory_reserved, torch.cuda.memory_allocated = lambda: BOOK["reserved"], lambda: BOOK["allocated"]
-torch.cuda.mem_get_info = lambda: (BOOK["total"] - BOOK["reserved"] - BOOK["others"], BOOK["total"])
+from device import BOOK, take
 
 
 class GPUModelRunner:

@@ -1,0 +1,2 @@
+def load_jit(*arguments, **named):
+    raise RuntimeError("nvcc was not found")
