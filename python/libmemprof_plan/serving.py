@@ -26,7 +26,8 @@ def start(after_import):
         _set_up(module.ServerArgs, "sglang", "model_path", "resolve_once")
 
     for name, then in {"vllm.engine.arg_utils": vllm, "sglang.srt.server_args": sglang,
-                       "uvicorn.server": _end_when_ready, "cuda.bindings.runtime": _answer_by_stand_in,
+                       "sglang.srt.managers.scheduler": _say_why, "uvicorn.server": _end_when_ready,
+                       "cuda.bindings.runtime": _answer_by_stand_in,
                        "flashinfer.comm.trtllm_ar": _leave_out_all_reduce,
                        "flashinfer.comm.mnnvl": _wait_for_ranks}.items():
         after_import(name, functools.partial(_guarded, name, then))
@@ -172,6 +173,21 @@ def _tell_version(engine):
         return
     if not version.startswith(TRIED[engine]):
         _say(f"{engine} {version} was never tried under plan; {' and '.join(TRIED[engine])}x were")
+
+
+def _say_why(module):
+    """SGLang's scheduler logs what failed in many lines, and then its processes are killed."""
+    original = module.Scheduler.__init__
+
+    @functools.wraps(original)
+    def __init__(self, *arguments, **named):
+        try:
+            original(self, *arguments, **named)
+        except Exception as trouble:
+            _say(f"SGLang did not start: {str(trouble).strip().partition(chr(10))[0].partition('. ')[0] or repr(trouble)}")
+            raise
+
+    module.Scheduler.__init__ = __init__
 
 
 def _end_when_ready(module):

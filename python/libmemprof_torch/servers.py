@@ -276,11 +276,11 @@ class Server:
             self.tell_weights(this.model)
 
         def cached(this, result, before, arguments):
-            pools = tensors_in(getattr(this, "token_to_kv_pool", None), self._torch, within="sglang.srt.mem_cache")
-            size, length, pages = self.label_cache(pools), this.model_config.context_len, this.page_size or 1
+            tokens, length, pages = this.max_total_num_tokens, this.model_config.context_len, this.page_size or 1
+            found = tensors_in(this.token_to_kv_pool, self._torch, within="sglang.srt.mem_cache")
+            size = self.label_cache(one for one in found if one.numel() >= tokens // pages)  # others are addresses
             if this.is_draft_worker:
                 return
-            tokens = this.max_total_num_tokens
             self.mark("cache", bytes=size, tokens=tokens, blocks=tokens // pages, block=pages, length=length,
                       requests=tokens // length, layers=this.token_to_kv_pool.layer_num, type=this.kv_cache_dtype)
             if tokens < length:

@@ -26,10 +26,10 @@ class _Finder(object):
     """Sees a module being imported."""
 
     def __init__(self, name, then):
-        self._name, self._then = name, then
+        self.name, self.followers = name, [then]
 
     def find_spec(self, name, path=None, target=None):
-        if name != self._name:
+        if name != self.name:
             return None
         for finder in list(sys.meta_path):
             find = getattr(finder, "find_spec", None)
@@ -46,7 +46,8 @@ class _Finder(object):
             loader.exec_module(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            self._then(module)
+            for then in self.followers:
+                then(module)
 
         try:
             if "exec_module" not in vars(loader):
@@ -58,8 +59,12 @@ class _Finder(object):
 def _after_import(name, then):
     if name in sys.modules:  # torch: the program's own sitecustomize wanted it
         then(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _Finder(name, then))
+        return
+    for finder in sys.meta_path:  # two finders of one module would ask each other for ever
+        if getattr(finder, "name", None) == name and hasattr(finder, "followers"):
+            finder.followers.append(then)
+            return
+    sys.meta_path.insert(0, _Finder(name, then))
 
 
 def _load_lazily():

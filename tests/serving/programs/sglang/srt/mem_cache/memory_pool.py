@@ -4,6 +4,7 @@ import torch
 class Half:
     def __init__(self, tokens):
         self.k_buffer, self.v_buffer = (list(torch.zeros(2, tokens + 1, 128, dtype=torch.int8)) for _ in range(2))
+        self.k_data_ptrs = torch.zeros(2, dtype=torch.int64)
 
 
 class Pool:
