@@ -1,8 +1,8 @@
 """Kernels that an engine compiles when it first calls them, left out of a plan: nothing is computed there.
 
 CuTe DSL's run on a runtime of NVIDIA's that is linked into its own, which asks NVIDIA's driver for tables that nobody
-documents. SGLang's and FlashInfer's want nvcc, and minutes. Tensors are all their callers', so that a kernel of PyTorch's
-takes the place of each launch: captured graphs have as many nodes.
+documents. Those of SGLang, FlashInfer and DeepGEMM want nvcc, and minutes. Tensors are all their callers', so that a
+kernel of PyTorch's takes the place of each launch: captured graphs have as many nodes.
 """
 
 import functools
@@ -10,7 +10,8 @@ import functools
 
 def start(after_import, guarded):
     left_out = LeftOut()
-    for name, then in {"cutlass.base_dsl.compiler": left_out.of_cute, "flashinfer.jit.core": left_out.of_flashinfer,
+    for name, then in {"cutlass.base_dsl.compiler": left_out.of_cute, "deep_gemm": left_out.of_deep_gemm,
+                       "flashinfer.jit.core": left_out.of_flashinfer,
                        "sglang.kernels.jit.utils.compile.loader": left_out.of_sglang}.items():
         after_import(name, functools.partial(guarded, name, then))
 
@@ -27,6 +28,10 @@ class LeftOut:
 
     def of_cute(self, module):
         module.CompileCallable.__call__ = lambda callable, *arguments, **named: self.launch
+
+    def of_deep_gemm(self, module):
+        for name in [name for name, value in vars(module).items() if "_gemm_" in name and callable(value)]:
+            setattr(module, name, self.launch)
 
     def of_flashinfer(self, module):
         module.JitSpec.build_and_load = lambda spec, *arguments, **named: Module(self.launch)

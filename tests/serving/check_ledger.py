@@ -154,10 +154,11 @@ class OfSGLang(harness.TestCase):
         program = ("import sys; sys.path.insert(0, sys.argv[1]); import torch, device; "
                    "from sglang.kernels.jit.utils.compile.loader import load_jit; "
                    "device.take(1); torch.zeros = lambda *_, **__: device.torch.ones(1); "
-                   "print(load_jit('norm').forward(1, eps=2), load_jit('norm')['forward'](3))")
+                   "import deep_gemm; "
+                   "print(load_jit('norm').forward(1, eps=2), load_jit('norm')['forward'](3), deep_gemm.fp8_gemm_nt(4))")
         result = harness.memprof("plan", "-o", self.path, "--", PYTHON, "-c", program, HERE / "programs",
                                  cwd=self.folder)
-        self.assertEqual(result.stdout, "None None\n", result.stderr)
+        self.assertEqual(result.stdout, "None None None\n", result.stderr)
 
 
 harness.main()
