@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import textwrap
 import threading
 
 from libmemprof_plan import kernels
@@ -184,7 +185,8 @@ def _say_why(module):
         try:
             original(self, *arguments, **named)
         except Exception as trouble:
-            _say(f"SGLang did not start: {str(trouble).strip().partition(chr(10))[0].partition('. ')[0] or repr(trouble)}")
+            said = str(trouble).strip().splitlines() or [repr(trouble)]
+            _say(f"SGLang did not start: {textwrap.shorten(said[0], 200, placeholder=' ...')}")
             raise
 
     module.Scheduler.__init__ = __init__

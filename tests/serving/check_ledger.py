@@ -150,6 +150,11 @@ class OfSGLang(harness.TestCase):
         self.assertIn("loads dummy, no tokenizer, no request to itself", result.stdout)
         self.assertNotIn("is not as known", result.stderr)
 
+    def test_a_server_that_does_not_start(self):
+        result = self.run_it("plan", 1000, -1)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("memprof: SGLang did not start: Cannot find model module. 'OddModel' is not known\n", result.stderr)
+
     def test_kernels_that_nvcc_would_compile(self):
         program = ("import sys; sys.path.insert(0, sys.argv[1]); import torch, device; "
                    "from sglang.kernels.jit.utils.compile.loader import load_jit; "
