@@ -19,6 +19,8 @@ def start(api, torch, after_import):
     server = Server(api, torch)
     for name, then in {"vllm.v1.worker.gpu_worker": server.of_vllm,
                        "vllm.v1.worker.gpu_model_runner": server.of_vllm_runner,
+                       "vllm.v1.worker.gpu.model_runner": server.of_vllm_runner,  # the one of 0.33
+                       "vllm.v1.worker.gpu.cudagraph_utils": server.of_vllm_graphs,
                        "vllm.v1.core.kv_cache_utils": server.of_vllm_cache,
                        "vllm.v1.core.kv_cache_planning": server.of_vllm_cache,  # 0.33
                        "sglang.srt.model_executor.model_runner": server.of_sglang,
@@ -67,6 +69,7 @@ def setting(engine, name):
 class Server:
     def __init__(self, api, torch):
         self._api, self._torch = api, torch
+        self._captures = []  # (tokens, memory) where the capture of a size began
 
     def mark(self, kind, **facts):
         said = " ".join(f"{key}={plain(value)}" for key, value in facts.items() if value is not None)
@@ -175,6 +178,7 @@ class Server:
         def profiled(this, result, before, arguments):
             found = [getattr(this, name, None) for name in
                      ("peak_activation_memory", "non_torch_memory", "cudagraph_memory_estimate", "requested_memory")]
+            self._captures.clear()  # of graphs that were captured as a trial
             self.mark("profile", activations=found[0], libraries=found[1], graphs=found[2], requested=found[3],
                       available=int(result) if isinstance(result, (int, float)) else None)
 
@@ -205,15 +209,51 @@ class Server:
         self.stage(worker, "sleep", b"vLLM: sleep", slept)
         self.stage(worker, "wake_up", b"vLLM: wake up", woken)
 
-
     def of_vllm_runner(self, module):
         def captured(this, result, before, arguments):
-            reserved, _, free, _ = self.memory()
+            reserved, _, free, _ = now = self.memory()
+            self.tell_sizes(now)
             sizes = getattr(this.vllm_config.compilation_config, "cudagraph_capture_sizes", None) or []
             self.mark("graphs", pool=max(0, reserved - before[0]), taken=max(0, before[2] - free), sizes=len(sizes),
                       largest=max(sizes, default=0))
 
-        self.stage(module.GPUModelRunner, "capture_model", b"vLLM: graphs", captured)
+        runner = module.GPUModelRunner
+        self.stage(runner, "capture_model", b"vLLM: graphs", captured)
+        capture = getattr(runner, "_warmup_and_capture", None)
+        if capture is not None:
+            @functools.wraps(capture)
+            def _warmup_and_capture(this, desc, *more, **named):
+                self.guarded(self.begin_size, desc)
+                return capture(this, desc, *more, **named)
+
+            runner._warmup_and_capture = _warmup_and_capture
+
+    def of_vllm_graphs(self, module):
+        """Each size begins with a function that is made for it."""
+        original = module.CudaGraphManager.capture
+
+        @functools.wraps(original)
+        def capture(this, create, *more, **named):
+            def create_forward_fn(desc, *arguments, **settings):
+                self.guarded(self.begin_size, desc)
+                return create(desc, *arguments, **settings)
+
+            return original(this, create_forward_fn, *more, **named)
+
+        module.CudaGraphManager.capture = capture
+
+    def begin_size(self, description):
+        self._captures.append((description.num_tokens, self.memory()))
+
+    def tell_sizes(self, now):
+        """By batch size what PyTorch's pool grew by, and what the driver took beyond."""
+        rows, ends = {}, [*[memory for _, memory in self._captures[1:]], now]
+        for (tokens, (reserved, _, free, _)), end in zip(self._captures, ends):
+            pool, taken = rows.get(tokens, (0, 0))
+            rows[tokens] = pool + end[0] - reserved, taken + free - end[2]
+        for tokens, (pool, taken) in sorted(rows.items(), reverse=True):
+            self.mark("graph", size=tokens, pool=max(0, pool), driver=max(0, taken - pool))
+        self._captures.clear()
 
     def cache_of(self, settings, cache):
         groups = cache.kv_cache_groups

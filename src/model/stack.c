@@ -57,6 +57,18 @@ static void push_frame(const struct mp_model *model, const struct mp_model_frame
     }
 }
 
+/* multiprocessing begins a process with a line of its own, as `python -c`: it is not the user's. */
+static void take_back_launcher(struct mp_stack_lines *lines)
+{
+    const char *inner = NULL; /* the file of the Python line before */
+    for (size_t i = 0; i < lines->count; i++) {
+        struct mp_stack_line *line = &lines->at[i];
+        if (line->language != MP_PYTHON || !line->file) continue;
+        if (line->user && *line->file == '<' && inner && strstr(inner, "/multiprocessing/")) line->user = false;
+        inner = line->file;
+    }
+}
+
 void mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines)
 {
     bool backward = false;
@@ -70,6 +82,7 @@ void mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_st
             push_frame(model, &model->frames.at[frame], backward, lines);
         backward |= frame != MP_FRAME_CUT && model->frames.at[frame].raw.language == MP_BACKWARD;
     }
+    take_back_launcher(lines);
 }
 
 void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines)

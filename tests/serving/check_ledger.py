@@ -34,15 +34,20 @@ class Ledger(harness.TestCase):
         server = report["server"]
         weights = [{"module": "layers.*", "type": "float32", "bytes": 8 * MIB},
                    {"module": "head", "type": "float16", "bytes": MIB}]
-        parts = [{"name": name, "detail": detail, "bytes": size * MIB, "estimated": False} for name, detail, size in (
-            ("weights", "", 9), ("KV cache", "", 40), ("activations", "of the profile run; free until a batch runs", 7),
-            ("graphs", "pools", 4), ("libraries", "context, kernels, NCCL", 6),
-            ("free", "of it, by the utilisation, for others", 14))]
+        room, batch, sizes = "--gpu-memory-utilization 0.9", "--max-num-batched-tokens 64", "--max-cudagraph-capture-size 8"
+        parts = [{"name": name, "detail": detail, "setting": setting, "bytes": size * MIB, "estimated": False}
+                 for name, detail, setting, size in (
+                     ("weights", "", "", 9), ("KV cache", "", room, 40),
+                     ("activations", "of the profile run; free until a batch runs", batch, 7),
+                     ("graphs", "pools", sizes, 4), ("libraries", "context, kernels, NCCL", "", 8),
+                     ("free", "of it, by the utilisation, for others", room, 12))]
+        graphs = [{"tokens": tokens, "pool_bytes": pool * MIB, "driver_bytes": driver * MIB}
+                  for tokens, pool, driver in ((8, 4, 0), (4, 0, 1), (1, 0, 1))]
         self.assertEqual({**server, "settings": None}, {
             "engine": "vLLM", "version": "0.19.0", "settings": None, "ready": True, "tokens": 81920, "requests": 81,
             "length": 1000, "blocks": 5120, "block_tokens": 16, "token_bytes": 512, "layers": 2, "cache_type": "int8",
             "weights_bytes": 9 * MIB, "activation_bytes": 7 * MIB, "cache_bytes": 40 * MIB, "total_bytes": 80 * MIB,
-            "asleep_bytes": 0, "parts": parts, "weights": weights})
+            "asleep_bytes": 0, "parts": parts, "weights": weights, "graphs": graphs})
         self.assertIn("max_num_batched_tokens=64", server["settings"])
         text = harness.memprof("report", self.path).stdout
         self.assertIn("SERVER  81 920 tokens of KV cache: 81 requests of 1 000\n", text)
@@ -59,11 +64,26 @@ class Ledger(harness.TestCase):
     def test_a_server_that_does_not_fit(self):
         self.assertNotEqual(self.record(100_000).returncode, 0)
         server = harness.answer("report", self.path)["server"]
-        self.assertEqual(server["short"], {"needed_bytes": 51_200_000, "available_bytes": 40 * MIB, "longest": 81920})
+        self.assertEqual(server["short"], {"needed_bytes": 51_200_000, "available_bytes": 40 * MIB, "longest": 81920,
+                                           "least_utilization": 0.0, "least_tensor_parallel_size": 2})
         self.assertFalse(server["ready"])
         self.assertIn("does not fit: one request of 100 000 tokens needs 48.8 MiB of KV cache, and 40.0 MiB is left; "
                       "what would: --max-model-len 81920, --tensor-parallel-size 2",
                       harness.memprof("report", self.path).stdout)
+
+    def test_a_worker_that_multiprocessing_began(self):
+        """Its first line is no line of the user's."""
+        program = self.folder / "spawns.py"
+        program.write_text("""import multiprocessing, torch
+if __name__ == "__main__":
+    worker = multiprocessing.get_context("spawn").Process(target=torch.zeros, args=(1 << 20,))
+    worker.start()
+    worker.join()
+""")
+        harness.memprof("snapshot", "-o", f"{self.folder}/run/", "--", PYTHON, program)
+        path, = (self.folder / "run").glob("*.mp")
+        first = harness.memprof("report", path).stdout.partition("  1.  ")[2].partition("\n")[0]
+        self.assertRegex(first, r"4\.00 MiB .* process\.py:\d+ BaseProcess\.run")
 
     def plan(self, *options):
         return harness.memprof("plan", *options, "--", PYTHON, HERE / "programs/serve.py", self.model, 1000)

@@ -40,6 +40,12 @@ def qwen25(hidden, inner, layers, heads, kv_heads, **more):
                  **more)
 
 
+def qwen3(hidden, inner, layers, heads, **more):
+    facts = {"head_dim": 128, "hidden_act": "silu", "rms_norm_eps": 1e-6, "rope_theta": 1e6, "bos_token_id": 151643,
+             "eos_token_id": 151645, **more}
+    return model("Qwen3ForCausalLM", "qwen3", 151936, hidden, inner, layers, heads, 8, 40960, **facts)
+
+
 def gemma2(hidden, inner, layers, heads, kv_heads, head_dim, scalar):
     return model("Gemma2ForCausalLM", "gemma2", 256000, hidden, inner, layers, heads, kv_heads, 8192,
                  head_dim=head_dim, query_pre_attn_scalar=scalar, sliding_window=4096, attn_logit_softcapping=50.0,
@@ -57,6 +63,8 @@ def qwen3_moe(**more):
 
 FP8_BLOCKS = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
               "modules_to_not_convert": ["lm_head", *[f"model.layers.{layer}.mlp.gate" for layer in range(48)]]}
+AWQ = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm",
+                               "modules_to_not_convert": None}}
 FP8, INT8 = compressed("float", "float-quantized"), compressed("int", "int-quantized")
 MODELS = {
     "llama-3.1-8b": llama3(4096, 14336, 32, 32),
@@ -66,8 +74,8 @@ MODELS = {
     "qwen2.5-7b-fp8": qwen25(3584, 18944, 28, 28, 4, **FP8),
     "qwen2.5-7b-w8a8": qwen25(3584, 18944, 28, 28, 4, **INT8),
     "qwen2.5-72b": qwen25(8192, 29568, 80, 64, 8),
-    "qwen3-8b": model("Qwen3ForCausalLM", "qwen3", 151936, 4096, 12288, 36, 32, 8, 40960, head_dim=128,
-                      hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6, bos_token_id=151643, eos_token_id=151645),
+    "qwen3-8b": qwen3(4096, 12288, 36, 32),
+    "qwen3-8b-awq": qwen3(4096, 12288, 36, 32, dtype="float16", **AWQ),
     "qwen3-4b": model("Qwen3ForCausalLM", "qwen3", 151936, 2560, 9728, 36, 32, 8, 40960, head_dim=128,
                       hidden_act="silu", rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True,
                       bos_token_id=151643, eos_token_id=151645),

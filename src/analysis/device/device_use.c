@@ -170,7 +170,8 @@ static const struct {
                  {"libjax", "XLA"},
                  {"libtensorflow", "TensorFlow"},
                  {"libnvshmem", "NVSHMEM"},
-                 {"libucx", "UCX"}};
+                 {"libucx", "UCX"},
+                 {"cydriver.", "cuda-python"}};
 
 static bool begins(const char *text, const char *with)
 {

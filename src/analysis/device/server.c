@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/device/device_use.h"
 #include "analysis/device/plan.h"
 
-#define SERVER "server: "
+#define SERVER  "server: "
+#define NOTABLE (1 << 20) /* bytes that a library has a row for */
 /* Keys of a mark that are no settings of the user's. */
 static const char *const own_keys[] = {"total", "free", "reserved", "allocated"};
 
@@ -92,6 +94,17 @@ static void read_settings(struct mp_server *server, const char *mark)
     }
 }
 
+/* As they are on the engine's command line. */
+static void name_settings(struct mp_server *server, const char *mark)
+{
+    if (server->utilization > 0)
+        snprintf(server->cache_setting, sizeof server->cache_setting, "%s %g", server->engine->utilization,
+                 server->utilization);
+    if (number_of(mark, "max_num_batched_tokens"))
+        snprintf(server->batch_setting, sizeof server->batch_setting, "--max-num-batched-tokens %llu",
+                 (unsigned long long)number_of(mark, "max_num_batched_tokens"));
+}
+
 static void read_mark(struct mp_server *server, const char *mark, struct readings *readings)
 {
     server->known = true;
@@ -109,11 +122,17 @@ static void read_mark(struct mp_server *server, const char *mark, struct reading
         server->activation_bytes = number_of(mark, "activations");
     } else if (!strncmp(mark, "cache ", 6)) {
         read_cache(server, mark);
+    } else if (!strncmp(mark, "graph ", 6)) {
+        struct mp_server_graph one = {number_of(mark, "size"), number_of(mark, "pool"), number_of(mark, "driver")};
+        mp_vec_add(&server->sizes, one);
     } else if (!strncmp(mark, "graphs ", 7)) {
         server->graphs = number_of(mark, "sizes");
         readings->pool = number_of(mark, "pool");
         size_t length;
         readings->pool_tensors = value_of(mark, "tensors", &length) ? number_of(mark, "tensors") : readings->pool;
+        if (number_of(mark, "largest"))
+            snprintf(server->graph_setting, sizeof server->graph_setting, "--max-cudagraph-capture-size %llu",
+                     (unsigned long long)number_of(mark, "largest"));
     } else if (!strncmp(mark, "ready ", 6)) {
         server->ready = true;
         server->total_bytes = number_of(mark, "total");
@@ -122,6 +141,7 @@ static void read_mark(struct mp_server *server, const char *mark, struct reading
         readings->allocated = number_of(mark, "allocated");
         server->utilization = share_of(mark, "utilization");
         read_settings(server, mark);
+        name_settings(server, mark);
     } else if (!strncmp(mark, "short ", 6)) {
         server->is_short = true;
         server->needed_bytes = number_of(mark, "needed");
@@ -137,11 +157,10 @@ static void read_mark(struct mp_server *server, const char *mark, struct reading
     }
 }
 
-static uint64_t add(struct mp_server *server, const char *name, const char *detail, uint64_t bytes, bool estimated)
+static uint64_t add(struct mp_server *server, struct mp_server_row row)
 {
-    struct mp_server_row row = {name, detail, bytes, estimated};
-    if (bytes) mp_vec_add(&server->rows, row);
-    return bytes;
+    if (row.bytes) mp_vec_add(&server->rows, row);
+    return row.bytes;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -149,37 +168,71 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Estimates of the plan, those of graphs or the others. A recording has none. */
+static uint64_t add_estimates(struct mp_server *server, const struct mp_plan *plan, bool graphs, uint64_t outside)
+{
+    uint64_t added = 0;
+    for (size_t i = 0; plan->planned && i < plan->estimated.count; i++) {
+        const struct mp_plan_estimate *one = &plan->estimated.at[i];
+        if (!strcmp(one->name, "executables of graphs") != graphs || one->bytes == MP_BYTES_UNKNOWN) continue;
+        uint64_t bytes = least(one->bytes, outside - added);
+        added +=
+            add(server, graphs ? (struct mp_server_row){"graphs", "executables", server->graph_setting, bytes, true}
+                               : (struct mp_server_row){"libraries", one->name, "", bytes, true});
+    }
+    return added;
+}
+
+/* Memory that the driver gave to others than PyTorch's allocator: buffers of collectives, mostly. */
+static uint64_t add_libraries(struct mp_server *server, const struct mp_model *model, uint64_t outside)
+{
+    struct mp_device_uses uses = {0};
+    uint64_t added = 0;
+    mp_device_uses_find(model, &uses);
+    const struct mp_device_use *most = NULL;
+    for (size_t i = 0; i < uses.count; i++)
+        if (!most || uses.at[i].handed_out_bytes > most->handed_out_bytes) most = &uses.at[i];
+    for (size_t i = 0; most && i < most->parts.count; i++) {
+        const struct mp_device_part *part = &most->parts.at[i];
+        if (part->kind == MP_PART_LIBRARY && part->bytes >= NOTABLE)
+            added += add(server, (struct mp_server_row){"workspaces", part->name, "",
+                                                        least(part->bytes, outside - added), false});
+    }
+    mp_device_uses_free(&uses);
+    return added;
+}
+
 /* Rows follow who decides them: model, cache, batch; then graphs, libraries and the unexplained rest. Activations are
  * room that is free until a batch runs. */
-static void make_rows(struct mp_server *server, const struct mp_plan *plan, const struct readings *readings)
+static void make_rows(struct mp_server *server, const struct mp_model *model, const struct mp_plan *plan,
+                      const struct readings *readings)
 {
     uint64_t used = server->total_bytes - server->free_bytes;
     uint64_t torch = least(readings->reserved, used), allocated = least(readings->allocated, torch);
-    uint64_t outside = used - torch, rest = torch - allocated;
-    uint64_t weights = add(server, "weights", "", least(server->weights_bytes, allocated), false);
-    uint64_t cache = add(server, "KV cache", "", least(server->cache_bytes, allocated - weights), false);
-    uint64_t pools = least(readings->pool, torch - weights - cache);
-    uint64_t others = allocated - weights - cache;
+    uint64_t outside = used - torch, weights = least(server->weights_bytes, allocated);
+    uint64_t cache = least(server->cache_bytes, allocated - weights);
+    uint64_t pools = least(readings->pool, torch - weights - cache), others = allocated - weights - cache;
     others -= least(others, readings->pool_tensors);
-    uint64_t cached = least(rest, torch - weights - cache - pools - others);
+    uint64_t cached = least(torch - allocated, torch - weights - cache - pools - others);
     /* A batch takes what PyTorch has cached first. */
     uint64_t activations = least(server->activation_bytes, cached + server->free_bytes);
     uint64_t of_cached = least(activations, cached), of_free = activations - of_cached;
-    add(server, "activations", server->engine->activations, activations, false);
-    add(server, "graphs", "pools", pools, false);
-    for (size_t i = 0; plan->planned && i < plan->estimated.count; i++) {
-        const struct mp_plan_estimate *one = &plan->estimated.at[i];
-        bool graphs = !strcmp(one->name, "executables of graphs");
-        uint64_t bytes = one->bytes == MP_BYTES_UNKNOWN ? 0 : least(one->bytes, outside);
-        outside -= add(server, graphs ? "graphs" : "libraries", graphs ? "executables" : one->name, bytes, true);
-    }
-    add(server, "workspaces", "and other tensors", others, false);
-    add(server, "cached", "reserved by PyTorch, in no tensor", cached - of_cached, false);
-    /* A recording of a GPU has no estimates: all that is not PyTorch's stands here. */
-    add(server, plan->planned ? "unattributed" : "libraries", plan->planned ? "" : "context, kernels, NCCL", outside,
-        false);
-    add(server, "asleep", "waits on the host", 0, false);
-    add(server, "free", server->utilization ? server->engine->free : "", server->free_bytes - of_free, false);
+    add(server, (struct mp_server_row){"weights", "", "", weights, false});
+    add(server, (struct mp_server_row){"KV cache", "", server->cache_setting, cache, false});
+    add(server,
+        (struct mp_server_row){"activations", server->engine->activations, server->batch_setting, activations, false});
+    add(server, (struct mp_server_row){"graphs", "pools", server->graph_setting, pools, false});
+    uint64_t graphs = add_estimates(server, plan, true, outside);
+    outside -= graphs;
+    add(server, (struct mp_server_row){"workspaces", "and other tensors", "", others, false});
+    outside -= add_libraries(server, model, outside - least(plan->estimated_bytes - graphs, outside));
+    add(server, (struct mp_server_row){"cached", "reserved by PyTorch, in no tensor", "", cached - of_cached, false});
+    outside -= add_estimates(server, plan, false, outside);
+    /* A recording of a GPU has no estimates: all that nobody asked for stands here. */
+    add(server, (struct mp_server_row){plan->planned ? "unattributed" : "libraries",
+                                       plan->planned ? "" : "context, kernels, NCCL", "", outside, false});
+    add(server, (struct mp_server_row){"free", server->utilization ? server->engine->free : "", server->cache_setting,
+                                       server->free_bytes - of_free, false});
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -203,7 +256,7 @@ void mp_server_find(const struct mp_model *model, struct mp_server *server)
     struct mp_plan plan;
     mp_plan_find(model, &plan);
     if (plan.planned && !server->total_bytes) server->total_bytes = plan.total_bytes;
-    if (server->ready) make_rows(server, &plan, &readings);
+    if (server->ready) make_rows(server, model, &plan, &readings);
     mp_plan_free(&plan);
 }
 
@@ -211,6 +264,7 @@ void mp_server_free(struct mp_server *server)
 {
     mp_vec_free(&server->weights);
     mp_vec_free(&server->rows);
+    mp_vec_free(&server->sizes);
 }
 
 uint64_t mp_server_token_bytes(const struct mp_server *server)

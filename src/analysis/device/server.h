@@ -17,6 +17,7 @@ struct mp_server_weights {
 /* A row of the ledger: what the device's memory is for once the server is ready. */
 struct mp_server_row {
     const char *name, *detail; /* `detail` may be "" */
+    const char *setting;       /* the user's setting that decides it, "--max-num-batched-tokens 8192"; "": none */
     uint64_t bytes;
     bool estimated;
 };
@@ -24,6 +25,11 @@ struct mp_server_row {
 /* How an engine calls its settings, and what its start measured and leaves free. */
 struct mp_server_engine {
     const char *name, *length, *utilization, *parallel, *activations, *free;
+};
+
+/* What the captures of a batch size added. The largest comes first; smaller ones use its pool. */
+struct mp_server_graph {
+    uint64_t tokens, pool_bytes, driver_bytes; /* of PyTorch's allocator; of the driver beyond */
 };
 
 struct mp_server {
@@ -34,6 +40,8 @@ struct mp_server {
     uint64_t weights_bytes, activation_bytes, cache_bytes, tokens, blocks, block, length, requests, layers;
     uint64_t graphs, total_bytes, free_bytes, asleep_bytes; /* `graphs`: sizes that were captured */
     double utilization;                                     /* 0: not told */
+    char cache_setting[64], batch_setting[64], graph_setting[64];
+    MP_VEC(struct mp_server_graph) sizes; /* of graphs, the largest first */
     /* The cache does not hold one request of `length`: what it needs, what there is, the longest that fits. */
     bool is_short;
     uint64_t needed_bytes, available_bytes, longest;

@@ -4,8 +4,10 @@
 #include "output/report/reports.h"
 
 #define WEIGHTS_SHOWN 8
+#define GRAPHS_SHOWN  4
 
 #define ROW(member)     MP_MEMBER(struct mp_server_row, member)
+#define GRAPH(member)   MP_MEMBER(struct mp_server_graph, member)
 #define WEIGHTS(member) MP_MEMBER(struct mp_server_weights, member)
 
 MP_GETTER(get_share, struct mp_server_row, row,
@@ -17,19 +19,23 @@ MP_GETTER(get_detail, struct mp_server_row, row,
                            row->estimated ? "estimated" : ""))
 
 static const struct mp_column row_columns[] = {
-    {"part", "name", MP_NAME, ROW(name)},
-    {"bytes", "bytes", MP_BYTES, ROW(bytes)},
-    {"share", NULL, MP_SHARE, .get = get_share},
-    {"of it", NULL, MP_NAME, .get = get_detail},
-    {NULL, "detail", MP_NAME, ROW(detail)},
-    {NULL, "estimated", MP_FLAG, ROW(estimated)},
-    {NULL},
+    {"part", "name", MP_NAME, ROW(name)},         {"bytes", "bytes", MP_BYTES, ROW(bytes)},
+    {"share", NULL, MP_SHARE, .get = get_share},  {"of it", NULL, MP_NAME, .get = get_detail},
+    {"set by", "setting", MP_NAME, ROW(setting)}, {NULL, "detail", MP_NAME, ROW(detail)},
+    {NULL, "estimated", MP_FLAG, ROW(estimated)}, {NULL},
 };
 
 static const struct mp_column weight_columns[] = {
     {"weights", "module", MP_NAME, .get = get_module},
     {"type", "type", MP_NAME, .get = get_type},
     {"bytes", "bytes", MP_BYTES, WEIGHTS(bytes)},
+    {NULL},
+};
+
+static const struct mp_column graph_columns[] = {
+    {"graphs of", "tokens", MP_COUNT, GRAPH(tokens)},
+    {"pool grew", "pool_bytes", MP_BYTES, GRAPH(pool_bytes)},
+    {"driver ~", "driver_bytes", MP_BYTES, GRAPH(driver_bytes)},
     {NULL},
 };
 
@@ -58,11 +64,14 @@ void mp_server_json(struct mp_json *json, const struct mp_model *model)
         mp_json_number(json, "asleep_bytes", server.asleep_bytes);
         mp_rows_json(json, "parts", &MP_ROWS(row_columns, server.rows.at, server.rows.count, .of = &server));
         mp_rows_json(json, "weights", &MP_ROWS(weight_columns, server.weights.at, server.weights.count));
+        mp_rows_json(json, "graphs", &MP_ROWS(graph_columns, server.sizes.at, server.sizes.count));
         if (server.is_short) {
             mp_json_object(json, "short");
             mp_json_number(json, "needed_bytes", server.needed_bytes);
             mp_json_number(json, "available_bytes", server.available_bytes);
             mp_json_number(json, "longest", server.longest);
+            mp_json_real(json, "least_utilization", mp_server_least_utilization(&server));
+            mp_json_number(json, "least_tensor_parallel_size", mp_server_least_parallel(&server));
             mp_json_end_object(json);
         }
         mp_json_end_object(json);
@@ -103,6 +112,11 @@ bool mp_server_sentence(struct mp_buffer *out, const struct mp_model *model, boo
     return said;
 }
 
+static void say_more(struct mp_text *text, size_t count)
+{
+    if (count) mp_say(text, "  and %zu more: --json lists them\n", count);
+}
+
 void mp_server_text(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_server server;
@@ -120,8 +134,10 @@ void mp_server_text(struct mp_text *text, const struct mp_model *model)
         mp_rows_text(text, &MP_ROWS(row_columns, server.rows.at, server.rows.count, .of = &server, .heading = ""));
         size_t shown = server.weights.count < WEIGHTS_SHOWN ? server.weights.count : WEIGHTS_SHOWN;
         mp_rows_text(text, &MP_ROWS(weight_columns, server.weights.at, shown, .heading = ""));
-        if (shown < server.weights.count)
-            mp_say(text, "  and %zu more: --json lists them\n", server.weights.count - shown);
+        say_more(text, server.weights.count - shown);
+        shown = server.sizes.count < GRAPHS_SHOWN ? server.sizes.count : GRAPHS_SHOWN;
+        mp_rows_text(text, &MP_ROWS(graph_columns, server.sizes.at, shown, .heading = ""));
+        say_more(text, server.sizes.count - shown);
     }
     mp_buffer_free(&sentence);
     mp_server_free(&server);

@@ -15,8 +15,16 @@ class GPUModelRunner:
         take(9 << 20)
 
     def capture_model(self):
-        self.graphs = torch.zeros(2 << 18)
-        take(2 << 20, BOOK["reserved"] + (4 << 20))
+        for size in self.vllm_config.compilation_config.cudagraph_capture_sizes:
+            self._warmup_and_capture(SimpleNamespace(num_tokens=size))
+
+    def _warmup_and_capture(self, desc):
+        """The largest makes the pool; smaller ones take of the driver."""
+        if desc.num_tokens == 8:
+            self.graphs = torch.zeros(2 << 18)
+            take(2 << 20, BOOK["reserved"] + (4 << 20))
+        else:
+            BOOK["others"] += 1 << 20
 
 
 def settings(length):
