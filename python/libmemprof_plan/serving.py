@@ -117,9 +117,37 @@ def _set_up(arguments, engine, model, method="__post_init__"):
         return original(self, *more)
 
     setattr(arguments, method, set_up)
+    _explain(arguments)
     if engine == "vllm":
         _leave_out_sampler()
     _tell_version(engine)
+
+
+# What vLLM says on a page, and what to do about it.
+EXPLAINED = (
+    (r"architecture", "the engine does not know the architecture that the model's config.json names; a newer version may"),
+    (r"World size \((\d+)\).* larger than the number of available GPUs",
+     "the server wants {0} GPUs: memprof plan --devices {0} plays as many, up to 8"),
+)
+
+
+def _explain(arguments):
+    original = getattr(arguments, "create_engine_config", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def create_engine_config(self, *more, **named):
+        try:
+            return original(self, *more, **named)
+        except ValueError as trouble:
+            for pattern, sentence in EXPLAINED:
+                found = re.search(pattern, str(trouble))
+                if found:
+                    raise SystemExit("memprof: " + sentence.format(*found.groups())) from trouble
+            raise
+
+    arguments.create_engine_config = create_engine_config
 
 
 def _value(text):

@@ -5,8 +5,8 @@
     tests/serving/bench.py --table results.tsv LOGS.tsv           the table of misses
 
 LOGS.tsv is `vllm-h100-v0.19.0.tsv` of $MEMPROF_TEST_DATA: what llm-d-incubation/llm-d-planner read from its runs with
-vLLM 0.19.0 on H100s, --gpu-memory-utilization 0.95. Or it is tests/serving/sglang.tsv, whose rows name engine, model and
-settings. One row takes 40 to 120 seconds of a core. memprof is found on PATH, and python3 must be one with that engine:
+vLLM 0.19.0 on H100s, --gpu-memory-utilization 0.95. Or it is others.tsv or sglang.tsv beside this file,
+whose rows name engine, device, model and settings. One row takes 40 to 120 seconds of a core. memprof is found on PATH, and python3 must be one with that engine:
 `tools/cuda-torch --engine vllm==0.19.0 tests/serving/bench.py ...`.
 """
 
@@ -90,14 +90,30 @@ def settings_of(log):
     return "vllm", name, settings
 
 
+def device_of(wanted, folder):
+    """A name, or "NAME total=BYTES ..." for another card of its kind, or where a log names a total of its own."""
+    name, *changes = wanted.split()
+    if not changes:
+        return name
+    with open(os.path.join(HERE, "..", "..", "src", "softgpu", "devices")) as file:
+        section = file.read().partition(f"\n[{name}]\n")[2].partition("\n[")[0]
+    path = os.path.join(folder, "device")
+    with open(path, "w") as file:
+        for key, value in (change.split("=") for change in changes):
+            section = re.sub(rf"(?m)^{key} = .*$", f"{key} = {value}", section)
+        file.write(f"[{name}]\n{section}\n")
+    return path
+
+
 def plan(log, folder):
     engine, name, settings = settings_of(log)
     path = models.write(name, folder)
     said = os.path.join(folder, "log")
     devices = settings.get("tensor_parallel_size", 1) * settings.get("pipeline_parallel_size", 1)
-    command = ["memprof", "plan", "--device", log.get("device") or "h100-80gb", "--devices", str(devices), "--stacks", "none",
-               "--no-symbols", "-o", folder + "/run.mp", "--force", "--", "python3", os.path.join(HERE, "engine.py"), engine,
-               path, json.dumps(settings)]
+    device = device_of(log.get("device") or "h100-80gb", folder)
+    command = ["memprof", "plan", "--device", device, "--devices", str(devices), "--stacks", "none", "--no-symbols", "-o",
+               folder + "/run.mp", "--force", "--", "python3", os.path.join(HERE, "engine.py"), engine, path,
+               json.dumps(settings)]
     begun = time.time()
     with open(said, "w") as file:
         status = subprocess.run(command, stdout=file, stderr=file, env=dict(os.environ, VLLM_LOGGING_LEVEL="DEBUG"),
@@ -148,8 +164,8 @@ def table(results, logs):
               f"{off:+.3f} % | {planner}{planner and ' %'} |")
     misses.sort()
     if misses:
-        alone = [miss for miss, name in misses if "--tp1pp1dp1--" in name]
-        several = [miss for miss, name in misses if "--tp1pp1dp1--" not in name]
+        several = [miss for miss, name in misses if re.search(r"tp[2-9]|pp[2-9]", name)]
+        alone = [miss for miss, name in misses if not re.search(r"tp[2-9]|pp[2-9]", name)]
         print(f"\n{len(misses)} rows. Weights within 0.02 GiB: {share_within(parts['weights'], 0.02)}; activations within "
               f"0.03 GiB: {share_within(parts['activations'], 0.03)}; KV tokens on one GPU within 0.1 %: "
               f"{share_within(alone, 0.1)}, on several within 0.5 %: {share_within(several, 0.5)}; median "

@@ -2,6 +2,7 @@
 """The ledger of a server: what an engine says of itself, and what is recorded, add up to the device."""
 
 import json
+import os
 import pathlib
 import sys
 import unittest
@@ -100,6 +101,21 @@ if __name__ == "__main__":
         text = self.plan("--try", "max_model_len=2000").stdout
         self.assertRegex(text, r"81 920 +40 +9\.00 MiB +7\.00 MiB +40\.0 MiB  max_model_len=2000\n")
 
+    def test_a_version_that_was_never_tried(self):
+        metadata = self.folder / "vllm-9.9.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 9.9\n")
+        result = harness.memprof("plan", "-o", self.path, "--", PYTHON, HERE / "programs/serve.py", self.model, 1000,
+                                 env=dict(os.environ, PYTHONPATH=str(self.folder)))
+        self.assertIn("memprof: vllm 9.9 was never tried under plan; 0.19. and 0.33.x were\n", result.stderr)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_more_gpus_than_are_planned(self):
+        result = harness.memprof("plan", "-o", self.path, "--", PYTHON, HERE / "programs/serve.py", self.model, 1000,
+                                 env=dict(os.environ, MEMPROF_TRY="tensor_parallel_size=16"))
+        self.assertIn("memprof: the server wants 16 GPUs: memprof plan --devices 16 plays as many, up to 8\n", result.stderr)
+        self.assertEqual(result.returncode, 1)
+
     def test_settings_that_are_not_there(self):
         for wanted, said in (("nosuch=1", "--try nosuch: vllm has no such setting"),):
             result = self.plan("--try", wanted)
@@ -120,6 +136,11 @@ if __name__ == "__main__":
         self.assertIn("loads dummy, no tokenizer", said)
         (self.model / "tokenizer.json").write_text("{}")
         self.assertIn("loads dummy, a tokenizer", self.plan("-o", self.folder / "second.mp").stdout)
+        (self.model / "config.json").write_text('{"architectures": ["NosuchForCausalLM"]}')
+        result = self.plan("-o", self.folder / "unknown.mp")
+        self.assertIn("the engine does not know the architecture that the model's config.json names", result.stderr)
+        self.assertNotIn("Traceback", result.stderr)
+        self.assertEqual(result.returncode, 1)
         (self.model / "config.json").unlink()
         result = self.plan("-o", self.folder / "third.mp")
         self.assertIn("has no config.json: copy the model's own there", result.stderr)

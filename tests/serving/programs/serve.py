@@ -7,7 +7,7 @@ from vllm.engine.arg_utils import EngineArgs
 from vllm.v1.core import kv_cache_utils
 from vllm.v1.worker import gpu_model_runner, gpu_worker
 
-settings = gpu_model_runner.settings(EngineArgs(sys.argv[1], int(sys.argv[2])).max_model_len)
+settings = gpu_model_runner.settings(EngineArgs(sys.argv[1], int(sys.argv[2])).create_engine_config())
 worker = gpu_worker.Worker(settings)
 worker.load_model()
 available = worker.determine_available_memory()

@@ -1,4 +1,5 @@
 import dataclasses
+import os
 
 
 @dataclasses.dataclass
@@ -7,6 +8,15 @@ class EngineArgs:
     max_model_len: int
     load_format: str = "auto"
     skip_tokenizer_init: bool = False
+    tensor_parallel_size: int = 1
 
     def __post_init__(self):
         print(f"loads {self.load_format}, {'no tokenizer' if self.skip_tokenizer_init else 'a tokenizer'}", flush=True)
+
+    def create_engine_config(self):
+        with open(os.path.join(self.model, "config.json")) as file:
+            if "Nosuch" in file.read():
+                raise ValueError("the engine does not recognize this architecture")
+        if self.tensor_parallel_size > 1:
+            raise ValueError("World size (16) is larger than the number of available GPUs (1) in this node.")
+        return self.max_model_len
