@@ -128,6 +128,8 @@ EXPLAINED = (
     (r"architecture", "the engine does not know the architecture that the model's config.json names; a newer version may"),
     (r"World size \((\d+)\).* larger than the number of available GPUs",
      "the server wants {0} GPUs: memprof plan --devices {0} plays as many, up to 8"),
+    (r"couldn't connect to 'https://huggingface.co'",
+     "the model is no folder here, and huggingface.co is out of reach: a folder with its config.json is enough"),
 )
 
 
@@ -140,7 +142,7 @@ def _explain(arguments):
     def create_engine_config(self, *more, **named):
         try:
             return original(self, *more, **named)
-        except ValueError as trouble:
+        except (OSError, ValueError) as trouble:
             for pattern, sentence in EXPLAINED:
                 found = re.search(pattern, str(trouble))
                 if found:

@@ -116,6 +116,11 @@ if __name__ == "__main__":
         self.assertIn("memprof: the server wants 16 GPUs: memprof plan --devices 16 plays as many, up to 8\n", result.stderr)
         self.assertEqual(result.returncode, 1)
 
+    def test_a_model_that_is_not_there(self):
+        result = harness.memprof("plan", "-o", self.path, "--", PYTHON, HERE / "programs/serve.py", "meta/nosuch", 1000)
+        self.assertIn("memprof: the model is no folder here, and huggingface.co is out of reach: ", result.stderr)
+        self.assertEqual(result.returncode, 1)
+
     def test_settings_that_are_not_there(self):
         for wanted, said in (("nosuch=1", "--try nosuch: vllm has no such setting"),):
             result = self.plan("--try", wanted)

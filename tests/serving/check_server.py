@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The newest vLLM and SGLang of tools/cuda-torch --engine, whole, with a small model: the server comes up under plan, ends,
-and its ledger adds up. tools/test --long."""
+and its ledger adds up. An engine that is recorded on the stand-in GPU has the same ledger. tools/test --long."""
 
 import glob
 import os
@@ -33,6 +33,31 @@ class Server(harness.TestCase):
 
     def test_a_small_model_in_sglang(self):
         self.check_small_model("sglang")
+
+    def test_a_recorded_engine(self):
+        """Steps are the engine's; captured graphs and answers that are retained are no leak."""
+        if not newest("vllm"):
+            self.skipTest("tools/cuda-torch --engine vllm was not run")
+        softgpu = pathlib.Path("src/softgpu").resolve()
+        libraries = [f"lib/{name}" for name in ("libcuda.so.1", "libnvidia-ml.so.1")]
+        libraries += [f"cuda/{name}" for name in ("libnccl.so.2", "libcudnn.so.9", "libcupti.so.12", "libcupti.so.13")]
+        libraries += [f"cuda/{name}.so.{major}" for name in ("libcudart", "libcublas", "libcublasLt") for major in (12, 13)]
+        path = f"{os.path.dirname(newest('vllm'))}:{os.path.dirname(harness.MEMPROF)}:{os.environ['PATH']}"
+        with tempfile.TemporaryDirectory() as cache:
+            result = harness.memprof("snapshot", "-o", f"{self.folder}/run/", "--", "python3", HERE / "generate.py",
+                                     models.write("small", self.folder), 12, timeout=1800, env=dict(
+                                         os.environ, PATH=path, VLLM_CACHE_ROOT=cache, SOFTGPU_ON="1",
+                                         LD_PRELOAD=":".join(str(softgpu / name) for name in libraries),
+                                         SOFTGPU_MEMORY=str(40 << 30), SOFTGPU_VALUES="ones",
+                                         SOFTGPU_PROFILE="name=NVIDIA H100 80GB HBM3;cc=90;sms=132",
+                                         TRITON_LIBCUDA_PATH=str(softgpu / "lib"), VLLM_USE_FLASHINFER_SAMPLER="0"))
+        self.assertEqual(result.returncode, 0, result.stderr[-3000:])
+        self.assertIn("48 answers", result.stdout)
+        answers = [harness.answer("report", one) for one in (self.folder / "run").glob("*.mp")]
+        worker, = [answer for answer in answers if answer.get("server")]
+        self.assertEqual(sum(part["bytes"] for part in worker["server"]["parts"]), worker["server"]["total_bytes"])
+        self.assertGreaterEqual(worker["leaks"]["steps"]["count"], 12 * 8)
+        self.assertEqual(worker["leaks"]["verdict"], "clean")
 
     def check_small_model(self, engine):
         if not newest(engine):

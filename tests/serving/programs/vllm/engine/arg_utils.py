@@ -14,6 +14,8 @@ class EngineArgs:
         print(f"loads {self.load_format}, {'no tokenizer' if self.skip_tokenizer_init else 'a tokenizer'}", flush=True)
 
     def create_engine_config(self):
+        if not os.path.isdir(self.model):
+            raise OSError("We couldn't connect to 'https://huggingface.co' to load the files.")
         with open(os.path.join(self.model, "config.json")) as file:
             if "Nosuch" in file.read():
                 raise ValueError("the engine does not recognize this architecture")
