@@ -103,6 +103,7 @@ enum mp_job_trouble_kind {
     MP_JOB_UNUSED,   /* could not be read: the text is the error's sentence, which names the file */
     MP_JOB_PARTIAL,  /* a job of which only a part was there: the text is what it lacks */
     MP_JOB_LEFT_OUT, /* counts by another of the files: the text is why. Nothing is missing by that. */
+    MP_JOB_LIMITED,  /* a recording that does not hold everything, and the text says what. Its events are whole. */
 };
 
 /* A file that gave nothing to the job, or less than it should. */

@@ -81,12 +81,31 @@ struct mp_greeting_answer {
     int64_t clock_shift_ns; /* to be added to the process's clock, which differs in a time namespace */
 };
 
-/* A process that cannot be recorded leaves a folder named after the socket, this suffix, the number of its errno,
- * a dot and its pid in ten digits: that needs no descriptor. */
+/* A process that cannot be recorded leaves a folder, which needs no descriptor. It is named after the socket, this suffix,
+ * and three numbers with a dot behind each: its errno, its pid, and the pid of the nearest process above it in whose
+ * memory the recorder was at work (0: none). The process's name ends it, with MP_PROCESS_NAME letters at most. */
 #define MP_REFUSED_SUFFIX ".refused."
+#define MP_REFUSED_FORM   "%03d.%010u.%010u."
+#define MP_PROCESS_NAME   16
 
-/* The doorbell: one page for all processes of a session. A recorder increments it and wakes the collector, which sleeps
- * on it. */
+/* A forked child that cannot even make that folder, as one of another user or in another root, fills a row of the
+ * doorbell, which it has from its parent. */
+struct mp_unreached {
+    _Atomic uint32_t pid; /* written last; 0: not yet */
+    uint32_t above;
+    int32_t reason;
+    char name[MP_PROCESS_NAME];
+};
+
+/* The doorbell: one page for all processes of a session. A recorder increments `rings` and wakes the collector, which
+ * sleeps on it. */
 #define MP_DOORBELL_BYTES 4096
+#define MP_UNREACHED_MOST 128
+struct mp_doorbell_page {
+    _Atomic uint32_t rings;
+    _Atomic uint32_t unreached; /* rows begun, and processes that found none */
+    struct mp_unreached rows[MP_UNREACHED_MOST];
+};
+_Static_assert(sizeof(struct mp_doorbell_page) <= MP_DOORBELL_BYTES, "the doorbell is one page");
 
 #endif

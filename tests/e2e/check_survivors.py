@@ -32,15 +32,31 @@ time.sleep(0.3)
 """
 FOREVER = 100
 
-# Its children have no room for a descriptor, and so none for a recording.
+# Its children, or those of a child, cannot be recorded, in one `way` or another.
 UNRECORDED = """
-import os, resource, sys
+import ctypes, os, resource, sys
 import libmemprof as mp
+children, way, depth = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 mp.mark("parent")
-for i in range(int(sys.argv[1])):
+if depth and not os.fork():
+    mp.mark("between")
+elif depth:
+    os.wait()
+    sys.exit()
+for i in range(children):
     if not os.fork():
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        ctypes.CDLL(None).prctl(15, b"kid/%d\033[m" % i)
+        if way == "descriptors":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        elif way == "root":
+            os.chroot("/proc/self/fdinfo")
+        elif way == "user":
+            os.setresgid(65534, 65534, 65534)
+            os.setresuid(65534, 65534, 65534)
         mp.mark("child")
+        if i == 1 and not os.fork():
+            mp.mark("grandchild")
+            os._exit(0)
         os._exit(0)
     os.wait()
 """
@@ -108,19 +124,29 @@ class Survivors(harness.TestCase):
                     path.unlink()
                 self.flag.unlink()
 
-    def test_who_could_not_be_recorded_is_counted(self):
+    def test_who_could_not_be_recorded_is_named(self):
+        """In the file of the process that started it, and where all of the job is reported."""
         self.script.write_text(UNRECORDED)
-        for children in (1, 3):
-            with self.subTest(children=children):
-                result = harness.memprof(*self.command("--strict", children=children))
-                self.assertEqual(result.returncode, 4, result.stderr)
-                count = "1 process" if children == 1 else f"{children} processes"
-                said = f"{count} could not be recorded: "
-                self.assertIn(said, result.stderr)
-                self.assertNotIn("memprof: complete", result.stderr)
-                (coverage,) = self.coverages()
-                self.assertFalse(coverage["complete"])
-                self.assertIn(said, " ".join(coverage["notes"]))
+        ways = ("descriptors", "root", "user") if os.geteuid() == 0 else ("descriptors",)
+        for way in ways:
+            for children, depth in ((1, 0), (6, 0), (1, 1)):
+                with self.subTest(way=way, children=children, depth=depth):
+                    for path in self.folder.glob("run*.mp"):
+                        path.unlink()
+                    result = harness.memprof(*self.command("--strict", children=children, begin=way, end=depth))
+                    self.assertEqual(result.returncode, 4, result.stderr)
+                    said = "1 process could" if children == 1 else "7 processes could"
+                    first = r" not be recorded \(pid \d+ kid.\d..m"
+                    others = r", pid \d+ kid.\d..m, pid \d+ kid.\d..m, pid \d+ kid.\d..m and 3 more\): "
+                    self.assertRegex(result.stderr, said + first + (r"\): " if children == 1 else others))
+                    self.assertNotIn("memprof: complete", result.stderr)
+                    self.assertNotIn("\033", result.stderr)
+                    coverages = self.coverages()
+                    self.assertEqual(len(coverages), 1 + depth)
+                    lacking = [c for c in coverages if re.search(said + first, " ".join(c["notes"]))]
+                    self.assertEqual([c["complete"] for c in lacking], [False])
+                    report = harness.memprof("report", *sorted(self.folder.glob("run*.mp")))
+                    self.assertRegex(report.stdout + report.stderr, said + first)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,12 @@
 
 static _Atomic uint64_t *count;
 static uint32_t pool;
+static unsigned scale = 1; /* of the numbers of events */
 
 static void make_events(unsigned number)
 {
     if (!pool) pool = memprof_pool("random", MEMPROF_HOST);
-    for (unsigned i = 0; i < number; i++) {
+    for (unsigned i = 0; i < number * scale; i++) {
         void *block = malloc(64);
         memprof_alloc(pool, block, 64);
         atomic_fetch_add(count, 1);
@@ -121,6 +122,7 @@ static int run_child(unsigned seed)
 int main(int argc, char **argv)
 {
     unsigned seed = argc > 1 ? (unsigned)atoi(argv[1]) : 1;
+    if (argc > 2) scale = (unsigned)atoi(argv[2]);
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

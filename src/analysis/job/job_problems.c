@@ -70,6 +70,8 @@ static void find_lacking(struct mp_job_view *view)
     add_sentence(view, &list, "merged job is not whole", "merged jobs are not whole");
     list_troubles(model, MP_JOB_LEFT_OUT, "%s (%s)", &list);
     add_sentence_to(&view->notes, &list, "file was left out", "files were left out");
+    list_troubles(model, MP_JOB_LIMITED, "%s (%s)", &list);
+    add_sentence_to(&view->notes, &list, "limit", "limits");
     for (size_t i = 0; i < model->job.processes.count; i++) {
         const struct mp_job_process *process = &model->job.processes.at[i];
         if (process->missing)

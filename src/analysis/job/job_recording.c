@@ -388,6 +388,8 @@ void mp_job_add_recording(struct mp_job *job, const char *path, const struct mp_
     t.stacks = mp_alloc((model->stacks.count + 1) * sizeof *t.stacks);
     memset(t.stacks, 0xff, (model->stacks.count + 1) * sizeof *t.stacks);
     choose_tracks(&t);
+    for (uint32_t i = 0; i < model->coverage.limit_count; i++)
+        mp_job_add_trouble(job, MP_JOB_LIMITED, path, mp_model_text(model, model->coverage.limits[i]));
     *status = take_memory(&t, &process, error);
     free(t.stacks);
     free(t.wanted);

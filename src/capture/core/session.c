@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -22,6 +23,8 @@ struct mp_session mp_session;
 
 static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path];
 static uint32_t generations; /* in this image's memory: survives a fork, unlike the page */
+static uint32_t recorded;    /* the pid of the last process that recorded, likewise */
+static bool unrecorded;      /* a process could not, whose children cannot either; likewise */
 
 /* In all. Later attempts are shorter: the program must not stand still again and again. */
 #define ANSWER_WITHIN_NS (2 * MP_NS_PER_SECOND)
@@ -56,41 +59,66 @@ static bool take_descriptors(struct msghdr *message, int descriptors[2])
     return false;
 }
 
-#define REFUSAL_PATH (sizeof socket_path + sizeof MP_REFUSED_SUFFIX + 16)
+#define REFUSAL_PATH (sizeof socket_path + sizeof MP_REFUSED_SUFFIX + 32 + MP_PROCESS_NAME)
 
 static size_t put_number(char *to, uint32_t number, uint32_t highest_digit)
 {
     size_t length = 0;
     for (uint32_t digit = highest_digit; digit; digit /= 10)
         to[length++] = (char)('0' + number / digit % 10);
+    to[length++] = '.';
     return length;
 }
 
-static void name_refusal(int reason, char path[REFUSAL_PATH])
+/* The thread's name, with stars for what a path may not contain. */
+static void read_own_name(char name[MP_PROCESS_NAME])
+{
+    if (mp_syscall(SYS_prctl, PR_GET_NAME, name)) *name = '\0';
+    for (char *at = name; *at; at++)
+        if (*at == '/') *at = '*';
+}
+
+/* MP_REFUSED_FORM, without the C library's help. */
+static void name_refusal(int reason, const char *name, char path[REFUSAL_PATH])
 {
     size_t length = strlen(socket_path);
     memcpy(path, socket_path, length);
     memcpy(path + length, MP_REFUSED_SUFFIX, sizeof MP_REFUSED_SUFFIX - 1);
     length += sizeof MP_REFUSED_SUFFIX - 1;
     length += put_number(path + length, (uint32_t)reason, 100);
-    path[length++] = '.';
     length += put_number(path + length, (uint32_t)mp_getpid(), 1000000000);
-    path[length] = '\0';
+    length += put_number(path + length, recorded, 1000000000);
+    memcpy(path + length, name, strlen(name) + 1);
 }
 
-/* Reports to the collector that this process cannot be recorded, and why. Where even that is refused, nobody learns
- * it. */
+/* In the page that the parent has left. */
+static void tell_by_doorbell(int reason, const char *name)
+{
+    struct mp_doorbell_page *page = mp_session.inherited;
+    if (!page || !mp_is_here(page)) return;
+    uint32_t row = atomic_fetch_add(&page->unreached, 1);
+    if (row >= MP_UNREACHED_MOST) return;
+    page->rows[row].above = recorded;
+    page->rows[row].reason = reason;
+    memcpy(page->rows[row].name, name, MP_PROCESS_NAME);
+    atomic_store(&page->rows[row].pid, (uint32_t)mp_getpid());
+}
+
+/* Reports to the collector that this process cannot be recorded, and why. */
 static bool leave_refusal(int reason)
 {
-    char path[REFUSAL_PATH];
-    name_refusal(reason, path);
-    return !mp_mkdir(path, 0700);
+    char path[REFUSAL_PATH], *name = mp_session.page->refused_name;
+    read_own_name(name);
+    name_refusal(reason, name, path);
+    if (!mp_mkdir(path, 0700)) return true;
+    tell_by_doorbell(reason, name);
+    return false;
 }
 
 static void withdraw_refusal(int reason)
 {
     char path[REFUSAL_PATH];
-    name_refusal(reason, path);
+    name_refusal(reason, mp_session.page->refused_name, path);
     mp_rmdir(path);
 }
 
@@ -198,8 +226,7 @@ static void *map_doorbell(int descriptor)
     if (!holds(descriptor, MP_DOORBELL_BYTES)) return NULL;
     void *at = mp_mmap(NULL, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (at == MAP_FAILED) return NULL;
-    mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTFORK);
-    mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTDUMP);
+    mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTDUMP); /* children have it: tell_by_doorbell() */
     return at;
 }
 
@@ -239,6 +266,7 @@ static void give_up_or_wait(struct mp_session_page *page, int reason, bool for_g
 {
     bool is_reported = reason <= 0 || page->attempts || !leave_refusal(reason);
     if (for_good) {
+        unrecorded = reason > 0;
         atomic_store(&mp_session.pending, false);
         return;
     }
@@ -251,6 +279,9 @@ static void give_up_or_wait(struct mp_session_page *page, int reason, bool for_g
 static void begin_recording(struct mp_session_page *page)
 {
     if (page->refused_for) withdraw_refusal(page->refused_for);
+    recorded = (uint32_t)mp_getpid();
+    if (mp_session.inherited && mp_is_here(mp_session.inherited)) mp_munmap(mp_session.inherited, MP_DOORBELL_BYTES);
+    mp_session.inherited = NULL;
     atomic_fetch_add(&mp_session.header->dropped_inside, atomic_exchange(&page->dropped_early, 0));
     atomic_store(&page->generation, ++generations);
     atomic_store(&page->recording, 1);
@@ -316,8 +347,8 @@ bool mp_session_attach(void)
 void mp_session_ring_doorbell(void)
 {
     if (atomic_exchange(&mp_session.header->rung, 1)) return;
-    atomic_fetch_add(mp_session.doorbell, 1);
-    if (mp_futex_wake(mp_session.doorbell) < 0) mp_session_refused("futex");
+    atomic_fetch_add(&mp_session.doorbell->rings, 1);
+    if (mp_futex_wake(&mp_session.doorbell->rings) < 0) mp_session_refused("futex");
 }
 
 void mp_session_note(const char *text)
@@ -405,15 +436,18 @@ void mp_session_give_up(void)
 
 void mp_session_after_fork(bool inside_hook)
 {
+    struct mp_doorbell_page *own = mp_session.doorbell;
     mp_own_tid_forget();
+    if (own && mp_is_here(own)) mp_session.inherited = own;
     /* The parent's mappings are missing here (MADV_DONTFORK); nothing may touch the old addresses. */
     if (inside_hook) {
         mp_views_blank();
-        mp_view_put_blank(mp_session.doorbell, MP_DOORBELL_BYTES);
+        if (!mp_session.inherited) mp_view_put_blank(own, MP_DOORBELL_BYTES);
         atomic_store(&mp_session.pending, false);
         return;
     }
-    bool follow = mp_session.page && (mp_session.header ? mp_session.config.follow : atomic_load(&mp_session.pending));
+    bool waits = unrecorded || atomic_load(&mp_session.pending);
+    bool follow = mp_session.page && (mp_session.header ? mp_session.config.follow : waits);
     mp_session.header = NULL;
     mp_session.doorbell = NULL;
     atomic_store(&mp_session.pending, follow);

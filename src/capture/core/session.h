@@ -29,12 +29,14 @@ struct mp_session_page {
     _Atomic uint64_t attach_after;                   /* monotonic ns: no attempt before that */
     uint32_t attempts;                               /* that failed; under attach_lock, like what follows */
     int refused_for;                                 /* why the first did, where the collector finds that */
+    char refused_name[MP_PROCESS_NAME];              /* as the collector finds it */
 };
 
 struct mp_session {
     struct mp_session_page *page;
     struct mp_spool_header *header; /* NULL until attached */
-    _Atomic uint32_t *doorbell;
+    struct mp_doorbell_page *doorbell;
+    struct mp_doorbell_page *inherited; /* the doorbell of the process that forked this one; NULL */
     uint64_t clock_shift_ns; /* modulo 2^64 */
     struct mp_record_config config;
     _Atomic bool pending;        /* an attempt to attach is worth while */

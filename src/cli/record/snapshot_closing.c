@@ -462,7 +462,7 @@ static void print_end(const struct tree *tree)
                    tree->sampled             ? "a sample of the blocks, of which the bytes are estimated"
                    : tree->scheduled         ? "whole, of what was scheduled"
                    : tree->result->survivors ? "whole until then"
-                   : tree->result->refused   ? "whole, of what was recorded"
+                   : tree->result->refused.count ? "whole, of what was recorded"
                    : tree->bounded           ? "whole, of what was to be kept"
                                              : "complete",
                    rest, next);
@@ -525,10 +525,10 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
         print_tree(result, options, verbose);
     else if (!quiet)
         print_one_process(result, verbose);
-    if (result->refused) {
+    if (result->refused.count) {
         whole = false;
         char text[MP_REFUSED_TEXT];
-        mp_collector_say_refused(result, text, sizeof text);
+        mp_refused_say(&result->refused, text, sizeof text);
         mp_message("%s", text);
     } else if (!result->recordings.count) {
         whole = false;

@@ -1,9 +1,7 @@
 #include "collect/session/collector_parts.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +18,7 @@
 #include "collect/session/asker.h"
 #include "collect/session/launch.h"
 #include "collect/session/membership.h"
+#include "collect/session/refused.h"
 #include "collect/session/session_folder.h"
 #include "collect/session/survivors.h"
 #include "collect/symbols/symbol_file.h"
@@ -62,6 +61,23 @@ static const struct mp_recording *owner_of(const struct mp_collector *collector,
     return NULL;
 }
 
+/* Who was not recorded has no file of its own to say so. The last file says what no other one could. */
+static void note_refused(struct mp_collector *collector, struct mp_recording *recording)
+{
+    struct mp_refused refused = {0};
+    char text[MP_REFUSED_TEXT];
+    bool is_last = collector->ending && !collector->processes.count;
+    mp_refused_take(collector, is_last ? 0 : recording->pid, collector->ending, &refused);
+    if (is_last) {
+        mp_refused_merge(&refused, &collector->unplaced);
+        collector->unplaced = (struct mp_refused){0};
+    }
+    if (!refused.count) return;
+    mp_refused_say(&refused, text, sizeof text);
+    mp_recording_lacks_processes(recording, text);
+    mp_refused_merge(&collector->result->refused, &refused);
+}
+
 void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text)
 {
     struct mp_collected process = collector->processes.at[index];
@@ -69,6 +85,7 @@ void mp_collector_end_process(struct mp_collector *collector, size_t index, stru
     collector->processes.at[index] = collector->processes.at[--collector->processes.count];
     if (process.pidfd >= 0) close(process.pidfd);
     mp_suspicion_free(&process.suspicion);
+    note_refused(collector, process.recording);
     mp_recording_end(process.recording, how, text);
     mp_looks_serve(&collector->looks, &collector->snapshots, process.recording, true);
     mp_snapshots_serve(&collector->snapshots, process.recording);
@@ -352,50 +369,10 @@ static void note_survivors(const struct mp_collector *collector)
         mp_recording_ends_early(collector->processes.at[i].recording, collector->result->survived);
 }
 
-/* Counts processes that could not connect, or could not be recorded. Taken twice: before the files end, for the
- * command's file, and after, for who failed meanwhile. */
-static void take_refusals(struct mp_collector *collector)
-{
-    struct mp_collector_result *result = collector->result;
-    DIR *folder = *collector->socket_folder ? opendir(collector->socket_folder) : NULL;
-    const char *name = strrchr(collector->socket_path, '/');
-    for (struct dirent *entry; folder && name && (entry = readdir(folder));) {
-        int reason;
-        uint32_t pid;
-        char expected[sizeof entry->d_name];
-        const char *number = strstr(entry->d_name, MP_REFUSED_SUFFIX);
-        if (!number || sscanf(number + strlen(MP_REFUSED_SUFFIX), "%3d.%10" SCNu32, &reason, &pid) != 2) continue;
-        snprintf(expected, sizeof expected, "%s" MP_REFUSED_SUFFIX "%03d.%010" PRIu32, name + 1, reason, pid);
-        if (strcmp(entry->d_name, expected) || unlinkat(dirfd(folder), expected, AT_REMOVEDIR)) continue;
-        if (result->refused++) continue;
-        if (reason == EAGAIN)
-            mp_fail(&result->refusal, MP_IO, "memprof did not answer in time");
-        else
-            mp_fail(&result->refusal, MP_IO, "the system refused what the recorder needs (%s)", strerror(reason));
-    }
-    if (folder) closedir(folder);
-}
-
-void mp_collector_say_refused(const struct mp_collector_result *result, char *text, size_t room)
-{
-    snprintf(text, room, "%u process%s could not be recorded: %s", result->refused, result->refused == 1 ? "" : "es",
-             result->refusal.text);
-}
-
-/* Who was not recorded has no file of its own to say so: the command's does. */
-static void note_refused(struct mp_collector *collector)
-{
-    char text[MP_REFUSED_TEXT];
-    take_refusals(collector);
-    mp_collector_say_refused(collector->result, text, sizeof text);
-    for (size_t i = 0; i < collector->processes.count && collector->result->refused; i++)
-        if ((pid_t)collector->processes.at[i].pid == collector->command)
-            mp_recording_lacks_processes(collector->processes.at[i].recording, text);
-}
-
 static void end_all(struct mp_collector *collector)
 {
     wait_for_survivors(collector);
+    collector->ending = true;
     note_survivors(collector);
     char text[64];
     struct mp_exit how = mp_process_end_describe(collector->wait_status, text, sizeof text);
@@ -403,7 +380,6 @@ static void end_all(struct mp_collector *collector)
     for (size_t i = collector->processes.count; i-- > 0;)
         if ((pid_t)collector->processes.at[i].pid != collector->command)
             end_child(collector, i, MP_STILL_RUNNING " when the command ended");
-    note_refused(collector);
     while (collector->processes.count)
         mp_collector_end_process(collector, collector->processes.count - 1, how, text);
     struct mp_finished finished;
@@ -443,7 +419,8 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
             go_round(&collector);
         end_all(&collector);
     }
-    take_refusals(&collector);
+    mp_refused_merge(&result->refused, &collector.unplaced);
+    mp_refused_take(&collector, 0, true, &result->refused); /* who failed meanwhile */
     free(library);
     free(python_folder);
     tear_down(&collector);

@@ -30,6 +30,17 @@ struct mp_collector_options {
     const char *metrics; /* path of the metrics (collect/metrics/metrics.h); NULL: none */
 };
 
+/* Processes that could not be recorded: the first of them, and the reason for the very first. */
+#define MP_REFUSED_NAMED 4
+struct mp_refused {
+    size_t count;
+    struct mp_refused_process {
+        uint32_t pid; /* as the process knows itself; 0: not known */
+        char name[MP_PROCESS_NAME];
+    } first[MP_REFUSED_NAMED];
+    struct mp_error why;
+};
+
 struct mp_collector_result {
     int exit_status; /* of the command, as a shell gives it: 128 + signal; 126, 127 where it could not be executed */
     MP_VEC(struct mp_recording_summary) recordings;
@@ -37,13 +48,12 @@ struct mp_collector_result {
     char note[MP_SPOOL_NOTE_TEXT + 1]; /* the first remark of a recorder in a process without a file; "": none */
     size_t survivors;                  /* processes that were still running when recording ended */
     char survived[320];                /* a sentence on them */
-    unsigned refused;                  /* processes that could not be recorded, and the reason for the first */
-    struct mp_error refusal;
+    struct mp_refused refused;
 };
 
-/* "3 processes could not be recorded: memprof did not answer in time". */
-#define MP_REFUSED_TEXT (sizeof((struct mp_error *)NULL)->text + 64)
-void mp_collector_say_refused(const struct mp_collector_result *result, char *text, size_t room);
+/* "3 processes could not be recorded (pid 12 python, pid 13 python, pid 14 sh): memprof did not answer in time". */
+#define MP_REFUSED_TEXT (sizeof((struct mp_error *)NULL)->text + 256)
+void mp_refused_say(const struct mp_refused *refused, char *text, size_t room);
 
 /* A status other than MP_OK means that the command was not started. The summaries have later errors. */
 enum mp_status mp_collector_run(const struct mp_collector_options *options, struct mp_collector_result *result,

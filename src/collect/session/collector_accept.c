@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "collect/session/asker.h"
 #include "collect/session/control.h"
+#include "collect/session/refused.h"
 
 #define ACCEPTED_AT_ONCE 16 /* connections a round */
 
@@ -110,11 +111,6 @@ static void send_answer(int connection, const struct mp_collector *collector, co
     sendmsg(connection, &message, MSG_NOSIGNAL);
 }
 
-static void refuse(struct mp_collector *collector, const struct mp_error *why)
-{
-    if (!collector->result->refused++) collector->result->refusal = *why;
-}
-
 /* True if the process is the user's own, or root's. */
 static bool is_ours(const struct ucred *who)
 {
@@ -174,7 +170,7 @@ static const struct mp_recording *greet(struct mp_collector *collector, const st
             mp_collector_end_process(collector, i, (struct mp_exit){.known = false}, "replaced by exec");
     if (!new_process(collector, (uint32_t)who->pid, &error))
         return collector->processes.at[collector->processes.count - 1].recording;
-    refuse(collector, &error);
+    mp_refused_add(&collector->unplaced, (uint32_t)who->pid, NULL, &error);
     return NULL;
 }
 
@@ -288,7 +284,7 @@ static bool take_visitor(struct mp_collector *collector)
             return true;
         }
         mp_fail_errno(&error, "cannot accept its connection");
-        refuse(collector, &error);
+        mp_refused_add(&collector->unplaced, 0, "", &error);
         usleep(MP_ROUND_MS * 1000); /* the connection stays in the queue: do not spin */
     }
     if (connection < 0) return false;

@@ -120,7 +120,7 @@ void mp_looks_free(struct mp_looks *looks);
 struct mp_doorbell {
     int memory; /* the page's descriptor, for the processes */
     int heard;  /* readable after a ring */
-    _Atomic uint32_t *page;
+    struct mp_doorbell_page *page;
     pthread_t listener;
     _Atomic bool leaving;
 };
@@ -181,6 +181,8 @@ struct mp_collector {
     pid_t command;
     bool command_ended;
     bool waits_no_longer; /* for what outlives the command */
+    bool ending;          /* no process is recorded any more */
+    struct mp_refused unplaced; /* not yet said in a file */
     int wait_status;
     MP_VEC(struct mp_collected) processes;
     MP_VEC(char *) paths; /* of every file made so far */
@@ -191,6 +193,9 @@ struct mp_collector {
 void mp_collector_accept(struct mp_collector *collector);
 /* The process has ended, or been replaced. */
 void mp_collector_end_process(struct mp_collector *collector, size_t index, struct mp_exit how, const char *text);
+
+/* A process's name as the kernel has it, harmless in a terminal; "": it is no more. */
+void mp_process_name(uint32_t pid, char name[MP_PROCESS_NAME]);
 
 /* How a process that is not our child has ended. Never waits; any thread. */
 

@@ -16,9 +16,9 @@ static void *listen_for_rings(void *context)
 {
     struct mp_doorbell *doorbell = context;
     for (;;) {
-        uint32_t seen = atomic_load(doorbell->page);
+        uint32_t seen = atomic_load(&doorbell->page->rings);
         if (atomic_load(&doorbell->leaving)) return NULL;
-        syscall(SYS_futex, doorbell->page, FUTEX_WAIT, seen, NULL, NULL, 0);
+        syscall(SYS_futex, &doorbell->page->rings, FUTEX_WAIT, seen, NULL, NULL, 0);
         eventfd_write(doorbell->heard, 1);
     }
 }
@@ -57,8 +57,8 @@ void mp_doorbell_close(struct mp_doorbell *doorbell)
 {
     if (!doorbell->page) return;
     atomic_store(&doorbell->leaving, true);
-    atomic_fetch_add(doorbell->page, 1);
-    syscall(SYS_futex, doorbell->page, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&doorbell->page->rings, 1);
+    syscall(SYS_futex, &doorbell->page->rings, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     pthread_join(doorbell->listener, NULL);
     munmap(doorbell->page, MP_DOORBELL_BYTES);
     close(doorbell->memory);

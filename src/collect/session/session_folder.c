@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wire/config.h"
+
 static const char prefix[] = "memprof-";
 enum { SUFFIX = 6, OLD_S = 60, SWEPT_AT_ONCE = 4096 };
 
@@ -53,6 +55,16 @@ bool mp_session_folder_is_name(const char *name)
     return !strncmp(name, prefix, strlen(prefix)) && strlen(name) == strlen(prefix) + SUFFIX;
 }
 
+/* What processes left there that could not be recorded (collect/session/refused.h). */
+static void sweep_refusals(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    struct dirent *entry;
+    while (entries && (entry = readdir(entries)))
+        if (strstr(entry->d_name, MP_REFUSED_SUFFIX)) unlinkat(dirfd(entries), entry->d_name, AT_REMOVEDIR);
+    if (entries) closedir(entries);
+}
+
 /* Removes left folders from `parent`: of our making, unlocked, with a socket that nobody listens on, or
  * without one for a minute. */
 static void sweep(const char *parent)
@@ -67,6 +79,7 @@ static void sweep(const char *parent)
         int locked = lock(folder);
         if (locked >= 0 && is_left_and_ours(locked) && is_deserted(socket_path)) {
             unlink(socket_path);
+            sweep_refusals(folder);
             rmdir(folder); /* fails where anything else lies in it */
         }
         if (locked >= 0) close(locked);

@@ -20,25 +20,12 @@ static bool is_recorded(const struct mp_collector *collector, uint32_t pid)
     return false;
 }
 
-/* A process chooses its name: nothing of it may move a terminal. */
-static void read_name(uint32_t pid, char *name, size_t room)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%u/comm", pid);
-    FILE *file = fopen(path, "re");
-    if (!file || !fgets(name, (int)room, file)) *name = '\0';
-    if (file) fclose(file);
-    name[strcspn(name, "\n")] = '\0';
-    for (char *at = name; *at; at++)
-        if (!isalnum((unsigned char)*at) && !strchr("._-+:/ ", *at)) *at = '?';
-}
-
 static void count_one(struct mp_survivors *survivors, uint32_t pid)
 {
     size_t length = strlen(survivors->names), room = sizeof survivors->names - length;
-    char name[32];
+    char name[MP_PROCESS_NAME];
     if (++survivors->count > NAMED_MOST) return;
-    read_name(pid, name, sizeof name);
+    mp_process_name(pid, name);
     snprintf(survivors->names + length, room, "%spid %u%s%s", length ? ", " : "", pid, *name ? " " : "", name);
 }
 

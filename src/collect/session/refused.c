@@ -1,0 +1,138 @@
+#include "collect/session/refused.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A process chooses its name: nothing of it may move a terminal. */
+static void clean(char *name)
+{
+    name[strcspn(name, "\n")] = '\0';
+    for (char *at = name; *at; at++)
+        if (!isalnum((unsigned char)*at) && !strchr("._-+:/ ", *at)) *at = '?';
+}
+
+void mp_process_name(uint32_t pid, char name[MP_PROCESS_NAME])
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%u/comm", pid);
+    FILE *file = fopen(path, "re");
+    if (!file || !fgets(name, MP_PROCESS_NAME, file)) *name = '\0';
+    if (file) fclose(file);
+    clean(name);
+}
+
+void mp_refused_add(struct mp_refused *refused, uint32_t pid, const char *name, const struct mp_error *why)
+{
+    if (!refused->count) refused->why = *why;
+    if (refused->count++ >= MP_REFUSED_NAMED) return;
+    struct mp_refused_process *process = &refused->first[refused->count - 1];
+    process->pid = pid;
+    if (name)
+        snprintf(process->name, sizeof process->name, "%.*s", MP_PROCESS_NAME - 1, name);
+    else
+        mp_process_name(pid, process->name);
+    clean(process->name);
+}
+
+void mp_refused_merge(struct mp_refused *into, const struct mp_refused *from)
+{
+    if (!into->count) into->why = from->why;
+    for (size_t i = 0; i < MP_REFUSED_NAMED && i < from->count && into->count + i < MP_REFUSED_NAMED; i++)
+        into->first[into->count + i] = from->first[i];
+    into->count += from->count;
+}
+
+static void explain(int reason, struct mp_error *why)
+{
+    bool apart = reason == EACCES || reason == ENOENT || reason == EPERM;
+    if (reason == EAGAIN)
+        mp_fail(why, MP_IO, "memprof did not answer in time");
+    else if (apart)
+        mp_fail(why, MP_IO, "another user, another root or a sandbox keeps memprof out of reach (%s)",
+                strerror(reason));
+    else
+        mp_fail(why, MP_IO, "the system refused what the recorder needs (%s)", strerror(reason));
+}
+
+static bool is_gone(uint32_t pid)
+{
+    return kill((pid_t)pid, 0) && errno == ESRCH;
+}
+
+static void take_folders(const struct mp_collector *collector, uint32_t above, bool ending, struct mp_refused *refused)
+{
+    DIR *folder = *collector->socket_folder ? opendir(collector->socket_folder) : NULL;
+    const char *name = strrchr(collector->socket_path, '/');
+    for (struct dirent *entry; folder && name && (entry = readdir(folder));) {
+        int reason, length = 0;
+        uint32_t pid, over;
+        struct mp_error why;
+        char expected[sizeof entry->d_name];
+        const char *number = strstr(entry->d_name, MP_REFUSED_SUFFIX);
+        if (!number || sscanf(number + strlen(MP_REFUSED_SUFFIX), "%3d.%10" SCNu32 ".%10" SCNu32 ".%n", &reason, &pid,
+                              &over, &length) != 3)
+            continue;
+        const char *process = number + strlen(MP_REFUSED_SUFFIX) + length;
+        snprintf(expected, sizeof expected, "%s" MP_REFUSED_SUFFIX MP_REFUSED_FORM "%s", name + 1, reason, pid, over,
+                 process);
+        if ((above && over != above) || (!ending && !is_gone(pid))) continue;
+        if (!length || strcmp(entry->d_name, expected) || unlinkat(dirfd(folder), expected, AT_REMOVEDIR)) continue;
+        explain(reason, &why);
+        mp_refused_add(refused, pid, process, &why);
+    }
+    if (folder) closedir(folder);
+}
+
+/* The page is every program's to write. */
+static void take_rows(const struct mp_collector *collector, uint32_t above, struct mp_refused *refused)
+{
+    struct mp_doorbell_page *page = collector->doorbell.page;
+    for (size_t i = 0; page && i < MP_UNREACHED_MOST; i++) {
+        struct mp_unreached *row = &page->rows[i];
+        struct mp_error why;
+        char name[MP_PROCESS_NAME];
+        uint32_t pid = atomic_load(&row->pid);
+        if (!pid || (above && row->above != above)) continue;
+        memcpy(name, row->name, sizeof name);
+        name[sizeof name - 1] = '\0';
+        explain(row->reason, &why);
+        mp_refused_add(refused, pid, name, &why);
+        atomic_store(&row->pid, 0);
+    }
+    uint32_t begun = page ? atomic_load(&page->unreached) : 0;
+    if (above || begun <= MP_UNREACHED_MOST) return;
+    refused->count += begun - MP_UNREACHED_MOST;
+    atomic_store(&page->unreached, MP_UNREACHED_MOST);
+}
+
+void mp_refused_take(const struct mp_collector *collector, uint32_t above, bool ending, struct mp_refused *refused)
+{
+    take_folders(collector, above, ending, refused);
+    take_rows(collector, above, refused);
+}
+
+void mp_refused_say(const struct mp_refused *refused, char *text, size_t room)
+{
+    char names[MP_REFUSED_NAMED * (MP_PROCESS_NAME + 24)] = "";
+    size_t length = 0, named = 0;
+    for (size_t i = 0; i < MP_REFUSED_NAMED && i < refused->count; i++) {
+        const struct mp_refused_process *process = &refused->first[i];
+        if (!process->pid) continue;
+        length += (size_t)snprintf(names + length, sizeof names - length, "%spid %u%s%s", named++ ? ", " : " (",
+                                   process->pid, *process->name ? " " : "", process->name);
+    }
+    if (named && refused->count > named)
+        snprintf(names + length, sizeof names - length, " and %zu more)", refused->count - named);
+    else if (named)
+        snprintf(names + length, sizeof names - length, ")");
+    snprintf(text, room, "%zu process%s could not be recorded%s: %s", refused->count, refused->count == 1 ? "" : "es",
+             names, refused->why.text);
+}
