@@ -275,7 +275,10 @@ bool mp_record_fits(const struct mp_thread *thread, uint32_t records)
 
 void mp_record_question(struct mp_thread *thread, const struct mp_record *question)
 {
+    _Atomic uint64_t *dropped = &thread->ring->dropped;
+    uint64_t events = atomic_load_explicit(dropped, memory_order_relaxed);
     mp_record_prepared(thread, question);
+    atomic_store_explicit(dropped, events, memory_order_relaxed); /* a question that finds no room is no event */
     settle(thread);
     mp_session_ring_doorbell();
 }

@@ -11,7 +11,6 @@
 #define OPCODE_BYTES 9
 
 /* Values that wait for their list or dictionary: Python's own pickles gather a thousand at a time. */
-#define WAITING_MAX (1u << 24)
 
 struct unpickler {
     struct mp_input *input;
@@ -323,6 +322,17 @@ static size_t operand_bytes(unsigned opcode)
     return bytes[opcode];
 }
 
+/* One byte may make an object of 32. PyTorch's snapshots take twice their size and less; beyond that the file is made to
+ * fill memory. */
+static bool outgrows(const struct unpickler *u)
+{
+    enum { TIMES = 3, FREE_BYTES = 48 << 20 };
+    const struct mp_values *values = u->values;
+    uint64_t words = values->stack.count + values->marks.count + values->items.count + values->wide.count + u->memo.count;
+    uint64_t bytes = words * sizeof(uint64_t) + values->objects.count * sizeof *values->objects.at;
+    return bytes > TIMES * u->opcode_offset + FREE_BYTES;
+}
+
 static enum mp_status run(struct unpickler *u)
 {
     for (;;) {
@@ -334,8 +344,7 @@ static enum mp_status run(struct unpickler *u)
         if (opcode == MP_OP_STOP) return MP_OK;
         if (near_end) status = need(u, operand_bytes(opcode));
         if (!status) status = step(u, opcode);
-        if (!status && u->values->stack.count > WAITING_MAX)
-            status = bad(u, "has 16 million values that are in no list");
+        if (!status && outgrows(u)) status = bad(u, "needs more memory than a memory snapshot of its size");
         if (status) return status;
     }
 }
