@@ -102,7 +102,7 @@ static void check_full(bool wait)
         ck_assert(alloc(i));
     ck_assert_uint_eq(spool->rings[0].head, MP_RING_RECORDS);
     ck_assert_uint_eq(spool->rings[0].dropped, 500);
-    ck_assert_uint_gt(atomic_load(&doorbell), 0);
+    ck_assert_uint_gt(atomic_load(&doorbell.rings), 0);
     struct mp_drain drain = {0};
     ck_assert_uint_eq(mp_drain_take(&drain, spool, true, visit, NULL), MP_RING_RECORDS);
     ck_assert_uint_eq(seen.next[0], MP_RING_RECORDS);

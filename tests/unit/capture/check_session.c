@@ -3,6 +3,7 @@
 #include "capture/core/session.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -117,13 +118,15 @@ static void begin(void)
 static int refusal(void)
 {
     int found = -1;
-    for (int number = 0; number < 1000; number++) {
-        char name[160];
-        snprintf(name, sizeof name, "%s" MP_REFUSED_SUFFIX "%03d.%010d", path, number, (int)getpid());
-        if (rmdir(name)) continue;
-        ck_assert_int_eq(found, -1);
-        found = number;
-    }
+    char pattern[256], *numbers;
+    glob_t names = {0};
+    snprintf(pattern, sizeof pattern, "%s" MP_REFUSED_SUFFIX "???.%010d.??????????.check_session", path, (int)getpid());
+    if (glob(pattern, 0, NULL, &names)) return found;
+    ck_assert_uint_eq(names.gl_pathc, 1);
+    numbers = names.gl_pathv[0] + strlen(path) + strlen(MP_REFUSED_SUFFIX);
+    found = atoi(numbers);
+    ck_assert(!rmdir(names.gl_pathv[0]));
+    globfree(&names);
     return found;
 }
 

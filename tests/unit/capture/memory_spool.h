@@ -13,7 +13,7 @@
 #include "capture/core/views.h"
 #include "unit/suite.h"
 
-static _Atomic uint32_t doorbell;
+static struct mp_doorbell_page doorbell;
 
 static inline void *map(uint64_t bytes)
 {
