@@ -262,7 +262,7 @@ static __always_inline __u32 thread_number(const struct mp_attach_settings *how)
 }
 
 static __always_inline void fill(struct scratch *room, const struct mp_attach_settings *how, const struct pt_regs *regs,
-                                 __u64 cookie, const struct arguments *arguments, int returned)
+                                 __u64 cookie, const struct arguments *arguments, int returned, int popped)
 {
     room->head.time_ns = bpf_ktime_get_ns();
     room->head.tid = thread_number(how);
@@ -275,8 +275,8 @@ static __always_inline void fill(struct scratch *room, const struct mp_attach_se
         room->head.out[0] = read_word(arguments->at[0]);
         room->head.out[1] = read_word(arguments->at[1]);
     }
-    room->head.ip = regs->rip;
-    room->head.sp = regs->rsp;
+    room->head.ip = popped ? regs->rip : read_word(regs->rsp);
+    room->head.sp = popped ? regs->rsp : regs->rsp + 8;
     room->head.bp = regs->rbp;
     room->head.bx = regs->rbx;
     room->head.r12 = regs->r12;
@@ -300,11 +300,11 @@ static __always_inline __u64 share_kept(__u64 size, __u64 mean)
 }
 
 /* True if the event is of a block in the sample. */
-static __always_inline int is_sampled(const struct mp_attach_settings *how, const struct pt_regs *regs, __u64 cookie,
-                                      const struct arguments *arguments, int returned)
+static __always_inline int is_sampled(const struct mp_attach_settings *how, __u64 cookie,
+                                      const struct arguments *arguments)
 {
-    __u64 address = returned ? regs->rax : arguments->at[0];
-    __s64 bytes = returned ? arguments->at[0] : arguments->at[1];
+    __u64 address = arguments->at[0];
+    __s64 bytes = arguments->at[1];
     __u8 one = 1;
     if (!(cookie & MP_ATTACH_STACK) || bytes < 0) return !bpf_map_delete_elem(&kept, &address);
     if (!address || bpf_get_prandom_u32() >= share_kept(bytes, how->sample_bytes)) return 0;
@@ -313,13 +313,15 @@ static __always_inline int is_sampled(const struct mp_attach_settings *how, cons
     return 0;
 }
 
-static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct arguments *arguments, int returned)
+/* At a call's first instruction, and at its return, the return address is the word on top, unless it is `popped`. */
+static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct arguments *arguments, int returned,
+                                int popped)
 {
     __u32 zero = 0;
     struct mp_attach_settings *how = bpf_map_lookup_elem(&settings, &zero);
     struct scratch *room = NULL;
     __u64 begun = bpf_ktime_get_ns();
-    if (how && how->sample_bytes && cookie & MP_ATTACH_SAMPLED && !is_sampled(how, regs, cookie, arguments, returned))
+    if (how && how->sample_bytes && cookie & MP_ATTACH_SAMPLED && !is_sampled(how, cookie, arguments))
         return 0;
     for (__u32 i = 0; i < SCRATCHES && !room; i++) {
         __u32 number = bpf_get_smp_processor_id() * SCRATCHES + i;
@@ -330,7 +332,7 @@ static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct
         count_one(0);
         return 0;
     }
-    fill(room, how, regs, cookie, arguments, returned);
+    fill(room, how, regs, cookie, arguments, returned, popped);
     /* A report of a free has a negative size. */
     int is_free = !returned && (__s64)arguments->at[1] < 0;
     if (cookie & MP_ATTACH_STACK && (!is_free || how->free_stacks)) {
@@ -350,9 +352,14 @@ static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct
     return 0;
 }
 
-static __always_inline struct arguments arguments_of(const struct pt_regs *regs)
+/* Each register is read once, by its fixed place, which the verifier wants. */
+static __always_inline struct arguments arguments_of(const volatile struct pt_regs *regs, __u64 cookie)
 {
-    return (struct arguments){{regs->rdi, regs->rsi, regs->rdx, regs->rcx, regs->r8}};
+    __u64 given[MP_ATTACH_ARGUMENTS + 1] = {regs->rdi, regs->rsi, regs->rdx, regs->rcx, regs->r8, regs->r9};
+    struct arguments arguments;
+    for (int i = 0; i < MP_ATTACH_ARGUMENTS; i++)
+        arguments.at[i] = cookie & MP_ATTACH_METHOD ? given[i + 1] : given[i];
+    return arguments;
 }
 
 static __always_inline __u64 key_of(__u64 cookie)
@@ -364,19 +371,31 @@ SEC("uprobe")
 int mp_enter(struct pt_regs *regs)
 {
     __u64 cookie = bpf_get_attach_cookie(regs), key = key_of(cookie);
-    struct arguments arguments = arguments_of(regs);
-    if (!(cookie & MP_ATTACH_RETURNS)) return send(regs, cookie, &arguments, 0);
+    struct arguments arguments = arguments_of(regs, cookie);
+    if (!(cookie & MP_ATTACH_RETURNS)) return send(regs, cookie, &arguments, 0, 0);
     if (bpf_map_update_elem(&calls, &key, &arguments, BPF_ANY)) count_one(1);
     return 0;
 }
 
-SEC("uretprobe")
-int mp_leave(struct pt_regs *regs)
+static __always_inline int leave(struct pt_regs *regs, int popped)
 {
     __u64 cookie = bpf_get_attach_cookie(regs), key = key_of(cookie);
     struct arguments *known = bpf_map_lookup_elem(&calls, &key);
     if (!known) return 0; /* the call began before we attached */
     struct arguments arguments = *known;
     bpf_map_delete_elem(&calls, &key);
-    return send(regs, cookie, &arguments, 1);
+    return send(regs, cookie, &arguments, 1, popped);
+}
+
+/* At the instruction that returns. */
+SEC("uprobe")
+int mp_leave(struct pt_regs *regs)
+{
+    return leave(regs, 0);
+}
+
+SEC("uretprobe")
+int mp_returned(struct pt_regs *regs)
+{
+    return leave(regs, 1);
 }

@@ -21,7 +21,7 @@
 #define ROUND_MS      10
 #define LATE_NS       (50 * MP_NS_PER_MS) /* an event is in the ring so soon after its time */
 #define LOOK_FOR_EXEC (500 * MP_NS_PER_MS)
-#define PROBES_MOST   32
+#define RETURNS_MOST  16
 #define MEASURE_NS    MP_NS_PER_SECOND
 #define TRAP_NS       2000       /* of a probe itself, which its program does not see; a bound for x86-64 */
 #define SAMPLE_LEAST  (16 << 10)
@@ -37,9 +37,8 @@ struct attached {
     struct mp_recording *recording;
     struct bpf_object *object;
     struct ring_buffer *ring;
-    struct bpf_link *links[2 * PROBES_MOST];
-    struct bpf_link *cpu_alloc[2]; /* two of them: entry and return; NULL: not attached, or no more */
-    unsigned link_count;
+    MP_VEC(struct bpf_link *) links;
+    struct bpf_link *cpu_alloc; /* one of them; NULL: not attached, or no more */
     const struct mp_attach_module *watched; /* has probes: unmapped means that another program runs there */
     uint32_t sources;
     struct mp_map cpu_blocks;   /* from alloc_cpu: address to 1 */
@@ -189,12 +188,10 @@ static void see_device(struct attached *a)
 {
     if (a->device_seen || a->options->record.cpu_throughout) return;
     a->device_seen = true;
-    for (unsigned way = 0; way < 2; way++) {
-        for (unsigned i = 0; i < a->link_count; i++)
-            if (a->links[i] == a->cpu_alloc[way]) a->links[i] = NULL;
-        bpf_link__destroy(a->cpu_alloc[way]);
-        a->cpu_alloc[way] = NULL;
-    }
+    for (size_t i = 0; i < a->links.count; i++)
+        if (a->links.at[i] == a->cpu_alloc) a->links.at[i] = NULL;
+    bpf_link__destroy(a->cpu_alloc);
+    a->cpu_alloc = NULL;
     if (a->cpu_blocks.count)
         mp_recording_note(a->recording, "CPU tensors were recorded until the first block of another device");
 }
@@ -220,7 +217,6 @@ static int take(void *context, void *data, size_t size)
     if (fact.of_driver) sort_out_driver(a, &fact, &track);
     if (!is_cpu && !fact.of_driver) see_device(a);
     const struct mp_attach_frame *frames = (const struct mp_attach_frame *)(event + 1);
-    bool returned = mp_attach_probes[event->probe].cookie & MP_ATTACH_RETURNS;
     bool with_stack = event->stack_bytes || event->python_count;
     struct mp_record record = {
         .time_ns = event->time_ns,
@@ -228,7 +224,7 @@ static int take(void *context, void *data, size_t size)
         .bytes = fact.bytes,
         .total_allocated = fact.allocated,
         .total_reserved = fact.reserved,
-        .stack = with_stack ? mp_attach_node(&a->tables, event, frames, frames + event->python_count, returned) : 0,
+        .stack = with_stack ? mp_attach_node(&a->tables, event, frames, frames + event->python_count) : 0,
         .track = track,
         .type = (uint8_t)fact.type,
         .kind = (uint8_t)fact.kind};
@@ -284,23 +280,35 @@ static enum mp_status load(struct attached *a, struct mp_error *error)
     return a->ring ? MP_OK : refuse(error, errno);
 }
 
-/* Puts a probe at an offset of the file: where the call begins, and where it returns if that is wanted. */
-static enum mp_status attach_one(struct attached *a, unsigned number, const struct mp_attach_module *module,
-                                 uint64_t offset, struct mp_error *error)
+static enum mp_status attach_at(struct attached *a, const struct mp_attach_module *module, const char *program,
+                                uint64_t address, uint64_t cookie, struct mp_error *error)
+{
+    uint64_t offset;
+    LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = !strcmp(program, "mp_returned"), .bpf_cookie = cookie);
+    if (!mp_attach_file_offset(module, address, &offset)) return MP_OK;
+    struct bpf_link *link = bpf_program__attach_uprobe_opts(bpf_object__find_program_by_name(a->object, program),
+                                                            (pid_t)a->options->pid, module->file, offset, &opts);
+    if (!link) return refuse(error, errno);
+    mp_vec_add(&a->links, link);
+    return MP_OK;
+}
+
+/* Probes a function: where the call begins, and where it returns if that is wanted. */
+static enum mp_status attach_one(struct attached *a, unsigned number, struct mp_attach_module *module, uint64_t address,
+                                 uint64_t bytes, struct mp_error *error)
 {
     const struct mp_attach_probe *probe = &mp_attach_probes[number];
-    for (int returns = 0; returns <= !!(probe->cookie & MP_ATTACH_RETURNS); returns++) {
-        LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = returns, .bpf_cookie = probe->cookie | number);
-        struct bpf_program *program = bpf_object__find_program_by_name(a->object, returns ? "mp_leave" : "mp_enter");
-        struct bpf_link *link =
-            bpf_program__attach_uprobe_opts(program, (pid_t)a->options->pid, module->file, offset, &opts);
-        if (!link) return refuse(error, errno);
-        a->links[a->link_count++] = link;
-        if (probe->action == MP_ATTACH_CPU_ALLOC) a->cpu_alloc[returns] = link;
+    uint64_t cookie = probe->cookie | number, at[RETURNS_MOST] = {address};
+    enum mp_status status = attach_at(a, module, "mp_enter", address, cookie, error);
+    if (probe->action == MP_ATTACH_CPU_ALLOC && !status) a->cpu_alloc = a->links.at[a->links.count - 1];
+    if (probe->cookie & MP_ATTACH_RETURNS) {
+        size_t count = mp_attach_returns(module, address, bytes, at, RETURNS_MOST);
+        for (size_t i = 0; i < count + !count && !status; i++)
+            status = attach_at(a, module, count ? "mp_leave" : "mp_returned", at[i], cookie, error);
     }
     a->watched = module;
     a->sources |= probe->source;
-    return MP_OK;
+    return status;
 }
 
 /* Every probe whose function the process has; at least one. */
@@ -309,19 +317,18 @@ static enum mp_status attach_all(struct attached *a, struct mp_error *error)
     bool library = false;
     for (unsigned i = 0; i < mp_attach_probe_count; i++) {
         const struct mp_attach_probe *probe = &mp_attach_probes[i];
-        for (size_t k = 0; k < a->target.modules.count && a->link_count + 2 <= 2 * PROBES_MOST; k++) {
-            const struct mp_attach_module *module = a->target.modules.at[k];
+        for (size_t k = 0; k < a->target.modules.count; k++) {
+            struct mp_attach_module *module = a->target.modules.at[k];
             const char *name = strrchr(module->path, '/') + 1;
-            uint64_t at, bytes, offset;
+            uint64_t at, bytes;
             if (module->gone || strncmp(name, probe->library, strlen(probe->library))) continue;
             library = true;
-            if (!mp_attach_symbol(module, probe->symbol, &at, &bytes) || !mp_attach_file_offset(module, at, &offset))
-                continue;
-            enum mp_status status = attach_one(a, i, module, offset, error);
+            if (!mp_attach_symbol(module, probe->symbol, &at, &bytes)) continue;
+            enum mp_status status = attach_one(a, i, module, at, bytes, error);
             if (status) return status;
         }
     }
-    if (a->link_count) return MP_OK;
+    if (a->links.count) return MP_OK;
     if (library)
         return mp_fail(error, MP_UNSUPPORTED,
                        "process %" PRIu32
@@ -336,8 +343,9 @@ static enum mp_status attach_all(struct attached *a, struct mp_error *error)
 
 static void detach(struct attached *a)
 {
-    for (; a->link_count; a->link_count--)
-        if (a->links[a->link_count - 1]) bpf_link__destroy(a->links[a->link_count - 1]);
+    for (size_t i = 0; i < a->links.count; i++)
+        if (a->links.at[i]) bpf_link__destroy(a->links.at[i]);
+    mp_vec_free(&a->links);
 }
 
 /* ---- the bound on the cost -------------------------------------------------------------------------------------- */
@@ -472,7 +480,7 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     if (status && ends_within(a, 0))
         return mp_fail(error, MP_NOT_FOUND, "process %" PRIu32 " ended before it was attached to", a->options->pid);
     if (status) return status;
-    a->options->attached(a->options->context, a->link_count, mp_clock_monotonic_ns() - begun);
+    a->options->attached(a->options->context, (unsigned)a->links.count, mp_clock_monotonic_ns() - begun);
     struct mp_exit how;
     char text[96];
     const char *end = run(a, signals, &how, text, sizeof text);

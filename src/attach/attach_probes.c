@@ -1,11 +1,12 @@
 #include "attach/attach_probes.h"
 
 #define STACK (MP_ATTACH_STACK | MP_ATTACH_SAMPLED)
-#define CALL  (STACK | MP_ATTACH_RETURNS)
+#define NEW   (STACK | MP_ATTACH_METHOD)
 #define OUT   (MP_ATTACH_STACK | MP_ATTACH_RETURNS | MP_ATTACH_OUT)
 
 /* Frees come first: a block whose free was missed would look like a leak. PyTorch's CPU allocator reports to its
- * profiler only while that runs, so the functions below it are probed; its others always report. */
+ * profiler only while that runs, so what it calls for each block is probed; its others always report. alloc_cpu() itself
+ * would have to be probed where it returns, and it may throw. */
 const struct mp_attach_probe mp_attach_probes[] = {
     {"libc10", "_ZN3c108free_cpuEPv", MP_ATTACH_CPU_FREE, MP_ATTACH_SAMPLED, MP_SOURCE_TORCH, "", MP_KIND_HOST},
     {"libcuda.so", "cuMemFree_v2", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
@@ -15,7 +16,7 @@ const struct mp_attach_probe mp_attach_probes[] = {
     {"libc10", MP_C10_USAGE_SIGNED, MP_ATTACH_REPORT, STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
     {"libc10", MP_C10_USAGE_OLD, MP_ATTACH_REPORT_OLD, STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
     {"libc10", MP_C10_OUT_OF_MEMORY_UNSIGNED, MP_ATTACH_OOM, MP_ATTACH_STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
-    {"libc10", "_ZN3c109alloc_cpuEm", MP_ATTACH_CPU_ALLOC, CALL, MP_SOURCE_TORCH, "", MP_KIND_HOST},
+    {"libc10", "_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm", MP_ATTACH_CPU_ALLOC, NEW, MP_SOURCE_TORCH, "", MP_KIND_HOST},
     {"libcuda.so", "cuMemAlloc_v2", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
     {"libcuda.so", "cuMemAllocManaged", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "managed", MP_KIND_MANAGED},
     {"libcuda.so", "cuMemAllocPitch_v2", MP_ATTACH_ALLOC_PITCH, OUT, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
@@ -63,9 +64,9 @@ struct mp_attach_fact mp_attach_fact_of(const struct mp_attach_event *event)
         fact.reserved = argument[2];
         break;
     case MP_ATTACH_CPU_ALLOC:
-        if (event->result) fact.type = MP_EVENT_ALLOC;
-        fact.address = event->result;
-        fact.bytes = argument[0];
+        if (argument[0]) fact.type = MP_EVENT_ALLOC;
+        fact.address = argument[0];
+        fact.bytes = argument[1];
         break;
     case MP_ATTACH_CPU_FREE:
         if (argument[0]) fact.type = MP_EVENT_FREE;

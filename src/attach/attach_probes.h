@@ -13,7 +13,7 @@ enum mp_attach_action {
     MP_ATTACH_REPORT,     /* of PyTorch's allocators: address, signed bytes, totals, device */
     MP_ATTACH_REPORT_OLD, /* the same without totals */
     MP_ATTACH_OOM,
-    MP_ATTACH_CPU_ALLOC,
+    MP_ATTACH_CPU_ALLOC, /* the allocator's report to the profiler, which comes whether that runs or not */
     MP_ATTACH_CPU_FREE,
     MP_ATTACH_ALLOC, /* of the driver: address by pointer, bytes */
     MP_ATTACH_ALLOC_PITCH,

@@ -169,13 +169,13 @@ static uint32_t enter(struct mp_attach_tables *tables, const struct merged *fram
 }
 
 uint32_t mp_attach_node(struct mp_attach_tables *tables, const struct mp_attach_event *event,
-                        const struct mp_attach_frame *frames, const void *stack, bool returned)
+                        const struct mp_attach_frame *frames, const void *stack)
 {
     static struct mp_attach_native native[MP_ATTACH_NATIVE_MOST];
     static struct merged merged[MP_ATTACH_NATIVE_MOST + MP_ATTACH_PYTHON_MOST];
     bool cut = false;
     size_t natives = tables->native && event->stack_bytes
-                         ? mp_attach_unwind(tables->target, event, stack, returned, native, MP_ATTACH_NATIVE_MOST, &cut)
+                         ? mp_attach_unwind(tables->target, event, stack, native, MP_ATTACH_NATIVE_MOST, &cut)
                          : 0;
     uint32_t count = tables->python_frames ? event->python_count : 0;
     size_t all = merge(tables->python, native, natives, frames, count, merged), inner = all, outer_from = all;

@@ -23,7 +23,7 @@ struct mp_attach_tables {
 
 /* The node of an event's stack; 0: it has none. */
 uint32_t mp_attach_node(struct mp_attach_tables *tables, const struct mp_attach_event *event,
-                        const struct mp_attach_frame *frames, const void *stack, bool returned);
+                        const struct mp_attach_frame *frames, const void *stack);
 uint32_t mp_attach_text(struct mp_attach_tables *tables, const char *text);
 /* UINT16_MAX: there is no room for another one. */
 uint16_t mp_attach_track(struct mp_attach_tables *tables, const struct mp_wire_track *track);

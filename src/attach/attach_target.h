@@ -69,6 +69,13 @@ struct mp_attach_native {
 
 /* Fills `to`, innermost first; the probed function itself is left out. *cut: there were more. */
 size_t mp_attach_unwind(struct mp_attach_target *target, const struct mp_attach_event *event, const void *stack,
-                        bool returned, struct mp_attach_native *to, size_t room, bool *cut);
+                        struct mp_attach_native *to, size_t room, bool *cut);
+
+/*
+ * The instructions by which a function returns, in the file. A return probe of the kernel would replace the return
+ * address on the stack: an exception that passes such a call ends the program, and its own unwinders lose their way.
+ * .eh_frame shows them: where a function has left its frame, a return or a jump follows. 0: they are not all known.
+ */
+size_t mp_attach_returns(struct mp_attach_module *module, uint64_t address, uint64_t bytes, uint64_t *to, size_t room);
 
 #endif

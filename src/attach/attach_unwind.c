@@ -1,6 +1,7 @@
 #include <dwarf.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "attach/attach_target.h"
 
@@ -65,13 +66,18 @@ static int32_t read_register(Dwarf_Frame *frame, unsigned number, bool *undefine
     return count == 2 && ops[1].atom == DW_OP_plus_uconst ? (int32_t)(int64_t)ops[1].number : LOST;
 }
 
+static bool have_rules(struct mp_attach_module *module)
+{
+    if (!module->cfi_sought) module->cfi = module->elf ? dwarf_getcfi_elf(module->elf) : NULL;
+    module->cfi_sought = true;
+    return module->cfi != NULL;
+}
+
 static struct mp_attach_rule make_rule(struct mp_attach_module *module, uint64_t address)
 {
     struct mp_attach_rule rule = {.kind = RULE_NONE};
-    if (!module->cfi_sought) module->cfi = module->elf ? dwarf_getcfi_elf(module->elf) : NULL;
-    module->cfi_sought = true;
     Dwarf_Frame *frame = NULL;
-    if (!module->cfi || dwarf_cfi_addrframe(module->cfi, address - module->bias, &frame)) return rule;
+    if (!have_rules(module) || dwarf_cfi_addrframe(module->cfi, address - module->bias, &frame)) return rule;
     bool undefined;
     if (read_cfa(frame, &rule)) {
         for (unsigned i = 0; i < REGISTERS; i++)
@@ -80,6 +86,55 @@ static struct mp_attach_rule make_rule(struct mp_attach_module *module, uint64_t
     }
     free(frame);
     return rule;
+}
+
+/* One row of the rules, [*start, *end). False: there is none. */
+static bool read_row(struct mp_attach_module *module, uint64_t address, uint64_t *start, uint64_t *end, bool *is_bare)
+{
+    Dwarf_Frame *frame = NULL;
+    struct mp_attach_rule rule;
+    bool signal;
+    if (dwarf_cfi_addrframe(module->cfi, address, &frame)) return false;
+    *is_bare = read_cfa(frame, &rule) && rule.cfa_register == R_SP && rule.cfa_offset == 8 && !rule.dereferenced;
+    bool known = dwarf_frame_info(frame, start, end, &signal) >= 0 && *end > address;
+    free(frame);
+    return known;
+}
+
+/* Code without a frame: it ends with a return, or begins with one, before the padding of the next label; at the
+ * function's start it may have none. Nothing is decoded, so another byte of that value makes it unknown: -1. */
+static int find_return(const unsigned char *code, size_t bytes, bool is_start, uint64_t *at)
+{
+    enum { RET = 0xc3, REP = 0xf3 };
+    static const unsigned char padding[] = {0x90, 0x66, 0x0f, 0x2e, 0xcc};
+    const unsigned char *first = memchr(code, RET, bytes);
+    if (!first) return is_start ? 0 : -1;
+    size_t before = (size_t)(first - code), after = bytes - before - 1;
+    bool ends = !after || (!before && memchr(padding, code[1], sizeof padding) && !memchr(code + 1, RET, after));
+    if (!ends || (before && first[-1] == REP)) return -1;
+    *at = before;
+    return 1;
+}
+
+size_t mp_attach_returns(struct mp_attach_module *module, uint64_t address, uint64_t bytes, uint64_t *to, size_t room)
+{
+    enum { CODE_MOST = 1 << 16 };
+    static unsigned char code[CODE_MOST];
+    uint64_t offset, start, end, found;
+    bool is_bare;
+    size_t count = 0;
+    if (bytes > CODE_MOST || !have_rules(module) || !mp_attach_file_offset(module, address, &offset) ||
+        pread(module->fd, code, bytes, (off_t)offset) != (ssize_t)bytes)
+        return 0;
+    for (uint64_t at = address; at < address + bytes; at = end) {
+        if (!read_row(module, at, &start, &end, &is_bare)) return 0;
+        if (end > address + bytes) end = address + bytes;
+        if (!is_bare) continue;
+        int known = find_return(code + (at - address), end - at, at == address, &found);
+        if (known < 0 || (known && count == room)) return 0;
+        if (known) to[count++] = at + found;
+    }
+    return count;
 }
 
 /* NULL: the address is in no module. */
@@ -134,7 +189,7 @@ static bool leave_by_pointer(const struct copied *stack, uint64_t registers[REGI
 }
 
 size_t mp_attach_unwind(struct mp_attach_target *target, const struct mp_attach_event *event, const void *stack,
-                        bool returned, struct mp_attach_native *to, size_t room, bool *cut)
+                        struct mp_attach_native *to, size_t room, bool *cut)
 {
     const struct copied copied = {stack, event->sp, event->sp + event->stack_bytes};
     uint64_t registers[REGISTERS] = {[R_BX] = event->bx,  [R_BP] = event->bp,  [R_SP] = event->sp,
@@ -142,11 +197,6 @@ size_t mp_attach_unwind(struct mp_attach_target *target, const struct mp_attach_
                                      [R_15] = event->r15, [R_IP] = event->ip};
     size_t count = 0;
     *cut = false;
-    /* At its first instruction a function's return address is the word on top. */
-    if (!returned) {
-        if (!load(&copied, event->sp, &registers[R_IP])) return 0;
-        registers[R_SP] += 8;
-    }
     while (registers[R_IP] && count < room) {
         const struct mp_attach_rule *rule = rule_at(target, registers[R_IP] - 1);
         struct mp_attach_native *frame = &to[count];

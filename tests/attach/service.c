@@ -14,7 +14,7 @@
 #include <time.h>
 
 static long rounds, rate;
-static void *(*take)(size_t);
+static void *(*take)(size_t), *(*report)(void *, void *, size_t);
 static void (*give)(void *);
 static int (*cuda_take)(uint64_t *, size_t), (*cuda_give)(uint64_t);
 static _Atomic long takes, gives;
@@ -31,12 +31,14 @@ static void pace(const struct timespec *begun, long round)
 
 static __attribute__((noinline)) void keep_request(long round)
 {
-    memset(take(1000 + (size_t)round % 7), 1, 1000), takes++;
+    size_t bytes = 1000 + (size_t)round % 7;
+    memset(report(&sum, take(bytes), bytes), 1, 1000), takes++;
 }
 
 static __attribute__((noinline)) void answer_request(long round)
 {
-    unsigned char *block = take(64 + (size_t)round % 5);
+    size_t bytes = 64 + (size_t)round % 5;
+    unsigned char *block = report(&sum, take(bytes), bytes);
     takes++;
     memset(block, (int)round, 64);
     sum += block[round % 64];
@@ -94,6 +96,7 @@ int main(int count, char **words)
     rate = atol(words[4]);
     if (!strcmp(words[2], "cuda")) begin_cuda(library);
     take = (void *(*)(size_t))dlsym(library, "_ZN3c109alloc_cpuEm");
+    report = (void *(*)(void *, void *, size_t))dlsym(library, "_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm");
     give = (void (*)(void *))dlsym(library, "_ZN3c108free_cpuEPv");
     printf("ready\n");
     fflush(stdout);
