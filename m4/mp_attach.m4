@@ -20,5 +20,12 @@ AC_DEFUN([MP_ATTACH], [
   ])
   AS_IF([test "x$with_libbpf" = xyes && test "$have_attach" = no],
     [AC_MSG_ERROR([--with-libbpf: libbpf 1.0, or a clang for BPF, was not found; see tools/install-deps])])
+  # --unwind libunwind: its accessors to another process; no ptrace is used.
+  AS_IF([test "$have_attach" = yes], [
+    AC_CHECK_HEADER([libunwind-ptrace.h],
+      [AC_CHECK_LIB([unwind-ptrace], [_UPT_create],
+        [AC_SUBST([LIBUNWIND_LIBS], ["-lunwind-ptrace -lunwind-x86_64"])
+         AC_DEFINE([MP_HAVE_LIBUNWIND_REMOTE], [1], [libunwind unwinds another process])], [], [-lunwind-x86_64])])
+  ])
   AM_CONDITIONAL([HAVE_ATTACH], [test "$have_attach" = yes])
 ])

@@ -86,6 +86,7 @@ static enum mp_status open_recording(struct attached *a, struct mp_error *error)
                                           .python = &a->python,
                                           .spool = &a->recording->spool,
                                           .depth = options->record.depth,
+                                          .libunwind = options->libunwind,
                                           .native = options->record.native_stacks,
                                           .python_frames = options->record.python_stacks};
     atomic_store(&a->recording->spool.header->sources, a->sources);
@@ -501,6 +502,11 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     struct attached *a = calloc(1, sizeof *a);
     sigset_t set, before;
     if (!a) return mp_fail(error, MP_NO_MEMORY, "out of memory");
+    if (options->libunwind && !mp_attach_has_libunwind()) {
+        free(a);
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "this memprof was built without libunwind: install libunwind-dev, or leave out --unwind libunwind");
+    }
     a->options = options;
     a->until_ns = UINT64_MAX;
     a->target.pidfd = -1;

@@ -179,7 +179,8 @@ bool mp_attach_describe(const struct mp_attach_target *target, const struct mp_a
         !read_text(target, layout, file, code->file, sizeof code->file))
         return false;
     uint64_t size = read_word(target, lines + layout->object_size);
-    unsigned char *table = size && size < LINES_MOST ? malloc(size) : NULL;
+    /* Until 3.9 a function of one line has an empty table. */
+    unsigned char *table = size < LINES_MOST ? malloc(size + 1) : NULL;
     if (table && mp_attach_target_read(target, lines + layout->bytes_data, table, size))
         code->line = mp_python_line(layout->minor, table, size, first, instruction_of(layout, frame));
     free(table);

@@ -174,9 +174,10 @@ uint32_t mp_attach_node(struct mp_attach_tables *tables, const struct mp_attach_
     static struct mp_attach_native native[MP_ATTACH_NATIVE_MOST];
     static struct merged merged[MP_ATTACH_NATIVE_MOST + MP_ATTACH_PYTHON_MOST];
     bool cut = false;
-    size_t natives = tables->native && event->stack_bytes
-                         ? mp_attach_unwind(tables->target, event, stack, native, MP_ATTACH_NATIVE_MOST, &cut)
-                         : 0;
+    size_t natives = 0;
+    if (tables->native && event->stack_bytes)
+        natives = (tables->libunwind ? mp_attach_unwind_by_libunwind : mp_attach_unwind)(tables->target, event, stack, native,
+                                                                                         MP_ATTACH_NATIVE_MOST, &cut);
     uint32_t count = tables->python_frames ? event->python_count : 0;
     size_t all = merge(tables->python, native, natives, frames, count, merged), inner = all, outer_from = all;
     cut |= event->python_cut && count;

@@ -14,7 +14,7 @@ struct mp_attach_tables {
     struct mp_attach_interpreter *python;
     struct mp_spool_file *spool; /* the recording's */
     uint32_t depth;              /* frames kept */
-    bool native, python_frames;
+    bool native, python_frames, libunwind;
     uint64_t generation;         /* of the target's modules, to which `natives` belongs */
     struct mp_map natives, codes, nodes, frames; /* to id + 1 */
     struct mp_intern strings;

@@ -71,6 +71,11 @@ struct mp_attach_native {
 size_t mp_attach_unwind(struct mp_attach_target *target, const struct mp_attach_event *event, const void *stack,
                         struct mp_attach_native *to, size_t room, bool *cut);
 
+/* The same by libunwind, several times slower; false: memprof was built without it. */
+bool mp_attach_has_libunwind(void);
+size_t mp_attach_unwind_by_libunwind(struct mp_attach_target *target, const struct mp_attach_event *event,
+                                     const void *stack, struct mp_attach_native *to, size_t room, bool *cut);
+
 /*
  * The instructions by which a function returns, in the file. A return probe of the kernel would replace the return
  * address on the stack: an exception that passes such a call ends the program, and its own unwinders lose their way.

@@ -93,6 +93,8 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_MAX_OVERHEAD] = {"max-overhead", '\0', "PERCENT",
                              "record a sample of PyTorch's blocks where each event of the first second would hold the "
                              "program up for more of the time, as 5%: sums are then estimates with a known error"},
+    [MP_OPT_UNWIND] = {"unwind", '\0', "HOW",
+                       "own or libunwind: unwind native stacks by memprof's own rules or, more slowly, by libunwind (own)"},
     [MP_OPT_ON_OOM] = {"on-oom", '\0', "WHAT",
                        "snapshot or none: write a file and say why when memory runs out (snapshot)", MP_OPTS_RECORDED},
     [MP_OPT_AT_SIGNAL] = {"at-signal", '\0', "SIGNAL",

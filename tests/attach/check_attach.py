@@ -3,6 +3,7 @@
 those that hooks see, it leaves a program as it was, and it says in a sentence where it cannot attach."""
 
 import csv
+import json
 import os
 import pathlib
 import re
@@ -98,8 +99,9 @@ class Attached(harness.TestCase):
     def serve(self, kind="c10", rounds=ROUNDS, rate=RATE):
         return self.start(self.service, CUDA if kind == "cuda" else self.c10, kind, rounds, rate)[0]
 
-    def attach(self, pid, *options):
-        started = subprocess.Popen([harness.MEMPROF, "attach", str(pid), "-o", self.recording, "--force", *options],
+    def attach(self, pid, *options, to=None):
+        output = to or self.recording
+        started = subprocess.Popen([harness.MEMPROF, "attach", str(pid), "-o", output, "--force", *options],
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(started.stderr.close)
         self.addCleanup(started.wait)
@@ -178,6 +180,43 @@ class Attached(harness.TestCase):
         coverage = harness.answer("info", self.recording)["coverage"]
         self.assertTrue(any("count under another thread" in note for note in coverage["notes"]))
         self.assertEqual((coverage["dropped"], coverage["missed_frees"]), (0, 0))
+
+    def test_frames_are_those_that_python_sees(self):
+        pythons = [pathlib.Path(sys.executable), *map(pathlib.Path, os.environ.get("MEMPROF_TEST_PYTHONS", "").split(":"))]
+        truth = self.folder / "truth.json"
+        for python in [path for path in pythons if path.is_file()]:
+            with self.subTest(python=python):
+                started, (_, pid) = self.start(python, HERE / "frames.py", self.c10, truth)
+                attached = self.attach(pid)
+                self.assertEqual((started.wait(), attached.wait(harness.TIMEOUT)), (0, 0))
+                blocks = self.blocks(self.recording)
+                self.assertGreater(len(blocks), 600)
+                frames = [[re.fullmatch(r"(?:.*\.)?(.+) \(.*\.py:(\d+)\)", frame) for frame in block[3]] for block in blocks]
+                seen = [[int(block[0], 16), int(block[1]), [f"{name}:{line}" for name, line in
+                                                            [frame.groups() for frame in stack if frame]][-2::-1]]
+                        for block, stack in zip(blocks, frames)]
+                # Two threads take blocks, and write what they did, in no order between them.
+                told = json.loads(truth.read_text())[-len(seen):]
+                self.assertLess(sum(one not in told for one in seen), 3)
+
+    def test_libunwind_sees_the_same_stacks(self):
+        """Two that attach at once, one by our rules and one by libunwind's, see the same frames of each block."""
+        if "without libunwind" in subprocess.run([harness.MEMPROF, "attach", "--unwind", "libunwind", str(os.getpid())],
+                                                 capture_output=True, text=True).stderr:
+            self.skipTest("memprof was built without libunwind")
+        script, other = self.folder / "train.py", self.folder / "other.mp"
+        script.write_text(TRAIN)
+        _, (_, pid) = self.start(harness.python_with_torch(), script)
+        attached = self.attach(pid), self.attach(pid, "--unwind", "libunwind", to=other)
+        for each in attached:
+            self.assertEqual(each.wait(harness.TIMEOUT), 0)
+            self.assertEqual(harness.answer("info", self.recording)["coverage"]["dropped"], 0)
+        own, theirs = self.blocks(self.recording), self.blocks(other)
+        count = min(len(own), len(theirs))
+        self.assertGreater(count, 500)
+        both = list(zip(own[-count:], theirs[-count:]))
+        self.assertTrue(all(one[:3] == same[:3] for one, same in both))
+        self.assertEqual([one[3] for one, _ in both], [same[3] for _, same in both])
 
     def test_detached_in_the_middle(self):
         service = self.serve()

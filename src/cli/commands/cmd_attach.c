@@ -54,6 +54,12 @@ static int read_options(const struct mp_invocation *invocation, struct mp_attach
             return MP_EXIT_USAGE;
         }
     }
+    const char *unwind = invocation->value[MP_OPT_UNWIND];
+    options->libunwind = unwind && !strcmp(unwind, "libunwind");
+    if (unwind && !options->libunwind && strcmp(unwind, "own")) {
+        mp_message("--unwind %s: own or libunwind is wanted", unwind);
+        return MP_EXIT_USAGE;
+    }
     int status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &record->depth);
     return status ? status : mp_option_number(invocation, MP_OPT_MAX_EVENTS, 1, UINT32_MAX, &record->max_events);
 }
@@ -144,7 +150,7 @@ const struct mp_command mp_command_attach = {
     .example = "memprof attach 4711 --for 60s -o now.mp",
     .meanings = {{MP_OPT_OUTPUT, "the file (attach.PID.mp here)"},
                  {MP_OPT_STRICT, "exit with 4 where the recording is not whole"}},
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FOR, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_DEPTH, MP_OPT_MAX_EVENTS,
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FOR, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_UNWIND, MP_OPT_DEPTH, MP_OPT_MAX_EVENTS,
                 MP_OPT_MAX_OVERHEAD, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET, MP_OPT_VERBOSE, MP_OPT_STRICT},
     .operands_min = 1,
     .operands_max = 1,
