@@ -20,6 +20,7 @@ struct mm_struct {
     unsigned long start_stack;
 } __attribute__((preserve_access_index));
 struct task_struct {
+    int pid, tgid;
     struct thread_struct thread;
     struct mm_struct *mm;
 } __attribute__((preserve_access_index));
@@ -250,6 +251,22 @@ static __always_inline void count_one(int unpaired)
     __u32 zero = 0;
     struct mp_attach_counts *all = bpf_map_lookup_elem(&counts, &zero);
     if (all) __sync_fetch_and_add(unpaired ? &all->unpaired : &all->dropped, 1);
+}
+
+/* A new thread of the program is no child. */
+SEC("raw_tp/sched_process_fork")
+int mp_fork(struct bpf_raw_tracepoint_args *made)
+{
+    struct task_struct *child = (struct task_struct *)made->args[1];
+    struct bpf_pidns_info numbers = {0};
+    __u32 zero = 0, pid = bpf_get_current_pid_tgid() >> 32;
+    struct mp_attach_settings *how = bpf_map_lookup_elem(&settings, &zero);
+    struct mp_attach_counts *all = bpf_map_lookup_elem(&counts, &zero);
+    if (!how || !all || BPF_CORE_READ(child, pid) != BPF_CORE_READ(child, tgid)) return 0;
+    if (how->ids_inode && !bpf_get_ns_current_pid_tgid(how->ids_device, how->ids_inode, &numbers, sizeof numbers))
+        pid = numbers.tgid;
+    if (pid == how->pid) __sync_fetch_and_add(&all->forked, 1);
+    return 0;
 }
 
 /* The thread's number as memprof's side knows it. */

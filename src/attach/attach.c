@@ -40,6 +40,7 @@ struct attached {
     MP_VEC(struct bpf_link *) links;
     struct bpf_link *cpu_alloc; /* one of them; NULL: not attached, or no more */
     const struct mp_attach_module *watched; /* has probes: unmapped means that another program runs there */
+    unsigned probes;
     uint32_t sources;
     struct mp_map cpu_blocks;   /* from alloc_cpu: address to 1 */
     struct mp_map other_blocks; /* address to 1 + track: of the driver, and reported CPU storage (mapped files) */
@@ -47,6 +48,7 @@ struct attached {
     uint64_t used_ns[MP_SPOOL_RINGS_MAX];
     uint64_t ring_dropped;
     uint64_t misplaced; /* events under another thread */
+    uint64_t forked;    /* processes that are not recorded */
     uint64_t from_ns, until_ns; /* only events between count: probes come and go one after the other */
     bool device_seen, driver_seen;
     bool measures;            /* before the recording: events are only counted */
@@ -249,7 +251,8 @@ static enum mp_status refuse(struct mp_error *error, int number)
 
 static bool set_up(const struct attached *a)
 {
-    struct mp_attach_settings settings = {.free_stacks = a->options->record.free_stacks,
+    struct mp_attach_settings settings = {.pid = a->options->pid,
+                                          .free_stacks = a->options->record.free_stacks,
                                           .measures = a->measures,
                                           .sample_bytes = a->sample_bytes,
                                           .ids_device = a->target.ids_device,
@@ -307,6 +310,7 @@ static enum mp_status attach_one(struct attached *a, unsigned number, struct mp_
         for (size_t i = 0; i < count + !count && !status; i++)
             status = attach_at(a, module, count ? "mp_leave" : "mp_returned", at[i], cookie, error);
     }
+    a->probes = (unsigned)a->links.count;
     a->watched = module;
     a->sources |= probe->source;
     return status;
@@ -329,7 +333,12 @@ static enum mp_status attach_all(struct attached *a, struct mp_error *error)
             if (status) return status;
         }
     }
-    if (a->links.count) return MP_OK;
+    if (a->links.count) {
+        /* Where it cannot be had, children go uncounted. */
+        struct bpf_link *forks = bpf_program__attach(bpf_object__find_program_by_name(a->object, "mp_fork"));
+        if (forks) mp_vec_add(&a->links, forks);
+        return MP_OK;
+    }
     if (library)
         return mp_fail(error, MP_UNSUPPORTED,
                        "process %" PRIu32
@@ -407,6 +416,7 @@ static void count_losses(struct attached *a)
     struct mp_attach_counts counts;
     if (!read_counts(a, &counts)) return;
     uint64_t dropped = counts.dropped + counts.unpaired;
+    a->forked = counts.forked;
     atomic_fetch_add(&a->recording->spool.header->rings[0].dropped, dropped - a->ring_dropped);
     a->ring_dropped = dropped;
 }
@@ -465,6 +475,14 @@ static void note_end(struct attached *a)
                  a->misplaced);
         mp_recording_note(a->recording, note);
     }
+    if (a->forked) {
+        char note[160];
+        snprintf(note, sizeof note,
+                 "the program began %" PRIu64 " other processes meanwhile, which are not recorded: memprof attach records each by "
+                 "its PID",
+                 a->forked);
+        mp_recording_note(a->recording, note);
+    }
     if (*a->sample_note) mp_recording_note(a->recording, a->sample_note);
     if (*a->python.note) mp_recording_note(a->recording, a->python.note);
 }
@@ -481,7 +499,7 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     if (status && ends_within(a, 0))
         return mp_fail(error, MP_NOT_FOUND, "process %" PRIu32 " ended before it was attached to", a->options->pid);
     if (status) return status;
-    a->options->attached(a->options->context, (unsigned)a->links.count, mp_clock_monotonic_ns() - begun);
+    a->options->attached(a->options->context, a->probes, mp_clock_monotonic_ns() - begun);
     struct mp_exit how;
     char text[96];
     const char *end = run(a, signals, &how, text, sizeof text);

@@ -59,6 +59,7 @@ struct mp_attach_python {
 
 struct mp_attach_settings {
     __u64 ids_device, ids_inode; /* the pid namespace whose numbers threads have; 0: the machine's */
+    __u32 pid;                   /* of the program, in that namespace */
     __u32 free_stacks, measures; /* measures: events' time is counted */
     __u64 sample_bytes;          /* the mean (base/sampling.h); 0: every block */
     struct mp_attach_python python;
@@ -68,6 +69,7 @@ struct mp_attach_counts {
     __u64 dropped;  /* the ring was full, or too many threads of one CPU were interrupted in the middle of an event */
     __u64 unpaired; /* calls of which no room was left to remember the arguments */
     __u64 events, spent_ns; /* while `measures` */
+    __u64 forked;           /* processes that the program made */
 };
 
 static inline __u64 mp_attach_tag(__u64 name, __u64 file, __u64 lines, __u32 first_line)

@@ -41,6 +41,10 @@ static enum mp_status check_program(uint32_t pid, struct mp_error *error)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return mp_fail(error, MP_UNSUPPORTED, "process %" PRIu32 " is a thread of the kernel and has no program to attach to", pid);
+    if (fd < 0 && !geteuid())
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "process %" PRIu32 " may not be looked at: %s, also as root here: run memprof outside of this container", pid,
+                       strerror(errno));
     if (fd < 0)
         return mp_fail(error, MP_UNSUPPORTED,
                        "process %" PRIu32 " may not be looked at: %s; use root: sudo memprof attach %" PRIu32, pid,

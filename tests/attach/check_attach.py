@@ -191,6 +191,8 @@ class Attached(harness.TestCase):
                 self.assertEqual((started.wait(), attached.wait(harness.TIMEOUT)), (0, 0))
                 blocks = self.blocks(self.recording)
                 self.assertGreater(len(blocks), 600)
+                notes = " ".join(harness.answer("info", self.recording)["coverage"]["notes"])
+                self.assertIn("began 1 other processes", notes)
                 frames = [[re.fullmatch(r"(?:.*\.)?(.+) \(.*\.py:(\d+)\)", frame) for frame in block[3]] for block in blocks]
                 seen = [[int(block[0], 16), int(block[1]), [f"{name}:{line}" for name, line in
                                                             [frame.groups() for frame in stack if frame]][-2::-1]]

@@ -70,5 +70,9 @@ other = threading.Thread(target=serve)
 other.start()
 serve()
 other.join()
+if os.fork() == 0:
+    give(block(7))
+    os._exit(0)
+os.wait()
 with open(sys.argv[2], "w") as file:
     json.dump(truth, file)
