@@ -69,8 +69,20 @@ class _Shadows:
         self.torch = torch
         self.of = {}  # StorageImpl -> (weak reference, bytes of the host, or None: never known again, version)
         self.swept_at = 1024
+        self.here = threading.local()
+
+    def is_gradient(self, tensor):
+        """Not to be looked at: from PyTorch 2.10 on Python's object of a storage counts as an owner, and autograd then adds
+        to a copy of a gradient where it would add in place."""
+        return tensor.is_floating_point() and self.here.backward
+
+    def look_where(self):
+        """Before an operator. What a checkpoint computes again has its own graph: it is no backward here."""
+        self.here.backward = not self.torch.is_grad_enabled() and self.torch._C._current_graph_task_id() != -1
 
     def bytes_of(self, tensor):
+        if self.is_gradient(tensor):
+            return None
         storage = tensor.untyped_storage()
         found = self.of.get(storage._cdata)
         known = found and found[1] is not None and found[1].numel() == storage.nbytes()
@@ -89,6 +101,8 @@ class _Shadows:
 
     def begin(self, tensor):
         """Room for the values of a tensor of its own storage; None: it is too large."""
+        if self.is_gradient(tensor):
+            return None
         storage = tensor.untyped_storage()
         count = storage.nbytes() // tensor.element_size()
         most = MOST_FLOATS - 1 if tensor.is_floating_point() else MOST
@@ -109,6 +123,8 @@ class _Shadows:
         self.of[address] = (*self.of[address][:2], self.version_of(tensor))
 
     def forget(self, tensor, for_good=False):
+        if self.is_gradient(tensor) and not for_good:  # its version says that it was written to
+            return
         storage = tensor.untyped_storage()
         if self.of.get(storage._cdata, (None, None))[1] is not None:
             self.release(storage._cdata)
@@ -215,6 +231,7 @@ class _Follower:
             # Where another mode is active, what the operator writes to has a new version afterwards.
             if self.is_idle() or not self.may_know(operator, arguments, named):
                 return operator(*arguments, **named)
+            self.shadows.look_where()
             written, computed, known = self.written(operator, arguments, named), None, []
             try:
                 with self.quietly():
@@ -383,7 +400,7 @@ class _Follower:
     def put(self, to, value, shadow):
         if shadow is not None:
             self.shadows.renew(to)
-        elif to.numel() * to.element_size() >= to.untyped_storage().nbytes():
+        elif not self.shadows.is_gradient(to) and to.numel() * to.element_size() >= to.untyped_storage().nbytes():
             shadow = self.shadows.begin(to)
         if shadow is not None:
             shadow.copy_(value) if isinstance(value, self.torch.Tensor) else shadow.fill_(value)
@@ -431,6 +448,7 @@ def _forget_what_others_write(torch, follower):
     def data_ptr(tensor):
         try:
             if tensor.is_cuda and follower.is_plain(tensor):
+                follower.shadows.look_where()
                 follower.shadows.forget(tensor)
         except Exception:  # a tensor without a storage
             pass

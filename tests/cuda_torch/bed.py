@@ -13,25 +13,27 @@ SOURCE = HERE.parents[1]
 sys.path.insert(0, str(SOURCE / "tests" / "e2e"))
 INSIDE = "MEMPROF_IN_CUDA_TORCH"
 VERSION = os.environ.get("MEMPROF_TORCH")
-NEWEST, PROVEN = "", "2.6.0"
-VERSIONS = (NEWEST, PROVEN, "2.7.1", "2.9.1", "2.11.0")  # of the long form
-# The tests that hold on each; the others still differ on newer versions (README.md).
-ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py", "check_values.py",
+VERSIONS = ("", "2.7.1", "2.9.1", "2.11.0")  # of the long form; "": the newest
+# The tests that run on each; the others on the newest alone.
+ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py", "check_values.py", "check_torch.py",
           "plan/check_ranks.py")
+# Written for 2.6, and not moved yet: what they give on newer versions is in README.md.
+NOT_YET = ("check_exports.py", "check_replay.py", "check_roles.py", "check_size.py", "check_gpu_tests.py",
+           "cuda_torch/check_ranks.py", "check_cuda.py", "check_operators.py", "check_fresh.py")
 MIB = 1 << 20
 
 if INSIDE not in os.environ:
     os.environ.setdefault("MEMPROF_BUILD", os.getcwd())
     os.environ.pop("PYTHON3", None)
     is_long = os.environ.get("MEMPROF_TEST_LONG")
-    versions = VERSIONS if os.path.abspath(sys.argv[0]).endswith(ON_ALL) else (PROVEN,)
-    if VERSION is None and is_long:
-        ends = [subprocess.run([sys.executable, *sys.argv], env={**os.environ, "MEMPROF_TORCH": each}).returncode
-                for each in versions]
-        sys.exit(next((end for end in ends if end not in (0, 77)), 77 if 77 in ends else 0))
-    if VERSION is None and NEWEST not in versions:
-        print(f"the short form leaves this out: it holds on PyTorch {PROVEN}, not on the newest yet")
+    path = os.path.abspath(sys.argv[0])
+    if VERSION is None and path.endswith(NOT_YET):
+        print("this test does not hold on the newest PyTorch yet")
         sys.exit(77)
+    if VERSION is None and is_long and path.endswith(ON_ALL):
+        ends = [subprocess.run([sys.executable, *sys.argv], env={**os.environ, "MEMPROF_TORCH": each}).returncode
+                for each in VERSIONS]
+        sys.exit(next((end for end in ends if end not in (0, 77)), 77 if 77 in ends else 0))
     os.environ[INSIDE] = "1"
     tool = [SOURCE / "tools" / "cuda-torch", *(["--torch", VERSION] if VERSION else [])]
     if subprocess.run([*tool, "true"]).returncode:

@@ -93,7 +93,8 @@ int cudaMemGetInfo(unsigned long *left, unsigned long *total)
         for settings in ("expandable_segments:False", "expandable_segments:True"):
             with self.subTest(settings=settings):
                 run = self.execute(BEGIN + "\ntensor(4 << 30)\n", status=1, SOFTGPU_MEMORY=GIB,
-                                   PYTORCH_CUDA_ALLOC_CONF=settings, LD_PRELOAD=self.folder / "slow.so")
+                                   PYTORCH_CUDA_ALLOC_CONF=settings,
+                                   LD_PRELOAD=f"{self.folder / 'slow.so'}:{os.environ.get('LD_PRELOAD', '')}")
                 self.assertIn("slow", run.said)
                 self.assertEqual(run.said.count("OUT OF MEMORY"), 1, run.said)
                 self.assertIn("OUT OF MEMORY on cuda:0/torch: asked for 4.00 GiB", run.said)
@@ -154,11 +155,11 @@ kept = tensor(600 * MIB)
 
 class History(bed.TestCase):
     def test_more_than_is_read(self):
-        """What a replay does not know is said: of 15 000 allocations in one go the ring has the last."""
+        """What a replay does not know is said: of 50 000 allocations in one go the ring has the last."""
         run = self.execute("""
 import torch
 kept = []
-for number in range(15_000):
+for number in range(50_000):
     kept.append(torch.empty(1000 + number % 977 * 37, dtype=torch.uint8, device="cuda"))
     if len(kept) > 500:
         del kept[:250]
@@ -166,7 +167,7 @@ for number in range(15_000):
         entries = len(run.truth["devices"][0]["trace"])
         asked = harness.answer("frag", run.path, "--replay", "max_split_size_mb:32")["replay"]["asked"]
         self.assertEqual(asked["allocations"], run.truth["devices"][0]["stats"]["allocation.all.allocated"])
-        self.assertTrue(10_000 < entries <= asked["told"] <= entries + 500 < 15_000, (entries, asked))
+        self.assertTrue(10_000 < entries <= asked["told"] <= entries + 500 < 50_000, (entries, asked))
         self.assertEqual(asked["told"], sum(block["requested_bytes"] is not None for block in run.blocks()))
 
     def test_the_program_s_snapshot_loses_nothing(self):
@@ -222,16 +223,16 @@ for number in range(40):
 
 class Categories(bed.TestCase):
     def test_workspace_of_cublas(self):
-        """Debian's libraries are stripped: the function that asks for it has no name. Its size is the program's choice."""
+        """Its size is the program's choice. PyTorch 2.15 takes one for each product; older ones keep one a thread."""
         for kib, config in ((8192 + 128, None), (3 * 1024, ":1024:3"), (16 * 4096, ":4096:16")):
             with self.subTest(config=config):
                 variables = {"CUBLAS_WORKSPACE_CONFIG": config} if config else {}
                 run = self.execute("train", "mlp", **variables)
                 sizes = [entry["size"] for entry in run.truth["devices"][0]["trace"]]
-                self.assertEqual(sizes.count(kib << 10), 2)  # autograd's thread has a handle of its own
+                self.assertIn(kib << 10, sizes)
                 peak = harness.answer("peak", run.path, "--track", "cuda:0/torch")
                 found = {row["category"]: row["bytes"] for row in peak["categories"]}
-                self.assertEqual(found["workspace"], 2 * (kib << 10), found)
+                self.assertIn(found["workspace"], (kib << 10, 2 * (kib << 10)), found)
                 self.assertLess(found["activations"], kib << 10)
 
 
@@ -322,6 +323,8 @@ with torch.cuda.stream(side):
 pool = torch.cuda.MemPool()
 with torch.cuda.use_mem_pool(pool):
     in_pool = torch.empty(5 << 20, dtype=torch.uint8, device="cuda")
+    raw = torch.cuda.caching_allocator_alloc(3000)
+more = torch.cuda.caching_allocator_alloc(3000, stream=side)
 """, options=("--holders",))
         stream = run.output.split("stream ")[1].split()[0]
         found = {}
@@ -333,8 +336,8 @@ with torch.cuda.use_mem_pool(pool):
                          {"module['ones']": bed.MIB, "module['product']": bed.MIB, "module['held'][*]": 24 * bed.MIB,
                           "module['in_pool']": 5 * bed.MIB})  # truth.py has the program's names in `module`
         native = [path for path in found if path.startswith("native code")]
-        self.assertTrue(any(", private pool 1,0" in path for path in native), native)  # cuBLAS' workspace in the capture
-        self.assertIn(f"native code, stream {stream}", native)  # and beside it
+        self.assertTrue(any(", private pool " in path for path in native), native)
+        self.assertIn(f"native code, stream {stream}", native)
 
 
 if __name__ == "__main__":

@@ -224,7 +224,7 @@ class Plan(unittest.TestCase):
         program = self.folder / "program.py"
         program.write_text("import torch\n" + PROGRAM.replace("sys.exit(", "print(ctypes.CDLL(sys.argv[2]).read_is_nonzero("
                                                               "cuda.cudaMemcpy, pointers[0]))\nsys.exit("))
-        for version, known in (("2.6.0+debian", True), ("2.9.1+cu128", False), ("2.60.0", False)):
+        for version, known in (("2.6.0+debian", True), ("2.15.0+cu132", True), ("2.8.0+cu128", False), ("2.60.0", False)):
             (self.folder / "torch" / "__init__.py").write_text(
                 f"__version__ = '{version}'\nclass version:\n    cuda = '12.4'\nclass distributed:\n"
                 "    def is_available(): return False\nclass nn:\n    class init: pass\nclass Tensor: pass\n")
@@ -232,9 +232,9 @@ class Plan(unittest.TestCase):
             self.assertEqual(result.stdout.splitlines()[1], "0")
             plan = harness.answer("info", self.path)["plan"]
             self.assertEqual(([one["use"] for one in plan["read_backs"]], plan["kernels_known"]), (["way"], known))
-            said = f"conditions follow the kernels of PyTorch 2.6: with {version} some may come out false"
+            said = f"conditions are known for PyTorch 2.6, 2.7, 2.9, 2.11 and 2.15: with {version} some may come out false"
             self.assertEqual(said in result.stderr, not known, result.stderr)
-            self.assertEqual("conditions follow the kernels of PyTorch 2.6" in harness.memprof("info", self.path).stdout,
+            self.assertEqual("conditions are known for PyTorch" in harness.memprof("info", self.path).stdout,
                              not known)
 
     def test_the_command_cannot_run_or_fails(self):

@@ -73,6 +73,8 @@ class Recorded(bed.TestCase):
     """compare.py's, in short."""
 
     def test_recordings_from_real_gpus(self):
+        if bed.VERSION != "2.7.1":
+            self.skipTest("they are of PyTorch 2.4 to 2.7, and newer ones allocate otherwise")
         data = pathlib.Path(os.environ.get("MEMPROF_TEST_DATA", "/nowhere"))
         for case in ("silmont_small", "niu_fb_200_mixed"):
             if not (data / f"{case}.pickle").exists():

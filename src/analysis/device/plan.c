@@ -197,8 +197,11 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
 
 bool mp_plan_kernels_known(const struct mp_plan *plan)
 {
-    if (!*plan->torch || (!strncmp(plan->torch, "2.6", 3) && (plan->torch[3] < '0' || plan->torch[3] > '9')))
-        return true;
+    static const unsigned tried[] = {6, 7, 9, 11, 15}; /* of PyTorch 2: MP_PLAN_KERNELS */
+    unsigned minor = 0;
+    for (size_t i = 0; sscanf(plan->torch, "2.%u", &minor) == 1 && i < sizeof tried / sizeof *tried; i++)
+        if (tried[i] == minor) return true;
+    if (!*plan->torch) return true;
     for (size_t i = 0; i < plan->read_backs.count; i++)
         if (plan->read_backs.at[i].use != MP_PLAN_VALUE) return false;
     return true;

@@ -42,8 +42,9 @@ struct mp_plan {
 
 void mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 void mp_plan_free(struct mp_plan *plan);
-/* Truths and counts that are read back follow the names of kernels, which are those of PyTorch 2.6: false where another
- * version ran and such values were read. */
+/* The versions on which tests/plan/check_torch.py holds: truths and counts that are read back follow the names of kernels. */
+#define MP_PLAN_KERNELS "2.6, 2.7, 2.9, 2.11 and 2.15"
+/* False where another version ran and such values were read. */
 bool mp_plan_kernels_known(const struct mp_plan *plan);
 /* "size", "way", "value" */
 const char *mp_plan_use_name(enum mp_plan_use use);

@@ -48,6 +48,8 @@ static const struct {
     {{"direct_copy_kernel", ""}, KEEPS, 0},
     {{"DeviceReduce", "NonZeroOp"}, SELECTS, 2},
     {{"DeviceReduceByKeyKernel", "run_length_encode"}, SELECTS, 9},
+    {{"DeviceReduceByKeyKernel", "3rle6encode"}, SELECTS, 9},
+    {{"DeviceUniqueByKeySweepKernel", ""}, SELECTS, 7},
     {{"DeviceReduceSingleTileKernel", ""}, ADDS_SELECTED, 0},
     {{"DeviceSelectSweepKernel", ""}, SELECTS, 7},
     {{"__unique11UniqueAgent", ""}, SELECTS, 4},
