@@ -15,14 +15,14 @@ import sys
 import time
 import types
 
-from libmemprof_torch import holders_filled, holders_graphs as graphs, holders_names as naming
+from libmemprof_torch import holders_filled, holders_graphs as graphs, holders_idle, holders_names as naming
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
 BUDGET_NS = 200_000_000
 # Shares of it, after which looking for tensors, walking, climbing and naming end; the rest is for freeing our own
 # objects.
 FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT, NAME_PERCENT = 25, 70, 80, 90
-WALL = 5
+WALL = 25  # a machine with many others is slow for us, too
 OBJECTS_MOST = 3_000_000
 CLOCK_EVERY = 128  # objects between two looks at the clock
 MANY = 4096  # entries of one container, which are visited after all else unless tensors are among them
@@ -116,7 +116,7 @@ class Look:
     def _forget(self):
         self._marker = self._found = self._objects = self._order = self._parents = self._edges = self._seen = self._later = None
         self._kinds = {}
-        self._tensors = self._names = self._left = self._frames = self._reader = self._made = self._hooked = None
+        self._tensors = self._names = self._idle = self._left = self._frames = self._reader = self._made = self._hooked = None
         self.blocks = {}
 
     def _run(self):
@@ -133,7 +133,7 @@ class Look:
         self._frames.read()
         self._kinds = {}
         self._find_tensors()
-        self._names = naming.Names(self)
+        self._names, self._idle = naming.Names(self), holders_idle.Idle(self)
         self._reader = graphs.SavedReader(self._torch, self._saved, self.miss)
         self._may_read_graph = not self._frames.in_backward
         if not self._may_read_graph:
@@ -151,6 +151,8 @@ class Look:
                        f"{len(self._objects)} objects")
         self._until = self._budget_ns * NAME_PERCENT // 100
         found = self._names.holders(self.blocks.values())
+        if self._spent() < self._budget_ns:
+            self._idle.mark(found)
         self._find_lines(found)
         return found
 
@@ -185,6 +187,50 @@ class Look:
                 return found
             found.add(id(each))
         return None
+
+    @property
+    def torch(self):
+        return self._torch
+
+    def frames(self):
+        """The program's own frames of the main thread."""
+        return [each.frame for each in self._frames.all if each.is_main and each.tier == 0]
+
+    def values_of_locals(self):
+        """Of the frames of functions."""
+        for frame in self._frames.all:
+            if frame.frame.f_code.co_flags & naming.OPTIMIZED:
+                frame.read()
+                values, frame.locals = [value for _, value in frame.locals], None
+                yield from values
+
+    def is_own(self, referrer):
+        """True if a container is the look's own."""
+        return self._seen.get(id(referrer)) == -1 and type(referrer) is not dict
+
+    def object_at(self, place):
+        return self._order[place]
+
+    def edge_of(self, place):
+        return self._edges[place]
+
+    def root_of(self, place):
+        while self._parents[place] >= 0:
+            place = self._parents[place]
+        return place
+
+    def bytes_of(self, tensor):
+        return self.base.numel(tensor) * self.base.element_size(tensor)
+
+    def nodes(self):
+        """Of graphs that tensors lead to."""
+        return [self.base.grad_fn.__get__(tensor) for tensor in self._found
+                if not self.base.is_leaf.__get__(tensor) and graphs.has_settled_graph(self.base, tensor)]
+
+    def is_alone(self, tensor):
+        """True if no other tensor has its storage."""
+        address = self._tensors.get(id(tensor))
+        return not self.base._is_view(tensor) and sum(each == address for each in self._tensors.values()) == 1
 
     def is_listed(self, found):
         """True if the list of all objects has it, which is one reference more. That list is as it was at the look's

@@ -14,6 +14,26 @@ while True:
         count //= 2
 """
 
+TRAIN = """
+import torch
+head = torch.nn.Linear(64, 16384)
+torch.save([torch.zeros(1 << 20), {{"weight": head.weight}}], "checkpoint.pt")
+def train():
+    state = torch.load("checkpoint.pt")
+    head.load_state_dict(state[1], strict=False)
+    optimizer, wrong = torch.optim.SGD(head.parameters(), 0.1), 0
+    for step in range(12):
+        x, y = torch.randn(128, 64), torch.randint(0, 16384, (128,))
+        logits = head(x)
+        loss = torch.nn.functional.cross_entropy({input}, y)
+        {delete}
+        loss.backward()
+        {read}
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+train()
+"""
+
 
 class Answers(harness.TestCase):
     def setUp(self):
@@ -35,6 +55,28 @@ class Answers(harness.TestCase):
         self.assertEqual(oom["cause"], "capacity")
         self.assertEqual(oom["most_requested_bytes"], 256 << 40)
         self.assertEqual(oom["most_requested_bytes"] >> oom["times"] - 1, oom["requested_bytes"])
+
+    def peak_and_changes(self, **parts):
+        parts = {"input": "logits", "delete": "pass", "read": "pass"} | parts
+        (self.folder / "run.mp").unlink(missing_ok=True)
+        found = harness.answer("advise", self.record(TRAIN.format(**parts), "--holders", "--budget", "2s"))
+        return found["peak_bytes"], {change["text"].split("`")[1]: change for change in found["changes"]
+                                     if change["pattern"] == "idle_variable"}
+
+    def test_a_variable_that_nothing_reads_again(self):
+        """What its `del` saves is what advice says; none where it is read later, or the graph has it."""
+        before, changes = self.peak_and_changes()
+        logits, state = changes["train().logits"], changes["train().state"]
+        self.assertIn("before backward()", logits["code"])
+        self.assertTrue(logits["exact"])
+        after, _ = self.peak_and_changes(delete="del logits")
+        self.assertEqual(before - after, logits["saved_bytes"])
+        after, _ = self.peak_and_changes(delete="state = None")
+        self.assertEqual(before - after, state["saved_bytes"])
+        _, changes = self.peak_and_changes(read="wrong += int((logits.argmax(1) != y).sum())")
+        self.assertNotIn("train().logits", changes)
+        _, changes = self.peak_and_changes(input="logits.sin()")
+        self.assertNotIn("before", changes.get("train().logits", {"code": ""})["code"])
 
 
 if __name__ == "__main__":

@@ -38,7 +38,8 @@ const char *mp_change_what_name(enum mp_change_what what)
 {
     static const char *const names[MP_CHANGE_WHATS] = {"settings",       "late_zero_grad", "gradients_kept",
                                                        "held_variables", "fused",          "one_by_one",
-                                                       "checkpoint",     "phase_settings", "one_stream"};
+                                                       "checkpoint",     "phase_settings", "one_stream",
+                                                       "idle_variable"};
     return names[what];
 }
 
@@ -147,6 +148,7 @@ static void free_change(struct mp_change *change)
 {
     free(change->setting);
     free(change->module);
+    free(change->variable);
     mp_edits_free(&change->edits);
     mp_vec_free(&change->curve);
 }

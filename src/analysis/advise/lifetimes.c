@@ -6,6 +6,7 @@
 #include "analysis/advise/alignment.h"
 #include "analysis/categories/categories.h"
 #include "analysis/categories/phases.h"
+#include "analysis/holders/holders.h"
 #include "base/memory.h"
 #include "base/search.h"
 #include "base/words.h"
@@ -35,6 +36,7 @@ struct finder {
     struct mp_categories *categories;
     MP_VEC(struct update) updates;
     uint32_t *backwards;
+    unsigned char *idle; /* by block: an idle variable's change has an end for it */
 };
 
 /* ---- updates */
@@ -443,7 +445,7 @@ static void find_variables(struct finder *f)
     if (made.count) qsort(made.at, made.count, sizeof *made.at, by_time);
     uint32_t *until = find_held(f, &made);
     for (size_t i = 0; i < made.count; i++) {
-        if (until[i] == MP_NONE) continue;
+        if (until[i] == MP_NONE || f->idle[made.at[i].block]) continue;
         unsigned category = mp_category_of(f->categories, made.at[i].block, until[i]);
         if (!is_passing_category(category)) continue;
         end_at_event(&change, made.at[i].block, until[i]);
@@ -454,6 +456,131 @@ static void find_variables(struct finder *f)
     propose(f, &change);
     free(until);
     mp_vec_free(&made);
+}
+
+/* ---- variables that are not read again */
+
+/* How a variable is used: `function`, of the stack's frame that it is of; 0: of the module. */
+struct use {
+    enum mp_holder_use use;
+    uint32_t line;
+    const char *function; /* "train" of "train().state"; "<module>" */
+    size_t length;        /* of that */
+};
+
+static struct use use_of(const char *path)
+{
+    struct use use = {.function = "<module>", .length = strlen("<module>")};
+    const char *of_frame = strstr(path, "().");
+    use.use = mp_holder_use(path, &use.line);
+    if (of_frame && of_frame < path + mp_holder_variable(path)) {
+        use.function = path;
+        use.length = (size_t)(of_frame - path);
+    }
+    return use;
+}
+
+/* True if a stack shows the function at a line from which on it does not read the variable. */
+static bool is_behind(const struct finder *f, uint32_t stack, const struct use *use)
+{
+    const struct mp_model *model = f->model;
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
+        if (!model->frames.at[frame].line_count) continue;
+        const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
+        const char *function = mp_model_text(model, line->function);
+        if (strlen(function) == use->length && !memcmp(function, use->function, use->length)) return line->line >= use->line;
+    }
+    return false;
+}
+
+/* The first event from which on a graph may have saved a block of that birth. */
+static uint32_t forward_from(const struct finder *f, uint32_t turn, uint32_t born)
+{
+    while (turn < f->phases.turns.count && !is_forward(f->phases.turns.at[turn].phase))
+        turn++;
+    if (turn == f->phases.turns.count) return MP_NONE;
+    return f->phases.turns.at[turn].first > born ? f->phases.turns.at[turn].first : born;
+}
+
+/* When the variable's block is no more needed: where backward begins, else where its function comes behind the last line
+ * that reads it, at the latest at the end of the step. MP_NONE: it is freed by then. */
+static uint32_t idle_from(const struct finder *f, uint32_t block, const struct use *use)
+{
+    const struct mp_model *model = f->model;
+    uint32_t born = model->blocks.alloc_event[block], turn = mp_phase_turn_of(&f->phases, born), event;
+    uint32_t backward = turn == MP_NONE ? MP_NONE : f->phases.turns.at[turn].backward;
+    if (use->use == MP_HOLDER_NOT_IN_BACKWARD) {
+        event = backward == MP_NONE ? MP_NONE : f->phases.turns.at[backward].first;
+    } else {
+        uint32_t last = event_of(f, update_after(f, born));
+        if (last > model->events.count) last = (uint32_t)model->events.count;
+        for (event = born + 1; event < last; event++) {
+            uint32_t other = model->events.subject[event];
+            bool allocates = model->events.type[event] == MP_EVENT_ALLOC;
+            if (allocates && is_behind(f, model->blocks.stack[other], use)) break;
+        }
+        if (backward != MP_NONE && event > forward_from(f, turn, born) && backward + 1 < f->phases.turns.count &&
+            event < f->phases.turns.at[backward + 1].first)
+            event = last;
+    }
+    return event < end_of(f, block) ? event : MP_NONE;
+}
+
+static void end_idle(struct finder *f, struct mp_change *change, uint32_t block, const struct use *use, uint64_t *most)
+{
+    uint32_t event = is_ours(f, block) && !f->idle[block] ? idle_from(f, block, use) : MP_NONE;
+    if (event == MP_NONE) return;
+    f->idle[block] = 1;
+    end_at_event(change, block, event);
+    if (f->model->blocks.bytes[block] <= *most) return;
+    *most = f->model->blocks.bytes[block];
+    change->stack = f->model->blocks.stack[block];
+}
+
+static bool is_same_variable(const char *path, const char *other)
+{
+    size_t length = mp_holder_variable(path);
+    return mp_holder_variable(other) == length && !memcmp(path, other, length);
+}
+
+/* The blocks that a look found, and others of their sites, unless a look found that something else holds them. */
+static void add_idle(struct finder *f, size_t first)
+{
+    const struct mp_model *model = f->model;
+    const char *path = mp_model_text(model, model->holders.at[first].path);
+    const struct use use = use_of(path);
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME,
+                               .what = MP_CHANGE_IDLE_VARIABLE,
+                               .variable = mp_text_copy_part(path, mp_holder_variable(path)),
+                               .before_backward = use.use == MP_HOLDER_NOT_IN_BACKWARD};
+    unsigned char *stacks = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    unsigned char *others = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    uint64_t most = 0;
+    for (size_t i = first; i < model->holders.count; i++) {
+        uint32_t line, block = model->holders.at[i].block;
+        const char *other = mp_model_text(model, model->holders.at[i].path);
+        bool same = is_same_variable(path, other);
+        others[block] |= !same;
+        if (same && mp_holder_use(other, &line) == use.use) stacks[model->blocks.stack[block]] = 1;
+    }
+    for (uint32_t block = 0; block < model->blocks.count; block++)
+        if (stacks[model->blocks.stack[block]] && !others[block]) end_idle(f, &change, block, &use, &most);
+    free(stacks);
+    free(others);
+    if (!change.edits.ends.count) free(change.variable);
+    propose(f, &change);
+}
+
+static void find_idle(struct finder *f)
+{
+    const struct mp_model *model = f->model;
+    for (size_t i = 0; i < model->holders.count; i++) {
+        uint32_t line;
+        if (mp_holder_use(mp_model_text(model, model->holders.at[i].path), &line) && !f->idle[model->holders.at[i].block])
+            add_idle(f, i);
+    }
 }
 
 /* ---- temporaries of optimizers */
@@ -571,7 +698,9 @@ void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_hi
         f.categories = mp_categories_make(model, NULL);
         find_updates(&f);
         find_backwards(&f);
+        f.idle = mp_alloc_zeroed(model->blocks.count + 1, 1);
         find_gradients(&f);
+        find_idle(&f);
         find_variables(&f);
         if (strncmp(mp_track_device(model, history->track), "cpu", 3)) find_fused(&f);
         find_foreach(&f);
@@ -580,4 +709,5 @@ void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_hi
     mp_phases_free(&f.phases);
     mp_vec_free(&f.updates);
     free(f.backwards);
+    free(f.idle);
 }

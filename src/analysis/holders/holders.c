@@ -303,6 +303,21 @@ bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uin
     return false;
 }
 
+enum mp_holder_use mp_holder_use(const char *path, uint32_t *line) /* as holders_idle.py writes it */
+{
+    const char *form = strstr(path, " (not read from line ");
+    *line = 0;
+    if (ends_in(path, " (not used in backward)")) return MP_HOLDER_NOT_IN_BACKWARD;
+    return form && sscanf(form, " (not read from line %" SCNu32 " on)", line) == 1 ? MP_HOLDER_NOT_READ : MP_HOLDER_READ;
+}
+
+size_t mp_holder_variable(const char *path)
+{
+    const char *of_frame = strstr(path, "().");
+    size_t before = of_frame ? (size_t)(of_frame - path) + strlen("().") : 0;
+    return before + strcspn(path + before, ".[ ");
+}
+
 size_t mp_holder_root(const char *path)
 {
     const char *entries = strstr(path, "[*]"), *graph = strstr(path, ".grad_fn");
@@ -324,6 +339,8 @@ const char *mp_holder_advice(const struct mp_holder *holder)
     if (ends_in(path, " used)"))
         return "a view keeps the whole block that it looks into: keep .clone() of a tensor's view, .copy() of an "
                "array's";
+    uint32_t line;
+    if (mp_holder_use(path, &line)) return "nothing reads the variable again: del it as soon as it is no more needed";
     if (holder->gradients && ends_in(path, ".grad"))
         return "gradients of parameters that are kept: zero_grad(set_to_none=True) gives them back";
     switch (holder->kind) {

@@ -126,6 +126,15 @@ static const struct {
                               "work of these streams may wait for each other"},
 };
 
+static void put_idle(const struct mp_model *model, const struct mp_change *change, struct words *words)
+{
+    mp_buffer_printf(&words->text, "free what `%s` has: nothing reads it again", change->variable);
+    const char *name = strrchr(change->variable, '.');
+    mp_buffer_printf(&words->code, "del %s %s", name ? name + 1 : change->variable,
+                     change->before_backward ? "before backward()" : "behind its last use");
+    put_line(model, change->stack, &words->code);
+}
+
 static void put_checkpoint(const struct mp_change *change, struct words *words)
 {
     mp_buffer_printf(&words->text, "make again in backward what ");
@@ -152,6 +161,9 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         break;
     case MP_CHANGE_CHECKPOINTING:
         put_checkpoint(change, words);
+        break;
+    case MP_CHANGE_IDLE_VARIABLE:
+        put_idle(model, change, words);
         break;
     default:
         mp_buffer_append_text(&words->text, said[change->what].text);

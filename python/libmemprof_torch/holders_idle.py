@@ -1,0 +1,226 @@
+"""Variables that are not read again: no way through the bytecode of the frame reads the name before it is assigned anew.
+What such a variable alone holds may be freed earlier, by `del`. A graph may hold it, too: that shows in the nodes that
+took the tensor, whose classes say which of their inputs and results they save.
+"""
+
+import bisect
+import dis
+import gc
+import types
+
+from libmemprof_torch import holders_graphs as graphs
+from libmemprof_torch.holders_names import OPTIMIZED, mro_of, type_name
+
+IN_BACKWARD, NOT_READ = " (not used in backward)", " (not read from line {} on)"  # the readers know these (src/analysis/holders)
+BACKWARD = {"backward", "manual_backward"}  # what a frame calls to run it
+ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
+GOES = {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD_NO_INTERRUPT"}
+VIEWS = ("View", "UnsafeView", "Reshape", "Transpose", "Slice", "Select", "TBackward", "Permute", "Unsqueeze", "Squeeze",
+         "Expand", "AsStrided", "Alias", "Split", "Unbind", "Narrow")
+CODE_MOST = 20_000  # bytes
+NODES_MOST = 20_000
+ASKED_MOST = 16  # tensors of a variable
+CANDIDATES_MOST = 8
+LEAST_BYTES = 1 << 18
+KINDS = {"local", "attribute", "list", "dict"}
+
+
+class _Code:
+    """Which names may be read after an instruction, before they are assigned."""
+
+    def __init__(self, code):
+        self.steps = list(dis.get_instructions(code))
+        self.at = {step.offset: place for place, step in enumerate(self.steps)}
+        self._offsets = [step.offset for step in self.steps]
+        self._live = {}  # by name: a set of places before which it may be read
+
+    def _effect(self, step, name):
+        """True if an instruction reads the name, False if it ends its value, None else."""
+        names = step.argval if type(step.argval) is tuple else (step.argval,)
+        if name not in names:
+            return None
+        if step.opname.startswith(("LOAD_FAST_AND_CLEAR", "DELETE_")):
+            return False
+        if step.opname.startswith("STORE_") and "LOAD" not in step.opname:
+            return step.opname in ("STORE_ATTR", "STORE_SUBSCR") or False
+        return True if step.opname.startswith(("LOAD_", "STORE_")) and "ATTR" not in step.opname and \
+            "METHOD" not in step.opname and "CONST" not in step.opname else None
+
+    def _following(self, place):
+        step = self.steps[place]
+        if step.opname not in ENDS and step.opname not in GOES and place + 1 < len(self.steps):
+            yield place + 1
+        if step.opcode in dis.hasjrel or step.opcode in dis.hasjabs:
+            yield self.at.get(step.argval, place)
+
+    def live(self, name):
+        if name not in self._live:
+            effects = [self._effect(step, name) for step in self.steps]
+            before = {place: [] for place in range(len(self.steps))}
+            reached, todo = {0}, [0]
+            for place in range(len(self.steps)):
+                for following in self._following(place):
+                    before[following].append(place)
+            while todo:
+                for following in self._following(todo.pop()):
+                    if following not in reached:
+                        reached.add(following)
+                        todo.append(following)
+            # A handler of exceptions may be entered from anywhere.
+            anywhere = any(effect and place not in reached for place, effect in enumerate(effects))
+            live = set(range(len(self.steps))) if anywhere else set()
+            todo = [] if anywhere else [place for place, effect in enumerate(effects) if effect]
+            while todo:
+                place = todo.pop()
+                if place in live:
+                    continue
+                live.add(place)
+                todo.extend(each for each in before[place] if effects[each] is None)
+            self._live[name] = live
+        return self._live[name]
+
+    def is_read_after(self, name, offset):
+        """After the instruction at an offset: a call that runs, or has just returned."""
+        place = None if offset is None else bisect.bisect_right(self._offsets, offset) - 1  # it may be in a cache
+        return place is None or any(each in self.live(name) for each in self._following(place))
+
+    def not_read_from(self, name, line):
+        """The first line up to this one from which on no line reads the name's value."""
+        lines, at = {}, 0
+        for place, step in enumerate(self.steps):
+            at = getattr(step, "line_number", None) or (step.starts_line if type(step.starts_line) is int else 0) or at
+            lines[at] = lines.get(at, False) or place in self.live(name)
+        read = [each for each, reads in lines.items() if reads and each <= line]
+        return min((each for each in lines if each > max(read, default=0)), default=line)
+
+    def calls_of_backward(self):
+        return [place for place, step in enumerate(self.steps)
+                if step.argval in BACKWARD and step.opname.startswith(("LOAD_METHOD", "LOAD_ATTR"))]
+
+    def end_of_call(self, place):
+        """The offset of the first call behind the load of a method; None. Calls among its arguments come before it."""
+        return next((step.offset for step in self.steps[place + 1:]
+                     if step.opname.startswith("CALL") and not step.opname.startswith("CALL_INTRINSIC")), None)
+
+
+def _reads_elsewhere(code, name):
+    """True if a function within the code may read a global name."""
+    return any(isinstance(each, types.CodeType) and (name in each.co_names or _reads_elsewhere(each, name))
+               for each in code.co_consts)
+
+
+class _Candidate:
+    """A holder whose blocks one variable leads to. `asked`: what it has, and the tensors below that."""
+
+    __slots__ = ("holder", "form", "asked", "bytes")
+
+    def __init__(self, holder, form, asked, size):
+        self.holder, self.form, self.asked, self.bytes = holder, form, asked, size
+
+
+class Idle:
+    def __init__(self, look):
+        self._look, self._codes, self._takers_of, self._nodes = look, {}, None, []
+
+    def mark(self, holders):
+        """Ends the paths of holders that are read no more with a form that says so. One call looks for the referrers of the
+        largest."""
+        found = sorted(filter(None, map(self._candidate, holders)), key=lambda each: -each.bytes)[:CANDIDATES_MOST]
+        counts = self._count_referrers([candidate.asked for candidate in found]) if found else {}
+        for candidate in found:
+            if all(counts[id(each)] <= 1 for each in candidate.asked):
+                candidate.holder.path += candidate.form
+
+    def _candidate(self, holder):
+        look = self._look
+        if holder.kind not in KINDS or len(holder.addresses) > ASKED_MOST:
+            return None
+        places = [look.blocks[address].place for address in holder.addresses]
+        roots = set(map(look.root_of, places))
+        edge = look.edge_of(root := roots.pop())
+        frame = self._frame_of(edge) if not roots and edge is not None else None
+        tensors = [look.object_at(place) for place in places]
+        if frame is None or not all(look.kind_of(type(each)) == "tensor" and look.is_alone(each) for each in tensors):
+            return None
+        size = sum(map(look.bytes_of, tensors))
+        if size < LEAST_BYTES:
+            return None
+        code = self._codes.get(id(frame.f_code))
+        if code is None:
+            code = self._codes[id(frame.f_code)] = _Code(frame.f_code) if len(frame.f_code.co_code) < CODE_MOST else ()
+        name = edge.text
+        if not code or code.is_read_after(name, frame.f_lasti):
+            return None
+        early = not any(code.is_read_after(name, code.end_of_call(place)) for place in code.calls_of_backward())
+        unsaved = early and all(self._is_unsaved(tensor) for tensor in tensors)
+        form = IN_BACKWARD if unsaved else NOT_READ.format(code.not_read_from(name, frame.f_lineno))
+        return _Candidate(holder, form, list({id(each): each for each in (look.object_at(root), *tensors)}.values()), size)
+
+    def _frame_of(self, edge):
+        """The frame whose own the name is; None: it runs no more, or closures share the name."""
+        for each in self._look.frames():
+            code = each.f_code
+            if edge.what == "local" and each is edge.frame.frame:
+                return None if edge.text in code.co_cellvars or edge.text in code.co_freevars else each
+            of_module = not code.co_flags & OPTIMIZED and each.f_globals.get("__name__") == "__main__"
+            if edge.what == "global" and of_module and edge.text in each.f_globals:
+                return None if _reads_elsewhere(code, edge.text) else each
+        return None
+
+    def _count_referrers(self, lists):
+        """By address of what is in the lists: how many variables of running frames, and other objects, refer to it."""
+        asked = [each for part in lists for each in part]
+        look, counts, ours = self._look, dict.fromkeys(map(id, asked), 0), [asked, *lists]
+        for value in look.values_of_locals():
+            if id(value) in counts:
+                counts[id(value)] += 1
+        for referrer in gc.get_referrers(*asked):
+            if not any(referrer is each for each in ours) and type(referrer) is not types.FrameType and \
+                    not look.is_own(referrer):
+                for child in {id(each) for each in gc.get_referents(referrer)} & counts.keys():
+                    counts[child] += 1
+        return counts
+
+    def _is_unsaved(self, tensor):
+        """A graph has not saved it: its node saves no result, the nodes that took it save no input."""
+        look = self._look
+        if look.base.is_leaf.__get__(tensor) or not graphs.has_settled_graph(look.base, tensor):
+            return False
+        node = look.base.grad_fn.__get__(tensor)
+        if node is None or any(each.startswith(("result", "output")) for each in _saved_names(node) or ("output",)):
+            return False
+        todo, found = [node], 0
+        while todo:
+            for taker in self._takers().get(id(todo.pop()), ()):
+                names = _saved_names(taker)
+                if names is None or not all(each.startswith(("result", "output")) for each in names):
+                    return False
+                found += 1
+                if type_name(type(taker)).startswith(VIEWS):
+                    todo.append(taker)
+        return found > 0
+
+    def _takers(self):
+        """Nodes by the address of one that made what they take; of the graphs that variables lead to."""
+        if self._takers_of is None:
+            look, self._takers_of, self._nodes = self._look, {}, self._look.nodes()
+            seen = set(map(id, self._nodes))
+            for node in self._nodes:
+                if len(self._nodes) > NODES_MOST or look.out_of_time():
+                    self._takers_of = {}
+                    break
+                for following, _ in graphs.next_functions(look.torch, node):
+                    if following is not None:
+                        self._takers_of.setdefault(id(following), []).append(node)
+                        if id(following) not in seen:
+                            seen.add(id(following))
+                            self._nodes.append(following)
+        return self._takers_of
+
+
+def _saved_names(node):
+    """Of the tensors that a node of this class saves; None: it does not say."""
+    cls = type(node)
+    if any(type_name(each) == "_FunctionBase" for each in mro_of(cls)):
+        return None
+    return [name[len("_raw_saved_"):] for name in dir(cls) if name.startswith("_raw_saved_")]
