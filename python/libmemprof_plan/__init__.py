@@ -31,6 +31,7 @@ def start(torch, after_import):
         ranks.answer_objects(torch.distributed, int(settings.get("world", "0")) > 1)
         if int(settings.get("world", "0")) > 1:
             ranks.be_alone(torch.distributed, int(settings["rank"]), int(settings["world"]))
+            after_import("torch.distributed.pipelining.stage", ranks.follow_stages)
 
 
 def _say(text):

@@ -4,6 +4,7 @@ import datetime
 import functools
 import inspect
 import os
+import pathlib
 import pickle
 import sys
 
@@ -15,6 +16,8 @@ def be_alone(distributed, rank, world):
     os.environ.setdefault("LOCAL_WORLD_SIZE", str(world))
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29500")
+    os.environ.setdefault("TORCH_NCCL_RANKS_PER_ROOT", str(max(world, 128)))  # other roots would never answer
+    os.environ.setdefault("TORCH_NCCL_ENABLE_MONITORING", "0")
     begin = distributed.init_process_group
 
     def init_process_group(backend=None, *arguments, **named):
@@ -28,11 +31,86 @@ def be_alone(distributed, rank, world):
         # With NCCL alone, as the program wants it, what has no device (barrier) is on the GPU.
         backend = str(backend or "cpu:gloo,cuda:nccl")
         backend = backend if backend == "nccl" else "cpu:fake,cuda:nccl" if "nccl" in backend else "fake"
-        begin(backend, store=Store(distributed, rank),
-              rank=rank, world_size=world, **named)
+        begin(backend, store=Store(distributed), rank=rank, world_size=world, **named)
 
-    distributed.init_process_group = init_process_group
-    distributed.distributed_c10d.init_process_group = init_process_group
+    _replace(distributed, init_process_group)
+    _let_groups_be_alone(distributed)
+    _carry_objects(distributed, rank)
+
+
+def _replace(distributed, function):
+    setattr(distributed, function.__name__, function)
+    setattr(distributed.distributed_c10d, function.__name__, function)
+
+
+def _let_groups_be_alone(distributed):
+    """A group of the CPU's own (gloo) would wait for all of its ranks."""
+    begin = distributed.new_group
+
+    def new_group(ranks=None, timeout=None, backend=None, *arguments, **named):
+        backend = backend if backend is None or "nccl" in str(backend) else "fake"
+        return begin(ranks, timeout, backend, *arguments, **named)
+
+    _replace(distributed, new_group)
+
+
+def _carry_objects(distributed, rank):
+    """Objects that one rank sends to another, as stages of a pipeline do. `memprof plan --rank all` keeps those of ranks
+    that it has planned in a folder; else the other sends what this rank sent last; else nobody can say what comes."""
+    folder, sent, counts = os.environ.get("MEMPROF_PLAN_MESSAGES"), [], {}
+
+    def path_of(source, to):
+        number = counts[source, to] = counts.get((source, to), 0) + 1
+        return pathlib.Path(folder, f"{source}-{to}-{number}")
+
+    def other(group, member, group_member):
+        return distributed.get_global_rank(group, group_member) if group_member is not None else member
+
+    def send_object_list(objects, dst=None, group=None, device=None, group_dst=None, **named):
+        sent[:] = [list(objects)]
+        if folder:
+            path_of(rank, other(group, dst, group_dst)).write_bytes(pickle.dumps(sent[0]))
+
+    def recv_object_list(objects, src=None, group=None, device=None, group_src=None, **named):
+        source = other(group, src, group_src)
+        path = path_of(source, rank) if folder else None
+        if path and path.exists():
+            objects[:] = pickle.loads(path.read_bytes())
+        elif sent and len(sent[0]) == len(objects):
+            objects[:] = sent[0]
+        else:
+            raise RuntimeError(f"memprof: rank {rank} waits for an object that only rank {source} knows; "
+                               "memprof plan --rank all plans both")
+        return source
+
+    _replace(distributed, send_object_list)
+    _replace(distributed, recv_object_list)
+
+
+def follow_stages(stage):
+    """Tells `memprof plan --rank all` the ranks of this pipeline. The next stage, which is not planned yet, would send
+    gradients that have the shapes of this one's outputs."""
+    folder, base = os.environ.get("MEMPROF_PLAN_MESSAGES"), stage._PipelineStageBase
+    kind, begin = stage.PipelineStage, base.__init__
+    receive, send = getattr(kind, "_recv_meta", None), getattr(kind, "_send_meta", None)
+
+    def __init__(self, *arguments, **named):
+        begin(self, *arguments, **named)
+        if folder:
+            stages = stage.dist.get_process_group_ranks(self.group or stage.dist.group.WORLD)
+            pathlib.Path(folder, "stages").write_text(" ".join(map(str, stages)))
+
+    def _send_meta(self, meta, to):
+        if to > self.stage_index:
+            self._memprof_sent = meta.forward_metas
+            send(self, meta, to)
+
+    def _recv_meta(self, source):
+        return receive(self, source) if source < self.stage_index else stage._StageBackwardMeta(self._memprof_sent)
+
+    base.__init__ = __init__
+    if receive:  # newer than 2.7
+        kind._recv_meta, kind._send_meta = _recv_meta, _send_meta
 
 
 def do_without_libuv(distributed):
@@ -56,7 +134,7 @@ def do_without_libuv(distributed):
 _stores = []
 
 
-def Store(distributed, rank):
+def Store(distributed):
     """A store in this process; what another rank would have set is there as soon as it is asked for."""
     kept = distributed.HashStore()
 
@@ -76,7 +154,7 @@ def Store(distributed, rank):
             return None
 
         def check(self, keys):
-            return True
+            return kept.check(keys)  # NCCL's monitor asks whether another rank has failed
 
         def delete_key(self, key):
             return kept.delete_key(key)
@@ -84,8 +162,6 @@ def Store(distributed, rank):
         def num_keys(self):
             return kept.num_keys()
 
-    if not rank:
-        return kept
     _stores.append(Alone())  # PyTorch holds the C++ half alone
     return _stores[-1]
 
@@ -146,5 +222,4 @@ def _answer(distributed, function):
         carries = "gloo" in distributed.get_backend(call.get("group"))  # the CPU's own collectives do send
         return real(*arguments, **named) if carries else function(call)
 
-    setattr(distributed, function.__name__, instead)
-    setattr(distributed.distributed_c10d, function.__name__, instead)
+    _replace(distributed, instead)

@@ -165,7 +165,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_TRY] = {"try", '\0', "KEY=VALUE,...",
                     "of a server: also plan each of these settings of its own, and all, in a table"},
     [MP_OPT_WORLD_SIZE] = {"world-size", '\0', "N", "the command is one rank of N; collectives return at once"},
-    [MP_OPT_RANK] = {"rank", '\0', "K", "which rank it is, from 0 (0)"},
+    [MP_OPT_RANK] = {"rank", '\0', "K", "which rank it is, from 0; all: one of each stage of a pipeline (0)"},
     [MP_OPT_ONCE] = {"once", '\0', NULL, "print one picture as text, without a terminal"},
     [MP_OPT_INTERVAL] = {"interval", '\0', "TIME", "ask anew so often, from 100ms to 1h (1s)"},
     [MP_OPT_MAN] = {"man", '\0', NULL, "print the manual page's source"},

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`memprof plan` of many ranks without their GPUs: torchrun with all of them, and one rank of many alone, which takes what
 it takes among the others. In the environment of tools/cuda-torch."""
+import json
 import os
 import pathlib
 import subprocess
@@ -14,12 +15,13 @@ import bed  # noqa: E402  (first: it goes into the environment)
 import harness  # noqa: E402
 
 PROGRAM = HERE / "programs" / "ranks.py"
+PIPELINE = HERE / "programs" / "pipeline.py"
 
 
 class Ranks(bed.TestCase):
     def plan(self, *words, status=0):
         result = subprocess.run([harness.MEMPROF, "plan", *map(str, words)], capture_output=True, text=True, cwd=self.folder,
-                                env=bed.settings(TMPDIR=self.folder), timeout=harness.TIMEOUT)
+                                env=bed.settings(TMPDIR=self.folder), timeout=4 * harness.TIMEOUT)
         self.assertEqual(result.returncode, status, result.stderr)
         return result
 
@@ -49,6 +51,20 @@ print(rank, [each["rank"] for each in all], one[0], to[0], flush=True)
 """)
         result = self.plan("--devices", 2, "--", "torchrun", "--nproc_per_node", 2, program)
         self.assertEqual(sorted(result.stdout.splitlines()), ["0 [0, 1] of 1 10", "1 [0, 1] of 1 11"])
+
+    def test_stages_of_a_pipeline(self):
+        """More ranks than one root of NCCL serves; groups of the CPU; objects that stages send each other."""
+        result = self.plan("--world-size", 512, "--rank", "all", "--json", "--", sys.executable, PIPELINE)
+        answer = json.loads(result.stdout)
+        ranks = {one["rank"]: one["allocated_bytes"] for one in answer["ranks"]}
+        self.assertEqual(list(ranks), [0, 256])
+        self.assertEqual(answer["highest"], 256)
+        head = 4 * 4 * (256 * 4096 + 4096)  # parameters, gradients and states of the last stage
+        self.assertGreater(ranks[256], head)
+
+    def test_who_waits_for_others_is_named(self):
+        result = self.plan("--world-size", 512, "--rank", 256, "--", sys.executable, PIPELINE, status=1)
+        self.assertIn("rank 256 waits for an object that only rank 0 knows; memprof plan --rank all", result.stderr)
 
     def test_one_of_sixty_four(self):
         result = self.plan("--world-size", 64, "--rank", 0, "-o", "plan.mp", "--", sys.executable, PROGRAM)

@@ -7,6 +7,7 @@
 #include "analysis/advise/operators.h"
 #include "analysis/advise/remade.h"
 #include "analysis/categories/phases.h"
+#include "analysis/device/plan.h"
 #include "base/intern.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -465,7 +466,11 @@ static uint64_t time_of_forward(const struct mp_checkpoints *c, uint32_t *first)
 static void find_times(const struct mp_checkpoints *c, struct kind *kind)
 {
     uint32_t first;
+    struct mp_plan plan;
+    mp_plan_find(c->model, &plan);
     kind->forward = time_of_forward(c, &first);
+    if (plan.planned) kind->forward = 0; /* nothing was computed, so times say nothing */
+    mp_plan_free(&plan);
     kind->times = mp_alloc_zeroed(kind->modules + 1, sizeof *kind->times);
     for (size_t i = 0; i < kind->calls.count; i++) {
         const struct call *call = &kind->calls.at[i];

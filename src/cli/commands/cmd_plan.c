@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/record/plan_devices.h"
 #include "cli/record/plan_messages.h"
+#include "cli/record/plan_ranks.h"
 #include "cli/record/plan_size.h"
 #include "cli/record/plan_try.h"
 #include "cli/record/snapshot_record.h"
@@ -194,13 +195,14 @@ static int run(const struct mp_invocation *invocation)
 {
     struct planning planning = {.devices = 1, .world = 1};
     struct mp_error error;
+    bool all = mp_given(invocation, MP_OPT_RANK) && !strcmp(invocation->value[MP_OPT_RANK], "all");
     if (!invocation->operand_count) {
         mp_message("plan needs a command: memprof plan --device " DEVICE_DEFAULT " -- python3 train.py");
         return MP_EXIT_USAGE;
     }
     if (mp_option_number(invocation, MP_OPT_DEVICES, 1, DEVICES_MAX, &planning.devices) ||
         mp_option_number(invocation, MP_OPT_WORLD_SIZE, 1, WORLD_MAX, &planning.world) ||
-        mp_option_number(invocation, MP_OPT_RANK, 0, WORLD_MAX - 1, &planning.rank) ||
+        (!all && mp_option_number(invocation, MP_OPT_RANK, 0, WORLD_MAX - 1, &planning.rank)) ||
         !read_values(&planning, invocation->value[MP_OPT_VALUES]) ||
         !read_selected(&planning, invocation->value[MP_OPT_SELECTED]))
         return MP_EXIT_USAGE;
@@ -216,6 +218,7 @@ static int run(const struct mp_invocation *invocation)
     }
     if (mp_given(invocation, MP_OPT_SIZE)) return mp_plan_size(invocation, &planning.device);
     if (mp_given(invocation, MP_OPT_TRY)) return mp_plan_try(invocation);
+    if (all) return mp_plan_ranks(invocation, &planning.device);
     int status = set_up(&planning) ? MP_EXIT_DONE : MP_EXIT_COULD_NOT;
     if (!status) status = mp_snapshot_record(invocation, &(struct mp_snapshot_way){&planning, "plan", prepare, report});
     if (*planning.state) unlink(planning.state);
@@ -242,7 +245,8 @@ const struct mp_command mp_command_plan = {
         "ready; "
         "a config.json is enough of its model, and --try max_num_batched_tokens=2048,kv_cache_dtype=fp8 plans it with "
         "other settings. Many ranks run as they always do (torchrun with --devices); "
-        "with --world-size the command is one rank of many, and the others need not be there.\n\n"
+        "with --world-size the command is one rank of many, and the others need not be there; with --rank all it runs "
+        "once for each stage of a pipeline, and the highest is shown.\n\n"
         "Exits with the command's own status.",
     .example = "memprof plan --device h100-80gb -- python3 train.py --batch-size 32",
     .meanings = {{MP_OPT_OUTPUT,

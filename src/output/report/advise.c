@@ -135,12 +135,24 @@ static void put_idle(const struct mp_model *model, const struct mp_change *chang
     put_line(model, change->stack, &words->code);
 }
 
-static void put_checkpoint(const struct mp_change *change, struct words *words)
+/* True if a stack has a line of this library. */
+static bool uses(const struct mp_model *model, const char *file)
+{
+    for (size_t i = 0; i < model->lines.count; i++)
+        if (strstr(mp_model_text(model, model->lines.at[i].file), file)) return true;
+    return false;
+}
+
+static void put_checkpoint(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
     mp_buffer_printf(&words->text, "make again in backward what ");
     if (change->modules < change->modules_of)
         mp_buffer_printf(&words->text, "the first %zu of %zu ", change->modules, change->modules_of);
     mp_buffer_printf(&words->text, "%s keep%s for it", change->module, change->modules_of == 1 ? "s" : "");
+    if (uses(model, "/transformers/trainer.py"))
+        mp_buffer_append_text(&words->code, "TrainingArguments(gradient_checkpointing=True), or ");
+    else if (uses(model, "/transformers/modeling_utils.py"))
+        mp_buffer_append_text(&words->code, "model.gradient_checkpointing_enable(), or ");
     mp_buffer_printf(&words->code, "torch.utils.checkpoint.checkpoint(%s, ..., use_reentrant=False) for each call",
                      change->module);
     if (change->share < 0)
@@ -160,7 +172,7 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         put_phase_settings(model, change, words);
         break;
     case MP_CHANGE_CHECKPOINTING:
-        put_checkpoint(change, words);
+        put_checkpoint(model, change, words);
         break;
     case MP_CHANGE_IDLE_VARIABLE:
         put_idle(model, change, words);

@@ -1,0 +1,142 @@
+#include "cli/record/plan_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/record/plan_messages.h"
+#include "cli/size_probing.h"
+
+#define STAGES_MAX 256
+
+struct ranks {
+    const struct mp_invocation *invocation;
+    const struct mp_plan_device *device;
+    struct mp_probing probing;
+    struct {
+        unsigned rank;
+        struct mp_plan_outcome outcome;
+    } stages[STAGES_MAX];
+    size_t count;
+};
+
+/* The ranks of a pipeline in order, which the program's first rank has told (libmemprof_plan/ranks.py). */
+static void read_stages(struct ranks *ranks)
+{
+    char *path = mp_text_make("%s/stages", ranks->probing.folder);
+    FILE *file = fopen(path, "r");
+    unsigned rank;
+    size_t count = 0;
+    while (file && count < STAGES_MAX && fscanf(file, "%u", &rank) == 1)
+        if (count || !rank) ranks->stages[count++].rank = rank; /* those that rank 0 is one of, the first */
+    if (count > 1) ranks->count = count;
+    if (file) fclose(file);
+    free(path);
+}
+
+static int run(struct ranks *ranks, size_t number)
+{
+    unsigned rank = ranks->stages[number].rank;
+    char *path = mp_text_make("%s/%u.mp", ranks->probing.folder, rank);
+    char *log = mp_text_make("%s/%u.log", ranks->probing.folder, rank);
+    char shown[64], value[16];
+    snprintf(shown, sizeof shown, "rank %u, stage %zu of %zu", rank, number + 1, ranks->count);
+    mp_probing_show(ranks->invocation, shown);
+    struct mp_invocation one = *ranks->invocation;
+    snprintf(value, sizeof value, "%u", rank);
+    one.value[MP_OPT_RANK] = value;
+    char **words = mp_probing_plan_words(&one, path);
+    int status = mp_probing_run_words(words, log);
+    mp_probing_free_words(words);
+    mp_probing_show(ranks->invocation, NULL);
+    struct mp_error error;
+    bool ended = status < 0 || mp_probing_is_interrupted(status);
+    struct mp_plan_outcome *outcome = &ranks->stages[number].outcome;
+    bool failed = !ended && (access(path, R_OK) || mp_plan_judge(path, ranks->device, outcome, &error) ||
+                             (status && !outcome->ooms));
+    if (failed) {
+        mp_message("rank %u failed; it printed last:", rank);
+        mp_probing_print_tail(log);
+    }
+    free(path);
+    free(log);
+    return ended || failed ? MP_EXIT_COULD_NOT : MP_EXIT_DONE;
+}
+
+static size_t highest(const struct ranks *ranks)
+{
+    size_t found = 0;
+    for (size_t i = 1; i < ranks->count; i++) {
+        const struct mp_plan_outcome *one = &ranks->stages[i].outcome, *most = &ranks->stages[found].outcome;
+        if (one->reserved + one->estimated > most->reserved + most->estimated) found = i;
+    }
+    return found;
+}
+
+static void put_text(const struct ranks *ranks)
+{
+    char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], beside[MP_UNIT_TEXT];
+    size_t most = highest(ranks);
+    printf("Highest: rank %u, %s reserved; %s %s\n", ranks->stages[most].rank,
+           mp_format_bytes(reserved, ranks->stages[most].outcome.reserved),
+           ranks->stages[most].outcome.fits ? "fits" : "does not fit", ranks->device->key);
+    printf("  %10s  %12s  %12s  %12s  fits\n", "rank", "allocated", "reserved", "beside ~");
+    for (size_t i = 0; i < ranks->count; i++) {
+        const struct mp_plan_outcome *one = &ranks->stages[i].outcome;
+        printf("  %10u  %12s  %12s  %12s  %s\n", ranks->stages[i].rank, mp_format_bytes(allocated, one->allocated),
+               mp_format_bytes(reserved, one->reserved), mp_format_bytes(beside, one->estimated),
+               one->fits   ? "yes"
+               : one->ooms ? "no, memory ran out"
+                           : "no");
+    }
+    printf("  planned, one rank of each stage%s\n",
+           ranks->count > 1 ? "; the other ranks of a stage are taken to be like it"
+                            : "; no pipeline was seen, so the other ranks are taken to be like rank 0");
+}
+
+static void put_json(const struct ranks *ranks)
+{
+    struct mp_buffer out = {0};
+    struct mp_json json;
+    mp_json_start(&json, &out);
+    mp_json_object(&json, NULL);
+    mp_json_text(&json, "schema", "memprof.ranks/1");
+    mp_json_number(&json, "highest", ranks->stages[highest(ranks)].rank);
+    mp_json_array(&json, "ranks");
+    for (size_t i = 0; i < ranks->count; i++) {
+        const struct mp_plan_outcome *one = &ranks->stages[i].outcome;
+        mp_json_object(&json, NULL);
+        mp_json_number(&json, "rank", ranks->stages[i].rank);
+        mp_json_number(&json, "allocated_bytes", one->allocated);
+        mp_json_number(&json, "reserved_bytes", one->reserved);
+        mp_json_number(&json, "device_bytes", one->reserved + one->estimated);
+        mp_json_text(&json, "fits", one->fits ? "yes" : "no");
+        mp_json_end_object(&json);
+    }
+    mp_json_end_array(&json);
+    mp_json_end_object(&json);
+    printf("%.*s\n", (int)out.size, (const char *)out.data);
+    mp_buffer_free(&out);
+}
+
+int mp_plan_ranks(const struct mp_invocation *invocation, const struct mp_plan_device *device)
+{
+    struct ranks ranks = {.invocation = invocation, .device = device, .count = 1};
+    int status = mp_probing_begin(&ranks.probing);
+    if (!status) setenv("MEMPROF_PLAN_MESSAGES", ranks.probing.folder, 1);
+    if (!status) status = run(&ranks, 0);
+    if (!status) read_stages(&ranks);
+    for (size_t i = 1; !status && i < ranks.count; i++)
+        status = run(&ranks, i);
+    mp_probing_end(&ranks.probing);
+    if (!status && mp_given(invocation, MP_OPT_JSON))
+        put_json(&ranks);
+    else if (!status)
+        put_text(&ranks);
+    return status;
+}
