@@ -66,6 +66,16 @@ def setting(engine, name):
         return getattr(engine.server_args, name, None)
 
 
+def largest_prefill():
+    """Tokens of the largest prefill that SGLang captured, which decides the pool; 0: none was, or it is not known."""
+    try:
+        from sglang.srt.runtime_context import get_exec
+        prefill = get_exec().graph.cuda_graph_config.prefill
+        return 0 if "disabled" in str(prefill.backend).lower() else prefill.max_bs or 0
+    except (AttributeError, ImportError):
+        return 0
+
+
 class Server:
     def __init__(self, api, torch):
         self._api, self._torch = api, torch
@@ -334,7 +344,7 @@ class Server:
                 batch = max(0, self._torch.cuda.max_memory_allocated() - allocated)
                 sizes = getattr(this, "decode_cuda_graph_capture_bs", ())
                 self.mark("profile", activations=batch)
-                self.mark("graphs", taken=max(0, before[2] - free), sizes=len(sizes), largest=max(sizes, default=0),
+                self.mark("graphs", taken=max(0, before[2] - free), sizes=len(sizes), largest=largest_prefill(),
                           **self.graph_pools())
 
         def lacks(this):

@@ -168,16 +168,19 @@ class OfSGLang(harness.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         report = harness.answer("report", self.path)
         server = report["server"]
-        parts = [{"name": name, "detail": detail, "bytes": size * MIB, "estimated": False} for name, detail, size in (
-            ("weights", "", 8), ("KV cache", "", 32),
-            ("activations", "of the largest batch that was captured; free until one runs", 4), ("graphs", "pools", 3),
-            ("libraries", "context, kernels, NCCL", 6), ("free", "by --mem-fraction-static, for batches", 27))]
+        parts = [{"name": name, "detail": detail, "setting": setting, "bytes": size * MIB, "estimated": False}
+                 for name, detail, setting, size in (
+            ("weights", "", "", 8), ("KV cache", "", "--mem-fraction-static 0.75", 32),
+            ("activations", "of the largest batch that was captured; free until one runs", "--chunked-prefill-size 64",
+             4),
+            ("graphs", "pools", "--cuda-graph-max-bs-prefill 32", 3), ("libraries", "context, kernels, NCCL", "", 6),
+            ("free", "for batches", "--mem-fraction-static 0.75", 27))]
         self.assertEqual(server, {
             "engine": "SGLang", "version": "0.5.23", "ready": True, "tokens": 65535, "requests": 65, "length": 1000,
             "settings": "utilization=0.75 chunked_prefill_size=64 tp_size=1 max_running_requests=16",
             "blocks": 65535, "block_tokens": 1, "token_bytes": 512, "layers": 2, "cache_type": "int8",
             "weights_bytes": 8 * MIB, "activation_bytes": 4 * MIB, "cache_bytes": 32 * MIB, "total_bytes": 80 * MIB,
-            "asleep_bytes": 0, "parts": parts,
+            "asleep_bytes": 0, "parts": parts, "graphs": [],
             "weights": [{"module": "layers.*", "type": "float32", "bytes": 8 * MIB}]})
         self.assertEqual(report["leaks"]["steps"]["count"], 4, "start's end, and three batches")
         groups = {site["group"]: site["bytes"] for site in

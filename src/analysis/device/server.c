@@ -15,9 +15,11 @@ static const char *const own_keys[] = {"total", "free", "reserved", "allocated"}
 /* vLLM first: an engine that nobody named is taken for it. */
 static const struct mp_server_engine engines[] = {
     {"vLLM", "--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size",
-     "of the profile run; free until a batch runs", "of it, by the utilisation, for others"},
+     "of the profile run; free until a batch runs", "of it, by the utilisation, for others", "max_num_batched_tokens",
+     "--max-num-batched-tokens", "--max-cudagraph-capture-size"},
     {"SGLang", "--context-length", "--mem-fraction-static", "--tp-size",
-     "of the largest batch that was captured; free until one runs", "by --mem-fraction-static, for batches"},
+     "of the largest batch that was captured; free until one runs", "for batches", "chunked_prefill_size",
+     "--chunked-prefill-size", "--cuda-graph-max-bs-prefill"},
 };
 
 /* The value of KEY in "KIND KEY=VALUE ...", which ends at a space; NULL: it is not there. */
@@ -100,9 +102,8 @@ static void name_settings(struct mp_server *server, const char *mark)
     if (server->utilization > 0)
         snprintf(server->cache_setting, sizeof server->cache_setting, "%s %g", server->engine->utilization,
                  server->utilization);
-    if (number_of(mark, "max_num_batched_tokens"))
-        snprintf(server->batch_setting, sizeof server->batch_setting, "--max-num-batched-tokens %llu",
-                 (unsigned long long)number_of(mark, "max_num_batched_tokens"));
+    unsigned long long batch = number_of(mark, server->engine->batch_key);
+    if (batch) snprintf(server->batch_setting, sizeof server->batch_setting, "%s %llu", server->engine->batch, batch);
 }
 
 static void read_mark(struct mp_server *server, const char *mark, struct readings *readings)
@@ -131,7 +132,7 @@ static void read_mark(struct mp_server *server, const char *mark, struct reading
         size_t length;
         readings->pool_tensors = value_of(mark, "tensors", &length) ? number_of(mark, "tensors") : readings->pool;
         if (number_of(mark, "largest"))
-            snprintf(server->graph_setting, sizeof server->graph_setting, "--max-cudagraph-capture-size %llu",
+            snprintf(server->graph_setting, sizeof server->graph_setting, "%s %llu", server->engine->graphs,
                      (unsigned long long)number_of(mark, "largest"));
     } else if (!strncmp(mark, "ready ", 6)) {
         server->ready = true;

@@ -25,6 +25,7 @@ struct mp_server_row {
 /* How an engine calls its settings, and what its start measured and leaves free. */
 struct mp_server_engine {
     const char *name, *length, *utilization, *parallel, *activations, *free;
+    const char *batch_key, *batch, *graphs; /* a batch's tokens, in marks and as an option; the largest captured one */
 };
 
 /* What the captures of a batch size added. The largest comes first; smaller ones use its pool. */
