@@ -1,10 +1,10 @@
 /*
  * memprof's C API: tell a recording what the recorder cannot see by itself, and ask it questions.
  *
- * Header only. A program that includes this links nothing: each function looks the recorder up once
- * (dlsym(RTLD_DEFAULT, "memprof_api_v1")) and, where the program is not being recorded, is a test of a pointer.
- * On glibc older than 2.34 add -ldl. Every function may be called from any thread; none fails, blocks for longer than
- * a tenth of a second, or changes errno.
+ * Header only. A program that includes this links nothing. Each function looks the recorder up once
+ * (dlsym(RTLD_DEFAULT, "memprof_api_v1")); without a recording it is a test of a pointer. On glibc older than 2.34 add
+ * -ldl. Every function may be called from any thread; none fails, blocks for longer than a tenth of a second, or
+ * changes errno.
  *
  *     #include <memprof.h>
  *     uint32_t pool = memprof_pool("scratch", 0);
@@ -40,7 +40,7 @@ struct memprof_stats {
     uint64_t live_blocks;
 };
 
-/* What libmemprof.so answers. Members are only ever added at the end; `size` says how many there are. */
+/* The functions of libmemprof.so. Members are only ever added at the end; `size` says how many there are. */
 struct memprof_api_v1 {
     uint32_t size;
     int (*active)(void);
@@ -64,10 +64,11 @@ struct memprof_api_v1 {
     void (*label)(const void *address, int role, const char *name);
     void (*torch_step)(void);
     void (*shim)(const char *note); /* it has started (NULL); a part of it is off: a sentence */
-    /* What PyTorch's CUDA allocator says of itself: rows of what | device << 8 | flags << 16, address, bytes, stream,
-     * pool, moment (enum mp_reading_kind in src/wire/record.h). 0: taken, or, of no rows, wanted; 1: not all, or, of no
-     * rows, wanted of versions on which it was really run; -1: not wanted. With rows of NULL the count says what becomes of callbacks at regions that this thread adds: 1: kept
-     * back; 2: no longer; 3: the one that was kept back is added. */
+    /* The history of PyTorch's CUDA allocator. A row is kind | device << 8 | flags << 16, address, bytes, stream, pool
+     * and moment (enum mp_reading_kind in src/wire/record.h). Returns 0 if all rows were taken, 1 if some were, -1 if
+     * they are not wanted. Without rows, 0 means wanted, and 1 wanted on the versions that were tried. With rows of
+     * NULL the count decides about callbacks at regions that this thread adds. 1: they are withheld. 2: no longer. 3:
+     * the withheld one is added. */
     int (*torch_history)(const uint64_t *rows, size_t count);
     void (*torch_mark)(const char *name);      /* a mark of the shim's own */
     void (*aside)(int kind, const char *text); /* a text for the file as it is; kind: enum mp_aside_kind */
@@ -162,10 +163,10 @@ MEMPROF_INLINE_ void memprof_free(uint32_t pool, const void *ptr)
     MEMPROF_CALL_(free, pool, ptr);
 }
 
-/* A complete snapshot file of now; path NULL: beside the recording (run.now.mp, run.now.2.mp, ...). The calling thread
- * waits until the file is whole, at most 30 seconds; others go on. An existing file is not replaced, unless memprof was
- * started with --force. 0: done; -1: not recorded, nothing recorded yet, or the file could not be written (then memprof
- * says why). */
+/* Writes a complete snapshot file of now. With path NULL it lies next to the recording (run.now.mp, run.now.2.mp, ...).
+ * The calling thread waits until the file is whole, at most 30 seconds; others go on. An existing file is not replaced,
+ * unless memprof was started with --force. Returns 0 if done. Returns -1 if nothing is recorded, or if the file could
+ * not be written (memprof then says why). */
 MEMPROF_INLINE_ int memprof_snapshot(const char *path)
 {
     const struct memprof_api_v1 *api = memprof_api_();

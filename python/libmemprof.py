@@ -225,7 +225,7 @@ async def _iterate_in_region(name, inner):
 
 
 def snapshot(path=None):
-    """Writes what is recorded so far to `path` (default: a name beside the recording). False where that failed."""
+    """Writes the recording so far to `path` (default: a name next to the recording). False where that failed."""
     if "snapshot" not in _api:
         return False
     for tell in _before_snapshot:

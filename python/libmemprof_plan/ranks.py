@@ -21,7 +21,7 @@ def be_alone(distributed, rank, world):
     begin = distributed.init_process_group
 
     def init_process_group(backend=None, *arguments, **named):
-        """What is asked of others is answered at once; the CPU's collectives are PyTorch's own of no effect."""
+        """Requests to other ranks are answered at once. The CPU's collectives are PyTorch's own that have no effect."""
         from torch.testing._internal.distributed import fake_pg  # registers the backend "fake"
         for name in ("init_method", "store", "rank", "world_size"):
             named.pop(name, None)

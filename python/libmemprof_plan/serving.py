@@ -1,5 +1,5 @@
 """Servers under `memprof plan`: weights that nobody loads, no tokenizer where there is none, and an end once they are
-ready. What vLLM and SGLang ask of NVIDIA's runtime by another way is answered by the stand-in's."""
+ready. The stand-in answers questions that vLLM and SGLang ask of NVIDIA's runtime by another way."""
 
 import functools
 import os
@@ -74,7 +74,7 @@ def _bound():
 
 
 def _take_stand_ins():
-    """Python loads NVIDIA's libraries by path, where they lie beside PyTorch: the stand-in of the same name instead."""
+    """Python loads NVIDIA's libraries by path from PyTorch's folder: loads the stand-in of the same name instead."""
     import ctypes
 
     ours = {os.path.basename(path): path for path in os.environ.get("LD_PRELOAD", "").split(":") if "softgpu" in path}

@@ -1,5 +1,5 @@
-"""Steps of optimizers within what torch.compile made, where no region is entered: before and after each such call the
-versions of the first parameters are looked at, which PyTorch counts up with every change of theirs."""
+"""Steps of optimizers within code of torch.compile, where no region is entered. PyTorch counts up a parameter's version
+with every change: the versions of the first parameters are compared before and after each call."""
 
 from libmemprof_torch import replace
 

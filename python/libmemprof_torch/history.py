@@ -2,10 +2,10 @@
 collector joins them to what it has seen.
 
 It begins when the program has initialized CUDA, if the program records no history of its own. It is hidden from the
-program: torch answers as if it were off, and a history of the program's own replaces it. PyTorch's ring is read,
-and emptied, after regions and steps, so that it takes no more than a part of the time (SHARE; where it was asked for, a
-larger one as long as the ring would run over), and when the program ends or asks memprof for a snapshot. If the ring
-has forgotten an allocation by then, only a block that still lives is known.
+program: torch answers as if it were off, and a history of the program's own replaces it. PyTorch's ring is read, and
+emptied, after regions and steps, at the program's end, and for a snapshot that the program asks for. Readings take no
+more than a part of the time (SHARE). On request it is a larger one, as long as the ring would run over. If the ring has
+forgotten an allocation by then, only a block that still lives is known.
 """
 
 import array

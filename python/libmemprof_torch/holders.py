@@ -1,5 +1,5 @@
-"""Who still holds the memory: from storages to the tensors over them, and from roots down to those: names of modules,
-locals of frames, what runs; and through graphs of autograd to what their nodes have saved.
+"""Finds the holders of memory: a walk from roots (names of modules, locals of frames, running code) down to the tensors
+over storages. It goes through graphs of autograd to the tensors that their nodes have saved.
 
 One walk, breadth first, from the program's own names first: so the shortest path that a person would write is met first,
 and most of Python's and torch's own objects never. From tensors that it did not reach it climbs up, with few calls of
@@ -19,8 +19,8 @@ from libmemprof_torch import holders_filled, holders_graphs as graphs, holders_i
 from libmemprof_torch.holders_names import Edge, mro_of, type_name
 
 BUDGET_NS = 200_000_000
-# Shares of it, after which looking for tensors, walking, climbing and naming end; the rest is for freeing our own
-# objects.
+# Shares of it, after which the search for tensors, the walk, the climb and the naming end. The rest is for freeing our
+# own objects.
 FIND_PERCENT, WALK_PERCENT, CLIMB_PERCENT, NAME_PERCENT = 25, 70, 80, 90
 WALL = 25  # a machine with many others is slow for us, too
 OBJECTS_MOST = 3_000_000
@@ -565,7 +565,7 @@ class Look:
             self._climb_together(climbs, was_whole)
 
     def _may_ask(self, count):
-        """Of so many objects, of how many there is time to look for the referrers in one call through all objects."""
+        """The number of `count` objects whose referrers one call through all objects has time to find."""
         count = min(count, CLIMB_AT_ONCE)
         while count and self._spent() + self._referrers_ns * (CLIMB_AS_ONE + count) // CLIMB_AS_ONE >= self._until:
             count //= 2
@@ -663,7 +663,8 @@ class Look:
         return None
 
     def _node_with_hooks(self, hooks):
-        """Of those that were visited, in half of the time that is left; None: none that was asked."""
+        """A visited node that has one of the hooks, found in half of the time that is left; None: none of those asked
+        has."""
         if self._hooked is None:
             self._hooked = {}
             until = (self._spent() + self._until) // 2

@@ -1,5 +1,6 @@
-"""The line that fills a container: of the program's code, the only one that stores an entry under the container's name;
-for an attribute, of the code of its owner's classes, since others may have one of that name. Where there are several, or none that can be seen, it is not known. Code is read, never run.
+"""The line that fills a container: the program's only line that stores an entry under the container's name. For an
+attribute only the code of its owner's classes counts, since others may have one of that name. Where there are several,
+or none that can be seen, it is not known. Code is read, never run.
 """
 
 import bisect

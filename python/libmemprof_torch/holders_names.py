@@ -454,7 +454,7 @@ def _without_numbers(text, tag):
 
 
 def _numbered(patterns):
-    """The members of each pattern; those of names that a program makes by number, mask_0, mask_1, ..., together."""
+    """The members of each pattern. Names that a program makes by number (mask_0, mask_1) are one pattern."""
     alike = {}
     for pattern, members in patterns.items():
         alike.setdefault(tuple((_without_numbers(*step), step[1]) for step in pattern), []).append((pattern, members))

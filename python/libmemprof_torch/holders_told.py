@@ -128,8 +128,8 @@ class Looks:
         return os.getpid() != self._began_in
 
     def _has_reason_in_a_child(self):
-        """A look counts references to all that the parent had, and so copies it: only where the child is one that computes
-        tensors, or was asked for, and some that it has made itself are there."""
+        """A look counts references to all objects of the parent, and so copies their memory. It is made only if the
+        child computes tensors, or was asked for, and some tensors of its own are live."""
         return (self.at_steps or any(holders_names.of_a_worker())) and self._own_blocks() > 0
 
     def _own_blocks(self):

@@ -1,4 +1,4 @@
-"""Names of modules: the class of the root and the path of named_modules(), told to the recorder by address.
+"""Names of modules: the class of the root and the path of named_modules(), passed to the recorder by address.
 
 The recorder knows which module runs from the interpreter's own frames; what is missing is its name. It asks when it meets
 an address without one, between two instructions of the main thread (Py_AddPendingCall). Nothing stands in the way of a

@@ -1,9 +1,9 @@
 """Roles of tensors: which blocks hold parameters, buffers, gradients and the optimizer's state.
 
-Told when modules are named, and after the steps of optimizers, where gradients and states are all there: of all
-parameters in an optimizer's first steps, then in turns, so that it takes no more than a part of the program's time
-(SHARE). A site whose blocks were told a few times needs no more, and readers know that. Reads addresses, past
-__torch_function__ and modes; nothing here is an operation.
+Labels are sent when modules are named, and after the steps of optimizers, when gradients and states exist. An
+optimizer's first steps send all parameters, later ones take turns, within a part of the program's time (SHARE). A site
+whose blocks were labelled a few times needs no more, and readers know that. Reads addresses, past __torch_function__
+and modes; nothing here is an operation.
 """
 
 import time
@@ -23,7 +23,7 @@ PARTS_MOST = 200  # tensors of one state
 
 
 class _Turn:
-    """How far an optimizer's parameters were told: the next one's place, and how often all were."""
+    """How far an optimizer's parameters were labelled: the next one's place, and how often all were."""
 
     __slots__ = ("optimizer", "place", "rounds")
 

@@ -283,7 +283,8 @@ class Server:
                     type=getattr(specs[0], "dtype", None) if specs else None)
 
     def of_vllm_cache(self, module):
-        """Where the cache is too small for one request, vLLM raises an error; what would do is told first."""
+        """If the cache is too small for one request, vLLM raises an error. The settings that would do are reported
+        first."""
         original = getattr(module, "get_kv_cache_configs", None)
         if original is None:
             return

@@ -11,7 +11,7 @@
 /* The clock of every event. */
 uint64_t mp_clock_monotonic_ns(void);
 
-/* The clock of other tools' traces; only recorded beside the monotonic one. */
+/* The clock of other tools' traces; only recorded together with the monotonic one. */
 uint64_t mp_clock_realtime_ns(void);
 
 #endif

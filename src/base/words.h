@@ -110,7 +110,8 @@ enum mp_row_flag {
     MP_ROW_OVERLAPS = 1 << 14, /* of a segment, in older recordings: it overlaps an earlier one, and is not believed */
 };
 
-/* Kinds of facts kept beside a recording's events. 0 to 2 stand in older recordings, and are passed over. */
+/* Kinds of facts that a recording has in addition to its events. 0 to 2 stand in older recordings, and are passed
+ * over. */
 enum mp_aside_kind {
     MP_ASIDE_SETTINGS = 3, /* the settings of PyTorch's allocator, as key=value,...; the last one counts */
     MP_ASIDE_KINDS

@@ -12,7 +12,7 @@ struct mp_command {
     const char *about;   /* a paragraph or two for --help and the manual; may be NULL */
     const char *example; /* a whole command line */
     const char *writes;  /* the command needs -o FILE, a name such as these; NULL: it does not */
-    /* What options mean here, where it is not what the table of options says; ends with MP_OPT_NONE. */
+    /* Meanings of options that differ from the table of options; ends with MP_OPT_NONE. */
     struct mp_option_meaning {
         enum mp_option option;
         const char *help;
@@ -27,7 +27,7 @@ struct mp_command {
 extern const struct mp_command *const mp_commands[]; /* in order of --help, NULL-terminated */
 
 const struct mp_command *mp_command_find(const char *name);
-/* What the list of commands has above this one; NULL: it stands under the one before. */
+/* The heading above this one in the list of commands; NULL: it stands under the one before. */
 const char *mp_command_heading(const struct mp_command *command);
 const char *mp_command_option_help(const struct mp_command *command, enum mp_option option);
 bool mp_command_takes(const struct mp_command *command, enum mp_option option);

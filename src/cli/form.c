@@ -13,7 +13,7 @@ static const struct {
 } forms[] = {
     {"text", false, MP_MARKDOWN}, {"markdown", true, MP_MARKDOWN}, {"html", true, MP_HTML}, {"csv", true, MP_CSV}};
 
-/* What the ending of a file's name asks for; NULL: nothing. */
+/* The form that a file name's ending asks for; NULL: none. */
 static const char *format_of_name(const char *path)
 {
     static const char *const endings[][2] = {{".html", "html"}, {".htm", "html"}, {".md", "markdown"}, {".csv", "csv"}};

@@ -66,7 +66,7 @@ int mp_help_of_all(void)
     return print(&out);
 }
 
-/* "-o, --output FILE": the left column, beside the option's description. */
+/* The left column of an option: "-o, --output FILE". */
 static void option_name(char *name, size_t room, const struct mp_option_row *row)
 {
     char letter[5] = {'-', row->letter, ',', ' '};

@@ -1,6 +1,6 @@
 /*
- * The agreement between writer and reader of a snapshot file, beside the columns themselves: constants, bounds, and the
- * facts in a chunk's meta map. docs/FORMAT.md describes the same for others.
+ * The agreement between writer and reader of a snapshot file, apart from the columns: constants, bounds, and the facts
+ * in a chunk's meta map. docs/FORMAT.md describes the same for others.
  */
 #ifndef MP_FORMAT_LAYOUT_H
 #define MP_FORMAT_LAYOUT_H

@@ -292,7 +292,7 @@ struct mp_coverage {
     uint32_t *sources, source_count;             /* string ids: "torch", "c-api", ... */
     uint32_t *notes, note_count;                 /* string ids: sentences */
     uint32_t *limits, limit_count; /* string ids: sentences on what is missing because of a limit (a ring, a schedule, a
-                                    * full table). Such a recording is not complete, and not damaged either */
+                                    * full table). the recording is then incomplete, but not damaged */
 };
 
 /* How the process ended. */

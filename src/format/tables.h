@@ -9,7 +9,7 @@
 #include "format/column.h"
 #include "format/layout.h"
 
-/* The values that a field may have, beside the limit of its width. */
+/* The values that a field may have, within the limit of its width. */
 enum mp_field_rule {
     MP_FIELD_ANY = 0,
     /* 1 ... 8: an entry of the table of that chunk kind */

@@ -71,7 +71,7 @@ static void add_troubles(struct mp_builder *b, const struct mp_chunk *chunk)
         struct mp_job_trouble *row = &b->model->job.troubles.at[i];
         TEXT(row, path);
         TEXT(row, text);
-        /* Before there were kinds, what a job lacked was told by parentheses around it. */
+        /* Before there were kinds, parentheses marked a job's losses. */
         const char *text = mp_model_text(b->model, row->text);
         size_t length = text ? strlen(text) : 0;
         if (row->kind == MP_JOB_UNUSED && length > 1 && text[0] == '(' && text[length - 1] == ')')

@@ -12,7 +12,7 @@ enum mp_record_type {
     MP_RECORD_STATS = 64,      /* answer header.answer for `track`; `bytes` is the question's number */
     MP_RECORD_RESET_PEAK = 65, /* `track` or MP_RECORD_ALL_TRACKS */
     MP_RECORD_SNAPSHOT = 66,   /* write a file of the present state and answer header.snapshot_answer; `bytes` is the
-                                * question's number. `name`: the path that the program asked for; 0: choose one beside
+                                * question's number. `name`: the path that the program asked for; 0: choose one next to
                                 * the recording. With a path, the program's descriptor `address` is the empty file to
                                 * write to; where `moment_ns` is not 0, it is the errno for which there is none */
     MP_RECORD_LABEL = 67,      /* no question: the contents of the live block that contains `address` are `kind` (enum
@@ -61,8 +61,9 @@ struct mp_record {
     uint64_t moment_ns;                       /* MP_RECORD_TORCH: on the same clock as time_ns */
 };
 
-/* What a hook says of a block and its record carries as it is: members by the same names of struct mp_record and of
- * struct mp_block_facts (capture/core/recorder.h). E: of the event, too; C: only the collector looks at it. */
+/* Facts of a block that a hook gives and its record carries unchanged. They are members of struct mp_record and of
+ * struct mp_block_facts (capture/core/recorder.h) with the same names. E: of the event, too; C: only the collector
+ * looks at it. */
 #define MP_FACT_FIELDS(E, C)                                                                                           \
     E(track, uint16_t)                                                                                                 \
     E(kind, enum mp_kind)                                                                                              \

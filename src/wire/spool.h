@@ -192,7 +192,7 @@ struct mp_spool_header {
     /* One is of the records that file and rings agree to have been taken, the other is older, or of a write that may
      * not have come to its end. */
     struct mp_schedule_mark schedule_marks[2];
-    _Alignas(64) struct mp_spool_look look; /* hooks read it, and nothing else that changes lies beside it */
+    _Alignas(64) struct mp_spool_look look; /* hooks read it, so its cache line has nothing else that changes */
 
     /* recorder */
     _Alignas(64) _Atomic uint32_t rings_used;

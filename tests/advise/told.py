@@ -5,7 +5,7 @@ ROW = re.compile(r"^ *(~ )? *(\d+)\. +(?:([\d.]+) (B|[KMGTPE]iB)|it fits) +([\d.
 
 
 def is_about(number, unit, count):
-    """Whether a size as it is shown, of three digits, is that many bytes."""
+    """True if a size as it is shown, of three digits, is that many bytes."""
     return abs(float(number) * 1024 ** "BKMGTPE".index(unit[0]) - count) <= 0.005 * count + 1
 
 

@@ -79,7 +79,7 @@ def ask(paths, capacity):
 
 
 def judge(need, truth, capacity):
-    """Whether one word of the answer is right, wrong, or none."""
+    """True if one word of the answer is right, wrong, or none."""
     if need["fits"] == "unsure":
         return "unsure"
     right = max(truth) <= capacity if need["fits"] == "yes" else min(truth) > capacity

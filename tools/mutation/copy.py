@@ -9,9 +9,9 @@ import signal
 import subprocess
 import time
 
-# What looks at the tree as a whole, or at itself, says nothing of a small change.
+# Tests of the tree as a whole, or of themselves, show nothing about a small change.
 NEVER = ("tests/tools/", "tests/bench/")
-# What is changed is compiled quickly, and stops where it does what C leaves undefined.
+# Changed code is compiled quickly, and stops at behaviour that C leaves undefined.
 CFLAGS = ("-g0 -O1 -fsanitize=undefined -fsanitize-undefined-trap-on-error "
           "-Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration")
 SANITIZED_CFLAGS = "-g0 -O1"
@@ -43,7 +43,7 @@ class Copy:
         self.log = folder / "log"
 
     def call(self, *command, cwd=None, **options):
-        """Whether a command worked; what it said is appended to the log."""
+        """True if a command worked; what it said is appended to the log."""
         with open(self.log, "ab") as log:
             return subprocess.run(list(map(str, command)), cwd=cwd, stdout=log, stderr=log, check=False, **options).returncode == 0
 
@@ -105,7 +105,8 @@ class Copy:
         return [t for t in self.variable("TESTS") if not t.startswith(NEVER)]
 
     def needs(self, test):
-        """What must be made before a test runs. A script is taken to run what it, or a module beside it, names."""
+        """Targets that must be made before a test runs. A script is taken to run the programs that it, or a module in
+        its folder, names."""
         if not hasattr(self, "programs"):
             self.programs = self.variable("check_PROGRAMS") + [p for p in self.variable("check_DATA") if p.startswith("tests/fuzz/")]
             self.all_tests = set(self.variable("TESTS"))
@@ -121,8 +122,8 @@ class Copy:
         return ["all", *named]
 
     def run(self, build, test, timeout, whole=False, **more):
-        """"passed", "failed", "skipped" or "hung"; seconds by the clock; seconds of processors. Of several cases those
-        behind one that fails are left out, unless the whole is asked for."""
+        """"passed", "failed", "skipped" or "hung"; seconds by the clock; seconds of processors. Cases behind one that
+        fails are left out, unless the whole is asked for."""
         where = build / test
         command = [str(where if where.exists() else self.tree / test)]
         if not whole and test.endswith(".py") and "unittest" in (self.tree / test).read_text():

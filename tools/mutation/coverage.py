@@ -1,5 +1,6 @@
 """Which lines each test reaches, and how long it takes: C by gcov, JavaScript by V8 in node, Python by calls
-put in front of each statement. What a browser's tests reach of the page is not seen; they may notice all the same."""
+put in front of each statement. Lines of the page that a browser's tests reach are not seen; the tests may notice all
+the same."""
 
 import ast
 import difflib
@@ -125,7 +126,7 @@ class Coverage:
                             "lines": {name: [self.keep(name), sorted(found)] for name, found in lines.items()}}
 
     def read_v8(self, scripts, lines):
-        """Of V8's ranges an inner one comes behind those around it; a line counts where its first letter ran."""
+        """An inner range of V8's comes behind the ranges around it; a line counts if its first letter ran."""
         for script in scripts:
             path = pathlib.Path(script["url"].removeprefix("file://"))
             if not path.is_relative_to(self.copy.tree / "viz/src"):

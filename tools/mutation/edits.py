@@ -234,7 +234,7 @@ def statements(source):
 
 
 def is_void(source, body):
-    """Whether the function of a body returns nothing."""
+    """True if the function of a body returns nothing."""
     name = source.partner.get(body - 1, 0) - 1
     return source.at(name - 1).text == "void"
 

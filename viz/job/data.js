@@ -2,7 +2,7 @@
 
 import { readNumbers, unzigzag } from "../src/data/varint.js";
 
-/** Curves that are drawn along the same thing: of the processes' chosen tracks, and beside them of all tracks. */
+/** Curves that are drawn along the same axis: of the processes' chosen tracks, and of all tracks. */
 export class Curves {
   /** @param {number[][]} rows [process, track, shift, points] @param {Uint8Array} bytes @param {number} count of points */
   constructor(rows, bytes, count, facts, byStep) {

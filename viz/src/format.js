@@ -30,7 +30,7 @@ export function formatCounted(count, noun) {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Exact bytes beside the rounded ones where the two differ. */
+/** Exact bytes behind the rounded ones if the two differ. */
 export function formatExact(bytes) {
   return bytes < 1024 ? formatBytes(bytes) : `${formatBytes(bytes)} (${formatCount(bytes)} B)`;
 }

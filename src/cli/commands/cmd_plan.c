@@ -63,7 +63,7 @@ static bool read_selected(struct planning *planning, const char *text)
     return false;
 }
 
-/* The folder with the stand-ins: beside the program, where it was built, or where it was installed. */
+/* The folder with the stand-ins: next to the program, in the build, or where it was installed. */
 static bool find_folder(char folder[PATH_MAX])
 {
     static const char *const drivers[] = {"src/softgpu/lib/libcuda.so.1", "softgpu/lib/libcuda.so.1",

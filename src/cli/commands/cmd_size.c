@@ -284,7 +284,7 @@ static const struct mp_size_need *need_at(const struct mp_size_answer *answer, u
 }
 
 /* Runs the command at the answer and answers again, with that run as one more probe. Any failure leaves the answer as
- * it is, and is told. */
+ * it is, and is reported. */
 static int verify(struct sizing *sizing, struct mp_size_answer *answer)
 {
     struct mp_error error;

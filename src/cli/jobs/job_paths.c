@@ -13,8 +13,8 @@
 #include "exchange/load/load.h"
 #include "format/reader.h"
 
-/* Why a file does not count: an index travels to other processes. A job beside the recordings that it was made of is
- * nothing to speak of. */
+/* Why a file does not count: an index travels to other processes. A merged job next to its own recordings gets no
+ * message. */
 static const char *const reasons[] = {NULL, "named twice", "",
                                       "taken while its process ran: a later recording of that is there"};
 enum reason { COUNTS, TWICE, IS_JOB, HAS_LATER };
@@ -141,7 +141,7 @@ static void leave_out_doubles(struct mp_job_paths *paths)
     free(files);
 }
 
-/* Leaves the jobs of a folder out, unless it has nothing else: they count the recordings beside them. */
+/* Leaves the jobs of a folder out, unless it has nothing else: they count the recordings in the same folder. */
 static void leave_out_jobs(const struct found *found, size_t folders)
 {
     struct mp_job_paths *paths = found->paths;

@@ -13,7 +13,7 @@
 #include "collect/session/launch.h"
 #include "exchange/common/save.h"
 
-/* What the launchers of Open MPI, MPICH and Slurm's PMI set. */
+/* Variables that the launchers of Open MPI, MPICH and Slurm's PMI set. */
 static bool launched(void)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};

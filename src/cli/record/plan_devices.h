@@ -1,4 +1,4 @@
-/* The GPUs that `memprof plan` knows, from the file `devices` beside the stand-ins, or from one of the user's own. */
+/* The GPUs that `memprof plan` knows, from the stand-ins' file `devices`, or from a file of the user. */
 #ifndef MP_CLI_PLAN_DEVICES_H
 #define MP_CLI_PLAN_DEVICES_H
 

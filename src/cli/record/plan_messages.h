@@ -8,7 +8,7 @@
 /* The answer to whether a recorded program fits. */
 struct mp_plan_outcome {
     bool has_device; /* it allocated on one */
-    bool fits;       /* memory never ran out, and context and libraries fit beside the reserved memory */
+    bool fits;       /* memory never ran out, and context and libraries fit in addition to the reserved memory */
     bool unknown;    /* something else takes memory, an unknown amount */
     size_t sizes;    /* places where a value read from the device decided a size */
     unsigned long ooms;

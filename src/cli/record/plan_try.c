@@ -52,7 +52,7 @@ static bool read_settings(struct trying *trying)
     return false;
 }
 
-/* What one process said: the worker, or where the cache is too small the engine. */
+/* The report of one process: the worker, or, if the cache is too small, the engine. */
 static void read_recording(struct trial *trial, const char *path)
 {
     struct mp_model *model;

@@ -89,7 +89,7 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                    rest, path);
 }
 
-/* For a process beside the biggest. */
+/* For a process other than the biggest. */
 static void print_briefly(const struct mp_recording_summary *summary)
 {
     char events[MP_UNIT_TEXT], peak[MP_UNIT_TEXT], shown[MP_SHOWN_ROOM];
@@ -300,7 +300,7 @@ static void put_files(struct mp_buffer *text, const struct mp_collector_options 
     mp_buffer_free(&star);
 }
 
-/* Why a process must be told of by itself; "": it need not. */
+/* The reason to name a process by itself; "": none. */
 static void put_remarks(struct mp_buffer *text, const struct mp_recording_summary *summary)
 {
     char number[MP_UNIT_TEXT];

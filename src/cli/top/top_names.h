@@ -1,7 +1,7 @@
 /*
- * Functions and lines of native frames of a program that runs, found here and not by its collector, and kept: a program
- * is looked at again and again, and its frames stay what they are. Only frames of stacks that are live are looked up.
- * One thread at a time.
+ * Functions and lines of a running program's native frames. `top` finds and keeps them, instead of the collector: it
+ * looks again and again, and frames stay the same. Only frames of stacks that are live are looked up. One thread at a
+ * time.
  */
 #ifndef MP_CLI_TOP_NAMES_H
 #define MP_CLI_TOP_NAMES_H

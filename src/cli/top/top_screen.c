@@ -7,7 +7,7 @@
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
-/* Of ncurses' macros, those that would take names of ours. */
+/* Macros of ncurses that would take names of ours. */
 #define NCURSES_NOMACROS
 #include <curses.h>
 #include <term.h>

@@ -67,8 +67,8 @@ static bool is_plain_value(const char *text, size_t length)
            is_in(text, length, truths, sizeof truths / sizeof *truths);
 }
 
-/* Settings of PyTorch's allocator, as key=value,... or as PYTORCH_CUDA_ALLOC_CONF has them: those that PyTorch has,
- * with values that are numbers, true or false. */
+/* Keeps settings that PyTorch's allocator has, with values that are numbers, true or false. Their form is key=value,...
+ * or that of PYTORCH_CUDA_ALLOC_CONF. */
 static void rename_settings(const char *settings, struct mp_buffer *out)
 {
     static const char *const known[] = {"max_split_size",

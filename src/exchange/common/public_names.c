@@ -114,7 +114,8 @@ static const char libraries[] =
     " libtorch_cpu.so libtorch_cuda.so libtorch_cuda_linalg.so libtorch_python.so libc10.so libc10_cuda.so libshm.so"
     " libmemprof.so libmemprof-hooks.so libmemprof-malloc.so ";
 
-/* Words of what memprof says about a recording; and of its tracks, counters, sources, devices and how processes end. */
+/* Words of memprof's own sentences about a recording, of its tracks, counters, sources and devices, and of ends of
+ * processes. */
 static const char own_words[] =
     " a about action active ada addmm addr address addresses after again all allocate allocated allocates allocation"
     " allocations allocator amd among an and annotations another answer api append are args around as asked at aten"

@@ -1,5 +1,5 @@
 /*
- * The blocks of a recording, or of a part of it, as rows of a table: which blocks, and their facts beside the model's
+ * The blocks of a recording, or of a part of it, as rows of a table: the choice of blocks, and facts beyond the model's
  * own columns. One thread at a time.
  */
 #ifndef MP_EXCHANGE_ROWS_H

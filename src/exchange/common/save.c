@@ -183,7 +183,7 @@ static enum mp_status save_events(struct saver *s)
     return status;
 }
 
-/* Those that held from the very start are in the base. */
+/* Labels from the very start are in the base. */
 static enum mp_status save_labels(struct saver *s)
 {
     const struct mp_model *model = s->model;
@@ -240,7 +240,7 @@ static enum mp_status save_metadata(struct saver *s)
     return status;
 }
 
-/* Those of base blocks are in the base. */
+/* Labels of base blocks are in the base. */
 static enum mp_status save_requests(struct saver *s)
 {
     const struct mp_model *model = s->model;

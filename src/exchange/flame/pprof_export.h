@@ -1,7 +1,7 @@
 /*
- * Stacks as a profile of pprof (profile.proto, gzip-compressed). Sample types are bytes and blocks at the peak, live at
- * the end, and allocated in all, and, on request, at a moment; labels are track, device, layer, step and region. Texts
- * become UTF-8.
+ * Stacks as a profile of pprof (profile.proto, gzip-compressed). Sample types are bytes and blocks at the peak, at the
+ * end, allocated in all, and, on request, at a moment. Labels are track, device, layer, step and region. Texts become
+ * UTF-8.
  */
 #ifndef MP_EXCHANGE_PPROF_EXPORT_H
 #define MP_EXCHANGE_PPROF_EXPORT_H

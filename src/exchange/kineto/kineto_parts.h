@@ -80,8 +80,8 @@ enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, s
  * then blocks of the base that end, then allocs. */
 void mp_kineto_pair(struct mp_kineto *kineto);
 
-/* Makes notes about the trace, beside its numbers: sentences, as string ids of the tables. start_ns is
- * the recording's start in the trace's times. */
+/* Makes notes about the trace: sentences, as string ids of the tables. start_ns is the recording's start in the trace's
+ * times. */
 struct mp_kineto_notes {
     MP_VEC(uint32_t) ids;
 };

@@ -435,8 +435,8 @@ static enum mp_status no_memory_events(struct nsys *nsys)
                    "%s holds no memory events: record them with nsys profile --cuda-memory-usage=true", nsys->path);
 }
 
-/* As a file that nobody changes: else SQLite makes files beside one that says so (its journals), and believes and
- * changes those that are there. */
+/* Opens the file as one that nobody changes. Otherwise SQLite makes journals next to it, and believes and changes
+ * existing ones. */
 static int open_as_it_is(const char *path, sqlite3 **sqlite)
 {
     struct mp_buffer address = {0};
@@ -460,8 +460,8 @@ static bool begins_a_journal(const char *path)
     return first != EOF && first;
 }
 
-/* We do not read SQLite's journals: we would miss their changes, and read changes that they roll back. Such files are
- * refused. SQLite looks for journals beside the file that a link leads to. */
+/* We do not read SQLite's journals: we would miss their changes, and read changes that they roll back. Files with a
+ * journal are refused. SQLite looks for journals next to the file that a link leads to. */
 static enum mp_status check_journals(const char *path, struct mp_error *error)
 {
     static const char *const ends[] = {"-wal", "-journal"};

@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "exchange/pytorch/pytorch_model.h"
 
-/* Those of the device from *part on. */
+/* The device's segments from *part on. */
 static void add_parts(const struct mp_pytorch_device *device, size_t segment, size_t *part,
                       struct mp_pytorch_rows *rows)
 {

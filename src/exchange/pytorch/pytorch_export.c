@@ -626,7 +626,7 @@ static size_t setting_length(const char *settings)
     return length;
 }
 
-/* The allocator's settings: those that the program told last, or an imported file's. */
+/* The allocator's settings: the program's last ones, or an imported file's. */
 static void put_settings(struct writer *writer)
 {
     const struct mp_model *model = writer->model;

@@ -278,7 +278,7 @@ static bool add_stack(struct mp_pytorch_records *r, uint32_t stack)
 }
 
 /* Blocks of the backward pass also have the stack of the forward pass (forward_frames: Python's tracebacks, the
- * innermost last): those are the callers, beyond the border. What is too long stays as it is. */
+ * innermost last): those are the callers, beyond the border. Values that are too long stay as they are. */
 static uint32_t join_forward(struct mp_pytorch_records *r, const struct fields *fields, uint32_t stack)
 {
     bool fresh;

@@ -155,7 +155,7 @@ static void put_highest(struct mp_buffer *out, const struct mp_plot *plot, const
                      mp_format_bytes(number, drawn->highest));
 }
 
-/* Peaks of two runs are often near each other: their names stand beside each other above the plot. */
+/* Peaks of two runs are often near each other: their names stand side by side above the plot. */
 static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const struct mp_drawn_curve *curves,
                        const struct drawn *drawn)
 {

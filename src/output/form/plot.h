@@ -33,7 +33,7 @@ struct mp_drawn_curve {
     uint16_t track;
     const struct mp_window *window;
     const char *name; /* where there are two */
-    uint64_t peak;    /* as the text beside it says it, which may be of some blocks alone */
+    uint64_t peak;    /* as in the report's text, which may be of some blocks alone */
 };
 
 /* One curve, or two: what was there before, and after. In each column is the most that the track had allocated there;

@@ -318,8 +318,8 @@ static size_t curve_end(const struct mp_model_job *rows, size_t first)
     return end;
 }
 
-/* Points as distances from the one before, for curves hardly change from step to step; by the clock, from when the job
- * began, and so do those of a process whose own start is not known. */
+/* Points are distances from the one before, since curves hardly change from step to step. By the clock they begin at
+ * the job's start, also for a process whose own start is unknown. */
 static void put_points(struct mp_buffer *to, const struct mp_job_point *points, size_t count, uint64_t from)
 {
     uint64_t at = points->curve == MP_JOB_BY_TIME && points->shift < 64 ? from >> points->shift : 0, most = 0;

@@ -1,5 +1,5 @@
-/* A job as one page that opens from disk: a bar for each process, their curves aligned by step, one process alone, two
- * beside each other, the sites of all. */
+/* A job as one page that opens from disk: a bar for each process, curves aligned by step, and the sites of all. It also
+ * shows one process alone, or compares two. */
 #ifndef MP_OUTPUT_JOB_PAGE_H
 #define MP_OUTPUT_JOB_PAGE_H
 

@@ -9,7 +9,7 @@
 
 /* As "advice"; null without any. */
 void mp_page_advice_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise);
-/* Of a page of the whole recording. */
+/* Only for a page of the whole recording. */
 enum mp_status mp_page_advice_add(const struct mp_model *model, const struct mp_advise *advise,
                                   struct mp_page_columns *columns, struct mp_error *error);
 

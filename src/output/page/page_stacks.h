@@ -39,7 +39,7 @@ struct mp_page_stack_columns {
     uint64_t nodes, frames, line_count;
 };
 
-/* `words`: where what is said of frames is put. */
+/* `words`: receives the texts about frames. */
 void mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model, struct mp_page_words *words);
 /* The site of a stack of the model, and the page's number of a string of it. */
 uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack);

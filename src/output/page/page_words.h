@@ -10,7 +10,7 @@ struct mp_page_words {
     struct mp_buffer length, text; /* columns: each text's bytes, and the texts one after the other */
 };
 
-/* Appends a text, and replaces characters that would change how the text beside them reads. */
+/* Appends a text, and replaces characters that would change how the neighbouring text reads. */
 void mp_page_words_append(struct mp_buffer *to, const char *text, size_t length);
 /* The number of a text; 0 for an empty one. */
 uint32_t mp_page_words_number(struct mp_page_words *words, const char *text, size_t length);

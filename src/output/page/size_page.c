@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "output/report/advise.h"
 #include "output/form/document.h"
 #include "output/form/plot.h"
+#include "output/report/advise.h"
 #include "output/report/reports.h"
 #include "output/report/size_parts.h"
 
@@ -48,7 +48,7 @@ static void put_batches(struct mp_buffer *out, const struct mp_plot *plot)
                      (plot->left + plot->width - plot->right) / 2, plot->height - 8);
 }
 
-/* A line across, with its name `lower` beside it. */
+/* A line across, with its name at its end, `lower` units below. */
 static void put_level(struct mp_buffer *out, const struct mp_plot *plot, const char *class, const char *name,
                       uint64_t bytes, double lower)
 {

@@ -105,7 +105,7 @@ static void put_phase_settings(const struct mp_model *model, const struct mp_cha
     put_settings_cost(change, words);
 }
 
-/* Of changes to the code. */
+/* Only for changes to the code. */
 static const struct {
     const char *text, *code, *cost;
 } said[MP_CHANGE_WHATS] = {
@@ -185,7 +185,8 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
     }
 }
 
-/* What was asked for at a time is a bound where it is known: not where only blocks are, or where less was reserved. */
+/* The most bytes requested at a time are a lower bound if they are known: not if only blocks are, or if less was
+ * reserved. */
 static bool has_bound(const struct mp_advise *advise)
 {
     return advise->has_allocator && advise->tuning.bound <= advise->reserved;

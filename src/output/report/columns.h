@@ -90,7 +90,7 @@ struct mp_rows {
     bool flat;           /* JSON: each object in a line */
     bool untitled;       /* text: without heads */
     enum mp_stacks stacks;
-    unsigned apart_by;                 /* how rows with sites are told apart: enum mp_apart_by */
+    unsigned apart_by;                 /* how rows with the same site are distinguished: enum mp_apart_by */
     const struct mp_site_apart *apart; /* the same, as the caller has it for each row shown; NULL: made */
     bool not_apart;                    /* rows that read alike stay so */
     const struct mp_sites *sites;      /* for the modules of sites; NULL: none are known */

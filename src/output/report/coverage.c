@@ -44,7 +44,7 @@ const char *mp_coverage_hedge(const struct mp_model *model)
     return mp_model_incomplete(model) ? "at least " : "";
 }
 
-/* Collects notes beside the numbers: derived notes, then the recorder's own. */
+/* Collects notes: derived ones, then the recorder's own. */
 struct note_sink {
     struct mp_json *json;
     struct mp_text *text;

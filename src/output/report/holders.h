@@ -1,6 +1,5 @@
 /*
- * Holders of blocks, as text and as JSON: beside the findings of `leaks`, and alone. Rules as in
- * output/report/reports.h.
+ * Holders of blocks, as text and as JSON: with the findings of `leaks`, and alone. Rules as in output/report/reports.h.
  */
 #ifndef MP_OUTPUT_HOLDERS_H
 #define MP_OUTPUT_HOLDERS_H

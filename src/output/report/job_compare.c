@@ -85,7 +85,7 @@ const struct mp_column mp_job_compare_columns[] = {
     {NULL},
 };
 
-/* Rows come from two jobs, whose sites are not told apart. */
+/* Rows come from two jobs, whose sites are not numbered. */
 static struct mp_rows rows_of(const struct mp_job_comparison *comparison)
 {
     return MP_ROWS(mp_job_compare_columns, comparison->compare->rows.at,

@@ -141,7 +141,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
                     const struct mp_view *view);
 
 /* `two`: the question had two variables. Only the view's limit counts. */
-/* `advise`: of the last probe, the best of whose changes are told; NULL: not asked for. */
+/* `advise`: the last probe's advice, of which the best changes are shown; NULL: not asked for. */
 void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, const struct mp_advise *advise,
                   const struct mp_view *view);
 void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise);

@@ -1,4 +1,4 @@
-// Counters that were sampled beside the events: what a device has in use in all, the resident memory of the process.
+// Sampled counters: a device's memory in use, the resident memory of the process.
 
 import { readNumbers, readUint32s } from "./varint.js";
 

@@ -38,7 +38,7 @@ function sumSites(track) {
 }
 
 /**
- * Sites that are called the same, told apart: Map of site to the frame, from the line that names it outwards and then
+ * Sites with the same name, distinguished: Map of site to the frame, from the line that names it outwards and then
  * inwards, in which its stack is not that of the others.
  */
 export function apart(stacks, sites) {

@@ -251,7 +251,7 @@ export class Track {
     return this.laneRuns.at(id);
   }
 
-  /** The bytes that were asked for before they were rounded; -1 where nobody told. */
+  /** The requested bytes, before rounding; -1 if unknown. */
   asked(id) {
     if (!this.roundingRuns) this.roundingRuns = new Runs(this.columns.rounding);
     const more = this.roundingRuns.at(id);

@@ -4,8 +4,8 @@
 // view gets (`context`: recording, store, goTo...) and its own element, and
 //   show(track)     another track is shown
 //   draw(scope)     the blocks that it is about, or colours, have changed; only called while it is in sight
-//   needs           names of the state's parts, beside the scope, after which it must be drawn again
-//   controls()      elements that stand beside the tabs
+// needs names of the state's parts, other than the scope, after which it must be drawn again
+// controls() elements that stand next to the tabs
 //   caption(scope)  what it says above itself; null: nothing
 //   values()        {columns, rows}: itself as a table, for CSV
 

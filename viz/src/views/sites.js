@@ -11,7 +11,7 @@ import { css } from "../draw/palette.js";
 import { formatBytes, formatByteTime, formatCount, formatShare } from "../format.js";
 import { Table } from "./table.js";
 
-const MOST_APART = 1000; // sites that are told apart
+const MOST_APART = 1000; // sites that are distinguished
 
 export class SitesView {
   static id = "sites";

@@ -1,4 +1,4 @@
-// The short text beside the pointer.
+// The short text next to the pointer.
 
 import { byId, element } from "../dom.js";
 import { formatBytes, formatDuration } from "../format.js";
