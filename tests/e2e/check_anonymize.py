@@ -56,7 +56,7 @@ def strings_of(path):
 
 class Anonymize(harness.TestCase):
     def figures(self, path, without=()):
-        """What the commands answer, without names and without the keys of `without`."""
+        """The commands' answers, without names and without the keys of `without`."""
         found = []
         for command in (("peak",), ("leaks",), ("steps",), ("info",)):
             text = json.dumps(harness.answer(*command, path, status=(0, 1, 4)) if command else None, sort_keys=True)

@@ -38,7 +38,7 @@ class Reading:
 
     def nodes_of(self, block, before, after):
         """Gradients of several uses are added up by the engine itself, after the node that ran last. Without native
-        frames that is not to be told."""
+        frames the two cannot be distinguished."""
         called = self.functions(block)
         engine = [i for i, name in enumerate(called) if name.startswith("torch::autograd::Engine::evaluate_")]
         if before is None or after is None or not engine:

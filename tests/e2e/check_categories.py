@@ -76,7 +76,7 @@ class Owned(harness.TestCase):
 @harness.unittest.skipUnless(PYTHON, "no interpreter with torch")
 class Phases(harness.TestCase):
     """Validation inside of training is inference: what its networks make is working memory, or kept over calls, and what
-    training makes is neither. Blocks and moments are told apart by the functions that run."""
+    training makes is neither. The running functions distinguish blocks and moments."""
 
     KEPT = {"working memory", "kept over calls"}
 

@@ -12,7 +12,7 @@ import harness
 
 PYTHON = harness.python_with_torch()
 
-# Forks; each child does what is asked of it, and its pid and end, as the kernel gives it to the parent, go to stdout.
+# Forks. Each child does its task, and the parent prints its pid and its end as the kernel gives it.
 SERVER = textwrap.dedent("""
     import json, os, signal, sys, time, torch
     kept = torch.ones(2 << 20, dtype=torch.uint8)

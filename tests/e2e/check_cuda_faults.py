@@ -139,7 +139,7 @@ class Records(stand_in.TestCase):
 
 
 class Fallback(stand_in.TestCase):
-    """CUPTI absent, busy, broken, or gone in the middle: the hooks record on, and the recording says so."""
+    """CUPTI is absent, busy, broken, or goes in the middle. The hooks record on, and the recording says so."""
 
     def record(self, *options, **how):
         return self.run_program(stand_in.program("every_kind"), "lookup", options=options, **how)

@@ -33,7 +33,7 @@ class Killed(harness.TestCase):
         return file
 
     def steps(self, file):
-        """Of the file, recovered once its program has ended."""
+        """The steps of the file, recovered once its program has ended."""
         whole, deadline = self.folder / "whole.mp", time.monotonic() + harness.TIMEOUT
         while (result := harness.memprof("recover", file, "-o", whole)).returncode and "still running" in result.stderr:
             self.assertLess(time.monotonic(), deadline, result.stderr)

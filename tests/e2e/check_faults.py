@@ -19,7 +19,7 @@ TRACK = "cpu/app/guest"
 
 
 def spools_of(folder):
-    """The spools whose snapshot files were to be in `folder`: other tests run beside this one."""
+    """The spools whose snapshot files were to be in `folder`: other tests run at the same time."""
     found = []
     for path in pathlib.Path("/dev/shm").glob("memprof-*.spool"):
         try:

@@ -11,7 +11,7 @@ import harness
 
 PYTHON = harness.python_with_torch()
 
-# What a worker does: as many blocks as its number says, so that its file can be told from others'.
+# A worker makes as many blocks as its number says, so that its file differs from others'.
 WORK = textwrap.dedent("""
     import os, torch
     def work(number):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The command lines of README and manual: each names a command and options that there are, those in blocks run, in their
-order, and print what is shown there, but for numbers."""
+"""The command lines of README and manual. Each names an existing command and its options. Commands in blocks run in
+their order, and print the shown output but for numbers."""
 import os
 import pathlib
 import re
@@ -47,7 +47,7 @@ for _ in range(3):
     layer(torch.ones(8, 64)).sum().backward()
     optimizer.step()
 """
-# What PID stands for: a program that goes on; its first steps are over where the file "steps" is.
+# PID stands for this program, which goes on. Its first steps are over when the file "steps" exists.
 LOOP = "import time" + TRAIN.replace("_ in range(3)", "step in range(1_000_000)") + """\
     time.sleep(0.01)
     if step == 9:

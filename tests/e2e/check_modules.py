@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Which module allocated: what a recording says of every block, read by tests/unit/format/read_mp.py, held against the
-program's own count, on every CPython found; with the pool of the C API and with PyTorch's tensors. $MEMPROF_TEST_PYTHONS
-names more interpreters, separated by colons."""
+"""The module of every block of a recording, read by tests/unit/format/read_mp.py, equals the program's own count. Runs
+on every CPython found, with the pool of the C API and with PyTorch's tensors. $MEMPROF_TEST_PYTHONS names more
+interpreters, separated by colons."""
 
 import csv
 import json

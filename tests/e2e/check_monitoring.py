@@ -24,7 +24,7 @@ mp.step(); mp.step(); mp.step()
 print("ready", mp.stats(), flush=True)
 sys.stdin.readline()
 """
-# What a program on the CPU without an optimizer does not have.
+# Metrics that a program on the CPU without an optimizer lacks.
 WITHOUT = {"memprof_reserved_bytes", "memprof_category_live_bytes"}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What a site is called: functions of C++ as people call them, whatever their types, with debugging information and
-without; lines of notebooks' cells as people count them."""
+"""Names of sites. Functions of C++ are named as people call them, whatever their types, with debugging information and
+without. Lines of notebooks' cells are numbered as people count them."""
 
 import pathlib
 import re

@@ -184,7 +184,7 @@ class Plan(unittest.TestCase):
         self.assertIn("nothing was planned: the command used no CUDA device", result.stderr)
 
     def test_libraries_by_run_path(self):
-        """As in the wheels of PyTorch: what wants libcudart.so.12 has a run path to a libcudart.so.12 beside it."""
+        """As in PyTorch's wheels, a library that needs libcudart.so.12 has a run path to one in the same folder."""
         compiler = os.environ.get("CC", "cc").split()
         there = self.folder / "site-packages" / "nvidia" / "cuda_runtime" / "lib"
         there.mkdir(parents=True)
@@ -214,7 +214,7 @@ class Plan(unittest.TestCase):
         self.assertIn("this PyTorch (2.7.1+cpu) is built without CUDA", result.stderr)
 
     def test_conditions_of_another_pytorch(self):
-        """Which kernels made a truth is known for PyTorch 2.6: what another reads is told to be less sure."""
+        """Kernels that make a truth are known for PyTorch 2.6. The plan calls values of other versions less sure."""
         (self.folder / "condition.c").write_text(
             "int read_is_nonzero(int (*copy)(void *, const void *, unsigned long, int), const void *at)\n"
             "{ char truth = 1; int failed = copy(&truth, at, 1, 2); return failed ? -1 : truth; }\n")
@@ -320,7 +320,8 @@ class Safety(unittest.TestCase):
         self.assertNotIn(str(folder), searched + os.environ.get("LD_LIBRARY_PATH", ""))
 
     def test_beside_a_real_gpu(self):
-        """The kernel's module of NVIDIA is there: whoever found the stand-in by mistake is told, plan goes on."""
+        """NVIDIA's kernel module is loaded: a program that found the stand-in by mistake gets a message, and plan goes
+        on."""
         as_with_gpu = ["unshare", "--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs none /proc/driver && "
                        "mkdir /proc/driver/nvidia && : > /proc/driver/nvidia/version && exec \"$@\"", "sh"]
         if subprocess.run([*as_with_gpu, "true"], capture_output=True).returncode:

@@ -21,7 +21,7 @@ class Shim(harness.TestCase):
         self.snapshot = self.folder / "run.mp"
         done = harness.memprof("snapshot", "--quiet", "--force", "-o", self.snapshot, *options, "--", *command,
                                env=dict(SINGLE, **variables))
-        # What memprof itself says at the end, as that nothing was allocated, is not the program's.
+        # Lines of memprof itself at the end, as that nothing was allocated, are not the program's.
         done.stderr = "".join(line for line in done.stderr.splitlines(True) if not line.startswith("memprof: "))
         return done
 
@@ -90,7 +90,7 @@ class Programs(Shim):
         self.assertFalse([note for note in notes if "shim" in note])
 
     def test_without_cuda_there_is_no_history(self):
-        """Nothing of it runs, and nothing is said, where torch was built without CUDA."""
+        """The history does not run, and prints nothing, if torch was built without CUDA."""
         program = self.script("import torch, libmemprof_torch as shim; torch.zeros(1000)\n"
                               "with torch.profiler.record_function('x'): pass\n"
                               "own, queued = shim.parts['history'], torch.cuda._queued_calls\n"
@@ -125,7 +125,8 @@ class Programs(Shim):
             self.skipTest("torch is found through the environment only")
 
     def test_which_steps_win(self):
-        """The program's own, then ProfilerStep, then the optimizer's; one optimizer of several, and its successor."""
+        """The program's steps come first, then ProfilerStep, then the optimizer's. One optimizer of several counts,
+        then its successor."""
         for begin, count, source in (("mp.step()", 6, "api"), ("prof.step()", 7, "torch"), ("pass", 6, "torch"),
                                      ("second.step()", 6, "torch")):
             program = self.script(STEPS.replace("BEGIN", begin).replace("PROFILED", str("prof" in begin)))

@@ -185,7 +185,7 @@ class OfPyTorch(harness.TestCase):
         self.assertFalse((self.folder / "run.oom.mp").exists())
 
     def test_memory_runs_out_again(self):
-        """The last time is told too where the program ends by it, however soon after one that it survived."""
+        """The out-of-memory that ends the program is reported too, however soon after one that it survived."""
         said = self.record(OUT_OF_MEMORY.format("more = torch.zeros(3000)\ntorch.zeros(1 << 48)"), status=1)
         self.assertEqual(said.count("OUT OF MEMORY"), 2, said)
         self.assertIn("asked for 1.00 PiB at script.py:12", said)

@@ -156,7 +156,8 @@ class Torch(harness.TestCase):
         self.assertEqual(stats["peak_after_reset"] - stats["live_before"], 8000 * 4)
 
     def test_marks_in_a_snapshot_for_pytorch(self):
-        """Every end says what it ends, and steps are told once: by what the program marks before what optimizers do."""
+        """Every end names its begin, and each step is written once: by the program's mark rather than the
+        optimizer's."""
         script, exported = self.folder / "trained.py", self.folder / "run.pickle"
         for marks in ("mp.step()", "pass"):
             script.write_text(TRAINED.replace("MARKS", marks))
@@ -211,8 +212,8 @@ class Torch(harness.TestCase):
         script = self.folder / "scheduled.py"
         script.write_text(SCHEDULED)
         # 1000 floats are kept before the first step, 256 in each of 20; a step has two more blocks, one in a region.
-        # Of what happens between two windows and after the last one, what lasts is told, and steps that begin there;
-        # at the end the interpreter frees all.
+        # The recording has lasting changes of the time between windows and after the last one, and steps that begin
+        # there. At the end the interpreter frees all.
         for schedule, steps, told_steps, regions, between in (
                 ("wait=2,warmup=1,active=3,repeat=2,every=8", (3, 4, 5, 11, 12, 13), 12, (), 5),
                 ("active=1,repeat=3,unit=^eval$", (), 20, (0, 5, 10), 2 * 6), ("wait=19,active=5", (19,), 1, (), 0)):

@@ -53,7 +53,7 @@ class History(harness.TestCase):
         return [[row for row in blocks if row["track"] == f"cuda:{device}/torch"] for device in (0, 1)]
 
     def compare(self, answer, devices):
-        """How many blocks are told of, and in all; each as it was asked for."""
+        """The number of blocks with a history, and of all blocks; each has the requested facts."""
         told = count = 0
         for truth, blocks in zip(answer["truth"], devices):
             self.assertEqual(len(truth), len(blocks))
@@ -148,7 +148,7 @@ class History(harness.TestCase):
             self.assertGreater(prediction["low_bytes"], allocated * 0.99)
 
     def test_only_where_it_was_run(self):
-        """What was never run on CUDA is read for whoever asks; else the recording says why it was not."""
+        """The history of a version never run on CUDA is read on request only. Otherwise the recording says why not."""
         for version in VERSIONS:
             with self.subTest(version=version):
                 answer, devices, notes = self.recorded(version, 2, 40, asked=())
@@ -213,7 +213,7 @@ class History(harness.TestCase):
             self.compare(answer, devices)
 
     def compare_last(self, answer, devices):
-        """Of a file that lacks older blocks: the first ones live at its beginning. How many are told of, and in all."""
+        """The same numbers for a file that lacks older blocks: its first ones live at its beginning."""
         told = count = 0
         for truth, blocks in zip(answer["truth"], devices):
             base = [block for block in blocks if not block["alloc_ns"]]
@@ -242,7 +242,7 @@ class History(harness.TestCase):
         self.assertTrue(all(segment["pool"] for segment in frag["segments"]))
 
     def test_a_schedule(self):
-        """Blocks that live when the window opens are told of in the file's base."""
+        """The file's base has the history of blocks that live when the window opens."""
         done = harness.memprof(
             "snapshot", "--follow", "all", "--quiet", *ASKED, "-o", self.folder / "run.mp", "--schedule", "wait=1,active=2,repeat=1", "--",
             sys.executable, PROGRAM, 12, 60, env=self.environment("2.6.0"))
@@ -281,7 +281,7 @@ class History(harness.TestCase):
         self.assertEqual((self.compare(answer, devices), notes), ((2120, 2120), []))
 
     def test_more_than_the_ring_holds(self):
-        """What was forgotten is known of live blocks alone, and what is told is right."""
+        """Forgotten entries are known for live blocks alone, and all known ones are right."""
         answer, devices, notes = self.recorded("2.6.0", 1, 3500, "short")
         told, count = self.compare(answer, devices)
         self.assertEqual(count, 3520)

@@ -17,7 +17,7 @@ LIB = harness.BUILD / "src" / "softgpu" / "lib"
 CUDA = harness.BUILD / "src" / "softgpu" / "cuda"
 CUPTI = {"11.2": "libcupti.so.11.2", "11.6": "libcupti.so.11.6", "12.6": "libcupti.so.12", "13.0": "libcupti.so.13",
          "13.3": "libcupti.so.13", "99": "libcupti.so.99"}
-# What an old CUPTI tells of: the functions of its own CUDA.
+# The CUDA version whose functions an old CUPTI reports.
 CUDA_OF = {"11.2": 11020, "11.6": 11060, "12.6": 12060}
 
 # The driver's classes (softgpu.h), by the track that they belong to.
@@ -28,7 +28,7 @@ TRACKS = {"linear": "", "pitched": "", "array": "", "mipmap": "", "physical": ""
           "registered": "registered", "multicast": "multicast", "context": "contexts", "stream": "streams",
           "event": "events", "module": "modules", "library": "libraries", "mempool": "pools", "graph_handle": "graphs",
           "graph_exec": "executables"}
-# What is recorded without bytes: the driver tells nobody how many.
+# Classes recorded without bytes: the driver gives nobody their size.
 SIZE_NOT_TOLD = {"import", "multicast"}
 # Questions that only a hook may ask the driver.
 SIZE_TOLD_TO_HOOKS = {"ipc", "pool_import"}

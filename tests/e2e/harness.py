@@ -20,7 +20,7 @@ import asserted
 BUILD = pathlib.Path(os.environ.get("MEMPROF_BUILD", os.getcwd())).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 MEMPROF = os.environ.get("MEMPROF", str(BUILD / "memprof"))
-# memprof with AddressSanitizer does not start where something is preloaded before its runtime, unless it is told to.
+# By default memprof with AddressSanitizer does not start if something is preloaded before its runtime.
 SANITIZED = b"__asan_init" in pathlib.Path(MEMPROF).read_bytes()
 if SANITIZED:
     os.environ["ASAN_OPTIONS"] = ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0")))

@@ -23,7 +23,7 @@ struct whole_type {
     size_t count, bytes;
 };
 
-/* What is known of each `struct mp_...`. */
+/* Facts about each `struct mp_...`. */
 const struct whole_type *whole_mp_device(void);
 const struct whole_type *whole_mp_track(void);
 const struct whole_type *whole_mp_thread_info(void);

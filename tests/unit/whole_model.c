@@ -40,7 +40,7 @@
 #define FIELDS_mp_recording_start(V, N)                                                                                \
     V(realtime_ns)                                                                                                     \
     V(monotonic_ns) V(pid) V(host) N(member) V(command) V(configuration) V(spool) V(spool_id) V(starts_late)
-/* What the functions below must look at: when one of these no longer compiles, add the field there, too. */
+/* Fields that the functions below must compare. When one of these no longer compiles, add the field there, too. */
 #define MODEL_LISTED(type)                                                                                             \
     __attribute__((unused)) static const struct type every_##type = {FIELDS_##type(ZERO, ZEROES)};
 MODEL_LISTED(mp_model)

@@ -1,7 +1,7 @@
 /*
- * A stand-in for PyTorch's autograd: it exports the functions that number nodes and run them, calls them through its
- * PLT, and keeps a node's number and thread where the releases do, or elsewhere. Loaded by autograd_program.c with
- * local scope, as Python loads torch.
+ * A stand-in for PyTorch's autograd. It exports the functions that number nodes and run them, and calls them through
+ * its PLT. It keeps a node's number and thread at the releases' offsets, or elsewhere. Loaded by autograd_program.c
+ * with local scope, as Python loads torch.
  */
 #include <memprof.h>
 

@@ -3,9 +3,9 @@
 
     backward_oracle.py ANSWER.json NETWORK...
 
-What is allocated for a node is known by tags: when a node has run, a hook allocates an empty tensor whose size is the
-node's number; tags also stand where a backward pass begins and ends. NETWORK: a function of networks.py beside this
-file or of tests/sizebench/models.py.
+Tags show which node allocates: when a node has run, a hook allocates an empty tensor whose size is the node's number.
+Tags also stand where a backward pass begins and ends. NETWORK: a function of networks.py here or of
+tests/sizebench/models.py.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 /*
- * A stand-in for PyTorch's libc10 with a CUDA caching allocator, for what needs a GPU: it exports the reporting
- * functions of every release and calls them, through its PLT, as CUDACachingAllocator.cpp does (c10/core/Allocator.h).
+ * A stand-in for PyTorch's libc10 with a CUDA caching allocator, for tests without a GPU. It exports the reporting
+ * functions of every release (c10/core/Allocator.h), and calls them through its PLT as CUDACachingAllocator.cpp does.
  * The definitions here are "PyTorch's own profiler": they count what reaches them.
  *
  * Loaded by c10_program.c with local scope, as Python loads torch.
@@ -54,7 +54,7 @@ _Bool profiling_enabled(void)
     return 0;
 }
 
-/* What the program calls: one report of the wanted signature (0: 2.x, 1: 1.10-1.13, 2: 1.9). */
+/* The program calls this: one report of the wanted signature (0: 2.x, 1: 1.10-1.13, 2: 1.9). */
 __attribute__((visibility("default"))) void stand_in_report(int signature, void *address, int64_t bytes,
                                                             size_t allocated, size_t reserved, int type, int index);
 void stand_in_report(int signature, void *address, int64_t bytes, size_t allocated, size_t reserved, int type,

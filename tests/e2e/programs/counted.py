@@ -1,5 +1,5 @@
-"""Models that count their own memory, for check_shim_counts.py: a dispatch mode sees every operation's new storages, hooks
-of the program's own say which module ran, and at the end the program says which tensors had which role.
+"""Models that count their own memory, for check_shim_counts.py. A dispatch mode sees every operation's new storages,
+and the program's hooks say which module ran. At the end the program gives the role of each tensor.
 
     counted.py RECORD.json MODEL modules|roles
 

@@ -1,5 +1,5 @@
 /*
- * Holds memory of a pool of its own, and writes what it holds into a file as it goes:
+ * Holds memory of a pool of its own, and keeps a file of its live blocks:
  *
  *     held FILE STEPS PAUSE_US LEAKING [CHILDREN]
  *

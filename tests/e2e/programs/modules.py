@@ -1,11 +1,12 @@
-"""Allocates inside and outside of modules, and writes which module it was each time by its own count.
+"""Allocates inside and outside of modules, and writes the module of each block by its own count.
 
     modules.py RECORD.json pool|tensors|driver|unasked
     modules.py RECORD.json halves MIDDLE [start | snapshot FILE]
 
-Modules are plain classes whose calls the recorder is told of, as the PyTorch shim does. Blocks are those of a pool of
-the C API; with `tensors`, real ones of PyTorch, with `driver` CUDA's; `unasked`: the recorder will not ask for names. The record maps addresses to a path, null for none, or a list of what
-would all be right; a forked child's record has `.child` behind its name.
+Modules are plain classes whose calls the recorder is told of, as the PyTorch shim does. Blocks are of a pool of the C
+API; with `tensors` they are PyTorch's, with `driver` CUDA's. With `unasked` the recorder will not ask for names. The
+record maps addresses to a path, null for none, or a list of what would all be right; a forked child's record has
+`.child` behind its name.
 
 `halves`: when the first half is done the file MIDDLE is made, with the record so far, and the second begins when
 MIDDLE.go is there; in between recording is started, or a snapshot taken.

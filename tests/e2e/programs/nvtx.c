@@ -1,7 +1,7 @@
 /*
- * A program with NVTX ranges, `nvtx MODE`, that says on stdout which regions a recording must show: lines of a thread's
- * name, B, E or M, and a region's name. Built with NVIDIA's headers where there are some (NVTX_HEADERS), and with a
- * stand-in for them everywhere. As a shared library (NVTX_LIBRARY) it is one more copy of NVTX in the process.
+ * A program with NVTX ranges, `nvtx MODE`. It prints the regions that a recording must show: lines of a thread's name,
+ * B, E or M, and a region's name. Built with NVIDIA's headers where there are some (NVTX_HEADERS), and with a stand-in
+ * for them everywhere. As a shared library (NVTX_LIBRARY) it is one more copy of NVTX in the process.
  */
 #ifdef NVTX_HEADERS
 #    include <nvtx3/nvToolsExt.h>
@@ -270,8 +270,8 @@ static int child(void)
 }
 
 #    ifdef NVTX_HEADERS
-/* An allocator announces a heap and in it 100 blocks of 1000 bytes, of which one grows to 5000; 50 are given back by
- * address, 10 by handle, the rest with the heap; then as many without a heap, which are left. */
+/* An allocator announces a heap and in it 100 blocks of 1000 bytes, of which one grows to 5000. It gives back 50 by
+ * address, 10 by handle, the rest with the heap. It then announces as many without a heap, and leaves them. */
 static int memory(void)
 {
     static char room[1 << 20];

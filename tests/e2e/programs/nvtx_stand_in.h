@@ -1,7 +1,7 @@
 /*
- * What NVTX v3's headers put into a program, as far as the test needs it: functions that load the tool at first use
- * and go through pointers that the tool sets. For machines without those headers; every source that includes this has
- * a copy of its own, as libraries built with the real ones have.
+ * The part of NVTX v3's headers that the test needs: functions that load the tool at first use and go through pointers
+ * that the tool sets. For machines without those headers; every source that includes this has a copy of its own, as
+ * libraries built with the real ones have.
  */
 #ifndef NVTX_STAND_IN_H
 #define NVTX_STAND_IN_H

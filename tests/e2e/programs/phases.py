@@ -80,7 +80,7 @@ def images():
 
 
 class Trainer:
-    """Of words, with losses that are kept while it validates."""
+    """A model of words that keeps losses while it validates."""
 
     def __init__(self):
         self.model = Words()

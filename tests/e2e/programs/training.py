@@ -1,5 +1,5 @@
-"""Programs of every kind with fixed seeds, for check_shim.py: each prints digests of what it computed, so that a run with
-the recorder can be held against one without.
+"""Programs of every kind with fixed seeds, for check_shim.py. Each prints digests of its results, to compare a run with
+the recorder and one without.
 
     training.py [PROGRAM...]      default: all but ddp and compiled
 """
@@ -18,7 +18,7 @@ from torch.utils import checkpoint
 
 
 def digest(*things):
-    """Of tensors, modules, optimizers and all else, to the bit."""
+    """The digest of tensors, modules, optimizers and all else, to the bit."""
     total = hashlib.sha256()
     for thing in things:
         if isinstance(thing, torch.Tensor):
@@ -216,7 +216,7 @@ def workers():
 
 
 def copies():
-    """What is written and copied, and what a class says of itself."""
+    """Files and copies, and a class's words about itself."""
     model = nn.Sequential(Mlp(), nn.BatchNorm1d(4))
     optimizer = torch.optim.Adam(model.parameters())
     fit(model, optimizer, torch.randn(16, 8), torch.randn(16, 4))

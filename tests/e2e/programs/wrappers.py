@@ -3,8 +3,8 @@ has in the network itself.
 
     wrappers.py RECORD.json WRAPPER...
 
-Writes, by address, what is right: a path, or a list of several, and where copies of parameters and sums of their
-gradients are. What this PyTorch has not, or not without a GPU, is left out; the record names those that are in it.
+Writes the right answers by address: a path, or a list of several. Also writes where copies of parameters and sums of
+their gradients are. Wrappers that this PyTorch lacks, or that need a GPU, are left out; the record names the others.
 """
 
 import json
@@ -41,7 +41,7 @@ class Network(nn.Module):
 
 
 def network(kind):
-    """Of a class named for its wrapper, so that each is the only one of its class."""
+    """A model of a class named for its wrapper, so that each is the only one of its class."""
     return type(kind, (Network,), {})()
 
 
@@ -54,7 +54,7 @@ def distributed(kind):
 
 
 class Broadcast(torch.autograd.Function):
-    """That of torch.nn.parallel, without the devices that it needs."""
+    """The wrapper of torch.nn.parallel, without the devices that it needs."""
 
     @staticmethod
     def forward(context, devices, *tensors):

@@ -486,8 +486,8 @@ START_TEST(groups_add_up)
 }
 END_TEST
 
-/* The block's stream or pool: as was told of it, else as all say that were told of at its place with its size, at least
- * three. */
+/* The block's stream or pool: its own if known. Otherwise that of all known blocks of its site and size, if they are
+ * three or more and agree. */
 static uint64_t told_of(const struct mp_model *model, uint32_t block, bool is_pool)
 {
     const struct mp_model_blocks *blocks = &model->blocks;

@@ -253,8 +253,8 @@ static void count_inference(struct server *server, size_t *inference, size_t *ot
     finish(&server->training);
 }
 
-/* Of five turns of the pool three show inference: in the others a call waits amid a layer, whose blocks live on while
- * others answer, as those of a graph do. */
+/* Three of five turns of the pool show inference. In the others a call waits amid a layer, whose blocks live on as a
+ * graph's do. */
 START_TEST(a_pool_infers_where_most_of_its_turns_do)
 {
     struct server server;

@@ -232,7 +232,7 @@ START_TEST(without_readings_only_what_was_handed_out_is_known)
 }
 END_TEST
 
-/* What lies in an allocator that the recorder does not see is said to be there, with the switch that opens it. */
+/* Memory of an allocator that the recorder does not see is named, with the switch that opens it. */
 START_TEST(allocators_that_hide_are_named)
 {
     static const char name[] = "rmm::mr::pool_memory_resource<rmm::mr::cuda_memory_resource>::allocate";

@@ -283,7 +283,7 @@ START_TEST(marked_calls_are_replayed)
           {.mark = "torch: empty_cache"},
           {.alloc = 14}},
          26},
-        /* A graph's pool, told when the capture has ended; it lives until it is released. */
+        /* A graph's pool, known when the capture has ended. It lives until it is released. */
         {{{.mark = "torch: capture begins on cuda:0"},
           {.alloc = 12},
           {.free = 1},

@@ -30,7 +30,7 @@ static void start(struct world *world)
 
 enum hidden { GROWS, LEVEL, FILLS_UP, JUMPS, TRACKED };
 
-/* What the process uses, in a program of 400 steps whose own blocks come and go. */
+/* The process's memory, in a program of 400 steps whose own blocks come and go. */
 static struct mp_leaks judge_hidden(enum hidden how)
 {
     struct world world;
@@ -125,7 +125,7 @@ START_TEST(brief_growth_is_not_called_clean)
 }
 END_TEST
 
-/* Fewer readings show no trend: nothing is said of the process. */
+/* Fewer readings show no trend, and the process has no verdict. */
 START_TEST(four_readings_tell_nothing)
 {
     static const unsigned char read_in[] = {5, 20, 40, 55};
@@ -199,9 +199,9 @@ START_TEST(handles_are_counted)
 }
 END_TEST
 
-/* Requests of four threads, any of which may wait for a processor while the others answer fifty: three temporary blocks
- * and an answer, which is kept for ever, or until `keep` others have come. `seldom`: one thread gets few of them, and
- * one a single one, which it answers late. */
+/* Requests of four threads, any of which may wait for a processor while the others answer fifty. Each makes three
+ * temporary blocks and an answer, which lives for ever, or until `keep` others have come. `seldom`: one thread gets few
+ * of them, and one a single one, which it answers late. */
 static struct mp_leaks judge_server(uint64_t seed, uint32_t keep, bool seldom)
 {
     enum { REQUESTS = 400, THREADS = 4, CALLS = 4 };

@@ -84,8 +84,8 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* Whatever else the line made once, of other sizes, of the same one, by the same stack or by another one, and whatever
- * it holds for some steps: the rate is what the program kept a step, and what it holds by now is that. */
+/* The rate is what the program kept a step, and "by now" its sum. Single blocks of the line do not change it: of any
+ * size, by the same stack or another one. Blocks that live for some steps do not, either. */
 START_TEST(rate_is_the_slope)
 {
     static const uint32_t runs[] = {12, 16, 17, 60, 61, 200, 600, 1000};

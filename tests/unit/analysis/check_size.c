@@ -312,7 +312,7 @@ START_TEST(programs_are_predicted)
 }
 END_TEST
 
-/* Of requests that only blocks tell of, the bounds hold what was asked for, and are narrow. */
+/* If only blocks are known, the bounds contain the requested bytes, and are narrow. */
 START_TEST(blocks_are_bounded)
 {
     for (uint64_t seed = 1; seed <= 40; seed++) {

@@ -124,7 +124,7 @@ class Case(unittest.TestCase):
         self.folder.cleanup()
 
     def check_exact(self, path, snapshot, name):
-        """The replay is exact, also through a recording, and what is said of the end is what the snapshot says."""
+        """The replay is exact, also through a recording, and its end equals the snapshot."""
         recording = pathlib.Path(self.folder.name) / "made.mp"
         subprocess.run([MEMPROF, "import", str(path), "-o", str(recording), "--force"], check=True, capture_output=True,
                        timeout=60)
@@ -312,8 +312,8 @@ class Moments(Written):
         self.assertEqual(replay["differences"], 0)
 
     def test_without_a_trace_of_its_own(self):
-        """Where the trace contradicts itself it is not kept: the moment is then put together from segments and blocks,
-        and is as it was but for the rests that blocks of the large pool hide."""
+        """A trace that contradicts itself is dropped. The moment is then made from segments and blocks, and is right
+        but for the rests that blocks of the large pool hide."""
         for seed in range(12):
             r = random.Random(seed)
             settings = r.choice([{}, {"expandable_segments": True}])

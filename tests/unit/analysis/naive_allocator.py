@@ -140,7 +140,7 @@ class Allocator:
         return rest
 
     def join(self, segment, block):
-        """Joins what lies beside the block in its state, which makes it new."""
+        """Joins the block's neighbours in its state, which makes it new."""
         at = segment.blocks.index(block)
         first = at - 1 if at and segment.blocks[at - 1].state == block.state else at
         last = at + 1 if at + 1 < len(segment.blocks) and segment.blocks[at + 1].state == block.state else at

@@ -84,7 +84,7 @@ static void begin(const char *rest)
     allocator = mp_torch_allocator_new(&settings, capacity, total, &hooks);
 }
 
-/* What the program's calls do to the allocator, which no recording tells: through its own state. */
+/* Effects of the program's calls on the allocator that no recording has: set in its own state. */
 
 static void stream_done(uint64_t stream)
 {

@@ -13,7 +13,7 @@ enum { THREADS = 6, ROUNDS = 20000 };
 
 static mp_lock lock;
 
-/* A thread that takes the lock and does what it is told. */
+/* A thread that takes the lock and obeys commands. */
 struct owner {
     pthread_t thread;
     pid_t tid;

@@ -57,7 +57,7 @@ START_TEST(ids_at_the_borders)
     ck_assert_uint_eq(mp_tag_cache_find(&cache, hash_of(2)), MP_TAG_NONE);
     mp_tag_cache_put(&cache, hash_of(3), 0);
     ck_assert_uint_eq(mp_tag_cache_find(&cache, hash_of(3)), 0);
-    mp_tag_cache_put(&cache, 0, 0); /* cannot be told from an empty slot */
+    mp_tag_cache_put(&cache, 0, 0); /* looks like an empty slot */
     ck_assert_uint_eq(mp_tag_cache_find(&cache, 0), MP_TAG_NONE);
     ck_assert_uint_eq(mp_tag_cache_find(&cache, UINT64_MAX), MP_TAG_NONE);
 }

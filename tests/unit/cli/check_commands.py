@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands as a user and as a program see them: text, JSON, files, messages, exit statuses.
+"""The commands as a user and as a program see them: text and JSON, files and messages, exit statuses.
 
 Expected texts lie in expected/; `check_commands.py --update` writes them anew.
 """
@@ -28,7 +28,7 @@ KINDS = ("train", "network", "leaking", "held", "cut", "dropped", "nothing", "ho
 
 COVERAGE = ["complete", "events", "dropped", "lost_file_bytes", "truncated_stacks", "unattributed_bytes", "sources",
             "notes"]
-# As promised to other programs; more keys may stand beside.
+# Keys promised to other programs; there may be more.
 KEYS = {
     "info": {
         "": ["schema", "file", "process", "devices", "tracks", "stacks", "steps", "coverage"],

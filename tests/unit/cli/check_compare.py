@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""memprof compare and the documents of report and compare: sites and groups against the difference of two peak --json
-and of two tables of all blocks, limits, Markdown and HTML read back, names that mean harm, and the example for CI."""
+"""memprof compare, and the documents of report and compare. Sites and groups equal the difference of two peak --json
+and of two tables of all blocks. Also limits, Markdown and HTML read back, names that mean harm, and the example for
+CI."""
 import collections
 import csv
 import html.parser
@@ -189,7 +190,7 @@ class Compare(unittest.TestCase):
                          [(77777, "added"), (-7000, "kernel_6"), (5000, "kernel_3")])
 
     def test_lines_that_were_edited(self):
-        """Each with one call more or less than before, moved, beside lines that are new."""
+        """Lines with one call more or less than before, moved, among lines that are new."""
         for lines in range(1, 6):
             calls = [(1000 * (4 * line + call + 1), f"ops.py:{5 + 4 * line + call} op_{line}_{call}",
                       f"use.py:{20 + line} main") for line in range(lines) for call in range(4)]

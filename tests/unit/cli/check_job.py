@@ -350,7 +350,7 @@ class Mpi(Jobs):
 
 
 def page_of(path):
-    """What viz/FORMAT.md says of a job's page, read by that: the header, the JSON and the curves of each kind."""
+    """A job's page, read as viz/FORMAT.md describes it: the header, the JSON and the curves of each kind."""
     html = path.read_text()
     header = json.loads(re.search(r'<script type="application/json" id="header">(.*?)</script>', html, re.S)[1])
     packed = base64.b64decode("".join(re.findall(r'<script type="text/plain" id="d\d+">(.*?)</script>', html, re.S)))

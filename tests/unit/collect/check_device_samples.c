@@ -77,7 +77,7 @@ static struct mp_gpu gpus[3] = {{.uuid = "GPU-00010203-0405-0607-0809-0a0b0c0d0e
                                 {.uuid = "GPU-ffffffff-0000-0000-0000-000000000001", .name = "A", .physical = 1},
                                 {.uuid = "GPU-ffffffff-0000-0000-0000-000000000002", .name = "A", .physical = 2}};
 
-/* `used` of the whole device, of which this process has `ours` and another one `others`; MP_BYTES_UNKNOWN: not told. */
+/* `used` of the whole device, of which this process has `ours` and another one `others`; MP_BYTES_UNKNOWN: unknown. */
 static struct mp_gpu_use use_of(uint32_t pid, uint64_t used, uint64_t ours, uint64_t others)
 {
     struct mp_gpu_use use = {.used_bytes = used, .sum_known = true};
@@ -137,7 +137,8 @@ static struct mp_model *finish(struct mp_recording *recording)
     return model;
 }
 
-/* "counter ms value" of all samples but those of the process's own memory; times beside a whole ms as they are. */
+/* "counter ms value" of all samples but those of the process's own memory; other times than whole ms stay as they
+ * are. */
 static const char *samples_of(const struct mp_model *model)
 {
     static char text[4096];
@@ -194,7 +195,7 @@ START_TEST(readings_are_samples)
     atomic_store(&recording->spool.header->devices_changed, 1);
     see_tracks(recording, more, 3);
     read_at(&watch, 2, 30, use_of(own, 80 * MIB, 8 * MIB, MP_BYTES_UNKNOWN));
-    read_at(&watch, 0, 40, use_of(own, 900 * MIB, 400 * MIB, 300 * MIB)); /* the same is told again */
+    read_at(&watch, 0, 40, use_of(own, 900 * MIB, 400 * MIB, 300 * MIB)); /* the same is reported again */
     ck_assert(mp_recording_round(recording, false));
     ck_assert_uint_eq(watch.asked, 4);
     read_at(&watch, 2, 50, use_of(own, 81 * MIB, MP_BYTES_UNKNOWN, 5 * MIB));
@@ -294,7 +295,7 @@ START_TEST(what_is_not_known_is_said)
                      "what each process uses of cuda:0 is not known: NVML lists processes without numbers; ");
     ck_assert_str_eq(samples_of(model), "cuda:0/before 0 1; cuda:0/device 10 3; ");
     mp_model_free(model);
-    /* Which device it is cannot be told. */
+    /* The device is unknown. */
     recording = begin(&watch, own);
     recording->devices.visible = strdup("GPU-ffffffff");
     read_at(&watch, 0, 10, use_of(own, 3 * MIB, 0, 2 * MIB));
@@ -313,7 +314,7 @@ START_TEST(what_is_not_known_is_said)
     model = finish(recording);
     ck_assert_str_eq(notes_of(model), "device totals are not known: it is broken; ");
     mp_model_free(model);
-    /* Of which no program on the CPU hears. */
+    /* No program on the CPU gets these samples. */
     recording = begin(&watch, own);
     watch.trouble = "it is broken";
     atomic_store(&recording->spool.header->tables[MP_TABLE_TRACKS].count, 0);

@@ -254,8 +254,8 @@ static uint64_t take(struct mp_drain *drain, struct mp_spool_header *spool, stru
     return seen->taken;
 }
 
-/* A hook left without its end, by a longjmp out of a signal handler, holds the others back for a second only; one of a
- * thread whose last record is hours old is a hook like any other. */
+/* A hook left by a longjmp out of a signal handler holds the others back for a second only. A hook of a thread whose
+ * last record is hours old is like any other. */
 START_TEST(hooks_without_end)
 {
     struct mp_spool_header *spool = new_spool();

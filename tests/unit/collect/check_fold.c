@@ -1,6 +1,6 @@
 /*
- * Bounded recordings against the plainest truth: random events go to a file that is folded again and again while it is
- * written; what comes out is held against sums over the list of all events.
+ * Bounded recordings against the plainest truth. Random events go to a file that is folded again and again while it is
+ * written. The result is compared with sums over the list of all events.
  */
 #include "collect/fold/fold.h"
 
@@ -270,7 +270,7 @@ static void check_track(const struct truth *truth, const struct mp_model *model,
     mp_peak_free(&found);
 }
 
-/* The newest events are there, and nothing else but what is told again. */
+/* The file has the newest events, and otherwise only repeated ones. */
 static void check_events(const struct truth *truth, const struct mp_model *model, uint64_t keep)
 {
     size_t count = model->events.count, again = 0;

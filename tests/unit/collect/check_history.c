@@ -129,7 +129,7 @@ START_TEST(parts_are_of_older_blocks_of_their_size)
 }
 END_TEST
 
-/* Turns of 5 ms, told at times that are 6 ms late: each entry lies near the next turn's allocation there. */
+/* Turns of 5 ms, with times that are 6 ms late: each entry lies near the next turn's allocation. */
 START_TEST(a_wrong_clock_tells_nothing)
 {
     enum { TURNS = 100 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Which entry of PyTorch's history is which allocation: against brute force on small made-up ones, and on the traces of
-real snapshots, of which every way of losing some of either side is tried. Run in the build folder."""
+"""Joins entries of PyTorch's history to allocations. Small made-up cases are compared with brute force. Traces of real
+snapshots lose entries of either side in every way. Run in the build folder."""
 import json
 import os
 import pathlib
@@ -51,7 +51,7 @@ def best(allocs, entries):
 
 
 def block_size(requested, r):
-    """What the allocator hands out; of a large free block the rest that is not worth a cut belongs to it."""
+    """The bytes that the allocator hands out. A rest of a large free block that is not worth a cut belongs to them."""
     size = max(512, -(-requested // 512) * 512)
     return size + (r.randrange(0, MIB + 1, 512) if size > MIB and r.random() < 0.3 else 0)
 

@@ -1,5 +1,5 @@
-/* What outlived a step against a plain list of all lives: however coarse the units have become, each life that crosses
- * the border of one is there, and no other. */
+/* Lives that outlived a step, against a plain list of all lives. However coarse the units have become, each life that
+ * crosses a border of units is there, and no other. */
 #include "collect/recording/recording.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * Whole recordings of random programs against what is true of them: as they are written, after a kill, bounded, in
- * windows, as a file of now, and as what is live. Each comparison covers every field (unit/whole.h).
+ * Whole recordings of random programs against the truth. They are written whole, after a kill, bounded, in windows, as
+ * a file of now, and as live blocks. Each comparison covers every field (unit/whole.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -252,7 +252,7 @@ static void check_newest(const struct traffic *traffic, const struct mp_model *m
         ck_assert_uint_eq(got->end_blocks, wanted->end_blocks);
         ck_assert_uint_eq(got->reserved_peak_bytes, wanted->reserved_peak_bytes);
     }
-    size_t again = 0; /* what an open region or a reserved total needs is told again */
+    size_t again = 0; /* the events of an open region or a reserved total are repeated */
     while (again < count && model->events.time_ns[again] == model->past.time_ns)
         again++;
     for (size_t i = again; i < count; i++) {
@@ -470,7 +470,7 @@ static void check_windows(const struct traffic *traffic, const struct mp_model *
             continue; /* what it became in a pause died with the collector */
         while (at < model->events.count &&
                (model->events.time_ns[at] < event->time_ns || model->events.type[at] != event->type))
-            at++; /* told of the pause, or the totals at its end */
+            at++; /* of the pause, or the totals at its end */
         ck_assert_uint_lt(at, model->events.count);
         ck_assert_msg(model->events.time_ns[at] == event->time_ns, "event %zu, %s at %llu, is not there", i,
                       mp_event_type_name(event->type), (unsigned long long)event->time_ns);
@@ -707,8 +707,7 @@ static void check_exposition(const char *text)
     mp_intern_free(&lines);
 }
 
-/* Ten modules are told, those that hold most: the sum of what is told of a track cannot be more than it holds, and what
- * is told of one is right. */
+/* The ten modules that hold most are listed. Their sum is at most the track's bytes, and each number is right. */
 START_TEST(metrics_say_what_is_true)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {

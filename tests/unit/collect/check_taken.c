@@ -1,5 +1,4 @@
-/* What single records come to that are no events alone: refusals of memory, questions, notes; and what a round does by
- * the clock. */
+/* Effects of records that are no events: refusals of memory, questions, notes. Also a round's work by the clock. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -68,7 +67,7 @@ static void go_on(struct mp_recording *recording)
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
-/* A sequence of what happens, one word each: the time in ms, the thread, what, and the track. */
+/* A sequence of events, one word each: time in ms, thread, kind and track. */
 enum what {
     OOM = MP_EVENT_OOM,
     ALLOC = MP_EVENT_ALLOC,
@@ -344,8 +343,8 @@ START_TEST(questions_are_answered)
 }
 END_TEST
 
-/* ---- what the file says beside
- * --------------------------------------------------------------------------------------- */
+/* ---- notes of the file
+ * ----------------------------------------------------------------------------------------------- */
 
 static struct mp_model *load(void)
 {

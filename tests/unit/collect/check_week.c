@@ -1,8 +1,8 @@
 /*
  * A long recording with a clock of its own: the collector's code fed with 10 000 events a second of a training loop,
- * two seconds at a time, as fast as it goes. Its memory and a bounded file must come to rest, and what still grows must
- * grow no faster than is stated (collect/recording/recording_memory.h). $MEMPROF_SIMULATED_HOURS says for how long (168
- * is a week, and takes hours); the usual form is of four minutes.
+ * two seconds at a time, as fast as it goes. Its memory and a bounded file must come to rest. The rest may grow no
+ * faster than stated (collect/recording/recording.h). $MEMPROF_SIMULATED_HOURS says for how long (168 is a week, and
+ * takes hours); the usual form is of four minutes.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -241,7 +241,7 @@ static void make_block_record(struct traffic *traffic, uint32_t ring)
     if (!is_alloc && !chance(traffic, 3)) record.flags = MP_RECORD_IF_KNOWN;
     if (is_alloc && traffic->with & TRAFFIC_STEP_AT && !chance(traffic, 3)) record.flags = MP_RECORD_CALL;
     if (!chance(traffic, 6)) record.total_reserved = (1 + chance(traffic, 4)) << 21;
-    if (record.track == 3) { /* whose allocator is told of everything, and says so */
+    if (record.track == 3) { /* whose allocator gets every event, and says so */
         if (is_alloc == (live != NULL)) return;
         traffic->total += is_alloc ? record.bytes : -live->bytes;
         record.total_allocated = 4096 + traffic->total;

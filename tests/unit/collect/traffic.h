@@ -2,8 +2,8 @@
  * A program that never ran: random records as a recorder would leave them in a spool, and all that is true of them kept
  * in the plainest form. The collector's code is fed with them; what it makes is held against the truth.
  *
- * Tracks: 0 the driver's, 1 PyTorch's on the same device, whose blocks begin where the driver's do, 2 an application's
- * pool with a name that hurts, 3 PyTorch's on the CPU, which tells its totals.
+ * Track 0 is the driver's. Track 1 is PyTorch's on the same device, whose blocks begin where the driver's do. Track 2
+ * is an application's pool with a name that hurts. Track 3 is PyTorch's on the CPU, with totals.
  */
 #ifndef MP_TESTS_COLLECT_TRAFFIC_H
 #define MP_TESTS_COLLECT_TRAFFIC_H
@@ -15,7 +15,8 @@
 #define TRAFFIC_TRACKS 4
 #define TRAFFIC_RINGS  3
 #define TRAFFIC_STACKS 20
-/* Of the recording, on the monotonic clock: some tests ask the real one, too, which counts from when a machine starts.
+/* The recording's start, on the monotonic clock. Some tests ask the real clock, too, which counts from the machine's
+ * start.
  */
 #define TRAFFIC_START_NS UINT64_C(5000000000)
 
@@ -56,7 +57,7 @@ struct traffic {
 void traffic_make(struct traffic *traffic, uint64_t seed, size_t records, unsigned with);
 void traffic_free(struct traffic *traffic);
 
-/* That of the spools of this run: their files lie where others' do. */
+/* The name of this run's spools: their files lie where others' do. */
 extern uint64_t traffic_spool_id;
 
 /* A spool whose tables are as the recorder left them, and a recording of it into `path`. `configuration` may be NULL:

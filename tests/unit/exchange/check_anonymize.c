@@ -1,6 +1,6 @@
 /*
- * Nothing of the user's is in an anonymised recording: a secret is planted in every string that a recording can hold,
- * as the format's own description lists them, in many forms that look like what is public; none may be in the copy.
+ * An anonymised recording has nothing of the user's. A secret is planted in every string that the format's description
+ * lists, in many forms that look public. None may be in the copy.
  */
 #include "exchange/common/anonymize.h"
 

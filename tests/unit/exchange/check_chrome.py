@@ -77,7 +77,7 @@ class Chrome(unittest.TestCase):
         tracks, steps, *when = self.facts(self.train, without=("cpu/torch",))
         again, _ = self.write(self.train)
         self.assertEqual(self.facts(again, without=("cpu/torch",)), (tracks, steps, *when))
-        # A block of unknown size cannot be told: neither can totals be.
+        # A block of unknown size has no bytes here, and totals have none, either.
         (cpu,) = [track for track in self.ask("info", again)["tracks"] if track["id"] == "cpu/torch"]
         self.assertEqual((cpu["allocs"], cpu["peak_bytes"], cpu["base_bytes"]), (1, 3 << 20, None))
         for name in SNAPSHOTS if DATA else ():

@@ -38,8 +38,8 @@ def as_lists(value):
 
 
 def end_state(trace, segments):
-    """Level and peak of a trace by addresses alone, from what its segments hold at the end; every block that lives at
-    any moment must lie in a segment that is there then."""
+    """Level and peak of a trace by addresses alone, from the blocks in its segments at the end. Every live block must
+    lie in a segment that exists at that moment."""
     live = {block["address"]: block["requested_size"] for segment in segments for block in segment["blocks"]
             if block["state"] == "active_allocated"}
     places = {segment["address"]: segment["total_size"] for segment in segments}

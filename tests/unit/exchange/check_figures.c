@@ -48,7 +48,7 @@ static bool *kept_strings(const struct mp_model *model)
     return kept;
 }
 
-/* Every name that is not kept is told as a secret; and there are sentences about such. */
+/* Every name that is not kept counts as a secret; some sentences contain them. */
 static void make_secret(struct mp_model *model)
 {
     struct mp_intern secret = {0};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What memprof flamegraph writes, read by hand (folded, speedscope, HTML) and by an own reader of protobuf's wire
-format, and by `go tool pprof` and flamegraph.pl where they are; held against peak and leaks of the same recording."""
+"""Files of memprof flamegraph, compared with peak and leaks of the same recording. Folded, speedscope and HTML are read
+by hand, protobuf's wire format by an own reader. `go tool pprof` and flamegraph.pl read them, too, if installed."""
 import collections
 import glob
 import gzip

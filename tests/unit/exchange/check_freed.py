@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""Where blocks were freed, of made-up traces: stacks of their own, stacks that are only repeated, frees that other
-streams delay, against a replay that shares no code with memprof; and whatever is read is still there after import and
-export."""
+"""Places of frees in made-up traces, against a replay that shares no code with memprof. Stacks are own or repeated, and
+other streams delay some frees. All that is read is still there after import and export."""
 import collections
 import pathlib
 import random

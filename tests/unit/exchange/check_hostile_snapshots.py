@@ -207,7 +207,8 @@ class Hostile(Case):
         return path, json.loads(self.limited("info", "--json", path))
 
     def test_what_is_there_again_and_again(self):
-        """Long names, and long values beside a number of each entry's own: no gigabytes of a file of some megabytes."""
+        """Long names, and long values with a number of each entry's own: a file of some megabytes takes no
+        gigabytes."""
         many = 60_000
         name, text, items = "n" * 50_000, "t" * 50_000, ["an item"] * 4000
         for fields in ({name: 1}, {name: 1, name + "a": 2}, {"x": text}, {"x": items}, {"x": [items]}):

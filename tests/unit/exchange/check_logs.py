@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Logs of other programs: RMM's, and databases of Nsight Systems made by its documented schema, old and new; each
-against sums made by hand, and cut, flipped and nonsensical ones. A real export, of a run without memory events."""
+"""Logs of other programs: Covers RMM's logs, and databases of Nsight Systems made by its documented schema, old and
+new. Each is compared with sums made by hand. Others are cut, flipped and nonsensical. A real export, of a run without
+memory events."""
 import gzip
 import json
 import pathlib
@@ -250,7 +251,7 @@ class Nsys(Case):
                          ("cuda:0/driver/pool", 1024, (1 << 20) + (1 << 21)))
 
     def test_a_pool_whose_low_bits_are_0(self):
-        """Its size is known still after many others have told theirs."""
+        """Its size is still known after many other sizes."""
         path, db = self.database()
         pools = [1 << 48, *range(0x5500, 0x5500 + 200 * 256, 256), 1 << 48]
         for number, pool in enumerate(pools):

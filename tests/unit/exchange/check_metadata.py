@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What programs say of blocks to PyTorch (user_metadata, annotate, internal_metadata), where the forward pass was
-(forward_frames) and of which node of a graph a line was made: against a replay that shares no code with memprof, in every
-form a recording takes, and without a name where it was made anonymous."""
+"""Metadata that programs give PyTorch about blocks (user_metadata, annotate, internal_metadata), forward_frames, and
+the graph's node of a line. Every form of a recording is compared with a replay that shares no code with memprof.
+Anonymous ones have no name."""
 import json
 import pathlib
 import random

@@ -16,7 +16,7 @@ POOLS = [(0, 0), (0, 1), (0, 2), (3, 0)]
 
 
 class Pools:
-    """Segments of 2 MiB, each of a pool, with a block in each; some from before the trace, some given back."""
+    """Segments of 2 MiB, each of a pool, with a block in each. Some are from before the trace, some are given back."""
 
     def __init__(self, seed, length=300):
         r = random.Random(seed)

@@ -225,7 +225,7 @@ END_TEST
 START_TEST(test_labels_from_the_start)
 {
     struct scene scene;
-    for (uint64_t seed = 3;; seed++) { /* events with one stamp cannot be told apart by it */
+    for (uint64_t seed = 3;; seed++) { /* events with one stamp look the same */
         scene_make(&scene, seed, 600);
         if (scene.events.at[0].time_ns < scene.events.at[1].time_ns) break;
         scene_free(&scene);

@@ -278,8 +278,8 @@ class Snapshots(Case):
             self.assertTrue([note for note in notes if "_record_memory_history()" in note], notes)
 
     def test_a_segment_that_another_takes_the_place_of(self):
-        """A small segment of the base goes back to the driver, and a large one comes where it was, from below: whose the
-        small one was is not told by what lies there at the end."""
+        """A small segment of the base goes back to the driver, and a large one takes its place, from below. The end
+        does not show whose the small one was."""
         small, large = 1 << 40, (1 << 40) - MIB
         after = [("alloc", small, 512), ("free_requested", small, 512), ("free_completed", small, 512),
                  ("segment_free", small, 2 * MIB), ("segment_alloc", large, 20 * MIB), ("alloc", large, 2 * MIB)]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A snapshot with every key that PyTorch ever wrote, and at every place one that it never did: it is read and written, and
-the lists of its keys and words are those of the PyTorch that is installed."""
+"""A snapshot with every key that PyTorch ever wrote, and at every place one that it never did, is read and written. The
+lists of its keys and words are those of the installed PyTorch."""
 import copy
 import itertools
 import json
@@ -18,7 +18,7 @@ from snapshots import MIB, START, Case
 
 # All that PyTorch's own tests of _snapshot() (test/test_cuda.py) and the sources that make and read snapshots know:
 # torch/cuda/memory.py, torch/csrc/cuda/Module.cpp and memory_snapshot.cpp, torch/_utils.py, torch/cuda/_memory_viz.py,
-# torch/utils/viz/*.js, 1.13 to 2.14 and what is to come after it. What those that are installed know more fails below.
+# torch/utils/viz/*.js, 1.13 to 2.14 and what is to come after it. Additional words of an installed version fail below.
 ACTIONS = ("alloc", "free_requested", "free_completed", "free", "segment_alloc", "segment_free", "segment_map",
            "segment_unmap", "snapshot", "oom", "user_defined", "annotate", "an action of tomorrow")
 STATES = ("active_allocated", "active_pending_free", "active_awaiting_free", "inactive", "a state of tomorrow")

@@ -145,7 +145,7 @@ class UnderNode(Exported):
             self.assertTrue(after["plots"])
 
     def test_recordings_of_our_own(self):
-        """What memprof made itself, in every form that its format has had: peaks are those that it tells."""
+        """Snapshots of memprof's own, in every form that its format has had, have the peaks that memprof reports."""
         made = self.folder / "train.mp"
         make_recording(made, "train")
         formats = pathlib.Path(__file__).resolve().parents[2] / "recordings" / "formats"

@@ -85,7 +85,7 @@ struct column {
 
 #define NO_KEY "x"
 
-static size_t more_after; /* bytes behind the payload of the next chunk of columns, which are its own, but not told */
+static size_t more_after; /* uncounted bytes behind the payload of the next chunk of columns */
 
 /* A chunk of columns with an honest frame around dishonest numbers. `key` is one more number in meta. */
 static void add_columns(struct file *file, unsigned kind, uint64_t count, const uint64_t tables[7], const char *key,
@@ -362,7 +362,7 @@ START_TEST(too_many_entries_are_damage)
                 COLUMNS(CONSTANT("name", 512, "\0"), CONSTANT("uuid", 512, "\0"), CONSTANT("model", 512, "\0"),
                         CONSTANT("total_bytes", 512, "\0")));
     check_damaged(&file);
-    /* Nor are that many made up for chunks that are lost, but as many as there may be are. */
+    /* Entries for lost chunks are made up in the possible number, not in that one. */
     static const uint64_t many[][7] = {{1, 513, 1, 1, 0, 1, 2}, {1, 1, 4097, 1, 0, 1, 2}, {1, 512, 4096, 1, 0, 1, 2}};
     for (size_t i = 0; i < 3; i++) {
         begin(&file);

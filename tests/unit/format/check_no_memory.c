@@ -1,5 +1,5 @@
-/* Reading and writing a recording where each allocation in turn fails: the call that needed it says that there was no
- * memory, what came before is whole, and nothing is left behind (the sanitized build sees what is). */
+/* Reading and writing a recording while each allocation in turn fails. The call that needed it reports the lack of
+ * memory. Earlier parts are whole, and nothing is leaked, as the sanitized build would see. */
 #include "unit/format/maker.h"
 
 #include <dlfcn.h>

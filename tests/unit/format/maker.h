@@ -35,8 +35,8 @@ struct maker {
 extern const struct mp_recording_start made_start;
 
 uint64_t made_random(struct maker *maker);
-/* Every table, random events of every type, a base, samples, symbols, coverage and exit; `rounds` event chunks with up
- * to `events` events each. The file is finished, or left cut. All calls must succeed. */
+/* Makes every table, random events of every type, a base and samples, symbols, coverage and exit. It has `rounds` event
+ * chunks with up to `events` events each. The file is finished, or left cut. All calls must succeed. */
 void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, bool finish);
 void free_made(struct maker *maker);
 /* Checks that the chunk is the written one, also the other way round. */

@@ -1,6 +1,6 @@
 /*
- * write_mp FILE [EVENTS]: writes a made-up recording, with at most EVENTS events a chunk, and prints, in plain text,
- * what went into it: for check_read_mp.py, and (with few events) as seeds for tests/fuzz. One line "chunk KIND COUNT
+ * write_mp FILE [EVENTS]: writes a made-up recording with at most EVENTS events a chunk, and prints its contents as
+ * plain text. It serves check_read_mp.py, and with few events makes seeds for tests/fuzz. One line "chunk KIND COUNT
  * TIME" a chunk, then a line a row: its members in the order of format/recording.h, numbers in decimal, texts in
  * hexadecimal.
  */

@@ -254,7 +254,8 @@ START_TEST(a_base_counts_by_its_blocks)
 }
 END_TEST
 
-/* Of four tracks one was lower in what is left out, one higher, one as high, which was first then; of one nothing was.
+/* Four tracks: in the part left out one was lower, one higher, and one as high, and therefore first. The fourth had
+ * nothing there.
  */
 START_TEST(a_peak_in_the_past_is_its_tracks)
 {
@@ -407,7 +408,7 @@ START_TEST(the_default_is_the_uppermost_of_the_highest_device)
         {{80, 60, 50, 70, 0, 0, 0}, 1}, /* the driver's peak decides the device, its layer is not shown */
         {{70, 60, 50, 80, 0, 0, 0}, 2}, /* the other device */
         {{80, 0, 50, 70, 0, 0, 0}, 0},  /* the driver alone has events there */
-        {{0, 0, 90, 0, 900, 0, 0}, 2},  /* pinned memory of the host is beside the point, */
+        {{0, 0, 90, 0, 900, 0, 0}, 2},  /* pinned memory of the host does not count, */
         {{0, 0, 50, 0, 900, 0, 0}, 4},  /* but not where the device holds next to nothing */
         {{0, 0, 50, 0, 700, 90, 0}, 5}, /* tensors of the host count as those of a device */
         {{0, 0, 50, 0, 900, 20, 0}, 4}, /* pinned memory lies in no other layer */

@@ -63,7 +63,7 @@ static void check_live(const struct mp_ledger *ledger, const struct truth *truth
     free(blocks);
 }
 
-/* The block that ended is told whole. */
+/* The caller gets the whole block that ended. */
 static void check_freed(const struct mp_ledger *ledger, const struct truth *truth, const struct mp_base_block *before,
                         const struct mp_base_block *place)
 {
@@ -340,7 +340,7 @@ START_TEST(a_pause_leaves_no_holes)
 }
 END_TEST
 
-/* The allocator's totals, with neighbours told in the wrong order now and then. */
+/* The allocator's totals, with neighbours in the wrong order now and then. */
 static uint64_t wrong_totals(bool miss_one, bool miss_two)
 {
     struct mp_ledger ledger = {0};

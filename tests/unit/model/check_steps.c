@@ -98,8 +98,7 @@ static bool same_but_digits(const char *a, const char *b)
     return true;
 }
 
-/* Of the first `count` events those that begin steps because of the function, the range, the program, the name or an
- * optimizer. */
+/* Numbers of steps that begin among the first `count` events, by cause: function, range, program, name or optimizer. */
 static size_t collect(const struct sequence *s, size_t count, int why, uint32_t *at)
 {
     const char *first = NULL;

@@ -43,8 +43,7 @@ struct scene {
 /* A recording of `count` events, or some more, the same for the same seed. */
 void scene_make(struct scene *scene, uint64_t seed, size_t count);
 void scene_free(struct scene *scene);
-/* What is told of a block that PyTorch's allocator was asked for: bytes 0, nothing; of every third it is in bases
- * alone. */
+/* PyTorch's facts about a block: with 0 bytes there are none. Every third block has them in bases alone. */
 struct mp_request scene_request(size_t block);
 /* Where it is freed, if it is; 0: not known. */
 uint32_t scene_freed_at(size_t block);

@@ -164,7 +164,7 @@ static void check_category(const struct mp_model *model, const struct mp_page_da
         ck_assert_uint_eq(number, mp_category_of(data->categories.categories, block, moment));
 }
 
-/* What the page has as rounding of a block: what it got more than it asked for, + 1; 0 where nobody told. */
+/* The page's rounding of a block: allocated less requested bytes, + 1; 0 if unknown. */
 static uint64_t rounding_of(const struct mp_model *model, size_t block, uint64_t bytes)
 {
     for (size_t i = 0; i < model->requests.count; i++)

@@ -1,4 +1,4 @@
-/* A recorder that only writes down what it is told, one line a call, for test_libmemprof.py to read with fake_log(). */
+/* A recorder that only writes down its calls, one line each, for test_libmemprof.py to read with fake_log(). */
 #include <stdio.h>
 #include <string.h>
 

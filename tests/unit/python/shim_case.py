@@ -60,7 +60,7 @@ class ShimCase(unittest.TestCase):
         return {name: call(name) for name in CALLS if name not in without}
 
     def start(self, *without):
-        """Starts all but what the recorder has no call for; what it told by that."""
+        """Starts all parts that the recorder has a call for, and returns their calls."""
         files = [part[name] for name in FILES]
         for module in files:
             if hasattr(module, "time"):
@@ -81,7 +81,7 @@ class ShimCase(unittest.TestCase):
         return told
 
     def ask(self):
-        """As the recorder asks, between two instructions; what it was told."""
+        """Asks as the recorder does, between two instructions, and returns the shim's answers."""
         function, asked = self.truth
         self.assertEqual(ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(function)(asked), 0)
         return self.take()

@@ -36,7 +36,7 @@ class History(ShimCase):
             "allocator_settings": {"trace_alloc_max_entries": len(self.torch.asked), "other": 1}}
 
     def rows(self):
-        """What is to be told of that: kind, device, facts; five numbers."""
+        """The expected row: kind, device, facts; five numbers."""
         unknown, offset = (1 << 64) - 1, -5_000_000
         rows = [(1 | 1 << 8, 100, 11, 5, 1 << 32 | 2, 9000), (1 | 1 << 8, unknown, 12, 0, 3, 11000),
                 (1 | 1 << 8, 300, 13, 0, unknown, 12000)]
@@ -416,7 +416,7 @@ class Pools(unittest.TestCase):
                                        "torch: pool 0:4 ends on cuda:2", "ended", "torch: pool 0:4 released on cuda:2"])
 
     def test_settings_that_change(self):
-        """With what PyTorch had read from the environment before the first change."""
+        """Includes settings that PyTorch had read from the environment before the first change."""
         change = self.native._cuda_cudaCachingAllocator_set_allocator_settings
         with unittest.mock.patch.dict(os.environ, {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}):
             self.assertIn("answer of", change("expandable_segments:True"))

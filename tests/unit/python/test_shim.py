@@ -43,7 +43,7 @@ class Starting(ShimCase):
         self.assertEqual((shim.parts, self.wanted), ({}, []))
 
     def test_an_older_recorder(self):
-        """Each part alone is off where its call is not there; nobody is told, and the rest goes on."""
+        """Each part alone is off if its call is missing, without a message, and the rest goes on."""
         for call, off in (("label", "labels"), ("module_ask", "names"), ("torch_history", "history")):
             self.setUp()
             told = self.start(call)
@@ -281,7 +281,7 @@ class Roles(ShimCase):
         self.optim.step()
         self.assertEqual(self.take(), [
             ("region_push", b"Optimizer.step#Own.step"),
-            # Net.weight was told at naming.
+            # Net.weight was labelled at naming.
             ("label", 200, GRADIENT, b"Net.weight"), ("label", 300, STATE, b"Net.weight.average"),
             ("label", 301, STATE, b"Net.weight.several"), ("label", 101, PARAMETER, b"parameter 1"),
             ("torch_step",), ("region_pop",)])

@@ -8,7 +8,7 @@
 #include "base/step_rule.h"
 #include "unit/suite.h"
 
-/* The switches come first, each a byte; then numbers; then texts, which the recorder does not read. */
+/* The switches come first, each a byte. Numbers follow, then texts, which the recorder does not read. */
 #define SWITCHES (offsetof(struct mp_record_config, untried_history) + 1)
 #define NUMBERS  offsetof(struct mp_record_config, max_events)
 #define TEXTS    offsetof(struct mp_record_config, step_range)
@@ -140,7 +140,7 @@ START_TEST(a_step_expression_survives_the_way)
 }
 END_TEST
 
-/* Of a very long name the beginning is the step's; the sanitizers see to it that no more is kept. */
+/* The beginning of a very long name is the step's; the sanitizers check that no more is kept. */
 START_TEST(steps_may_have_long_names)
 {
     struct mp_step_rule rule;

@@ -1,7 +1,6 @@
 /*
- * The booking of driver calls against a model of the driver that knows nothing of it: random calls, a part of which
- * fail, with addresses and handles used again; the blocks that the records leave live on each track must be those of
- * the model at every moment.
+ * The booking of driver calls against a model of the driver that knows nothing of it. Calls are random, some fail, and
+ * addresses and handles are used again. The records' live blocks on each track must be the model's at every moment.
  */
 #include "capture/cuda/booking.h"
 

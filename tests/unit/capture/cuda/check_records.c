@@ -1,6 +1,6 @@
 /*
- * CUPTI's records, hand-made: of every layout since CUDA 11.2, each lying against the end of what may be read, whole
- * and cut, in order and not; held against calls that came before and after them.
+ * CUPTI's records, hand-made, of every layout since CUDA 11.2. Each lies against the end of readable memory, whole and
+ * cut, in order and not. Calls come before and after them.
  */
 #include "capture/cuda/cupti.h"
 
@@ -136,7 +136,7 @@ static void begin(const struct layout *layout)
     ck_assert(mp_cupti_records_start());
 }
 
-/* A call that a callback told of, booked as it is. */
+/* A call that a callback reported, booked as it is. */
 static void call(enum mp_cuda_call_id id, const void *arguments, uint32_t correlation)
 {
     struct mp_cuda_visit visit = {0};

@@ -1,5 +1,5 @@
-/* What is made of frame descriptions, against what DWARF says that they mean (DWARF 5, sections 6.4.2 and 7.24): code
- * that is never run, described by hand in each way that an assembler knows. */
+/* Rules made of frame descriptions, against DWARF's meaning of them (DWARF 5, sections 6.4.2 and 7.24). The code is
+ * never run; it is described by hand in each way that an assembler knows. */
 #include "capture/native/frame_rule.h"
 
 #include <dlfcn.h>

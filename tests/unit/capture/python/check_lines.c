@@ -7,8 +7,8 @@
 #include "capture/python/python_stack.h"
 #include "unit/suite.h"
 
-/* One function (calls over several lines, 150 empty ones, try, finally, loops, with) as each version compiles it, and
- * for how many instructions in a row its code.co_lines(), in 3.9 dis.findlinestarts, gives which line. */
+/* One function as each version compiles it: calls over several lines, 150 empty ones, try, finally, loops, with. The
+ * second list has the lines by runs of instructions, from code.co_lines(), in 3.9 from dis.findlinestarts. */
 struct run {
     uint32_t line, instructions;
 };

@@ -10,9 +10,9 @@
 #include "capture/core/fork.h"
 #include "capture/native/walk.h"
 #include "capture/python/checks.h"
-#include "capture/python/walk.h"
 #include "capture/python/merge.h"
 #include "capture/python/python_stack.h"
+#include "capture/python/walk.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -154,8 +154,8 @@ EXPORT int harness_check(const char *field, int delta)
     return verdict == MP_PYTHON_RIGHT ? 1 : verdict == MP_PYTHON_WRONG ? 0 : -1;
 }
 
-/* Of the offsets that the interpreter publishes, how many are compared: each 64-bit word whose change is noticed. -1:
- * those that are published are already refused; 0: none are. */
+/* The number of compared offsets among the published ones: each 64-bit word whose change is noticed. -1: the published
+ * ones are already refused; 0: none are published. */
 EXPORT int harness_count_published(void);
 EXPORT int harness_count_published(void)
 {

@@ -655,8 +655,8 @@ def forked():
         fail("fork", "child differs")
 
 
-# What a wrong offset may do without being noticed: nothing that is used reads differently, or what it reads serves no more
-# than to tell code objects or groups apart.
+# A wrong offset may stay unnoticed if nothing that is used reads differently, or if the value only distinguishes code
+# objects or groups.
 HARMLESS = {"code_name": "its type alone matters where there are qualified names", "frame_owner": "3.11 has no shims"}
 
 

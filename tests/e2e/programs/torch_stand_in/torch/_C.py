@@ -99,7 +99,7 @@ def _annotate(enabled, of_all):
 
 
 def note_region():
-    """What is called at each record_function asks CUDA for the device, which in a forked child cannot answer."""
+    """The callback of each record_function asks CUDA for the device, which cannot answer in a forked child."""
     if _history and _annotating in (ALL, threading.get_ident()) and os.getpid() != _pid:
         warned.append("Exception in RecordFunction callback: CUDA error: initialization error")
 
@@ -147,7 +147,7 @@ else:
 def _segments():
     listed = []
     for device in _devices:
-        # Of an expandable segment, each run of mapped pages is one.
+        # Each run of mapped pages of an expandable segment is one.
         for segment in sorted(device.allocator.segments, key=lambda segment: segment.blocks[0].address):
             runs, run = [], None
             for block in segment.blocks:

@@ -1,4 +1,4 @@
-"""Standing in for PyTorch with CUDA: as much of it as memprof's shim looks at, on a model of its caching allocator
+"""A stand-in for PyTorch with CUDA: the part that memprof's shim looks at. Its caching allocator is a model
 (tests/unit/analysis/naive_allocator.py), whose blocks are reported through a stand-in of libc10. $STAND_IN_TORCH is the
 version whose signatures it has. For check_torch_history.py."""
 import os
