@@ -52,7 +52,7 @@ int mp_help_of_all(void)
 {
     struct mp_buffer out = {0};
     mp_buffer_append_text(&out, "memprof records where GPU memory goes and finds what keeps it.\n\n"
-                                "  memprof snapshot -o run.mp -- python3 train.py   record a program, as it is\n"
+                                "  memprof snapshot -o run.mp -- python3 train.py   record a program, unchanged\n"
                                 "  memprof report run.mp                            the whole story on one screen\n"
                                 "  memprof trace_plot run.mp -o trace.html          every block over time, a page\n");
     for (size_t i = 0; mp_commands[i]; i++) {

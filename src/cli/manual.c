@@ -86,32 +86,30 @@ static void categories_section(struct mp_buffer *out)
 {
     mp_buffer_append_text(out, ".SH CATEGORIES\n");
     roff(out,
-         "What blocks of a PyTorch program are for: parameters, gradients (of parameters; those of activations are "
-         "temporary), optimizer state, buffers, activations, input, temporary, workspace, communication. Of forward "
-         "passes of which no backward wants "
-         "anything (validation, generation, serving) the phase is inference, and what they make is working memory, or "
-         "is kept over calls (keys and values, a state). Activations of a graph that is still held while the same code "
-         "makes the next one are a previous graph. A block "
-         "without a category is shown as (unknown), in JSON as null. Of a block the first of these counts that says "
-         "something:\n\n"
-         "1. the rules of --rules FILE, lines NAME = REGEX. REGEX is a POSIX extended regular expression that is "
-         "looked for in each frame of the block's stack, written FUNCTION FILE:LINE, or FUNCTION LIBRARY for a native "
-         "frame whose file is not known. The first rule that fits counts; NAME may be one of the names above or a new "
-         "one; lines that begin with # are comments;\n\n"
-         "2. what PyTorch itself was seen to hold in it (memprof snapshot without --no-shim), of this block or of most "
-         "others of the same stack, module and size;\n\n"
+         "Uses of a PyTorch program's blocks: parameters, gradients (of parameters; gradients of activations are "
+         "temporary), optimizer state, buffers, activations, input, temporary, workspace, communication. Forward "
+         "passes without a backward (validation, generation, serving) are inference. Their blocks are working memory, "
+         "or are kept over calls (keys and values, a state). A graph that is still held while the same code makes the "
+         "next one is a previous graph. A block without a category is shown as (unknown), in JSON as null. The first "
+         "of these that applies to a block decides:\n\n"
+         "1. the rules of --rules FILE, lines NAME = REGEX. REGEX is a POSIX extended regular expression. Each frame "
+         "of the block's stack is searched for it, written FUNCTION FILE:LINE, or FUNCTION LIBRARY for a native frame "
+         "without a known file. The first rule that fits counts. NAME may be one of the names above or a new one; "
+         "lines that begin with # are comments;\n\n"
+         "2. PyTorch's own use of the block (memprof snapshot without --no-shim), or of most others of the same "
+         "stack, module and size;\n\n"
          "3. these built-in rules:\n");
     rule_lines(out, true);
     roff(out,
-         "4. when it was born and freed: made in forward and still there when backward begins, it is an activation; "
-         "made in backward or by the optimizer and still there when that is over, a gradient or optimizer state; made "
-         "before forward and used by it, input; freed in the phase that made it, temporary;\n\n"
-         "5. where PyTorch was not seen to say anything, as in snapshots of its own, these:\n");
+         "4. its birth and its free. A block from forward that lives when backward begins is an activation. One from "
+         "backward or the optimizer that outlives it is a gradient or optimizer state. One from before forward that "
+         "forward uses is input. A block freed in the phase that made it is temporary;\n\n"
+         "5. without PyTorch's own words, as in its snapshots, these:\n");
     rule_lines(out, false);
     roff(out,
-         "6. a guess, and marked as one, of what lived before the recording began and has no stack: by where it was "
-         "freed (in backward, by zero_grad(), in the optimizer's step, many at once by the caller's line), and by "
-         "gradients of the same size, for each of which there is a parameter and what the optimizer keeps.\n");
+         "6. a guess, marked as one, for blocks from before the recording without a stack. It goes by their free (in "
+         "backward, by zero_grad(), in the optimizer's step, many at once by the caller's line), and by gradients of "
+         "the same size: each has a parameter and optimizer state.\n");
 }
 
 void mp_manual_write(struct mp_buffer *out)

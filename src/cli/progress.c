@@ -104,9 +104,9 @@ void mp_progress_start(const struct mp_invocation *invocation, const char *path)
     start(invocation);
 }
 
-void mp_progress_start_work(const struct mp_invocation *invocation, const char *what)
+void mp_progress_start_work(const struct mp_invocation *invocation, const char *activity)
 {
-    work = what;
+    work = activity;
     atomic_store(&work_percent, 0);
     start(invocation);
 }

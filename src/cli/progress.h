@@ -8,8 +8,8 @@
 /* Starts watching how far this process has read `path`. Shows nothing where stderr is no terminal, or with --progress
  * never. */
 void mp_progress_start(const struct mp_invocation *invocation, const char *path);
-/* The same for other work, `what`, that tells how far it has come, as mp_tune_progress does. */
-void mp_progress_start_work(const struct mp_invocation *invocation, const char *what);
+/* The same for other work, `activity`, that reports how far it has come, as mp_tune_progress does. */
+void mp_progress_start_work(const struct mp_invocation *invocation, const char *activity);
 void mp_progress_report(void *context, size_t done, size_t of);
 /* False, after a message, where --progress has an unknown value. */
 bool mp_progress_valid(const struct mp_invocation *invocation);

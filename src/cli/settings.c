@@ -16,12 +16,12 @@ struct source {
     unsigned line; /* 0: none */
 };
 
-static int bad_setting(const struct source *source, const char *what, const char *name)
+static int bad_setting(const struct source *source, const char *fault, const char *name)
 {
     if (source->line)
-        mp_message("%s, line %u: %s \"%s\"", source->name, source->line, what, name);
+        mp_message("%s, line %u: %s \"%s\"", source->name, source->line, fault, name);
     else
-        mp_message("%s: %s \"%s\"", source->name, what, name);
+        mp_message("%s: %s \"%s\"", source->name, fault, name);
     return MP_EXIT_USAGE;
 }
 

@@ -69,10 +69,10 @@ static char *fill(const char *word, uint64_t batch)
     return (char *)filled.data;
 }
 
-static bool names(const struct mp_invocation *invocation, const char *what)
+static bool names(const struct mp_invocation *invocation, const char *subject)
 {
     for (size_t i = 0; i < invocation->operand_count; i++)
-        if (strstr(invocation->operands[i], what)) return true;
+        if (strstr(invocation->operands[i], subject)) return true;
     return false;
 }
 

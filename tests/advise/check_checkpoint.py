@@ -62,7 +62,7 @@ class Checkpointing(harness.TestCase):
         self.assertTrue(found)
         self.assertEqual(harness.answer("size", *probes)["advice"], [])
         text = harness.memprof("size", "--advise", *probes).stdout
-        self.assertIn("What would lower the peak of the probe at 8:", text)
+        self.assertIn("Changes that would lower the peak of the probe at 8:", text)
         self.assertIn(wanted[0][0], text)
 
 

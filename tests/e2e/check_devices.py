@@ -133,7 +133,7 @@ class Devices(harness.TestCase):
         info = self.record("0=0", CUDA_VISIBLE_DEVICES="GPU-ffff")
         self.assertEqual(info["devices"][0]["uuid"], None)
         self.assertEqual(info["device_use"][0]["in_use_bytes"], None)
-        self.assertIn("which GPU cuda:0 was cannot be told", self.notes(info))
+        self.assertIn("which GPU cuda:0 was is not known", self.notes(info))
 
     def test_without_a_driver(self):
         info = self.record("0=0", nvml=False)

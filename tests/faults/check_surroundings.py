@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Programs in surroundings that a profiler does not expect: other clocks, namespaces, limits, allocators, sanitizers and
-runtimes. They end and print as they do alone, and what is recorded is right, or it is said that there is nothing."""
+"""Programs in surroundings that a profiler does not expect: other clocks, namespaces and limits; other allocators,
+sanitizers and runtimes. They end and print as they do alone, and what is recorded is right, or it is said that there is
+nothing."""
 
 import os
 import pathlib
@@ -110,7 +111,7 @@ class Surroundings(Recorded):
         commands += [(str(self.folder / "static"),)] if self.compile("static", ALLOCATE, "-static") else []
         for command in commands:
             said = self.record(*command).stderr
-            self.assertIn("could not be reached", said)
+            self.assertIn("could see", said)
             self.assertFalse((self.folder / "x.mp").exists())
 
     def test_the_header_where_the_c_library_hides_rtld_default(self):
@@ -166,7 +167,7 @@ class Surroundings(Recorded):
             self.assertEqual(self.events(), 9000)
 
     def stack_of_the_command(self, *limit):
-        """What the command says that its limit is, and how memprof ended, run with a limit of its own."""
+        """The limit that the command reports, and the end of memprof, run with a limit of its own."""
         small = {"PATH": os.environ["PATH"]}
         result = subprocess.run(["prlimit", *limit, harness.MEMPROF, "snapshot", "--force", "-o", self.folder / "x.mp", "--",
                                  "sh", "-c", f"ulimit -S -s; exec {HOSTILE} asks-for-errors"], capture_output=True, text=True,
@@ -296,7 +297,7 @@ class Owner(Recorded):
                     self.skipTest("no compiler")
                 with self.subTest(functions=functions, ready=ready):
                     self.record(self.folder / "replaced")
-                    # What the program's own malloc() tells of puts()'s buffer.
+                    # The program's own malloc() reports puts()'s buffer.
                     self.assertEqual(self.events(), 9997 if functions == "malloc" else 9995)
                     self.assertEqual(self.info()["coverage"]["dropped"], 0)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""--step-at: each call of the function that allocates is a step, however it is called, in every Python here; where calls
-cannot be told apart that is said, and steps are those that would be found without it."""
+"""--step-at: each call of the function that allocates is a step, however it is called, in every Python here. If calls
+cannot be distinguished, the recording says so, and its steps are those without --step-at."""
 
 import pathlib
 import subprocess
@@ -13,7 +13,7 @@ TORCH = harness.python_with_torch()
 PROGRAMS = harness.SOURCE / "tests" / "leakbench" / "programs"
 IN_DOUBT = "not all calls of the function of --step-at could be told apart"
 MAY_BE_MISSING = "calls of the function of --step-at may be missing, perhaps "
-# Of a generator that allocates in one loop alone nothing tells whether it began anew.
+# A generator that allocates in one loop alone does not show whether it began anew.
 NOT_TOLD = {"a_generator"}
 OF_ANY_PYTHON = ("of_a_module", "one_allocation", "a_loop_inside", "while_true", "recursion", "coroutines", "served")
 LOOPS_KNOWN_UNTIL = (3, 11)  # from the interpreter's memory alone; from then on Python tells the shim
@@ -89,7 +89,7 @@ class Calls(harness.TestCase):
                     self.assertEqual(self.missing(), 0)
 
     def test_the_limit_of_recursion_is_the_programs(self):
-        """But for one call, where Python tells of calls: whoever is told is one itself."""
+        """One call more if Python reports calls: the callback is a call, too."""
         program = self.folder / "deep.py"
         program.write_text(DEEP)
         for python, version in pythons():
@@ -101,7 +101,7 @@ class Calls(harness.TestCase):
                 self.assertLessEqual(alone - recorded, 1 if version > LOOPS_KNOWN_UNTIL else 0)
 
     def test_where_python_does_not_tell(self):
-        self.assertIn("calls of a coroutine or a generator cannot be told apart", harness.memprof(
+        self.assertIn("calls of coroutines and generators are not distinguished", harness.memprof(
             "snapshot", "--no-shim", "--step-at", "work", "-o", self.folder / "said.mp", "--", sys.executable,
             PROGRAMS / "calls_of_any_python.py", "coroutines", "60").stderr)
         for program, version in pythons():

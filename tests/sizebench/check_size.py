@@ -38,7 +38,7 @@ def size(*arguments, status=0, **options):
 
 
 class Words(harness.TestCase):
-    """What is wrong with the question or the recordings, in words; never half an answer."""
+    """Faults of the question or the recordings are named; there is never half an answer."""
 
     def says(self, words, *arguments, status=1, **options):
         result = size("--capacity", "1GiB", *arguments, status=status, **options)
@@ -129,7 +129,7 @@ class Programs(harness.TestCase):
         self.fits_and_one_more_does_not(48 * MIB, TRAIN, "--steps", "3", "--batch-size")
 
     def test_the_page_of_allocated_memory_alone(self):
-        """What is exact has no band, and none in the legend; changes are told where they are asked for."""
+        """An exact answer has no band, and none in the legend; changes are listed on request."""
         program, page, files = self.folder / "grow.py", self.folder / "size.html", []
         program.write_text("import sys, torch\nfor step in range(3):\n    made = torch.ones(1000 * int(sys.argv[1]))\n")
         for batch in ("1", "2", "3"):
@@ -140,7 +140,7 @@ class Programs(harness.TestCase):
         self.assertNotIn("at least", text)
         self.assertNotIn("reserved", text)
         self.assertIn("allocated memory, predicted", text)
-        self.assertIn("What would lower the peak of the probe at 3", text)
+        self.assertIn("Changes that would lower the peak of the probe at 3", text)
         self.assertIn("grow.py:3 &#60;module&#62;", text)
 
     def probe(self, program, *options, capacity="1GiB"):

@@ -84,7 +84,7 @@ static int find_advice(struct mp_query *query, struct mp_advise_query *ask)
     return MP_EXIT_DONE;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_advise(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     struct mp_advise_query ask = {.progress = mp_progress_report};
@@ -100,17 +100,15 @@ const struct mp_command mp_command_advise = {
     .summary = "changes that would save memory, replayed",
     .usage = "FILE",
     .about =
-        "Tries changes to the program on what the recording has, and lists those that lower the peak: settings of "
-        "PyTorch's caching allocator, searched by replaying all that was asked of it under each, as the line of "
-        "PYTORCH_CUDA_ALLOC_CONF to set, or for one phase; blocks that live longer than they are needed; temporaries "
-        "of an optimizer's step; requests of side streams; and modules whose activations could be made again in "
-        "backward. Each has the bytes "
-        "that it saves, what the peak would then be, what it costs or breaks, and how to write it; ~ marks a replay "
-        "with blocks that the changed program would make and the recording does not have. With --capacity, changes "
-        "are put together until it fits, with as little as possible done twice.",
+        "Lists changes to the program that would lower the peak: settings of PyTorch's caching allocator, also for one "
+        "phase; blocks that live longer than they are needed; temporaries of an optimizer's step; requests of side "
+        "streams; and modules whose activations can be made again in backward.\n\nA replay of the recording shows the "
+        "bytes that a change saves and the peak that is left. Each row also says how to write the change and what it "
+        "costs. ~ marks a replay with blocks that the recording does not have. With --capacity, changes are combined "
+        "until the program fits, the cheapest first.",
     .example = "memprof advise run.mp --capacity 24GiB",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_TRACK, MP_OPT_LIMIT, MP_OPT_CAPACITY, MP_OPT_KIND},
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_advise,
 };

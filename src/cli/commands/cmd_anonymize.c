@@ -2,7 +2,7 @@
 #include "cli/output_recording.h"
 #include "exchange/common/anonymize.h"
 
-static int run(const struct mp_invocation *invocation)
+static int run_anonymize(const struct mp_invocation *invocation)
 {
     const char *input = invocation->operands[0];
     struct mp_model *model;
@@ -26,14 +26,14 @@ const struct mp_command mp_command_anonymize = {
     .summary = "make a copy without names, to be passed on",
     .usage = "FILE",
     .about =
-        "Functions, files, libraries, regions, pools and threads get numbers, one name always the same. Names stay of "
-        "native functions in the libraries of Python, PyTorch, CUDA, C and C++, and of well-known files and functions "
-        "of Python and PyTorch. Command, host and device UUIDs are left out. "
-        "Sizes, times, addresses and line numbers stay: peaks, leaks and sizes are those of the original.",
+        "Functions, files, libraries, regions, pools and threads get numbers, the same name always the same one. "
+        "Native functions in the libraries of Python, PyTorch, CUDA, C and C++ keep their names, and so do well-known "
+        "files and functions of Python and PyTorch. Command, host and device UUIDs are left out. Sizes, times, "
+        "addresses and line numbers stay, so peaks, leaks and sizes do, too.",
     .example = "memprof anonymize run.mp -o to-send.mp",
     .meanings = {{MP_OPT_OUTPUT, "the new recording; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_anonymize,
 };

@@ -79,7 +79,7 @@ static char *find_output(const struct mp_invocation *invocation, uint32_t pid)
         mp_message("cannot tell the current folder: %s", strerror(errno));
         return NULL;
     }
-    char *path = !given           ? mp_text_make("%s/attach.%u.mp", folder, (unsigned)pid)
+    char *path = !given          ? mp_text_make("%s/attach.%u.mp", folder, (unsigned)pid)
                  : *given == '/' ? mp_text_copy(given)
                                  : mp_text_make("%s/%s", folder, given);
     char *slash = strrchr(path, '/');
@@ -106,7 +106,7 @@ static void say_attached(void *context, unsigned probes, uint64_t took_ns)
                invocation->value[MP_OPT_FOR] ? "detaches by itself" : "Ctrl-C detaches");
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_attach(const struct mp_invocation *invocation)
 {
     bool quiet = mp_given(invocation, MP_OPT_QUIET);
     struct mp_attach_options options = {.force = mp_given(invocation, MP_OPT_FORCE),
@@ -142,9 +142,11 @@ const struct mp_command mp_command_attach = {
     .summary = "record a program that already runs, from now on",
     .usage = "PID",
     .about =
-        "Records allocations of PyTorch and of CUDA's driver in a running program, and writes a snapshot file that every "
+        "Records allocations of PyTorch and of CUDA's driver in a running program, and writes a snapshot file that "
+        "every "
         "command reads. The program is neither stopped nor changed: probes of the kernel watch it, and are gone when "
-        "memprof ends, however it ends.\n\nBlocks from before are not in the file: growth is exact since then, totals are "
+        "memprof ends, however it ends.\n\nBlocks from before are not in the file: growth is exact since then, totals "
+        "are "
         "since then, too. Steps, regions, modules' names and holders need a program that was started by memprof "
         "snapshot.\n\nNeeds root, or CAP_BPF and CAP_PERFMON, and Linux 5.17 or later on x86-64.",
     .example = "memprof attach 4711 --for 60s -o now.mp",
@@ -154,5 +156,5 @@ const struct mp_command mp_command_attach = {
                 MP_OPT_MAX_OVERHEAD, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET, MP_OPT_VERBOSE, MP_OPT_STRICT},
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_attach,
 };

@@ -81,7 +81,7 @@ static int write_to_place(struct trace *trace)
     return status;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_chrome_trace(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     struct trace trace = {.query = &query};
@@ -101,20 +101,19 @@ const struct mp_command mp_command_chrome_trace = {
     .summary = "a trace for Perfetto, chrome://tracing and TensorBoard",
     .usage = "FILE",
     .about =
-        "Writes a trace as PyTorch's profiler does: counters of allocated and reserved bytes for each track, sampled "
-        "counters, [memory] and [OutOfMemory] events of each device's uppermost layer, steps and regions. A name that "
-        "ends in .gz is compressed. Stacks are not in it, nor kinds of memory, nor single blocks of other layers; a "
-        "counter of more than a million changes is thinned, its highest points kept, and more than a million [memory] "
-        "events are left out.\n\n"
-        "--merge TRACE puts the counters of the same run into a copy of a trace of PyTorch's profiler, under the rows "
-        "of its GPUs: every byte of it stays as it is, clocks are aligned, and of the recording what the trace covers "
-        "is added. Where the two have no moment in common that is refused. [memory] events are added where it has "
-        "none.\n\n"
-        "--tensorboard DIR writes HOST_PID.TIME.pt.trace.json.gz to DIR, where TensorBoard's PyTorch plugin finds it.",
+        "Writes a trace in the form of PyTorch's profiler: counters of allocated and reserved bytes for each track, "
+        "sampled counters, steps and regions. Each device's uppermost layer also has [memory] and [OutOfMemory] "
+        "events. A name that ends in .gz is compressed. Stacks, kinds of memory and blocks of other layers are left "
+        "out. A counter of more than a million changes keeps its highest points, and more than a million [memory] "
+        "events are left out.\n\n--merge TRACE puts the counters of the same run into a copy of a trace of PyTorch's "
+        "profiler, under the rows of its GPUs. Every byte of the trace stays, and clocks are aligned. Only the part "
+        "that the trace covers is added, with [memory] events if the trace has none. Two files without a common moment "
+        "are refused.\n\n--tensorboard DIR writes HOST_PID.TIME.pt.trace.json.gz to DIR, where TensorBoard's PyTorch "
+        "plugin finds it.",
     .example = "memprof chrome_trace run.mp --merge torch.pt.trace.json.gz -o both.json.gz",
     .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed without --tensorboard; - is stdout"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FROM, MP_OPT_TO, MP_OPT_MERGE, MP_OPT_TENSORBOARD, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_chrome_trace,
 };

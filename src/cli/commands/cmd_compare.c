@@ -243,7 +243,7 @@ static int compare_jobs(const struct mp_invocation *invocation, enum mp_profile_
     return mp_query_found(invocation, *grew, status);
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_compare(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     struct limit limit;
@@ -269,15 +269,14 @@ const struct mp_command mp_command_compare = {
     .summary = "what two or more recordings differ by, site by site",
     .usage = "A B [C...]",
     .about =
-        "Compares the first recording with the last: peak, outstanding at the end, all that was allocated, and the "
-        "sites that differ most, by function and, for Python, file and line; addresses and folders do not count. Of "
-        "those between, peak and outstanding are listed. --of says by which figure sites are compared (peak). --group "
-        "compares categories, modules or regions instead, by their names; --sort growth lists what grew most first, "
-        "what shrank most last. --fail "
-        "exits with 3 where peak or outstanding grew by more than --max-growth, a percentage or a size (5%). --format "
-        "markdown (or -o FILE.md) is for pull requests, html (or -o FILE.html) one page with both curves. Where one of "
-        "them is a folder or a merged job, jobs are "
-        "compared: the highest peaks, and sites on average a process.",
+        "Compares the first recording with the last: peak, outstanding at the end, bytes allocated in all, and the "
+        "sites that differ most. Sites are equal by function and, for Python, file and line. Recordings between the "
+        "two are listed with peak and outstanding.\n\n--of chooses the figure by which sites are compared (peak). "
+        "--group compares categories, modules or regions by their names. --sort growth lists the largest growth first "
+        "and the largest decrease last. --fail exits with 3 if peak or outstanding grew by more than --max-growth, a "
+        "percentage or a size (5%). --format markdown (or -o FILE.md) is for pull requests, html (or -o FILE.html) one "
+        "page with both curves. If one of them is a folder or a merged job, jobs are compared: the highest peaks, and "
+        "sites on average a process.",
     .example = "memprof compare before.mp after.mp --fail --max-growth 5%",
     .meanings = {{MP_OPT_OF, "compare sites by peak, outstanding or allocated (peak)"},
                  {MP_OPT_FAIL, "exit with 3 where peak or outstanding grew by more than --max-growth"}},
@@ -285,5 +284,5 @@ const struct mp_command mp_command_compare = {
                 MP_OPT_MAX_GROWTH},
     .operands_min = 2,
     .operands_max = 1000,
-    .run = run,
+    .run = run_compare,
 };

@@ -52,7 +52,7 @@ static void write_text(struct mp_text *text, const struct mp_checks *checks)
     mp_table_finish(&table, text);
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_doctor(const struct mp_invocation *invocation)
 {
     struct mp_checks checks = {0};
     struct mp_buffer out = {0};
@@ -74,10 +74,9 @@ const struct mp_command mp_command_doctor = {
     .summary = "what can be recorded on this machine, and what is missing",
     .usage = "",
     .about =
-        "Looks for NVIDIA's driver and devices, CUPTI and whoever holds it, the python3 of the search path and its "
-        "torch, and for what the recorder needs. Works without a GPU and without a driver; takes a few "
-        "seconds.",
+        "Looks for NVIDIA's driver and devices, CUPTI and the tool that holds it, the search path's python3 and its "
+        "torch, and the recorder's own needs. Works without a GPU and without a driver; takes a few seconds.",
     .example = "memprof doctor",
     .options = {MP_OPT_JSON, MP_OPT_OUTPUT, MP_OPT_FORCE},
-    .run = run,
+    .run = run_doctor,
 };

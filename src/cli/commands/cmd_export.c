@@ -7,7 +7,7 @@
 #include "model/track.h"
 
 /* Differences between the file and the recording. */
-static void say_what_differs(const struct mp_query *query, const struct mp_pytorch_exported *exported)
+static void say_differences(const struct mp_query *query, const struct mp_pytorch_exported *exported)
 {
     char id[MP_TRACK_ID_MAX];
     if (exported->moved != MP_TRACK_NONE)
@@ -39,7 +39,7 @@ static int export_snapshot(struct mp_query *query)
 {
     struct snapshot snapshot = {.query = query};
     int status = mp_output_write(query->invocation, write_snapshot, &snapshot);
-    if (!status) say_what_differs(query, &snapshot.exported);
+    if (!status) say_differences(query, &snapshot.exported);
     return status;
 }
 
@@ -87,7 +87,7 @@ static enum mp_status write_table(void *context, FILE *out, struct mp_error *err
     return status;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_export(const struct mp_invocation *invocation)
 {
     const char *name = invocation->value[MP_OPT_FORMAT];
     bool part =
@@ -121,20 +121,19 @@ const struct mp_command mp_command_export = {
     .writes = "run.pickle, run.db, blocks.csv or run.jsonl",
     .about =
         "--format pytorch writes a memory snapshot as PyTorch itself does, for its viewer "
-        "(https://pytorch.org/memory_viz) and all that reads such files: a pickle, or JSON where the name ends in "
-        ".json. Each GPU has the blocks of its uppermost layer; a recording without a GPU has its CPU blocks there, "
-        "as device 0. Samples, coverage and all but one track of each device are not in it.\n\n"
-        "--format sqlite writes a database: blocks, events, stacks, frames, steps, regions, samples, and views for the "
-        "common questions (peak_sites, outstanding_sites, allocated_sites, levels, step_peaks, region_sums); .schema "
-        "of sqlite3 shows what each column means. Modules' build ids and how far stacks were cut are not in it.\n\n"
-        "--format csv writes one line a block, --format jsonl one JSON object a line: the recording, its tracks, "
-        "stacks, blocks, and what is no block (out of memory, steps, regions, marks). Samples are in neither, and "
-        "resizes neither: a block has the size it was allocated with. A name that ends in .gz is compressed.\n\n"
-        "With --from and --to these three hold the blocks that lived in that time, with --filter those that match.",
+        "(https://pytorch.org/memory_viz): a pickle, or JSON if the name ends in .json. Each GPU has the blocks of its "
+        "uppermost layer. A recording without a GPU has its CPU blocks as device 0. Samples, coverage and all but one "
+        "track of each device are left out.\n\n--format sqlite writes a database of blocks, events, stacks, frames, "
+        "steps, regions and samples. It has views for the common questions (peak_sites, outstanding_sites, "
+        "allocated_sites, levels, step_peaks, region_sums); .schema of sqlite3 explains each column. Modules' build "
+        "ids and the depth of cut stacks are left out.\n\n--format csv writes one line a block. --format jsonl writes "
+        "one JSON object a line: the recording, tracks, stacks, blocks and other events. Both leave out samples and "
+        "resizes: a block has the size it was allocated with. A name that ends in .gz is compressed.\n\n--from and "
+        "--to choose the blocks of these three formats that lived in that time, --filter those that match.",
     .example = "memprof export run.mp -o run.db --format sqlite && sqlite3 run.db 'select * from peak_sites limit 5'",
     .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"}, {MP_OPT_FORMAT, "one of " FORMATS "; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FORMAT, MP_OPT_FROM, MP_OPT_TO, MP_OPT_FILTER, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_export,
 };

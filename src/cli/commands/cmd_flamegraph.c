@@ -180,7 +180,7 @@ static const struct format *format_of(const struct mp_invocation *invocation)
     return NULL;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_flamegraph(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     struct graph graph = {.query = &query};
@@ -201,15 +201,14 @@ const struct mp_command mp_command_flamegraph = {
     .usage = "[BEFORE] FILE",
     .writes = "flame.html, stacks.folded, flame.speedscope.json or profile.pb.gz",
     .about =
-        "--of says what is drawn: what was allocated at the peak, what is outstanding at the end, all that was "
-        "allocated, or what was allocated at a moment (at:1.5s, at:50%, at:step:10: at its end). With two recordings "
-        "the difference between them, by function and, for Python, file and line.\n\n"
-        "--format html is one page that opens from disk; folded is for flamegraph.pl and all that read its stacks "
-        "(with two recordings it has two numbers a line); speedscope is JSON for https://www.speedscope.app; pprof is "
-        "for `go tool pprof` and the like, with bytes and blocks of all three senses in one file and device, layer, "
-        "region and step as labels. Without --format the name decides: .folded and .txt, .json, .pb.gz and .pprof, "
-        "else html. Times are in none of them; steps and regions only in pprof; native frames are told apart by "
-        "function, not by line; of folded stacks the numbers are bytes.",
+        "--of chooses what is drawn: bytes allocated at the peak, outstanding at the end, allocated in all, or "
+        "allocated at a moment (at:1.5s, at:50%, at:step:10: at its end). Two recordings give their difference, by "
+        "function and, for Python, file and line.\n\n--format html is one page that opens from disk. folded is for "
+        "flamegraph.pl and the like (with two recordings it has two numbers a line). speedscope is JSON for "
+        "https://www.speedscope.app. pprof is for `go tool pprof` and the like, with bytes and blocks of all three "
+        "senses, and device, layer, region and step as labels. Without --format the name decides: .folded and .txt, "
+        ".json, .pb.gz and .pprof, else html. No format has times, and only pprof has steps and regions. Native frames "
+        "are equal by function, not by line. Numbers of folded stacks are bytes.",
     .example = "memprof flamegraph run.mp -o flame.html --of outstanding",
     .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"},
                  {MP_OPT_FORMAT, "html, folded, speedscope or pprof (as -o FILE ends: .folded and .txt, .json, .pb.gz "
@@ -218,5 +217,5 @@ const struct mp_command mp_command_flamegraph = {
                 MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 2,
-    .run = run,
+    .run = run_flamegraph,
 };

@@ -31,7 +31,7 @@ static int check_settings(const struct mp_invocation *invocation)
     return mp_message_error(&error);
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_frag(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     int status = check_settings(invocation);
@@ -45,14 +45,14 @@ const struct mp_command mp_command_frag = {
     .summary = "reserved, free, holes, what pins them; why memory ran out",
     .usage = "FILE",
     .about =
-        "Shows what a caching allocator holds and nobody uses, when memory ran out, else at the end, and why: which "
-        "blocks keep half-empty segments. After an out-of-memory it says the cause, and which settings of PyTorch's "
-        "allocator would have fitted the request, proved by a replay. --replay SETTINGS replays all that was asked "
-        "for under other settings, written as in PYTORCH_CUDA_ALLOC_CONF; --replay recorded replays a snapshot's own "
-        "trace and says where, if anywhere, it differs.",
+        "Shows memory that a caching allocator holds and nobody uses, when memory ran out or else at the end, and the "
+        "blocks that keep half-empty segments. After an out-of-memory it gives the cause, and the settings of "
+        "PyTorch's allocator that would have fitted the request, proved by a replay.\n\n--replay SETTINGS replays all "
+        "requests under other settings, written as in PYTORCH_CUDA_ALLOC_CONF. --replay recorded replays a snapshot's "
+        "own trace and shows the first difference, if any.",
     .example = "memprof frag snapshot.pickle --replay expandable_segments:True,max_split_size_mb:512",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_REPLAY},
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_frag,
 };

@@ -1,7 +1,7 @@
 #include "cli/help.h"
 #include "cli/output_file.h"
 
-static int run(const struct mp_invocation *invocation)
+static int run_help(const struct mp_invocation *invocation)
 {
     if (mp_given(invocation, MP_OPT_MAN) || mp_given(invocation, MP_OPT_COMPLETION)) {
         struct mp_buffer out = {0};
@@ -23,5 +23,5 @@ const struct mp_command mp_command_help = {
     .example = "memprof help peak",
     .options = {MP_OPT_OUTPUT, MP_OPT_MAN, MP_OPT_COMPLETION},
     .operands_max = 1,
-    .run = run,
+    .run = run_help,
 };

@@ -26,7 +26,7 @@ static int show_holders(struct mp_query *query)
     return status;
 }
 
-static int run(const struct mp_invocation *given)
+static int run_holders(const struct mp_invocation *given)
 {
     struct mp_invocation invocation = *given;
     struct mp_query query;
@@ -49,18 +49,18 @@ const struct mp_command mp_command_holders = {
     .summary = "what still holds the blocks that leak: objects, the graph",
     .usage = "FILE | --pid PID",
     .about =
-        "For each place in the program that allocated, the blocks that lived when the program last looked at itself, "
-        "and what held them: the path from a name of the program through its containers, hooks, closures and graphs "
-        "of autograd, as its author would write it. [*] stands for several entries of a container. Blocks of PyTorch "
-        "that no path leads to are held by native code.\n\nThe program looks when it ends, when memory runs out, "
-        "and with snapshot --holders at steps, where a leak is suspected, and before a snapshot at a signal. --pid "
-        "asks a program that runs under memprof snapshot to look now, between two instructions of its main thread: "
-        "where that does not come by within 3 seconds, as it runs native code, the command says so. A look takes 0.2 "
-        "seconds of the program at most, or what --budget says, and tells what it left out.",
+        "Shows the blocks of each site that lived when the program last looked at itself, and their holders. A holder "
+        "is a path from a name of the program through its containers, hooks, closures and graphs of autograd, as its "
+        "author would write it. [*] stands for several entries of a container. Blocks of PyTorch without a path are "
+        "held by native code.\n\nThe program looks when it ends, and when memory runs out. With snapshot --holders it "
+        "also looks at steps, if a leak is suspected, and before a snapshot at a signal. --pid asks a program under "
+        "memprof snapshot to look now, between two instructions of its main thread. If that runs native code for 3 "
+        "seconds, the command says so. A look takes at most 0.2 seconds of the program, or --budget, and names what it "
+        "left out.",
     .example = "memprof holders run.mp -n 3",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_LIMIT, MP_OPT_FULL_STACKS, MP_OPT_SITE, MP_OPT_PID,
                 MP_OPT_BUDGET},
     .operands_min = 0,
     .operands_max = 1,
-    .run = run,
+    .run = run_holders,
 };

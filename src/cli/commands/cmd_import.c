@@ -11,7 +11,7 @@ static void print_summary(const struct mp_model *model, const char *path)
                mp_format_count(blocks, model->blocks.count), model->format);
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_import(const struct mp_invocation *invocation)
 {
     const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
     struct mp_model *model;
@@ -35,21 +35,20 @@ const struct mp_command mp_command_import = {
     .summary = "make a recording of what another program wrote",
     .usage = "FILE",
     .about =
-        "FILE is a memory snapshot that PyTorch wrote (torch.cuda.memory._dump_snapshot), a pickle or JSON, or a trace "
-        "of PyTorch's profiler with memory events (.pt.trace.json), each gzip-compressed or not; its content says "
-        "which, not its name. Nothing in it is executed: a pickle that would import or call anything is refused. "
-        "Every command that reads a recording takes such a file as it is; a recording is smaller and is read "
-        "faster. A snapshot's blocks have the sizes that were asked for, its segments are the track of the driver, "
-        "its annotations are steps and regions. What the file leaves out or contradicts is told as coverage.\n\n"
-        "FILE may also be Nsight Systems' SQLite export (nsys profile --cuda-memory-usage=true, then nsys export "
-        "--type "
-        "sqlite): the driver's blocks of the process that has most of them, pools where the export tells them, NVTX "
-        "ranges as regions, CUDA's backtraces as stacks; kernels and copies are left out. Or RMM's log (RMM_LOG_FILE, "
-        "logging_resource_adaptor): blocks without stacks, streams left out.",
+        "FILE is a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot), as a pickle or JSON, or a trace of "
+        "PyTorch's profiler with memory events (.pt.trace.json). Either may be gzip-compressed; the content decides, "
+        "not the name. Nothing in it is executed: a pickle that would import or call anything is refused. Every "
+        "command that reads a recording takes such a file, too; a recording is smaller and is read faster.\n\nA "
+        "snapshot's blocks have the requested sizes, its segments are the track of the driver, its annotations are "
+        "steps and regions. Coverage names what the file leaves out or contradicts.\n\nFILE may also be Nsight "
+        "Systems' SQLite export (nsys profile --cuda-memory-usage=true, then nsys export --type sqlite). It gives the "
+        "driver's blocks of the process with most of them, pools if exported, NVTX ranges as regions, and CUDA's "
+        "backtraces as stacks; kernels and copies are left out. RMM's log (RMM_LOG_FILE, logging_resource_adaptor) "
+        "gives blocks without stacks and streams.",
     .example = "memprof import memory_snapshot.pickle -o snap.mp",
     .meanings = {{MP_OPT_OUTPUT, "the new recording; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_import,
 };

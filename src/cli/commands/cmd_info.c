@@ -1,7 +1,7 @@
 #include "cli/jobs/job.h"
 #include "cli/query.h"
 
-static int run(const struct mp_invocation *invocation)
+static int run_info(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     if (mp_job_asked(invocation)) return mp_job_answer(invocation, mp_job_info_text, mp_job_info_json);
@@ -24,5 +24,5 @@ const struct mp_command mp_command_info = {
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_OPT_SIZES},
     .operands_min = 1,
     .operands_max = 1000000,
-    .run = run,
+    .run = run_info,
 };

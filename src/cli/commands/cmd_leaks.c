@@ -69,7 +69,7 @@ static int judge_job(const struct mp_invocation *invocation)
     return mp_query_found(invocation, found, status);
 }
 
-static int run(const struct mp_invocation *given)
+static int run_leaks(const struct mp_invocation *given)
 {
     struct mp_invocation invocation = *given;
     struct mp_suppressions suppressions = {0};
@@ -94,17 +94,13 @@ const struct mp_command mp_command_leaks = {
     .summary = "what keeps growing, what is outstanding",
     .usage = "FILE... | --pid PID",
     .about =
-        "Says which places in the program keep growing: where blocks of ever more steps stay live, with no end in "
-        "sight "
-        "and no free later on. The verdict is leak, clean or, where too little was seen, unknown. Steps are those that "
-        "the program marked; where it marked none, the lines of its loop show them. All tracks are looked at. "
-        "A leak is listed with what it takes a step, the step it began in and the lines that allocate what stays. What "
-        "was never freed is no leak by itself: --outstanding lists it. Where the verdict is unknown, the table shows "
-        "what was held when blocks of most ages were live. "
-        "--pid asks a program that runs under memprof snapshot: what leaks so far, by what the memprof that records it "
-        "keeps of its steps. --suppressions takes LeakSanitizer's syntax: leak:PATTERN, found in the function, file or "
-        "module of any "
-        "frame.",
+        "Lists the sites that keep growing, on all tracks: blocks of ever more steps stay live, without an end and "
+        "without a later free. The verdict is leak, clean or, if too little was seen, unknown. Steps are the program's "
+        "marks, or else come from the lines of its loop. A leak has its bytes a step, its first step, and the lines "
+        "that allocate the blocks that stay.\n\nBlocks that were never freed are no leak by themselves: --outstanding "
+        "lists them. If the verdict is unknown, the table shows the blocks live at the moment with blocks from the "
+        "most steps. --pid asks the memprof that records a running program what leaks so far. --suppressions takes "
+        "LeakSanitizer's syntax: leak:PATTERN, found in the function, file or module of any frame.",
     .example = "memprof leaks run.mp -n 3",
     .meanings = {{MP_OPT_SORT, "sort rows by bytes, blocks, peak or growth (growth)"},
                  {MP_OPT_FAIL, "exit with 3 where there is a leak"}},
@@ -112,5 +108,5 @@ const struct mp_command mp_command_leaks = {
                 MP_OPT_SUPPRESSIONS, MP_OPT_PID},
     .operands_min = 0,
     .operands_max = 1000000,
-    .run = run,
+    .run = run_leaks,
 };

@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "collect/session/launch.h"
 
-static int run(const struct mp_invocation *invocation)
+static int run_mcp(const struct mp_invocation *invocation)
 {
     static char python[] = "python3", self[PATH_MAX];
     char root[PATH_MAX], *folder = mp_launch_find_python();
@@ -17,7 +17,7 @@ static int run(const struct mp_invocation *invocation)
         return MP_EXIT_COULD_NOT;
     }
     if (!folder || readlink("/proc/self/exe", self, sizeof self - 1) < 0) {
-        mp_message("libmemprof_mcp.py, which answers, is not installed beside memprof: install memprof anew");
+        mp_message("libmemprof_mcp.py, the server, is not installed with memprof: install memprof anew");
         return MP_EXIT_COULD_NOT;
     }
     char *server = mp_text_make("%s/libmemprof_mcp.py", folder), *arguments[] = {python, server, self, root, NULL};
@@ -32,13 +32,13 @@ const struct mp_command mp_command_mcp = {
     .summary = "answer an agent's questions about recordings (MCP)",
     .usage = "FOLDER",
     .about =
-        "A server of the Model Context Protocol on stdin and stdout: a client starts it and calls its tools, which are "
-        "memprof's commands that read: report, peak, leaks, holders, steps, frag, advise, info, size and compare, and "
-        "`recordings`, which lists the files. They read recordings below FOLDER and nothing else, wherever links "
-        "lead, write nothing, and run no program. An answer of more than 64 KiB comes in pages. The server is a Python "
-        "program on the protocol's own package: pip install mcp.",
+        "A server of the Model Context Protocol on stdin and stdout, which a client starts. Its tools are the commands "
+        "that read: report, peak, leaks, holders, steps, frag, advise, info, size and compare. `recordings` lists the "
+        "files. The tools read recordings below FOLDER and nothing else, wherever links lead. They write nothing, and "
+        "run no program. An answer of more than 64 KiB comes in pages. The server is a Python program on the "
+        "protocol's own package: pip install mcp.",
     .example = "memprof mcp ~/runs",
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_mcp,
 };

@@ -59,7 +59,7 @@ static int write_job(const struct mp_invocation *invocation, struct mp_model *mo
     return status;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_merge(const struct mp_invocation *invocation)
 {
     struct mp_model *model;
     int rank, size;
@@ -80,16 +80,15 @@ const struct mp_command mp_command_merge = {
     .summary = "make one job of the recordings of many processes or ranks",
     .usage = "FILE...",
     .about =
-        "Keeps of each process its peaks, curves, leaks and coverage, and merges the sites of all by their stacks: "
-        "how much they hold together, on average, at least and at most, and in which process. The result is a "
-        "file for report, peak, leaks, steps, compare, info and trace_plot; other commands need one of the "
-        "recordings. FILE may be a folder, or a job that was merged before: the order, and what was merged "
-        "first, make no difference. Under mpirun, where memprof was built with MPI, each rank reads its share, and the "
-        "file is the same. A file that cannot be used is named, and the rest is merged (status 4).",
+        "Merges the sites of all processes by their stacks, with the sum, mean, least and most bytes, and keeps each "
+        "process's peaks, curves, leaks and coverage. The result is a file for report, peak, leaks, steps, compare, "
+        "info and trace_plot; other commands need one of the recordings. FILE may be a folder or a merged job, in any "
+        "order. Under mpirun, if memprof was built with MPI, each rank reads its share, and the file is the same. A "
+        "file that cannot be used is named, and the rest is merged (status 4).",
     .example = "memprof merge run/*.mp -o job.mp",
     .meanings = {{MP_OPT_OUTPUT, "the new recording; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_PROGRESS},
     .operands_min = 1,
     .operands_max = 1000000,
-    .run = run,
+    .run = run_merge,
 };

@@ -34,7 +34,7 @@ static int answer_job(const struct mp_invocation *invocation)
     return mp_job_close(&query, status);
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_peak(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     if (mp_job_asked(invocation)) return answer_job(invocation);
@@ -47,12 +47,13 @@ const struct mp_command mp_command_peak = {
     .name = "peak",
     .summary = "who held the memory at the peak",
     .usage = "FILE...",
-    .about = "Shows the moment at which most was allocated and the blocks that were live then, by the place in the "
-             "program that allocated them. With --from and --to, the peak of that time. --filter picks what is listed; "
-             "the peak stays that of the whole track.",
+    .about =
+        "Shows the moment with most allocated bytes, and the blocks live then, by the site that allocated them. With "
+        "--from and --to, the peak of that time. --filter picks what is listed; the peak stays that of the whole "
+        "track.",
     .example = "memprof peak run.mp --group file -n 5",
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_SITE_OPTIONS},
     .operands_min = 1,
     .operands_max = 1000000,
-    .run = run,
+    .run = run_peak,
 };

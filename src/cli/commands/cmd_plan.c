@@ -191,7 +191,7 @@ static bool report(void *context, const struct mp_collector_result *result, bool
     return mp_plan_report(result, &planning->device, quiet);
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_plan(const struct mp_invocation *invocation)
 {
     struct planning planning = {.devices = 1, .world = 1};
     struct mp_error error;
@@ -257,5 +257,5 @@ const struct mp_command mp_command_plan = {
                 MP_OPT_NO_COMMAND,  MP_OPT_QUIET,   MP_OPT_STRICT},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
-    .run = run,
+    .run = run_plan,
 };

@@ -63,7 +63,7 @@ static int print_summary(const char *input, const char *output, const struct mp_
     return recovery->summary.dropped || (damage->cut && !recovery->had_spool) ? MP_EXIT_INCOMPLETE : MP_EXIT_DONE;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_recover(const struct mp_invocation *invocation)
 {
     const char *input = invocation->operands[0], *output = invocation->value[MP_OPT_OUTPUT];
     int result = mp_output_recording_check(invocation);
@@ -80,7 +80,7 @@ static int run(const struct mp_invocation *invocation)
     result = MP_EXIT_COULD_NOT;
     if (!status && recovery.summary.path && mp_new_file_put(&to.file, &error)) {
         /* The spool is gone: the file made from it must not be lost, too. */
-        mp_message("%s. What was recovered is in %s", error.text, to.file.name ? to.file.name : output);
+        mp_message("%s. The recovered events are in %s", error.text, to.file.name ? to.file.name : output);
         free(to.file.name);
         to.file.name = NULL;
     } else if (status) {
@@ -101,13 +101,13 @@ const struct mp_command mp_command_recover = {
     .summary = "make a cut recording whole, or what a killed memprof left",
     .usage = "FILE",
     .about =
-        "Reads around cuts and damage, joins what a killed collector had left in shared memory, resolves symbols, and "
-        "writes a new recording. Every event is there once. FILE need not exist: where the collector was killed "
-        "before it wrote anything, its name is enough.",
+        "Reads around cuts and damage, joins the events that a killed collector left in shared memory, resolves "
+        "symbols, and writes a new recording. Every event is there once. If the collector was killed before it wrote "
+        "anything, the name of FILE is enough.",
     .example = "memprof recover run.mp -o whole.mp",
     .meanings = {{MP_OPT_OUTPUT, "the new recording; needed"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE},
     .operands_min = 1,
     .operands_max = 1,
-    .run = run,
+    .run = run_recover,
 };

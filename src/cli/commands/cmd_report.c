@@ -71,7 +71,7 @@ static int report_job(const struct mp_invocation *invocation)
     return mp_job_close(&query, MP_EXIT_DONE);
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_report(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     enum mp_document_form form;
@@ -91,13 +91,13 @@ const struct mp_command mp_command_report = {
     .summary = "the whole story on one screen: peak, leaks, steps, advice",
     .usage = "FILE...",
     .about =
-        "--format markdown (or -o FILE.md) is for pull requests and summaries of CI, html (or -o FILE.html) one page "
-        "with the curve, to keep. --columns chooses among the columns of sites, leaks and regions.",
+        "--format markdown (or -o FILE.md) is for pull requests and summaries of CI. html (or -o FILE.html) is one "
+        "page with the curve, to keep. --columns chooses columns of sites, leaks and regions.",
     .example = "memprof report run.mp",
     .meanings = {{MP_OPT_LIMIT, "show N rows; 0 shows all (text: 3, of a job 8; markdown and html: 10; JSON: all)"}},
     .options = {MP_REPORT_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES,
                 MP_FORM_OPTIONS},
     .operands_min = 1,
     .operands_max = 1000000,
-    .run = run,
+    .run = run_report,
 };

@@ -171,13 +171,13 @@ static int load(struct sizing *sizing, size_t index, const char *path)
 
 static int get_recordings(struct sizing *sizing)
 {
-    bool run = mp_given(sizing->invocation, MP_OPT_PROBE);
+    bool run_size = mp_given(sizing->invocation, MP_OPT_PROBE);
     int status =
-        run ? mp_probing_run(sizing->invocation, sizing->batches, sizing->count, &sizing->probing, sizing->paths)
-            : MP_EXIT_DONE;
+        run_size ? mp_probing_run(sizing->invocation, sizing->batches, sizing->count, &sizing->probing, sizing->paths)
+                 : MP_EXIT_DONE;
     for (size_t i = 0; i < sizing->count && !status; i++) {
-        if (run) sizing->probes[i].name = strrchr(sizing->paths[i], '/') + 1;
-        status = load(sizing, i, run ? sizing->paths[i] : sizing->probes[i].name);
+        if (run_size) sizing->probes[i].name = strrchr(sizing->paths[i], '/') + 1;
+        status = load(sizing, i, run_size ? sizing->paths[i] : sizing->probes[i].name);
     }
     sizing->question.count = sizing->count;
     return status;
@@ -354,7 +354,7 @@ static int find(struct sizing *sizing)
     return status;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_size(const struct mp_invocation *invocation)
 {
     struct sizing *sizing = mp_alloc_zeroed(1, sizeof *sizing);
     sizing->invocation = invocation;
@@ -376,21 +376,19 @@ const struct mp_command mp_command_size = {
     .summary = "which batch fits into memory",
     .usage = "SIZE=FILE... | --probe LIST -- COMMAND ... {batch} ...",
     .about =
-        "Takes three recordings of the same program at small batch sizes, or makes them, and says what any other batch "
-        "needs and which is the largest that fits. How each allocation's size depends on the batch is solved from the "
-        "recordings, and their sequence is replayed for the batch in question; the peak may move to another moment. "
-        "Sizes that follow no rule are bounded: \"at least\" to \"at most\"; a batch whose bounds reach over the "
-        "limit, or "
-        "that nothing proves, is \"unsure\".\n\n--probe makes the recordings, and runs the command once more at the "
-        "answer, where the machine can take it, to verify it.\n\nWith -o FILE.html the answer is a page: the curve, "
-        "and "
-        "tables of predictions, sites and probes.\n\n--advise adds the three best changes that `memprof advise` finds "
-        "for the largest probe.",
+        "Takes three recordings of the same program at small batch sizes, or makes them, and predicts the memory of "
+        "any other batch and the largest batch that fits. It solves how each allocation's size depends on the batch, "
+        "and replays their sequence for the batch in question; the peak may move to another moment. Sizes that follow "
+        "no rule are bounded: \"at least\" to \"at most\". A batch is \"unsure\" if its bounds reach over the limit, "
+        "or nothing proves it.\n\n--probe makes the recordings, and runs the command once more at the answer to verify "
+        "it, if the machine has the memory.\n\nWith -o FILE.html the answer is a page: the curve, and tables of "
+        "predictions, sites and probes.\n\n--advise adds the three best changes that `memprof advise` finds for the "
+        "largest probe.",
     .example = "memprof size --capacity 24GiB --probe 4,8,12 -- python3 train.py --batch-size {batch}",
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_JSON, MP_OPT_COLOR, MP_OPT_PROGRESS, MP_OPT_TRACK, MP_OPT_CAPACITY,
                 MP_OPT_MARGIN, MP_OPT_PREDICT, MP_OPT_PROBE, MP_OPT_ADVISE, MP_OPT_TORCH_HISTORY,
                 MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_VERIFY},
     .operands_max = SIZE_MAX,
     .stops_at_operand = false,
-    .run = run,
+    .run = run_size,
 };

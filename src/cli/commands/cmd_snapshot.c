@@ -379,7 +379,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
     return status;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_snapshot(const struct mp_invocation *invocation)
 {
     bool of_running = mp_given(invocation, MP_OPT_PID);
     if (of_running == (invocation->operand_count > 0)) {
@@ -396,20 +396,16 @@ const struct mp_command mp_command_snapshot = {
     .summary = "run a command and record where its memory goes",
     .usage = "-- COMMAND [ARGUMENT...] | --pid PID",
     .about =
-        "Runs the command as it is, records every allocation with its stack, and writes one snapshot file for each "
-        "process that allocates. Exits with the command's own status.\n\nIn the file's name %p is the process, %r "
-        "the rank (torchrun, Slurm, Open MPI, PMI), %n a name of what the process is (rank3, loader-worker-4711), %h "
-        "the "
-        "host and %t the time. "
-        "Without %p, %r or %n the first process with events gets the name as given, others get their number before the "
-        "extension. A folder (-o run/) is made where it is not there, and each process has a file of its name (%n) in "
-        "it.\n\nA process that another one has started, that used no device, held less than 1 MiB at its peak and "
-        "is known to have ended well leaves no file: the last lines and a note in the other one's file count it. "
-        "--follow all keeps them, as does %p in the name; "
-        "--follow 64MiB keeps those from 64 MiB on. A process that outlives the command is recorded until a second "
-        "after the command has ended, with --wait to its own end.\n\nWith --pid, a "
-        "whole file of now of a program that another memprof records; the program is not stopped.\n\nThe file of "
-        "--metrics is for node_exporter's textfile collector, or for any "
+        "Runs the command unchanged, records every allocation with its stack, and writes one snapshot file for each "
+        "process that allocates. Exits with the command's own status.\n\nIn the file's name %p is the process, %r the "
+        "rank (torchrun, Slurm, Open MPI, PMI), %n the process's name (rank3, loader-worker-4711), %h the host and %t "
+        "the time. Without %p, %r or %n the first process with events gets the name as given, others get their number "
+        "before the extension. A folder (-o run/) is made, and each process has a file of its name (%n) in it.\n\nA "
+        "child process leaves no file if it used no device, held less than 1 MiB at its peak, and is known to have "
+        "ended well. The last lines and a note in its parent's file count these. --follow all keeps them, as does %p "
+        "in the name; --follow 64MiB keeps processes from 64 MiB on. A process that outlives the command is recorded "
+        "for one more second, with --wait to its own end.\n\nWith --pid: snapshot a program that another memprof "
+        "records, without stopping it.\n\nThe file of --metrics is for node_exporter's textfile collector, or for any "
         "web server that Prometheus may scrape.",
     .example = "memprof snapshot -o run.mp -- python3 train.py --batch-size 32",
     .meanings = {{MP_OPT_OUTPUT,
@@ -425,5 +421,5 @@ const struct mp_command mp_command_snapshot = {
                 MP_OPT_WAIT,       MP_OPT_HOST},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
-    .run = run,
+    .run = run_snapshot,
 };

@@ -18,7 +18,7 @@ static int report_steps(struct mp_query *query)
     return MP_EXIT_DONE;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_steps(const struct mp_invocation *invocation)
 {
     struct mp_query query;
     if (mp_job_asked(invocation)) return mp_job_answer(invocation, mp_job_steps_text, mp_job_steps_json);
@@ -31,14 +31,14 @@ const struct mp_command mp_command_steps = {
     .name = "steps",
     .summary = "per step and region: allocated, freed, peak, kept",
     .usage = "FILE...",
-    .about = "A step begins where the program said so (libmemprof.step(), memprof_step()) and ends with the next. The "
-             "numbers of a region are those of its time, on all threads. -n shows the last N steps. --group says what "
-             "each step held at its peak, "
-             "by category for instance.",
+    .about =
+        "A step begins at the program's mark (libmemprof.step(), memprof_step()) and ends with the next. The numbers "
+        "of a region cover its time on all threads. -n shows the last N steps. --group shows each step's memory at its "
+        "peak, for instance by category.",
     .example = "memprof steps run.mp --from step:10",
     .meanings = {{MP_OPT_LIMIT, "show the last N steps; 0 shows all (text: 10, JSON: all)"}},
     .options = {MP_REPORT_OPTIONS, MP_FORM_OPTIONS, MP_WINDOW_OPTIONS, MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_RULES},
     .operands_min = 1,
     .operands_max = 1000000,
-    .run = run,
+    .run = run_steps,
 };

@@ -81,10 +81,10 @@ static void write_picture(const struct mp_top_canvas *canvas, bool color, struct
     for (size_t y = 0; y < canvas->lines.count; y++) {
         size_t end = y + 1 < canvas->lines.count ? canvas->lines.at[y + 1] : canvas->runs.count, line = out->size;
         for (size_t i = canvas->lines.at[y]; i < end; i++) {
-            const struct mp_top_run *run = &canvas->runs.at[i];
-            bool styled = color && styles[run->style];
-            if (styled) mp_buffer_printf(out, "\033[%sm", styles[run->style]);
-            mp_buffer_append(out, canvas->text.data + run->start, run->size);
+            const struct mp_top_run *run_top = &canvas->runs.at[i];
+            bool styled = color && styles[run_top->style];
+            if (styled) mp_buffer_printf(out, "\033[%sm", styles[run_top->style]);
+            mp_buffer_append(out, canvas->text.data + run_top->start, run_top->size);
             if (styled) mp_buffer_append_text(out, "\033[0m");
         }
         while (out->size > line && out->data[out->size - 1] == ' ')
@@ -167,7 +167,7 @@ static int look(const struct mp_invocation *invocation, const char *socket, pid_
     return status;
 }
 
-static int run(const struct mp_invocation *invocation)
+static int run_top(const struct mp_invocation *invocation)
 {
     struct mp_top_view view = {.now = time(NULL), .width = width_of_output(), .limit = SITES_OF_TEXT};
     struct mp_error error;
@@ -190,21 +190,18 @@ const struct mp_command mp_command_top = {
     .summary = "what the programs that are being recorded hold now",
     .usage = "[PID]",
     .about =
-        "Shows the processes that memprof snapshot records on this machine for this user: what each holds of each "
-        "device, what its allocator keeps reserved, what others use and what there is; how many steps it has done, and "
-        "how fast. Below stand the sites of the chosen process that hold most now, what each gains a step (since half "
-        "of the program's steps), and \"leak?\" where the rule of memprof leaks finds a leak so far. With PID, only "
-        "the "
-        "processes that are recorded together with that one.\n\nKeys: up and down choose a process; s sorts sites by "
-        "what they hold, by growth, by blocks; p pauses the picture; q quits. The programs are never stopped: the "
-        "memprof that records answers, and sites are looked at less often where that takes long. Bars and other signs "
-        "are plain where the locale is not UTF-8.\n\n--once prints one picture, 80 columns wide or as COLUMNS says, "
-        "and needs no terminal; "
-        "it exits with 1 where nothing is being recorded.",
+        "Shows this user's processes under memprof snapshot on this machine. A row has a process's memory on a device: "
+        "held, reserved, used by others, and total, and its steps with their pace. Below stand the sites of the chosen "
+        "process that hold most now, with their growth per step since half of the program's steps. \"leak?\" marks "
+        "what memprof leaks finds so far. With PID, only the processes recorded together with that one are "
+        "shown.\n\nKeys: up and down choose a process; s sorts sites by held bytes, growth or blocks; p pauses the "
+        "picture; q quits. The programs are never stopped: the memprof that records answers, less often if that takes "
+        "long. Bars and other signs are plain without a UTF-8 locale.\n\n--once prints one picture, 80 columns wide or "
+        "as COLUMNS says, and needs no terminal. It exits with 1 if nothing is being recorded.",
     .example = "memprof top --once --sort growth",
     .meanings = {{MP_OPT_SORT, "sort rows by bytes, blocks or growth (bytes)"}},
     .options = {MP_OPT_ONCE, MP_OPT_INTERVAL, MP_OPT_SORT, MP_OPT_LIMIT, MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_COLOR},
     .operands_min = 0,
     .operands_max = 1,
-    .run = run,
+    .run = run_top,
 };

@@ -58,7 +58,7 @@ static int plot_job(const struct mp_invocation *invocation)
     return mp_job_end(&query, mp_output_write(invocation, write_job_page, &query));
 }
 
-static int run(const struct mp_invocation *invocation, const char *view)
+static int run_trace_plot(const struct mp_invocation *invocation, const char *view)
 {
     struct mp_query query;
     struct mp_advise advise;
@@ -74,12 +74,12 @@ static int run(const struct mp_invocation *invocation, const char *view)
 
 static int run_trace(const struct mp_invocation *invocation)
 {
-    return run(invocation, NULL);
+    return run_trace_plot(invocation, NULL);
 }
 
 static int run_segments(const struct mp_invocation *invocation)
 {
-    return run(invocation, "segments");
+    return run_trace_plot(invocation, "segments");
 }
 
 extern const struct mp_command mp_command_trace_plot;
@@ -89,15 +89,12 @@ const struct mp_command mp_command_trace_plot = {
     .usage = "FILE...",
     .writes = "trace.html",
     .about =
-        "The page needs nothing else: it opens from disk, without a network. --track says which track it shows "
-        "first; all are in it. A page holds every block of up to 100 million events; --from and --to choose a part "
-        "of the recording, --filter the blocks, and the page says what is not in it. Colours are what blocks are for, "
-        "where that is known, by --rules FILE, too. Changes that would lower the peak can be drawn over it, of up to 4 "
-        "million events and without --from, --to and --filter. The page of a job (several files, a folder, or what "
-        "merge wrote) "
-        "has "
-        "a bar for each process, their curves on one scale, aligned by step, or as a heat map, the sites of all, and "
-        "what differs between two of them.",
+        "The page opens from disk, without a network. --track chooses the track shown first; all are in it. A page "
+        "holds every block of up to 100 million events. --from and --to choose a part of the recording, --filter the "
+        "blocks; the page says what was left out. Colours show the uses of blocks, also by --rules FILE. Changes that "
+        "would lower the peak can be drawn over it, for up to 4 million events and without --from, --to and "
+        "--filter.\n\nThe page of a job (several files, a folder, or a merged file) has a bar for each process, their "
+        "curves aligned by step or as a heat map, the sites of all, and the difference of two processes.",
     .example = "memprof trace_plot run.mp -o trace.html",
     .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES},
@@ -113,8 +110,8 @@ const struct mp_command mp_command_segment_plot = {
     .usage = "FILE",
     .writes = "segments.html",
     .about =
-        "The page of trace_plot, opened on its segments: the memory that an allocator got from the driver, with the "
-        "blocks in it and the holes between them, at the peak or at any moment that is clicked.",
+        "The page of trace_plot, opened on its segments: the memory that an allocator got from the driver, with its "
+        "blocks and holes, at the peak or at any clicked moment.",
     .example = "memprof segment_plot run.mp -o segments.html",
     .meanings = {{MP_OPT_OUTPUT, "write to FILE, needed; - is stdout"}},
     .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_WINDOW_OPTIONS, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES},

@@ -164,7 +164,7 @@ static int take_paths(const struct mp_invocation *invocation, int rank, const vo
 int mp_mpi_tell_paths(const struct mp_mpi_ranks *ranks, int rank, int size, int status,
                       const struct mp_invocation *invocation, struct mp_job_paths *paths)
 {
-    struct mp_buffer told = {0};
+    struct mp_buffer packed = {0};
     void *bytes = NULL;
     size_t length = 0;
     int step = 1;
@@ -174,14 +174,14 @@ int mp_mpi_tell_paths(const struct mp_mpi_ranks *ranks, int rank, int size, int 
         if (!ranks->receive(rank - step, &bytes, &length)) length = 0;
         status = take_paths(invocation, rank, bytes, length, paths);
     } else if (!status) {
-        pack_paths(invocation, paths, &told);
-        bytes = told.data;
-        length = told.size;
+        pack_paths(invocation, paths, &packed);
+        bytes = packed.data;
+        length = packed.size;
     }
     while (step /= 2)
         if (rank + step < size) ranks->send(rank + step, length ? bytes : "", length);
     if (rank) free(bytes);
-    mp_buffer_free(&told);
+    mp_buffer_free(&packed);
     return status;
 }
 

@@ -111,7 +111,7 @@ enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struc
         if (status || !found) return status;
         snprintf(device->key, sizeof device->key, "%s", wanted);
         snprintf(device->name, sizeof device->name, "NVIDIA GPU");
-        snprintf(device->source, sizeof device->source, "told by --device; otherwise as an " OF_BYTES);
+        snprintf(device->source, sizeof device->source, "given by --device; otherwise as an " OF_BYTES);
         device->total = bytes;
         return check_room(device, error);
     }

@@ -185,11 +185,11 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
         if (plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN)
             mp_buffer_printf(&unknown, "%s%s", unknown.size ? " and " : "; not known: ", plan->estimated.at[i].name);
     mp_buffer_append(&unknown, "", 1);
-    char room[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], beside[MP_UNIT_TEXT];
+    char room[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], other[MP_UNIT_TEXT];
     uint64_t needed = outcome->reserved + outcome->estimated;
     mp_format_bytes(reserved, outcome->reserved);
     mp_format_bytes(allocated, outcome->allocated);
-    mp_format_bytes(beside, outcome->estimated);
+    mp_format_bytes(other, outcome->estimated);
     if (outcome->fits && failed)
         mp_message("whether it fits is not known: until it failed it reserved %s and allocated %s at the peak",
                    reserved, allocated);
@@ -203,8 +203,8 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     else
         mp_message("does not fit, by %s: reserved %s, allocated %s at the peak",
                    mp_format_bytes(room, needed - device->total), reserved, allocated);
-    mp_message("allocated and reserved are PyTorch's own; beside them %s for context and libraries (estimated)%s",
-               beside, (const char *)unknown.data);
+    mp_message("allocated and reserved are PyTorch's own; context and libraries take another %s (estimated)%s", other,
+               (const char *)unknown.data);
     mp_buffer_free(&unknown);
 }
 

@@ -220,7 +220,7 @@ static int by_value(const void *a, const void *b)
 
 static void put_text(const struct search *search)
 {
-    char total[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], beside[MP_UNIT_TEXT];
+    char total[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], other[MP_UNIT_TEXT];
     mp_format_bytes(total, search->device->total);
     if (search->fits)
         printf("Largest %s that fits %s (%s): %llu\n", search->name, search->device->key, total,
@@ -232,7 +232,7 @@ static void put_text(const struct search *search)
         const struct probe *one = &search->probes[i];
         printf("  %10llu  %12s  %12s  %12s  %s\n", (unsigned long long)one->value,
                mp_format_bytes(allocated, one->outcome.allocated), mp_format_bytes(reserved, one->outcome.reserved),
-               mp_format_bytes(beside, one->outcome.estimated),
+               mp_format_bytes(other, one->outcome.estimated),
                one->outcome.fits   ? "yes"
                : one->outcome.ooms ? "no, memory ran out"
                                    : "no");
@@ -240,7 +240,7 @@ static void put_text(const struct search *search)
     printf(
         "  planned, each on its own; allocated and reserved are PyTorch's own, context and libraries estimated (~)\n");
     const struct mp_plan_outcome *last = &search->probes[search->count - 1].outcome;
-    if (last->unknown) printf("  cuDNN takes workspaces beside it that are not known: keep a margin\n");
+    if (last->unknown) printf("  cuDNN also takes workspaces of unknown size: keep a margin\n");
     if (last->sizes)
         printf("  depends on %zu %s read from the device that %s how much there is; memprof plan without --size lists "
                "them\n",

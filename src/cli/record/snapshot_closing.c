@@ -109,10 +109,9 @@ static void print_unseen(int status)
     char failed[48] = "";
     if (status) snprintf(failed, sizeof failed, "ended with status %d and ", status);
     mp_message(
-        "nothing was recorded and no file written: the command %smade no allocation that memprof can see (calls of "
-        "the CUDA driver, PyTorch tensors, or blocks announced through memprof.h), or where it did, memprof could "
-        "not be reached (a process of another user or in another root, a sandbox, an environment without "
-        "LD_PRELOAD, a static program)",
+        "nothing was recorded and no file written: the command %smade no CUDA calls, PyTorch tensors or blocks of "
+        "memprof.h that memprof could see; for NumPy use memray. If it has such memory: is it static, in a sandbox, of "
+        "another user or root, or does it drop LD_PRELOAD?",
         failed);
 }
 
@@ -139,14 +138,14 @@ static void print_no_steps(const struct mp_collector_result *result, const struc
 {
     if (*record->step_at && !record->shim)
         mp_message(
-            "--step-at with --no-shim: from Python 3.12 on calls of a coroutine or a generator cannot be told apart, "
-            "and steps are too few; without --no-shim they are right");
+            "--step-at with --no-shim: from Python 3.12 on, calls of coroutines and generators are not distinguished, "
+            "and steps are too few; leave out --no-shim");
     for (size_t i = 0; i < result->recordings.count; i++)
         if (result->recordings.at[i].steps) return;
     if (*record->step_at)
         mp_message(
-            "--step-at %s: no Python function of that name was seen to allocate, so steps are those that memprof "
-            "finds itself; C and C++ mark theirs by memprof_step() or NVTX ranges (--step-range)",
+            "--step-at %s: no Python function of that name was seen to allocate, so memprof finds the steps itself; C "
+            "and C++ mark steps by memprof_step() or NVTX ranges (--step-range)",
             record->step_at);
     else if (*record->step_range)
         mp_message("--step-range %s: no region's name matches it, so no step was seen", record->step_range);
@@ -207,12 +206,12 @@ static void add_kind(struct kinds *kinds, const struct mp_recording_summary *sum
 }
 
 /* "8 loader workers", "3 more ranks", "2 processes (serve.py)". */
-static void put_kind(struct mp_buffer *text, const struct kind *kind, bool beside_rank)
+static void put_kind(struct mp_buffer *text, const struct kind *kind, bool has_rank)
 {
     char counted[MP_MEMBER_COUNTED];
     const struct mp_recording_summary *first = kind->first;
     if (mp_recording_is_rank(first) && !*first->member.role) {
-        mp_buffer_printf(text, "%llu %srank%s", (unsigned long long)kind->count, beside_rank ? "more " : "",
+        mp_buffer_printf(text, "%llu %srank%s", (unsigned long long)kind->count, has_rank ? "more " : "",
                          kind->count == 1 ? "" : "s");
         return;
     }
@@ -244,7 +243,7 @@ static void put_process(struct mp_buffer *text, const struct mp_recording_summar
 
 #define KINDS_PRINTED 4
 
-static void put_kinds(struct mp_buffer *text, const struct kinds *kinds, bool beside_rank)
+static void put_kinds(struct mp_buffer *text, const struct kinds *kinds, bool has_rank)
 {
     char peak[MP_UNIT_TEXT];
     uint64_t others = 0;
@@ -255,7 +254,7 @@ static void put_kinds(struct mp_buffer *text, const struct kinds *kinds, bool be
             continue;
         }
         if (text->size) mp_buffer_append_text(text, "; ");
-        put_kind(text, kind, beside_rank);
+        put_kind(text, kind, has_rank);
         mp_buffer_printf(text, kind->count == 1 ? ", %s" : ", %s each at most",
                          mp_format_bytes(peak, kind->peak_bytes));
     }
@@ -499,7 +498,7 @@ static void print_one_process(const struct mp_collector_result *result, bool ver
             print_briefly(summary);
     }
     if (outcome > PRINTED_MAX)
-        mp_message("and %zu more recordings beside it, whole as well, in %zu files in all", outcome - PRINTED_MAX,
+        mp_message("and %zu more whole recordings, in %zu files in all", outcome - PRINTED_MAX,
                    result->recordings.count);
 }
 
@@ -512,8 +511,8 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
         const struct mp_recording_summary *summary = &result->recordings.at[i];
         whole &= !summary->failed && !summary->dropped;
         if (!summary->failed) continue;
-        mp_message("%s: the recording stopped early: %s. What was written before is readable; the last events before "
-                   "that wait in shared memory for memprof recover; %s events after them were dropped",
+        mp_message("%s: the recording stopped early: %s. Earlier events are readable, the last ones wait in shared "
+                   "memory for memprof recover, and %s events after them were dropped",
                    summary->path ? mp_shown_path(shown, summary->path) : "snapshot", summary->failure.text,
                    mp_format_count(dropped, summary->dropped));
     }

@@ -334,18 +334,19 @@ static size_t window_of_rows(struct mp_top_view *view, const struct rows *rows)
 static void put_header(struct mp_top_view *view, const struct mp_top_state *state, const struct rows *rows,
                        const struct mp_top_process *chosen, struct mp_top_canvas *canvas)
 {
-    char what[256] = "", steps[96] = "", clock[16], number[MP_UNIT_TEXT], rate[32] = "";
+    char shown[256] = "", steps[96] = "", clock[16], number[MP_UNIT_TEXT], rate[32] = "";
     size_t count = state->processes.count;
     bool ranks = count;
     struct tm local;
     for (size_t i = 0; i < count; i++)
         ranks &= state->processes.at[i].rank && !state->processes.at[i].helper;
     if (count == 1)
-        snprintf(what, sizeof what, "%s", state->processes.at[0].title);
+        snprintf(shown, sizeof shown, "%s", state->processes.at[0].title);
     else if (rows->titles_differ)
-        snprintf(what, sizeof what, "%zu processes", count);
+        snprintf(shown, sizeof shown, "%zu processes", count);
     else
-        snprintf(what, sizeof what, "%zu %s of %s", count, ranks ? "ranks" : "processes", state->processes.at[0].title);
+        snprintf(shown, sizeof shown, "%zu %s of %s", count, ranks ? "ranks" : "processes",
+                 state->processes.at[0].title);
     if (chosen && chosen->steps != MP_BYTES_UNKNOWN) {
         if (chosen->rate >= 0) snprintf(rate, sizeof rate, ", %.*f/s", chosen->rate < 10 ? 1 : 0, chosen->rate);
         snprintf(steps, sizeof steps, "   step %s%s", mp_format_count(number, chosen->steps), rate);
@@ -355,8 +356,8 @@ static void put_header(struct mp_top_view *view, const struct mp_top_state *stat
     mp_top_line(canvas);
     if (canvas->width >= WIDE) mp_top_put(canvas, MP_TOP_BOLD, "memprof top   ");
     unsigned room = right > canvas->column + needed + 2 ? right - canvas->column - needed - 2 : 8;
-    unsigned width = mp_top_width(canvas, what);
-    mp_top_put_in(canvas, MP_TOP_BOLD, width < room ? width : room, false, what);
+    unsigned width = mp_top_width(canvas, shown);
+    mp_top_put_in(canvas, MP_TOP_BOLD, width < room ? width : room, false, shown);
     mp_top_put(canvas, MP_TOP_PLAIN, "%s", steps);
     if (view->paused) mp_top_put(canvas, MP_TOP_WARNING, "   paused");
     if (canvas->column + 2 > right) return;

@@ -144,9 +144,9 @@ static void open_library(FILE *out, const void *name)
 static void check_libunwind(struct mp_checks *checks, const char *recorder)
 {
 #if !defined(__x86_64__)
-    char answer[MP_ANSWER_ROOM], beside[PATH_MAX];
-    snprintf(beside, sizeof beside, "%.*s/" MP_LIBUNWIND_SONAME, (int)(strrchr(recorder, '/') - recorder), recorder);
-    bool there = (mp_doctor_ask(open_library, beside, answer) && *answer) ||
+    char answer[MP_ANSWER_ROOM], bundled[PATH_MAX];
+    snprintf(bundled, sizeof bundled, "%.*s/" MP_LIBUNWIND_SONAME, (int)(strrchr(recorder, '/') - recorder), recorder);
+    bool there = (mp_doctor_ask(open_library, bundled, answer) && *answer) ||
                  (mp_doctor_ask(open_library, MP_LIBUNWIND_SONAME, answer) && *answer);
     mp_doctor_add(checks, "libunwind", there ? MP_CHECK_OK : MP_CHECK_LIMITED,
                   there ? NULL : "stacks may lack their native frames; install libunwind8 (" MP_LIBUNWIND_SONAME ")",
@@ -215,7 +215,7 @@ static void check_ptrace(struct mp_checks *checks)
 static void check_environment(struct mp_checks *checks)
 {
     static const char *const taken[][2] = {
-        {"LD_PRELOAD", "loaded beside the recorder; one that replaces dlsym may hide the program from it"},
+        {"LD_PRELOAD", "loaded with the recorder; a library that replaces dlsym may hide the program from it"},
         {"CUDA_INJECTION64_PATH", "another tool (Nsight Systems, compute-sanitizer) comes first to CUPTI: memprof "
                                   "records through driver hooks; unset it to record with CUPTI"},
         {MP_NVTX_VARIABLE, "NVTX ranges go to that tool and are no regions; unset it to record them"}};

@@ -44,11 +44,11 @@ static uint64_t sum_of(const struct mp_gpu_use *use)
     return use->sum_known ? sum : MP_BYTES_UNKNOWN;
 }
 
-static void put(struct mp_recording *recording, unsigned ordinal, const char *what, uint64_t time_ns, uint64_t value)
+static void put(struct mp_recording *recording, unsigned ordinal, const char *counter, uint64_t time_ns, uint64_t value)
 {
     char name[64];
     if (value == MP_BYTES_UNKNOWN) return;
-    snprintf(name, sizeof name, "cuda:%u/%s", ordinal, what);
+    snprintf(name, sizeof name, "cuda:%u/%s", ordinal, counter);
     uint32_t id = mp_intern_text(&recording->tables.strings, name);
     struct mp_sample sample = {.time_ns = time_ns, .counter = id, .value = value};
     if (id != MP_INTERN_FAILED) (void)mp_vec_push(&recording->samples, sample);
@@ -133,7 +133,7 @@ static void look_for_devices(struct mp_recording *recording)
 
 /* Takes every reading, even one equal to the one before: that nothing changed around a moment is worth knowing, and a
  * reading takes a dozen bytes. */
-static void take(struct mp_recording *recording, unsigned ordinal, const struct mp_device_reading *reading)
+static void take_reading(struct mp_recording *recording, unsigned ordinal, const struct mp_device_reading *reading)
 {
     struct mp_device_seen *device = &recording->devices.devices[ordinal];
     const struct mp_gpu_use *use = &reading->use;
@@ -167,7 +167,8 @@ void mp_device_samples_round(struct mp_recording *recording)
         if (samples->devices[i].used && !samples->devices[i].begun) begin(recording, i, &samples->devices[i], gpus);
     while (mp_device_watch_next(samples->watch, &samples->cursor, &reading))
         for (unsigned i = 0; i < MP_DEVICES_SEEN; i++)
-            if (samples->devices[i].begun && samples->devices[i].gpu == (int)reading.gpu) take(recording, i, &reading);
+            if (samples->devices[i].begun && samples->devices[i].gpu == (int)reading.gpu)
+                take_reading(recording, i, &reading);
 }
 
 void mp_device_samples_notes(struct mp_recording *recording)
@@ -185,7 +186,7 @@ void mp_device_samples_notes(struct mp_recording *recording)
         if (!device->begun) continue;
         if (device->gpu < 0)
             snprintf(text, sizeof text,
-                     "which GPU cuda:%u was cannot be told from CUDA_VISIBLE_DEVICES and the order of the bus; its "
+                     "which GPU cuda:%u was is not known from CUDA_VISIBLE_DEVICES and the order of the bus; its "
                      "total is not known (CUDA_DEVICE_ORDER=PCI_BUS_ID makes the order known)",
                      i);
         else if (!device->has_total || device->has_process)

@@ -60,7 +60,7 @@ enum mp_status mp_launch_find_library(char **library, char **python_folder, stru
     if (*library)
         return mp_fail(error, MP_UNSUPPORTED,
                        "the loader cannot preload %s: a colon or a space in the path ends a name there", *library);
-    return mp_fail(error, MP_NOT_FOUND, "libmemprof.so is neither beside memprof nor in " PKGLIBDIR);
+    return mp_fail(error, MP_NOT_FOUND, "libmemprof.so is neither next to memprof nor in " PKGLIBDIR);
 }
 
 /* NAME=VALUE, followed by ":" and the variable's present value where it has one. */
@@ -79,7 +79,7 @@ struct additions {
     bool failed;
 };
 
-static void add(struct additions *to, char *entry)
+static void add_variable(struct additions *to, char *entry)
 {
     if (entry)
         to->entries[to->count++] = entry;
@@ -112,7 +112,7 @@ static void add_preloads(struct additions *to, const struct mp_launch *launch)
     if (wants_hooks(launch, hooks)) used += snprintf(all + used, sizeof all - (size_t)used, ":%s", hooks);
     if (launch->host)
         snprintf(all + used, sizeof all - (size_t)used, ":%.*slibmemprof-malloc.so", folder, launch->library);
-    add(to, prepended("LD_PRELOAD", all));
+    add_variable(to, prepended("LD_PRELOAD", all));
 }
 
 /* The shim's start comes first: Python runs only the first sitecustomize that it finds; ours then runs the
@@ -121,7 +121,7 @@ static void add_python_path(struct additions *to, const struct mp_launch *launch
 {
     char both[2 * PATH_MAX];
     snprintf(both, sizeof both, "%s/start:%s", launch->python_folder, launch->python_folder);
-    add(to, prepended("PYTHONPATH", launch->shim ? both : launch->python_folder));
+    add_variable(to, prepended("PYTHONPATH", launch->shim ? both : launch->python_folder));
 }
 
 static void add_all(struct additions *to, const struct mp_launch *launch)
@@ -129,14 +129,15 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     char session[PATH_MAX];
     snprintf(session, sizeof session, "%c;%s", MP_SESSION_VERSION, launch->socket_path);
     add_preloads(to, launch);
-    add(to, entry_of(MP_SESSION_VARIABLE, session));
+    add_variable(to, entry_of(MP_SESSION_VARIABLE, session));
     /* Another tool's injections stay: there can be only one of each. */
-    if (!getenv(MP_NVTX_VARIABLE)) add(to, entry_of(MP_NVTX_VARIABLE, launch->library));
-    if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add(to, entry_of(MP_CUDA_VARIABLE, launch->library));
+    if (!getenv(MP_NVTX_VARIABLE)) add_variable(to, entry_of(MP_NVTX_VARIABLE, launch->library));
+    if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add_variable(to, entry_of(MP_CUDA_VARIABLE, launch->library));
     /* For gcc's, which is a library of the program's and expects to be the first. */
-    add(to, prepended("ASAN_OPTIONS", "verify_asan_link_order=0"));
+    add_variable(to, prepended("ASAN_OPTIONS", "verify_asan_link_order=0"));
     if (launch->python_folder) add_python_path(to, launch);
-    if (launch->shim && launch->step_at && *launch->step_at) add(to, entry_of("MEMPROF_STEP_AT", launch->step_at));
+    if (launch->shim && launch->step_at && *launch->step_at)
+        add_variable(to, entry_of("MEMPROF_STEP_AT", launch->step_at));
 }
 
 static bool is_one_of(const char *entry, char *const *added)

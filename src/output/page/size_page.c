@@ -78,13 +78,13 @@ static void put_curve(struct mp_buffer *out, const struct mp_plot *plot, const s
 }
 
 /* A dot whose tooltip explains it. */
-static void put_dot(struct mp_buffer *out, const struct mp_plot *plot, const char *class, const char *what,
+static void put_dot(struct mp_buffer *out, const struct mp_plot *plot, const char *class, const char *label,
                     uint64_t first, uint64_t bytes)
 {
     char number[MP_UNIT_TEXT];
     mp_buffer_printf(out,
                      "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\"><title>%s %llu: %s</title></circle>\n",
-                     class, mp_plot_x(plot, (double)first), mp_plot_y(plot, (double)bytes), what,
+                     class, mp_plot_x(plot, (double)first), mp_plot_y(plot, (double)bytes), label,
                      (unsigned long long)first, mp_format_bytes(number, bytes));
 }
 

@@ -108,7 +108,7 @@ static void put_phase_settings(const struct mp_model *model, const struct mp_cha
 /* Only for changes to the code. */
 static const struct {
     const char *text, *code, *cost;
-} said[MP_CHANGE_WHATS] = {
+} said[MP_CHANGE_PATTERNS] = {
     [MP_CHANGE_LATE_ZERO_GRAD] = {"free gradients before forward, not behind it",
                                   "optimizer.zero_grad(set_to_none=True) right after optimizer.step()", ""},
     [MP_CHANGE_GRADIENTS_KEPT] = {"free gradients with each step, in place of setting them to zero",
@@ -164,7 +164,7 @@ static void put_checkpoint(const struct mp_model *model, const struct mp_change 
 static void find_words(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
     *words = (struct words){0};
-    switch (change->what) {
+    switch (change->pattern) {
     case MP_CHANGE_SETTINGS:
         put_settings(change, words);
         break;
@@ -178,10 +178,10 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         put_idle(model, change, words);
         break;
     default:
-        mp_buffer_append_text(&words->text, said[change->what].text);
-        mp_buffer_append_text(&words->code, said[change->what].code);
+        mp_buffer_append_text(&words->text, said[change->pattern].text);
+        mp_buffer_append_text(&words->code, said[change->pattern].code);
         put_line(model, change->stack, &words->code);
-        mp_buffer_append_text(&words->cost, said[change->what].cost);
+        mp_buffer_append_text(&words->cost, said[change->pattern].cost);
     }
 }
 
@@ -295,7 +295,7 @@ const struct mp_column mp_change_columns[] = {
     {"peak then", NULL, MP_BYTES, .get = get_then},
     {"memory", NULL, MP_NAME, .get = get_memory},
     {NULL, "kind", MP_WORD, CHANGE(kind), .word = mp_change_kind_name},
-    {NULL, "pattern", MP_WORD, CHANGE(what), .word = mp_change_what_name},
+    {NULL, "pattern", MP_WORD, CHANGE(pattern), .word = mp_change_pattern_name},
     {"change", "text", MP_NAME, .get = get_text, .wide = true},
     {NULL, "saved_bytes", MP_BYTES, CHANGE(saved)},
     {NULL, "saved_reserved_bytes", MP_BYTES, CHANGE(saved_reserved), .unknown = RESERVED},
@@ -331,7 +331,7 @@ static void put_below(struct mp_table *table, unsigned columns, const void *of, 
     const struct mp_change *change = row;
     struct words words;
     find_words(((const struct table *)of)->model, change, &words);
-    const struct mp_buffer *more[] = {change->what == MP_CHANGE_SETTINGS ? NULL : &words.code, &words.cost};
+    const struct mp_buffer *more[] = {change->pattern == MP_CHANGE_SETTINGS ? NULL : &words.code, &words.cost};
     for (size_t i = 0; i < 2; i++) {
         if (!more[i] || !more[i]->size) continue;
         mp_table_skip(table, columns);
@@ -368,7 +368,7 @@ static const struct mp_column fit_members[] = {
     {NULL, "changes", .put = put_numbers_json},
     {NULL, "peak_bytes", MP_BYTES, FIT(peak)},
     {NULL, "reserved_peak_bytes", MP_BYTES, FIT(reserved), .unknown = RESERVED},
-    {NULL, "beside_bytes", MP_BYTES, FIT(beside)},
+    {NULL, "beside_bytes", MP_BYTES, FIT(outside)},
     {NULL},
 };
 
@@ -435,10 +435,10 @@ static void put_fit(struct mp_text *text, const struct mp_advise *advise)
 {
     const struct mp_advise_fit *fit = &advise->fit;
     if (!fit->capacity) return;
-    uint64_t need = (advise->has_allocator ? fit->reserved : fit->peak) + fit->beside;
+    uint64_t need = (advise->has_allocator ? fit->reserved : fit->peak) + fit->outside;
     mp_heading(text, "%s: ", mp_bytes(fit->capacity));
     if (fit->fits_now) {
-        mp_say(text, "it fits as it is\n");
+        mp_say(text, "it fits without a change\n");
         return;
     }
     mp_say(text, "%s",

@@ -108,7 +108,7 @@ static const struct mp_column oom_members[] = {
 
 static const struct mp_column asked_members[] = {
     {NULL, "allocations", MP_COUNT, ASKED(all)},
-    {NULL, "told", MP_COUNT, ASKED(told)},
+    {NULL, "told", MP_COUNT, ASKED(known)},
     {NULL, "as_site", MP_COUNT, ASKED(as_site)},
     {NULL},
 };
@@ -252,7 +252,7 @@ const char *mp_oom_cause_text(enum mp_oom_cause cause)
         [MP_OOM_FRAGMENTATION] = "fragmentation: enough was free, but not in one piece where it was needed",
         [MP_OOM_LEAK] = "leak: what keeps growing holds more than was missing; see memprof leaks",
         [MP_OOM_OTHER_PROCESS] = "other_process: others on the device hold more than was missing",
-        [MP_OOM_UNKNOWN] = "not known: the recording does not say how much was free in the allocator or beside it",
+        [MP_OOM_UNKNOWN] = "not known: the recording does not say how much was free in the allocator or outside of it",
         [MP_OOM_LIMIT] = "limit: the device had room; a limit (set_per_process_memory_fraction) forbade it",
     };
     return causes[cause];
@@ -312,15 +312,15 @@ static void put_segments(struct mp_text *text, const struct mp_frag *frag, const
 /* The assumptions of a replay about sizes that PyTorch did not record. */
 static void put_asked(struct mp_text *text, const struct mp_torch_asked *asked)
 {
-    bool any = asked->told || asked->as_site;
-    if (asked->told == asked->all) return;
+    bool any = asked->known || asked->as_site;
+    if (asked->known == asked->all) return;
     if (!any) {
         mp_say(text, "  requested sizes are not known: sizes handed out were replayed\n");
         return;
     }
-    mp_say(text, "  requested sizes are known for %s of %s allocations", mp_count(asked->told), mp_count(asked->all));
+    mp_say(text, "  requested sizes are known for %s of %s allocations", mp_count(asked->known), mp_count(asked->all));
     if (asked->as_site) mp_say(text, ", for %s more from others of their site", mp_count(asked->as_site));
-    if (asked->told + asked->as_site < asked->all) mp_say(text, "; for the rest sizes handed out were replayed");
+    if (asked->known + asked->as_site < asked->all) mp_say(text, "; for the rest sizes handed out were replayed");
     mp_say(text, "\n");
 }
 

@@ -118,7 +118,7 @@ static bool same_line(const struct mp_stack_line *a, const struct mp_stack_line 
 }
 
 /* True if a Python line does more than pass on a module's call. */
-static bool says_what(const struct mp_stack_line *line)
+static bool is_specific(const struct mp_stack_line *line)
 {
     return line->function && line->file && mp_torch_file(line->file) != MP_TORCH_FILE_CALLS;
 }
@@ -133,7 +133,7 @@ static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, 
     while (left--) {
         const struct mp_stack_line *line = &lines->at[left];
         if (line->language == MP_BACKWARD) continue; /* no call, but a border */
-        if (line->language == MP_PYTHON ? says_what(line) : mp_line_is_meaningful(line)) return line;
+        if (line->language == MP_PYTHON ? is_specific(line) : mp_line_is_meaningful(line)) return line;
         if (!named && line->function) named = line;
     }
     return named;

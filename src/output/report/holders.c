@@ -177,7 +177,7 @@ static struct mp_rows rows_of(const struct table *table, const struct mp_view *v
     size_t end = table->only ? table->only : mp_shown(count, view->limit);
     return MP_ROWS(mp_holders_columns, holders->sites.at, end < count ? end : count, .of = table, .model = table->model,
                    .first = first, .stacks = view->full_stacks ? MP_FULL_STACKS : MP_STACKS,
-                   .apart_by = MP_APART_TRACKS_TOLD, .below = put_below);
+                   .apart_by = MP_APART_TRACKS_SHOWN, .below = put_below);
 }
 
 void mp_holders_json(struct mp_json *json, const struct mp_model *model, const struct mp_holders *holders, size_t only,

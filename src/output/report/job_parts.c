@@ -42,8 +42,8 @@ void mp_job_group_name(struct mp_buffer *out, const struct mp_job_view *job, con
         mp_text_clean(out, mp_member_counted(counted, count, role));
         return;
     }
-    const char *what = are_ranks(job, group) ? count == 1 ? "rank" : "ranks" : count == 1 ? "process" : "processes";
-    mp_buffer_printf(out, "%s %s", number, what);
+    const char *noun = are_ranks(job, group) ? count == 1 ? "rank" : "ranks" : count == 1 ? "process" : "processes";
+    mp_buffer_printf(out, "%s %s", number, noun);
     if (!*group->program) return;
     mp_buffer_append_text(out, " of ");
     mp_text_clean(out, group->program);
@@ -205,12 +205,12 @@ void mp_job_processes_text(struct mp_text *text, const struct mp_job_view *job, 
 {
     MP_VEC(uint32_t) order = {0};
     const struct mp_job_group *first = job->groups.count ? &job->groups.at[0] : NULL;
-    size_t told = 0;
+    size_t printed = 0;
     for (size_t i = 0; i < job->groups.count; i++) {
         const struct mp_job_group *group = &job->groups.at[i];
         if (i && (group->helper || !group->kind || group->count > 2 || (limit && order.count >= limit))) continue;
         mp_vec_add_all(&order, group->processes, mp_shown(group->count, limit));
-        told |= (size_t)1 << (i < 63 ? i : 63);
+        printed |= (size_t)1 << (i < 63 ? i : 63);
     }
     const struct mp_rows rows = process_rows(job, order.count, order.at);
     mp_rows_text(text, &rows);
@@ -219,7 +219,7 @@ void mp_job_processes_text(struct mp_text *text, const struct mp_job_view *job, 
         mp_say(text, "^  %s more, down to %s; -n %zu shows more^\n", mp_count(first->count - limit),
                mp_bytes(mp_job_peak_of(job, first->processes[first->count - 1])), limit * 2);
     for (size_t i = 1; i < job->groups.count; i++)
-        if (i >= 63 || !(told >> i & 1)) group_line(text, job, &job->groups.at[i]);
+        if (i >= 63 || !(printed >> i & 1)) group_line(text, job, &job->groups.at[i]);
 }
 
 /* ---- sites ------------------------------------------------------------------------------------------------------ */
@@ -367,7 +367,7 @@ static struct mp_rows finding_rows(const struct mp_job_view *job, size_t limit, 
 {
     return MP_ROWS(mp_job_finding_columns, job->model->job.findings.at, mp_shown(job->leaks.count, limit), .of = job,
                    .model = job->model, .order = job->leaks.at, .stacks = stacks, .below = put_kind,
-                   .apart_by = MP_APART_TRACKS_TOLD);
+                   .apart_by = MP_APART_TRACKS_SHOWN);
 }
 
 void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks)

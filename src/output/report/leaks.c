@@ -187,7 +187,7 @@ static struct mp_rows rows_of(const struct table *table, const struct mp_leaks *
                               size_t count)
 {
     return MP_ROWS(mp_finding_columns, at, count, .of = table, .model = table->model,
-                   .without = leaks->holders.looked ? 0 : HELD, .apart_by = MP_APART_TRACKS_TOLD, .below = put_below,
+                   .without = leaks->holders.looked ? 0 : HELD, .apart_by = MP_APART_TRACKS_SHOWN, .below = put_below,
                    .stacks = MP_STACKS);
 }
 
@@ -302,7 +302,8 @@ void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
     if (cache.unused != MP_BYTES_UNKNOWN) mp_say(text, "; no tensor used %s of it", mp_bytes(cache.unused));
     mp_say(text, ": it rounds requests up to powers of two and keeps what is freed\n");
     if (cache.unused != MP_BYTES_UNKNOWN && cache.unused)
-        mp_say(text, "  make pinned buffers once and use them again; torch._C._host_emptyCache() gives unused ones back\n");
+        mp_say(text,
+               "  make pinned buffers once and use them again; torch._C._host_emptyCache() gives unused ones back\n");
 }
 
 void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_leaks *leaks,
@@ -339,9 +340,10 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-static void put_amount(struct mp_text *text, const struct mp_sites *sites, const char *what, const struct mp_view *view)
+static void put_amount(struct mp_text *text, const struct mp_sites *sites, const char *label,
+                       const struct mp_view *view)
 {
-    mp_say(text, "`%s` %s in %s, %s", mp_bytes(sites->bytes), what, mp_counted(sites->blocks, "block"),
+    mp_say(text, "`%s` %s in %s, %s", mp_bytes(sites->bytes), label, mp_counted(sites->blocks, "block"),
            mp_counted(sites->count, view->grouping.by == MP_GROUP_STACK ? "site" : "group"));
 }
 
@@ -356,13 +358,13 @@ static void put_outstanding(struct mp_text *text, const struct mp_leaks *leaks, 
 
 static void put_held(struct mp_text *text, const struct mp_leaks *leaks, const struct mp_view *view)
 {
-    char what[128];
+    char label[128];
     put_outstanding(text, leaks, view);
     if (leaks->held_moment == view->window.last) return;
-    snprintf(what, sizeof what, "live at %s, the moment with blocks from the most %s,", mp_time(leaks->held_ns),
+    snprintf(label, sizeof label, "live at %s, the moment with blocks from the most %s,", mp_time(leaks->held_ns),
              leaks->step_count ? "steps" : "time slices");
     mp_say(text, "\n");
-    put_amount(text, &leaks->held, what, view);
+    put_amount(text, &leaks->held, label, view);
 }
 
 static void put_legend(struct mp_text *text, const struct mp_leaks *leaks)

@@ -56,7 +56,7 @@ bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model)
     if (planned) {
         mp_buffer_printf(out, "planned on %s without a GPU: nothing was computed", plan.device);
         if (plan.estimated_bytes)
-            mp_buffer_printf(out, "; beside what is recorded, context and libraries take %s (estimated)",
+            mp_buffer_printf(out, "; in addition, context and libraries take %s (estimated)",
                              mp_bytes(plan.estimated_bytes));
         if (plan.read_back_count)
             mp_buffer_printf(out, "; values were read from the device at %s, %s in all, and were %s",

@@ -118,7 +118,7 @@ static void number_likes(const struct table *table, struct like *likes, size_t c
             tracks |= likes[end].track != likes[from].track;
         for (size_t i = from, next; i < end; i = next) {
             for (next = i; next < end && likes[next].track == likes[i].track; next++)
-                apart[likes[next].row].track = tracks && !(table->by & MP_APART_TRACKS_TOLD);
+                apart[likes[next].row].track = tracks && !(table->by & MP_APART_TRACKS_SHOWN);
             for (size_t k = i; next - i > 1 && k < next; k++) {
                 apart[likes[k].row].call = (uint32_t)(k - i) + 1;
                 apart[likes[k].row].calls = (uint32_t)(next - i);

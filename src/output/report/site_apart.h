@@ -13,9 +13,9 @@ struct mp_site_apart {
 };
 
 enum mp_apart_by {
-    MP_APART_SITES = 0,       /* rows are mp_site_text() */
-    MP_APART_HEADLINES = 1,   /* rows are mp_headline_text() */
-    MP_APART_TRACKS_TOLD = 2, /* the table has a column for tracks */
+    MP_APART_SITES = 0,        /* rows are mp_site_text() */
+    MP_APART_HEADLINES = 1,    /* rows are mp_headline_text() */
+    MP_APART_TRACKS_SHOWN = 2, /* the table has a column for tracks */
 };
 
 /* For each of the first `rows` sites, of which only stack, track and modules are looked at. `by`: bits. The caller

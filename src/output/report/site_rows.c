@@ -236,7 +236,7 @@ static struct mp_rows rows_of(const struct table *table)
                    .stacks = view->lines         ? MP_ONE_LINE
                              : view->full_stacks ? MP_FULL_STACKS
                                                  : MP_STACKS,
-                   .apart_by = view->track ? MP_APART_TRACKS_TOLD : MP_APART_SITES, .below = put_below);
+                   .apart_by = view->track ? MP_APART_TRACKS_SHOWN : MP_APART_SITES, .below = put_below);
 }
 
 bool mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,

@@ -172,7 +172,7 @@ static void fold(struct folded *folded, const struct mp_stack_line *line)
     if (!folded->meaningful && meaningful) folded->meaningful = line;
 }
 
-static void append_folded(struct mp_buffer *out, const struct folded *folded, const char *what)
+static void append_folded(struct mp_buffer *out, const struct folded *folded, const char *label)
 {
     if (!folded->count) return;
     const struct mp_stack_line *line = folded->meaningful;
@@ -183,7 +183,7 @@ static void append_folded(struct mp_buffer *out, const struct folded *folded, co
         mp_function_name(out, line->function);
         mp_buffer_append_text(out, " … ");
     }
-    mp_buffer_printf(out, "%zu %s frame%s", folded->count, what, folded->count == 1 ? "" : "s");
+    mp_buffer_printf(out, "%zu %s frame%s", folded->count, label, folded->count == 1 ? "" : "s");
 }
 
 /* Prints one row per line; the first row already has its first `columns` cells, the others get empty ones. */

@@ -160,7 +160,7 @@ void mp_size_growth_text(struct mp_text *text, const struct mp_size_answer *answ
     for (size_t i = 0; i < count; i++)
         order[i] = (uint32_t)(most[i] - answer->sites.at);
     mp_rows_text(text, &MP_ROWS(site_columns, answer->sites.at, count, .of = answer, .model = answer->model,
-                                .order = order, .heading = "What grows with the batch"));
+                                .order = order, .heading = "Sites that grow with the batch"));
 }
 
 void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, const struct mp_advise *advise,
@@ -267,7 +267,8 @@ void mp_size_grounds_text(struct mp_text *text, const struct mp_size_answer *ans
                (unsigned long long)answer->expandable);
     if (answer->outside_most != MP_BYTES_UNKNOWN)
         mp_say(text,
-               "Beside what PyTorch reserves the device needs %s to %s (context, libraries), measured in the probes\n",
+               "Outside of PyTorch's reserved memory the device needs %s to %s (context, libraries), measured in the "
+               "probes\n",
                mp_bytes(answer->outside_least), mp_bytes(answer->outside_most));
     if (answer->proved && !mp_size_has_bounds(answer)) mp_say(text, "Exact if larger batches behave like the probes. ");
     mp_say(text, "Compared with the limit, %s: memory %s on %s\n", mp_bytes(answer->limit),
@@ -288,7 +289,7 @@ void mp_size_notes_text(struct mp_text *text, const struct mp_size_answer *answe
 void mp_size_changes_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise)
 {
     const struct mp_size_probed *last = &answer->probes.at[answer->probes.count - 1];
-    mp_heading(text, "What would lower the peak of the probe at %llu", (unsigned long long)last->batch);
+    mp_heading(text, "Changes that would lower the peak of the probe at %llu", (unsigned long long)last->batch);
     mp_say(text, advise->changes.count ? ":\n" : ": nothing that was tried\n");
     mp_advise_best_text(text, answer->model, advise, MP_SIZE_BEST_CHANGES, 1);
 }

@@ -302,7 +302,7 @@ START_TEST(what_is_not_known_is_said)
     ck_assert(mp_recording_round(recording, false));
     model = finish(recording);
     ck_assert_str_eq(notes_of(model),
-                     "which GPU cuda:0 was cannot be told from CUDA_VISIBLE_DEVICES and the order of the bus; its "
+                     "which GPU cuda:0 was is not known from CUDA_VISIBLE_DEVICES and the order of the bus; its "
                      "total is not known (CUDA_DEVICE_ORDER=PCI_BUS_ID makes the order known); ");
     ck_assert_str_eq(samples_of(model), "");
     mp_model_free(model);
