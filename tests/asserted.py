@@ -68,7 +68,7 @@ held_so_far = 0
 
 
 def held(condition, said="this does not hold"):
-    """What a plain script asserts."""
+    """The assertion of a plain script."""
     global held_so_far
     held_so_far += 1
     if not condition:

@@ -1,5 +1,5 @@
 # For tests in shell, to be read first: `held COMMAND...` is an assertion, and a test that ends well without one fails.
-# What is to be taken away at the end is called by at_end().
+# A test redefines at_end(), which is called at the end, to clean up.
 held_so_far=0
 held() {
     held_so_far=$((held_so_far + 1))

@@ -1,5 +1,5 @@
-"""A training of tests/advise/programs.py as it is and with a change really made: what memprof says of it from a recording
-of the unchanged program alone, and what a counter that is not memprof's measures."""
+"""A training of tests/advise/programs.py, unchanged and with a change really made. memprof's prediction comes from a
+recording of the unchanged program alone, the truth from a counter that is not memprof's."""
 import json
 import os
 import subprocess
@@ -47,7 +47,7 @@ def record(folder, name, habits):
 
 
 def answer(path, *options):
-    """What is advised, in JSON; the text is held against it."""
+    """The advice in JSON, with which the text is compared."""
     found = harness.answer("advise", path, *options)
     wrong = told.differences(found, harness.memprof("advise", path, *options).stdout)
     assert not wrong, wrong

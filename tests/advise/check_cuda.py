@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`memprof advise` checked by doing it on PyTorch's real CUDA allocator, on the stand-in GPU: trainings with each change
-really made, or the variable set, measured by PyTorch's own statistics; predicted from a recording of the unchanged program.
+"""`memprof advise` checked by doing it on PyTorch's real CUDA allocator, on the stand-in GPU. Predictions come from a
+recording of the unchanged program. PyTorch's own statistics measure trainings with each change really made, or the
+variable set.
 """
 import os
 import sys

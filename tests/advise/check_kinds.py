@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every kind of change that `memprof advise` knows: that the manual, the manual page and the reference have it, and that the
-text of each is what its JSON has. What each saves is checked by doing it, in the other tests here."""
+text of each is what its JSON has. The other tests here check each kind's saving by doing it."""
 import os
 import re
 import sys
@@ -31,7 +31,7 @@ def read(*parts):
 
 class Kinds(harness.TestCase):
     def test_each_is_documented(self):
-        names = re.search(r"names\[MP_CHANGE_WHATS\] = \{(.*?)\}", read("src", "analysis", "advise", "advise.c"))[1]
+        names = re.search(r"names\[MP_CHANGE_PATTERNS\] = \{(.*?)\}", read("src", "analysis", "advise", "advise.c"))[1]
         self.assertEqual(set(re.findall(r'"(\w+)"', names)), set(KINDS))
         manual, page = read("docs", "manual", "advise.md"), read("src", "cli", "memprof.1").replace("\\", "")
         reference, = (line for line in harness.SOURCE.joinpath("docs", "manual", "reference.md").read_text().splitlines()
@@ -45,7 +45,7 @@ class Kinds(harness.TestCase):
 
     @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
     def test_text_and_json_agree(self):
-        """Of a training with habits of several kinds; told.py is not blind to what is wrong."""
+        """The advice on a training with habits of several kinds; told.py notices wrong texts."""
         path = bench.record(self.folder, "decoder", "held,late,foreach")
         options = ("-n", "0", "--track", "cpu/torch")
         found = harness.answer("advise", path, *options)

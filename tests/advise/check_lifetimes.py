@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof advise` on lifetimes, checked by doing it: trainings on the CPU, each change really made, measured by a counter
-that is not memprof's; what a change saves is told from a recording of the unchanged program alone.
+"""`memprof advise` on lifetimes, checked by doing it: trainings on the CPU, with each change really made. A counter
+that is not memprof's measures them. Predictions come from a recording of the unchanged program alone.
 """
 import os
 import sys

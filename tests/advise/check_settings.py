@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof advise` on settings of PyTorch's allocator: what it says that each would reserve, against a second, naive model
-of the allocator that really runs the program under them; and against the settings that people try by hand.
+"""`memprof advise` on settings of PyTorch's allocator. Predicted reserved bytes are compared with a second, naive model
+that really runs the program under them, and with settings that people try by hand.
 """
 import json
 import os
@@ -28,7 +28,7 @@ RECORDED = ({}, {}, {}, {"expandable_segments": True}, {"max_split_size": 64 * M
 
 
 class Program:
-    """What a program asks for: batches of other lengths, a cache that grows, long-lived blocks between short-lived ones.
+    """A program's requests: batches of other lengths, a cache that grows, long-lived blocks between short-lived ones.
     The same under any settings."""
 
     def __init__(self, seed, calls):
@@ -122,8 +122,8 @@ def snapshot_of_phases(program):
 
 
 def measure_phased(seed, folder, *phases):
-    """What is advised for one phase, where it changes (the border's phase), what that really reserves, and what it would at
-    the other border; None where nothing is advised."""
+    """The advice for one phase, the border at which it changes, its real reserved bytes, and those at the other border;
+    None without advice."""
     program = Phased(seed, *phases)
     path = pathlib.Path(folder) / "phased.pickle"
     path.write_bytes(pickle.dumps(snapshot_of_phases(program)))
@@ -198,8 +198,8 @@ def ask(*arguments):
 
 
 def by_hand(path):
-    """What a snapshot of a real GPU reserved, what the best that is advised reserves, and what each of the usual settings
-    does, each replayed alone; None where there is no trace to replay."""
+    """Reserved bytes of a real GPU's snapshot: recorded, with the best advice, and with each of the usual settings,
+    each replayed alone. None without a trace."""
     found = advise(path, "--kind", "allocator")
     if not found["replays"]:
         return None
@@ -253,8 +253,8 @@ class Settings(unittest.TestCase):
         self.assertTrue(sides)
 
     def test_settings_of_training_and_of_what_follows(self):
-        """The phase that calls for many sizes is the one that has settings of its own, up to the border that the words name; to
-        change them at the other border would leave something else where that phase is the second."""
+        """The phase that asks for many sizes gets settings of its own, up to the named border. If that phase is the
+        second, a change at the other border would reserve another amount."""
         cases = ((("load", "train"), "load", "before the first call of a module ("),
                  (("load", "train", "serve"), "load", "before the first call of a module ("),
                  (("train", "serve"), "train", "before the first call of a module behind training"),

@@ -174,7 +174,7 @@ def twins():
 
 
 class Pairs(nn.Module):
-    """What is largest in a block is not kept for backward, and made again with it: the sums of all pairs."""
+    """A block's largest tensor, the sums of all pairs, is not kept for backward, and made again with it."""
 
     def __init__(self, width):
         super().__init__()
@@ -190,7 +190,7 @@ def pairs():
 
 
 class Lump(nn.Module):
-    """What is largest in a block is made once in forward and once in backward, there before its own gradients."""
+    """A block's largest tensor is made once in forward and once in backward, there before its own gradients."""
 
     def __init__(self, width):
         super().__init__()

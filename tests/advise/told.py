@@ -1,4 +1,4 @@
-"""What `memprof advise` says for people, held against its JSON: each change's saving, its words, what it costs, how it is made."""
+"""The text of `memprof advise` against its JSON: each change's saving, words, cost, and code."""
 import re
 
 ROW = re.compile(r"^ *(~ )? *(\d+)\. +(?:([\d.]+) (B|[KMGTPE]iB)|it fits) +([\d.]+) (B|[KMGTPE]iB) +(allocated|reserved) +(\S.*?) *$", re.M)
@@ -10,7 +10,7 @@ def is_about(number, unit, count):
 
 
 def differences(found, text):
-    """Of an answer of advise and the text of the same: what of a change is missing, or otherwise, in the text."""
+    """Parts of the changes in an answer of advise that are missing, or different, in its text."""
     rows = ROW.findall(text)
     ends = [match.start() for match in ROW.finditer(text)][1:] + [len(text)]
     if len(rows) != len(found["changes"]):

@@ -1,6 +1,6 @@
 /*
- * What one alloc and one free cost a program: blocks of 64 sizes from 1024 call paths that are 25 frames deep, each
- * freed 4096 allocs later. For tools/bench.
+ * Cost of an alloc and a free: blocks of 64 sizes from 1024 call paths of 25 frames, each freed 4096 allocs later. For
+ * tools/bench.
  *
  *     call_paths api|malloc PAIRS
  *

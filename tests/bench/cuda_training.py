@@ -4,8 +4,8 @@ that all of a step is what the processor does for it: the worst case for whoever
 MODE: "-", or what PyTorch's own history of its allocator is to record: "python" or "all" stacks. FILE is written at the
 end: by PyTorch's _dump_snapshot(), or by memprof where it records.
 
-Prints processor and wall time of the steps ("cpu_ns", "wall_ns"), of writing ("write_cpu_ns", "write_ns", "bytes"),
-"events" (allocations and frees in the steps), and the highest resident bytes before writing and at the end.
+Prints processor and wall time of the steps ("cpu_ns", "wall_ns") and of writing ("write_cpu_ns", "write_ns", "bytes").
+Also "events" (allocations and frees in the steps), and the highest resident bytes before writing and at the end.
 """
 
 import json

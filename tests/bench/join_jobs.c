@@ -4,8 +4,8 @@
  *
  *   join_jobs RECORDING RANKS PARTS [JOB]
  *
- * RECORDING is one rank's, as tests/unit/cli/make_rank writes it. It is made a profile, once; then each rank's profile
- * is loaded from memory, given a rank of its own and other bytes at some sites and points, and joined: no disk is
+ * RECORDING is one rank's, as tests/unit/cli/make_rank writes it. It is made a profile, once. Each rank's profile is
+ * then loaded from memory, gets its own rank and other bytes at some sites and points, and is joined; no disk is
  * needed. PARTS: as many shares are joined by the tree of src/cli/mpi, one after the other, and the bytes counted that
  * MPI would move. JOB: where the job goes. Prints one JSON object.
  */
@@ -37,7 +37,7 @@ static double processor_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Writes the file that a job is to *to, or, where that is -1, into memory; its path goes to `path`. */
+/* Writes a job's file to *to, or into memory if that is -1; its path goes to `path`. */
 static uint64_t save(const struct mp_model *model, char path[64], int *to)
 {
     struct mp_error error;

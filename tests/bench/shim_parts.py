@@ -1,5 +1,5 @@
-"""What each part of the PyTorch shim costs, in one run under the recorder: each call with it and with what it stands
-before, by turns. For tools/bench.
+"""Cost of each part of the PyTorch shim, in one run under the recorder: each call with the shim's function and with
+PyTorch's own, by turns. For tools/bench.
 
     shim_parts.py COUNT
 
@@ -29,7 +29,7 @@ def each(work, count):
 
 
 def difference(with_, without, count):
-    """Of one call: medians over rounds that follow each other."""
+    """Cost of one call: medians over rounds that follow each other."""
     return statistics.median(each(with_, count) - each(without, count) for _ in range(ROUNDS))
 
 
@@ -83,8 +83,8 @@ def main():
 
 
 def read_history():
-    """Of an entry and of a block of PyTorch's history as torch 2.10 gives them: made rows of and handed over. What torch
-    itself takes to give them is not in it: that needs a GPU (tools/gpu-test)."""
+    """Cost of an entry and of a block of PyTorch's history as torch 2.10 gives them: rows are made and handed over. The
+    cost of torch itself is not in it: that needs a GPU (tools/gpu-test)."""
     from libmemprof_torch import history
 
     def made_entry(i):
@@ -115,7 +115,7 @@ def read_history():
 
 
 def name_fresh(names):
-    """Of each module of a model that is new."""
+    """Cost of each module of a new model."""
     fresh = nn.Sequential(*(nn.Identity() for _ in range(999)))
     begun = time.thread_time_ns()
     names.look()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What `memprof top` costs a busy program: events a second of programs/churn with top beside it, and with that top stopped,
-in turns, in one run. In build/:
+"""Cost of `memprof top` for a busy program: events a second of programs/churn with a running top, and with that top
+stopped, in turns, in one run. In build/:
 
     python3 ../tests/bench/top_beside.py INTERVAL PAIRS
 """

@@ -58,7 +58,7 @@ static uint64_t vary(uint64_t gap)
     return gap - gap / 4 + random % (gap / 2 + 1);
 }
 
-/* What is live after the first `count` events, which begin with nothing, as the collector writes it. */
+/* Blocks that live after the first `count` events, which begin with nothing, as the collector writes them. */
 static void put_base(struct mp_writer *writer, const struct mp_event *events, size_t count, uint64_t first_block)
 {
     struct mp_error error;

@@ -1,7 +1,7 @@
 /*
- * Every command that reads a recording, on one that was cut at every byte and one with a flipped bit: each is right and
- * says that something is missing (status 4), or refuses in a sentence (status 1). None crashes, hangs, takes unbounded
- * memory, leaves half a file, or says less than before without a word.
+ * Runs every command that reads a recording on recordings that were cut at every byte, and on some with a flipped bit.
+ * Each command is right and says that something is missing (status 4), or refuses in a sentence (status 1). None
+ * crashes, hangs or takes unbounded memory. None leaves half a file, or says less than before without a word.
  *
  *     check_damage [RECORDING...]      each instead of the small one that is made here
  *
@@ -37,7 +37,7 @@
 
 enum form { TEXT, JSON, BYTES, JSON_FILE, RECORDING };
 
-/* What to run: %f is the damaged recording, %s a whole one of another run, %o the file that is written. */
+/* Commands to run: %f is the damaged recording, %s a whole one of another run, %o the output. */
 static const struct row {
     const char *line;
     enum form form;
@@ -94,7 +94,7 @@ static const char *const others[] = {"snapshot", "attach", "top", "plan", "impor
 
 struct result {
     int status;
-    char *said, *told; /* stdout, stderr */
+    char *said, *reported; /* stdout, stderr */
     size_t said_size, told_size;
     char *file; /* NULL: none was written */
     size_t file_size;
@@ -183,7 +183,7 @@ static struct result run(const struct row *row)
     fflush(stdout);
     fflush(stderr);
     result.said = read_fd(said_fd, &result.said_size);
-    result.told = read_fd(told_fd, &result.told_size);
+    result.reported = read_fd(told_fd, &result.told_size);
     result.file = *output ? read_output(&result.file_size) : NULL;
     free(words);
     return result;
@@ -192,7 +192,7 @@ static struct result run(const struct row *row)
 static void free_result(struct result *result)
 {
     free(result->said);
-    free(result->told);
+    free(result->reported);
     free(result->file);
 }
 
@@ -233,7 +233,7 @@ static const char *fault_of_recording(void)
 
 static const char *fault_of_partial(enum form form, const struct result *result)
 {
-    if (!is_told_well(result->told)) return "it does not say what is missing";
+    if (!is_told_well(result->reported)) return "it does not say what is missing";
     switch (form) {
     case JSON:
         if (!is_json(result->said, result->said_size)) return "what it printed is no JSON";
@@ -263,7 +263,7 @@ static const char *fault_of(size_t row, const struct result *result)
     case MP_EXIT_COULD_NOT:
         if (result->said_size) return "it could not, and has printed something";
         if (result->file) return "it could not, and has left a file";
-        return is_told_well(result->told) ? NULL : "it could not, and does not say why";
+        return is_told_well(result->reported) ? NULL : "it could not, and does not say why";
     case MP_EXIT_INCOMPLETE:
         return fault_of_partial(rows[row].form, result);
     default:
@@ -275,7 +275,7 @@ static void report(const char *fault, const struct result *result)
 {
     dprintf(real_stderr, "%s: memprof %s: %s (status %d)\n    stdout: %.300s\n    stderr: %.300s\n", place->what,
             rows[place->row].line, fault, result ? result->status : -1, result ? result->said : "",
-            result ? result->told : "");
+            result ? result->reported : "");
     place->failures++;
 }
 
@@ -329,7 +329,7 @@ static void work(unsigned char *bytes, size_t size, size_t end, size_t cuts, siz
     _exit(0);
 }
 
-/* Workers do the cases in portions; one that dies is told of, and the next goes on behind. */
+/* Workers do the cases in portions. If one dies, that is reported, and the next goes on behind it. */
 static void run_all(unsigned char *bytes, size_t size, size_t cuts, size_t every, size_t flips)
 {
     *place = (struct place){0};
@@ -352,7 +352,7 @@ static void run_all(unsigned char *bytes, size_t size, size_t cuts, size_t every
     }
 }
 
-/* What the commands say of the whole recording: what damaged ones are held against. */
+/* The commands' answers for the whole recording, to compare damaged ones with. */
 static bool check_whole(void)
 {
     snprintf(place->what, sizeof place->what, "the whole recording");

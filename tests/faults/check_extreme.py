@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Recordings that are legal but extreme: every command comes to an end on each of them, within bounds of processor time
-and memory that only work on every pair of things, or a copy of everything for each thing, exceeds.
+"""Recordings that are legal but extreme. Every command ends on each of them, within bounds of processor time and
+memory. Only quadratic work, or a copy of everything for each thing, exceeds the bounds.
 
     check_extreme.py [KIND...]    those only
 

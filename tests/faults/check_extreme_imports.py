@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Files of other programs that are legal but extreme (Nsight Systems' databases, traces of PyTorch's profiler, RMM's logs):
-each becomes a recording, or is refused with a sentence, within bounds of processor time and memory that only work on
-every pair of things, or a copy of everything for each thing, exceeds; and what was made is read within them, too.
+"""Files of other programs that are legal but extreme: Nsight Systems' databases, traces of PyTorch's profiler, RMM's
+logs. Each becomes a recording, or is refused with a sentence, within bounds of processor time and memory. Only
+quadratic work, or a copy of everything for each thing, exceeds the bounds. The new recording is read within them, too.
 
     check_extreme_imports.py [KIND...]    those only
 

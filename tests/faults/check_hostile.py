@@ -19,7 +19,7 @@ WATCHDOG = 60  # far beyond what any of them takes: what it ends was stuck
 
 class Hostile(harness.TestCase):
     def record(self, *arguments, status=0):
-        """What the program said, and the recording's coverage."""
+        """The program's output, and the recording's coverage."""
         path = self.folder / "x.mp"
         result = harness.memprof("snapshot", "--follow", "all", "--force", "-o", path, "--", HOSTILE, *arguments, timeout=WATCHDOG)
         self.assertEqual(result.returncode, status, result.stderr)
@@ -206,7 +206,7 @@ class Hostile(harness.TestCase):
         listing = subprocess.run(["nm", "-D", "--undefined-only", harness.BUILD / "libmemprof.so"], capture_output=True,
                                  text=True, check=True).stdout
         imported = {line.split()[-1].split("@")[0] for line in listing.splitlines() if " U " in line}
-        # What the C library calls otherwise when it is fortified, or on another machine.
+        # Names that a fortified C library, or another machine's, gives its functions.
         plain = {re.sub(r"^__(\w+)_chk$", r"\1", name) for name in imported} - {"__stack_chk_fail"}
         self.assertLessEqual(plain, set(self.listed("imported functions")))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The matrix of kills: who (the program, the collector, both) x how x when. After each: every event whose hook had
-returned is in the file, or in what `memprof recover` makes of file and spool, once; the program ends by itself where
-only its collector was harmed. The program keeps its own count (tests/e2e/programs/churn.c).
+"""The matrix of kills: who (the program, the collector, both) x how x when. After each, every event whose hook had
+returned is there once: in the file, or in the one that `memprof recover` makes of file and spool. If only its collector
+was harmed, the program ends by itself. The program keeps its own count (tests/e2e/programs/churn.c).
 
 A short form of some 70 kills; the long form (tools/test --long): more than 500, and a table."""
 
@@ -35,8 +35,8 @@ RING_RECORDS = 16384
 MEMORY_GROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 
 SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGSEGV": signal.SIGSEGV, "SIGTERM": signal.SIGTERM, "SIGABRT": signal.SIGABRT}
-# How often each case is tried, in the short form and in the long one; `when`s: before the first event, around the
-# attaching, under load, with full rings, in the middle of a write, at the end.
+# Tries of each case in the short and in the long form. The moments are before the first event, around the attaching,
+# under load, with full rings, in the middle of a write, and at the end.
 MATRIX = {
     "program": {
         "start": ("SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT"),
@@ -172,7 +172,7 @@ class Case:
             hit = signal.SIGSTOP if self.who == "program" or self.how == "SIGSTOP" else SIGNALS[self.how]
             environment["MEMPROF_FAULT_POINT"] = f"{'any' if self.when == 'write' else 'end'}:{number}:{where}:{int(hit)}"
             environment["LD_PRELOAD"] = str(FAULT_POINT)
-        # What must reach its own end has one; the others run on until they are killed.
+        # Programs that must reach their own end have one; the others run on until they are killed.
         ends = self.who == "collector" or self.when == "end"
         events = -1 if not ends else 60000 if self.when == "full" else self.chance.choice((3000, 60000))
         pause_us = self.chance.choice((0, 0, 50)) if events != 60000 else 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Recovery from what a kill left and something else then harmed: a real program's spool and file, with bits turned, pages
-gone, parts exchanged, ends cut. `memprof recover` ends, with a recording that can be read, or with a sentence; and where
-events are missing, that is said. `check_mutated_spool.py [ROUNDS [SEED]]`; tools/test --long: 600 rounds, new ones."""
+"""Recovery after a kill from a damaged spool and file of a real program. Bits are turned, pages are gone, parts
+exchanged, ends cut. `memprof recover` ends with a readable recording, or with a sentence. If events are missing, it
+says so. `check_mutated_spool.py [ROUNDS [SEED]]`; tools/test --long: 600 rounds, new ones."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def leave(folder):
 
 
 def parts_of(path):
-    """What is in a file with holes: [(at, bytes)]."""
+    """The contents of a file with holes: [(at, bytes)]."""
     parts, at, end = [], 0, path.stat().st_size
     with open(path, "rb") as file:
         while at < end:
@@ -102,7 +102,7 @@ def harm(dice, path):
 
 
 def recovered(file, whole, env):
-    """What came of it, or a sentence that says what is wrong with that."""
+    """The result, or a sentence about its fault."""
     whole.unlink(missing_ok=True)
     try:
         result = subprocess.run([harness.MEMPROF, "recover", file, "-o", whole], capture_output=True, text=True, env=env,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""No path that memprof is told to write replaces what it may not: every command that has -o, as its own help lists them,
-with -o on a recording, a source, what it reads, links, a folder, a pipe; and the files that a recording writes."""
+"""No output replaces a file that it may not. Every command with -o, by its own help, writes to a recording, a source,
+its own input, links, a folder and a pipe. The files that a recording writes follow."""
 
 import os
 import pathlib
@@ -50,7 +50,7 @@ class Outputs(harness.TestCase):
         return harness.memprof(*self.words(command), "-o", output, *more, **options)
 
     def works(self, command):
-        """Those that have nothing to say of this recording write nothing."""
+        """Commands without an answer for this recording write nothing."""
         result = self.write(command, self.folder / "works")
         made = result.returncode in (0, 3, 4) and (self.folder / "works").exists()
         (self.folder / "works").unlink(missing_ok=True)
@@ -189,7 +189,7 @@ class Outputs(harness.TestCase):
 
 
 class Recordings(harness.TestCase):
-    """What `memprof snapshot` writes while it runs."""
+    """Files that `memprof snapshot` writes while it runs."""
 
     def record(self, *options, command=None, **more):
         command = command or [harness.program("churn"), self.folder / "counters", "1", "200", "0"]
@@ -238,7 +238,7 @@ class Recordings(harness.TestCase):
         self.assertFalse(path.exists())
 
     def test_metrics_leave_what_came_meanwhile(self):
-        """Whatever stands under the name when the command ends and is not the file that was made stays."""
+        """A file that took the name before the command ended stays."""
         path, other = self.folder / "m.prom", self.folder / "other"
         script = f'while [ ! -s "{path}" ]; do sleep 0.05; done; echo mine > "{other}"; mv "{other}" "{path}"'
         result = self.record("-o", self.folder / "run.mp", "--metrics", path,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A recording is somebody else's: names in it move no terminal and no page, and no path in it is opened for writing.
-What a recording leaves lying about while it runs is the user's alone, and gone afterwards."""
+A recording's temporary files are the user's alone, and gone afterwards."""
 
 import json
 import os
@@ -129,7 +129,7 @@ class AHostileRecording(harness.TestCase):
 
 
 class FilesOfTheUsers(harness.TestCase):
-    """What is named as a small file and is none makes nobody wait."""
+    """A path that should be a small file and is none makes nobody wait."""
 
     def test_pipes_sockets_folders_and_devices(self):
         recording = harness.SOURCE / "tests" / "recordings" / "formats" / "1-first.mp"
@@ -187,7 +187,7 @@ class WhileItRuns(harness.Churning):
         self.assertEqual(len(names), 4)  # nothing comes twice
 
     def ask_as_somebody_else(self, path, message):
-        """What another user's process gets: 'refused', or how many bytes and descriptors."""
+        """The outcome for another user's process: 'refused', or how many bytes and descriptors."""
         reader, writer = os.pipe()
         child = os.fork()
         if not child:

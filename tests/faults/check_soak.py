@@ -28,7 +28,7 @@ def outcome(command):
 
 
 def differs(seed):
-    """What is wrong with a seed's program when it is recorded; None."""
+    """The fault of a seed's program when it is recorded, or None."""
     program = [str(FAULTS / "soak"), str(seed), str(ACTS), str(FAULTS / "plugin.so")]
     alone, _ = outcome(program)
     with tempfile.TemporaryDirectory(prefix="memprof-soak-") as folder:

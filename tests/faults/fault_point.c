@@ -4,8 +4,8 @@
  *     MEMPROF_FAULT_POINT=WHEN:N:WHERE:SIGNAL
  *
  * WHEN: `any` counts from the start, `main` those of the collector alone and not of its children, `end` from the moment
- * at which the command has ended. WHERE: `before` the write, `half` of it written, `after` it, before anybody is told.
- * Only in a process called memprof, not in what it starts.
+ * at which the command has ended. WHERE: Faults come `before` the write, with `half` of it written, or `after` it,
+ * before anybody knows. Only in a process called memprof, not in what it starts.
  */
 #include <dlfcn.h>
 #include <errno.h>

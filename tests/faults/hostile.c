@@ -302,7 +302,7 @@ static int loads_plugin(const char *path)
     return !dlopen(path, RTLD_NOW);
 }
 
-/* What the program is about to ask for after its own call failed. */
+/* The text that the program asks for after its own call failed. */
 static int asks_for_errors(void)
 {
     int lost = 0;

@@ -136,7 +136,7 @@ static void put_tracks(struct world *world, uint32_t count, uint32_t devices, ui
     free(tracks);
 }
 
-/* One thread; frames and stacks: `depth` Python frames on one another, `wide` beside one another at the root. */
+/* One thread; frames and stacks: `depth` Python frames on one another, `wide` of them at the root. */
 static void put_stacks(struct world *world, uint32_t function, uint32_t functions, uint32_t file, uint32_t depth,
                        uint32_t wide)
 {
@@ -437,7 +437,7 @@ static void make_symbols(struct world *world)
     free(symbols);
 }
 
-/* What PyTorch's allocator held and did. */
+/* Segments and calls of PyTorch's allocator. */
 static void make_segments(struct world *world)
 {
     usual(world, 1, 1);

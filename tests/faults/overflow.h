@@ -1,6 +1,6 @@
 /*
- * A stack that overflows, with an event at every call, and the handler on another stack that jumps out of it. Whoever
- * includes it after hostile.h has `back`, the place to jump to, and `stop`.
+ * A stack that overflows, with an event at every call, and the handler on another stack that jumps out of it. Include
+ * it after hostile.h: it gives `back`, the place to jump to, and `stop`.
  */
 #ifndef TESTS_FAULTS_OVERFLOW_H
 #define TESTS_FAULTS_OVERFLOW_H
@@ -32,7 +32,7 @@ NOINLINE static int deep(int n, int pad)
     return deep(n + 1, pad + 13) + b[0] + extra[0];
 }
 
-/* Of the calling thread. */
+/* The calling thread's stack. */
 static void handle_overflow(void)
 {
     static char alternate[65536];

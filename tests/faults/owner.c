@@ -1,6 +1,6 @@
 /*
  * Programs to which the whole process belongs: they close, stop, replace and mark what they did not make. `owner MODE`.
- * What each prints depends on nothing but itself, so that it must print the same recorded and not.
+ * Each prints the same, recorded or not: its output depends on nothing else.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 
 extern char **environ;
 
-/* What PyTorch's allocators ask, and report to; nobody defines it in a program that is not recorded. */
+/* Functions that PyTorch's allocators ask, and report to. Nobody defines them in a program that is not recorded. */
 bool profiling_enabled(void) __asm__("_ZN3c1022memoryProfilingEnabledEv") __attribute__((weak));
 void report_usage(void *address, int64_t bytes, size_t allocated, size_t reserved,
                   uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
@@ -40,8 +40,8 @@ static long now_ns(void)
     return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Until the recorder tries to attach again: it waits four times as long each time, so at most some three times as long
- * as it has tried by then, however busy the machine is. */
+/* The time until the recorder tries to attach again. It waits four times as long each time: at most three times as long
+ * as it has tried so far, however busy the machine is. */
 static void rest_until_tried_again(long since)
 {
     rest(50000000 + 4 * (now_ns() - since));
@@ -299,7 +299,7 @@ static int read_mappings(void)
     return count;
 }
 
-/* What a child is not to have, as a program that talks to a network card marks its buffers; here too much of it. */
+/* Memory that a child shall not inherit, as a program with a network card marks its buffers; here too much of it. */
 static int marks_memory(int advice)
 {
     int before = read_mappings();
@@ -403,7 +403,7 @@ static void catch_up(void)
         continue;
 }
 
-/* What a job's limit leaves for its data, of which the program itself needs half. */
+/* Memory that a job's limit leaves for data. The program itself needs half of it. */
 static int budget_of_addresses(void)
 {
     const struct rlimit limit = {128 << 20, 128 << 20};

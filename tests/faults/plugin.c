@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What PyTorch's allocators report to; nobody defines it in a program that is not recorded. */
+/* The function that PyTorch's allocators report to. Nobody defines it in a program that is not recorded. */
 bool profiling_enabled(void) __asm__("_ZN3c1022memoryProfilingEnabledEv") __attribute__((weak));
 void report_usage(void *address, int64_t bytes, size_t allocated, size_t reserved,
                   uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")

@@ -1,5 +1,5 @@
-/* A program of random hostile deeds, by its seed: children that give up their user or root, close descriptors, storm
- * with forks, take signals and die of them, each between events. Prints the number of its events of all processes. */
+/* A program of random hostile deeds, by its seed. Between events its children give up their user or root, close
+ * descriptors, fork in masses, take signals and die of them. Prints the number of its events of all processes. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /*
- * Programs that are rough with the process that they are: `rough MODE [ARGUMENT]`. What each prints depends on nothing
- * but itself, so that it must print the same recorded and not.
+ * Programs that are rough with the process that they are: `rough MODE [ARGUMENT]`. Each prints the same, recorded or
+ * not: its output depends on nothing else.
  */
 #include <dlfcn.h>
 #include <errno.h>

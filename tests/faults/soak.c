@@ -1,6 +1,6 @@
 /*
- * A random hostile program: `soak SEED ACTS PLUGIN`. Which acts, in which order and how large, the seed says; what it
- * prints depends on nothing else, so that it must print the same recorded and not.
+ * A random hostile program: `soak SEED ACTS PLUGIN`. The seed decides acts, order and sizes. The output depends on
+ * nothing else, so it must be the same recorded and not.
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A short run of each fuzzing target: over seeds, over corpus/NAME (what longer runs found, and what was hard to reach),
-and over damaged copies of both: 20 of each, with tools/test --long 1000.
+"""A short run of each fuzzing target over seeds, corpus/NAME (finds of longer runs, and cases that are hard to reach),
+and damaged copies of both. There are 20 copies of each, with tools/test --long 1000.
 
     check_fuzz.py --seconds N [NAME...]     libFuzzer instead, built by `make fuzz`: N seconds each, one after another;
                                             what it finds is left in fuzz-NAME/found

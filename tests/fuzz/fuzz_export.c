@@ -1,6 +1,6 @@
 /*
  * libFuzzer target for Kineto traces and for what `memprof export` makes of whatever can be read: the input is the
- * file. What is written, as a pickle and as JSON, must be read again, and the two must say the same.
+ * file. The written pickle and JSON must be readable, and have the same contents.
  */
 #include <fcntl.h>
 #include <stdint.h>

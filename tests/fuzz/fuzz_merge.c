@@ -1,6 +1,6 @@
 /*
- * libFuzzer target for merging into a trace of PyTorch's profiler: the input is the trace. Whatever can be read is
- * copied with an event put in, and every byte of it must come out again, in its order.
+ * libFuzzer target for merging into a trace of PyTorch's profiler: the input is the trace. A readable file is copied
+ * with an event put in, and every byte of it must come out again, in its order.
  */
 #include <stdint.h>
 #include <stdio.h>

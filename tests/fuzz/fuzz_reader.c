@@ -1,10 +1,10 @@
 /*
  * libFuzzer target for the reader of snapshot files. A file's checksums and zstd frames would stop nearly every
- * mutation at the door, so the input is what lies behind them, and a file is made of it: mode byte, then for each
- * chunk: kind, sequence step (1 byte each), lengths of meta and columns (2 bytes each, little-endian), meta, columns.
- * Mode 0 takes the rest of the input as a file as it is, mode 2 as one whose checksums are put right. make_seeds.py
- * makes such inputs from recordings. What is read is also loaded as a model, whole and by its index; a job is also
- * reported, drawn, and joined with itself.
+ * mutation at the door, so the input is the part behind them, and a file is made of it. It has a mode byte, then for
+ * each chunk: kind, sequence step (1 byte each), lengths of meta and columns (2 bytes each, little-endian), meta,
+ * columns. Mode 0 takes the rest of the input as a file as it is, mode 2 as one whose checksums are put right.
+ * make_seeds.py makes such inputs from recordings. A readable file is also loaded as a model, whole and by its index. A
+ * job is also reported, drawn, and joined with itself.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -66,7 +66,8 @@ static void make_file(struct mp_buffer *file, const uint8_t *data, size_t size)
     }
 }
 
-/* Of each chunk whose length may be right, of the start before the first one, and of the clean-end mark. */
+/* Mends the checksums of each chunk whose length may be right, of the start before the first one, and of the clean-end
+ * mark. */
 static void put_checksums_right(struct mp_buffer *file)
 {
     static const unsigned char head[MP_HEAD_BYTES] = MP_SYNC;

@@ -1,6 +1,6 @@
 /*
  * libFuzzer target for what configures memprof: a byte that picks the command, then arguments, the file of --config and
- * the variable MEMPROF_CONF, apart by the byte 0xff. Whatever is understood is used as far as it needs no recording.
+ * the variable MEMPROF_CONF, apart by the byte 0xff. Understood settings are used as far as they need no recording.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
  * libFuzzer target for PyTorch snapshots: the input is the file, a pickle where its first byte is one's and JSON
- * otherwise. Whatever is read is also written as a recording, as `memprof import` does.
+ * otherwise. A readable snapshot is also written as a recording, as `memprof import` does.
  */
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
 /*
  * libFuzzer target for spools, as `memprof recover` reads what a killed program and collector left: the input is what
- * to write over a small spool that is right. Each patch: where (a region, and two bytes, in words of eight), how many
- * bytes, the bytes. A region of OF_FILE is a chunk of the file that was being written instead: its kind, how many rows,
- * how many bytes, the bytes, of which each becomes a value. What comes of both must be a recording that can be read,
- * whole.
+ * to write over a small spool that is right. Each patch has its place (a region, and two bytes, in words of eight), a
+ * number of bytes, and the bytes. A region of OF_FILE is a chunk of the file that was being written instead: its kind,
+ * numbers of rows and bytes, and the bytes, each of which becomes a value. The result of both must be a whole, readable
+ * recording.
  */
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -173,7 +173,7 @@ static void put_events(struct mp_writer *writer, size_t count, struct bytes *byt
     (void)mp_writer_events(writer, events, count, NULL, 0, &mark, 1, NULL);
 }
 
-/* What the writer refuses is not there. */
+/* Chunks that the writer refuses are left out. */
 static void put_chunk(struct mp_writer *writer, unsigned kind, size_t count, struct bytes *bytes)
 {
     _Alignas(max_align_t) unsigned char rows[256 * 256] = {0};

@@ -1,6 +1,6 @@
 /*
- * libFuzzer target for what people write and programs name: a byte that picks the reader, then the text. What is
- * accepted is used; what is refused is refused in one sentence.
+ * libFuzzer target for what people write and programs name: a byte that picks the reader, then the text. Accepted texts
+ * are used; refused ones are refused in one sentence.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -139,7 +139,7 @@ static void window(const char *text, size_t size)
     mp_model_free(model);
 }
 
-/* What a schedule says of itself is read again as the same. */
+/* A schedule's own text is read again as the same schedule. */
 static void schedule(const char *text, size_t size)
 {
     struct mp_schedule made = {0}, again = {0};

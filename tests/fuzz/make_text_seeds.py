@@ -35,7 +35,7 @@ def patch(region, word, data):
 
 
 def chunk(kind, count, *values):
-    """Of the file beside the spool; values field by field."""
+    """A chunk of the file that belongs to the spool; values field by field."""
     return bytes([255, kind, count, len(values), *values])
 
 

@@ -1,5 +1,5 @@
 /*
- * What libFuzzer does, for `make check` and for machines without clang: runs a target over files and over damaged
+ * Does libFuzzer's work for `make check` and for machines without clang. It runs a target over files and over damaged
  * copies of them, the same ones for the same seed.
  *
  *     replay_NAME ROUNDS FILE...

@@ -4,9 +4,8 @@ counted. Skipped (exit status 77) where there is no GPU.
 
     check_gpu.py [-v] [NAME...]
 
-$MEMPROF names the program (else that of the build), $MEMPROF_GPU_PROGRAMS the folder with the compiled programs (else
-they are compiled here, with nvcc), $MEMPROF_GPU_KEEP a folder that gets the recordings and, as results.json, the
-figures.
+$MEMPROF names the program (else that of the build). $MEMPROF_GPU_PROGRAMS names the folder with the compiled programs
+(else nvcc compiles them here). $MEMPROF_GPU_KEEP gets the recordings and, as results.json, the figures.
 """
 
 import csv
@@ -222,7 +221,7 @@ class History(Gpu):
         cls.script = [cls.python, SOURCE / "programs" / "history.py"]
 
     def answer(self, name, mode, options=()):
-        # What passes here is proven: the version goes into PROVEN (python/libmemprof_torch/history.py).
+        # A version that passes here is proven, and goes into PROVEN (python/libmemprof_torch/history.py).
         path, result = self.record(name, [*self.script, mode], ("--torch-history", *options))
         return path, json.loads(result.stdout.splitlines()[-1])
 

@@ -81,7 +81,7 @@ def joined(found):
 
 
 def untold(found, looked, accused):
-    """What reports say of blocks that have no holder (src/analysis/holders)."""
+    """Words of reports for blocks without a holder (src/analysis/holders)."""
     left = set(accused).difference(*(holder.addresses for holder in found))
     path, kind = ("native code", "native") if looked.complete else ("not found", "unknown")
     rest = holders_names.Holder(path, kind, False, None, 0, None)

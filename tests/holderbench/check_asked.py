@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Looks for holders while a program runs: on memprof holders --pid, at a signal, when memory runs out, when a leak is
-suspected. That a program which does not come by is not waited for, and that each goes on as it would have."""
+suspected. memprof does not wait for a program that does not come by, and each program goes on as it would have."""
 
 import json
 import os
@@ -256,7 +256,7 @@ class Asked(harness.TestCase):
                 self.end_program()
 
     def descriptors(self):
-        """Those of the collector, once it has opened and closed none for a moment."""
+        """Descriptors of the collector, once it has opened and closed none for a moment."""
         before, now = None, set()
         while now != before:
             before, now = now, set(map(int, os.listdir(f"/proc/{self.recorder.pid}/fd")))
@@ -264,7 +264,8 @@ class Asked(harness.TestCase):
         return now
 
     def asked_with_spare(self, pid, spare):
-        """What is said while the collector can open so many files more. Asked anew where the program was too slow to come by."""
+        """Messages while the collector can open so many files more. Asked anew where the program was too slow to come
+        by."""
         before = resource.prlimit(self.recorder.pid, resource.RLIMIT_NOFILE)
         for _ in range(5):
             files = self.descriptors()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Holders in recordings of real PyTorch programs: of leaks that a program frees when it ends (--holders), of what lives at
-its end, of what no name leads to; what the commands say of them, and that the program computes what it does without."""
+"""Holders in recordings of real PyTorch programs: of leaks that a program frees when it ends (--holders), of blocks at
+its end, and of blocks without a name. Also the commands' words for them. The program computes the same as without
+memprof."""
 
 import json
 import pathlib
@@ -13,7 +14,7 @@ import harness
 PYTHON = harness.python_with_torch()
 LEAKS = harness.SOURCE / "tests" / "leakbench" / "programs" / "classic.py"
 
-# What each program of classic.py leaks by, as its lines say: how a path begins, what is in it, its kind.
+# The holder of each program's leak in classic.py, by its lines: the path's beginning, a part of it, its kind.
 HELD = {
     "loss_kept": ("loss_kept().total", "grad_fn", "graph"),
     "outputs_kept": ("outputs_kept().outputs[*]", "", "local"),
@@ -98,7 +99,7 @@ if __name__ == "__main__":
     print(float(sum(batch.sum() for batch in loader)))
 """
 
-# What children do, and how many of them have tensors of their own at their end.
+# Work of the children, and the number of them with tensors of their own at their end.
 CHILDREN = {"idle": 0, "freed": 0, "kept": 3}
 FORKED = """
 import multiprocessing, os, sys, torch

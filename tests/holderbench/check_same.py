@@ -22,7 +22,7 @@ PROGRAMS = ("list-of-a-global", "slots", "lru-cache", "weak-key-dictionary", "lo
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Same(harness.TestCase):
     def run_recorded(self, name, *options):
-        """What the programs said, and how many of them looked for holders while they ran."""
+        """The programs' output, and the number of them that looked for holders while they ran."""
         folder = self.folder / name
         folder.mkdir()
         result = harness.memprof("snapshot", *options, "-o", folder / "run.mp", "--", PYTHON, HERE / "same.py", *PROGRAMS)

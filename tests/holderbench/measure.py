@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Time and memory of a look among 10⁴, 10⁵ and 10⁶ Python objects and 10⁵ nodes of graphs, each in a process of its own,
-beside what objgraph does for one tensor (find_backref_chain; Debian: python3-objgraph). Milliseconds of the thread's own
-time, and by the clock.
+"""Time and memory of a look among 10⁴, 10⁵ and 10⁶ Python objects and 10⁵ nodes of graphs, each in its own process. For
+comparison, objgraph looks for one tensor (find_backref_chain; Debian: python3-objgraph). Milliseconds of the thread's
+own time, and by the clock.
 
     measure.py [OBJECTS...]
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs labelled leaks (programs/*.py), each in a forked child, and prints what each computed, what of it died with its names
-and what with its cycles, and how it left the collector. Run by check_same.py with memprof and without.
+"""Runs labelled leaks (programs/*.py), each in a forked child. Prints each one's result, the objects that died with its
+names and with its cycles, and the state of the collector. Run by check_same.py with memprof and without.
 
     same.py NAME...
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a look must not do to the program, and that the paths it gives are Python that gives the tensor. A script of its
+"""Things that a look must not do to the program. Its paths must be Python code that gives the tensor. A script of its
 own: `__main__` is what it looks at. Run by check_holders.py."""
 import collections
 import functools
@@ -88,7 +88,7 @@ class Packs:
 
 
 def closing(calls):
-    """What is saved comes back from a cell of the hook."""
+    """The saved tensor comes back from a cell of the hook."""
     kept = []
 
     def unpack(value):
@@ -168,7 +168,7 @@ def test_hooks_of_nodes_are_read_and_stay_as_they_are():
 
 
 def within_a_trace_function(work):
-    """What work() gives, where Python asks no function of profiling. As a handler of a signal may come there."""
+    """The result of work(), if Python asks no function of profiling. As a handler of a signal may come there."""
     given = []
 
     def tracer(frame, event, _):

@@ -11,7 +11,7 @@ struct variant {
     uint32_t warm_up, steps;
 };
 
-/* What a program or a pattern keeps between steps. */
+/* Memory that a program or a pattern keeps between steps. */
 struct state {
     uint32_t site[16];
     uint32_t held[4096]; /* blocks */
@@ -27,13 +27,13 @@ struct program {
     void (*step)(struct world *world, struct state *state, void (*middle)(void *), void *context);
 };
 
-/* What the answer should be. */
+/* The right answer. */
 enum truth { T_LEAK, T_CLEAN };
 
 struct pattern {
     const char *id;
     enum truth truth;
-    enum mp_leak_class class; /* of a leak; of what is told besides: MP_LEAK_RETAINED_ONCE or _FRAGMENTATION */
+    enum mp_leak_class class; /* of a leak; of other findings: MP_LEAK_RETAINED_ONCE or _FRAGMENTATION */
     void (*start)(struct world *world, struct state *state, const struct pattern *pattern);
     void (*step)(struct world *world, struct state *state, const struct pattern *pattern,
                  const struct variant *variant);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Four programs of kinds that the others do not have (programs/guests.py), as they are and mended: the number of steps,
-the verdict, the lines that leak and what they keep in all as the program counts it."""
+"""Four programs of further kinds (programs/guests.py), as they are and mended. Compared are the number of steps, the
+verdict, the leaking lines, and their kept bytes by the program's own count."""
 
 import json
 import pathlib
@@ -11,10 +11,10 @@ import harness
 
 PYTHON = harness.python_with_torch()
 PROGRAM = harness.SOURCE / "tests" / "leakbench" / "programs" / "guests.py"
-# Steps that are told beyond the program's: those of the first round of inner optimizers, which are taken for the loop's
-# until the outer one has come back; what a translator does behind its last.
+# Additional steps: inner optimizers' first round counts as the loop's until the outer one has come back, and a
+# translator works on behind its last step.
 MORE_STEPS = {"few_shots": 25, "translator": 1}
-# Of what was kept: episodes of random length, threads that run ahead of each other.
+# Tolerances of kept bytes: episodes have random lengths, threads run ahead of each other.
 WITHIN = {"reinforce": 0.02, "staged": 0.04, "few_shots": 0.04}
 PLACES = {"reinforce": 2}
 

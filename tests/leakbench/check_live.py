@@ -24,7 +24,7 @@ QUESTIONS = int(os.environ.get("MEMPROF_FUZZ_QUESTIONS", "100"))
 
 
 class Program:
-    """A program under memprof snapshot, told what to do by lines."""
+    """A program under memprof snapshot that obeys commands, one a line."""
 
     def __init__(self, test, *command, options=()):
         self.recording = test.folder / "run.mp"
@@ -111,7 +111,7 @@ class Live(harness.TestCase):
         self.assertLess(resident, 200 << 20)
 
     def test_the_live_answer_is_a_recording(self):
-        """What is asked for while it runs agrees with what the whole recording says later."""
+        """Answers while the program runs agree with the whole recording."""
         program = Program(self, LEAKER)
         program.tell("run 100")
         live = program.leaks()

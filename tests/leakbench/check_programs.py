@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Leaks of real PyTorch programs: the guilty line is the first finding, the mended twins are clean, and so are training
-programs that only look as if they leaked, whose steps are inferred as they were made. MEMPROF_LEAK_STEPS sets how many
+"""Leaks of real PyTorch programs. The guilty line is the first finding, and the mended twins are clean. So are
+trainings that only look as if they leaked; their steps are inferred as they were made. MEMPROF_LEAK_STEPS sets how many
 steps those make (120)."""
 
 import os

@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness
 
 DATA = os.environ.get("MEMPROF_TEST_DATA")
-# What their programs make, by their source: loops of one round, three steps of training, marked steps.
+# Steps of the programs, by their source: loops of one round, three steps of training, marked steps.
 STEPS = {"niu_fb_200_mixed": 3, "sidsoc_train": 0, "silmont_fwd_bf16": 0, "bolong_cl128": 0, "ctx128_inference": 0,
          "ctx256_inference": 0, "ctx512_inference": 0, "ctx1024_inference": 0, "yiyi_oom_v1": 0, "docubox_notrace": 0,
          "hta_df_index_resolver": 5, "kineto_resnet50_w0": 6, "sidnb13_transformer": 3}
@@ -21,7 +21,7 @@ STEPS = {"niu_fb_200_mixed": 3, "sidsoc_train": 0, "silmont_fwd_bf16": 0, "bolon
 
 class Told(harness.TestCase):
     def assert_nothing_is_told_to_grow(self, path):
-        """Nor is advice given that helps no one who has only the file."""
+        """The answer has no advice that only the program's author could follow."""
         for command in ("report", "leaks", "steps"):
             text = harness.memprof(command, path).stdout
             for word in ("GROWING", " keeps growing,", " keep growing", "libmemprof", "--step-at"):
@@ -32,7 +32,7 @@ class Made(Told):
     """PyTorch's snapshots of programs that do not grow over several steps."""
 
     def snapshot(self, name, moves):
-        """Of (number, bytes or None for its free, calls from the innermost on as "file:line function")."""
+        """A recording of (number, bytes or None for its free, calls from the innermost on as "file:line function")."""
         trace = []
         sizes = {number: size for number, size, _ in moves if size}
         for i, (number, size, calls) in enumerate(moves):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Six programs in the styles of other frameworks and fields (programs/strangers.py), recorded as README says: the
-number of steps, the verdict, the line that leaks and what it keeps in all as the program counts it; and words that are
+"""Six programs in the styles of other frameworks and fields (programs/strangers.py), recorded as README says. Compared
+are the number of steps, the verdict, the leaking line, and its kept bytes by the program's count. The words must be
 right for a program without autograd."""
 
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs in the styles of people who never heard of memprof (programs/users.py): steps as they made them, the right
-verdict, the line that leaks first and at the rate that the program counts, and clean where it is mended."""
+"""Programs in the styles of people who never heard of memprof (programs/users.py). Steps are the program's, the verdict
+is right, and the leaking line comes first, at the program's own rate. Mended ones are clean."""
 
 import json
 import pathlib
@@ -44,8 +44,8 @@ class Users(harness.TestCase):
         self.judge("trainer", "--mended")
 
     def test_a_request_s_results_are_no_certain_leak(self):
-        """By memory alone a request's results are what a server keeps in a local by mistake: both are a leak that is
-        probable, wherever the model is, with a sentence that gives both readings; and `leaks --fail` fails."""
+        """Memory alone does not distinguish a request's results from a server's mistake. Both are a probable leak,
+        wherever the model is, with a sentence for both readings; and `leaks --fail` fails."""
         for what in ("answers", "generation"):
             for place in ("local", "global", "attribute"):
                 with self.subTest(what=what, model=place):

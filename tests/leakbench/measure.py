@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What tools/bench says of leaks besides the table: one JSON list of rows.
+"""Figures of leaks for tools/bench outside of its table: one JSON list of rows.
 
     measure.py MEMPROF PYTHON|- LEAKER RECORDING [--quick]
 """

@@ -1,4 +1,5 @@
-/* What leaks, and what only looks like it. P and N numbers are kinds of bug, and of what other tools accuse wrongly. */
+/* Patterns that leak, and patterns that only look like it. P and N numbers are kinds of bug, and of what other tools
+ * accuse wrongly. */
 #include "leakbench/bench.h"
 
 #define KIB 1024u
@@ -61,7 +62,7 @@ static void leak_of_shapes(struct world *world, struct state *state, const struc
         world_leaks(world, world_alloc(world, state->site[0], variant->bytes + 512 * state->size++));
 }
 
-/* What the garbage collector finds now and then, but each time later. */
+/* Cycles that the garbage collector finds now and then, but each time later. */
 static void leak_of_cycles(struct world *world, struct state *state, const struct pattern *pattern,
                            const struct variant *variant)
 {
@@ -105,7 +106,7 @@ static void ring(struct world *world, struct state *state, const struct pattern 
     }
 }
 
-/* What stays until it holds enough, as a replay buffer does: full after this part of the run, in hundredths. Then what
+/* A container that grows until it is full, as a replay buffer: full after this part of the run, in percent. Then what
  * comes takes the place of the oldest or of any, or nothing comes. */
 static uint32_t full_at(struct world *world, struct state *state)
 {

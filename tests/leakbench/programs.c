@@ -1,5 +1,5 @@
-/* Programs that do not leak: what goes on around the patterns. Each has parameters, an optimizer whose state is made in
- * the first step, a batch that is fetched one step ahead, activations, gradients, temporaries. */
+/* Programs that do not leak: what goes on around the patterns. Each has parameters, an optimizer with state from the
+ * first step, and a batch that is fetched one step ahead. Activations, gradients and temporaries come and go. */
 #include "leakbench/bench.h"
 
 #define KIB 1024u

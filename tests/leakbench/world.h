@@ -34,7 +34,7 @@ struct world {
     uint64_t random;
     uint32_t step, steps, threads;
     bool marked, frees_all; /* steps are marked; it frees everything when it ends */
-    bool native; /* a program in C++: no site has lines of Python */
+    bool native;            /* a program in C++: no site has lines of Python */
     uint32_t thread;
     uint64_t now_ns;
     MP_VEC(struct mp_event) events;
@@ -64,7 +64,7 @@ void world_release(struct world *world, uint32_t block);
 /* The block just allocated is never to be freed by the program: truth of its place. */
 void world_leaks(struct world *world, uint32_t block);
 void world_reserved(struct world *world, enum world_track track, uint64_t bytes);
-/* What the process uses of the device now, as NVML would say. */
+/* The process's use of the device now, as NVML would report it. */
 void world_sample(struct world *world, uint64_t bytes);
 void world_begin_step(struct world *world);
 /* Frees what the program frees at its end, and builds. The caller frees the model. */

@@ -38,7 +38,7 @@ class Ranks(bed.TestCase):
         self.assertIn("rank 0 of 2, alone", alone.stderr)
 
     def test_objects_of_others(self):
-        """What ranks tell each other in Python objects over NCCL arrives, though no tensor is sent."""
+        """Python objects that ranks send each other over NCCL arrive, though no tensor is sent."""
         program = self.folder / "objects.py"
         program.write_text("""import torch, torch.distributed as dist
 dist.init_process_group("nccl")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof plan` of real CUDA PyTorch: equal to a run on the stand-in to the byte, equal to recordings from real GPUs (two
-of those of compare.py), and what it says of programs that read values back. In the environment of tools/cuda-torch."""
+"""`memprof plan` of real CUDA PyTorch equals a run on the stand-in to the byte, and recordings from real GPUs (two of
+compare.py's). It reports programs that read values back. In the environment of tools/cuda-torch."""
 import os
 import pathlib
 import pickle
@@ -25,7 +25,7 @@ for name, *words in PROGRAMS:
     gc.collect()
     torch.cuda.empty_cache()
 """.replace("PROGRAMS", repr(PROGRAMS)).replace("FOLDER", str(bed.HERE / "programs"))
-# What the stand-in is without a profile.
+# The stand-in's values without a profile.
 DEVICE = "[as the stand-in]\ntotal = 8GiB\ncontext = 64MiB\ncc = 86\nsms = 80\nl2 = 6291456\n"
 
 

@@ -22,8 +22,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent
-# Of each recording: a device that has its capability (the size of cuBLAS's workspace tells it), the program, and the
-# allocator's settings.
+# Each recording's device, program and allocator settings. The device has its capability, which the size of cuBLAS's
+# workspace shows.
 CASES = {
     "ctx128_inference": ("a100-80gb", "recorded_lm.py", ""),
     "ctx256_inference": ("a100-80gb", "recorded_lm.py", ""),
@@ -74,7 +74,7 @@ def replay(snapshot):
 
 
 def runner():
-    """Of this machine, or none where this is inside already."""
+    """The prefix of this machine's environment, or none if this runs inside already."""
     return [] if os.environ.get("MEMPROF_IN_CUDA_TORCH") else [SOURCE / "tools" / "cuda-torch", "--torch", "2.6.0"]
 
 
@@ -104,7 +104,7 @@ def first_difference(mine, theirs):
 
 
 def difference(case, snapshot, recorded):
-    """What differs between a plan and a recording of the same program."""
+    """Differences between a plan and a recording of the same program."""
     mine, theirs = replay(snapshot), replay(recorded)
     result = {"case": case}
     for key in ("requested", "reserved"):

@@ -2,8 +2,8 @@
 
     recorded_lm.py CASE OUTPUT.pickle
 
-Runs a case and dumps PyTorch's own memory history, on at the same place as in the recording. What decides memory is kept:
-the order of operations, what is alive when, settings. Names and sources are those of compare.py's table.
+Runs a case and dumps PyTorch's own memory history, on at the same place as in the recording. Everything that decides
+memory is kept: the order of operations, lifetimes, settings. Names and sources are those of compare.py's table.
 """
 import contextlib
 import math

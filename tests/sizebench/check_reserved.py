@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`memprof size` on reserved memory: made-up trainings on a GPU, as PyTorch's snapshots would show them at three small
-batches, against what a second, naive model of its allocator reserves at larger ones. It shares no code with memprof's.
+batches. A second, naive model of its allocator gives the truth at larger ones. It shares no code with memprof's.
 
     check_reserved.py [--table] [PROGRAMS]      as a test: 6 programs, 24 with tools/test --long; --table prints what came out for each
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How well `memprof size` knows what a batch needs: real PyTorch trainings of many kinds, recorded at batches of 4, 8 and 12,
-then run at larger ones, each in a process of its own, where a counter that shares no code with memprof counts what they
-really take (tests/e2e/oracle).
+"""Accuracy of `memprof size`: real PyTorch trainings of many kinds, recorded at batches of 4, 8 and 12, then run at
+larger ones, each in its own process. A counter that shares no code with memprof counts their real memory
+(tests/e2e/oracle).
 
     sizebench.py [--short] [--json] [--cache DIR] [KIND ...]
 

@@ -1,5 +1,5 @@
 /*
- * What is live at each mark of a recording, as sums that the stand-in driver makes as well (softgpu.h):
+ * Live blocks at each mark of a recording, as sums that the stand-in driver makes as well (softgpu.h):
  *
  *     live_at_marks FILE.mp EVERY
  *

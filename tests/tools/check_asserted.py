@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Every test can be run, and says itself that it has asserted something: those in Python end as tests/asserted.py ends
-them, and assert with what it counts; those in shell read tests/asserted.sh; those of the page use viz/test/asserted.js; a helper that is no test may use a bare
-assert."""
+"""Every test can be run, and says itself that it has asserted something. Tests in Python end as tests/asserted.py ends
+them, and assert with its functions. Tests in shell read tests/asserted.sh, tests of the page use viz/test/asserted.js.
+A helper that is no test may use a bare assert."""
 
 import os
 import pathlib

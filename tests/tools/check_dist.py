@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import asserted
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
-# What only those need who change memprof, and what makes a package of the tarball.
+# Files that only developers need, and files that make a package of the tarball.
 LEFT_OUT = (".ci/", ".clang-format", ".editorconfig", ".gitignore", "debian/")
 
 

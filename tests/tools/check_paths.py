@@ -24,7 +24,7 @@ def is_there(path):
 
 
 def missing(text, folder=TREE):
-    """What TEXT names or links to, and is neither in the tree nor, by a path from the document's FOLDER."""
+    """Paths that TEXT names or links to, and that exist neither in the tree nor from the document's FOLDER."""
     text, links = LINK.sub("]", text), LINK.findall(text)
     return [path for path in NAMED.findall(text)
             if not PLACEHOLDER.search(path) and not is_there(path) and not (folder / path).exists()

@@ -59,7 +59,7 @@ class Wheel(unittest.TestCase):
         cls.keep.cleanup()
 
     def python(self):
-        """Of a virtual environment with nothing but the wheel."""
+        """The Python of a virtual environment with nothing but the wheel."""
         environment = self.folder / "venv"
         python = environment / "bin/python"
         if not python.exists():
@@ -101,7 +101,7 @@ class Wheel(unittest.TestCase):
         self.assertEqual(json.loads(said)["steps"], {"count": 1, "source": "api"})
 
     def test_the_portable_package_is_built_without_mpi(self):
-        """Which would be a library that it needs; where a machine has one, configure takes it unless told."""
+        """MPI would be a library that it needs: configure takes it by default if a machine has one."""
         tree = self.folder / "memprof-0.1.0"
         tree.mkdir()
         (tree / "configure").write_text("#!/bin/sh\necho \"$@\"\nexit 1\n")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The page's advice on a training of tests/advise: each curve against `memprof advise` and against recordings of the program
-with the change really made; the switch, the address, and what is drawn, in a real Chromium."""
+"""The page's advice on a training of tests/advise, in a real Chromium. Each curve is compared with `memprof advise` and
+with recordings of the really changed program. The switch, the address and the drawing are tested, too."""
 
 import os
 import pathlib
@@ -206,7 +206,7 @@ for _ in range(4):
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 """
-# What a browser would obey, leaves its quotes, or reverses what follows it.
+# Texts that a browser would obey, that leave their quotes, or that reverse the following text.
 MARKUP = "<img src=x onerror=broken=1>\"'`</script><script>broken=2</script>${broken=3}"
 TURNS = "\u202eeurt si taht\u2066\u2028"
 SHOWN = "\ufffdeurt si taht\ufffd\ufffd"
@@ -233,7 +233,7 @@ class HostileNames(BrowserTest):
 
 
 class HostileFiles(HostileNames):
-    """Of a snapshot whose files and functions have such names."""
+    """The page of a snapshot whose files and functions have such names."""
     FILE, FUNCTION = f"/home/{MARKUP}/{'n' * 10000}/a.py", MARKUP + TURNS
 
     @classmethod
@@ -255,7 +255,7 @@ class HostileFiles(HostileNames):
 
 @unittest.skipUnless(bench.PYTHON, "no Python here has torch")
 class HostileModules(HostileNames):
-    """Of a recording of a network whose modules have such names."""
+    """The page of a recording of a network whose modules have such names."""
     NAMES = (MARKUP, TURNS, "n" * 300, "m" * 10000)
 
     @classmethod

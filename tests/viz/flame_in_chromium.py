@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The page of memprof flamegraph, in a Chromium: its tree against folded stacks, search, zoom, keys, hostile names."""
+"""The page of memprof flamegraph, in a Chromium: its tree against folded stacks, search and zoom, keys, hostile
+names."""
 
 import json
 import os
@@ -40,7 +41,7 @@ class Flame(BrowserTest):
         peak = json.loads(subprocess.run([BUILD / "memprof", "peak", self.folder / "train.mp", "--json"],
                                          capture_output=True, check=True).stdout)
         self.assertEqual(self.js("return [root.after, root.blocks]"), [peak["peak_bytes"], peak["blocks"]])
-        # Of Python frames alone, then of all: the first stack has native ones within.
+        # First Python frames alone, then all frames: the first stack has native ones within.
         inside = "return boxes.map(box => label(box.node))"
         self.assertNotIn("c10::alloc_cpu(unsigned long)", self.js(inside))
         self.assertIn("train_step (train.py:42)", self.js(inside))
@@ -91,7 +92,7 @@ class Flame(BrowserTest):
         self.assertGreater(self.js("return boxes.length"), 3)
 
     def test_page_in_a_notebook(self):
-        """What libmemprof.show() gives a notebook: the page in a frame that may run scripts and no more."""
+        """libmemprof.show() gives a notebook the page, in a frame that may run scripts and no more."""
         self.draw("train")
         code = "import libmemprof, sys; print(libmemprof.show(sys.argv[1])._repr_html_())"
         shown = subprocess.run([sys.executable, "-c", code, self.folder / "train.mp"], check=True, cwd=self.folder,

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The page of a job, in a Chromium: what it shows of ranks, curves, sites and differences is held against what memprof
-says of the single recordings; a click leads to a rank; what names hold stays text."""
+"""The page of a job, in a Chromium. Its ranks, curves, sites and differences are compared with memprof's answers for
+the single recordings. A click leads to a rank, and names stay text."""
 
 import json
 import os

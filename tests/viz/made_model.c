@@ -391,7 +391,7 @@ static void tick(struct making *make)
     make->now_ns += 8000 + random_number(make, 30000);
 }
 
-/* Of each layer's tensors the first half is of its attention. */
+/* The first half of each layer's tensors is its attention's. */
 static void enter_module(struct making *make, unsigned layer, unsigned tensor)
 {
     make->module =

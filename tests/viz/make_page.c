@@ -1,6 +1,6 @@
 /*
- * make_page small|N PAGE TRUTH: writes the page of a made recording (of about N events), and what it holds as JSON,
- * straight from the model, for the browser test to hold against what the page shows.
+ * make_page small|N PAGE TRUTH: writes the page of a made recording (of about N events). It also writes the model's
+ * contents as JSON, which the browser test compares with the page.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -26,7 +26,7 @@ const work = [];
   done(work);
 })();
 """
-# What a switch of the view takes: its drawing from nothing.
+# The time that a switch of the view takes: its drawing from nothing.
 SWITCH = """
 const done = arguments[0], { page } = window.memprof;
 const frame = () => new Promise((go) => requestAnimationFrame(go));

@@ -26,7 +26,7 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "-
 # From the navigation's start until the frame that holds the picture was handed on.
 FIRST = "return window.memprof && window.memprof.page.firstFrame"
 
-# The longest task of the page's thread since it was opened; those under 50 ms are not told.
+# The longest task of the page's thread since it was opened; the browser does not report tasks under 50 ms.
 LONGEST = """
 const done = arguments[0];
 new PerformanceObserver((list) => {

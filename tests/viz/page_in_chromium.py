@@ -47,7 +47,7 @@ def total(blocks):
 
 
 class Truth:
-    """What is live when, from the list of blocks alone."""
+    """Live bytes over time, from the list of blocks alone."""
 
     def __init__(self, blocks):
         self.blocks = sorted(blocks, key=lambda block: -1 if block["birth_ns"] is None else block["birth_ns"])

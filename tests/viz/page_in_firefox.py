@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""What a page must do in every browser, in a real Firefox without a network: opened from disk, driven by WebDriver BiDi,
-which Firefox speaks by itself."""
+"""Things that a page must do in every browser, in a real Firefox without a network. It is opened from disk and driven
+by WebDriver BiDi, which Firefox speaks by itself."""
 
 import contextlib
 import json
@@ -220,8 +220,8 @@ class FirefoxTest(unittest.TestCase):
         await firefox.until("document.getElementById('search-said').textContent.includes('blocks')")
 
     async def sizes_that_wait_are_no_failure(self, firefox, page):
-        """A box that grows whenever its size was looked at: the browser tells the window of it. What a page cannot do is
-        said all the same."""
+        """A box that grows whenever its size was looked at: the browser tells the window of it. The page also says what
+        it cannot do."""
         await firefox.open(page)
         for failed, code in (("", """await new Promise((go) => {
                 addEventListener("error", go, { once: true });

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The page of a leaking program in a window of 1280 x 720: what leaks and who holds it are said and not cut, search moves
+"""The page of a leaking program in a window of 1280 x 720. The leak and its holder are shown and not cut, search moves
 nothing, and no words of the plot lie on others. Held against what `memprof leaks` says of the file."""
 
 import json
@@ -19,7 +19,7 @@ from browser import BrowserTest, By
 BUILD = pathlib.Path(os.getcwd())
 PLACES = """return [...document.querySelectorAll('body *')].filter((one) => one.id !== 'search-said' && !one.closest('svg'))
     .map((one) => { const { x, y, width, height } = one.getBoundingClientRect(); return [one.tagName, x, y, width, height]; });"""
-# What an element shows of itself, less all that its ancestors cut off, once it was scrolled to.
+# The visible part of an element once it was scrolled to: without parts that its ancestors cut off.
 CUT = """
 const [one] = arguments;
 one.scrollIntoView({ block: 'nearest' });
@@ -62,7 +62,7 @@ class SmallWindow(BrowserTest):
         self.assertGreater(len(lines), len(finding["holders"]))
         for line in lines:
             self.assertLess(self.js(CUT, line), 1, line.text)
-        # What can be scrolled is the view, and nothing inside of it.
+        # The view can be scrolled, and nothing inside of it.
         self.assertEqual(self.js("return [...document.querySelectorAll('.growth, .growth *')].filter((one) => "
                                  "/auto|scroll/.test(getComputedStyle(one).overflowY)).map((one) => one.className)"),
                          ["view growth"])

@@ -94,7 +94,7 @@ class TrainingTest(ViewTest):
         self.assertEqual(sorted([row[0], row[2]] for row in found), sorted(expected))
         self.assertEqual([row[0] for row in found], [site[0] for site in expected])
         self.assertEqual(self.amount(), [self.peak["peak_bytes"], self.peak["blocks"]])
-        # A newcomer's question: the line that holds most is the first row, and in the panel beside it.
+        # A newcomer's question: the line that holds most is the first row, and stands in the panel.
         top = next(frame for frame in self.peak["sites"][0]["stack"] if (frame["file"] or "").endswith("train.py"))
         line = f"train.py:{top['line']}"
         self.assertIn(line, self.text(".view.sites tbody tr:not(.space)"))
@@ -249,7 +249,7 @@ class TrainingTest(ViewTest):
         state = self.state()
         self.assertTrue(state["start"] <= peak["event"] <= state["end"])
         self.assertLess(state["end"] - state["start"], count / 4)
-        # What lies under the pointer is what is live after that event.
+        # The block under the pointer is live after that event.
         box = self.js("""const b = document.getElementById('over').getBoundingClientRect(), t = window.memprof.page.timeline;
             return [b.left + t.xAt(arguments[0] + 0.5), b.top + t.y(arguments[1] / 3)]""", peak["event"], peak["bytes"])
         self.pointer(*box, click=True)
@@ -540,7 +540,7 @@ class SnapshotTest(ViewTest):
     def test_segments_over_time_hold_what_is_live(self):
         self.view("v=segments&sg=time&x=events")
         self.wait("return document.querySelector('.view.segments canvas[aria-label*=\"over time\"]') !== null")
-        # Each column's pixels beside the bytes that are live in its middle: the largest blocks are many pixels high.
+        # Each column's pixels against the live bytes in its middle: the largest blocks are many pixels high.
         found = self.js("""
             const view = window.memprof.page.pane.view(), { track } = window.memprof.page, { time } = view;
             const { start, end } = window.memprof.store.state, out = [];

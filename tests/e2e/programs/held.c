@@ -15,11 +15,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-struct told {
+struct reported {
     volatile uint64_t pid, steps, bytes, blocks;
 };
 
-static struct told *told;
+static struct reported *reported;
 static uint32_t pool;
 static uintptr_t next = 4096;
 
@@ -27,8 +27,8 @@ static void *place(size_t bytes)
 {
     void *block = (void *)next;
     next += bytes;
-    told->bytes += bytes;
-    told->blocks++;
+    reported->bytes += bytes;
+    reported->blocks++;
     return block;
 }
 
@@ -53,22 +53,22 @@ static __attribute__((noinline)) void steady_here(void)
 static void work(const char *path, unsigned long steps, unsigned long pause_us, int leaking)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0 || ftruncate(fd, sizeof *told)) exit(1);
-    told = mmap(NULL, sizeof *told, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (told == MAP_FAILED) exit(1);
+    if (fd < 0 || ftruncate(fd, sizeof *reported)) exit(1);
+    reported = mmap(NULL, sizeof *reported, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (reported == MAP_FAILED) exit(1);
     pool = memprof_pool("held", MEMPROF_HOST);
-    told->pid = (uint64_t)getpid();
+    reported->pid = (uint64_t)getpid();
     steady_here();
     for (unsigned long i = 0; i < steps; i++) {
         memprof_step();
         void *passing = place(65536);
         memprof_alloc(pool, passing, 65536);
         memprof_free(pool, passing);
-        told->bytes -= 65536;
-        told->blocks--;
+        reported->bytes -= 65536;
+        reported->blocks--;
         if (leaking) leak_here();
         if (i < 10) fill_here();
-        told->steps = i + 1;
+        reported->steps = i + 1;
         usleep((useconds_t)pause_us);
     }
     for (;;)

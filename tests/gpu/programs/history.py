@@ -1,4 +1,4 @@
-"""What PyTorch's caching allocator was asked for on a GPU, `history.py MODE`, as one line of JSON. MODE:
+"""Requests to PyTorch's caching allocator on a GPU, `history.py MODE`, as one line of JSON. MODE:
 
     blocks  tensors of odd sizes on two streams, in a graph's private pool and in a MemPool: each with its address, and
             what PyTorch's own snapshot says of those that live at the end

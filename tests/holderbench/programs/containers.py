@@ -1,5 +1,5 @@
 # Leaks of containers and names. Each program begins at a line `#--- NAME`, runs as __main__, and calls accuse() with every
-# tensor that it leaks. What holds it stands below the name, as the program's author would say it:
+# tensor that it leaks. Its holder stands below the name, as the program's author would write it:
 #   holder: what the path begins with     through: what it has behind that, in this order     kind: of the holder
 # bench.py looks when a program ends, or where it calls look(), and compares.
 

@@ -1,4 +1,4 @@
-# Leaks of what runs, ran or waits: exceptions, threads, generators, cycles. As containers.py says.
+# Leaks by running, ended or waiting code: exceptions, threads, generators, cycles. As containers.py says.
 
 #--- exception-in-a-list
 # holder: errors[*]

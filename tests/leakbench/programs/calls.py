@@ -32,7 +32,7 @@ def plain_loop(steps, _):
 
 
 def of_a_module(steps, _):
-    """What a script without functions around its loop is, of several instructions that allocate."""
+    """A script without functions around its loop, with several instructions that allocate."""
     exec(compile("def work():\n    x = torch.randn(300)\n    y = x * 2\n    kept.append(y)\n"
                  "for number in range(steps):\n    work()\n", "script.py", "exec"),
          {"torch": torch, "kept": kept, "steps": steps})
@@ -108,7 +108,7 @@ def recursion(steps, _):
 
 
 def some_without(steps, _):
-    """Of three calls one returns without having allocated."""
+    """One of three calls returns without having allocated."""
     def work(number):
         if number % 3 == 0:
             return None

@@ -3,7 +3,7 @@
  *
  *     cuda_leaks WHAT [mended]
  *
- * Sixty steps, marked through memprof.h; each works in work_here() and leaks, or not, in the function that WHAT names.
+ * Sixty steps, marked through memprof.h. Each works in work_here() and leaks, or not, in the function that WHAT names.
  */
 #include <memprof.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@ import torch
 
 
 def run(functions, names, *arguments):
-    """Those named, or all; for each a line says its name, its process and how many steps it made, if it says that."""
+    """Runs the named functions, or all. A line for each has its name, its process, and its number of steps if known."""
     unknown = [name for name in names if name not in functions]
     if unknown:
         sys.exit(f"no {unknown[0]}; there are {', '.join(functions)}")

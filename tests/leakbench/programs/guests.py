@@ -25,7 +25,7 @@ BATCH = 8
 
 
 def size_of(tensors):
-    """Of their storages, each once."""
+    """The bytes of their storages, each once."""
     storages = {tensor.storage().data_ptr(): tensor.storage().nbytes() for tensor in tensors}
     return sum(storages.values())
 

@@ -1,6 +1,5 @@
 /*
- * A program that leaks and mends as it is told, through the C API. Each line it reads is an order, answered by one
- * line:
+ * A program that leaks and mends on command, through the C API. Each line it reads is an order, answered by one line:
  *
  *     leaker [unmarked]
  *     run N      N steps: each frees what the one before fetched, and leaks one block of SIZE bytes while `leak` is on
@@ -51,8 +50,8 @@ static __attribute__((noinline)) void work_here(void)
     memprof_free(pool, (void *)at);
 }
 
-/* Until the collector has taken all: its answer includes what came before. At a quarter of a ring, so that a busy machine
- * drops nothing: half of the ring may hold what was taken and is not yet in the file. */
+/* Until the collector has taken all: its answer includes what came before. At a quarter of a ring, so that a busy
+ * machine drops nothing: half of the ring may hold what was taken and is not yet in the file. */
 static void catch_up(void)
 {
     struct memprof_stats stats;

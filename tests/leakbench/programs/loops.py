@@ -187,7 +187,7 @@ def lbfgs():
 
 
 class Attention(nn.Module):
-    """Of one token to all before it, whose keys are joined to a cache."""
+    """Attention of one token to all before it, whose keys are joined to a cache."""
 
     def __init__(self):
         super().__init__()

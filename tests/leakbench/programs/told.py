@@ -14,7 +14,8 @@ losses = []
 
 
 def catch_up():
-    """Until the collector has taken all: its answer includes what came before. So a busy machine drops nothing."""
+    """Until the collector has taken all: its answer includes what came before. A busy machine therefore drops
+    nothing."""
     while libmemprof.stats("cpu/torch") is None:
         pass
 

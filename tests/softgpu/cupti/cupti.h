@@ -1,6 +1,6 @@
 /*
  * Inside the stand-in of CUPTI. One library a version ($SOFTCUPTI_VERSION is fixed when it is compiled): what an old
- * CUPTI does not have is not exported. What a test wants of it:
+ * CUPTI does not have is not exported. Variables by which a test controls it:
  *
  *     SOFTCUPTI_ERROR=N          cuptiSubscribe answers N (999: no driver)
  *     SOFTCUPTI_HELD_BY=NAME     another tool holds CUPTI: error 39 (12 before CUDA 11.6), the name from 13.0 on

@@ -1,5 +1,5 @@
-"""What C headers declare, so that ours can be held against NVIDIA's: each struct with its members, each enumerator, each
-function with its parameters, found in the text of ours after the preprocessor, and asked of the compiler in both."""
+"""Declarations of C headers, to compare ours with NVIDIA's: structs with their members, enumerators, functions with
+their parameters. They are found in our preprocessed text, and asked of the compiler in both."""
 import collections
 import re
 import subprocess

@@ -3,7 +3,7 @@
  *
  *     every_kind WAY [VERSION]        WAY as in driver_api.h; VERSION of CUDA (11020): nothing newer is called
  *
- * What it did is in the driver's ledger ($SOFTGPU_LEDGER). Needs SOFTGPU_DEVICES=2.
+ * The driver's ledger ($SOFTGPU_LEDGER) has its actions. Needs SOFTGPU_DEVICES=2.
  */
 #include <stdlib.h>
 #include <string.h>

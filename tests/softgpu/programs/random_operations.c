@@ -126,8 +126,8 @@ static void give_back(struct held *held, uint64_t random)
     held->what = NOTHING;
 }
 
-/* One operation: a slot that holds something is emptied, an empty one filled; mostly one of all, so that what a thread
- * frees another may have made, and what it made another may be freeing now. */
+/* One operation empties a full slot, or fills an empty one. Mostly it is a slot of all threads, so one thread may free
+ * another's block while that one frees its own. */
 static void operate(struct held *own, uint64_t *state)
 {
     uint64_t random = next_random(state), dice = random >> 32;

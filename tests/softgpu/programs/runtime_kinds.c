@@ -1,5 +1,5 @@
 /*
- * What programs do through the CUDA runtime, linked shared or compiled in. Needs SOFTGPU_DEVICES=2.
+ * Calls of programs through the CUDA runtime, linked shared or compiled in. Needs SOFTGPU_DEVICES=2.
  */
 #include <stdint.h>
 #include <stdio.h>

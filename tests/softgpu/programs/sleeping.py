@@ -1,6 +1,6 @@
-"""A server that sleeps: virtual memory beneath blocks that PyTorch's allocator counts goes and comes back. Prints what
-is unbacked by a count of bytes, MiB by MiB: the most, at the peak of what is allocated, at the end.
-argv: the driver's library, the stand-in of libc10."""
+"""A server that sleeps: virtual memory beneath blocks that PyTorch's allocator counts goes and comes back. Prints
+unbacked bytes by a count, MiB by MiB: the most, at the allocated peak, at the end. argv: the driver's library, the
+stand-in of libc10."""
 import ctypes
 import json
 import random

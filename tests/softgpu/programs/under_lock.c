@@ -1,7 +1,7 @@
 /*
  * Uses the driver where the loader is busy: `under_lock WAY PLUGIN`, WAY as driver_api.h has it. A plug-in's
- * constructor starts a thread that makes the first calls, and waits for it (tests/faults/plugin.c); and what dlerror()
- * has to say is the program's, whatever it calls in between. Says "done".
+ * constructor starts a thread that makes the first calls, and waits for it (tests/faults/plugin.c). The text of
+ * dlerror() stays the program's, whatever it calls in between. Says "done".
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void look_up(void)
     CHECK(driver.cuGetProcAddress_v2("cuMemCreate", &found, 12000, 0, &status));
 }
 
-/* What the plug-in's thread does. */
+/* The work of the plug-in's thread. */
 void hostile_event(void);
 void hostile_event(void)
 {

@@ -493,7 +493,7 @@ static uint64_t told_of(const struct mp_model *model, uint32_t block, bool is_po
     const struct mp_model_blocks *blocks = &model->blocks;
     const struct mp_request *own = mp_model_request_of(model, block);
     uint64_t all = UINT64_MAX;
-    unsigned told = 0;
+    unsigned reported = 0;
     if (own) return is_pool ? own->pool : own->stream;
     for (uint32_t i = 0; i < blocks->count; i++) {
         const struct mp_request *other = mp_model_request_of(model, i);
@@ -502,10 +502,10 @@ static uint64_t told_of(const struct mp_model *model, uint32_t block, bool is_po
                      mp_model_module(model, i) == mp_model_module(model, block);
         if (!other || !alike) continue;
         uint64_t is = is_pool ? other->pool : other->stream;
-        if (told++ && is != all) return UINT64_MAX;
+        if (reported++ && is != all) return UINT64_MAX;
         all = is;
     }
-    return told >= 3 && blocks->stack[block] ? all : UINT64_MAX;
+    return reported >= 3 && blocks->stack[block] ? all : UINT64_MAX;
 }
 
 /* The name of a block's group, looked up the plain way; false if it has none. */
@@ -520,13 +520,13 @@ static bool group_of(const struct scene *scene, enum mp_group_by by, const uint3
     if (by == MP_GROUP_REGION && at->born >= 0 && regions[block] != MP_NONE)
         snprintf(name, 64, "%s", mp_model_text(scene->model, regions[block]));
     if (by == MP_GROUP_POOL || by == MP_GROUP_STREAM) {
-        uint64_t told = told_of(scene->model, (uint32_t)block, by == MP_GROUP_POOL);
-        if (told == UINT64_MAX)
+        uint64_t reported = told_of(scene->model, (uint32_t)block, by == MP_GROUP_POOL);
+        if (reported == UINT64_MAX)
             snprintf(name, 64, "%s", by == MP_GROUP_POOL && at->track == 2 ? "f" : ""); /* that track's pool */
         else if (by == MP_GROUP_STREAM)
-            snprintf(name, 64, "%u", (unsigned)told);
+            snprintf(name, 64, "%u", (unsigned)reported);
         else
-            snprintf(name, 64, told ? "(0, %u)" : "default", (unsigned)told);
+            snprintf(name, 64, reported ? "(0, %u)" : "default", (unsigned)reported);
     }
     return *name;
 }

@@ -154,7 +154,7 @@ static enum mp_leak_growth unless_full(const struct lives *lives, uint32_t first
 
 static struct mp_leak_evidence judge(const struct lives *lives)
 {
-    struct mp_leak_evidence told = {0};
+    struct mp_leak_evidence reported = {0};
     uint32_t births[LAST_MAX + 1], last = lives->last, age = usual_age(lives), end = age < last ? last - age : 0;
     size_t count = 0;
     for (uint32_t birth = 0; birth < end; birth++)
@@ -163,10 +163,10 @@ static struct mp_leak_evidence judge(const struct lives *lives)
                 births[count++] = birth;
                 break;
             }
-    if (!count) return told;
-    told.births = (uint32_t)count;
-    told.first = births[0];
-    told.last = births[count - 1];
+    if (!count) return reported;
+    reported.births = (uint32_t)count;
+    reported.first = births[0];
+    reported.last = births[count - 1];
     uint32_t living = 0;
     for (uint32_t birth = 0; birth < last; birth++)
         for (size_t i = 0; i < lives->count; i++)
@@ -174,20 +174,20 @@ static struct mp_leak_evidence judge(const struct lives *lives)
                 living++;
                 break;
             }
-    if (count < 4 && living < 4 && told.first >= 3 && last - told.last > 8) told.growth = MP_GROWTH_ONCE;
-    if (told.births < 4) return told;
+    if (count < 4 && living < 4 && reported.first >= 3 && last - reported.last > 8) reported.growth = MP_GROWTH_ONCE;
+    if (reported.births < 4) return reported;
     double slope;
-    find_trend(lives, told.first, &told.z, &slope);
-    told.none_freed = true;
+    find_trend(lives, reported.first, &reported.z, &slope);
+    reported.none_freed = true;
     for (size_t i = 0; i < lives->count; i++)
-        if (lives->at[i].death < last && lives->at[i].death - lives->at[i].birth >= 8) told.none_freed = false;
-    bool refills = only_refills(lives, &told.sawtooth);
-    if (refills || is_bounded(lives, births, count, end)) return told;
-    enum mp_leak_growth growth = unless_full(lives, told.first);
-    if (growth == MP_GROWTH_NONE) return told;
-    if (told.births >= 8 && slope > 0 && told.z > 3.09) told.growth = growth;
-    if (told.births < 8 && slope > 0 && 2 * (last - told.first) >= last) told.growth = MP_GROWTH_FEW;
-    return told;
+        if (lives->at[i].death < last && lives->at[i].death - lives->at[i].birth >= 8) reported.none_freed = false;
+    bool refills = only_refills(lives, &reported.sawtooth);
+    if (refills || is_bounded(lives, births, count, end)) return reported;
+    enum mp_leak_growth growth = unless_full(lives, reported.first);
+    if (growth == MP_GROWTH_NONE) return reported;
+    if (reported.births >= 8 && slope > 0 && reported.z > 3.09) reported.growth = growth;
+    if (reported.births < 8 && slope > 0 && 2 * (last - reported.first) >= last) reported.growth = MP_GROWTH_FEW;
+    return reported;
 }
 
 /* ---- held against it --------------------------------------------------------------------------------------------- */
@@ -208,18 +208,18 @@ static unsigned told_of[MP_GROWTH_LEAK + 1];
 
 static void check(struct lives *lives)
 {
-    struct mp_leak_evidence told;
+    struct mp_leak_evidence reported;
     qsort(lives->at, lives->count, sizeof *lives->at, by_birth);
-    mp_leak_judge(lives->at, lives->count, lives->last, &told);
+    mp_leak_judge(lives->at, lives->count, lives->last, &reported);
     struct mp_leak_evidence wanted = judge(lives);
-    ck_assert_int_eq(told.growth, wanted.growth);
-    ck_assert_uint_eq(told.births, wanted.births);
-    ck_assert_uint_eq(told.first, wanted.first);
-    ck_assert_uint_eq(told.last, wanted.last);
-    ck_assert_double_eq_tol(told.z, wanted.z, 1e-9);
-    ck_assert_int_eq(told.sawtooth, wanted.sawtooth);
-    ck_assert_int_eq(told.none_freed, wanted.none_freed);
-    told_of[told.growth]++;
+    ck_assert_int_eq(reported.growth, wanted.growth);
+    ck_assert_uint_eq(reported.births, wanted.births);
+    ck_assert_uint_eq(reported.first, wanted.first);
+    ck_assert_uint_eq(reported.last, wanted.last);
+    ck_assert_double_eq_tol(reported.z, wanted.z, 1e-9);
+    ck_assert_int_eq(reported.sawtooth, wanted.sawtooth);
+    ck_assert_int_eq(reported.none_freed, wanted.none_freed);
+    told_of[reported.growth]++;
 }
 
 /* One place of a program, of a random shape. */
@@ -297,9 +297,9 @@ START_TEST(nine_in_ten_is_nine)
         for (uint32_t k = 0; k < cases[i].old; k++)
             add(&lives, k, k + 12);
         check(&lives);
-        struct mp_leak_evidence told;
-        mp_leak_judge(lives.at, lives.count, lives.last, &told);
-        ck_assert_uint_eq(told.births, cases[i].births);
+        struct mp_leak_evidence reported;
+        mp_leak_judge(lives.at, lives.count, lives.last, &reported);
+        ck_assert_uint_eq(reported.births, cases[i].births);
     }
 }
 END_TEST

@@ -100,15 +100,15 @@ static void check_marks(const struct mp_drain *drain, const struct mp_spool_head
 {
     struct mp_ring_mark marks[MP_SPOOL_RINGS_MAX];
     size_t count = mp_drain_marks(drain, marks);
-    uint64_t told = 0, taken = 0;
+    uint64_t reported = 0, taken = 0;
     for (size_t i = 0; i < count; i++) {
         ck_assert_uint_eq(marks[i].sequence, drain->next[marks[i].ring]);
         ck_assert_uint_le(marks[i].sequence, spool->rings[marks[i].ring].head);
-        told += marks[i].sequence;
+        reported += marks[i].sequence;
     }
     for (uint32_t i = 0; i < MP_SPOOL_RINGS_MAX; i++)
         taken += drain->next[i];
-    ck_assert_uint_eq(told, taken);
+    ck_assert_uint_eq(reported, taken);
 }
 
 /* Everything before the horizon is taken, nothing after it. The horizon is the oldest open hook. */

@@ -148,12 +148,12 @@ static struct mp_writer *begin(struct truth *truth)
     for (; truth->base; truth->base--) {
         struct truth_block block = {truth->next_block++,      100 * (1 + chance(9)),    -1, INT64_MAX,
                                     (uint32_t)chance(STACKS), (uint16_t)chance(TRACKS), 0};
-        struct mp_base_block told = {.block = block.number,
-                                     .address = 512 * (block.number + 1),
-                                     .bytes = block.bytes,
-                                     .stack = block.stack,
-                                     .track = block.track};
-        ck_assert(mp_vec_push(&truth->blocks, block) && mp_vec_push(&base, told));
+        struct mp_base_block reported = {.block = block.number,
+                                         .address = 512 * (block.number + 1),
+                                         .bytes = block.bytes,
+                                         .stack = block.stack,
+                                         .track = block.track};
+        ck_assert(mp_vec_push(&truth->blocks, block) && mp_vec_push(&base, reported));
     }
     if (base.count) ck_assert(!mp_writer_base(writer, 0, base.at, base.count, &error));
     mp_vec_free(&base);

@@ -123,11 +123,11 @@ START_TEST(all_is_kept)
         check_start(model);
         traffic_check_live(&traffic, model);
         uint16_t track;
-        const struct mp_ledger_track *told = highest(&summary, model, &track);
-        ck_assert_uint_eq(told->peak_bytes, model->sums.at[track].peak_bytes);
-        ck_assert_uint_eq(told->peak_ns, model->sums.at[track].peak_ns);
-        ck_assert_uint_eq(told->bytes, model->sums.at[track].end_bytes);
-        ck_assert_uint_eq(told->blocks, model->sums.at[track].end_blocks);
+        const struct mp_ledger_track *reported = highest(&summary, model, &track);
+        ck_assert_uint_eq(reported->peak_bytes, model->sums.at[track].peak_bytes);
+        ck_assert_uint_eq(reported->peak_ns, model->sums.at[track].peak_ns);
+        ck_assert_uint_eq(reported->bytes, model->sums.at[track].end_bytes);
+        ck_assert_uint_eq(reported->blocks, model->sums.at[track].end_blocks);
         ck_assert_str_eq(summary.track_id, traffic_track_ids[track]);
         ck_assert_uint_eq(summary.events, traffic.events.count);
         ck_assert_uint_eq(summary.kept, traffic.events.count);
@@ -359,17 +359,17 @@ static void check_past_sites(const struct mp_model *model, uint16_t track, const
             sum.blocks++;
             if (all->blocks.bytes[k] != MP_BYTES_UNKNOWN) sum.bytes += all->blocks.bytes[k];
         }
-        struct mp_past_site told = sum; /* there may be several entries of one */
-        told.bytes = told.blocks = 0;
+        struct mp_past_site reported = sum; /* there may be several entries of one */
+        reported.bytes = reported.blocks = 0;
         for (size_t k = 0; k < model->past_sites.count; k++) {
             const struct mp_past_site *other = &model->past_sites.at[k];
             if (other->track != track || other->stack != site->stack || other->kind != site->kind ||
                 other->module != site->module)
                 continue;
-            told.bytes += other->bytes;
-            told.blocks += other->blocks;
+            reported.bytes += other->bytes;
+            reported.blocks += other->blocks;
         }
-        ck_whole_eq(mp_past_site, &told, &sum);
+        ck_whole_eq(mp_past_site, &reported, &sum);
         bytes += site->bytes;
         blocks += site->blocks;
     }
@@ -611,12 +611,12 @@ END_TEST
 static void check_reserved(const struct traffic *traffic, const struct mp_model *model)
 {
     for (uint16_t track = 0; track < TRAFFIC_TRACKS; track++) {
-        uint64_t told = MP_BYTES_UNKNOWN;
+        uint64_t reported = MP_BYTES_UNKNOWN;
         for (size_t i = 0; i < model->noted.count; i++)
             if (model->events.type[model->noted.at[i]] == MP_EVENT_RESERVED &&
                 model->events.track[model->noted.at[i]] == track)
-                told = model->notes.at[i].bytes;
-        ck_assert_uint_eq(told, traffic->reserved[track]);
+                reported = model->notes.at[i].bytes;
+        ck_assert_uint_eq(reported, traffic->reserved[track]);
     }
 }
 

@@ -497,8 +497,8 @@ static void expect(struct mp_symbols *symbols, uint32_t module, bool known, cons
     const struct mp_symbol_line *lines;
     size_t count = mp_symbols_resolve(symbols, module, start_of("fixture_outer") + 5, &lines);
     ck_assert_int_eq(count != 0, known);
-    const char *told = mp_symbols_note(symbols, module);
-    ck_assert_msg(note ? told && strstr(told, note) : !told, "note: %s", told ? told : "none");
+    const char *reported = mp_symbols_note(symbols, module);
+    ck_assert_msg(note ? reported && strstr(reported, note) : !reported, "note: %s", reported ? reported : "none");
 }
 
 START_TEST(the_build_id_decides)

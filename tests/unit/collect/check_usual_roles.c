@@ -26,7 +26,7 @@ START_TEST(what_most_say_is_usual)
     struct mp_usual_roles usual = {0};
     unsigned proven = 0;
     srand(5);
-    for (unsigned told = 0; told < TOLD; told++) {
+    for (unsigned reported = 0; reported < TOLD; reported++) {
         unsigned kind = (unsigned)rand() % KINDS, role = 1 + (unsigned)rand() % (MP_ROLES - 1);
         if (rand() % 3) role = 1 + kind % (MP_ROLES - 1);
         struct mp_base_block block = block_of(kind);

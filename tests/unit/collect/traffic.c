@@ -309,21 +309,21 @@ static void make_reading(struct traffic *traffic)
     struct mp_record record;
     for (size_t i = 0; i < traffic->untold.count; i++) {
         const struct mp_event *alloc = &traffic->untold.at[i];
-        struct mp_block_request told = {alloc->block,
-                                        {alloc->bytes - chance(traffic, 500), chance(traffic, 3), chance(traffic, 4)}};
+        struct mp_block_request reported = {
+            alloc->block, {alloc->bytes - chance(traffic, 500), chance(traffic, 3), chance(traffic, 4)}};
         record = new_record(traffic, MP_RECORD_TORCH);
         record.kind = MP_READING_ALLOC;
         record.track = 1;
         record.moment_ns = TRAFFIC_START_NS + alloc->time_ns;
         record.address = alloc->address;
-        record.bytes = told.request.bytes;
-        record.total_allocated = told.request.stream;
-        record.total_reserved = told.request.pool;
+        record.bytes = reported.request.bytes;
+        record.total_allocated = reported.request.stream;
+        record.total_reserved = reported.request.pool;
         put(traffic, record, 0);
         (void)thread_of(traffic, 0);
-        ck_assert(mp_vec_push(&traffic->requests, told));
+        ck_assert(mp_vec_push(&traffic->requests, reported));
         for (size_t k = 0; k < traffic->live.count; k++)
-            if (traffic->live.at[k].block == told.block) traffic->live.at[k].request = told.request;
+            if (traffic->live.at[k].block == reported.block) traffic->live.at[k].request = reported.request;
     }
     record = new_record(traffic, MP_RECORD_TORCH);
     record.kind = MP_READING_END;

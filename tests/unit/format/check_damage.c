@@ -147,11 +147,11 @@ static bool names_lost_segment(const struct sample *sample, size_t at, size_t lo
     const struct made_chunk *chunks = sample->made.chunks.at;
     if (chunks[lost].kind != MP_CHUNK_SEGMENTS || chunks[at].kind != MP_CHUNK_SEGMENT_PARTS) return false;
     const struct mp_segment_part *parts = chunks[at].rows;
-    uint64_t told = 0;
+    uint64_t reported = 0;
     for (size_t i = 0; i < at; i++)
-        if (i != lost && chunks[i].kind == MP_CHUNK_SEGMENTS) told += chunks[i].count;
+        if (i != lost && chunks[i].kind == MP_CHUNK_SEGMENTS) reported += chunks[i].count;
     for (size_t i = 0; i < chunks[at].count; i++)
-        if (parts[i].segment >= told) return true;
+        if (parts[i].segment >= reported) return true;
     return false;
 }
 

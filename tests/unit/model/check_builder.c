@@ -74,10 +74,10 @@ static void check_labels(const struct scene *scene, uint32_t index, const struct
 
 static void check_request(const struct scene *scene, uint32_t index, size_t number)
 {
-    const struct mp_request *told = mp_model_request_of(scene->model, index), is = scene_request(number);
-    ck_assert(told || number % 3);
-    ck_assert(!told || number % 3 != 2);
-    if (told) ck_assert(told->bytes == is.bytes && told->stream == is.stream && told->pool == is.pool);
+    const struct mp_request *reported = mp_model_request_of(scene->model, index), is = scene_request(number);
+    ck_assert(reported || number % 3);
+    ck_assert(!reported || number % 3 != 2);
+    if (reported) ck_assert(reported->bytes == is.bytes && reported->stream == is.stream && reported->pool == is.pool);
 }
 
 /* The model's blocks are the oracle's, found by their addresses. */

@@ -86,17 +86,17 @@ static void alloc_both(struct mp_ledger *ledger, struct truth *truth, uint64_t n
                                      .track = track,
                                      .type = MP_EVENT_ALLOC,
                                      .kind = (uint8_t)chance(MP_KINDS)};
-    struct mp_event told = event, end = {.time_ns = now,
-                                         .address = before.address,
-                                         .bytes = before.bytes,
-                                         .block = before.block,
-                                         .thread = event.thread,
-                                         .track = track,
-                                         .type = MP_EVENT_FREE};
+    struct mp_event reported = event, end = {.time_ns = now,
+                                             .address = before.address,
+                                             .bytes = before.bytes,
+                                             .block = before.block,
+                                             .thread = event.thread,
+                                             .track = track,
+                                             .type = MP_EVENT_FREE};
     struct mp_error error;
     ck_assert(!mp_ledger_alloc(ledger, &event, &missed, &error));
-    told.block = truth->next;
-    ck_whole_eq(mp_event, &event, &told);
+    reported.block = truth->next;
+    ck_whole_eq(mp_event, &event, &reported);
     if (before.bytes) {
         truth->missed++;
         ck_whole_eq(mp_event, &missed, &end);
@@ -131,14 +131,14 @@ static void free_both(struct mp_ledger *ledger, struct truth *truth, uint64_t no
                              .thread = chance(9),
                              .track = track,
                              .type = MP_EVENT_FREE};
-    struct mp_event told = event;
+    struct mp_event reported = event;
     struct mp_error error;
     bool known;
     ck_assert(!mp_ledger_free(ledger, &event, &known, &error));
     ck_assert_int_eq(known, place->bytes != 0);
-    told.bytes = known ? place->bytes : 77;
-    told.block = known ? place->block : truth->next;
-    ck_whole_eq(mp_event, &event, &told);
+    reported.bytes = known ? place->bytes : 77;
+    reported.block = known ? place->block : truth->next;
+    ck_whole_eq(mp_event, &event, &reported);
     if (known) {
         check_freed(ledger, truth, place, place);
     } else {
@@ -301,7 +301,7 @@ START_TEST(a_pause_leaves_no_holes)
     for (int round = 0; round < 50; round++) {
         struct mp_ledger ledger = {0};
         struct mp_error error;
-        bool known, numbered[BLOCKS] = {0}, told[BLOCKS] = {0};
+        bool known, numbered[BLOCKS] = {0}, reported[BLOCKS] = {0};
         uint64_t numbers = 0;
         for (uint32_t i = 0; i < 3 * BLOCKS; i++) {
             if (i == BLOCKS) ledger.paused = true;
@@ -331,8 +331,8 @@ START_TEST(a_pause_leaves_no_holes)
         for (size_t i = 0; i < ledger.freed_unseen.count; i++) {
             uint64_t number = ledger.freed_unseen.at[i].block;
             ck_assert_uint_lt(number, numbers);
-            ck_assert(!numbered[number] && !told[number]);
-            told[number] = true;
+            ck_assert(!numbered[number] && !reported[number]);
+            reported[number] = true;
         }
         free(blocks);
         mp_ledger_free_all(&ledger);
@@ -349,21 +349,21 @@ static uint64_t wrong_totals(bool miss_one, bool miss_two)
     struct {
         struct mp_event event;
         uint64_t total;
-    } told[4000];
+    } reported[4000];
     for (uint32_t i = 0; i < 4000; i++) {
-        told[i].event = (struct mp_event){.address = 0x1000 + i, .bytes = 1 + chance(500), .time_ns = i};
-        told[i].total = total += told[i].event.bytes;
+        reported[i].event = (struct mp_event){.address = 0x1000 + i, .bytes = 1 + chance(500), .time_ns = i};
+        reported[i].total = total += reported[i].event.bytes;
     }
     for (uint32_t i = 0; i + 1 < 4000; i++)
         if (chance(10) == 0) {
-            __typeof__(told[0]) swapped = told[i];
-            told[i] = told[i + 1];
-            told[i + 1] = swapped;
+            __typeof__(reported[0]) swapped = reported[i];
+            reported[i] = reported[i + 1];
+            reported[i + 1] = swapped;
         }
     for (uint32_t i = 0; i < 4000; i++) {
         if ((miss_one && i == 1000) || (miss_two && i == 2000)) continue;
-        ck_assert(!mp_ledger_alloc(&ledger, &told[i].event, NULL, &error));
-        mp_ledger_check_total(&ledger, 0, (int64_t)told[i].event.bytes, told[i].total);
+        ck_assert(!mp_ledger_alloc(&ledger, &reported[i].event, NULL, &error));
+        mp_ledger_check_total(&ledger, 0, (int64_t)reported[i].event.bytes, reported[i].total);
     }
     ck_assert_uint_eq(ledger.totals_checked, 4000u - miss_one - miss_two);
     uint64_t wrong = mp_ledger_totals_wrong(&ledger);

@@ -251,8 +251,9 @@ struct mp_request scene_request(size_t block)
 static void feed_requests(struct mp_builder *builder, const struct scene *scene)
 {
     for (size_t i = 0; i < scene->blocks.count; i += 3) {
-        const struct mp_block_request told[] = {{i, {1, 2, 3}}, {i, scene_request(i)}, {UINT64_C(1) << 40, {1, 2, 3}}};
-        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_REQUESTS, .count = 3, .requests = told});
+        const struct mp_block_request reported[] = {
+            {i, {1, 2, 3}}, {i, scene_request(i)}, {UINT64_C(1) << 40, {1, 2, 3}}};
+        feed(builder, &(struct mp_chunk){.kind = MP_CHUNK_REQUESTS, .count = 3, .requests = reported});
     }
 }
 
@@ -262,8 +263,8 @@ static void feed_later_base(struct mp_builder *builder, const struct scene *scen
     MP_VEC(struct mp_base_block) base = {0};
     for (size_t i = 0; i < scene->blocks.count; i++) {
         const struct scene_block *block = &scene->blocks.at[i];
-        bool told = block->born >= 0 || i < scene->base.count;
-        if (!told || !scene_lives(block, moment)) continue;
+        bool reported = block->born >= 0 || i < scene->base.count;
+        if (!reported || !scene_lives(block, moment)) continue;
         struct mp_base_block entry = {.block = i,
                                       .address = address_of(i),
                                       .bytes = scene_bytes(block, moment),

@@ -4,11 +4,11 @@
 
 #include "base/json.h"
 #include "leakbench/world.h"
+#include "output/form/text.h"
 #include "output/report/columns.h"
 #include "output/report/frame_choice.h"
 #include "output/report/site_apart.h"
 #include "output/report/sites.h"
-#include "output/form/text.h"
 #include "unit/suite.h"
 
 #define EXPECT(buffer, text)                                                                                           \
@@ -95,8 +95,8 @@ START_TEST(json_names_each_character)
 {
     static const struct {
         uint32_t first, last;
-    } told[] = {{0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x200b, 0x200f},   {0x2028, 0x202e},
-                {0x2066, 0x2069}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0001, 0xe0001}, {0xe0020, 0xe007f}};
+    } reported[] = {{0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},   {0x200b, 0x200f},   {0x2028, 0x202e},
+                    {0x2066, 0x2069}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0001, 0xe0001}, {0xe0020, 0xe007f}};
     struct mp_buffer out = {0};
     for (uint32_t point = 0x7f; point <= 0x10ffff; point++) {
         char text[8], plain[16], by_number[16];
@@ -109,8 +109,8 @@ START_TEST(json_names_each_character)
             snprintf(by_number, sizeof by_number, "\"\\u%04x\\u%04x\"", 0xd800 | (unsigned)(point - 0x10000) >> 10,
                      0xdc00 | ((unsigned)point & 0x3ff));
         bool must = false;
-        for (size_t i = 0; i < sizeof told / sizeof *told; i++)
-            must |= point >= told[i].first && point <= told[i].last;
+        for (size_t i = 0; i < sizeof reported / sizeof *reported; i++)
+            must |= point >= reported[i].first && point <= reported[i].last;
         out.size = 0;
         mp_json_quote(&out, text, length);
         mp_buffer_append(&out, "", 1);
@@ -306,7 +306,7 @@ START_TEST(rows_of_two_tracks_name_them_unless_the_table_does)
         snprintf(rows[i], sizeof rows[i], "t.py:7 main, on %s", mp_track_id(model, i, ids[i]));
     ck_assert_str_ne(rows[0], rows[1]);
     expect_rows(model, &sites, MP_APART_SITES, (const char *const[]){rows[0], rows[1]});
-    expect_rows(model, &sites, MP_APART_TRACKS_TOLD, (const char *const[]){"t.py:7 main", "t.py:7 main"});
+    expect_rows(model, &sites, MP_APART_TRACKS_SHOWN, (const char *const[]){"t.py:7 main", "t.py:7 main"});
     mp_model_free(model);
     world_free(&world);
 }

@@ -179,9 +179,9 @@ static void add_requests(struct mp_model *model)
     ck_assert_uint_eq(model->requests.count, 0);
     for (uint32_t block = 0; block < model->blocks.count && block < 3000; block += 3) {
         uint64_t bytes = model->blocks.bytes[block];
-        struct mp_model_request told = {.block = block,
-                                        .request = {.bytes = block % 21 ? bytes - bytes / 7 : bytes + 9}};
-        ck_assert(mp_vec_push(&model->requests, told));
+        struct mp_model_request reported = {.block = block,
+                                            .request = {.bytes = block % 21 ? bytes - bytes / 7 : bytes + 9}};
+        ck_assert(mp_vec_push(&model->requests, reported));
     }
 }
 

@@ -20,7 +20,7 @@ static struct {
     struct block blocks[BLOCKS];
     size_t count;
     uint64_t unknown, refused, marks, reserved, reserved_on[256]; /* of the last; by track */
-} told;
+} reported;
 
 static bool take_record(void *context, uint32_t ring, const struct mp_record *record)
 {
@@ -28,27 +28,27 @@ static bool take_record(void *context, uint32_t ring, const struct mp_record *re
     size_t at = 0;
     switch (record->type) {
     case MP_EVENT_ALLOC:
-        ck_assert_uint_lt(told.count, BLOCKS);
-        told.blocks[told.count++] = (struct block){record->address, record->bytes, record->track};
+        ck_assert_uint_lt(reported.count, BLOCKS);
+        reported.blocks[reported.count++] = (struct block){record->address, record->bytes, record->track};
         break;
     case MP_EVENT_FREE:
-        while (at < told.count &&
-               (told.blocks[at].address != record->address || told.blocks[at].track != record->track))
+        while (at < reported.count &&
+               (reported.blocks[at].address != record->address || reported.blocks[at].track != record->track))
             at++;
-        if (at < told.count)
-            told.blocks[at] = told.blocks[--told.count];
+        if (at < reported.count)
+            reported.blocks[at] = reported.blocks[--reported.count];
         else
-            told.unknown++;
+            reported.unknown++;
         break;
     case MP_EVENT_OOM:
-        told.refused++;
+        reported.refused++;
         break;
     case MP_EVENT_MARK:
-        told.marks++;
+        reported.marks++;
         break;
     case MP_EVENT_RESERVED:
         ck_assert_uint_lt(record->track, 256);
-        told.reserved = told.reserved_on[record->track] = record->bytes;
+        reported.reserved = reported.reserved_on[record->track] = record->bytes;
         break;
     default:
         ck_abort_msg("record of type %u", record->type);
@@ -68,9 +68,9 @@ static void take_records(void)
 static size_t live_on(enum mp_book book, int device, uint64_t address, uint64_t bytes)
 {
     size_t found = 0;
-    for (size_t i = 0; i < told.count; i++)
-        found += told.blocks[i].track == mp_book_track(book, device) && told.blocks[i].address == address &&
-                 told.blocks[i].bytes == bytes;
+    for (size_t i = 0; i < reported.count; i++)
+        found += reported.blocks[i].track == mp_book_track(book, device) && reported.blocks[i].address == address &&
+                 reported.blocks[i].bytes == bytes;
     return found;
 }
 
@@ -254,9 +254,9 @@ static void compare(void)
 {
     size_t live = 0, handles = 0;
     take_records();
-    for (size_t i = 0; i < told.count; i++)
-        handles += told.blocks[i].track == mp_book_track(MP_BOOK_CONTEXTS, 0) ||
-                   told.blocks[i].track == mp_book_track(MP_BOOK_CONTEXTS, 1);
+    for (size_t i = 0; i < reported.count; i++)
+        handles += reported.blocks[i].track == mp_book_track(MP_BOOK_CONTEXTS, 0) ||
+                   reported.blocks[i].track == mp_book_track(MP_BOOK_CONTEXTS, 1);
     for (size_t i = 0; i < MEMORY; i++) {
         if (!model.memory[i].bytes) continue;
         int context = model.memory[i].context, device = context < 0 ? -1 - context : context % 2;
@@ -273,10 +273,10 @@ static void compare(void)
         ck_assert_uint_eq(live_on(MP_BOOK_MAPPED, 1, range_of(i), 0x200000), 1);
         live++;
     }
-    ck_assert_uint_eq(told.count - handles, live);
-    ck_assert_uint_eq(told.refused, model.refused);
-    ck_assert_uint_eq(told.marks, model.failed);
-    ck_assert_uint_eq(told.unknown, 0);
+    ck_assert_uint_eq(reported.count - handles, live);
+    ck_assert_uint_eq(reported.refused, model.refused);
+    ck_assert_uint_eq(reported.marks, model.failed);
+    ck_assert_uint_eq(reported.unknown, 0);
 }
 
 START_TEST(random_calls_leave_what_the_model_has)
@@ -312,8 +312,8 @@ START_TEST(frees_of_unknown_addresses_count_once_they_succeed)
     CALL(cuMemFree_v2, MP_CU_SUCCESS, 0);
     CALL(cuMemFree_v2, MP_CU_SUCCESS, 0x77);
     take_records();
-    ck_assert_uint_eq(told.unknown, 2);
-    ck_assert_uint_eq(told.marks, 1);
+    ck_assert_uint_eq(reported.unknown, 2);
+    ck_assert_uint_eq(reported.marks, 1);
 }
 END_TEST
 
@@ -323,7 +323,7 @@ START_TEST(failures_without_a_driver_leave_no_marks)
     CALL(cuMemFree_v2, MP_CU_DEINITIALIZED, 0x1234);
     CALL(cuMemFree_v2, MP_CU_NOT_INITIALIZED, 0x1234);
     take_records();
-    ck_assert_uint_eq(told.marks + told.unknown, 0);
+    ck_assert_uint_eq(reported.marks + reported.unknown, 0);
 }
 END_TEST
 
@@ -358,7 +358,7 @@ START_TEST(a_launch_leaves_what_its_graph_does_not_free)
     take_records();
     ck_assert_uint_eq(live_on(MP_BOOK_NODES, 0, freed.dptr, 1000), 0);
     ck_assert_uint_eq(live_on(MP_BOOK_GRAPH, 0, kept.dptr, 1000), 0);
-    ck_assert_uint_eq(told.unknown, 0);
+    ck_assert_uint_eq(reported.unknown, 0);
 }
 END_TEST
 
@@ -381,7 +381,7 @@ START_TEST(a_captured_allocation_is_a_node)
     CALL(cuGraphDestroy, MP_CU_SUCCESS, graph);
     take_records();
     ck_assert_uint_eq(live_on(MP_BOOK_NODES, 0, block, 64) + live_on(MP_BOOK_NODES, 0, joined, 64), 0);
-    ck_assert_uint_eq(told.unknown, 0);
+    ck_assert_uint_eq(reported.unknown, 0);
 }
 END_TEST
 
@@ -398,10 +398,10 @@ START_TEST(a_pool_holds_until_its_last_block)
     now.pool = 0;
     CALL(cuMemPoolDestroy, MP_CU_SUCCESS, pool);
     take_records();
-    ck_assert_uint_eq(told.reserved, 1 << 20);
+    ck_assert_uint_eq(reported.reserved, 1 << 20);
     CALL(cuMemFreeAsync, MP_CU_SUCCESS, block, NULL);
     take_records();
-    ck_assert_uint_eq(told.reserved, 0);
+    ck_assert_uint_eq(reported.reserved, 0);
 }
 END_TEST
 
@@ -437,10 +437,10 @@ START_TEST(pools_are_summed_by_where_their_memory_is)
             *(pools[i].book == MP_BOOK_HOST_POOL ? &host : &device[pools[i].location.id]) += round ? -holds : holds;
             take_records();
             for (int d = 0; d < 2; d++)
-                ck_assert_uint_eq(told.reserved_on[mp_book_track(MP_BOOK_POOL, d)], device[d]);
-            ck_assert_uint_eq(told.reserved_on[mp_book_track(MP_BOOK_HOST_POOL, 0)], host);
+                ck_assert_uint_eq(reported.reserved_on[mp_book_track(MP_BOOK_POOL, d)], device[d]);
+            ck_assert_uint_eq(reported.reserved_on[mp_book_track(MP_BOOK_HOST_POOL, 0)], host);
         }
-    ck_assert_uint_eq(told.unknown, 0);
+    ck_assert_uint_eq(reported.unknown, 0);
 }
 END_TEST
 
@@ -506,7 +506,7 @@ START_TEST(openings_of_shared_memory_are_counted)
     CALL(cuIpcCloseMemHandle, MP_CU_SUCCESS, address);
     take_records();
     ck_assert_uint_eq(live_on(MP_BOOK_IMPORTED, 0, address, 4096), 0);
-    ck_assert_uint_eq(told.unknown, 0);
+    ck_assert_uint_eq(reported.unknown, 0);
 }
 END_TEST
 
@@ -525,7 +525,7 @@ START_TEST(a_primary_context_ends_when_the_driver_says_so)
     now.context = 0;
     CALL(cuDevicePrimaryCtxRelease_v2, MP_CU_SUCCESS, 0);
     take_records();
-    ck_assert_uint_eq(told.count, 0);
+    ck_assert_uint_eq(reported.count, 0);
 }
 END_TEST
 

@@ -140,10 +140,10 @@ static void begin(const struct layout *layout)
 static void call(enum mp_cuda_call_id id, const void *arguments, uint32_t correlation)
 {
     struct mp_cuda_visit visit = {0};
-    struct mp_cuda_facts told = MP_CUDA_NO_FACTS;
+    struct mp_cuda_facts reported = MP_CUDA_NO_FACTS;
     struct mp_cupti_call data = {.functionParams = arguments, .correlationId = correlation};
     mp_cuda_enter(id, arguments, &visit);
-    mp_cuda_exit(id, arguments, 0, &visit, &told);
+    mp_cuda_exit(id, arguments, 0, &visit, &reported);
     mp_cupti_expect(&mp_cuda_calls[id], &data, &visit);
 }
 
