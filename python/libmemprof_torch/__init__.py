@@ -36,10 +36,10 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "region_push", "record_function", lambda: regions.start(api, torch, steps, own))
     _begin(api, "torch_step", "compiled steps", lambda: compiled.start(torch, steps, after_import))
     _begin(api, "mark", "facts of servers", lambda: servers.start(api, torch, after_import))
-    _begin(api, "holder_due", "what holds tensors", lambda: holders_told.start(api, torch))
+    _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
     _begin(api, "shim", "Dynamo",
            lambda: _hide_from_dynamo(torch, (compiled, guarded, history, holders, holders_filled, holders_graphs,
-                                             holders_names, holders_told, modules, optimizers, pools, regions, roles, servers)))
+                                             holders_names, holders_looks, modules, optimizers, pools, regions, roles, servers)))
 
 
 parts = {}

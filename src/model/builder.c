@@ -253,9 +253,9 @@ static void add_exit(struct mp_builder *b, const struct mp_chunk *chunk)
     b->model->how.text = mp_builder_string(b, chunk->how->text);
 }
 
-static enum mp_status bad_entry(const struct mp_chunk *chunk, const char *what, struct mp_error *error)
+static enum mp_status bad_entry(const struct mp_chunk *chunk, const char *reason, struct mp_error *error)
 {
-    return mp_fail(error, MP_DAMAGED, "%s names an entry that is not in the recording (chunk at byte %llu)", what,
+    return mp_fail(error, MP_DAMAGED, "%s names an entry that is not in the recording (chunk at byte %llu)", reason,
                    (unsigned long long)chunk->offset);
 }
 

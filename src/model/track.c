@@ -40,7 +40,7 @@ static bool is_of_addresses(const struct mp_model *model, size_t track)
     return mp_track_is_of_addresses(facts->layer, mp_model_text(model, facts->name));
 }
 
-#define BESIDE_THE_POINT 16 /* times more than a device holds pinned buffers must hold to matter more */
+#define HOST_DIVISOR 16 /* pinned buffers matter more than a device only if they hold that many times its bytes */
 
 static bool is_of_host(const struct mp_model *model, size_t track)
 {
@@ -55,7 +55,7 @@ static double weight(const struct mp_model *model, size_t track)
 {
     const struct mp_model_track_sum *sum = &model->sums.at[track];
     if (!mp_model_track_holds_memory(model, track) || !(sum->events || sum->peak_bytes)) return -1;
-    return (double)sum->peak_bytes / (is_of_host(model, track) ? BESIDE_THE_POINT : 1);
+    return (double)sum->peak_bytes / (is_of_host(model, track) ? HOST_DIVISOR : 1);
 }
 
 /* Layers of a device lie in one another; pinned memory and malloc()'s lie in none. */

@@ -34,7 +34,7 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
     return kinds[kind];
 }
 
-const char *mp_change_what_name(enum mp_change_what what)
+const char *mp_change_pattern_name(enum mp_change_pattern pattern)
 {
     static const char *const names[MP_CHANGE_WHATS] = {"settings",       "late_zero_grad", "gradients_kept",
                                                        "held_variables", "fused",          "one_by_one",
@@ -83,9 +83,9 @@ static struct outcome replay(struct adviser *a, const struct mp_edits *edits, co
     return outcome;
 }
 
-static uint64_t less(uint64_t from, uint64_t what)
+static uint64_t less(uint64_t from, uint64_t pattern)
 {
-    return from > what ? from - what : 0;
+    return from > pattern ? from - pattern : 0;
 }
 
 /* Checkpointing counts by the allocated peak alone. Its reserved bytes depend on the order of the recomputed blocks,
@@ -94,7 +94,7 @@ static bool is_worth(const struct mp_advise *advise, const struct mp_change *cha
 {
     unsigned parts = change->kind == MP_CHANGE_CHECKPOINT ? WORTH_TIME : WORTH;
     if (change->saved && change->saved >= advise->peak / parts) return true;
-    return change->what != MP_CHANGE_CHECKPOINTING && change->saved_reserved &&
+    return change->pattern != MP_CHANGE_CHECKPOINTING && change->saved_reserved &&
            change->saved_reserved >= advise->reserved / parts;
 }
 
@@ -119,7 +119,7 @@ static void add_setting(struct adviser *a, const struct mp_torch_settings *setti
     struct mp_buffer text = {0};
     mp_torch_settings_text(settings, &text);
     struct mp_change change = {.kind = MP_CHANGE_ALLOCATOR,
-                               .what = phased ? MP_CHANGE_PHASE_SETTINGS : MP_CHANGE_SETTINGS,
+                               .pattern = phased ? MP_CHANGE_PHASE_SETTINGS : MP_CHANGE_SETTINGS,
                                .exact = advise->tuning.known,
                                .settings = *settings,
                                .setting = mp_text_copy_part((const char *)text.data, text.size),
@@ -170,7 +170,7 @@ static void prove(struct adviser *a, struct mp_changes *proposed)
 
 static uint64_t weight(const struct mp_change *change)
 {
-    bool by_allocated = change->what == MP_CHANGE_CHECKPOINTING || change->saved > change->saved_reserved;
+    bool by_allocated = change->pattern == MP_CHANGE_CHECKPOINTING || change->saved > change->saved_reserved;
     return by_allocated ? change->saved : change->saved_reserved;
 }
 
@@ -178,9 +178,9 @@ static uint64_t weight(const struct mp_change *change)
 static bool is_outdone(const struct mp_advise *advise, size_t number)
 {
     const struct mp_change *change = &advise->changes.at[number];
-    for (size_t i = 0; change->what == MP_CHANGE_CHECKPOINTING && i < advise->changes.count; i++) {
+    for (size_t i = 0; change->pattern == MP_CHANGE_CHECKPOINTING && i < advise->changes.count; i++) {
         const struct mp_change *other = &advise->changes.at[i];
-        if (other->what != MP_CHANGE_CHECKPOINTING || weight(other) < weight(change) ||
+        if (other->pattern != MP_CHANGE_CHECKPOINTING || weight(other) < weight(change) ||
             mp_change_price(other) > mp_change_price(change))
             continue;
         if (weight(other) > weight(change) || mp_change_price(other) < mp_change_price(change) || i < number)
@@ -209,7 +209,7 @@ static void drop_outdone(struct mp_advise *advise)
  * all; the change names the stack with most bytes of the others. */
 static void propose_one_stream(const struct adviser *a, struct mp_changes *proposed)
 {
-    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_ONE_STREAM, .exact = a->history.traced};
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_ONE_STREAM, .exact = a->history.traced};
     struct mp_map sums[2] = {{0}}; /* bytes by stream, and by stack of side streams */
     uint64_t most[2] = {0}, best[2] = {0};
     if (!a->advise->has_allocator) return;
@@ -253,7 +253,7 @@ static int by_weight(const void *a, const void *b)
 {
     const struct mp_change *x = a, *y = b;
     if (weight(x) != weight(y)) return weight(x) < weight(y) ? 1 : -1;
-    if (x->what != y->what) return x->what < y->what ? -1 : 1;
+    if (x->pattern != y->pattern) return x->pattern < y->pattern ? -1 : 1;
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
@@ -268,7 +268,7 @@ static bool is_chosen(const struct mp_advise_fit *fit, size_t change)
 
 static void join(const struct mp_change *change, struct mp_edits *edits, struct mp_torch_settings *settings)
 {
-    if (change->what == MP_CHANGE_SETTINGS)
+    if (change->pattern == MP_CHANGE_SETTINGS)
         *settings = change->settings;
     else
         mp_edits_join(edits, &change->edits);
@@ -283,7 +283,7 @@ static struct outcome replay_chosen(struct adviser *a, const struct mp_change *m
     for (size_t i = 0; i < advise->fit.changes.count; i++)
         join(&advise->changes.at[advise->fit.changes.at[i]], &edits, &settings);
     if (more) join(more, &edits, &settings);
-    uint64_t room = less(advise->fit.capacity, advise->fit.beside);
+    uint64_t room = less(advise->fit.capacity, advise->fit.outside);
     struct outcome outcome = replay(a, &edits, &settings, room, NULL);
     mp_edits_free(&edits);
     return outcome;
@@ -291,7 +291,7 @@ static struct outcome replay_chosen(struct adviser *a, const struct mp_change *m
 
 static bool does_fit(const struct mp_advise *advise, const struct outcome *outcome)
 {
-    uint64_t room = less(advise->fit.capacity, advise->fit.beside);
+    uint64_t room = less(advise->fit.capacity, advise->fit.outside);
     return advise->has_allocator ? !outcome->ooms && outcome->reserved <= room : outcome->peak <= room;
 }
 
@@ -308,7 +308,7 @@ static bool may_join(const struct mp_advise *advise, const struct mp_change *cha
     if (change->phased) return false;
     for (size_t i = 0; i < advise->fit.changes.count; i++) {
         const struct mp_change *chosen = &advise->changes.at[advise->fit.changes.at[i]];
-        if (change->what == MP_CHANGE_SETTINGS && chosen->what == MP_CHANGE_SETTINGS) return false;
+        if (change->pattern == MP_CHANGE_SETTINGS && chosen->pattern == MP_CHANGE_SETTINGS) return false;
         if (change->module && chosen->module && overlap(change->module, chosen->module)) return false;
     }
     return true;
@@ -328,7 +328,7 @@ static size_t find_next(struct adviser *a, bool twice, struct outcome *now)
     size_t chosen = SIZE_MAX;
     for (size_t i = 0; i < advise->changes.count; i++) {
         const struct mp_change *change = &advise->changes.at[i];
-        if ((change->what == MP_CHANGE_CHECKPOINTING) != twice || is_chosen(&advise->fit, i) ||
+        if ((change->pattern == MP_CHANGE_CHECKPOINTING) != twice || is_chosen(&advise->fit, i) ||
             !may_join(advise, change))
             continue;
         struct outcome outcome = replay_chosen(a, change);
@@ -399,7 +399,7 @@ static void find_fit(struct adviser *a)
     if (!fit->capacity) return;
     const struct mp_tuning *t = &advise->tuning;
     if (advise->has_allocator && t->total != MP_BYTES_UNKNOWN && t->capacity != MP_BYTES_UNKNOWN)
-        fit->beside = less(t->total, t->capacity);
+        fit->outside = less(t->total, t->capacity);
     struct outcome now = replay_chosen(a, NULL);
     fit->fits_now = does_fit(advise, &now);
     for (bool twice = false; chosen != SIZE_MAX && !does_fit(advise, &now);) {
@@ -435,7 +435,7 @@ static void draw_curves(struct adviser *a)
     for (size_t i = 0; i < a->advise->changes.count && i < a->query->curves; i++) {
         struct mp_change *change = &a->advise->changes.at[i];
         const struct mp_tune_phased *phased = change->phased;
-        bool begins_with = change->what == MP_CHANGE_SETTINGS || (phased && phased->early);
+        bool begins_with = change->pattern == MP_CHANGE_SETTINGS || (phased && phased->early);
         struct mp_torch_history whole = a->history;
         if (phased) mp_tune_phased_apply(&whole, phased, &a->history);
         replay(a, &change->edits, begins_with ? &change->settings : &whole.settings, a->advise->tuning.capacity,

@@ -10,7 +10,7 @@
 enum mp_change_kind { MP_CHANGE_ALLOCATOR, MP_CHANGE_CHECKPOINT, MP_CHANGE_LIFETIME, MP_CHANGE_KINDS };
 
 /* Names of them are a promise, too. */
-enum mp_change_what {
+enum mp_change_pattern {
     MP_CHANGE_SETTINGS,
     MP_CHANGE_LATE_ZERO_GRAD, /* gradients live over forward, and are freed behind it */
     MP_CHANGE_GRADIENTS_KEPT, /* gradients are set to zero, and live for ever */
@@ -28,7 +28,7 @@ enum mp_change_what {
 
 struct mp_change {
     enum mp_change_kind kind;
-    enum mp_change_what what;
+    enum mp_change_pattern pattern;
     bool exact;              /* the replay has no block but those that were recorded */
     uint64_t peak, reserved; /* then */
     uint64_t saved, saved_reserved;
@@ -64,7 +64,7 @@ static inline double mp_change_price(const struct mp_change *change)
 }
 
 const char *mp_change_kind_name(enum mp_change_kind kind);
-const char *mp_change_what_name(enum mp_change_what what);
+const char *mp_change_pattern_name(enum mp_change_pattern pattern);
 /* MP_CHANGE_KINDS: none has the name. */
 enum mp_change_kind mp_change_kind_named(const char *name);
 

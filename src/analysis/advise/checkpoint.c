@@ -683,7 +683,7 @@ void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, si
                       .births = mp_births_find(checkpoints->model, checkpoints->history),
                       .change = change};
     *change = (struct mp_change){.kind = MP_CHANGE_CHECKPOINT,
-                                 .what = MP_CHANGE_CHECKPOINTING,
+                                 .pattern = MP_CHANGE_CHECKPOINTING,
                                  .module = mp_text_copy(mp_intern_get(&checkpoints->texts, kind->pattern, NULL)),
                                  .modules = modules,
                                  .modules_of = kind->modules};

@@ -293,8 +293,8 @@ static bool replace_kept(struct finder *f, const uint32_t *number, size_t count,
 
 static void find_gradients(struct finder *f)
 {
-    struct mp_change late = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_LATE_ZERO_GRAD};
-    struct mp_change freed = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_GRADIENTS_KEPT};
+    struct mp_change late = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_LATE_ZERO_GRAD};
+    struct mp_change freed = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_GRADIENTS_KEPT};
     uint32_t *number = mp_alloc_zeroed(f->model->blocks.count + 1, sizeof *number), count = 0;
     for (uint32_t block = 0; block < f->model->blocks.count; block++) {
         size_t update = is_ours(f, block) ? update_after(f, f->model->blocks.alloc_event[block]) : 0;
@@ -437,7 +437,7 @@ static uint32_t *find_held(const struct finder *f, const struct likes *made)
 
 static void find_variables(struct finder *f)
 {
-    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_HELD_VARIABLES};
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_HELD_VARIABLES};
     struct likes made = {0};
     uint64_t most = 0;
     for (uint32_t block = 0; block < f->model->blocks.count; block++)
@@ -614,7 +614,7 @@ static void add_counters(const struct finder *f, uint32_t first, struct mp_chang
 static void find_fused(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_FUSED};
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_FUSED};
     uint32_t first = MP_NONE;
     for (uint32_t block = 0; block < model->blocks.count; block++) {
         if (!is_ours(f, block) || !shows(f, block, MP_FACT_LISTS_OF_ADAM) || !is_temporary(f, block)) continue;
@@ -671,7 +671,7 @@ static void replace_by_largest(struct finder *f, struct likes *step, size_t upda
 static void find_foreach(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .what = MP_CHANGE_ONE_BY_ONE};
+    struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_ONE_BY_ONE};
     struct likes step = {0};
     size_t current = 0;
     for (uint32_t block = 0; block < model->blocks.count; block++) {

@@ -93,7 +93,7 @@ static uint64_t free_inside(const struct mp_model *model, const struct mp_frag *
 }
 
 /* The free memory of the device when the request failed: as PyTorch noted it, else as readings of the device show. */
-static uint64_t free_beside(const struct mp_model *model, uint16_t track, uint32_t oom)
+static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint32_t oom)
 {
     struct mp_device_free room;
     mp_device_free_start(&room, model, mp_track_below(model, track));
@@ -162,8 +162,7 @@ static enum mp_status frag_judge_oom(const struct mp_model *model, const struct 
     oom->ns = model->events.time_ns[oom->event];
     oom->requested = note->bytes;
     oom->stack = note->stack;
-    oom->device_free =
-        step && history->traced ? step->address : free_beside(model, frag->track, oom->event);
+    oom->device_free = step && history->traced ? step->address : free_outside(model, frag->track, oom->event);
     count_ooms(model, frag);
     if (step && frag->known) try_remedies(model, history, index, frag);
     enum mp_status status = find_cause(model, history, frag, error);

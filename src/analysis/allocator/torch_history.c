@@ -496,7 +496,7 @@ static void count_asked(struct follower *f, const struct mp_torch_step *step, ui
     if (step->action != MP_TORCH_ALLOC) return;
     asked->all++;
     if (!rounded || (requested != MP_PLACE_UNKNOWN && !mp_placed_as_usual(&f->known, step->block)))
-        asked->told++;
+        asked->known++;
     else if (requested != MP_PLACE_UNKNOWN)
         asked->as_site++;
 }
@@ -636,11 +636,11 @@ static bool has_calls(const struct mp_model *model, uint16_t track)
  * them. */
 static void read_settings(const struct mp_model *model, struct mp_torch_settings *settings)
 {
-    const char *told = model->start.configuration;
+    const char *configured = model->start.configuration;
     struct mp_torch_mark mark;
     for (size_t i = 0; i < model->asides.count; i++)
-        if (model->asides.at[i].kind == MP_ASIDE_SETTINGS) told = mp_model_text(model, model->asides.at[i].text);
-    read_configured(told, settings);
+        if (model->asides.at[i].kind == MP_ASIDE_SETTINGS) configured = mp_model_text(model, model->asides.at[i].text);
+    read_configured(configured, settings);
     for (size_t i = 0; i < model->noted.count; i++) {
         uint32_t event = model->noted.at[i];
         if (model->events.type[event] != MP_EVENT_MARK ||

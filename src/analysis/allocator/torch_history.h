@@ -73,7 +73,7 @@ struct mp_torch_base {
 /* Number of allocations whose requested size is known. */
 struct mp_torch_asked {
     uint64_t all;
-    uint64_t told;    /* by PyTorch itself */
+    uint64_t known;   /* by PyTorch itself */
     uint64_t as_site; /* by what was asked for at the same place, whose blocks are as large */
 };
 

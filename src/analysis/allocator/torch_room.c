@@ -37,11 +37,11 @@ uint64_t mp_torch_room(const struct mp_model *model, uint16_t track, uint64_t he
     for (size_t i = 0; i < uses.count; i++) {
         const struct mp_device_use *use = &uses.at[i];
         if (use->device != model->tracks.at[track].device || use->in_use_bytes == MP_BYTES_UNKNOWN) continue;
-        uint64_t beside = use->in_use_bytes;
+        uint64_t other_use = use->in_use_bytes;
         for (size_t k = 0; k < use->parts.count; k++)
             if (use->parts.at[k].kind == MP_PART_TENSORS || use->parts.at[k].kind == MP_PART_CACHED)
-                beside -= beside < use->parts.at[k].bytes ? beside : use->parts.at[k].bytes;
-        room = beside < total ? total - beside : 0;
+                other_use -= other_use < use->parts.at[k].bytes ? other_use : use->parts.at[k].bytes;
+        room = other_use < total ? total - other_use : 0;
     }
     uint16_t driver = mp_track_below(model, track);
     uint64_t refused = MP_BYTES_UNKNOWN;

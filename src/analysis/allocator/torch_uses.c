@@ -110,11 +110,11 @@ static bool is_used(const struct mp_torch_uses *uses, uint32_t pool, uint32_t ev
 /* Before 2.10 PyTorch's history names no pools: whose a block is follows from the segment that has its address when the
  * history is read. By then the default pool may have given its segment back, and a private one got it again. Where the
  * history was not read, a block belongs to the pool of the segment's first one. */
-static void correct_pool(const struct holder *h, bool told, struct mp_torch_step *step)
+static void correct_pool(const struct holder *h, bool has_history, struct mp_torch_step *step)
 {
     struct held *segment = segment_of(h, step->address);
     if (!segment) return;
-    if (!told && segment->pool != NO_POOL)
+    if (!has_history && segment->pool != NO_POOL)
         step->pool = segment->pool;
     else if (step->pool && is_known(h->uses, step->pool) && !is_used(h->uses, step->pool, segment->event))
         step->pool = 0;

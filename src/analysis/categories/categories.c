@@ -236,7 +236,7 @@ static enum mp_category of_forward(const struct life *life)
     return lasts ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_TEMPORARY;
 }
 
-#define MADE_BESIDE     4096 /* events in which other threads' forward passes make something */
+#define MADE_MEANWHILE  4096 /* events in which other threads' forward passes make something */
 #define ROUNDS_OF_INPUT 4    /* for which a batch may be used: fetched ahead, shared by two networks */
 
 /* True if it ends some rounds after its birth. */
@@ -247,12 +247,12 @@ static bool is_passing(const struct life *life)
 }
 
 /* True if a forward pass on another thread, in the turn of the block's birth, makes something before it ends. */
-static bool lives_beside_forward(const struct mp_model *model, const struct life *life, uint32_t block)
+static bool lives_during_forward(const struct mp_model *model, const struct life *life, uint32_t block)
 {
     const struct mp_model_events *events = &model->events;
     uint32_t born = model->blocks.alloc_event[block];
     if (turn_at(life, life->turn)->phase != MP_PHASE_FORWARD || life->freed == MP_NONE) return false;
-    for (uint32_t event = born + 1; event < life->freed && event - born < MADE_BESIDE; event++)
+    for (uint32_t event = born + 1; event < life->freed && event - born < MADE_MEANWHILE; event++)
         if (events->type[event] == MP_EVENT_ALLOC &&
             mp_phase_of_block(life->phases, model, events->subject[event]) == MP_PHASE_FORWARD)
             return true;
@@ -271,7 +271,7 @@ static enum mp_category of_outside(const struct mp_model *model, const struct li
         if (phase == MP_PHASE_FORWARD) return MP_CATEGORY_INPUT;
         if (phase == MP_PHASE_BACKWARD || phase == MP_PHASE_RECOMPUTE) return MP_CATEGORY_ACTIVATIONS;
     }
-    if (aside && is_passing(life) && lives_beside_forward(model, life, block)) return MP_CATEGORY_INPUT;
+    if (aside && is_passing(life) && lives_during_forward(model, life, block)) return MP_CATEGORY_INPUT;
     bool same = after < life->phases->turns.count ? !lives_at(life, after) : life->freed != MP_NONE;
     return same ? MP_CATEGORY_TEMPORARY : MP_CATEGORY_NONE;
 }

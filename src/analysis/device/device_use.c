@@ -282,10 +282,10 @@ struct readings {
     uint64_t base_ns; /* memory handed out by then is unknown for any earlier moment; 0: there was none */
 };
 
-static uint32_t string_of(const struct mp_model *model, const char *device, const char *what)
+static uint32_t string_of(const struct mp_model *model, const char *device, const char *counter)
 {
     char name[96];
-    snprintf(name, sizeof name, "%s/%s", device, what);
+    snprintf(name, sizeof name, "%s/%s", device, counter);
     for (uint32_t id = 1; id < model->strings.count; id++)
         if (!strcmp(mp_model_text(model, id), name)) return id;
     return MP_NONE;

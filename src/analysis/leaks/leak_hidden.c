@@ -271,10 +271,10 @@ static void look_at(const struct mp_model *model, const struct mp_step *steps, u
     free(sweep.levels);
 }
 
-static uint32_t find_counter(const struct mp_model *model, uint32_t device, const char *what)
+static uint32_t find_counter(const struct mp_model *model, uint32_t device, const char *suffix)
 {
     char name[128];
-    snprintf(name, sizeof name, "%s/%s", mp_model_text(model, model->devices.at[device].name), what);
+    snprintf(name, sizeof name, "%s/%s", mp_model_text(model, model->devices.at[device].name), suffix);
     for (size_t i = 0; i < model->samples.count; i++)
         if (!strcmp(mp_model_text(model, model->samples.at[i].counter), name)) return model->samples.at[i].counter;
     return 0;

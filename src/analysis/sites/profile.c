@@ -36,7 +36,7 @@ static bool lives(const struct mp_model_blocks *blocks, uint32_t block, uint32_t
     return moment != MP_NONE && born && blocks->free_event[block] >= moment;
 }
 
-static void add(struct mp_profile_value *value, uint64_t bytes)
+static void add_bytes(struct mp_profile_value *value, uint64_t bytes)
 {
     value->bytes += bytes == MP_BYTES_UNKNOWN ? 0 : bytes;
     value->blocks++;
@@ -51,10 +51,11 @@ static void add_block(struct maker *maker, uint32_t block)
     for (int sense = 0; sense < MP_PROFILE_SENSES; sense++) {
         uint32_t moment = maker->moments[sense];
         if (lives(&model->blocks, block, moment))
-            add(&values[sense], moment ? mp_model_bytes_at(model, block, moment - 1) : model->blocks.bytes[block]);
+            add_bytes(&values[sense],
+                      moment ? mp_model_bytes_at(model, block, moment - 1) : model->blocks.bytes[block]);
     }
     if (born != MP_NONE && born >= window->first && born < window->last)
-        add(&values[MP_PROFILE_ALLOCATED], model->blocks.bytes[block]);
+        add_bytes(&values[MP_PROFILE_ALLOCATED], model->blocks.bytes[block]);
     bool any = false;
     for (int sense = 0; sense < MP_PROFILE_SENSES; sense++)
         any |= values[sense].blocks;

@@ -26,7 +26,7 @@ static int by_site_heaviest_first(const void *left, const void *right)
 }
 
 /* A block of the site is one of those that have `of` in common. */
-static void add(struct shares *shares, uint32_t site, uint32_t of, uint8_t kind, uint64_t bytes)
+static void add_share(struct shares *shares, uint32_t site, uint32_t of, uint8_t kind, uint64_t bytes)
 {
     bool fresh;
     uint64_t *thing = mp_map_at(&shares->things, ((uint64_t)kind << 32 | of) + 1, &fresh);
@@ -59,7 +59,7 @@ void mp_site_frees_find(const struct mp_model *model, const struct mp_live_block
     struct shares shares = {0};
     for (size_t i = 0; i < live->count; i++) {
         uint32_t stack = mp_model_freed_at(model, live->at[i].block);
-        if (stack) add(&shares, site_of[i], stack, 0, live->at[i].bytes);
+        if (stack) add_share(&shares, site_of[i], stack, 0, live->at[i].bytes);
     }
     sort(&shares);
     for (size_t i = 0; i < shares.at.count; i++) {
@@ -78,7 +78,7 @@ void mp_site_metadata_find(const struct mp_model *model, const struct mp_live_bl
         size_t count;
         const struct mp_model_metadata *said = mp_model_metadata_of(model, live->at[i].block, &count);
         for (size_t k = 0; k < count; k++)
-            if (!said[k].again) add(&shares, site_of[i], said[k].text, said[k].kind, live->at[i].bytes);
+            if (!said[k].again) add_share(&shares, site_of[i], said[k].text, said[k].kind, live->at[i].bytes);
     }
     sort(&shares);
     for (size_t i = 0; i < shares.at.count; i++) {

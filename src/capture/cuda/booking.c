@@ -90,17 +90,17 @@ struct begins {
     bool sized, stays;
 };
 
-static void begin_as(struct mp_cuda_event *event, const struct begins *what)
+static void begin_as(struct mp_cuda_event *event, const struct begins *row)
 {
     const struct mp_params_cuMemAlloc_v2 *a = event->arguments; /* the first two arguments of all that are like it */
-    uint64_t bytes = what->sized ? a->bytesize : 0;
+    uint64_t bytes = row->sized ? a->bytesize : 0;
     if (!mp_cuda_succeeded(event)) {
-        if (what->sized) mp_cuda_refused(event, what->book, event->facts->device, bytes);
+        if (row->sized) mp_cuda_refused(event, row->book, event->facts->device, bytes);
         return;
     }
-    struct mp_live entry = mp_cuda_entry(what->class, *a->dptr, event->facts->device, what->book, what->kind);
+    struct mp_live entry = mp_cuda_entry(row->class, *a->dptr, event->facts->device, row->book, row->kind);
     entry.bytes = bytes;
-    if (!what->stays) entry.context = event->facts->context;
+    if (!row->stays) entry.context = event->facts->context;
     mp_cuda_begin_entry(event, &entry);
 }
 

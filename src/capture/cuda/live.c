@@ -161,7 +161,7 @@ bool mp_live_set_bytes(enum mp_live_class class, uint64_t value, uint64_t bytes,
     return newer;
 }
 
-unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t what), uint64_t what,
+unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t filter), uint64_t filter,
                            struct mp_live taken[MP_LIVE_TAKEN])
 {
     unsigned count = 0;
@@ -170,7 +170,7 @@ unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t 
         if (!lock(shard)) continue;
         for (uint64_t at = 0; at < shard->room && count < MP_LIVE_TAKEN; at++) {
             /* The entry that moves up into the gap is checked as well. */
-            while (count < MP_LIVE_TAKEN && shard->slots[at].class && wanted(&shard->slots[at], what)) {
+            while (count < MP_LIVE_TAKEN && shard->slots[at].class && wanted(&shard->slots[at], filter)) {
                 taken[count++] = shard->slots[at];
                 take_away(shard, &shard->slots[at]);
             }

@@ -68,7 +68,7 @@ bool mp_live_set_bytes(enum mp_live_class class, uint64_t value, uint64_t bytes,
 /* Removes entries that `wanted` accepts, a few at a time. Returns how many are in `taken`, 0 when none is left. Walks
  * everything: for rare events. `wanted` runs under a lock and may only look. */
 #define MP_LIVE_TAKEN 16
-unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t what), uint64_t what,
+unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t filter), uint64_t filter,
                            struct mp_live taken[MP_LIVE_TAKEN]);
 
 /* Nothing is live and no lock is held. */

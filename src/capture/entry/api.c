@@ -362,7 +362,7 @@ static void call_begins(const char *function)
 {
     /* Another memprof around this one may have asked for its own. */
     if (!function || !mp_session_recording() || strcmp(function, mp_session.config.step_at) != 0) return;
-    mp_stack_calls_are_told();
+    mp_stack_calls_are_reported();
     plain(MP_EVENT_STEP, function);
     mp_holders_step();
 }

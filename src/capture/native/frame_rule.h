@@ -1,6 +1,16 @@
 /*
  * Rules that lead from a frame to its caller's, read from the .eh_frame section of the module that holds its code, for
  * frames that compilers make. x86-64 only. Never allocates; may be called in hooks; any thread.
+ *
+ * An example. A function begins with `push %rbp; mov %rsp,%rbp`, and its description says
+ *
+ *     at first               base = sp + 8                the return address lies at base - 8
+ *     behind the push        base = sp + 16               the caller's rbp lies at base - 16
+ *     behind the mov         base = rbp + 16
+ *
+ * For an address in the body the rule is {MP_FRAME_BY_BP, base_offset 16, bp_offset -16}. If rbp is 0x7ffe1000, the
+ * base is 0x7ffe1010. The return address is read at 0x7ffe1008, the caller's rbp at 0x7ffe1000, and the caller's sp is
+ * the base.
  */
 #ifndef MP_CAPTURE_NATIVE_FRAME_RULE_H
 #define MP_CAPTURE_NATIVE_FRAME_RULE_H

@@ -194,7 +194,7 @@ static void forget(struct mp_python_calls *calls, const void *bottom)
 }
 
 /* NULL: not known. */
-static struct mp_python_call *find(struct mp_python_calls *calls, const void *frame)
+static struct mp_python_call *find_call(struct mp_python_calls *calls, const void *frame)
 {
     for (size_t i = 0; i < MP_PYTHON_CALLS_KNOWN; i++)
         if (calls->at[i].frame == frame) return &calls->at[i];
@@ -220,7 +220,7 @@ enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *
         if (look.now.bottom) forget(calls, look.now.bottom);
         return MP_PYTHON_CALL_GOES_ON;
     }
-    struct mp_python_call *known = find(calls, look.now.frame);
+    struct mp_python_call *known = find_call(calls, look.now.frame);
     enum mp_python_calls_answer answer = known ? judge(layout, thread, &look, known) : MP_PYTHON_CALL_BEGINS;
     if (!known) known = find_place(calls);
     if (answer != MP_PYTHON_CALL_BEGINS) look.now.first = known->first;

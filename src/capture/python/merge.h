@@ -1,5 +1,16 @@
-/* Makes one stack of two: native return addresses, with each call of Python's interpreter loop replaced by the Python
- * frames that it runs. Pure; never allocates; any thread. */
+/*
+ * Makes one stack of two: native return addresses, with each call of Python's interpreter loop replaced by the Python
+ * frames that it runs. Pure; never allocates; any thread.
+ *
+ * An example, innermost first. The program's module calls train() by way of C code, train() calls step(), and step()
+ * allocates a tensor. Python runs step() and train() in one call of its loop, the module in another:
+ *
+ *     native    malloc   at::empty   LOOP            call_c   LOOP       main
+ *     Python                         step, train              <module>          two groups
+ *     merged    malloc   at::empty   step, train     call_c   <module>   main
+ *
+ * If the outer group is missing, as when only 1 group was read, the outer LOOP stays native.
+ */
 #ifndef MP_CAPTURE_PYTHON_MERGE_H
 #define MP_CAPTURE_PYTHON_MERGE_H
 

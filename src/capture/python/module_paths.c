@@ -57,7 +57,7 @@ static uint32_t place_of(uintptr_t module)
     return (uint32_t)(mp_hash_mix(module) & (SLOTS - 1));
 }
 
-static struct slot *find(uintptr_t module)
+static struct slot *find_slot(uintptr_t module)
 {
     uint32_t at = place_of(module);
     struct slot *all = atomic_load_explicit(&slots, memory_order_acquire);
@@ -74,7 +74,7 @@ static struct slot *find(uintptr_t module)
 static struct slot *take(uintptr_t module)
 {
     if (!have_room()) return NULL;
-    struct slot *slot = find(module);
+    struct slot *slot = find_slot(module);
     uint32_t at = place_of(module);
     for (uint32_t probe = 0; probe < PROBES && !slot; probe++) {
         struct slot *free = &slots[(at + probe) & (SLOTS - 1)];
@@ -121,7 +121,7 @@ static void name(uintptr_t module, const char *path)
     mp_lock *lock = &mp_session.page->module_lock;
     if (!mp_lock_take(lock)) return;
     uint32_t length = path ? length_of(path) : 0, text = length && have_room() ? keep_text(path, length) : 0;
-    struct slot *slot = text ? take(module) : find(module);
+    struct slot *slot = text ? take(module) : find_slot(module);
     if (slot && atomic_load(&slot->text) != text) {
         if (text) atomic_fetch_add(&naming, 1);
         atomic_store_explicit(&slot->text, text, memory_order_release);
@@ -182,7 +182,7 @@ static uint32_t enter_text(struct slot *slot, uint32_t text, uint32_t generation
 bool mp_module_path_id_known(const void *module, uint32_t *path)
 {
     uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
-    const struct slot *slot = find((uintptr_t)module);
+    const struct slot *slot = find_slot((uintptr_t)module);
     uint64_t known = slot ? atomic_load_explicit(&slot->known, memory_order_acquire) : 0;
     *path = (uint32_t)known;
     return slot && atomic_load_explicit(&slot->module, memory_order_acquire) == (uintptr_t)module &&
@@ -193,7 +193,7 @@ uint32_t mp_module_path_id(const void *module, bool may_call_python)
 {
     uintptr_t address = (uintptr_t)module;
     uint32_t generation = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
-    struct slot *slot = find(address);
+    struct slot *slot = find_slot(address);
     if (slot) {
         uint64_t known = atomic_load_explicit(&slot->known, memory_order_acquire);
         uint32_t text = atomic_load_explicit(&slot->text, memory_order_acquire);

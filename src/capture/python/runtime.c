@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-static bool find(const struct mp_python_runtime *runtime, const char *name, void *slot)
+static bool find_symbol(const struct mp_python_runtime *runtime, const char *name, void *slot)
 {
     void *found = mp_loaded_symbol(&runtime->library, name);
     memcpy(slot, &found, sizeof found);
@@ -22,7 +22,7 @@ static unsigned read_number(const char **text)
 static bool read_version(struct mp_python_runtime *runtime)
 {
     const char *(*version)(void);
-    if (!find(runtime, "Py_GetVersion", &version)) return false;
+    if (!find_symbol(runtime, "Py_GetVersion", &version)) return false;
     const char *text = version();
     bool free_threaded = strstr(text, "free-threading") != NULL;
     runtime->major = read_number(&text);
@@ -36,12 +36,12 @@ static bool read_version(struct mp_python_runtime *runtime)
  * while attached. Either way it equals the own state exactly while this thread may run Python code. */
 static bool find_accessors(struct mp_python_runtime *runtime)
 {
-    return find(runtime, "PyGILState_GetThisThreadState", &runtime->own_thread) &&
-           (find(runtime, "PyThreadState_GetUnchecked", &runtime->attached_thread) ||
-            find(runtime, "_PyThreadState_UncheckedGet", &runtime->attached_thread)) &&
-           find(runtime, "PyCode_Type", &runtime->code_type) &&
-           find(runtime, "PyUnicode_Type", &runtime->string_type) &&
-           find(runtime, "PyBytes_Type", &runtime->bytes_type);
+    return find_symbol(runtime, "PyGILState_GetThisThreadState", &runtime->own_thread) &&
+           (find_symbol(runtime, "PyThreadState_GetUnchecked", &runtime->attached_thread) ||
+            find_symbol(runtime, "_PyThreadState_UncheckedGet", &runtime->attached_thread)) &&
+           find_symbol(runtime, "PyCode_Type", &runtime->code_type) &&
+           find_symbol(runtime, "PyUnicode_Type", &runtime->string_type) &&
+           find_symbol(runtime, "PyBytes_Type", &runtime->bytes_type);
 }
 
 void mp_python_runtime_keep(const struct mp_python_runtime *runtime)
@@ -56,15 +56,15 @@ bool mp_python_runtime_find(struct mp_python_runtime *runtime)
 {
     memset(runtime, 0, sizeof *runtime);
     if (!mp_loaded_with("Py_IsInitialized", NULL, &runtime->library)) return false;
-    bool present = find(runtime, "Py_IsInitialized", &runtime->is_initialized) && read_version(runtime);
+    bool present = find_symbol(runtime, "Py_IsInitialized", &runtime->is_initialized) && read_version(runtime);
     if (present && !find_accessors(runtime)) runtime->layout = NULL;
     const void *published = NULL;
-    if (runtime->layout && find(runtime, "_PyRuntime", &published) &&
+    if (runtime->layout && find_symbol(runtime, "_PyRuntime", &published) &&
         !mp_python_layout_agrees(runtime->layout, published))
         runtime->layout = NULL;
     if (runtime->layout) {
-        find(runtime, "_PyEval_EvalFrameDefault", &runtime->interpreter_loop);
-        find(runtime, "Py_AddPendingCall", &runtime->add_pending_call);
+        find_symbol(runtime, "_PyEval_EvalFrameDefault", &runtime->interpreter_loop);
+        find_symbol(runtime, "Py_AddPendingCall", &runtime->add_pending_call);
     }
     return present;
 }

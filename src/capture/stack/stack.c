@@ -358,11 +358,11 @@ static uint32_t module_of(const struct mp_backward *root, const struct mp_python
     return root ? root->creation.module : 0;
 }
 
-static _Atomic bool calls_are_told;
+static _Atomic bool calls_are_reported;
 
-void mp_stack_calls_are_told(void)
+void mp_stack_calls_are_reported(void)
 {
-    atomic_store_explicit(&calls_are_told, true, memory_order_relaxed);
+    atomic_store_explicit(&calls_are_reported, true, memory_order_relaxed);
 }
 
 /* Calls of the function of --step-at. The next alloc says that one has begun. */
@@ -383,7 +383,7 @@ struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_pyth
         walk_python(room_of(thread), root, may_call_python, &walked) ? &walked : NULL;
     uint32_t module = module_of(root, python, may_call_python);
     uint32_t path = find_path(thread, root, &native, hash, python);
-    if (*mp_session.config.step_at && python && !atomic_load_explicit(&calls_are_told, memory_order_relaxed))
+    if (*mp_session.config.step_at && python && !atomic_load_explicit(&calls_are_reported, memory_order_relaxed))
         look_for_call(thread);
     return (struct mp_captured){path, module};
 }

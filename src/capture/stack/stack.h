@@ -69,7 +69,7 @@ bool mp_stack_same(struct mp_thread *thread, uintptr_t inner, uintptr_t outer);
  * modules; before their first. */
 void mp_stack_leave_out(uintptr_t address);
 /* Python itself tells of calls of the function of --step-at: they are not looked for. */
-void mp_stack_calls_are_told(void);
+void mp_stack_calls_are_reported(void);
 /* Code was unloaded: addresses may mean something else from now on. */
 void mp_stack_code_unloaded(void);
 

@@ -49,10 +49,10 @@ uint64_t add_thread_local_callback(struct callback callback)
     return 0;
 }
 
-void mp_torch_annotations(enum mp_torch_annotations what)
+void mp_torch_annotations(enum mp_torch_annotations action)
 {
-    keeping = what == MP_ANNOTATIONS_KEEP_BACK;
-    if (what != MP_ANNOTATIONS_ADD) return;
+    keeping = action == MP_ANNOTATIONS_KEEP_BACK;
+    if (action != MP_ANNOTATIONS_ADD) return;
     void *at = atomic_exchange(&adds_kept, NULL);
     uint64_t (*add)(struct callback);
     memcpy(&add, &at, sizeof add);

@@ -50,7 +50,7 @@ int mp_torch_history(const uint64_t *rows, size_t count);
 /* Callbacks at regions that PyTorch adds for this thread while a history begins (capture/torch/annotations.c); as
  * `count` where there are no rows. */
 enum mp_torch_annotations { MP_ANNOTATIONS_KEEP_BACK = 1, MP_ANNOTATIONS_LET_BE, MP_ANNOTATIONS_ADD };
-void mp_torch_annotations(enum mp_torch_annotations what);
+void mp_torch_annotations(enum mp_torch_annotations action);
 
 /*
  * Holders of tensors, as the shim's looks find them (python/libmemprof_torch/holders.py): takes the looks' rows, and

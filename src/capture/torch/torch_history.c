@@ -20,15 +20,15 @@ static bool is_wanted(void)
 
 static void record_row(struct mp_thread *thread, const uint64_t *row)
 {
-    unsigned what = row[WHAT] & 0xff, device = row[WHAT] >> 8 & 0xff;
+    unsigned reading = row[WHAT] & 0xff, device = row[WHAT] >> 8 & 0xff;
     struct mp_record record = {.address = row[ADDRESS],
                                .bytes = row[BYTES],
                                .total_allocated = row[STREAM],
                                .total_reserved = row[POOL],
                                .stack = (uint32_t)(row[WHAT] >> 16),
-                               .track = what == MP_READING_END ? MP_TRACK_NONE : mp_torch_track((int)device),
+                               .track = reading == MP_READING_END ? MP_TRACK_NONE : mp_torch_track((int)device),
                                .type = MP_RECORD_TORCH,
-                               .kind = (uint8_t)what,
+                               .kind = (uint8_t)reading,
                                .moment_ns = row[MOMENT] ? row[MOMENT] + mp_session.clock_shift_ns : 0};
     mp_record_prepared(thread, &record);
 }

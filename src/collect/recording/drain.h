@@ -1,6 +1,15 @@
 /*
  * Takes records out of a spool's rings in the order in which they happened. Reading moves the collector's own position;
  * the rings' tails move only when the records are safe in the file (mp_drain_release). One thread at a time.
+ *
+ * A record is in its ring when its hook returns, with the time at which the hook began. A record that is taken must not
+ * be followed by an older one, so none is taken that is younger than a hook that still runs. An example:
+ *
+ *     ring 0    alloc 10   alloc 20   alloc 50
+ *     ring 1    alloc 15   free 20                 a hook runs since 40
+ *
+ * Taken are alloc 10, alloc 15, free 20 and alloc 20: a free goes first among equals, since its address may be handed
+ * out again at once. Alloc 50 waits, for the hook may still write a record of 40.
  */
 #ifndef MP_COLLECT_DRAIN_H
 #define MP_COLLECT_DRAIN_H

@@ -79,7 +79,7 @@ static enum mp_status put(struct live_file *file, const struct mp_event *event, 
 }
 
 /* The file's number of one of the recording's texts. */
-static enum mp_status text_of(struct live_file *file, uint32_t id, uint32_t *to, struct mp_error *error)
+static enum mp_status put_text(struct live_file *file, uint32_t id, uint32_t *to, struct mp_error *error)
 {
     *to = 0;
     if (!id) return MP_OK;
@@ -113,8 +113,8 @@ static enum mp_status gather(struct live_file *file, struct mp_error *error)
     for (size_t i = 0; !status && i < ledger->blocks.count; i++) {
         struct mp_base_block block = ledger->blocks.at[i];
         if (block.track == MP_LEDGER_SLOT_FREE) continue;
-        status = text_of(file, block.module, &block.module, error);
-        if (!status) status = text_of(file, block.label, &block.label, error);
+        status = put_text(file, block.module, &block.module, error);
+        if (!status) status = put_text(file, block.label, &block.label, error);
         if (status) return status;
         if (ledger->births.at[i]) {
             status = add(file, &block, mp_lives_unit(lives, ledger->births.at[i]), UINT32_MAX, error);

@@ -17,7 +17,7 @@
 #define SAMPLE_EVERY_FIRST_NS (10 * MP_NS_PER_MS)
 #define SAMPLE_EVERY_NS       (50 * MP_NS_PER_MS)
 
-static const char *text_of(const void *strings, uint32_t name)
+static const char *name_text(const void *strings, uint32_t name)
 {
     return mp_intern_get(strings, name, NULL);
 }
@@ -38,7 +38,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     recording->id = recording->spool.header->spool_id;
     *spool = (struct mp_spool_file){.fd = -1};
     const char *configuration = recording->spool.header->configuration;
-    mp_state_open(&recording->state, configuration, text_of, &recording->tables.strings);
+    mp_state_open(&recording->state, configuration, name_text, &recording->tables.strings);
     mp_step_rule_only_asked(&recording->state.steps); /* a schedule counts them; the user is informed if there was
                                                        * none */
     mp_setting(recording->step_at, sizeof recording->step_at, configuration, "step_at");

@@ -83,7 +83,7 @@ static enum mp_status begin(struct mp_recording *recording, bool here, struct mp
 }
 
 /* Replaces the old file by the new one, to which the events written meanwhile are added. */
-static enum mp_status take(struct mp_recording *recording, struct mp_error *error)
+static enum mp_status take_fold(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;
     struct mp_bound_job *job = bound->job;
@@ -129,7 +129,8 @@ enum mp_status mp_recording_bound(struct mp_recording *recording, struct mp_erro
     struct mp_bound *bound = &recording->bound;
     if (!bound->max_events || !recording->writer) return MP_OK;
     if (!bound->fold_at) bound->fold_at = bound->max_events + slack(bound);
-    if (bound->job) return atomic_load(&bound->job->done) ? go_on(recording, take(recording, error), error) : MP_OK;
+    if (bound->job)
+        return atomic_load(&bound->job->done) ? go_on(recording, take_fold(recording, error), error) : MP_OK;
     if (bound->file_events < bound->fold_at) return MP_OK;
     enum mp_status status = begin(recording, false, error);
     return status ? go_on(recording, status, error) : MP_OK;
@@ -140,10 +141,10 @@ enum mp_status mp_recording_bound_end(struct mp_recording *recording, struct mp_
     struct mp_bound *bound = &recording->bound;
     enum mp_status status = MP_OK;
     if (!bound->max_events || !recording->writer) return MP_OK;
-    if (bound->job) status = go_on(recording, take(recording, error), error);
+    if (bound->job) status = go_on(recording, take_fold(recording, error), error);
     if (status || bound->file_events <= bound->max_events) return status;
     status = begin(recording, true, error);
-    if (!status) status = take(recording, error);
+    if (!status) status = take_fold(recording, error);
     return go_on(recording, status, error);
 }
 

@@ -82,8 +82,8 @@ static void forget(struct mp_recording *recording, struct mp_refusal *refusal)
 }
 
 /* True if the track is of that layer, on the device that refused. */
-static bool is_beside(const struct mp_recording *recording, const struct mp_refusal *refusal, uint16_t track,
-                      enum mp_layer layer)
+static bool is_on_refusing_device(const struct mp_recording *recording, const struct mp_refusal *refusal,
+                                  uint16_t track, enum mp_layer layer)
 {
     const struct mp_wire_track *facts = track_of(recording, track), *refused = track_of(recording, refusal->track);
     return facts && refused && facts->layer == layer && facts->device_type == refused->device_type &&
@@ -104,8 +104,10 @@ static enum mp_status take_oom(struct mp_recording *recording, const struct mp_e
     struct mp_refusal *before = refusal_of(recording, event->thread);
     bool undecided = mp_recording_has_layer(recording, event->track, MP_LAYER_DRIVER) &&
                      (has_allocator_above(recording, event->track) || may_be_first(recording, event->track));
-    if (undecided && before && is_beside(recording, before, event->track, MP_LAYER_DRIVER)) return MP_OK;
-    if (before) status = decide(recording, before, is_beside(recording, before, event->track, MP_LAYER_TORCH), error);
+    if (undecided && before && is_on_refusing_device(recording, before, event->track, MP_LAYER_DRIVER)) return MP_OK;
+    if (before)
+        status =
+            decide(recording, before, is_on_refusing_device(recording, before, event->track, MP_LAYER_TORCH), error);
     if (status) return status;
     if (!undecided) return look_at(recording, event->time_ns, error);
     const struct mp_refusal refusal = {.thread = event->thread, .track = event->track, .time_ns = event->time_ns};
@@ -118,7 +120,7 @@ static bool may_be_retry(const struct mp_recording *recording, const struct mp_r
                          const struct mp_event *event)
 {
     return event->type == MP_EVENT_FREE || event->type == MP_EVENT_RESERVED ||
-           (event->type == MP_EVENT_ALLOC && is_beside(recording, refusal, event->track, MP_LAYER_DRIVER));
+           (event->type == MP_EVENT_ALLOC && is_on_refusing_device(recording, refusal, event->track, MP_LAYER_DRIVER));
 }
 
 enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const struct mp_event *event,
@@ -127,7 +129,8 @@ enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const str
     if (event->type == MP_EVENT_OOM) return take_oom(recording, event, error);
     struct mp_refusal *refusal = recording->refusals.count ? refusal_of(recording, event->thread) : NULL;
     if (!refusal || event->type >= MP_EVENT_TYPES || may_be_retry(recording, refusal, event)) return MP_OK;
-    bool gets = event->type == MP_EVENT_ALLOC && is_beside(recording, refusal, event->track, MP_LAYER_TORCH);
+    bool gets =
+        event->type == MP_EVENT_ALLOC && is_on_refusing_device(recording, refusal, event->track, MP_LAYER_TORCH);
     return decide(recording, refusal, gets, error);
 }
 

@@ -21,7 +21,7 @@ static bool ends_with(const char *text, const char *end)
     return length >= wanted && !strcmp(text + length - wanted, end);
 }
 
-static const char *text_of(const struct mp_tables *tables, uint32_t spool_string)
+static const char *spool_text(const struct mp_tables *tables, uint32_t spool_string)
 {
     return mp_intern_get(&tables->strings, mp_tables_spool_string(tables, spool_string), NULL);
 }
@@ -31,11 +31,11 @@ static size_t row_of(const struct mp_tables *tables, const struct mp_wire_frame 
 {
     size_t row = 0;
     if (frame->language != MP_PYTHON) return WORKERS;
-    const char *function = text_of(tables, frame->function), *dot = strrchr(function, '.');
+    const char *function = spool_text(tables, frame->function), *dot = strrchr(function, '.');
     if (dot) function = dot + 1; /* from 3.11 on a method's name begins with its class */
     while (row < WORKERS && strcmp(function, workers[row].function) != 0)
         row++;
-    return row < WORKERS && ends_with(text_of(tables, frame->file), workers[row].file) ? row : WORKERS;
+    return row < WORKERS && ends_with(spool_text(tables, frame->file), workers[row].file) ? row : WORKERS;
 }
 
 /* True if multiprocessing has begun the process further out in the stack. A thread of a ThreadPool runs the same

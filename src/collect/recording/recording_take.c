@@ -307,8 +307,8 @@ static enum mp_status take_call(struct mp_recording *recording, uint32_t ring, c
     return status ? status : pass(recording, ring, &step, &begin, error);
 }
 
-static enum mp_status take(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
-                           struct mp_error *error)
+static enum mp_status take_record(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
+                                  struct mp_error *error)
 {
     struct mp_spool_header *spool = recording->spool.header;
     /* While the window is closed, the file's live bytes stay as they were. */
@@ -362,7 +362,7 @@ bool mp_recording_take(void *context, uint32_t ring, const struct mp_record *rec
         atomic_fetch_add(&spool->unsound, 1);
         return true;
     }
-    enum mp_status status = take(recording, ring, record, &error);
+    enum mp_status status = take_record(recording, ring, record, &error);
     if (!status && recording->pending.count + EVENTS_OF_A_RECORD > MP_CHUNK_EVENTS)
         status = mp_recording_write(recording, false, &error);
     return mp_recording_check(recording, status, &error);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *what_happened(const struct mp_spool_header *spool)
+static const char *end_of_recording(const struct mp_spool_header *spool)
 {
     const _Atomic uint32_t *word = (const _Atomic uint32_t *)&spool->collector;
     if (!(atomic_load(word) & FUTEX_OWNER_DIED)) return "the recording was not finished by its collector";
@@ -62,7 +62,7 @@ static enum mp_status recover_with_spool(struct mp_recovering *recovering, struc
             "what was allocated before the first event here is not known: the collector was killed before this "
             "file had an event");
     recording->state.ledger.paused = !recording->window_open;
-    const char *text = what_happened(recording->spool.header);
+    const char *text = end_of_recording(recording->spool.header);
     note_source(recording);
     mp_recording_end(recording, (struct mp_exit){.known = false}, text);
     mp_recording_finish(recording, &recovering->result->summary);

@@ -83,7 +83,7 @@ static struct mp_left_out *row_of(struct mp_leaving *leaving, uint64_t owner, co
     return mp_vec_push(&leaving->rows, row) ? &leaving->rows.at[leaving->rows.count - 1] : NULL;
 }
 
-static void add(struct mp_left_out *to, uint64_t processes, uint64_t events, uint64_t peak_bytes)
+static void add_left_out(struct mp_left_out *to, uint64_t processes, uint64_t events, uint64_t peak_bytes)
 {
     to->processes += processes;
     to->events += events;
@@ -106,7 +106,7 @@ static void pass_on(struct mp_leaving *leaving, uint64_t from, uint64_t to)
         if (row.owner != from) continue;
         struct mp_left_out *into = row_of(leaving, to, row.role);
         if (into)
-            add(into, row.processes, row.events, row.peak_bytes);
+            add_left_out(into, row.processes, row.events, row.peak_bytes);
         else
             leaving->rows.at[i].owner = to;
     }
@@ -120,7 +120,7 @@ static void leave_out(struct mp_leaving *leaving, uint64_t owner, const struct m
     if (lstat(summary->path, &facts) || facts.st_dev != summary->device || facts.st_ino != summary->inode) return;
     struct mp_left_out *row = row_of(leaving, owner, summary->member.role);
     if (!row || unlink(summary->path)) return; /* what cannot be noted is not left out */
-    add(row, 1, summary->events, summary->all_peak_bytes);
+    add_left_out(row, 1, summary->events, summary->all_peak_bytes);
     pass_on(leaving, recording->id, owner);
     summary->left_out = true;
 }

@@ -58,12 +58,12 @@ static void put_name(struct mp_buffer *to, const struct mp_named *process)
     mp_buffer_printf(to, "-%u", process->pid);
 }
 
-static void expand(struct mp_buffer *to, const struct mp_naming *naming, char what, const struct mp_named *process)
+static void expand(struct mp_buffer *to, const struct mp_naming *naming, char letter, const struct mp_named *process)
 {
     char text[64];
     time_t start = (time_t)naming->start_unix_s;
     struct tm local;
-    switch (what) {
+    switch (letter) {
     case 'p':
         mp_buffer_printf(to, "%u", process->pid);
         break;
@@ -83,7 +83,7 @@ static void expand(struct mp_buffer *to, const struct mp_naming *naming, char wh
         mp_buffer_append_text(to, text);
         break;
     default:
-        mp_buffer_append(to, &what, 1);
+        mp_buffer_append(to, &letter, 1);
     }
 }
 

@@ -19,7 +19,7 @@ static bool is_own_folder(const char *path)
     return !lstat(path, &facts) && S_ISDIR(facts.st_mode) && facts.st_uid == geteuid() && !(facts.st_mode & 077);
 }
 
-static bool add(struct mp_intern *paths, const char *folder)
+static bool add_folder(struct mp_intern *paths, const char *folder)
 {
     char path[512];
     struct stat facts;
@@ -37,7 +37,7 @@ static bool find_in(const char *parent, struct mp_intern *paths)
         char folder[512];
         if (!mp_session_folder_is_name(entry->d_name)) continue;
         if (snprintf(folder, sizeof folder, "%s/%s", parent, entry->d_name) < (int)sizeof folder)
-            done = add(paths, folder);
+            done = add_folder(paths, folder);
     }
     if (entries) closedir(entries);
     return done;
@@ -57,7 +57,7 @@ static bool find_by_processes(struct mp_intern *paths)
         char *slash = strrchr(path, '/');
         if (!slash || slash == path) continue;
         *slash = '\0';
-        done = add(paths, path);
+        done = add_folder(paths, path);
     }
     if (entries) closedir(entries);
     return done;

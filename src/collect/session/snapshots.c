@@ -60,7 +60,7 @@ static _Noreturn void run_child(const struct mp_snapshots *snapshots, struct mp_
 /* ---- in the collector ------------------------------------------------------------------------------------------- */
 
 /* run.mp, "now", 2: run.now.2.mp. Freed by the caller. */
-static char *beside(const char *recording, const char *word, unsigned number)
+static char *path_near(const char *recording, const char *word, unsigned number)
 {
     const char *slash = strrchr(recording, '/'), *dot = strrchr(slash, '.');
     int stem = dot && dot != slash + 1 ? (int)(dot - recording) : (int)strlen(recording);
@@ -77,7 +77,7 @@ static enum mp_status make_file(const struct mp_recording *recording, const stru
     bool is_asked = request->number || request->at_oom; /* by the program; else by memprof's user */
     for (unsigned number = 1;; number++) {
         struct stat facts;
-        job->path = beside(recording->path, request->at_oom ? "oom" : "now", number);
+        job->path = path_near(recording->path, request->at_oom ? "oom" : "now", number);
         if (!job->path) return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
         int refusal = is_asked && number == 1 ? mp_asker_refusal(recording->pid, job->path) : 0;
         if (is_asked && !refusal && recording->ended) refusal = recording->may_not_write;

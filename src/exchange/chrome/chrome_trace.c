@@ -93,10 +93,10 @@ static void begin_event(struct mp_chrome *chrome, const char *phase, uint32_t pi
     chrome->any_event = true;
 }
 
-static void chrome_name(struct mp_chrome *chrome, const char *what, uint32_t pid, uint32_t tid, const char *key,
+static void chrome_name(struct mp_chrome *chrome, const char *subject, uint32_t pid, uint32_t tid, const char *key,
                         const char *name)
 {
-    begin_event(chrome, "M", pid, tid, 0, what);
+    begin_event(chrome, "M", pid, tid, 0, subject);
     mp_buffer_printf(&chrome->sink.text, ", \"args\": {\"%s\": ", key);
     quote(chrome, name);
     mp_buffer_append_text(&chrome->sink.text, "}}");

@@ -193,7 +193,7 @@ static enum mp_status put_coverage(struct importer *importer, uint32_t source)
     return mp_import_end(importer->events.builder, &coverage, &how, importer->error);
 }
 
-static enum mp_status fill(struct importer *importer)
+static enum mp_status fill_calls(struct importer *importer)
 {
     struct mp_import_log *log = importer->log;
     qsort(log->calls.at, log->calls.count, sizeof *log->calls.at, by_time);
@@ -229,7 +229,8 @@ static enum mp_status build(struct importer *importer, const char *path, struct 
     struct stat facts;
     uint64_t file_bytes = stat(path, &facts) ? 0 : (uint64_t)facts.st_size;
     mp_builder_new(&start, &importer->events.builder);
-    return mp_import_finish(importer->events.builder, fill(importer), file_bytes, log->format, model, importer->error);
+    return mp_import_finish(importer->events.builder, fill_calls(importer), file_bytes, log->format, model,
+                            importer->error);
 }
 
 enum mp_status mp_import_log_model(struct mp_import_log *log, const char *path, struct mp_model **model,

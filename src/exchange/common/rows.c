@@ -42,7 +42,7 @@ static uint64_t thread_of(const struct mp_model *model, uint32_t event)
     return thread < model->threads.count ? model->threads.at[thread].tid : UINT64_MAX;
 }
 
-static void fill(const struct mp_block_rows *rows, struct mp_row *row)
+static void fill_row(const struct mp_block_rows *rows, struct mp_row *row)
 {
     const struct mp_model *model = rows->model;
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -81,7 +81,7 @@ bool mp_block_rows_next(const struct mp_block_rows *rows, struct mp_row *row)
     while (row->block < rows->model->blocks.count && !mp_block_rows_pick(rows, row->block))
         row->block++;
     if (row->block >= rows->model->blocks.count) return false;
-    fill(rows, row);
+    fill_row(rows, row);
     return true;
 }
 

@@ -9,9 +9,9 @@
 
 #define INT_MAX_56 (INT64_C(1) << 55)
 
-static bool fault(struct mp_values *values, const char *what)
+static bool fault(struct mp_values *values, const char *reason)
 {
-    values->fault = what;
+    values->fault = reason;
     return false;
 }
 

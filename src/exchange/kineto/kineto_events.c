@@ -123,9 +123,9 @@ static uint64_t offset_of(const struct trace_reader *reader)
     return reader->fed + yajl_get_bytes_consumed(reader->yajl);
 }
 
-static int stop(struct trace_reader *reader, enum mp_status status, const char *what)
+static int stop(struct trace_reader *reader, enum mp_status status, const char *reason)
 {
-    reader->status = mp_fail(reader->error, status, "%s: %s at byte %llu", reader->input.path, what,
+    reader->status = mp_fail(reader->error, status, "%s: %s at byte %llu", reader->input.path, reason,
                              (unsigned long long)offset_of(reader));
     return 0;
 }

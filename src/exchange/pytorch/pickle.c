@@ -55,10 +55,10 @@ static enum mp_status refuse(struct unpickler *u, unsigned opcode)
                    opcode);
 }
 
-static enum mp_status bad(struct unpickler *u, const char *what)
+static enum mp_status bad(struct unpickler *u, const char *reason)
 {
     return mp_fail(u->error, MP_DAMAGED, "%s makes no sense as a pickle: at byte %llu it %s", u->input->path,
-                   (unsigned long long)u->opcode_offset, what);
+                   (unsigned long long)u->opcode_offset, reason);
 }
 
 static enum mp_status cut(struct unpickler *u)

@@ -630,17 +630,17 @@ static size_t setting_length(const char *settings)
 static void put_settings(struct writer *writer)
 {
     const struct mp_model *model = writer->model;
-    const char *told = strchr(model->start.configuration, ';') ? "" : model->start.configuration;
+    const char *configured = strchr(model->start.configuration, ';') ? "" : model->start.configuration;
     for (size_t i = 0; i < model->asides.count; i++)
-        told = mp_model_text(model, model->asides.at[i].text);
-    if (!*told) return;
+        configured = mp_model_text(model, model->asides.at[i].text);
+    if (!*configured) return;
     mp_value_dict(&writer->value, "allocator_settings");
-    while (*told) {
-        size_t length = setting_length(told);
-        char *setting = mp_text_copy_part(told, length);
+    while (*configured) {
+        size_t length = setting_length(configured);
+        char *setting = mp_text_copy_part(configured, length);
         if (strchr(setting, '=')) put_setting(&writer->value, setting);
         free(setting);
-        told += length + (told[length] == ',');
+        configured += length + (configured[length] == ',');
     }
     mp_value_end_dict(&writer->value);
 }
