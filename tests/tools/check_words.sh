@@ -28,6 +28,9 @@ listed word.py '"""Entries are told by their number."""' '"told"'
 listed hash.py '# An entry lies\n# beside the ring.' '"beside"'
 listed long.md "$long and ten and eleven and twelve and more and less." '33 words'
 listed clauses.md 'The ring has entries, stacks, names, times, and counts.' 'more than 3 commas'
+listed program.py 'PROGRAM = """Of two entries one is told.\n# Of two lines one is told.\n"""' ''
+listed table.h '/* The table has\n *\n *     Of two entries told beside it\n */' ''
+listed item.md '* The ring has entries, stacks and names\n* Of two entries one is dropped' 'begins with "Of"'
 listed shown.md 'A page shows output:\n\n    Of two entries told beside it' ''
 
 # A room above its bound is named, and one that is gone.
