@@ -22,8 +22,8 @@
  * shows no loop. Lines inside the network and the optimizer are left out, however often they allocate. From one time at
  * line 10 to the next, nearly all places are seen that are at work then, the optimizer's among them: such a round is
  * whole. From one time at line 31 to the next, the optimizer's are missing: that loop has no whole rounds. Lines 10, 11
- * and 12 are of one function and go round equally often, and at 10 least is live, since backward has freed the
- * activations: each time at line 10 a step begins.
+ * and 12 are of one function and go round equally often. At line 10 least is live, since backward has freed the
+ * activations. A step begins each time at line 10.
  */
 #ifndef MP_MODEL_STEPS_LOOP_H
 #define MP_MODEL_STEPS_LOOP_H

@@ -41,7 +41,7 @@ struct crew {
     bool modules;              /* modules are known */
 };
 
-/* At which rounds begin. */
+/* Events at which rounds begin. */
 struct events {
     uint32_t *at;
     size_t count, room;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Answers about small programs as users write them: what is live at the peak for nothing, who holds, what failed."""
+"""Answers about small programs as users write them: blocks that live at the peak for nothing, holders, failures."""
 
 import harness
 

@@ -135,7 +135,7 @@ class Plan(unittest.TestCase):
         self.assertIn("{batch} stands nowhere in the command", result.stderr)
 
     def test_largest_that_is_interrupted(self):
-        """Nothing stays behind, of the run that went on either."""
+        """Nothing stays behind, also not from the run that went on."""
         (self.folder / "program.py").write_text("import pathlib, sys, time\npathlib.Path(sys.argv[2]).touch()\ntime.sleep(60)")
         left, begun = self.folder / "tmp", self.folder / "begun"
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):

@@ -395,7 +395,7 @@ static bool has_addresses(size_t bytes)
     return at != MAP_FAILED;
 }
 
-/* Until the collector has taken all, however busy the machine is: its answer includes what came before. */
+/* Waits until the collector has taken all, however busy the machine is: its answer includes the earlier events. */
 static void catch_up(void)
 {
     struct memprof_stats stats;

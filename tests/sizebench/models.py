@@ -3,8 +3,8 @@
 
     models.py KIND --batch B [--length L] [--steps N]
 
-The kinds of TUNING are those that the method was tried on while it was made; TEST were looked at afterwards; those of
-CHANCE are asked how they are in each run.
+The method was developed on the kinds of TUNING, and tested on those of TEST afterwards. Kinds of CHANCE differ from run
+to run.
 """
 
 import argparse

@@ -153,7 +153,7 @@ static void free_change(struct mp_change *change)
     mp_vec_free(&change->curve);
 }
 
-/* Replays what others propose; what lowers nothing goes. */
+/* Replays the proposed changes, and drops those that lower nothing. */
 static void prove(struct adviser *a, struct mp_changes *proposed)
 {
     for (size_t i = 0; i < proposed->count; i++) {
@@ -321,7 +321,8 @@ static bool is_less(const struct outcome *a, const struct outcome *b)
     return a->peak < b->peak;
 }
 
-/* Chooses what leaves least, of changes that do nothing twice or of those that do; SIZE_MAX: none leaves less. */
+/* Chooses the change that leaves least, among changes that do nothing twice or among the others; SIZE_MAX: none leaves
+ * less. */
 static size_t find_next(struct adviser *a, bool twice, struct outcome *now)
 {
     const struct mp_advise *advise = a->advise;
@@ -389,7 +390,8 @@ static void find_cheapest(struct adviser *a, struct outcome *now)
         mp_vec_add(&advise->changes, change);
 }
 
-/* One change after the other, each time that which leaves least, until it fits: first what does nothing twice. */
+/* Adds one change after the other until the program fits, each time the one that leaves least. Changes that do nothing
+ * twice come first. */
 static void find_fit(struct adviser *a)
 {
     struct mp_advise *advise = a->advise;

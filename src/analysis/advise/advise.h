@@ -32,7 +32,7 @@ struct mp_advise {
     bool replayed;           /* the recording has something to replay, not only what lived at its end */
     uint64_t peak, reserved; /* as recorded, or as replayed where that is less; reserved 0: there is no such thing */
     struct mp_tuning tuning; /* of a caching allocator */
-    MP_VEC(struct mp_change) changes; /* that which saves most first */
+    MP_VEC(struct mp_change) changes; /* by saved bytes, most first */
     struct mp_advise_fit fit;
 };
 

@@ -14,7 +14,7 @@ enum mp_change_pattern {
     MP_CHANGE_SETTINGS,
     MP_CHANGE_LATE_ZERO_GRAD, /* gradients live over forward, and are freed behind it */
     MP_CHANGE_GRADIENTS_KEPT, /* gradients are set to zero, and live for ever */
-    MP_CHANGE_HELD_VARIABLES, /* what variables hold of a step lives until the next one's takes its place */
+    MP_CHANGE_HELD_VARIABLES, /* a variable's block of one step lives until the next step's takes its place */
     MP_CHANGE_FUSED,          /* temporaries of an optimizer that has a fused form */
     MP_CHANGE_ONE_BY_ONE,     /* temporaries of an optimizer that works on lists of tensors */
     MP_CHANGE_CHECKPOINTING,  /* what modules keep for backward is made again there */

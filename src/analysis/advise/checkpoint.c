@@ -17,10 +17,10 @@
 #include "model/track.h"
 
 /*
- * A call of a module is a run of allocations by it and the modules within it. Under checkpointing what it made and
- * backward frees lives to the end of the call alone. All that the call made is made again just before the first thing
- * that its backward allocates, in the same order; then backward frees it where it did. The output is not the call's to
- * let go of: what lives on behind the call and is freed before its backward, else what it made last.
+ * A call of a module is a run of allocations by it and the modules within it. Under checkpointing its blocks that
+ * backward frees live only to the end of the call. All that the call made is made again just before the first thing
+ * that its backward allocates, in the same order; then backward frees it where it did. The output stays: the block that
+ * outlives the call and is freed before its backward, else the call's last block.
  *
  * PyTorch 2.1 and newer stop making again with the last tensor that is saved for backward: before an operator that
  * saves its inputs alone, behind one that saves results. Operators' names identify that tensor, and the first node of
@@ -83,8 +83,8 @@ static void find_acts(struct mp_checkpoints *c)
     }
 }
 
-/* A recorder knows a network's modules once its first call began: what came before is made like the next forward's
- * first blocks. */
+/* A recorder knows a network's modules once its first call began. Earlier blocks are made like the next forward's first
+ * ones. */
 static void fill_first(struct mp_checkpoints *c)
 {
     size_t first = 0, known, next;
@@ -347,7 +347,7 @@ static bool is_kept(const struct mp_checkpoints *c, const struct call *call, siz
     return freed(c, act) >= call->back && freed(c, act) < call->stop;
 }
 
-/* The last that backward frees of what the call made. */
+/* The last of the call's blocks that backward frees. */
 static uint32_t over_of(const struct mp_checkpoints *c, const struct call *call)
 {
     uint32_t over = 0;
@@ -588,7 +588,7 @@ static size_t kept_output(const struct maker *m, const struct call *call, const 
     return SIZE_MAX;
 }
 
-/* Among what happens just before the call's backward: as it did within the call, behind what is freed there anyway. */
+/* The order among events just before the call's backward: as within the call, behind other frees there. */
 static uint32_t rank_of(const struct call *call, uint32_t event)
 {
     return 1 + (event < call->end ? event : call->end) - call->begin;
@@ -641,7 +641,7 @@ static void make_again(struct maker *m, const struct call *call)
     free(casts);
 }
 
-/* True if what the call begins with keeps its input for backward anyway. */
+/* True if the call's first operator keeps its input for backward anyway. */
 static bool keeps_input_itself(const struct mp_checkpoints *c, const struct call *call)
 {
     return mp_operator_saves(operator_of(c, c->acts.at[call->first].block)->number) == MP_SAVES_INPUTS;

@@ -16,8 +16,8 @@ void mp_checkpoints_free(struct mp_checkpoints *checkpoints);
 size_t mp_checkpoints_kinds(const struct mp_checkpoints *checkpoints);
 /* The number of modules of a kind, in the order in which forward calls them. */
 size_t mp_checkpoints_modules(const struct mp_checkpoints *checkpoints, size_t kind);
-/* The change that checkpoints the first so many modules of a kind, without what it saves, which is for a replay to say;
- * the caller frees what it holds. Its share is that of the time of the program's forward passes. */
+/* The change that checkpoints the first so many modules of a kind. Its saving comes from a replay later. The caller
+ * frees its members. Its share is that of the time of the program's forward passes. */
 void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t kind, size_t modules, struct mp_change *change);
 
 #endif

@@ -52,7 +52,8 @@ static bool is_end_of_step(const struct mp_model *model, uint32_t event)
            !strcmp(mp_model_text(model, model->notes.at[model->events.subject[event]].name), MP_TORCH_STEP);
 }
 
-/* Where a turn shows that a step is over: behind what an optimizer allocates, behind the mark of its end. MP_NONE. */
+/* The event at which a turn shows that a step is over: behind the optimizer's allocations, behind the mark of its end.
+ * MP_NONE. */
 static uint32_t end_at(const struct finder *f, size_t turn)
 {
     const struct mp_phase_turn *at = &f->phases.turns.at[turn];
@@ -182,7 +183,7 @@ static void align(struct pair *pair)
         if (pair->to[i] != SIZE_MAX) pair->from[pair->to[i]] = i;
 }
 
-/* True if what a later step frees was freed in the first one, there before an event. */
+/* True if the counterpart of a later step's freed block was freed in the first step, before an event. */
 static bool was_freed_before(const struct finder *f, const struct pair *pair, uint32_t block, uint32_t event)
 {
     const struct made *later = &pair->later;
@@ -192,8 +193,8 @@ static bool was_freed_before(const struct finder *f, const struct pair *pair, ui
     return end_of(f, pair->first.at[pair->from[at]].block) < event;
 }
 
-/* Autograd copies a gradient that somebody else reads, too, where none is there to be added to. When a later step would
- * copy it: behind what both steps made before, and what they had freed by then. `otherwise`: where nothing is alike. */
+/* Autograd copies a gradient that somebody else reads, too, where none is there to be added to. The moment at which a
+ * later step would copy it: behind the earlier blocks and frees of both steps. `otherwise`: where nothing is alike. */
 static uint32_t copied_at(const struct finder *f, const struct pair *pair, size_t gradient, uint32_t otherwise)
 {
     size_t before = gradient, after = gradient + 1;

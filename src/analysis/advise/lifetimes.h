@@ -7,7 +7,7 @@
 
 #include "analysis/advise/changes.h"
 
-/* Adds changes, without what they save: that is for a replay to say. */
+/* Adds changes; their savings come from a replay later. */
 void mp_lifetimes_propose(const struct mp_model *model, const struct mp_torch_history *history,
                           struct mp_changes *changes);
 

@@ -7,7 +7,8 @@
 #include "base/buffer.h"
 #include "model/model.h"
 
-/* The calls of modules on a stack, the innermost first: 'S' of a Sequential, which calls what it lists, else 'm'. */
+/* The calls of modules on a stack, the innermost first: 'S' for a Sequential, which calls the modules that it lists,
+ * else 'm'. */
 void mp_module_chain(const struct mp_model *model, uint32_t stack, struct mp_buffer *chain);
 /* The line of the N-th module call of a stack, counted from the innermost: which of the module's statements ran, as the
  * number of its frame + 1; 0: none. */

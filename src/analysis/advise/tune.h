@@ -36,12 +36,12 @@ struct mp_tuning {
     uint64_t reserved;             /* that or the replay's, if less: what others are held against */
     uint64_t bound;                /* no settings, and no order of segments, reserve less */
     uint64_t base_bytes;           /* from before the recording, which replays place anew */
-    bool known;                    /* what was asked for is known of every block, and the replay of the record is as
-                                    * recorded */
+    bool known;                    /* the requested size of every block is known, and the record's replay reserves the
+                                    * recorded bytes */
     size_t replays;
     MP_VEC(struct mp_tune_phased)
-    phased;                             /* the best, if it is better than what was found for all of the program, or as
-                                         * good and breaks less */
+    phased;                             /* the best, if it is better than the best for the whole program, or as good and
+                                         * breaks less */
     MP_VEC(struct mp_tune_found) found; /* the best of all, then the best that changes one option, if it is another */
 };
 

@@ -5,7 +5,7 @@
 #include "analysis/categories/phases.h"
 #include "base/memory.h"
 
-#define WORTH 100 /* one part in so many of what was reserved, at least, is worth another setting */
+#efine WORTH 100 /* another setting must save at least one part in so many of the reserved bytes */
 
 /* A moment at which a program could set the allocator anew. */
 struct border {
@@ -21,7 +21,7 @@ struct search {
     struct mp_tune_phased found;
 };
 
-/* As a program changes them: what the text does not name becomes the default, but for expandable segments. */
+/* Applies the text as a program's change does: unnamed settings become the default, except expandable segments. */
 static char *text_of(const struct mp_torch_settings *settings)
 {
     struct mp_buffer text = {0};

@@ -13,7 +13,7 @@ void mp_tune_phased_apply(const struct mp_torch_history *history, const struct m
                           struct mp_torch_history *changed);
 void mp_tune_phased_free(struct mp_torch_history *changed);
 
-/* Tries, of what mp_tune() found, what is worth setting for one phase: fills tuning->phased. */
+/* Tries the settings that mp_tune() found for one phase alone, and fills tuning->phased. */
 void mp_tune_phases(const struct mp_model *model, const struct mp_torch_history *history, struct mp_tuning *tuning);
 
 #endif

@@ -46,7 +46,7 @@ struct mp_torch_mark {
 bool mp_torch_mark_read(const char *name, const char *device, struct mp_torch_mark *mark);
 
 struct mp_torch_step {
-    uint64_t address; /* out of memory: what the device had free, MP_BYTES_UNKNOWN */
+    uint64_t address; /* out of memory: the device's free bytes, or MP_BYTES_UNKNOWN */
     uint64_t bytes;   /* requested; of segments: theirs */
     uint64_t stream;
     uint32_t pool;  /* index in pools */
@@ -74,7 +74,7 @@ struct mp_torch_base {
 struct mp_torch_asked {
     uint64_t all;
     uint64_t known;   /* by PyTorch itself */
-    uint64_t as_site; /* by what was asked for at the same place, whose blocks are as large */
+    uint64_t as_site; /* by requests of the same site, whose blocks are as large */
 };
 
 struct mp_torch_history {
@@ -91,8 +91,8 @@ struct mp_torch_history {
     MP_VEC(double) limits;                    /* that the program set, shares of the device's memory */
     MP_VEC(const char *) changes;             /* of the settings, their texts: the model's */
     MP_VEC(uint32_t)
-    emptied; /* before which steps the program emptied the cache: found by a replay of the record, else by what
-              * the driver got back without a mark that says why */
+    emptied; /* the steps before which the program emptied the cache: found by a replay of the record, else by
+              * unexplained memory that went back to the driver */
 };
 
 /* The history starts empty; the caller frees it. `untraced`: steps are wanted (48 bytes each)

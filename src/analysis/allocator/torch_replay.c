@@ -28,7 +28,8 @@ struct mp_torch_player {
     void *context;           /* its */
     bool recorded;
     bool own_limit;             /* the replay has one, which the program's do not change */
-    bool probing, probe_failed; /* a call is tried on a copy of the allocator; it did what the record does not have */
+    bool probing, probe_failed; /* a call is tried on a copy of the allocator, and did something that the record
+                                 * lacks */
     uint32_t probes;
     uint32_t step;               /* under way */
     uint32_t script, script_end; /* steps among which are those about segments that the record has next */
@@ -400,7 +401,7 @@ static enum mp_torch_result take_course(struct mp_torch_player *p, const struct 
     return ask(p, step, id);
 }
 
-/* True if a course leads to what the record says, tried on a copy of the allocator. */
+/* True if a course, tried on a copy of the allocator, leads to the record's next events. */
 static bool leads_there(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course)
 {
     struct mp_torch_allocator *kept = p->allocator;
@@ -551,8 +552,7 @@ static void end_call(struct mp_torch_player *p)
     p->late.count = 0;
 }
 
-/* True if a step of the record is part of the call that comes: what that does with segments, and what of frees that
- * waited for streams is completed meanwhile. */
+/* True if a step of the record is part of the next call: its segments, and completed frees that waited for streams. */
 static bool belongs_to_next(struct mp_torch_player *p, const struct mp_torch_step *step)
 {
     bool late = step->action == MP_TORCH_FREE_COMPLETED &&

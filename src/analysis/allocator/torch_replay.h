@@ -30,7 +30,7 @@ struct mp_torch_replay {
     uint64_t segments, parts; /* of the end, compared; 0 where the file has none */
 };
 
-/* The state at some step: what the allocator held, and whose the blocks are. */
+/* The state at some step: the allocator's segments, and the model's block for each of its blocks. */
 struct mp_torch_moment {
     struct mp_torch_listing listing;
     MP_VEC(uint32_t) owners; /* for each block of the listing: the model's, or MP_NONE */
@@ -43,13 +43,14 @@ void mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_hist
                               struct mp_torch_moment *moment, struct mp_torch_replay *replay);
 void mp_torch_moment_free(struct mp_torch_moment *moment);
 
-/* Replays what was asked for, up to before step `until`, under other settings on a device of `capacity` bytes
- * (MP_TORCH_UNLIMITED), `total` of which a limit is a share. Blocks from before the first step are placed anew, in the
- * order of their addresses. A request that had found no memory is made too; what it gets now is freed at once. */
+/* Replays the requests before step `until` under other settings, on a device of `capacity` bytes (MP_TORCH_UNLIMITED).
+ * A limit is a share of `total`. Blocks from before the first step are placed anew, in the order of their addresses. A
+ * request that had found no memory is made too; what it gets now is freed at once. */
 void mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
                           const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint32_t until,
                           struct mp_torch_replay *replay);
-/* Told after each step what is allocated and reserved then, and once before the first, of MP_TORCH_BEFORE_STEPS. */
+/* Called after each step with the allocated and reserved bytes, and once before the first, with
+ * MP_TORCH_BEFORE_STEPS. */
 typedef void mp_torch_watch(void *context, size_t step, uint64_t allocated, uint64_t reserved);
 #define MP_TORCH_BEFORE_STEPS SIZE_MAX
 /* The same to the end, under watch. */

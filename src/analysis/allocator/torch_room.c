@@ -4,7 +4,7 @@
 #include "analysis/device/device_use.h"
 #include "model/track.h"
 
-/* Less than what the driver had handed out and what it refused, each time. */
+/* Less than the sum of the driver's blocks and the refused bytes, at each refusal. */
 static uint64_t refused_from(const struct mp_model *model, uint16_t driver)
 {
     const struct mp_model_blocks *blocks = &model->blocks;

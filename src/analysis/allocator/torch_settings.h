@@ -30,13 +30,14 @@ struct mp_torch_settings {
 };
 
 void mp_torch_settings_default(struct mp_torch_settings *settings);
-/* Changes what the text names. MP_INVALID: the error names the option, and what it wants. Options of PyTorch that do
- * not change where memory comes from are accepted. */
+/* Changes what the text names. MP_INVALID: the error names the option and its form. Options of PyTorch that do not
+ * change where memory comes from are accepted. */
 enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const char *text, struct mp_error *error);
 /* The same as a program's change of the settings does: some of those that it does not name become the defaults. A text
  * that is none changes nothing. */
 void mp_torch_settings_change(struct mp_torch_settings *settings, const char *text);
-/* The text of what differs from PyTorch's defaults, as every version that knows the options reads it; "" for none. */
+/* The text of settings that differ from PyTorch's defaults, as every version with these options reads it; "" for
+ * none. */
 void mp_torch_settings_text(const struct mp_torch_settings *settings, struct mp_buffer *text);
 bool mp_torch_settings_same(const struct mp_torch_settings *a, const struct mp_torch_settings *b);
 

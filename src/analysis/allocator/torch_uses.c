@@ -58,7 +58,7 @@ static void follow_driver(struct holder *h, uint32_t to)
     }
 }
 
-/* The segment, of those that came since the recording began, that has the address; NULL. */
+/* The segment with the address, if it came since the recording began; else NULL. */
 static struct held *segment_of(const struct holder *h, uint64_t address)
 {
     size_t after = MP_COUNT_BEFORE(h->held.count, i, h->held.at[i].address <= address);

@@ -383,7 +383,7 @@ static uint32_t find_first_call(const struct mp_categories *categories)
     return MP_NONE;
 }
 
-/* Made between two calls, from what the first one answered as a rule: tokens, scores, results. */
+/* Blocks made between two calls, mostly from the first call's answer: tokens, scores, results. */
 static bool is_between_calls(const struct mp_categories *categories, uint32_t block)
 {
     const struct mp_model *model = categories->model;

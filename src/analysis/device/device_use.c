@@ -468,7 +468,7 @@ static const struct reading *choose(const struct readings *readings, bool had_me
     return best;
 }
 
-/* Distributes the growth, from reading to reading, of the rest that no block explains, by what was made in between.
+/* Distributes the unexplained rest's growth between two readings by the contexts and modules that were made in between.
  * `rest` is the amount to distribute; returns what remains. */
 static uint64_t book(const struct readings *readings, const struct reading *until, uint64_t rest,
                      struct mp_device_use *use)

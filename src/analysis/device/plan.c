@@ -34,7 +34,7 @@ const char *mp_plan_use_text(enum mp_plan_use use)
     return texts[use];
 }
 
-/* The use that PyTorch's functions make of what they read. The innermost of them counts. */
+/* The use that PyTorch's functions make of a value that they read. The innermost of them counts. */
 static const struct {
     const char *part;
     enum mp_plan_use use;

@@ -92,7 +92,7 @@ static bool gather(struct stack *stack)
             struct mp_job_point point = model->job.points.at[k];
             if (point.process != track->process || point.track != track->id) break;
             if (point.curve != MP_JOB_BY_TIME) continue;
-            point.track = (uint32_t)i; /* from here on: whose */
+            point.track = (uint32_t)i; /* the owner of the curve from here on */
             if (point.shift > stack->shift) stack->shift = point.shift;
             mp_vec_add(&stack->points, point);
         }

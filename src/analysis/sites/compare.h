@@ -14,7 +14,7 @@ struct mp_compare_query {
     const struct mp_model *models[MP_SIDES];
     struct mp_profile_query asks[MP_SIDES]; /* track, window and filter of each */
     enum mp_profile_of sense;               /* by which rows are listed: peak, outstanding or allocated */
-    struct mp_grouping grouping;            /* what a row is; categories are made here. Sorted by growth: the largest
+    struct mp_grouping grouping;            /* the kind of rows; categories are made here. Sorted by growth: the largest
                                              * increase comes first, the largest decrease last; else by the size of the
                                              * change */
 };

@@ -24,7 +24,7 @@ enum mp_group_by {
     MP_GROUP_STREAM,   /* PyTorch's number of it */
     MP_GROUP_POOL,     /* "default", PyTorch's pair of numbers "(0, 1)", or the name of an application's pool */
     MP_GROUP_MODULE,   /* the path of the module that was running, or whose backward was */
-    MP_GROUP_METADATA, /* what was said of the block (site_shares.h) */
+    MP_GROUP_METADATA, /* a text about the block (site_shares.h) */
     MP_GROUP_CATEGORY, /* analysis/categories/categories.h */
     MP_GROUPS
 };

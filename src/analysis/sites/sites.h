@@ -14,7 +14,7 @@ struct mp_site_module {
     uint64_t bytes;
 };
 
-/* The blocks of a site that have something in common: the stack that freed them, or what was said of them. */
+/* The blocks of a site that have something in common: the stack that freed them, or a text about them. */
 struct mp_site_share {
     uint64_t bytes, blocks;
     uint32_t of;  /* stack; string id of the model */

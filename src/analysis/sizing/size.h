@@ -1,5 +1,5 @@
 /*
- * Which batch fits: from recordings of one program at three or more batches, what it would need at any other. Pure.
+ * The largest batch that fits: predicts a program's memory at any batch from recordings at three or more. Pure.
  *
  * The pipeline, a file each:
  *   size_align.h     the same sites in all recordings, and their blocks in order

@@ -211,9 +211,9 @@ static uint64_t bound_largest(const struct mp_size_predictor *predictor, enum mp
     return largest;
 }
 
-/* Reserved memory does not only rise: segments are made in steps, and what one size leaves over another may use. The
- * search begins at the bound of the allocated bytes and goes down in even steps to the first batch that fits. It then
- * halves the interval above. */
+/* Reserved memory does not only rise with the batch: segments are made in steps, and one size may use another's rest.
+ * The search begins at the bound of the allocated bytes and goes down in even steps to the first batch that fits. It
+ * then halves the interval above. */
 uint64_t mp_size_find_largest(struct mp_size_predictor *predictor, enum mp_size_measure measure)
 {
     uint64_t largest = bound_largest(predictor, measure), step = largest / STEPS + 1, above = largest + 1;

@@ -11,8 +11,8 @@
 
 #define ROUNDING  512u     /* PyTorch's allocators on devices hand out multiples of it */
 #define REMAINDER 1048576u /* and leave up to so much unsplit at the end of a block that is larger than that */
-#define NEARBY    64       /* blocks of a site before one that is held against them */
-#define CASES     2.0      /* times the most that was seen */
+#efine NEARBY 64           /* earlier blocks of a site that a block is compared with */
+#define CASES 2.0          /* times the most that was seen */
 
 struct planning {
     const struct mp_size_source *sources;
@@ -93,7 +93,7 @@ static void solve(const struct mp_size_batches *batches, const struct mp_size_se
     if (!solution->proved) mp_size_solve(batches, seen, solution);
 }
 
-/* Solves what was seen, once for all blocks of which the same was seen. */
+/* Solves each series of seen sizes once, for all blocks with the same series. */
 static uint32_t find_value(struct planning *planning, const struct mp_size_seen *seen)
 {
     size_t bytes = (planning->last + 1) * sizeof *seen->low;

@@ -1,4 +1,4 @@
-/* The recordings that a question is asked of: whether each can answer it, and what it shows as a whole. Pure. */
+/* The recordings at the probes, their fitness for the question, and their totals. Pure. */
 #ifndef MP_ANALYSIS_SIZE_PROBES_H
 #define MP_ANALYSIS_SIZE_PROBES_H
 

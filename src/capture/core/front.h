@@ -41,7 +41,7 @@ extern const struct mp_fronts mp_fronts;
 void mp_fronts_enter(void);
 bool mp_fronts_start(void);
 void mp_fronts_forked(bool inside);
-/* True if this process has the parts' memory: a program may have marked what it did not know as not inherited. */
+/* True if this process has the parts' memory. A program may have excluded unknown mappings from inheritance. */
 bool mp_fronts_are_here(void);
 bool mp_fronts_reset(void);
 void mp_fronts_end(void);

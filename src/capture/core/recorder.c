@@ -12,7 +12,7 @@
 
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)
 
-/* Nothing that this hook may still record is older than what others do from now on. */
+/* Later events of other threads are not older than anything that this hook may still record. */
 static void settle(struct mp_thread *thread)
 {
     if (thread->ring) atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);

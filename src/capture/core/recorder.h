@@ -63,7 +63,7 @@ struct mp_block_facts {
 
 void mp_record_alloc(struct mp_thread *thread, const struct mp_block_facts *block);
 void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block);
-/* `bytes` is what was asked for. */
+/* `bytes` is the requested size. */
 void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *request);
 
 /* The allocator of the track now holds `bytes` from the layer below. */

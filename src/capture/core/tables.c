@@ -126,8 +126,8 @@ static struct mp_spool_table *table_of(enum mp_spool_table_id id)
     return &mp_session.header->tables[id];
 }
 
-/* Waits for the collector to commit what is needed, once: where that was in vain, later calls do not wait until it has
- * committed something (a full file system, a stopped collector). A new path makes hundreds of calls. */
+/* Waits once for the collector to commit the needed part. If that was in vain (a full file system, a stopped
+ * collector), later calls do not wait until it has committed something. A new path makes hundreds of calls. */
 static bool wait_for_space(enum mp_spool_table_id id, uint64_t need)
 {
     static uint64_t in_vain[MP_TABLES]; /* what was committed then; under the table lock */

@@ -26,8 +26,8 @@
 
 /*
  * The tracks on which the driver's memory is booked, and how a block begins and ends there. There are three kinds of
- * ledgers, which are never added together: memory of a device, addresses, and a pool's own memory as opposed to what it
- * handed out. Physical use of a device by this process = driver + reserved of pool + reserved of graph.
+ * ledgers, which are never added together: memory of a device, addresses, and a pool's own memory, as opposed to its
+ * blocks. Physical use of a device by this process = driver + reserved of pool + reserved of graph.
  *
  * Any thread, inside a hook.
  */
@@ -97,7 +97,7 @@ void mp_book_reset(void);
 #define MP_CUDA_VISIT_TAKEN 4
 struct mp_cuda_visit {
     unsigned taken_count;
-    bool entered, unknown; /* unknown: nobody saw the beginning of what the call frees */
+    bool entered, unknown; /* unknown: nobody saw the beginning of the freed block */
     uint8_t began;         /* enum mp_book on which memory with an address began */
     struct mp_live taken[MP_CUDA_VISIT_TAKEN];
 };
@@ -137,7 +137,7 @@ void mp_cuda_exit(enum mp_cuda_call_id id, const void *arguments, int result, st
 void mp_cuda_device_is(int ordinal, const struct mp_cu_uuid *uuid, bool final);
 /* True once a wrapper has asked the driver for the pools' sizes. */
 bool mp_cuda_hooks_ask(void);
-/* Inside a hook: books what was learned of pools and graphs, whatever the call was. */
+/* Inside a hook, after any call: books news about pools and graphs. */
 void mp_cuda_book_facts(struct mp_thread *thread, const struct mp_cuda_facts *facts);
 
 /* The device of a known context; MP_NOT_KNOWN. */

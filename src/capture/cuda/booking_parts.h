@@ -14,7 +14,7 @@ struct mp_cuda_event {
     const struct mp_cuda_facts *facts;
 };
 
-/* Before the call: ends what it frees; that is restored if the call fails. */
+/* Before the call: ends the blocks that it frees; they are restored if the call fails. */
 typedef void mp_cuda_ending(struct mp_cuda_event *event);
 /* After the call: books its result. */
 typedef void mp_cuda_ended(struct mp_cuda_event *event);
@@ -39,7 +39,7 @@ static inline struct mp_live mp_cuda_entry(enum mp_live_class class, uint64_t va
 void mp_cuda_end(struct mp_cuda_event *event, const struct mp_live *taken);
 /* Removes the value and ends it; where it is missing the visit is marked `unknown`. */
 void mp_cuda_end_value(struct mp_cuda_event *event, enum mp_live_class class, uint64_t value);
-/* The call failed: restores what it was to end. */
+/* The call failed: restores the blocks that it was to end. */
 void mp_cuda_take_back(struct mp_cuda_event *event);
 /* Adds an entry of the calling thread's context and device. A failure for lack of memory is recorded on its book. */
 void mp_cuda_begin(struct mp_cuda_event *event, enum mp_live_class class, uint64_t value, uint64_t bytes,

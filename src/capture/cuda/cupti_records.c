@@ -169,7 +169,7 @@ static bool has_records(enum mp_book book)
     return book == MP_BOOK_DEVICE || book == MP_BOOK_MANAGED || book == MP_BOOK_PINNED || book == MP_BOOK_POOL;
 }
 
-/* Expects a record of what began: its address, and its size where that is the requested one. */
+/* Expects a record of a block that began, with its address, and with its size if that is the requested one. */
 static void expect_alloc(const struct mp_cuda_call *call, const void *arguments, uint32_t correlation)
 {
     const struct mp_params_cuMemAlloc_v2 *a = arguments; /* the first two arguments of all that are like it */

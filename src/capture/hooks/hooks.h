@@ -5,7 +5,7 @@
  * Wrappers hand over to libmemprof.so, which does the booking.
  *
  * Never allocates, prints or ends the program. Outside of any hook, on the program's own thread, it asks the driver
- * only what a wrapper's caller could ask there as well.
+ * only questions that a wrapper's caller could ask there, too.
  */
 #ifndef MP_CAPTURE_HOOKS_HOOKS_H
 #define MP_CAPTURE_HOOKS_HOOKS_H

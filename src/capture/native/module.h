@@ -19,7 +19,7 @@ struct mp_module_facts {
 /* For the constructor: finds the loader's own look-up (glibc 2.35 on, takes no lock) and the program's path. */
 void mp_module_start(void);
 /* False: the address lies in no loaded file (code made at run time). The address may be a guess, in a library that
- * another thread unloads: what is read of that is read through the kernel. */
+ * another thread unloads, so its memory is read through the kernel. */
 bool mp_module_of(uintptr_t address, struct mp_module_facts *facts);
 /* Copies the path, cut to `room` bytes with the 0 at its end. */
 void mp_module_path(const struct mp_module_facts *facts, char *to, size_t room);

@@ -12,8 +12,8 @@
 struct mp_asker {
     int (*_Atomic ask)(void *); /* NULL: none */
     void *_Atomic context;
-    /* The session's generation in which a call is on its way; 0: none is. A forked child may never come by for what its
-     * parent was asked. */
+    /* The session's generation in which a call is on its way; 0: none is. A forked child may never answer the question
+     * that its parent was asked. */
     _Atomic uint32_t asked;
 };
 

@@ -186,7 +186,7 @@ static enum mp_python_calls_answer judge(const struct mp_python_layout *layout, 
     return judge_again(layout, thread, look, now->first == before->last);
 }
 
-/* The thread runs without the function: on this stack no call of it goes on, but those that wait. */
+/* The thread runs without the function: no call of it goes on, on this stack, except suspended ones. */
 static void forget(struct mp_python_calls *calls, const void *bottom)
 {
     for (size_t i = 0; i < MP_PYTHON_CALLS_KNOWN; i++)

@@ -24,7 +24,7 @@
 
 struct mp_python_call {
     const void *frame, *bottom; /* its own; the outermost of the stack */
-    uint64_t outer;             /* what its callers showed */
+    uint64_t outer;             /* the state of its callers */
     uint64_t first, last;       /* the path from it on inwards, where it first allocated, and last */
     uint32_t position;
     uint32_t used; /* when it was looked at last */
@@ -37,13 +37,13 @@ struct mp_python_calls {
     uint32_t looks;
 };
 
-/* True if a call begins that was not seen before. It may where the last one stands again where it first allocated, and
- * nothing tells whether that is still the same one. */
+/* True if a call begins that was not seen before. It may if the last call stands again at its first allocation, and
+ * nothing shows whether it is the same call. */
 enum mp_python_calls_answer { MP_PYTHON_CALL_GOES_ON, MP_PYTHON_CALL_BEGINS, MP_PYTHON_CALL_MAY_BEGIN };
 
-/* True if a function of that name is meant by what the user wrote: "step" is every function of that name,
- * "Trainer.step" that of a class; Python before 3.11 does not say the class. The step of PyTorch's own optimizers is
- * known by their common name. */
+/* True if the user's text means a function of that name: "step" is every function of that name, "Trainer.step" that of
+ * a class; Python before 3.11 does not say the class. The step of PyTorch's own optimizers is known by their common
+ * name. */
 bool mp_python_calls_means(const char *asked, const char *function, const char *file);
 /* A code object, and its identity (walk.h): it is the function's. */
 void mp_python_calls_add(const void *code, uint64_t identity);

@@ -1,6 +1,6 @@
 /*
- * Where CPython keeps what a walk of the calling thread's frames reads: byte offsets per minor version, for release
- * builds, the same on x86-64 and aarch64. Nothing here calls into Python. Never allocates; any thread.
+ * Byte offsets in CPython's memory that a walk of the calling thread's frames reads. They are per minor version, for
+ * release builds, and the same on x86-64 and aarch64. Nothing here calls into Python. Never allocates; any thread.
  */
 #ifndef MP_CAPTURE_PYTHON_LAYOUT_H
 #define MP_CAPTURE_PYTHON_LAYOUT_H

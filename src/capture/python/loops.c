@@ -37,7 +37,7 @@ static bool is_extended(unsigned minor, unsigned char op)
     return op == EXTENDED_ARG || (minor == 11 && op == EXTENDED_ARG_QUICK);
 }
 
-/* Where a jump of 3.9 or 3.10 leads; past the end for what is none. */
+/* The target of a jump of 3.9 or 3.10; past the end for other instructions. */
 static uint32_t absolute_target(unsigned minor, unsigned char op, uint32_t argument)
 {
     bool jump = op == LAST_OF_9_AND_10 || (op >= JUMP_ABSOLUTE - 2 && op <= JUMP_ABSOLUTE + 2);

@@ -83,7 +83,7 @@ struct mp_pairing mp_merge_pair(const struct mp_interpreter_ranges *ranges, cons
 
 /* Writes at most `room` merged frames, innermost first, and returns their number. If that is `room`, there may be more.
  * With more calls than groups the outermost calls stay native: a greenlet's Python stack ends at its own base, its C
- * stack goes on into whoever started it. With fewer, the groups left over come outermost. */
+ * stack goes on into the code that started it. With fewer, the groups left over come outermost. */
 uint32_t mp_merge(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                   const struct mp_python_stack *python, const struct mp_pairing *pairing, struct mp_merged_frame *to,
                   uint32_t room);

@@ -96,8 +96,8 @@ static bool start(void)
 
 const struct mp_front mp_python_front = {.start = start};
 
-/* An interpreter may be loaded late. Looks at events 1, 2, 4, ... and then at each 65536th: what is missed is never
- * more than what had passed before. Lost counts between threads only delay it. */
+/* An interpreter may be loaded late. Looks at events 1, 2, 4, ... and then at each 65536th: missed events are never
+ * more than the earlier ones. Lost counts between threads only delay it. */
 static void probe_now_and_then(void)
 {
     enum { SELDOM = 1 << 16 };

@@ -74,9 +74,9 @@ struct mp_python_description {
  * too long are cut at the end of a character. False: a text is not readable, and is empty. */
 bool mp_python_describe(const struct mp_python_frame *frame, struct mp_python_description *out);
 
-/* Names a code object (of which there may be MP_PYTHON_MODULE_CODES) that is what a call of a network's module runs.
- * The caller holds the GIL and keeps it alive. False: there is no room, it is none, or its first local is no plain
- * variable: one that an inner function uses lies in a cell, which is not followed. */
+/* Names a code object that a call of a network's module runs; there may be MP_PYTHON_MODULE_CODES. The caller holds the
+ * GIL and keeps it alive. False: there is no room, it is none, or its first local is no plain variable: one that an
+ * inner function uses lies in a cell, which is not followed. */
 #define MP_PYTHON_MODULE_CODES 4
 bool mp_python_module_code(const void *code);
 

@@ -13,7 +13,8 @@
 
 static struct mp_tag_cache stacks, frames;
 #define FRAME_LEFT_OUT ((UINT32_C(1) << MP_TAG_ID_BITS) - 1) /* among the ids of `frames`: its table has fewer */
-/* Whose inner frames are left out: the recorder's own, and those between it and what the program called. */
+/* Code whose frames at the inner end of a stack are left out: the recorder's own, and functions between it and the
+ * program's call. */
 #define LEFT_OUT_MAX 4
 static struct left_out {
     uint64_t start, end;
@@ -73,8 +74,8 @@ void mp_stack_code_unloaded(void)
     mp_native_walk_forget();
 }
 
-/* The modules of the last frames, under the table lock: to read what the loader says of one takes some 15 system calls.
- * A change that was left in the middle leaves no id. */
+/* The modules of the last frames, under the table lock: to read one from the loader takes some 15 system calls. A
+ * change that was left in the middle leaves no id. */
 static struct known_module {
     uint64_t start, end, generation, session, bias;
     _Atomic uint32_t id;
@@ -282,8 +283,8 @@ static uint64_t lost_so_far(void)
            atomic_load_explicit(&mp_session.header->lost_strings, memory_order_relaxed);
 }
 
-/* A path not seen before; MP_TAG_NONE: it could not be entered now. Only the last part holds the table lock: what comes
- * before may want the loader's. */
+/* A path not seen before; MP_TAG_NONE: it could not be entered now. Only the last part holds the table lock: the
+ * earlier parts may want the loader's. */
 static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward *root, struct mp_native_stack *native,
                             const struct mp_python_stack *python, uint64_t hash)
 {

@@ -68,7 +68,7 @@ bool mp_stack_same(struct mp_thread *thread, uintptr_t inner, uintptr_t outer);
 /* The inner frames of the module that `address` is in are left out of stacks, as the recorder's own are. For a few
  * modules; before their first. */
 void mp_stack_leave_out(uintptr_t address);
-/* Python itself tells of calls of the function of --step-at: they are not looked for. */
+/* Python itself reports calls of the function of --step-at, so the recorder does not look for them. */
 void mp_stack_calls_are_reported(void);
 /* Code was unloaded: addresses may mean something else from now on. */
 void mp_stack_code_unloaded(void);

@@ -1,4 +1,4 @@
-/* PyTorch as a front end of the recorder: what its preloaded definitions and the shim share. */
+/* PyTorch as a front end of the recorder: data that its preloaded definitions and the shim share. */
 #ifndef MP_CAPTURE_TORCH_H
 #define MP_CAPTURE_TORCH_H
 

@@ -245,7 +245,7 @@ struct mp_recording {
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
     struct mp_device_samples devices;
-    char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder tells; "": none */
+    char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder marks; "": none */
     uint32_t step_name;            /* its string id; 0: not yet known */
     struct mp_lives lives;         /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;

@@ -1,8 +1,8 @@
 /*
- * Finds out when memory ran out, and whether that is worth a snapshot. A refusal by the driver is not where PyTorch
- * survives it: its caching allocator gives back what it holds and asks again. Where that may have asked, the next
- * action of the same thread decides, however late: PyTorch gets memory on that device, or itself reports that it is out
- * of memory; anything else shows that another library asked. Any other refusal gets a snapshot at once.
+ * Finds out when memory ran out, and whether that is worth a snapshot. A refusal by the driver does not count if
+ * PyTorch survives it: its caching allocator gives back free segments and asks again. Where that may have asked, the
+ * next action of the same thread decides, however late: PyTorch gets memory on that device, or itself reports that it
+ * is out of memory; anything else shows that another library asked. Any other refusal gets a snapshot at once.
  */
 #include "collect/recording/recording_parts.h"
 

@@ -18,8 +18,8 @@ char *mp_launch_find(const char *const *candidates, size_t count);
 /* The folder of the Python module alone, freed by the caller; NULL. */
 char *mp_launch_find_python(void);
 
-/* Called first: memprof itself gets more stack where the limit (ulimit -s) is low and may be raised. The command has
- * what was given. MP_LIMIT: memprof cannot run with it, and nothing was started. */
+/* Called first: memprof itself gets more stack if the limit (ulimit -s) is low and may be raised. The command keeps the
+ * original limit. MP_LIMIT: memprof cannot run with it, and nothing was started. */
 enum mp_status mp_launch_stack(struct mp_error *error);
 
 struct mp_launch {

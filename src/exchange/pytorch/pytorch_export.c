@@ -210,7 +210,7 @@ static int by_time_then_event(const void *left, const void *right)
     return a->said < b->said ? -1 : a->said > b->said;
 }
 
-/* Later ones are written in entries of their own, each in the life of its block that it belongs to. */
+/* Later requests are written in entries of their own, within the life of their block. */
 static void find_annotations(struct writer *writer, const struct mp_pytorch_lives *lives)
 {
     const struct mp_model *model = writer->model;

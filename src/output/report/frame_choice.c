@@ -39,7 +39,7 @@ static size_t whole_length(const char *at, bool within_word)
     return strlen(sign) + operator_length(at + strlen(sign));
 }
 
-/* The length of "(*" or "(Class::*" in front of the name of a function that answers a pointer to one; else 0. */
+/* The length of "(*" or "(Class::*" before the name of a function that returns a pointer to a function; else 0. */
 static size_t pointer_length(const char *at)
 {
     size_t length = *at == '(';

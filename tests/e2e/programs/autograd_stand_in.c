@@ -76,7 +76,7 @@ static void *run_a_stranger(void *unused)
     return unused;
 }
 
-/* Runs a node that nobody is known to have made, on a thread as autograd has them: without Python. */
+/* Runs a node with an unknown maker, on a thread without Python, as autograd's threads are. */
 __attribute__((visibility("default"))) void stand_in_thread(void);
 void stand_in_thread(void)
 {

@@ -308,7 +308,7 @@ class Commands(unittest.TestCase):
         self.assertEqual(self.run_in("leaks leaking.mp --suppressions none.txt").returncode, 1)
 
     def test_texts_that_nobody_wrote(self):
-        """Rules, suppressions and settings are small files of text, and what is none is not read to its end."""
+        """Rules, suppressions and settings are small files of text; other files are not read to their end."""
         (self.folder / "huge").write_bytes(b"# one line\n" * 100_000)
         (self.folder / "zeros").write_bytes(b"# none\n\0")
         for option in ("--rules", "--suppressions", "--config"):
