@@ -125,8 +125,8 @@ static void print_nothing(const struct mp_collector_result *result, const struct
                        ? ""
                        : ". It counts steps that are marked: libmemprof.step() in the loop, or --step-at FUNCTION");
     else if (options->record.paused && !*result->note)
-        mp_message("nothing was recorded and no file written: --paused waits until the program says start "
-                   "(libmemprof.start(), memprof_start()); that was never said, or nothing was allocated after it");
+        mp_message("nothing was recorded and no file written: --paused waits for libmemprof.start() or "
+                   "memprof_start(): the program called neither, or allocated nothing afterwards");
     else if (*result->note)
         mp_message("nothing was recorded and no file written: %s", result->note);
     else

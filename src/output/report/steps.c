@@ -174,8 +174,8 @@ void mp_steps_text(struct mp_text *text, const struct mp_model *model, const str
     if (!report->steps.count && !report->regions.count)
         mp_say(text, "%s\n",
                mp_model_was_recorded(model)
-                   ? "the program marked none: libmemprof.step() and region() in Python, memprof_step() and "
-                     "memprof_region_push() in C do"
+                   ? "the program marked none: call libmemprof.step() and region() in Python, memprof_step() and "
+                     "memprof_region_push() in C"
                    : "the file marks none");
     const struct mp_rows steps =
         MP_ROWS(mp_step_columns, report->steps.at, report->steps.count, .first = first, .heading = "");
