@@ -82,7 +82,9 @@ static struct mp_attach_rule make_rule(struct mp_attach_module *module, uint64_t
     if (read_cfa(frame, &rule)) {
         for (unsigned i = 0; i < REGISTERS; i++)
             rule.saved[i] = i == R_SP ? SAME : read_register(frame, i, &undefined);
-        rule.kind = undefined ? RULE_END : rule.saved[R_IP] == LOST || rule.saved[R_IP] == SAME ? RULE_NONE : RULE_FOUND;
+        rule.kind = undefined                                              ? RULE_END
+                    : rule.saved[R_IP] == LOST || rule.saved[R_IP] == SAME ? RULE_NONE
+                                                                           : RULE_FOUND;
     }
     free(frame);
     return rule;
@@ -161,7 +163,7 @@ static bool load(const struct copied *stack, uint64_t address, uint64_t *value)
     return true;
 }
 
-/* Leaves a frame by its rule. False: the copied stack does not have what that needs. */
+/* Leaves a frame by its rule. False: the copied stack is too short for that. */
 static bool leave(const struct mp_attach_rule *rule, const struct copied *stack, uint64_t registers[REGISTERS])
 {
     uint64_t cfa = registers[rule->cfa_register] + (uint64_t)(int64_t)rule->cfa_offset, left[REGISTERS];
@@ -192,9 +194,8 @@ size_t mp_attach_unwind(struct mp_attach_target *target, const struct mp_attach_
                         struct mp_attach_native *to, size_t room, bool *cut)
 {
     const struct copied copied = {stack, event->sp, event->sp + event->stack_bytes};
-    uint64_t registers[REGISTERS] = {[R_BX] = event->bx,  [R_BP] = event->bp,  [R_SP] = event->sp,
-                                     [R_12] = event->r12, [R_13] = event->r13, [R_14] = event->r14,
-                                     [R_15] = event->r15, [R_IP] = event->ip};
+    uint64_t registers[REGISTERS] = {[R_BX] = event->bx,  [R_BP] = event->bp,  [R_SP] = event->sp,  [R_12] = event->r12,
+                                     [R_13] = event->r13, [R_14] = event->r14, [R_15] = event->r15, [R_IP] = event->ip};
     size_t count = 0;
     *cut = false;
     while (registers[R_IP] && count < room) {

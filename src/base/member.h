@@ -47,7 +47,7 @@ void mp_member_set(struct mp_member *member, enum mp_member_number which, uint32
 /* UINT64_MAX where it is not known. */
 uint64_t mp_member_number(const struct mp_member *member, enum mp_member_number which);
 
-/* Keeps a text of unknown origin: what is no printable character becomes "?", and the end of a long one is cut off. */
+/* Keeps a text of unknown origin: unprintable characters become "?", and the end of a long text is cut off. */
 void mp_member_text(char to[MP_MEMBER_TEXT], const char *text, size_t length);
 
 /* "1 loader worker", "8 loader workers", "2 forked children", "3 processes of role trainer"; `role` "": "2 processes".

@@ -3,8 +3,8 @@
  * `role=parameter`, `label~weight`, `layer=torch`, `kind=pinned`, `step=3..9`, several joined by commas (all must
  * hold). `~` is an extended regular expression found anywhere, `!~` its contrary; `=` is the whole text: for fn and
  * file of any frame of the stack, for region of the innermost one at its birth. Role and label are what the program
- * last said of a block: its part in training, `none` where nothing was said, and its name. A block of unknown size has
- * no size that any comparison accepts; what has no module, region, category or label has the empty text.
+ * last said of a block: its part in training, `none` where nothing was said, and its name. No comparison accepts a
+ * block of unknown size. A block without a module, region, category or label has the empty text.
  */
 #ifndef MP_MODEL_FILTER_H
 #define MP_MODEL_FILTER_H

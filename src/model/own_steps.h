@@ -1,8 +1,8 @@
 /*
- * The step that a block belongs to where several threads make steps at the same time, as those of a server: the one of
- * the thread that allocates it. By the time alone it would be the step that began last, on whichever thread. A request
- * whose thread waits for a processor would get its blocks in the step of another request, and keep its temporary ones
- * over many steps. Pure.
+ * The step of a block if several threads make steps at the same time, as in a server: the step of the thread that
+ * allocates it. By the time alone it would be the step that began last, on whichever thread. A request whose thread
+ * waits for a processor would get its blocks in the step of another request, and keep its temporary ones over many
+ * steps. Pure.
  *
  * Some blocks belong to the step that began last on any thread:
  *   - blocks of threads that begin no steps, or few and long ones compared with other threads

@@ -16,7 +16,8 @@ bool mp_model_track_holds_memory(const struct mp_model *model, size_t track);
 /* MP_TRACK_NONE where no track has this id. */
 uint16_t mp_track_find(const struct mp_model *model, const char *id);
 /* The uppermost layer with events (app, torch, driver) on the device with the highest peak. Only peaks of tracks that
- * hold memory count (mp_track_holds_memory()), those of pinned memory a sixteenth. MP_TRACK_NONE if there are no tracks.
+ * hold memory count (mp_track_holds_memory()), those of pinned memory a sixteenth. MP_TRACK_NONE if there are no
+ * tracks.
  */
 uint16_t mp_track_default(const struct mp_model *model);
 
@@ -24,8 +25,8 @@ uint16_t mp_track_default(const struct mp_model *model);
  * MP_TRACK_NONE where there is none, and for the driver's own tracks. */
 uint16_t mp_track_below(const struct mp_model *model, uint16_t track);
 
-/* Where the memory of an allocator's track lies: in what the driver handed out. A recording of memprof's own shows
- * virtual memory twice; then the address at which it was mapped ("mapped") counts, not the handle. */
+/* The driver's track in which the memory of an allocator's track lies. A recording of memprof's own shows virtual
+ * memory twice; then the address at which it was mapped ("mapped") counts, not the handle. */
 struct mp_track_memory {
     uint16_t below, mapped; /* MP_TRACK_NONE: none; virtual memory then has its address in `below` */
 };

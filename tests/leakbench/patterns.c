@@ -54,7 +54,7 @@ static void leak_of_cycle(struct world *world, struct state *state, const struct
     world_leaks(world, set[0]);
 }
 
-/* Each time a size that was not there before. */
+/* A new size each time. */
 static void leak_of_shapes(struct world *world, struct state *state, const struct pattern *pattern,
                            const struct variant *variant)
 {

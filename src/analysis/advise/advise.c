@@ -11,8 +11,8 @@
 #include "base/words.h"
 #include "model/track.h"
 
-#define WORTH      100 /* one part in so many of the peak, at least, is worth a change */
-#define WORTH_TIME 50  /* the same of one that costs time */
+#efine WORTH 100      /* a change must save at least one part in so many of the peak */
+#define WORTH_TIME 50 /* the same of one that costs time */
 
 struct adviser {
     const struct mp_model *model;
@@ -295,7 +295,7 @@ static bool does_fit(const struct mp_advise *advise, const struct outcome *outco
     return advise->has_allocator ? !outcome->ooms && outcome->reserved <= room : outcome->peak <= room;
 }
 
-/* True if one's modules lie within the other's. */
+/* True if the modules of one kind lie within those of the other. */
 static bool overlap(const char *a, const char *b)
 {
     size_t length = strlen(a) < strlen(b) ? strlen(a) : strlen(b);

@@ -20,7 +20,7 @@ struct mp_advise_query {
 /* Changes that are made together until the capacity is met. */
 struct mp_advise_fit {
     uint64_t capacity;       /* 0: not asked */
-    uint64_t outside;        /* of that: what context and libraries take, as far as it is known */
+    uint64_t outside;        /* of that: bytes of context and libraries, if known */
     bool fits_now, fits;     /* without a change; with those chosen */
     MP_VEC(size_t) changes;  /* indices, in the order of their choice */
     uint64_t peak, reserved; /* with them */

@@ -1,5 +1,5 @@
 /*
- * Two steps of one program, allocation by allocation: which of the one is which of the other. Pure.
+ * Pairs the allocations of two steps of one program. Pure.
  */
 #ifndef MP_ANALYSIS_ALIGNMENT_H
 #define MP_ANALYSIS_ALIGNMENT_H

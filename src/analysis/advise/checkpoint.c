@@ -399,8 +399,8 @@ static void find_remade(const struct mp_checkpoints *c, struct call *call, const
     call->remade = mp_remade_until(c->model, &c->operators, &c->acts.at[call->first], call->count, node);
 }
 
-/* A module's calls have their backwards in the opposite order, one behind the other. The next begins in the module
- * within it in which the one before began: what comes sooner adds up its gradients. */
+/* A module's calls have their backwards in the opposite order, one behind the other. The next one begins in the inner
+ * module in which the previous one began; earlier blocks add up its gradients. */
 static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const struct mp_map *modules)
 {
     struct {

@@ -8,7 +8,7 @@
     2048 /* at most; of more, steps that follow one another share two: the fullest, and the last                       \
           */
 
-/* From just before an event of the model on; its count: from the end on. */
+/* The point holds from just before this event of the model on; the number of events means from the end on. */
 struct mp_curve_point {
     uint32_t event;
     uint64_t allocated, reserved;

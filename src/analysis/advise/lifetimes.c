@@ -193,8 +193,8 @@ static bool was_freed_before(const struct finder *f, const struct pair *pair, ui
     return end_of(f, pair->first.at[pair->from[at]].block) < event;
 }
 
-/* Autograd copies a gradient that somebody else reads, too, where none is there to be added to. The moment at which a
- * later step would copy it: behind the earlier blocks and frees of both steps. `otherwise`: where nothing is alike. */
+/* Autograd copies a gradient that somebody else reads, too, if there is none to add it to. The moment at which a later
+ * step would copy it: behind the earlier blocks and frees of both steps. `otherwise`: where nothing is alike. */
 static uint32_t copied_at(const struct finder *f, const struct pair *pair, size_t gradient, uint32_t otherwise)
 {
     size_t before = gradient, after = gradient + 1;
@@ -378,7 +378,8 @@ static int by_time(const void *a, const void *b)
 }
 
 /* A variable holds a block until the next one takes its place: behind a backward the place makes another one, and then
- * the first is freed, before that one's step is over. When it is no more needed; MP_NONE: it is no such block. */
+ * the first is freed, before that one's step is over. The moment from which the block is not needed any more; MP_NONE:
+ * it is no such block. */
 static uint32_t needed_until(const struct finder *f, const struct likes *made, const struct alike *block)
 {
     uint32_t end = end_of(f, block->block), turn = mp_phase_turn_of(&f->phases, block->born);

@@ -10,8 +10,8 @@ struct mp_act {
     uint8_t phase;
 };
 
-/* How many acts of a call come before the last tensor is saved; `node`: that of backward that reads it. All, where the
- * two do not agree. */
+/* How many acts of a call come before the last tensor is saved; `node`: that of backward that reads it. All blocks are
+ * remade if the two do not agree. */
 size_t mp_remade_until(const struct mp_model *model, const struct mp_operators *operators, const struct mp_act *acts,
                        size_t count, unsigned node);
 

@@ -80,7 +80,7 @@ static uint64_t cost(const struct search *s, const struct mp_tune_found *found)
     return reserved + more + ooms;
 }
 
-/* Less reserved; of two that reserve the same, the one with fewer calls of the driver. */
+/* True if the first reserves less, or reserves the same with fewer calls of the driver. */
 static bool is_better(const struct search *s, const struct mp_tune_found *a, const struct mp_tune_found *b)
 {
     uint64_t x = cost(s, a), y = cost(s, b);

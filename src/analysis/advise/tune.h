@@ -1,6 +1,6 @@
 /*
- * Settings of PyTorch's caching allocator under which a program would have reserved less: a search, each step of which
- * is a replay of all that the recording asked for. Pure; the result is the caller's.
+ * Searches settings of PyTorch's caching allocator under which a program would have reserved less. Each step of the
+ * search replays all recorded requests. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_TUNE_H
 #define MP_ANALYSIS_TUNE_H
@@ -18,7 +18,7 @@ struct mp_tune_found {
 
 enum mp_tune_phase { MP_TUNE_LOAD, MP_TUNE_TRAIN, MP_TUNE_SERVE };
 
-/* Settings for one phase of a program; in the others those that it has. */
+/* Settings for one phase of a program; its own ones hold in the other phases. */
 struct mp_tune_phased {
     struct mp_torch_settings settings;
     enum mp_tune_phase phase; /* that has them */

@@ -422,7 +422,7 @@ static void end_capture(struct follower *f, uint32_t pool, uint32_t event)
     add_call(f, MP_TORCH_CALL_POOL_ENDS, pool, 0);
 }
 
-/* The pool will not become known: uses one that no other request has. */
+/* The pool stays unknown: uses a number that no other request has. */
 static void lose_capture(struct follower *f, uint32_t event)
 {
     uint32_t pool;

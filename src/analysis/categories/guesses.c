@@ -9,12 +9,10 @@
 #include "base/search.h"
 #include "model/stack_facts.h"
 
-#define GRAPH_LEAST 8  /* blocks of a graph, or blocks freed together with one */
-#define SMALL_LEAST 32 /* blocks of small passes, where nothing was trained: fewer show nothing */
-#define GRAPH_PART                                                                                                     \
-    4                    /* where there is a graph, at least one in so many of the blocks that a forward pass makes is \
-                          * kept */
-#define STEADY (1 << 16) /* bytes: recurring sizes from here on belong to layers, whatever uses them */
+#define GRAPH_LEAST 8         /* blocks of a graph, or blocks freed together with one */
+#define SMALL_LEAST 32        /* blocks of small passes, where nothing was trained: fewer show nothing */
+#define GRAPH_PART  4         /* with a graph, at least one in so many of a forward pass's blocks is \ kept */
+#define STEADY      (1 << 16) /* bytes: recurring sizes from here on belong to layers, whatever uses them */
 /* Bytes of the cuBLAS workspaces that PyTorch makes, before Hopper and from Hopper on. They are a good part of small
  * programs, and without native stacks nothing else shows them. */
 #define SMALL_CUBLAS 8519680u
@@ -458,8 +456,8 @@ static void count_gradients(const struct finder *f, struct sizes *gradients, boo
     mp_vec_free(left);
 }
 
-/* The Nth block of its size, from 0, where so many parameters have it: parameters first. `steps`: an optimizer keeps
- * state for them. */
+/* The category of the Nth block of a size, from 0, if so many parameters have that size: parameters come first.
+ * `steps`: an optimizer keeps state for them. */
 static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, bool steps)
 {
     uint32_t copy = parameters ? nth / parameters : 0;

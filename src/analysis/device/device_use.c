@@ -446,8 +446,8 @@ static uint64_t ours(const struct readings *readings, const struct reading *read
     return reading->in_use > before ? reading->in_use - before : 0;
 }
 
-/* A reading below the minimum handed out was made after the process had ended; so was one that no longer names a
- * process which others name. One of before says nothing of a process that had memory later. */
+/* A reading was made after the process had ended if it is below the least handed-out bytes, or no longer names the
+ * process. One of before says nothing of a process that had memory later. */
 static bool says_something(const struct reading *reading, bool is_named, bool had_memory)
 {
     if (had_memory && !device_handed_out(&reading->level)) return false;

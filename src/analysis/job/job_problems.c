@@ -149,7 +149,7 @@ static int by_rank_and_time(const void *left, const void *right, void *context)
     return order ? order : by_number(first, second);
 }
 
-/* By process: the one that it is another recording of; MP_NONE. */
+/* By process: the process that it is a second recording of, or MP_NONE. */
 static void find_copies(const struct mp_model_job *job, uint32_t *order, uint32_t *other)
 {
     const struct mp_job_process *rows = job->processes.at;

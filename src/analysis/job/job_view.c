@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "model/stack.h"
 
-/* A process is out of line where it is so many times as far from the median as others are, and by such a part of it. */
+/* A process is out of line if it is so many times as far from the median as others, and by this part of the median. */
 #define FAR          6
 #define PART         10
 #define LEAST_BYTES  (64u << 10)

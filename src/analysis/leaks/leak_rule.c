@@ -169,8 +169,8 @@ static bool any_old_freed(const struct mp_leak_life *lives, size_t count, uint32
     return false;
 }
 
-/* How long ago the place held more blocks than ever before, and the longest time between two such moments. Anything
- * that fills up, and then drops one block for each new one, never exceeds its former maximum again. */
+/* The time since the place last had a new maximum of blocks, and the longest time between two new maxima. Anything that
+ * fills up, and then drops one block for each new one, never exceeds its former maximum again. */
 static uint32_t since_highest(const struct series *series, uint32_t first, uint32_t *widest)
 {
     uint32_t highest = series->live[first], when = first, times = 0;

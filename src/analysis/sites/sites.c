@@ -55,7 +55,7 @@ static int patterns_by_bytes(const void *left, const void *right)
     return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
 }
 
-/* Takes a module's path into the pattern that it fits, or makes one of it. */
+/* Adds a module's path to a pattern that it fits, or makes a new pattern. */
 static void add_path(struct pattern patterns[PATTERNS_MAX], size_t *count, const char *path, uint64_t bytes)
 {
     size_t at = 0;

@@ -14,7 +14,7 @@ struct mp_size_pool {
     const struct mp_size_plan *plan;
     MP_VEC(uint32_t) base;             /* blocks of the base, by address */
     uint64_t *streams;                 /* per block of the model: where it was asked for, 0 where that is not known */
-    struct mp_torch_settings recorded; /* those that the recording tells */
+    struct mp_torch_settings recorded; /* the recorded settings */
     uint64_t *sizes;                   /* of one replay, per value of the plan */
     uint32_t *ids;                     /* of one replay, per block of the model */
 };

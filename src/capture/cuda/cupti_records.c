@@ -23,7 +23,7 @@
 #define SETS UINT64_C(16384)
 #define WAYS 8
 struct expected {
-    uint64_t address, bytes, when; /* `when`: on a clock of its side's */
+    uint64_t address, bytes, when; /* `when` is on the clock of that side */
     uint32_t correlation;
     uint8_t operation, side; /* enum side; 0: free */
 };

@@ -183,7 +183,7 @@ bool memory_profiling_enabled(void)
 USAGE(unsigned, UNSIGNED)
 USAGE(signed, SIGNED)
 
-/* 1.9 and before; CUDA passed its Block's address there, which names a block as well. */
+/* PyTorch 1.9 and before. CUDA passed the address of its Block there, which identifies a block, too. */
 void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device) MP_PRELOADED(MP_C10_USAGE_OLD);
 void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device)
 {

@@ -10,10 +10,10 @@
 #include "base/words.h"
 #include "output/report/sites.h"
 
-#define CLOCK      8
-#define BAR_LEAST  6
-#define BAR_GOOD   12 /* a row says what is reserved only where so much is left for the bar */
-#define LEAK       7  /* "  leak?" */
+#define CLOCK     8
+#define BAR_LEAST 6
+#efine BAR_GOOD 12   /* a row has reserved bytes only if so much room is left for the bar */
+#define LEAK       7 /* "  leak?" */
 #define BAR_MOST   48
 #define WIDE       64 /* columns from which the header names the program */
 #define LABEL_MOST 28
@@ -108,7 +108,7 @@ struct part {
     const char *utf8, *plain;
 };
 
-/* Columns up to which the shares so far reach: what is there takes one at least. */
+/* Columns up to which the shares so far reach: an existing share takes one at least. */
 static unsigned columns_of(double share, unsigned width, unsigned before)
 {
     unsigned columns = share >= 1 ? width : (unsigned)(share * width + 0.5);
@@ -176,7 +176,7 @@ static void list_rows(const struct mp_top_state *state, const struct mp_top_canv
         rows->titles_differ |= strcmp(process->title, state->processes.at[0].title) != 0;
         for (size_t k = 0; k < process->devices.count; k++) {
             struct row row = {process, &process->devices.at[k]};
-            /* Beside GPUs what the tensors of the CPU take is of no interest. */
+            /* If there are GPUs, tensors on the CPU are of no interest. */
             if (row.device->type == MP_DEVICE_CPU && rows->at.count > before) continue;
             mp_vec_add(&rows->at, row);
         }

@@ -246,7 +246,7 @@ bool mp_recording_ended_well(const struct mp_recording_summary *summary)
 static void write_end(struct mp_recording *recording)
 {
     struct mp_error error;
-    /* Nobody saw what came and went there: it is one step of unknown content. */
+    /* Blocks that came and went there are unknown: it is one step of unknown content. */
     if (recording->unkept_steps.count) recording->unkept_steps.count = 1;
     enum mp_status status = mp_recording_write_gap(recording, 0, &error);
     if (!status) status = mp_recording_write(recording, true, &error);

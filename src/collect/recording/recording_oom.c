@@ -61,7 +61,7 @@ static bool has_allocator_above(const struct mp_recording *recording, uint16_t t
     return false;
 }
 
-/* True if it may have asked for its very first: what it takes is on no track of a pool's. */
+/* True if PyTorch's allocator may have asked for its very first segment: the track is no pool's. */
 static bool may_be_first(const struct mp_recording *recording, uint16_t track)
 {
     const struct mp_wire_track *facts = track_of(recording, track);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* A worker that was forked has its parent's command line, and what it is shows in its stacks alone. */
+/* A forked worker has its parent's command line, so only its stacks show its role. */
 static const struct {
     const char *function, *file, *role;
 } workers[] = {

@@ -29,7 +29,7 @@
  * recordings.
  */
 
-/* One kind of what was left out. */
+/* One kind of left-out files. */
 struct mp_left_out {
     uint64_t owner; /* the id of the recording whose process started them */
     char role[MP_MEMBER_TEXT];
@@ -207,9 +207,8 @@ bool mp_process_end(int pidfd, uint32_t pid, int *wait_status);
 struct mp_exit mp_process_end_describe(int wait_status, char *text, size_t room);
 
 /*
- * The figures of all processes of a session, for who looks on while they run (`memprof top`): what the collector knows
- * anyway, as one JSON object. Takes time for processes and their tracks, none for blocks: a few microseconds each. One
- * thread at a time.
+ * The figures of all processes of a session for `memprof top`, as one JSON object of facts that the collector has
+ * anyway. Takes time for processes and their tracks, none for blocks: a few microseconds each. One thread at a time.
  */
 
 void mp_overview_write(struct mp_buffer *out, const struct mp_collector *collector);

@@ -27,8 +27,8 @@ struct mapped_file {
     unsigned long long inode;
 };
 
-/* Reads the list of what a process has mapped: which file lies `at` an address goes to `file`; without one, whether
- * that file is anywhere. */
+/* Searches a process's mappings. The file `at` an address goes to `file`; without an address, the answer is whether
+ * that file is mapped at all. */
 static bool find_mapping(uint32_t pid, const void *at, struct mapped_file *file)
 {
     char path[64], *line = NULL;

@@ -27,8 +27,8 @@ static bool from_kernel(int pidfd, int *wait_status)
     return true;
 }
 
-/* True if the kernel shows us what it shows a debugger alone. The link of a process that has ended leads nowhere, which
- * it says only to those who may look: others are refused first. */
+/* True if the kernel shows us files that it shows only to a debugger. The link of a process that has ended leads
+ * nowhere, which it says only to those who may look: others are refused first. */
 static bool is_open_to_us(uint32_t pid)
 {
     char path[64], ignored[2];

@@ -51,8 +51,8 @@ static void chrome_device(const char *name, unsigned *type, int *index)
     }
 }
 
-/* True if a device has a row of its own, and the row of its counters: a GPU's number, as Kineto numbers its rows; else
- * the process. */
+/* True if a device has a row of its own. The row of its counters is the GPU's number, as in Kineto, else the
+ * process. */
 static bool chrome_has_row(const char *device)
 {
     unsigned type;

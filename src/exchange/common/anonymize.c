@@ -169,7 +169,8 @@ static bool is_shims_mark(const char *text)
     return true;
 }
 
-/* A mark that replays and predictions go by; settings keep what everybody knows of them. 0: it is none. */
+/* The anonymous text of a mark that replays and predictions need, with the public part of settings. 0: it is another
+ * mark. */
 static uint32_t rename_mark(struct renaming *renaming, const char *name)
 {
     static const char *const settings[] = {MP_TORCH_MARK "settings:", MP_TORCH_MARK "began with settings:"};

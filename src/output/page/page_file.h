@@ -1,6 +1,6 @@
 /*
- * A page as a file: a template that viz/ built, its title, one JSON object, and columns. No byte of what goes in,
- * whatever names it holds, can end the element around it.
+ * A page as a file: a template that viz/ built, its title, one JSON object, and columns. No byte of the contents, also
+ * not of names, can end the element around them.
  */
 #ifndef MP_OUTPUT_PAGE_FILE_H
 #define MP_OUTPUT_PAGE_FILE_H

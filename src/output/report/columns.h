@@ -57,7 +57,7 @@ struct mp_column {
     const char *(*word)(unsigned number);
     const char *noun;                                                     /* of a count without a head: "3 blocks" */
     void (*get)(struct mp_value *value, const void *of, const void *row); /* instead of a member; `of`: the rows' */
-    void (*put)(struct mp_json *json, const char *key, const void *of, const void *row); /* JSON alone: what it likes */
+    void (*put)(struct mp_json *json, const char *key, const void *of, const void *row); /* JSON alone: any value */
 };
 #define MP_MEMBER(type, member) .offset = offsetof(type, member), .width = sizeof(((type *)NULL)->member)
 #define MP_COLUMNS_MAX          32

@@ -222,7 +222,7 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The median of what a step leaves behind: a step that warms up, or the last with its tear-down, says little. */
+/* The median of the bytes that steps leave behind: a warm-up step, or the last one with its tear-down, says little. */
 static bool median_kept(const struct mp_step_report *report, int64_t *kept)
 {
     size_t count = report->steps.count;

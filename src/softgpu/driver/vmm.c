@@ -13,7 +13,8 @@ struct physical {
     uint64_t references; /* from creation and retention; 0: the handle is gone, but mappings may still hold the
                           * memory */
     uint64_t mappings;
-    CUmemAllocationProp asked; /* what it was created with; zero where another process or a multicast object did */
+    CUmemAllocationProp asked; /* the properties at its creation; zero if another process or a multicast object made
+                                * it */
 };
 
 struct mapping {

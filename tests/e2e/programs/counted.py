@@ -20,7 +20,7 @@ import training
 
 
 class Stack:
-    """Which module runs, by hooks."""
+    """The running module, by hooks."""
 
     def __init__(self, model):
         self.at = []

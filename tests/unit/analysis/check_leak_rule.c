@@ -97,7 +97,7 @@ static void find_trend(const struct lives *lives, uint32_t first, double *z, dou
     *z = *slope = 0;
     if (n < 2) return;
     if (spread > 0) *z = (s > 0 ? s - 1 : s < 0 ? s + 1 : 0) / sqrt(spread);
-    for (size_t i = 0; i < pairs; i++) { /* the upper median: as many below it as it has in sorted order */
+    for (size_t i = 0; i < pairs; i++) { /* the upper median of the values */
         size_t below = 0, same = 0;
         for (size_t k = 0; k < pairs; k++) {
             below += slopes[k] < slopes[i];

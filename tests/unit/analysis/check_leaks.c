@@ -138,7 +138,7 @@ START_TEST(exceptional_amounts_count_as_the_median)
         {1, 300000, 1000},
         {3, 2000, 1000},
         {3, 1999, (36 * 1000.0 + 3 * 1999) / 39},
-        {4, 2000, (35 * 1000.0 + 4 * 2000) / 39}, /* now twice the usual one is usual, too */
+        {4, 2000, (35 * 1000.0 + 4 * 2000) / 39}, /* twice the usual amount now counts as usual, too */
         {3, 700, (36 * 1000.0 + 3 * 700) / 39},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
