@@ -11,8 +11,8 @@
 #include "base/words.h"
 #include "model/track.h"
 
-#efine WORTH 100      /* a change must save at least one part in so many of the peak */
-#define WORTH_TIME 50 /* the same of one that costs time */
+#define WORTH      100 /* a change must save at least one part in so many of the peak */
+#define WORTH_TIME 50  /* the same of one that costs time */
 
 struct adviser {
     const struct mp_model *model;

@@ -17,11 +17,11 @@
 #define REPLAYS_MIN  40
 #define REPLAYS_MOST 400
 #define ROUNDS       4
-#define SIZES        8        /* of the program's own, tried as bounds of what is split */
-#define CLOSE        50       /* the replay of the record is as recorded: within one part in so many */
-#efine WORTH 100              /* a change must save at least one part in so many of the reserved bytes */
-#efine OOM((uint64_t)1 << 45) /* the price of a request that finds no memory, in bytes: more than any device has */
-#define MIB ((uint64_t)1 << 20)
+#define SIZES        8                   /* of the program's own, tried as bounds of what is split */
+#define CLOSE        50                  /* the replay of the record is as recorded: within one part in so many */
+#define WORTH        100                 /* a change must save at least one part in so many of the reserved bytes */
+#define OOM          ((uint64_t)1 << 45) /* the price of a request that finds no memory, in bytes: more than any device has */
+#define MIB          ((uint64_t)1 << 20)
 
 enum option { OPTION_EXPANDABLE, OPTION_MAX_SPLIT, OPTION_ROUNDUP, OPTION_GC, OPTIONS };
 

@@ -5,7 +5,7 @@
 #include "analysis/categories/phases.h"
 #include "base/memory.h"
 
-#efine WORTH 100 /* another setting must save at least one part in so many of the reserved bytes */
+#define WORTH 100 /* another setting must save at least one part in so many of the reserved bytes */
 
 /* A moment at which a program could set the allocator anew. */
 struct border {

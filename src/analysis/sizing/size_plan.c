@@ -11,8 +11,8 @@
 
 #define ROUNDING  512u     /* PyTorch's allocators on devices hand out multiples of it */
 #define REMAINDER 1048576u /* and leave up to so much unsplit at the end of a block that is larger than that */
-#efine NEARBY 64           /* earlier blocks of a site that a block is compared with */
-#define CASES 2.0          /* times the most that was seen */
+#define NEARBY    64       /* earlier blocks of a site that a block is compared with */
+#define CASES     2.0      /* times the most that was seen */
 
 struct planning {
     const struct mp_size_source *sources;

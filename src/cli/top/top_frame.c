@@ -10,10 +10,10 @@
 #include "base/words.h"
 #include "output/report/sites.h"
 
-#define CLOCK     8
-#define BAR_LEAST 6
-#efine BAR_GOOD 12   /* a row has reserved bytes only if so much room is left for the bar */
-#define LEAK       7 /* "  leak?" */
+#define CLOCK      8
+#define BAR_LEAST  6
+#define BAR_GOOD   12 /* a row has reserved bytes only if so much room is left for the bar */
+#define LEAK       7  /* "  leak?" */
 #define BAR_MOST   48
 #define WIDE       64 /* columns from which the header names the program */
 #define LABEL_MOST 28
