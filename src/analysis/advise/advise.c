@@ -36,11 +36,11 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 
 const char *mp_change_pattern_name(enum mp_change_pattern pattern)
 {
-    static const char *const names[MP_CHANGE_WHATS] = {"settings",       "late_zero_grad", "gradients_kept",
+    static const char *const names[MP_CHANGE_PATTERNS] = {"settings",       "late_zero_grad", "gradients_kept",
                                                        "held_variables", "fused",          "one_by_one",
                                                        "checkpoint",     "phase_settings", "one_stream",
                                                        "idle_variable"};
-    return names[what];
+    return names[pattern];
 }
 
 enum mp_change_kind mp_change_kind_named(const char *name)

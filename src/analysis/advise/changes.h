@@ -21,7 +21,7 @@ enum mp_change_pattern {
     MP_CHANGE_PHASE_SETTINGS, /* settings for one phase of the program, set anew where it ends or begins */
     MP_CHANGE_ONE_STREAM,     /* requests of side streams, each of which keeps segments of its own */
     MP_CHANGE_IDLE_VARIABLE,  /* a variable that is not read again holds blocks */
-    MP_CHANGE_WHATS
+    MP_CHANGE_PATTERNS
 };
 
 #define MP_SHARE_UNKNOWN (-1.0)

@@ -554,7 +554,7 @@ static void add_idle(struct finder *f, size_t first)
     const char *path = mp_model_text(model, model->holders.at[first].path);
     const struct use use = use_of(path);
     struct mp_change change = {.kind = MP_CHANGE_LIFETIME,
-                               .what = MP_CHANGE_IDLE_VARIABLE,
+                               .pattern = MP_CHANGE_IDLE_VARIABLE,
                                .variable = mp_text_copy_part(path, mp_holder_variable(path)),
                                .before_backward = use.use == MP_HOLDER_NOT_IN_BACKWARD};
     unsigned char *stacks = mp_alloc_zeroed(model->stacks.count + 1, 1);
