@@ -86,6 +86,9 @@ class Plan(unittest.TestCase):
         self.assertEqual((plan["device"], plan["total_bytes"], plan["values"]), ("a100-40gb", 42298834944, "zeros"))
         self.assertEqual(plan["read_backs"], [])
         self.assertEqual([one["bytes"] for one in plan["estimated"]], [512 * MIB])
+        said = harness.memprof("report", self.path).stdout.split("\n")
+        self.assertEqual(said[2:4], ["PLANNED  on a100-40gb, 39.4 GiB, without a GPU: nothing was computed",
+                                     "  depends on no value read from the device"])
         for command in ("report", "peak", "leaks", "steps", "frag"):
             coverage = harness.answer(command, self.path)
             coverage = coverage.get("coverage") or coverage["info"]["coverage"]

@@ -261,6 +261,38 @@ class Values(bed.TestCase):
                 self.assertEqual(run.output, f"{rows}\n")
 
 
+LIBRARIES = """
+import torch
+def made(*shape):
+    return torch.randn(*shape, device="cuda", requires_grad=True)
+one, many, places = made(64, 64), made(4, 64, 64), torch.randint(0, 100, (2, 500))
+coo = torch.sparse_coo_tensor(places, torch.randn(500), (100, 100)).coalesce()
+csr, coo, dense = coo.to_sparse_csr().cuda(), coo.cuda(), made(100, 32)
+torch.fft.rfft(made(64, 250)).abs().sum().backward()
+torch.fft.irfftn(torch.fft.fftn(made(4, 8, 8).double()))
+torch.stft(made(2, 8000), 400, return_complex=True, window=torch.hann_window(400, device="cuda"))
+for function in ("cholesky", "qr", "svd", "eigh", "inv", "det", "pinv", "matrix_rank", "lu", "lu_factor", "ldl_factor"):
+    getattr(torch.linalg, function)(one.detach())
+    getattr(torch.linalg, function)(many.detach().double())
+torch.linalg.solve(one, one), torch.linalg.lstsq(many, many), torch.linalg.eigh(torch.complex(one, one))
+torch.linalg.svd(one)[1].sum().backward()
+sums = torch.sparse.mm(coo, dense) + csr @ dense
+sums.sum().backward()
+csr @ csr, torch.sparse.mm(coo, coo), csr + csr, torch.bmm(torch.stack([coo, coo]), made(2, 100, 8)), csr @ made(100)
+torch.sparse.sampled_addmm(csr, made(100, 32), made(32, 100)), torch.triangular_solve(dense, csr)
+print("to the end", torch.cuda.max_memory_allocated() < 100 << 20)
+"""
+
+
+class Libraries(bed.TestCase):
+    def test_fft_linalg_and_sparse(self):
+        run = self.execute(LIBRARIES, how="plan")
+        self.assertEqual(run.output, "to the end True\n")
+        self.assert_totals(run)
+        self.assertIn("not known: workspaces of cuFFT, cuSOLVER and cuSPARSE", run.said)
+        self.assertNotIn("does not imitate", run.said)
+
+
 class OutOfMemory(bed.TestCase):
     def test_the_first_of_all(self):
         run = self.execute("import torch\ntry:\n    torch.empty(9 << 30, dtype=torch.uint8, device='cuda')\n"

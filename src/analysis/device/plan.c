@@ -15,6 +15,7 @@
 #define TORCH           "plan: torch "
 #define NCCL            "plan: communicator"
 #define CUDNN           "plan: cudnn"
+#define WORKSPACES "plan: workspaces" /* src/softgpu/math */
 #define RECURRENT       "plan: recurrent"
 #define HIDDEN          "plan: hidden"
 #define DRIVER          "plan: driver "
@@ -177,6 +178,11 @@ void mp_plan_find(const struct mp_model *model, struct mp_plan *plan)
             struct mp_plan_estimate one = {
                 "cuDNN's workspaces", "not known: cuDNN alone chooses its algorithms; cached blocks often hold them",
                 MP_BYTES_UNKNOWN};
+            mp_vec_add(&plan->estimated, one);
+        } else if (!strcmp(name, WORKSPACES)) {
+            struct mp_plan_estimate one = {"workspaces of cuFFT, cuSOLVER and cuSPARSE",
+                                           "each is taken to be as large as its operand, in PyTorch's allocated bytes",
+                                           MP_BYTES_UNKNOWN};
             mp_vec_add(&plan->estimated, one);
         } else if (!strcmp(name, RECURRENT)) {
             struct mp_plan_estimate one = {"cuDNN's recurrent layers",

@@ -118,6 +118,7 @@ static bool preload(const struct planning *planning)
         "cuda/libcudart.so.12",   "cuda/libcublas.so.12",   "cuda/libcublasLt.so.12", "cuda/libcudart.so.13",
         "cuda/libcublas.so.13",   "cuda/libcublasLt.so.13", "cuda/libcudart.so.11.0", "cuda/libcublas.so.11",
         "cuda/libcublasLt.so.11", "cuda/libcupti.so.12",    "cuda/libcupti.so.13",
+        "cuda/libsoftmath.so.1",
     };
     const char *present = getenv("LD_PRELOAD");
     struct mp_buffer list = {0};

@@ -5,6 +5,8 @@
 #include "output/report/columns.h"
 #include "output/report/reports.h"
 
+#define HEAD_PLACES 3
+
 #define READ_BACK(member) MP_MEMBER(struct mp_plan_read_back, member)
 #define ESTIMATE(member)  MP_MEMBER(struct mp_plan_estimate, member)
 
@@ -78,6 +80,30 @@ static void put_place(struct mp_buffer *out, const struct mp_model *model, const
         mp_buffer_append_text(out, "(no stack)");
     mp_buffer_printf(out, "  %s: %s", mp_counted(one->count, "time"), mp_plan_use_text(one->use));
     mp_stack_lines_free(&lines);
+}
+
+void mp_plan_head_text(struct mp_text *text, const struct mp_model *model)
+{
+    struct mp_plan plan;
+    mp_plan_find(model, &plan);
+    size_t count = plan.read_backs.count;
+    if (plan.planned) {
+        mp_say(text, "\nPLANNED  on %s, %s, without a GPU: nothing was computed\n", plan.device,
+               mp_bytes(plan.total_bytes));
+        if (count)
+            mp_say(text, "  depends on values read from the device at %s, which were %s\n", mp_counted(count, "place"),
+                   plan.values);
+        else
+            mp_say(text, "  depends on no value read from the device\n");
+    }
+    for (size_t i = 0; plan.planned && i < count && i < HEAD_PLACES; i++) {
+        mp_say(text, "    ");
+        put_place(text->out, model, &plan.read_backs.at[i]);
+        mp_say(text, "\n");
+    }
+    if (plan.planned && count > HEAD_PLACES)
+        mp_say(text, "    and %zu more: memprof info lists them\n", count - HEAD_PLACES);
+    mp_plan_free(&plan);
 }
 
 void mp_plan_text(struct mp_text *text, const struct mp_model *model)

@@ -307,6 +307,7 @@ void mp_report_text(struct mp_text *text, const struct mp_model *model, const st
                     const struct mp_view *view)
 {
     put_header(text, model, story, view);
+    if (!mp_is_csv(text)) mp_plan_head_text(text, model);
     if (!mp_is_csv(text)) mp_server_text(text, model);
     if (story->peak)
         put_peak(text, model, story->peak, view);

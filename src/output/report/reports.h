@@ -52,6 +52,8 @@ void mp_device_uses_text(struct mp_text *text, const struct mp_model *model);
 void mp_plan_json(struct mp_json *json, const struct mp_model *model);
 void mp_plan_text(struct mp_text *text, const struct mp_model *model);
 bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model);
+/* The device of a plan and the places that it depends on, before a report's peak; nothing where nothing was planned. */
+void mp_plan_head_text(struct mp_text *text, const struct mp_model *model);
 
 /* For a recording of a server of language models, else nothing: the object "server"; a part of text that begins with an
  * empty line; a sentence on what its KV cache holds, or on what it lacks (false: there is none). */

@@ -15,7 +15,7 @@ def work(rank, kind, port):
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8)).cuda()
     if kind == "ddp":
-        model = nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+        model = nn.parallel.DistributedDataParallel(model, device_ids=[rank], init_sync=False)
     elif kind == "fsdp1":
         model = dist.fsdp.FullyShardedDataParallel(model)
     else:
