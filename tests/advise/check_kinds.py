@@ -17,6 +17,7 @@ KINDS = {
     "late_zero_grad": ("live over forward", "blocks that live longer than they are needed"),
     "gradients_kept": ("`zero_grad(set_to_none=True)`", "blocks that live longer than they are needed"),
     "held_variables": ("`del` it behind `backward()`", "blocks that live longer than they are needed"),
+    "leak": ("stop what grows", "blocks that live longer than they are needed"),
     "idle_variable": ("nothing reads again", "blocks that live longer than they are needed"),
     "one_by_one": ("`foreach=False`", "temporaries of an optimizer's step"),
     "fused": ("`fused=True`", "temporaries of an optimizer's step"),

@@ -34,6 +34,18 @@ def train():
 train()
 """
 
+KEEPS = """
+import torch
+net = torch.nn.Linear(256, 256)
+optimizer, kept = torch.optim.SGD(net.parameters(), 0.1), []
+for step in range(30):
+    loss = net(torch.randn(256, 256)).sin().mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    kept.append({kept})
+"""
+
 
 class Answers(harness.TestCase):
     def setUp(self):
@@ -77,6 +89,18 @@ class Answers(harness.TestCase):
         self.assertNotIn("train().logits", changes)
         _, changes = self.peak_and_changes(input="logits.sin()")
         self.assertNotIn("before", changes.get("train().logits", {"code": ""})["code"])
+
+    def test_a_leak_comes_first(self):
+        """And alone, where it is most of the peak; stopped, it saves what advice says."""
+        def ask(**parts):
+            (self.folder / "run.mp").unlink(missing_ok=True)
+            return harness.answer("advise", self.record(KEEPS.format(**parts), "--holders"))
+        found = ask(kept="net(torch.randn(256, 256)).detach()")
+        self.assertEqual({change["pattern"] for change in found["changes"]}, {"leak"})
+        self.assertIn("kept[*]", found["changes"][0]["text"])
+        mended = ask(kept="net(torch.randn(256, 256)).mean().item()")
+        saved = found["peak_bytes"] - mended["peak_bytes"]
+        self.assertAlmostEqual(found["changes"][0]["saved_bytes"], saved, delta=saved / 20)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,12 @@
 #include "analysis/advise/checkpoint.h"
 #include "analysis/advise/lifetimes.h"
 #include "analysis/advise/tune_phases.h"
+#include "analysis/leaks/leaks.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "base/search.h"
 #include "base/words.h"
+#include "model/steps_infer.h"
 #include "model/track.h"
 
 #define WORTH      100 /* a change must save at least one part in so many of the peak */
@@ -37,9 +40,9 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 const char *mp_change_pattern_name(enum mp_change_pattern pattern)
 {
     static const char *const names[MP_CHANGE_PATTERNS] = {"settings",       "late_zero_grad", "gradients_kept",
-                                                       "held_variables", "fused",          "one_by_one",
-                                                       "checkpoint",     "phase_settings", "one_stream",
-                                                       "idle_variable"};
+                                                          "held_variables", "fused",          "one_by_one",
+                                                          "checkpoint",     "phase_settings", "one_stream",
+                                                          "idle_variable",  "leak"};
     return names[pattern];
 }
 
@@ -235,6 +238,95 @@ static void propose_one_stream(const struct adviser *a, struct mp_changes *propo
     mp_map_free(&sums[1]);
 }
 
+/* When a block goes if nothing keeps it: with its step, behind the last step when its site makes the next one. */
+static uint32_t end_of_step(const struct mp_steps *steps, const uint32_t *next, const struct mp_model *model,
+                            uint32_t block)
+{
+    uint32_t born = model->blocks.alloc_event[block];
+    size_t step = MP_COUNT_BEFORE(steps->count, i, steps->at[i].first <= born);
+    return step < steps->count ? steps->at[step].first : next[block];
+}
+
+/* A finding of leaks, and others of the same cause: what they keep beyond a step goes with it. */
+static void propose_leak(const struct adviser *a, const struct mp_leaks *leaks, const struct mp_steps *steps,
+                         const uint32_t *next, size_t finding, struct mp_changes *proposed)
+{
+    const struct mp_model *model = a->model;
+    const struct mp_leak_finding *first = &leaks->findings.at[finding];
+    const struct mp_holders_site *held = first->held;
+    const struct mp_holder *holder = held && held->count ? &leaks->holders.holders.at[held->first] : NULL;
+    struct mp_change change = {
+        .kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_LEAK, .exact = true, .stack = first->stack};
+    unsigned char *stacks = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    for (size_t i = finding; i < leaks->findings.count; i++)
+        if (leaks->findings.at[i].cause == first->cause) stacks[leaks->findings.at[i].stack] = 1;
+    stacks[0] = 0;
+    for (uint32_t block = 0; block < model->blocks.count; block++) {
+        bool made = model->blocks.track[block] == a->query->track && model->blocks.alloc_event[block] != MP_NONE;
+        uint32_t end = made && stacks[model->blocks.stack[block]] ? end_of_step(steps, next, model, block) : MP_NONE;
+        if (end >= model->blocks.free_event[block]) continue;
+        const struct mp_edit_end one = {.block = block, .freed = end};
+        mp_vec_add(&change.edits.ends, one);
+        change.blocks++;
+    }
+    free(stacks);
+    if (!change.blocks) return;
+    mp_edits_sort(&change.edits);
+    if (holder && holder->kind != MP_HOLDER_UNKNOWN)
+        change.variable = mp_text_copy_part(holder->path, mp_holder_root(holder->path));
+    change.advice = holder ? mp_holder_advice(holder) : NULL;
+    if (!change.advice && mp_leak_is_leak(first)) change.advice = mp_leak_advice(first->class);
+    mp_vec_add(proposed, change);
+}
+
+static enum mp_status propose_leaks(const struct adviser *a, struct mp_changes *proposed, struct mp_error *error)
+{
+    const struct mp_model *model = a->model;
+    const struct mp_leaks_query query = {.track = a->query->track, .window = mp_window_all(model)};
+    struct mp_leaks leaks;
+    struct mp_steps steps = {0};
+    if (!is_wanted(a, MP_CHANGE_LIFETIME)) return MP_OK;
+    enum mp_status status = mp_leaks_find(model, &query, &leaks, error);
+    if (status) return status;
+    uint32_t *next = mp_alloc((model->blocks.count + 1) * sizeof *next); /* by block: its site's next allocation */
+    uint32_t *later = mp_alloc((model->stacks.count + 1) * sizeof *later);
+    for (size_t i = 0; i <= model->stacks.count; i++)
+        later[i] = MP_NONE;
+    for (size_t block = model->blocks.count; leaks.findings.count && block--;) {
+        next[block] = later[model->blocks.stack[block]];
+        if (model->blocks.track[block] == query.track) later[model->blocks.stack[block]] = model->blocks.alloc_event[block];
+    }
+    mp_steps_find(model, &steps);
+    for (size_t i = 0; i < leaks.findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks.findings.at[i];
+        bool keeps = mp_leak_is_leak(finding) || finding->class == MP_LEAK_RETAINED_ONCE;
+        if (keeps && finding->stack && finding->track == query.track && finding->sum.sites)
+            propose_leak(a, &leaks, &steps, next, i, proposed);
+    }
+    free(next);
+    free(later);
+    mp_steps_free(&steps);
+    mp_leaks_free(&leaks);
+    return MP_OK;
+}
+
+/* A leak comes first. Where it is most of the peak, other changes are about a peak that goes with it. */
+static void put_leaks_first(struct mp_advise *advise)
+{
+    uint64_t leaked = 0;
+    size_t kept = 0;
+    for (size_t i = 0; i < advise->changes.count; i++)
+        if (advise->changes.at[i].pattern == MP_CHANGE_LEAK) leaked += advise->changes.at[i].saved;
+    for (size_t i = 0; i < advise->changes.count; i++) {
+        struct mp_change *change = &advise->changes.at[i];
+        if (leaked > advise->peak / 2 && change->pattern != MP_CHANGE_LEAK && change->kind != MP_CHANGE_ALLOCATOR)
+            free_change(change);
+        else
+            advise->changes.at[kept++] = *change;
+    }
+    advise->changes.count = kept;
+}
+
 static void add_checkpoints(struct adviser *a)
 {
     if (!is_wanted(a, MP_CHANGE_CHECKPOINT)) return;
@@ -252,6 +344,8 @@ static void add_checkpoints(struct adviser *a)
 static int by_weight(const void *a, const void *b)
 {
     const struct mp_change *x = a, *y = b;
+    bool leaks = x->pattern == MP_CHANGE_LEAK, other = y->pattern == MP_CHANGE_LEAK;
+    if (leaks != other) return leaks ? -1 : 1;
     if (weight(x) != weight(y)) return weight(x) < weight(y) ? 1 : -1;
     if (x->pattern != y->pattern) return x->pattern < y->pattern ? -1 : 1;
     return x->place < y->place ? -1 : x->place > y->place;
@@ -485,15 +579,18 @@ enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advi
     add_settings(&a);
     mp_lifetimes_propose(model, &a.history, &proposed);
     propose_one_stream(&a, &proposed);
+    enum mp_status status = propose_leaks(&a, &proposed, error);
     prove(&a, &proposed);
     add_checkpoints(&a);
+    put_leaks_first(advise);
     sort_changes(advise);
     find_fit(&a);
     sort_changes(advise);
     draw_curves(&a);
     mp_checkpoints_free(a.checkpoints);
     mp_torch_history_free(&a.history);
-    return MP_OK;
+    if (status) mp_advise_free(advise);
+    return status;
 }
 
 void mp_advise_free(struct mp_advise *advise)

@@ -21,6 +21,7 @@ enum mp_change_pattern {
     MP_CHANGE_PHASE_SETTINGS, /* settings for one phase of the program, set anew where it ends or begins */
     MP_CHANGE_ONE_STREAM,     /* requests of side streams, each of which keeps segments of its own */
     MP_CHANGE_IDLE_VARIABLE,  /* a variable that is not read again holds blocks */
+    MP_CHANGE_LEAK,           /* blocks that step after step leaves behind */
     MP_CHANGE_PATTERNS
 };
 
@@ -42,7 +43,8 @@ struct mp_change {
     struct mp_edits edits;
     uint32_t stack;             /* of the blocks that it is about; 0: several, or not known */
     char *module;               /* path, with * for numbers; NULL */
-    char *variable;             /* its name, with the function that it is of; NULL */
+    char *variable;             /* its name, with the function that it is of; of a leak: the holder. NULL */
+    const char *advice;         /* of a leak: how to stop it */
     bool before_backward;       /* of an idle variable: backward does not use what it has */
     size_t modules, modules_of; /* of those that the path means, that are changed: the first ones; all */
     size_t blocks;              /* that would live less long */

@@ -7,8 +7,10 @@
 
 #include "analysis/sites/placement.h"
 #include "base/memory.h"
+#include "model/stack_facts.h"
 
 static const char native_code[] = "native code", not_found[] = "not found";
+static const char autocast_cache[] = "autocast's cache of casts";
 
 /* A block that lived at a look. */
 struct held {
@@ -132,8 +134,9 @@ static struct mp_holder holder_of(const struct mp_model *model, struct mp_holder
                                   .line = held->holder->line,
                                   .kind = held->holder->kind,
                                   .certain = held->holder->certain};
-    bool all = saw_all(model, held->look);
-    return (struct mp_holder){.path = with_place(holders, placements, held->block, all ? native_code : not_found),
+    bool all = saw_all(model, held->look), casts = mp_stack_facts(model)->of_stack[held->stack] & MP_FACT_CASTS;
+    const char *native = casts ? autocast_cache : native_code;
+    return (struct mp_holder){.path = with_place(holders, placements, held->block, all ? native : not_found),
                               .kind = all ? MP_HOLDER_NATIVE : MP_HOLDER_UNKNOWN};
 }
 
@@ -335,6 +338,8 @@ static bool is_name_of_frame(const char *path)
 const char *mp_holder_advice(const struct mp_holder *holder)
 {
     const char *path = holder->path;
+    if (!strcmp(path, autocast_cache))
+        return "casts of weights stay until autocast is left: enter it for each request, or with cache_enabled=False";
     if (!holder->certain) return NULL;
     if (ends_in(path, " used)"))
         return "a view keeps the whole block that it looks into: keep .clone() of a tensor's view, .copy() of an "

@@ -143,6 +143,14 @@ static bool uses(const struct mp_model *model, const char *file)
     return false;
 }
 
+static void put_leak(const struct mp_model *model, const struct mp_change *change, struct words *words)
+{
+    mp_buffer_printf(&words->text, "stop what grows first: %s keeps blocks of step after step",
+                     change->variable ? change->variable : "something");
+    mp_buffer_append_text(&words->code, change->advice ? change->advice : "let go of them with their step");
+    put_line(model, change->stack, &words->code);
+}
+
 static void put_checkpoint(const struct mp_model *model, const struct mp_change *change, struct words *words)
 {
     mp_buffer_printf(&words->text, "make again in backward what ");
@@ -173,6 +181,9 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
         break;
     case MP_CHANGE_CHECKPOINTING:
         put_checkpoint(model, change, words);
+        break;
+    case MP_CHANGE_LEAK:
+        put_leak(model, change, words);
         break;
     case MP_CHANGE_IDLE_VARIABLE:
         put_idle(model, change, words);
