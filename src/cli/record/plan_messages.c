@@ -46,7 +46,7 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
     for (size_t i = 0; i < plan->estimated.count; i++)
         outcome->unknown |= plan->estimated.at[i].bytes == MP_BYTES_UNKNOWN;
     for (size_t i = 0; i < plan->read_backs.count; i++)
-        outcome->sizes += plan->read_backs.at[i].use == MP_PLAN_SIZE;
+        ++*(plan->read_backs.at[i].use == MP_PLAN_SIZE ? &outcome->sizes : &outcome->values);
     if (track == MP_TRACK_NONE) return;
     for (size_t i = 0; i < model->tracks.count; i++) /* PyTorch's refusal follows the driver's */
         if (on_device(model, (uint16_t)i) && model->tracks.at[i].layer == model->tracks.at[track].layer)

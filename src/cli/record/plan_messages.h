@@ -11,6 +11,7 @@ struct mp_plan_outcome {
     bool fits;       /* memory never ran out, and context and libraries fit in addition to the reserved memory */
     bool unknown;    /* something else takes memory, an unknown amount */
     size_t sizes;    /* places where a value read from the device decided a size */
+    size_t values;   /* other places that read one */
     unsigned long ooms;
     uint64_t allocated, reserved, estimated; /* peaks of the device that held most; reserved: at least allocated */
 };

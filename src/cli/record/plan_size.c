@@ -221,10 +221,11 @@ static int by_value(const void *a, const void *b)
 static void put_text(const struct search *search)
 {
     char total[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], other[MP_UNIT_TEXT];
+    const struct mp_plan_outcome *last = &search->probes[search->count - 1].outcome;
     mp_format_bytes(total, search->device->total);
     if (search->fits)
-        printf("Largest %s that fits %s (%s): %llu\n", search->name, search->device->key, total,
-               (unsigned long long)search->fits);
+        printf("Largest %s that fits %s (%s): %llu%s\n", search->name, search->device->key, total,
+               (unsigned long long)search->fits, last->sizes ? ", if real values are as small as the planned ones" : "");
     else
         printf("Not even %s 1 fits %s (%s)\n", search->name, search->device->key, total);
     printf("  %10s  %12s  %12s  %12s  fits\n", search->name, "allocated", "reserved", "beside ~");
@@ -239,7 +240,6 @@ static void put_text(const struct search *search)
     }
     printf(
         "  planned, each on its own; allocated and reserved are PyTorch's own, context and libraries estimated (~)\n");
-    const struct mp_plan_outcome *last = &search->probes[search->count - 1].outcome;
     if (last->unknown) printf("  cuDNN also takes workspaces of unknown size: keep a margin\n");
     if (last->sizes)
         printf("  depends on %zu %s read from the device that %s how much there is; memprof plan without --size lists "
@@ -259,6 +259,11 @@ static void put_json(const struct search *search)
     mp_json_number(&json, "margin_bytes", 0);
     mp_json_number(&json, "max_batch", search->fits);
     mp_json_text(&json, "limit", "reserved");
+    const struct mp_plan_outcome *last = &search->probes[search->count - 1].outcome;
+    mp_json_object(&json, "read_backs");
+    mp_json_number(&json, "sizes", last->sizes);
+    mp_json_number(&json, "others", last->values);
+    mp_json_end_object(&json);
     mp_json_array(&json, "probes");
     for (size_t i = 0; i < search->count; i++) {
         const struct mp_plan_outcome *outcome = &search->probes[i].outcome;
