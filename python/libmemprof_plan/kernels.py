@@ -1,7 +1,7 @@
 """Kernels that an engine compiles when it first calls them, left out of a plan: nothing is computed there.
 
 CuTe DSL's run on a runtime of NVIDIA's that is linked into its own, which asks NVIDIA's driver for tables that nobody
-documents. Those of SGLang, FlashInfer and DeepGEMM want nvcc, and minutes. Tensors are all their callers', so that a
+documents. Kernels of SGLang, FlashInfer and DeepGEMM want nvcc, and minutes. Tensors are all their callers', so that a
 kernel of PyTorch's takes the place of each launch: captured graphs have as many nodes.
 """
 

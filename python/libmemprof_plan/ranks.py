@@ -200,7 +200,7 @@ _exchanges = {}  # of a group: how many there were
 
 
 def _exchange(distributed, group, own, alone):
-    """What each rank of the group gives, in the order of ranks."""
+    """The objects that the ranks of the group give, in their order."""
     size, group = distributed.get_world_size(group), group or distributed.group.WORLD
     if alone or size == 1:
         return [own] * size

@@ -123,7 +123,7 @@ def _set_up(arguments, engine, model, method="__post_init__"):
     _tell_version(engine)
 
 
-# What vLLM says on a page, and what to do about it.
+# One sentence for a page of vLLM's, and what to do.
 EXPLAINED = (
     (r"architecture", "the engine does not know the architecture that the model's config.json names; a newer version may"),
     (r"World size \((\d+)\).* larger than the number of available GPUs",

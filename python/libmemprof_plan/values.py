@@ -77,7 +77,7 @@ class _Shadows:
         return tensor.is_floating_point() and self.here.backward
 
     def look_where(self):
-        """Before an operator. What a checkpoint computes again has its own graph: it is no backward here."""
+        """Before an operator. A part that a checkpoint computes again has its own graph: it is no backward here."""
         self.here.backward = not self.torch.is_grad_enabled() and self.torch._C._current_graph_task_id() != -1
 
     def bytes_of(self, tensor):

@@ -204,7 +204,7 @@ class Look:
         return [each.frame for each in self._frames.all if each.is_main and each.tier == 0]
 
     def values_of_locals(self):
-        """Of the frames of functions."""
+        """The frames of functions."""
         for frame in self._frames.all:
             if frame.frame.f_code.co_flags & naming.OPTIMIZED:
                 frame.read()
@@ -230,7 +230,7 @@ class Look:
         return self.base.numel(tensor) * self.base.element_size(tensor)
 
     def nodes(self):
-        """Of graphs that tensors lead to."""
+        """Graphs that tensors lead to."""
         return [self.base.grad_fn.__get__(tensor) for tensor in self._found
                 if not self.base.is_leaf.__get__(tensor) and graphs.has_settled_graph(self.base, tensor)]
 

@@ -1,5 +1,5 @@
 """Variables that are not read again: no way through the bytecode of the frame reads the name before it is assigned anew.
-What such a variable alone holds may be freed earlier, by `del`. A graph may hold it, too: that shows in the nodes that
+A block that such a variable alone holds may be freed earlier, by `del`. A graph may hold it, too: that shows in the nodes that
 took the tensor, whose classes say which of their inputs and results they save.
 """
 
@@ -219,7 +219,7 @@ class Idle:
 
 
 def _saved_names(node):
-    """Of the tensors that a node of this class saves; None: it does not say."""
+    """The tensors that a node of this class saves; None: it does not say."""
     cls = type(node)
     if any(type_name(each) == "_FunctionBase" for each in mro_of(cls)):
         return None
