@@ -98,7 +98,6 @@ static struct mp_recording *begin(struct mp_device_watch *watch, uint32_t pid)
     snprintf(path, sizeof path, "/tmp/memprof-devices-%u.mp", (unsigned)getpid());
     traffic_spool_id = (uint64_t)getpid() << 16 | 78;
     struct mp_recording *recording = traffic_record(NULL, path, NULL, "/tmp");
-    recording->spool.header->pid = pid;
     recording->pid = pid;
     *watch = (struct mp_device_watch){.gpus = {gpus, 3, 3}};
     mp_device_samples_begin(recording, watch);

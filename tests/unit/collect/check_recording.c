@@ -538,9 +538,9 @@ static void ask(struct mp_recording *recording, uint32_t number, const char *nam
 static void serve(struct mp_snapshots *snapshots, struct mp_recording *recording)
 {
     int file = recording->requests.at[recording->requests.count - 1].file;
-    recording->spool.header->pid = (uint32_t)getpid();
+    recording->pid = (uint32_t)getpid();
     mp_snapshots_serve(snapshots, recording);
-    recording->spool.header->pid = 0;
+    recording->pid = 0;
     if (file >= 0) close(file);
 }
 

@@ -453,7 +453,7 @@ START_TEST(the_programs_memory_is_sampled_where_it_changes)
     uint64_t resident[3], shared[3];
     pid_t program = start_program();
     struct mp_recording *recording = begin();
-    recording->spool.header->pid = (uint32_t)program;
+    recording->pid = (uint32_t)program;
     alloc(recording, TORCH, 0x1000, 1000);
     go_on(recording); /* there is no file yet: nothing is sampled */
     ck_assert_uint_eq(recording->samples.count, 0);
