@@ -19,7 +19,7 @@ def start(torch, after_import=lambda name, then: None):
     then)` calls then(module) once it is imported."""
     import libmemprof
     from libmemprof_torch import (compiled, guarded, history, holders, holders_filled,
-                                  holders_graphs, holders_idle, holders_names, holders_told, modules,
+                                  holders_graphs, holders_idle, holders_looks, holders_names, modules,
                                   optimizers, pools, regions, roles, servers)
 
     api = libmemprof._api
