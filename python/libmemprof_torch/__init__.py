@@ -39,7 +39,8 @@ def start(torch, after_import=lambda name, then: None):
     _begin(api, "holder_due", "what holds tensors", lambda: holders_looks.start(api, torch))
     _begin(api, "shim", "Dynamo",
            lambda: _hide_from_dynamo(torch, (compiled, guarded, history, holders, holders_filled, holders_graphs,
-                                             holders_names, holders_looks, modules, optimizers, pools, regions, roles, servers)))
+                                             holders_idle, holders_looks, holders_names, modules, optimizers, pools,
+                                             regions, roles, servers)))
 
 
 parts = {}
