@@ -29,6 +29,7 @@ NOT_RUN = {
     "memprof snapshot -o 'run.%r.mp' -- python3 -m torch.distributed.run": "tests/e2e/check_launchers.py runs torchrun's",
     "sudo memprof attach": "needs root and a program that runs: tests/attach records such",
     "memprof leaks now.mp": "needs the recording of that",
+    "memprof leaks host.mp": "needs a program whose heap grows: tests/e2e/check_host.py",
     "memprof top": "needs a program that runs: tests/e2e/check_top.py",
     "srun ": "needs Slurm",
     "nsys ": "needs Nsight Systems",
