@@ -93,7 +93,7 @@ class Look:
     not. `wanted`: addresses of storages; None: all that there are."""
 
     def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST):
-        self._torch = torch
+        self.torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
         self._wanted = set(wanted) if wanted is not None else None
@@ -112,7 +112,7 @@ class Look:
         was_on = gc.isenabled()
         gc.disable()  # what is made here must not be why a collection begins
         try:
-            with self._torch._C.DisableTorchFunction():
+            with self.torch._C.DisableTorchFunction():
                 return self._run()
         finally:
             self._forget()
@@ -141,7 +141,7 @@ class Look:
         self._kinds = {}
         self._find_tensors()
         self._names, self._idle = naming.Names(self), holders_idle.Idle(self)
-        self._reader = graphs.SavedReader(self._torch, self._saved, self.miss)
+        self._reader = graphs.SavedReader(self.torch, self._saved, self.miss)
         self._may_read_graph = not self._frames.in_backward
         if not self._may_read_graph:
             self.miss("a backward pass is running, so graphs were not looked at")
@@ -194,10 +194,6 @@ class Look:
                 return found
             found.add(id(each))
         return None
-
-    @property
-    def torch(self):
-        return self._torch
 
     def frames(self):
         """The program's own frames of the main thread."""
@@ -272,10 +268,10 @@ class Look:
         if kind is None:
             mro = mro_of(cls)
             kind = ""
-            if self._torch.Tensor in mro or self.base in mro:
+            if self.torch.Tensor in mro or self.base in mro:
                 own = next((each for each in mro if "__torch_dispatch__" in naming.dict_of_type(each)), None)
-                kind = "tensor" if own in (None, self._torch.Tensor, self.base) else "opaque"
-                if cls is self._torch.nn.Parameter or own is None:
+                kind = "tensor" if own in (None, self.torch.Tensor, self.base) else "opaque"
+                if cls is self.torch.nn.Parameter or own is None:
                     kind = "tensor"
             elif dict in mro:
                 kind = "dict"
@@ -283,9 +279,9 @@ class Look:
                 kind = "type"
             elif cls is types.FrameType:
                 kind = "frame"
-            elif graphs.is_node_type(self._torch, cls, mro):
+            elif graphs.is_node_type(self.torch, cls, mro):
                 kind = "node"
-            elif self._torch._C.StorageBase in mro:
+            elif self.torch._C.StorageBase in mro:
                 kind = "storage"
             elif naming.array_type(mro) is not None:
                 kind = "array"
@@ -335,7 +331,7 @@ class Look:
     def _address_of_storage(self, storage):
         """0 where there is none. A storage of the meta device, as a FakeTensor's, has no memory, and PyTorch warns on
         stderr where its address is asked for."""
-        base = self._torch._C.StorageBase
+        base = self.torch._C.StorageBase
         try:
             return 0 if base.device.__get__(storage).type == "meta" else base.data_ptr(storage)
         except (RuntimeError, NotImplementedError, AttributeError):
@@ -345,7 +341,7 @@ class Look:
         with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
             members = PARTS.get(str(self.base.layout.__get__(tensor)), ())
             if members:
-                guard = self._torch._C._DisableTorchDispatch()  # until it is dropped
+                guard = self.torch._C._DisableTorchDispatch()  # until it is dropped
                 parts = [(getattr(self.base, member)(tensor), member) for member in members]
                 del guard
                 return [(self.address_of(part), part, Edge("attribute", f"{member}()")) for part, member in parts]
@@ -542,7 +538,7 @@ class Look:
             else:
                 self._push(saved, at, edge)  # what a hook of the program packed
         try:
-            following = graphs.next_functions(self._torch, node)
+            following = graphs.next_functions(self.torch, node)
         except (RuntimeError, AttributeError):
             return
         for function, _ in following:
@@ -665,7 +661,7 @@ class Look:
                 if saved is tensor:
                     return edge.text
             with contextlib.suppress(RuntimeError, AttributeError):
-                nodes.extend(each for each, _ in graphs.next_functions(self._torch, nodes[at]) if each is not None)
+                nodes.extend(each for each, _ in graphs.next_functions(self.torch, nodes[at]) if each is not None)
             at += 1
         return None
 
@@ -678,13 +674,13 @@ class Look:
             for node in self._nodes_to_ask():
                 if self._spent() >= until:
                     break
-                self._hooked.update((id(each), node) for each in graphs.hooks_of(self._torch, node))
+                self._hooked.update((id(each), node) for each in graphs.hooks_of(self.torch, node))
         return self._hooked.get(id(hooks))
 
     def _nodes_to_ask(self):
         if not self._may_read_graph:
             return ()
-        if not graphs.may_read_hooks(self._torch):
+        if not graphs.may_read_hooks(self.torch):
             self.miss("the program traces or profiles its Python, so hooks of autograd were not looked at")
             return ()
         return [each for each in self._order if self.kind_of(type(each)) == "node"]
