@@ -10,8 +10,6 @@
 /* The longest number or length after an opcode: one test covers the look-ahead. */
 #define OPCODE_BYTES 9
 
-/* Values that wait for their list or dictionary: Python's own pickles gather a thousand at a time. */
-
 struct unpickler {
     struct mp_input *input;
     struct mp_values *values;

@@ -68,9 +68,22 @@ class Hostile(Case):
 
     def test_what_is_out_of_proportion(self):
         self.check_refused(b'{"segments": ["' + b"x" * (20 << 20), "more than 16 MiB")
-        self.check_refused(b"\x80\x04}(" + b"N" * (17 << 20), "in no list")
         for start, filler in ((b'{"segments": [', b" 0,"), (b"\x80\x04}(", b"N0")):
             self.check_refused(gzip.compress(start + filler * (20 << 20)), "with gunzip")
+
+    def test_values_that_outgrow_their_bytes(self):
+        """Each is refused within four times the file and 200 MB: one byte may make an object of 32."""
+        count = 20 << 20
+        nested = b"]" + b"(" + (b"]" * 1000 + b"e(") * (count // 1002)
+        fillings = [filler * (count // len(filler)) for filler in (b"]", b"}", b")", b"N", b"N2", b"N\x94", b")\x85",
+                                                                   b"]]a0", b"}NNs0")]
+        for filling in (*fillings, nested):
+            path = self.put("filling", b"\x80\x04" + filling)
+            memory = 4 * path.stat().st_size + 200 * 10**6
+            run = subprocess.run([harness.MEMPROF, "info", path], capture_output=True, text=True, preexec_fn=lambda: (
+                harness.SANITIZED or resource.setrlimit(resource.RLIMIT_AS, (memory, memory))))
+            self.assertEqual(run.returncode, 1, filling[:4])
+            self.assertIn("needs more memory than a memory snapshot of its size", run.stderr, filling[:4])
 
     def test_damage_never_crashes(self):
         data = bytearray(pickle.dumps(Made(2, before=3, length=10).snapshot, 4))
