@@ -292,11 +292,13 @@ static void put_pinned_cache(struct mp_json *json, const struct mp_model *model)
     mp_json_end_object(json);
 }
 
+#define PINNED_LEAST (UINT64_C(1) << 20) /* bytes: a program that reads values back has a few small blocks */
+
 void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model)
 {
     struct mp_pinned_cache cache;
     mp_pinned_cache_find(model, &cache);
-    if (!cache.bytes) return;
+    if (cache.bytes < PINNED_LEAST) return;
     mp_say(text, "  PyTorch's cache of pinned memory has %s in %s", mp_bytes(cache.bytes),
            mp_counted(cache.blocks, "block"));
     if (cache.unused != MP_BYTES_UNKNOWN) mp_say(text, "; no tensor used %s of it", mp_bytes(cache.unused));

@@ -94,7 +94,7 @@ uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
 /* The leaks alone, as a table: a row for each cause. */
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks);
-/* A line about PyTorch's cache of pinned memory at the end; nothing where there is none. */
+/* A line about PyTorch's cache of pinned memory at the end, if that is large. */
 void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model);
 /* Findings that are no leak, under a heading; nothing where there are none. */
 void mp_reported_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks);
