@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "base/units.h"
 #include "output/form/text.h"
 
 void mp_message(const char *format, ...)
@@ -98,4 +99,12 @@ const char *mp_nearest(const char *name, const char *const *names)
         nearest = *names;
     }
     return nearest;
+}
+
+const char *mp_dropped_events(uint64_t count)
+{
+    static char text[MP_UNIT_TEXT + 16];
+    char number[MP_UNIT_TEXT];
+    snprintf(text, sizeof text, "%s event%s", mp_format_count(number, count), count == 1 ? " was" : "s were");
+    return text;
 }

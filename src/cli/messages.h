@@ -3,6 +3,7 @@
 #define MP_CLI_MESSAGES_H
 
 #include <limits.h>
+#include <stdint.h>
 
 #include "base/error.h"
 
@@ -24,5 +25,8 @@ const char *mp_shown_path(char room[MP_SHOWN_ROOM], const char *path);
 int mp_message_error(const struct mp_error *error);
 /* The name of `names` (NULL-terminated) that the user may have meant; NULL where none is near. */
 const char *mp_nearest(const char *name, const char *const *names);
+
+/* "1 event was" or "12 events were", until the next call. */
+const char *mp_dropped_events(uint64_t count);
 
 #endif

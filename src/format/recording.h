@@ -281,15 +281,15 @@ struct mp_ring_mark {
     uint64_t sequence; /* the first record that the file does NOT have */
 };
 
-/* Coverage. Written repeatedly; the last one counts. */
+/* Coverage. A recording writes it at its end; of several the last one counts. */
 struct mp_coverage {
-    uint64_t events, dropped;                    /* kept in this file; lost because a ring was full */
+    uint64_t events, dropped;                    /* kept in this file; not recorded, whatever the cause */
     uint64_t truncated_stacks, unmatched_stacks; /* cut at the depth limit; Python and native frames did not pair */
     uint64_t totals_checked, totals_wrong;       /* checks of the allocator's own totals against ours; those that
                                                   * differed */
     uint64_t unknown_frees, missed_frees;        /* frees of blocks never seen; allocs at an address that was still
                                                   * live */
-    uint32_t *sources, source_count;             /* string ids: "torch", "c-api", ... */
+    uint32_t *sources, source_count;             /* string ids: "torch", "api", ... */
     uint32_t *notes, note_count;                 /* string ids: sentences */
     uint32_t *limits, limit_count; /* string ids: sentences on what is missing because of a limit (a ring, a schedule, a
                                     * full table). the recording is then incomplete, but not damaged */

@@ -291,7 +291,7 @@ static struct change sum_until(const struct changes *changes, uint32_t event)
     return before ? changes->at[before - 1] : (struct change){0};
 }
 
-/* True if a round contains half of the work around it, and an optimizer's if there is one. */
+/* True if a round contains half of the work around it, and an optimizer's step if the program has one. */
 static bool is_whole(struct search *search, const struct round *round)
 {
     const struct mp_model *model = search->model;

@@ -1,6 +1,6 @@
 /*
- * Steps of a loop whose body is one line. No line of its function is ever reached again after another, but its
- * allocations come in the same order again and again. Only allocations that differ from the one before are compared.
+ * Steps of a loop whose body is one line. No line runs again after another line did, but
+ * its allocations come in the same order again and again. Only allocations that differ from the one before are compared.
  * The period is the shortest distance at which nearly all of them find an equal one that also differs from the one
  * before it. Candidates are the distances at which sites return. The first quarter is passed over. Only threads that
  * run the same code count, those that allocate most together; the period is found on one of them, and its rounds on

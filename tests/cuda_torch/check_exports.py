@@ -94,7 +94,7 @@ except torch.OutOfMemoryError:
 
 
 class OwnTests(bed.TestCase):
-    """What PyTorch's tests do, and its snapshots of it."""
+    """PyTorch's own test cases, and PyTorch's snapshots of them."""
 
     def test_in_out_and_in_again(self):
         snapshots = self.folder / "snapshots"

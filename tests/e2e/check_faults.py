@@ -117,15 +117,23 @@ class Programs(Recording):
             self.skipTest("no static C library")
         result = self.snapshot(self.folder / "static", status=5)
         self.assertIn("nothing was recorded", result.stderr)
-        self.assertIn("the command ended with status 5 and made no allocation", result.stderr)
+        self.assertIn("the command ended with status 5 and made no CUDA calls", result.stderr)
 
     def test_options_that_came_to_nothing_are_told(self):
-        for options, word in ((["--paused"], "--paused waits until the program says start"),
+        for options, word in ((["--paused"], "--paused waits for libmemprof.start()"),
                               (["--step-at", "nosuch", "--force"], "--step-at nosuch: no Python function of that name"),
                               (["--step-range", "^nosuch", "--force"], "--step-range ^nosuch: no region's name")):
             result = self.snapshot(GUEST, "plain", 10, options=options)
             self.assertIn(word, result.stderr)
             self.assertNotIn(word, self.snapshot(GUEST, "plain", 10, options=["--force"]).stderr)
+
+    def test_blocks_without_a_track_are_counted(self):
+        result = self.snapshot(GUEST, "many-pools", 300)
+        self.assertIn("events were dropped, and the report says why", result.stderr)
+        coverage = harness.answer("info", self.file, status=4)["coverage"]
+        self.assertEqual(coverage["events"] + coverage["dropped"], 300)
+        self.assertGreaterEqual(coverage["dropped"], 45)
+        self.assertTrue(any("room for 255 tracks" in note for note in coverage["notes"]), coverage["notes"])
 
     def test_preloaded_libraries_stay(self):
         source = self.folder / "mine.c"

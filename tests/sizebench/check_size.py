@@ -74,7 +74,7 @@ class Words(harness.TestCase):
                                ("was killed", ["sh", "-c", "kill -9 $$ {batch}"]),
                                ("died of signal 11", ["sh", "-c", "kill -11 $$ {batch}"]),
                                ("was not found", ["/no/such/program", "{batch}"]),
-                               ("made no allocation", ["true", "{batch}"])):
+                               ("made no CUDA calls", ["true", "{batch}"])):
             with self.subTest(command=command):
                 self.says(words, "--probe", "4,8", "--", *command, env=dict(os.environ, TMPDIR=str(self.folder)))
                 self.assertEqual(list(self.folder.iterdir()), [])

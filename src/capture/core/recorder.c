@@ -186,23 +186,23 @@ static bool leaves_out(struct mp_thread *thread, const struct mp_block_facts *bl
 }
 
 /* False, and counted: there is no room for its track. */
-static bool has_track(struct mp_thread *thread, const struct mp_block_facts *block)
+static bool has_track(const struct mp_block_facts *block)
 {
     if (__builtin_expect(block->track != MP_TRACK_NONE, 1)) return true;
-    count_dropped(thread);
+    atomic_fetch_add(&mp_session.header->dropped_no_track, 1);
     return false;
 }
 
 void mp_record_alloc(struct mp_thread *thread, const struct mp_block_facts *block)
 {
-    if (!has_track(thread, block)) return;
+    if (!has_track(block)) return;
     if (is_sampled(block) && leaves_out(thread, block)) return;
     record_block(thread, MP_EVENT_ALLOC, block, true);
 }
 
 void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block)
 {
-    if (!has_track(thread, block)) return;
+    if (!has_track(block)) return;
     struct mp_block_facts known;
     if (is_sampled(block)) {
         if (!mp_sampled_remove(block->track, block->address)) return;
@@ -215,7 +215,7 @@ void mp_record_free(struct mp_thread *thread, const struct mp_block_facts *block
 
 void mp_record_oom(struct mp_thread *thread, const struct mp_block_facts *request)
 {
-    if (has_track(thread, request)) record_block(thread, MP_EVENT_OOM, request, true);
+    if (has_track(request)) record_block(thread, MP_EVENT_OOM, request, true);
 }
 
 void mp_record_prepared(struct mp_thread *thread, const struct mp_record *prepared)

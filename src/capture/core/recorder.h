@@ -7,7 +7,8 @@
  *         mp_hook_leave(thread);
  *     }
  *
- * mp_hook_enter() answers NULL where nothing is recorded and inside another hook of the same thread. Nothing here
+ * mp_hook_enter() answers NULL where nothing is recorded and inside another hook of the same thread. It has counted the
+ * event then, if the process is to be recorded. Nothing here
  * allocates, takes the GIL, calls CUDA, or fails the program; errno is kept by enter/leave. A hook sleeps only if its
  * ring is full, for at most a tenth of a second until the collector reads again. Once in a process's life, when it
  * attaches to a collector that does not answer, it may sleep for two seconds.

@@ -180,7 +180,7 @@ static bool have_space(enum mp_spool_table_id id, uint64_t more)
     if ((need <= committed || (need <= table->room && wait_for_space(id, need))) &&
         open_table(id, need, atomic_load_explicit(&table->committed, memory_order_acquire)))
         return true;
-    if (id != MP_TABLE_TRACKS) /* else the event is dropped */
+    if (id != MP_TABLE_TRACKS) /* the caller counts events without a track */
         atomic_fetch_add(id == MP_TABLE_STRINGS ? &header->lost_strings : &header->lost_stacks, 1);
     return false;
 }

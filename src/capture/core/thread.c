@@ -124,8 +124,8 @@ static void claim_ring(struct mp_thread *thread)
     thread->last_time_ns = mp_session_clock_ns();
 }
 
-/* A handler's frame lies below the code that it interrupts on the same stack, by the registers that the kernel
- * saved. */
+/* On one stack a handler's frame lies below the code that it interrupts, with the registers that the kernel saved in
+ * between. */
 #define SAVED_REGISTERS 700
 
 /* A hook has surely been left if its frames lie further in than the thread is now on the same stack, or on the

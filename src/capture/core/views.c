@@ -65,7 +65,7 @@ static bool map_anchors(int descriptor)
     return true;
 }
 
-/* Once more what an anchor is the first page of; NULL with errno. */
+/* Maps once more the part whose first page is the anchor; NULL with errno. */
 static char *copy_anchor(uint32_t anchor, uint64_t bytes)
 {
     char *page = anchors + anchor * page_bytes;

@@ -75,9 +75,11 @@ static void mark(const char *name)
     plain(MP_EVENT_MARK, name ? name : "");
 }
 
-/* A pool's number is its index + 1: 0 is "not recorded". Numbers and names live in the process's own memory, so that a
+/* A pool's number is its index + 1: 0 is "not recorded", and the number after the last stands for all pools for which
+ * there is no room, whose events count as dropped. Numbers and names live in the process's own memory, so that a
  * forked child, whose spool has tracks of its own, goes on with those that its parent got. */
 #define POOLS_MAX 254
+#define NO_ROOM   (POOLS_MAX + 1)
 static struct pool {
     char name[128];
     int device;
@@ -106,7 +108,8 @@ static uint32_t find_or_add_pool(const char *name, int device)
     if (!number && mp_lock_take_within(&mp_session.page->question_lock, MP_NS_PER_SECOND)) {
         uint32_t count = atomic_load(&pool_count);
         number = find_pool(name, device);
-        if (!number && count < POOLS_MAX) {
+        if (!number && count == POOLS_MAX) number = NO_ROOM;
+        if (!number) {
             strncpy(pools[count].name, name, sizeof pools[count].name - 1);
             pools[count].device = device;
             number = count + 1;
@@ -130,7 +133,7 @@ static uint32_t pool(const char *name, int device)
         return 0;
     }
     uint32_t number = find_or_add_pool(name && *name ? name : "pool", device < 0 ? MEMPROF_HOST : device);
-    if (number && thread) track_of(&pools[number - 1]); /* known to statistics before its first block */
+    if (number && number != NO_ROOM && thread) track_of(&pools[number - 1]); /* known to statistics before its first block */
     if (thread) thread->inside = 0;
     errno = saved;
     return number;
@@ -138,10 +141,10 @@ static uint32_t pool(const char *name, int device)
 
 static struct mp_block_facts pool_block(uint32_t number, const void *ptr, size_t bytes)
 {
-    struct pool *pool = &pools[number - 1];
+    struct pool *pool = number == NO_ROOM ? NULL : &pools[number - 1];
     return (struct mp_block_facts){
-        .track = track_of(pool),
-        .kind = pool->device == MEMPROF_HOST ? MP_KIND_HOST : MP_KIND_DEVICE,
+        .track = pool ? track_of(pool) : MP_TRACK_NONE,
+        .kind = pool && pool->device == MEMPROF_HOST ? MP_KIND_HOST : MP_KIND_DEVICE,
         .address = (uint64_t)(uintptr_t)ptr,
         .bytes = bytes,
         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
@@ -158,7 +161,8 @@ static uint64_t track_count(void)
 
 static struct mp_thread *enter_with_pool(uint32_t pool_number, const void *ptr)
 {
-    if (!ptr || !pool_number || pool_number > atomic_load_explicit(&pool_count, memory_order_acquire)) return NULL;
+    bool is_known = pool_number <= atomic_load_explicit(&pool_count, memory_order_acquire) || pool_number == NO_ROOM;
+    if (!ptr || !pool_number || !is_known) return NULL;
     return mp_hook_enter();
 }
 

@@ -45,11 +45,8 @@ static int print_summary(const char *input, const char *output, const struct mp_
         mp_message("%s was whole; %s is a copy of it", input, output);
     else
         mp_message("%s  %s events: what could be read of %s; no spool was found", output, total, input);
-    if (recovery->summary.dropped) {
-        char dropped[MP_UNIT_TEXT];
-        mp_message("%s events were dropped; memprof report says why",
-                   mp_format_count(dropped, recovery->summary.dropped));
-    }
+    if (recovery->summary.dropped)
+        mp_message("%s dropped; memprof report says why", mp_dropped_events(recovery->summary.dropped));
     /* The rest of the last chunk, cut by a kill, came from the spool. */
     bool joined = recovery->had_spool && damage->cut && !damage->lost_chunks;
     if (!joined && (damage->lost_chunks || damage->lost_bytes)) {

@@ -69,7 +69,7 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                    mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
     if (with_memory) print_memory(&summary->memory);
     if (summary->dropped)
-        mp_message("%s events were dropped%s.   Next: memprof report %s", mp_format_count(events, summary->dropped),
+        mp_message("%s dropped%s.   Next: memprof report %s", mp_dropped_events(summary->dropped),
                    summary->full == summary->dropped ? ": the program was faster than the collector"
                                                      : ", and the report says why",
                    path);
@@ -302,14 +302,12 @@ static void put_files(struct mp_buffer *text, const struct mp_collector_options 
 /* The reason to name a process by itself; "": none. */
 static void put_remarks(struct mp_buffer *text, const struct mp_recording_summary *summary)
 {
-    char number[MP_UNIT_TEXT];
     const char *between = "";
     if (summary->how.known && !mp_recording_ended_well(summary))
         mp_buffer_append_text(text, summary->how_text), between = ", ";
     if (summary->ooms) mp_buffer_printf(text, "%smemory ran out", between), between = ", ";
     if (summary->dropped)
-        mp_buffer_printf(text, "%s%s events were dropped", between, mp_format_count(number, summary->dropped)),
-            between = ", ";
+        mp_buffer_printf(text, "%s%s dropped", between, mp_dropped_events(summary->dropped)), between = ", ";
     if (summary->leaks)
         mp_buffer_printf(text, "%s%u site%s growing", between, summary->leaks,
                          summary->leaks == 1 ? " keeps" : "s keep");
@@ -445,14 +443,14 @@ static void print_remarkable(const struct tree *tree)
 
 static void print_end(const struct tree *tree)
 {
-    char dropped[MP_UNIT_TEXT], rest[64], shown[MP_SHOWN_ROOM], next[MP_SHOWN_ROOM + 32] = "";
+    char rest[64], shown[MP_SHOWN_ROOM], next[MP_SHOWN_ROOM + 32] = "";
     bool folder = tree->options->in_folder && tree->files > 1;
     const char *path = folder ? tree->options->folder : tree->main->path;
     if (path) snprintf(next, sizeof next, ".   Next: memprof report %s", mp_shown_path(shown, path));
     put_unattributed(tree->main, rest, sizeof rest);
     if (tree->not_whole)
-        mp_message("%zu of %zu recordings are not whole, %s events were dropped%s%s", tree->not_whole,
-                   tree->result->recordings.count, mp_format_count(dropped, tree->dropped), rest, next);
+        mp_message("%zu of %zu recordings are not whole, %s dropped%s%s", tree->not_whole,
+                   tree->result->recordings.count, mp_dropped_events(tree->dropped), rest, next);
     else if (tree->lacking)
         mp_message("all events, 0 dropped; but in %zu of %zu recordings some have no stack or no name%s%s",
                    tree->lacking, tree->result->recordings.count, rest, next);
@@ -506,15 +504,15 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
                         bool quiet, bool verbose)
 {
     bool whole = true;
-    char shown[MP_SHOWN_ROOM], dropped[MP_UNIT_TEXT];
+    char shown[MP_SHOWN_ROOM];
     for (size_t i = 0; i < result->recordings.count; i++) {
         const struct mp_recording_summary *summary = &result->recordings.at[i];
         whole &= !summary->failed && !summary->dropped;
         if (!summary->failed) continue;
         mp_message("%s: the recording stopped early: %s. Earlier events are readable, the last ones wait in shared "
-                   "memory for memprof recover, and %s events after them were dropped",
+                   "memory for memprof recover, and %s dropped",
                    summary->path ? mp_shown_path(shown, summary->path) : "snapshot", summary->failure.text,
-                   mp_format_count(dropped, summary->dropped));
+                   mp_dropped_events(summary->dropped));
     }
     if (result->survivors) {
         whole = false;

@@ -39,7 +39,7 @@ static const struct family {
     {"memprof_peak_bytes", "gauge", "", "The most bytes in live blocks since the recording began.", PEAK_BYTES, true},
     {"memprof_reserved_bytes", "gauge", "", "Bytes that the allocator holds, live or cached.", RESERVED_BYTES, true},
     {"memprof_events", "counter", "_total", "Events recorded.", EVENTS, false},
-    {"memprof_dropped_events", "counter", "_total", "Events lost as a ring was full.", DROPPED, false},
+    {"memprof_dropped_events", "counter", "_total", "Events not recorded, whatever the cause.", DROPPED, false},
     {"memprof_steps", "counter", "_total", "Steps that the program marked.", STEPS, false},
 };
 

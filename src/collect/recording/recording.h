@@ -266,7 +266,7 @@ struct mp_recording {
 struct mp_recording_summary {
     char *path; /* owned by the holder of the summary; NULL where nothing was recorded */
     uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: events in the file */
-    uint64_t full;                                           /* dropped because a ring was full */
+    uint64_t full;                                           /* dropped as a ring had no room */
     bool ends_early;                                         /* processes ran on (mp_recording_ends_early) */
     bool lacks_processes;                                    /* processes that it started were not recorded */
     bool lacks_names;                                        /* some events lack their stack or a name in it */

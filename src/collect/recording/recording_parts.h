@@ -78,7 +78,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
 /* Writes symbols, coverage, the process's end, the index. */
 enum mp_status mp_recording_write_end(struct mp_recording *recording, struct mp_error *error);
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool);
-/* The dropped events that were lost because a ring was full. */
+/* The dropped events for which a ring had no room. */
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool);
 /* True if some events lack their stack, or a name in it. */
 bool mp_recording_lacks_names(const struct mp_spool_header *spool);

@@ -183,7 +183,8 @@ enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct
 
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
 {
-    return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_no_memory) +
+    return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_no_track) +
+           atomic_load(&spool->dropped_no_memory) +
            atomic_load(&spool->dropped_inside) + atomic_load(&spool->dropped_refused) +
            atomic_load(&spool->dropped_unattached) + atomic_load(&spool->left_hooks) + atomic_load(&spool->unsound) +
            mp_recording_ring_full(spool);
@@ -221,6 +222,8 @@ static const struct loss {
     }
     LOSS(dropped_no_memory, "event was dropped: the system gave the recorder no memory for its thread",
          "events were dropped: the system gave the recorder no memory for their threads"),
+    LOSS(dropped_no_track, "event was dropped: a recording has room for 255 tracks, and this one had as many already",
+         "events were dropped: a recording has room for 255 tracks, and this one had as many already"),
     LOSS(dropped_unattached,
          "call was not recorded: the recorder could not begin yet, for lack of descriptors or memory, or as memprof "
          "did not answer in time",
@@ -236,8 +239,9 @@ static const struct loss {
     LOSS(dropped_inside,
          "event was dropped: it came in a signal handler that had interrupted the recorder on the same thread",
          "events were dropped: they came in signal handlers that had interrupted the recorder on the same thread"),
-    LOSS(without_lock, "stack or name was left out: another thread held the recorder's tables for too long",
-         "stacks or names were left out: another thread held the recorder's tables for too long"),
+    LOSS(without_lock,
+         "stack, name or block of the driver was left out: another thread held the recorder's tables for too long",
+         "stacks, names or blocks of the driver were left out: another thread held the recorder's tables for too long"),
     LOSS(cupti.without_call, "memory record of CUPTI had no callback", "memory records of CUPTI had no callback"),
     LOSS(cupti.without_record, "callback of CUPTI had no memory record", "callbacks of CUPTI had no memory record"),
     LOSS(cupti.different, "memory record of CUPTI differed from its callback",

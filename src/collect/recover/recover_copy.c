@@ -9,8 +9,8 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
 }
 
-/* The file's string numbers continue in ours. A text that it has twice, as stand-ins for lost ones are, becomes a text
- * that nothing else is. */
+/* The file's string numbers continue in ours. A text that the file has twice, as the stand-ins for lost texts,
+ * gets a unique name in ours. */
 static enum mp_status restore_string(struct mp_intern *strings, const char *text, size_t length, struct mp_error *error)
 {
     uint32_t number = strings->count, given = mp_intern_bytes(strings, text, length);

@@ -343,7 +343,7 @@ static void go_round(struct mp_collector *collector)
     serve_metrics(collector);
 }
 
-/* Records on what outlives the command: for a moment, or with --wait to its end. */
+/* Goes on recording what outlives the command: for a moment, or with --wait to its end. */
 static void wait_for_survivors(struct mp_collector *collector)
 {
     struct mp_collector_result *result = collector->result;

@@ -147,7 +147,7 @@ static int64_t clock_offset(const char *process)
     return offset;
 }
 
-/* The number to add to a process's clock. The kernel gives it, but also for a namespace that only children will be in.
+/* The number to add to a process's clock. The kernel tells it, but may name a namespace that only later children enter.
  * The greeting's age therefore decides: a greeting is mostly read soon after it was sent, and never before. */
 static int64_t clock_shift(pid_t pid, uint64_t sent)
 {

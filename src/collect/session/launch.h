@@ -12,8 +12,8 @@
  * else where they were installed. The caller frees both; *python_folder may be NULL. */
 enum mp_status mp_launch_find_library(char **library, char **python_folder, struct mp_error *error);
 
-/* The real path of the first of these files that is there: a relative one from the folder of the running program. Freed
- * by the caller; NULL. */
+/* The real path of the first file that exists; relative paths start at memprof's own folder. Freed by the caller;
+ * NULL. */
 char *mp_launch_find(const char *const *candidates, size_t count);
 /* The folder of the Python module alone, freed by the caller; NULL. */
 char *mp_launch_find_python(void);

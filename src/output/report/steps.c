@@ -101,7 +101,7 @@ static void say_end(struct mp_text *text, const struct mp_step_report *report)
 {
     const struct mp_step_row *last = &report->steps.at[report->steps.count - 1];
     if (last->to_end && last->freed_bytes > last->allocated_bytes)
-        mp_say(text, "^step %s lasts to the recording's end, and has all that was freed there^\n",
+        mp_say(text, "^step %s reaches the recording's end and includes what was freed there^\n",
                mp_count(last->number));
 }
 

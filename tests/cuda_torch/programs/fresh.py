@@ -464,7 +464,7 @@ void own_free(void *p, ssize_t n, int d, void *s) { (void)n, (void)d, (void)s; c
 
 
 def smaller_batches():
-    """The batch is halved until forward and backward fit, as launchers do it; the lack comes where it comes."""
+    """The batch is halved until forward and backward fit, as launchers do it; memory may run out at any line."""
     model = nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(1000, 1000), nn.GELU())]).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     for first in (60_000, 9000, 30_000):

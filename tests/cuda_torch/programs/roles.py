@@ -39,7 +39,7 @@ class Watch:
         return torch.autograd.graph.saved_tensors_hooks(lambda t: (saved.append(Weak(t)), t.detach())[1], lambda t: t)
 
     def keeps(self, *tensors):
-        """What the pass made, and nobody saves: results that are held."""
+        """Results of the pass that autograd does not save, but the program holds."""
         self.saved[-1].extend(map(Weak, tensors))
 
     def look(self):

@@ -312,6 +312,17 @@ static int waves(void)
     return 0;
 }
 
+/* A block in each of numbers[0] pools. */
+static int many_pools(void)
+{
+    for (long i = 0; i < numbers[0]; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "pool %ld", i);
+        memprof_alloc(memprof_pool(name, MEMPROF_HOST), (const void *)((uintptr_t)(i + 1) << 20), 100);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -331,6 +342,7 @@ int main(int argc, char **argv)
         {"interrupted", interrupted},
         {"paths", paths},
         {"waves", waves},
+        {"many-pools", many_pools},
     };
     for (int i = 2; i < argc && i < 6; i++)
         numbers[i - 2] = strtol(argv[i], NULL, 10);
