@@ -30,7 +30,7 @@ static const struct mp_torch_step *step_of(const struct mp_torch_history *histor
 }
 
 /* The device's memory for the allocator when memory ran out: reserved plus free bytes. If the free bytes are unknown,
- * reserved ones alone: settings that fit in those fit in more. */
+ * reserved ones alone: settings that fit in those fit in more. That none fits in those proves nothing. */
 static uint64_t frag_capacity(const struct mp_frag *frag)
 {
     uint64_t free_bytes = frag->oom.device_free == MP_BYTES_UNKNOWN ? 0 : frag->oom.device_free;
@@ -52,6 +52,7 @@ static void try_remedies(const struct mp_model *model, const struct mp_torch_his
         mp_torch_replay_with(model, history, &settings, capacity, capacity, step + 1, &replay);
         if (!replay.new_ooms && replay.last_oom != step) mp_vec_add(&frag->oom.would_fit, remedies[i]);
     }
+    if (frag->oom.device_free == MP_BYTES_UNKNOWN && !frag->oom.would_fit.count) frag->oom.tried = false;
 }
 
 /* Bytes of this track that keep growing, until then. */
@@ -77,7 +78,7 @@ static uint64_t total_of(const struct mp_model *model, uint16_t track)
     return model->devices.at[model->tracks.at[track].device].total_bytes;
 }
 
-/* Free bytes inside what the allocator held; MP_BYTES_UNKNOWN. */
+/* Free bytes in the allocator's segments, of all streams and pools; MP_BYTES_UNKNOWN. */
 static uint64_t free_inside(const struct mp_model *model, const struct mp_frag *frag)
 {
     if (frag->known) return frag->free_bytes;
@@ -102,8 +103,10 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
     return mp_device_free_now(&room);
 }
 
-/* The device's free memory, where it is not known, lies between nothing and what would have served the request. Only if
- * half of the request was free inside the allocator may the rest have been free beside it. */
+/* In this order: a limit (the device had room for the segment); fragmentation (the free bytes of all streams and pools
+ * and the device's cover the request, or a setting would fit it); a leak; another process; capacity. `least` and `most`
+ * bound the device's free memory if it is unknown: 0, and just below the segment that would have served the request. If
+ * less than half of the request was free inside the allocator, it is capacity even so. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {
@@ -115,7 +118,7 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
     oom->cause = MP_OOM_UNKNOWN;
     if (free_bytes == MP_BYTES_UNKNOWN) return MP_OK;
     if (history->settings.expandable && oom->requested > MP_TORCH_SMALL)
-        asked += history->settings.large_segment; /* whole pages */
+        asked += history->settings.large_segment; /* an expandable segment grows by whole pages of that */
     uint64_t least = known ? oom->device_free : 0, most = asked - 1, room = mp_torch_room(model, frag->track, held);
     if (room - held < most) most = room - held;
     if (known && least >= asked) {

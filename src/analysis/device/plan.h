@@ -17,7 +17,7 @@ enum mp_plan_use {
 };
 
 struct mp_plan_read_back {
-    uint32_t stack; /* of the first time; others through the same line of the user's code count, too */
+    uint32_t stack; /* of the first time; read-backs with other stacks through the same line of the user's code count here, too */
     uint32_t place; /* that line's frame; MP_NONE: no Python */
     uint64_t count, bytes;
     enum mp_plan_use use;

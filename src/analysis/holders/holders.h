@@ -13,7 +13,7 @@
 #define MP_HOLDER_HANDLED "the exception being handled"
 
 struct mp_holder {
-    const char *path; /* the model's, a text that stays, or one of mp_holders.texts */
+    const char *path; /* owned by the model, static, or one of mp_holders.texts */
     uint32_t file, line;
     uint8_t kind; /* enum mp_holder_kind */
     bool certain;

@@ -11,7 +11,7 @@
 
 #define PARTS          32                   /* of the steps, or fewer where there are few readings: */
 #define PARTS_PROOF    8                    /* fewer are no proof */
-#define PARTS_LEAST    5                    /* fewer show nothing: of four, three rise one in eight times by chance */
+#define PARTS_LEAST    5                    /* fewer show nothing: that three of four rise happens by chance one time in eight */
 #define SAMPLES_A_PART 3                    /* fewer readings are chance */
 #define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a process is read so often that one that grows has a reading */
 #define GROWN_MIN      (16u << 20)          /* bytes: less is what heaps and interpreters do */
@@ -23,7 +23,7 @@ enum part_of { NOTHING, LIVE, RESERVED };
 
 struct part {
     uint64_t sample, known; /* at their lowest; UINT64_MAX: none */
-    double when;            /* the step, and the part of it that had passed, when the sample was lowest */
+    double when;            /* number of the step when the sample was lowest, with the fraction of it that had passed */
     uint32_t samples;
     bool passed_over; /* it was too short to be read */
 };

@@ -321,7 +321,7 @@ static bool make_entry(struct mp_pytorch_records *r, const struct fields *fields
     entry.name = text_of(fields, MP_KEY_ACTION);
     if (entry.name >= MP_KEYS && entry.name - MP_KEYS < MP_ACTION_UNKNOWN)
         entry.action = (uint8_t)(entry.name - MP_KEYS);
-    bool oom = entry.action == MP_ACTION_OOM;
+    bool oom = entry.action == MP_ACTION_OOM; /* whose address is the device's free bytes */
     unsigned place = oom && has(fields, MP_KEY_DEVICE_FREE) ? MP_KEY_DEVICE_FREE : MP_KEY_ADDR;
     uint64_t time;
     bool has_time;
