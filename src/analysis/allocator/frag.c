@@ -104,7 +104,7 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
 }
 
 /* In this order: a limit (the device had room for the segment); fragmentation (the free bytes of all streams and pools
- * and the device's cover the request, or a setting would fit it); a leak; another process; capacity. `least` and `most`
+ * and the device's cover the request); a leak; fragmentation (a setting would fit it); another process; capacity. `least` and `most`
  * bound the device's free memory if it is unknown: 0, and just below the segment that would have served the request. If
  * less than half of the request was free inside the allocator, it is capacity even so. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
@@ -125,7 +125,7 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
         oom->cause = MP_OOM_LIMIT;
         return MP_OK;
     }
-    if (free_bytes + least >= oom->requested || oom->would_fit.count) {
+    if (free_bytes + least >= oom->requested) {
         oom->cause = MP_OOM_FRAGMENTATION;
         return MP_OK;
     }
@@ -136,6 +136,8 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
     uint64_t others = others_known && total > held + least ? total - held - least : 0;
     if (leaking >= missing)
         oom->cause = MP_OOM_LEAK;
+    else if (oom->would_fit.count)
+        oom->cause = MP_OOM_FRAGMENTATION;
     else if (others >= missing && others > total / 4)
         oom->cause = MP_OOM_OTHER_PROCESS;
     else if (known || free_bytes + most < oom->requested || free_bytes < oom->requested / 2)

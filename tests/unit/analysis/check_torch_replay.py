@@ -434,6 +434,20 @@ class OutOfMemory(Written):
         notes = [dict(note, name=f"ProfilerStep#{int(note['name'][13:]) - (note['stage'] == 'END')}") for note in notes]
         self.assertEqual(self.autopsy(allocator, {}, external_annotations=notes)["oom"]["cause"], "leak")
 
+    def test_what_did_not_fit_without_free_memory_proves_nothing(self):
+        """The device may have had memory besides: then that no setting fits is not known."""
+        unknown = 0
+        for seed in range(20):
+            program = Program(seed, 300, True)
+            if not program.allocator.trace or program.allocator.trace[-1][0] != "oom":
+                continue
+            snapshot = snapshot_of(program.allocator, program.settings)
+            del snapshot["device_traces"][0][-1]["device_free"]
+            fit = frag(self.write(snapshot))["oom"]["would_fit"]
+            unknown += fit is None
+            self.assertNotEqual(fit, [])
+        self.assertGreater(unknown, 0)
+
     def test_no_stated_free_memory(self):
         """Old traces do not say what the device had free: what fits into what was reserved fits all the more."""
         allocator = naive_allocator.Allocator(40 * MIB, 1 << 40, {})
