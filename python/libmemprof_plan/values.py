@@ -229,9 +229,11 @@ class _Follower:
     def __call__(self, operator, *arguments, **named):
         with self.torch._C._ExcludeDispatchKeyGuard(self.keys):
             # Where another mode is active, what the operator writes to has a new version afterwards.
-            if self.is_idle() or not self.may_know(operator, arguments, named):
+            if self.is_idle():
                 return operator(*arguments, **named)
             self.shadows.look_where()
+            if not self.may_know(operator, arguments, named):
+                return operator(*arguments, **named)
             written, computed, known = self.written(operator, arguments, named), None, []
             try:
                 with self.quietly():
@@ -260,7 +262,7 @@ class _Follower:
         of = self.shadows.of
         try:
             with self.torch._C.DisableTorchFunction():
-                return any(one.is_cuda and one.untyped_storage()._cdata in of
+                return any(one.is_cuda and not self.shadows.is_gradient(one) and one.untyped_storage()._cdata in of
                            for one in self.tensors_of((*arguments, *named.values())))
         except Exception:  # a tensor without a storage
             return True
