@@ -447,7 +447,7 @@ static void make_segments(struct world *world)
     struct mp_segment_part *parts = room(world->count, sizeof *parts);
     for (uint32_t i = 0; i < world->count; i++) {
         segments[i] = (struct mp_segment){
-            .address = (uint64_t)(i + 1) << 21, .bytes = 2 << 20, .track = 1, .stream = i % 7, .pool = i % 5};
+            .address = (uint64_t)(i + 1) << 21, .bytes = 2 << 20, .track = 1, .stream = i, .pool = i};
         parts[i] = (struct mp_segment_part){.bytes = 2 << 20, .segment = i, .state = i % 2};
     }
     must(world, mp_writer_segments(world->writer, segments, world->count, &world->error));
@@ -477,7 +477,8 @@ static void make_calls(struct world *world)
     uint64_t *blocks = room(world->count, sizeof *blocks);
     struct mp_allocator_call *calls = room(world->count, sizeof *calls);
     for (uint32_t i = 0; i < world->count; i++) {
-        calls[i] = (struct mp_allocator_call){.track = 1, .action = i & 1 ? MP_TORCH_FREE_COMPLETED : MP_TORCH_ALLOC};
+        calls[i] = (struct mp_allocator_call){
+            .track = 1, .action = i & 1 ? MP_TORCH_FREE_COMPLETED : MP_TORCH_ALLOC, .stream = i / 2};
         if (i & 1)
             release(world, 1, 512, blocks[i - 1]);
         else

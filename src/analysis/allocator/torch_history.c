@@ -324,13 +324,11 @@ static void read_configured(const char *configuration, struct mp_torch_settings 
 static void pool_index(struct mp_torch_history *history, uint64_t pool, uint32_t *index)
 {
     if (!history->pools.count) mp_vec_add(&history->pools, (uint64_t)0);
-    for (*index = 0; *index < history->pools.count; ++*index)
-        if (history->pools.at[*index] == pool) return;
-    if (history->pools.count < POOLS_MAX) {
+    if (pool && !mp_map_find(&history->pool_index, pool) && history->pools.count < POOLS_MAX) { /* beyond: hostile */
+        *mp_map_at(&history->pool_index, pool, NULL) = history->pools.count;
         mp_vec_add(&history->pools, pool);
-        return;
     }
-    *index = 0; /* impossibly many: hostile */
+    *index = mp_torch_pool_index(history, pool);
 }
 
 /* The next event of the track from *at on that is of the type, or past the end. */
@@ -683,9 +681,8 @@ uint32_t mp_torch_step_of(const struct mp_torch_history *history, uint32_t event
 
 uint32_t mp_torch_pool_index(const struct mp_torch_history *history, uint64_t pool)
 {
-    for (uint32_t i = 0; i < history->pools.count; i++)
-        if (history->pools.at[i] == pool) return i;
-    return 0;
+    const uint64_t *index = pool ? mp_map_find(&history->pool_index, pool) : NULL;
+    return index ? (uint32_t)*index : 0;
 }
 
 void mp_torch_history_free(struct mp_torch_history *history)
@@ -695,6 +692,7 @@ void mp_torch_history_free(struct mp_torch_history *history)
     mp_vec_free(&history->segments);
     mp_vec_free(&history->mapped);
     mp_vec_free(&history->pools);
+    mp_map_free(&history->pool_index);
     mp_vec_free(&history->limits);
     mp_vec_free(&history->changes);
     mp_vec_free(&history->emptied);

@@ -11,6 +11,7 @@
 
 #include "analysis/allocator/torch_allocator.h"
 #include "analysis/sites/placement.h"
+#include "base/map.h"
 #include "model/model.h"
 
 /*
@@ -86,6 +87,7 @@ struct mp_torch_history {
     MP_VEC(struct mp_torch_segment) segments; /* at the beginning, by address; blocks are unused */
     MP_VEC(struct mp_torch_segment) mapped;   /* of expandable segments among those: the runs of mapped pages */
     MP_VEC(uint64_t) pools;                   /* PyTorch's numbers of them; the first is 0, the default pool */
+    struct mp_map pool_index;                 /* from their numbers */
     struct mp_torch_asked asked;              /* of the steps that allocate */
     uint32_t made_up;                         /* blocks of steps that the model has not, numbered after its own */
     MP_VEC(double) limits;                    /* that the program set, shares of the device's memory */
