@@ -419,6 +419,16 @@ class Commands(unittest.TestCase):
     def test_usage_comes_before_reading(self):
         self.check_fails("peak nosuch.mp --sort name", 2, "cannot sort")
 
+    def test_a_terminal_gets_no_page(self):
+        for words in (["report", "train.mp"], ["report", "train.mp", "cut.mp"], ["compare", "train.mp", "train.mp"]):
+            ours, terminal = os.openpty()
+            done = subprocess.run([MEMPROF, *words, "--format", "html"], cwd=self.folder, stdout=terminal,
+                                  stderr=subprocess.PIPE, text=True)
+            os.close(terminal)
+            os.close(ours)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("a file with -o FILE.html", done.stderr)
+
     def test_incomplete_recordings(self):
         for name, word in {"cut": "the file is cut", "dropped": "17 events were dropped"}.items():
             for command in KEYS:
