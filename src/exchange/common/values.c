@@ -15,6 +15,15 @@ static bool fault(struct mp_values *values, const char *reason)
     return false;
 }
 
+bool mp_values_fit(struct mp_values *values, uint64_t more, uint64_t offset)
+{
+    enum { TIMES = 3, FREE_BYTES = 48 << 20 }; /* PyTorch's snapshots take twice their size and less */
+    uint64_t words = values->stack.count + values->marks.count + values->items.count + values->wide.count + more;
+    uint64_t bytes = words * sizeof(uint64_t) + values->objects.count * sizeof *values->objects.at;
+    if (bytes <= TIMES * offset + FREE_BYTES) return true;
+    return fault(values, "needs more memory than a memory snapshot of its size");
+}
+
 void mp_values_keep_texts(struct mp_values *values)
 {
     mp_vec_free(&values->stack);

@@ -77,6 +77,9 @@ static inline uint64_t mp_value_make(unsigned tag, uint64_t payload)
     return payload << 8 | tag;
 }
 
+/* False, with `fault`, where the values and `more` words take more memory than a snapshot's values do after `offset`
+ * bytes of input: the file is made to fill memory. */
+bool mp_values_fit(struct mp_values *values, uint64_t more, uint64_t offset);
 void mp_values_free(struct mp_values *values);
 /* Frees all but the texts; other values can no longer be used. */
 void mp_values_keep_texts(struct mp_values *values);

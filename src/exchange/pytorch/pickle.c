@@ -320,17 +320,6 @@ static size_t operand_bytes(unsigned opcode)
     return bytes[opcode];
 }
 
-/* One byte may make an object of 32. PyTorch's snapshots take twice their size and less; beyond that the file is made to
- * fill memory. */
-static bool outgrows(const struct unpickler *u)
-{
-    enum { TIMES = 3, FREE_BYTES = 48 << 20 };
-    const struct mp_values *values = u->values;
-    uint64_t words = values->stack.count + values->marks.count + values->items.count + values->wide.count + u->memo.count;
-    uint64_t bytes = words * sizeof(uint64_t) + values->objects.count * sizeof *values->objects.at;
-    return bytes > TIMES * u->opcode_offset + FREE_BYTES;
-}
-
 static enum mp_status run(struct unpickler *u)
 {
     for (;;) {
@@ -342,7 +331,7 @@ static enum mp_status run(struct unpickler *u)
         if (opcode == MP_OP_STOP) return MP_OK;
         if (near_end) status = need(u, operand_bytes(opcode));
         if (!status) status = step(u, opcode);
-        if (!status && outgrows(u)) status = bad(u, "needs more memory than a memory snapshot of its size");
+        if (!status && !mp_values_fit(u->values, u->memo.count, u->opcode_offset)) status = refuse_values(u);
         if (status) return status;
     }
 }

@@ -118,7 +118,7 @@ static enum mp_status failed(struct json_reader *reader, const struct mp_input *
                              struct mp_error *error)
 {
     unsigned long long offset = reader->chunk_offset + yajl_get_bytes_consumed(reader->parser);
-    if (status == yajl_status_client_canceled)
+    if (status == yajl_status_client_canceled || reader->values->fault)
         return mp_fail(error, MP_DAMAGED, "%s makes no sense as a snapshot: at byte %llu it %s", input->path, offset,
                        reader->values->fault);
     unsigned char *text = yajl_get_error(reader->parser, 0, NULL, 0);
@@ -138,8 +138,9 @@ static enum mp_status parse(struct json_reader *reader, struct mp_input *input, 
         reader->chunk_offset = mp_input_offset(input);
         reader->quiet += size;
         yajl_status parsed = size ? yajl_parse(reader->parser, input->at, size) : yajl_complete_parse(reader->parser);
-        if (parsed != yajl_status_ok) {
-            if (!size)
+        bool fits = mp_values_fit(reader->values, 0, reader->chunk_offset + size);
+        if (parsed != yajl_status_ok || !fits) {
+            if (!size && fits)
                 return mp_fail(error, MP_DAMAGED, "%s is cut: the JSON ends at byte %llu, in the middle", input->path,
                                (unsigned long long)reader->chunk_offset);
             return failed(reader, input, parsed, error);

@@ -73,17 +73,18 @@ class Hostile(Case):
 
     def test_values_that_outgrow_their_bytes(self):
         """Each is refused within four times the file and 200 MB: one byte may make an object of 32."""
-        count = 20 << 20
-        nested = b"]" + b"(" + (b"]" * 1000 + b"e(") * (count // 1002)
-        fillings = [filler * (count // len(filler)) for filler in (b"]", b"}", b")", b"N", b"N2", b"N\x94", b")\x85",
-                                                                   b"]]a0", b"}NNs0")]
-        for filling in (*fillings, nested):
-            path = self.put("filling", b"\x80\x04" + filling)
+        def filled(start, *fillers):
+            return [start + filler * ((20 << 20) // len(filler)) for filler in fillers]
+
+        pickles = filled(b"\x80\x04](", b"]", b"}", b")", b"N", b"N2", b"N\x94", b")\x85", b"]]a0", b"}NNs0", b"]" * 900 + b"e(")
+        texts = filled(b'{"segments": [', b"[],", b"{},", b"[[[[[]]]]],", b"{\"a\":0},")
+        for filling in (*pickles, *texts):
+            path = self.put("filling", filling)
             memory = 4 * path.stat().st_size + 200 * 10**6
             run = subprocess.run([harness.MEMPROF, "info", path], capture_output=True, text=True, preexec_fn=lambda: (
                 harness.SANITIZED or resource.setrlimit(resource.RLIMIT_AS, (memory, memory))))
-            self.assertEqual(run.returncode, 1, filling[:4])
-            self.assertIn("needs more memory than a memory snapshot of its size", run.stderr, filling[:4])
+            self.assertEqual(run.returncode, 1, filling[:30])
+            self.assertIn("needs more memory than a memory snapshot of its size", run.stderr, filling[:30])
 
     def test_damage_never_crashes(self):
         data = bytearray(pickle.dumps(Made(2, before=3, length=10).snapshot, 4))
