@@ -27,6 +27,7 @@ NOT_RUN = {
     "memprof peak sidnb13_transformer": "needs the data of $MEMPROF_TEST_DATA",
     "memprof recover run.mp": "needs a run that was cut: tests/faults",
     "memprof snapshot -o 'run.%r.mp' -- python3 -m torch.distributed.run": "tests/e2e/check_launchers.py runs torchrun's",
+    "memprof snapshot -o run.mp -- bwrap": "needs bwrap and another root: tests/faults/check_rights.py has such roots",
     "sudo memprof attach": "needs root and a program that runs: tests/attach records such",
     "memprof leaks now.mp": "needs the recording of that",
     "memprof leaks host.mp": "needs a program whose heap grows: tests/e2e/check_host.py",
