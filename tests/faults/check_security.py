@@ -274,6 +274,36 @@ class WhileItRuns(harness.Churning):
         self.end()
         self.assertEqual(harness.memprof("info", self.folder / "run.mp").returncode, 0)
 
+    def test_nobody_else_takes_a_collectors_place(self):
+        """Once a collector has ended, anyone may make a folder of its name."""
+        if os.geteuid():
+            self.skipTest("not root")
+        self.folder.chmod(0o755)
+        taken = self.folder / "memprof-taken0"
+        taken.mkdir()
+        os.chown(taken, 65534, 65534)
+        environment = {**os.environ, "MEMPROF_SESSION": f"1;{taken}/socket", "LD_PRELOAD": harness.BUILD / "libmemprof.so",
+                       "PYTHONPATH": harness.SOURCE / "python"}
+        script = "import time, libmemprof as mp\nmp.mark('x')\nprint(mp.active(), flush=True)\ntime.sleep(60)"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(taken / "socket"))
+            os.seteuid(65534)
+            listener.listen()  # the kernel notes who listens
+            os.seteuid(0)
+            listener.setblocking(False)
+            program = subprocess.Popen([sys.executable, "-c", script], cwd=self.folder, env=environment,
+                                       text=True, stdout=subprocess.PIPE)
+            self.addCleanup(program.communicate)
+            self.addCleanup(program.kill)
+            self.assertEqual(program.stdout.readline(), "False\n")
+            self.assertRaises(BlockingIOError, listener.accept)  # the recorder did not even connect
+            result = harness.memprof("leaks", "--pid", program.pid)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("is not being recorded, or is another user's", result.stderr)
+            with listener.accept()[0] as asked:
+                self.assertEqual(asked.recv(512), b"")
+        self.assertEqual(os.listdir(taken), ["socket"])
+
     def test_messages_of_any_kind_do_no_harm(self):
         self.start()
         for message in (b"", b"\0", b"x" * 255, b"x" * 256, b"x" * 100000, GREETING[:7], GREETING + b"\0",

@@ -534,7 +534,7 @@ static const struct {
     CALL(mremap),  CALL(munlock), CALL(munmap),         CALL(madvise),          CALL(getpid),     CALL(gettid),
     CALL(tgkill),  CALL(prctl),   CALL(socket),         CALL(setsockopt),       CALL(connect),    CALL(sendto),
     CALL(recvmsg), CALL(close),   CALL(mkdir),          CALL(process_vm_readv), CALL(getsockopt), CALL(geteuid),
-    CALL(fstat)
+    CALL(fstat),   CALL(newfstatat)
 #undef CALL
 };
 

@@ -1,6 +1,7 @@
 #include "capture/core/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@
 
 struct mp_session mp_session;
 
-static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path];
+static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path], socket_folder[sizeof socket_path];
 static uint32_t generations; /* in this image's memory: survives a fork, unlike the page */
 static uint32_t recorded;    /* the pid of the last process that recorded, likewise */
 static bool unrecorded;      /* a process could not, whose children cannot either; likewise */
@@ -104,13 +105,24 @@ static void tell_by_doorbell(int reason, const char *name)
     atomic_store(&page->rows[row].pid, (uint32_t)mp_getpid());
 }
 
+/* Once the collector has ended, anyone may make its folder anew, or a link of that name. */
+static bool is_own_folder(void)
+{
+    struct stat facts;
+    if (mp_syscall(SYS_newfstatat, AT_FDCWD, socket_folder, &facts, AT_SYMLINK_NOFOLLOW)) return false;
+    bool own = S_ISDIR(facts.st_mode) && !(facts.st_mode & (S_IWGRP | S_IWOTH)) &&
+               (!facts.st_uid || facts.st_uid == (uid_t)mp_syscall(SYS_geteuid));
+    if (!own) errno = EPERM;
+    return own;
+}
+
 /* Reports to the collector that this process cannot be recorded, and why. */
 static bool leave_refusal(int reason)
 {
     char path[REFUSAL_PATH], *name = mp_session.page->refused_name;
     read_own_name(name);
     name_refusal(reason, name, path);
-    if (!mp_mkdir(path, 0700)) return true;
+    if (is_own_folder() && !mp_mkdir(path, 0700)) return true;
     tell_by_doorbell(reason, name);
     return false;
 }
@@ -180,8 +192,7 @@ static int first_of_three_descriptors(void)
     return third < 0 ? -1 : first;
 }
 
-/* True if who listens there may be handed this process's memory: its own user, or root. Once the collector has ended,
- * others may make its folder anew. */
+/* True if who listens there may be handed this process's memory: its own user, or root. */
 static bool is_trusted(int connection)
 {
     struct ucred who;
@@ -192,7 +203,7 @@ static bool is_trusted(int connection)
 
 static int connect_to_collector(uint64_t within_ns, uint64_t give_up)
 {
-    int connection = first_of_three_descriptors();
+    int connection = is_own_folder() ? first_of_three_descriptors() : -1;
     if (connection < 0) return -1;
     struct timeval limit = {.tv_sec = (time_t)(within_ns / MP_NS_PER_SECOND),
                             .tv_usec = (suseconds_t)(within_ns % MP_NS_PER_SECOND / 1000)};
@@ -412,6 +423,9 @@ void mp_session_start(void)
     size_t length = strlen(session + 2);
     if (!length || length >= sizeof socket_path) return;
     memcpy(socket_path, session + 2, length);
+    while (length && socket_path[length] != '/')
+        length--;
+    memcpy(socket_folder, socket_path, length); /* a slash at the end would follow a link */
 
     void *page =
         mp_mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

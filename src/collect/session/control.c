@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -134,12 +135,16 @@ static pid_t first_child(pid_t pid)
     return child;
 }
 
-/* The process that listens at the other end. */
-static pid_t peer_of(int connection)
+/* The memprof of `pid`, or of its child: once a collector has ended, another user may listen where it did. */
+static bool is_memprof_of(int connection, pid_t pid, pid_t child)
 {
     struct ucred peer;
+    struct stat process;
     socklen_t size = sizeof peer;
-    return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) ? -1 : peer.pid;
+    char name[64];
+    snprintf(name, sizeof name, "/proc/%d", (int)pid);
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) || (child && peer.pid != pid)) return false;
+    return !peer.uid || peer.uid == geteuid() || (!stat(name, &process) && peer.uid == process.st_uid);
 }
 
 static enum mp_status not_recorded(pid_t pid, struct mp_error *error)
@@ -172,8 +177,7 @@ static enum mp_status connect_to(pid_t pid, int *connection, struct mp_error *er
     setsockopt(*connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     bool answers = !connect(*connection, (struct sockaddr *)&address, sizeof address);
     /* Another program's child may be recorded while that program is not. */
-    bool is_memprof = answers && (!child || peer_of(*connection) == pid);
-    if (is_memprof) return MP_OK;
+    if (answers && is_memprof_of(*connection, pid, child)) return MP_OK;
     close(*connection);
     if (answers) return not_recorded(pid, error);
     return mp_fail(error, MP_NOT_FOUND, "the memprof that recorded process %d is gone (%s)", (int)pid, strerror(errno));

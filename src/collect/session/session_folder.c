@@ -90,7 +90,9 @@ static void sweep(const char *parent)
 enum mp_status mp_session_folder_make(char folder[MP_SESSION_FOLDER_ROOM], int *locked, struct mp_error *error)
 {
     const char *parent = getenv("XDG_RUNTIME_DIR");
-    if (!parent || strlen(parent) > 32 || access(parent, W_OK)) parent = "/tmp";
+    struct stat facts; /* under sudo it is another user's, who could exchange what lies there */
+    if (!parent || strlen(parent) > 32 || access(parent, W_OK) || stat(parent, &facts) || facts.st_uid != geteuid())
+        parent = "/tmp";
     sweep(parent);
     snprintf(folder, MP_SESSION_FOLDER_ROOM, "%s/%sXXXXXX", parent, prefix);
     if (!mkdtemp(folder)) return mp_fail_errno(error, "cannot make a folder in %s", parent);

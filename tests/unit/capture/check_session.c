@@ -3,6 +3,7 @@
 #include "capture/core/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -213,6 +214,27 @@ START_TEST(another_user_is_not_trusted)
 }
 END_TEST
 
+/* Neither asked nor written to. */
+START_TEST(another_users_folder_is_left_alone)
+{
+    char moved[sizeof folder + 1];
+    for (int how = geteuid() ? 1 : 0; how < 3; how++) {
+        begin();
+        snprintf(moved, sizeof moved, "%s+", folder);
+        if (how == 0) ck_assert(!chown(folder, 65534, 65534));
+        if (how == 1) ck_assert(!chmod(folder, 0777));
+        if (how == 2) ck_assert(!rename(folder, moved) && !symlink(moved, folder));
+        ck_assert_int_eq(fcntl(listener, F_SETFL, O_NONBLOCK), 0);
+        atomic_store(&mp_session.pending, true);
+        ck_assert(!mp_session_recording());
+        ck_assert_int_eq(refusal(), -1);
+        ck_assert_int_eq(accept(listener, NULL, NULL), -1);
+        if (how == 2) ck_assert(!unlink(folder) && !rename(moved, folder));
+        end();
+    }
+}
+END_TEST
+
 START_TEST(any_other_answer_leaves_the_program_alone)
 {
     begin();
@@ -386,7 +408,7 @@ START_TEST(a_child_is_pending_where_it_is_followed)
 }
 END_TEST
 
-MP_SUITE("session", a_good_answer_is_taken_whole, another_user_is_not_trusted,
+MP_SUITE("session", a_good_answer_is_taken_whole, another_user_is_not_trusted, another_users_folder_is_left_alone,
          any_other_answer_leaves_the_program_alone, nobody_listens, an_attaching_threads_own_events_are_counted,
          what_the_environment_may_say, notes_are_left_once, a_refused_call_ends_recording,
          a_child_is_pending_where_it_is_followed)
