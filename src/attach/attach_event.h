@@ -11,10 +11,10 @@
 
 /* The cookie of a probe: its number in the table of attach_probes.h, and these. */
 #define MP_ATTACH_PROBE_MASK 0xff
-#define MP_ATTACH_RETURNS    0x100 /* the event is complete when the call returns */
-#define MP_ATTACH_STACK      0x200 /* the event carries a stack */
-#define MP_ATTACH_OUT        0x400 /* the first two arguments point to results */
-#define MP_ATTACH_SAMPLED    0x800 /* of its blocks a sample is taken, where one is */
+#define MP_ATTACH_RETURNS    0x100  /* the event is complete when the call returns */
+#define MP_ATTACH_STACK      0x200  /* the event carries a stack */
+#define MP_ATTACH_OUT        0x400  /* the first two arguments point to results */
+#define MP_ATTACH_SAMPLED    0x800  /* of its blocks a sample is taken, where one is */
 #define MP_ATTACH_METHOD     0x1000 /* the first argument is the object, and left out */
 
 #define MP_ATTACH_STACK_MOST  32768 /* bytes copied of a stack: a multiple of the chunk */
@@ -38,7 +38,7 @@ struct mp_attach_event {
     __u32 tid;
     __u32 probe;
     __u64 argument[MP_ATTACH_ARGUMENTS];
-    __u64 result, out[2];                           /* out: the words to which the first two arguments point, after the call */
+    __u64 result, out[2]; /* out: the words to which the first two arguments point, after the call */
     __u64 ip, sp, bp, bx, r12, r13, r14, r15; /* as the caller of the probed function has them */
     __u32 stack_bytes;
     __u32 python_count;

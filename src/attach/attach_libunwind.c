@@ -1,5 +1,5 @@
-/* --unwind libunwind: the same walk over the same copied stack, by the library's rules. It reads the mapped files by their
- * names in memprof's own mounts, and looks at the maps again for each module that it enters. */
+/* --unwind libunwind: the same walk over the same copied stack, by the library's rules. It reads the mapped files by
+ * their names in memprof's own mounts, and looks at the maps again for each module that it enters. */
 #include "attach/attach_target.h"
 
 #ifdef MP_HAVE_LIBUNWIND_REMOTE
@@ -53,9 +53,14 @@ static int access_register(unw_addr_space_t space, unw_regnum_t number, unw_word
     const struct {
         unw_regnum_t number;
         uint64_t value;
-    } known[] = {{UNW_X86_64_RIP, event->ip - 1 /* of the call */}, {UNW_X86_64_RSP, event->sp},
-                 {UNW_X86_64_RBP, event->bp},  {UNW_X86_64_RBX, event->bx},  {UNW_X86_64_R12, event->r12},
-                 {UNW_X86_64_R13, event->r13}, {UNW_X86_64_R14, event->r14}, {UNW_X86_64_R15, event->r15}};
+    } known[] = {{UNW_X86_64_RIP, event->ip - 1 /* of the call */},
+                 {UNW_X86_64_RSP, event->sp},
+                 {UNW_X86_64_RBP, event->bp},
+                 {UNW_X86_64_RBX, event->bx},
+                 {UNW_X86_64_R12, event->r12},
+                 {UNW_X86_64_R13, event->r13},
+                 {UNW_X86_64_R14, event->r14},
+                 {UNW_X86_64_R15, event->r15}};
     (void)space, (void)context;
     for (size_t i = 0; !writes && i < sizeof known / sizeof *known; i++)
         if (known[i].number == number) {
@@ -92,8 +97,8 @@ bool mp_attach_has_libunwind(void)
 size_t mp_attach_unwind_by_libunwind(struct mp_attach_target *target, const struct mp_attach_event *event,
                                      const void *stack, struct mp_attach_native *to, size_t room, bool *cut)
 {
-    static unw_accessors_t accessors = {find_rules,   put_rules, find_dynamic, access_memory, access_register,
-                                        access_float, resume,    name_function};
+    static unw_accessors_t accessors = {find_rules,      put_rules,    find_dynamic, access_memory,
+                                        access_register, access_float, resume,       name_function};
     static unw_addr_space_t space;
     static uint64_t generation;
     unw_cursor_t cursor;

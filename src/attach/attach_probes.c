@@ -5,8 +5,8 @@
 #define OUT   (MP_ATTACH_STACK | MP_ATTACH_RETURNS | MP_ATTACH_OUT)
 
 /* Frees come first: a block whose free was missed would look like a leak. PyTorch's CPU allocator reports to its
- * profiler only while that runs, so what it calls for each block is probed; its others always report. alloc_cpu() itself
- * would have to be probed where it returns, and it may throw. */
+ * profiler only while that runs, so what it calls for each block is probed; its others always report. alloc_cpu()
+ * itself would have to be probed where it returns, and it may throw. */
 const struct mp_attach_probe mp_attach_probes[] = {
     {"libc10", "_ZN3c108free_cpuEPv", MP_ATTACH_CPU_FREE, MP_ATTACH_SAMPLED, MP_SOURCE_TORCH, "", MP_KIND_HOST},
     {"libcuda.so", "cuMemFree_v2", MP_ATTACH_FREE, 0, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
@@ -16,7 +16,8 @@ const struct mp_attach_probe mp_attach_probes[] = {
     {"libc10", MP_C10_USAGE_SIGNED, MP_ATTACH_REPORT, STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
     {"libc10", MP_C10_USAGE_OLD, MP_ATTACH_REPORT_OLD, STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
     {"libc10", MP_C10_OUT_OF_MEMORY_UNSIGNED, MP_ATTACH_OOM, MP_ATTACH_STACK, MP_SOURCE_TORCH, "", MP_KIND_DEVICE},
-    {"libc10", "_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm", MP_ATTACH_CPU_ALLOC, NEW, MP_SOURCE_TORCH, "", MP_KIND_HOST},
+    {"libc10", "_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm", MP_ATTACH_CPU_ALLOC, NEW, MP_SOURCE_TORCH, "",
+     MP_KIND_HOST},
     {"libcuda.so", "cuMemAlloc_v2", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},
     {"libcuda.so", "cuMemAllocManaged", MP_ATTACH_ALLOC, OUT, MP_SOURCE_HOOKS, "managed", MP_KIND_MANAGED},
     {"libcuda.so", "cuMemAllocPitch_v2", MP_ATTACH_ALLOC_PITCH, OUT, MP_SOURCE_HOOKS, "", MP_KIND_DEVICE},

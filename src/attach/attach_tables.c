@@ -176,8 +176,8 @@ uint32_t mp_attach_node(struct mp_attach_tables *tables, const struct mp_attach_
     bool cut = false;
     size_t natives = 0;
     if (tables->native && event->stack_bytes)
-        natives = (tables->libunwind ? mp_attach_unwind_by_libunwind : mp_attach_unwind)(tables->target, event, stack, native,
-                                                                                         MP_ATTACH_NATIVE_MOST, &cut);
+        natives = (tables->libunwind ? mp_attach_unwind_by_libunwind : mp_attach_unwind)(
+            tables->target, event, stack, native, MP_ATTACH_NATIVE_MOST, &cut);
     uint32_t count = tables->python_frames ? event->python_count : 0;
     size_t all = merge(tables->python, native, natives, frames, count, merged), inner = all, outer_from = all;
     cut |= event->python_cut && count;

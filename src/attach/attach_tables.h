@@ -1,5 +1,5 @@
-/* From an event's frames to a node of the spool's tables, as the recorder makes them in a program of its own. One thread
- * at a time. */
+/* From an event's frames to a node of the spool's tables, as the recorder makes them in a program of its own. One
+ * thread at a time. */
 #ifndef MP_ATTACH_TABLES_H
 #define MP_ATTACH_TABLES_H
 
@@ -15,7 +15,7 @@ struct mp_attach_tables {
     struct mp_spool_file *spool; /* the recording's */
     uint32_t depth;              /* frames kept */
     bool native, python_frames, libunwind;
-    uint64_t generation;         /* of the target's modules, to which `natives` belongs */
+    uint64_t generation;                         /* of the target's modules, to which `natives` belongs */
     struct mp_map natives, codes, nodes, frames; /* to id + 1 */
     struct mp_intern strings;
     MP_VEC(uint32_t) string_ids; /* the spool's, by number of `strings` */

@@ -81,9 +81,9 @@ struct mp_greeting_answer {
     int64_t clock_shift_ns; /* to be added to the process's clock, which differs in a time namespace */
 };
 
-/* A process that cannot be recorded leaves a folder, which needs no descriptor. It is named after the socket, this suffix,
- * and three numbers with a dot behind each: its errno, its pid, and the pid of the nearest process above it in whose
- * memory the recorder was at work (0: none). The process's name ends it, with MP_PROCESS_NAME letters at most. */
+/* A process that cannot be recorded leaves a folder, which needs no descriptor. It is named after the socket, this
+ * suffix, and three numbers with a dot behind each: its errno, its pid, and the pid of the nearest process above it in
+ * whose memory the recorder was at work (0: none). The process's name ends it, with MP_PROCESS_NAME letters at most. */
 #define MP_REFUSED_SUFFIX ".refused."
 #define MP_REFUSED_FORM   "%03d.%010u.%010u."
 #define MP_PROCESS_NAME   16

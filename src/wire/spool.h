@@ -201,10 +201,11 @@ struct mp_spool_header {
     _Atomic uint32_t program_left;           /* 1: the program ran its exit handlers */
     _Atomic uint32_t rung;                   /* 1: the doorbell was rung and the collector has not yet noticed */
     _Atomic uint32_t ring_waiters;           /* threads that are waiting for a ring */
-    _Atomic uint64_t dropped_no_ring;    /* no ring was free for their thread */
-    _Atomic uint64_t dropped_no_track;   /* the table of tracks is full */
-    _Atomic uint64_t dropped_no_memory;  /* their thread found no memory for its room, or its ring */
-    _Atomic uint64_t dropped_inside;     /* events that came while a hook of their thread was under way, or while it attached */
+    _Atomic uint64_t dropped_no_ring;        /* no ring was free for their thread */
+    _Atomic uint64_t dropped_no_track;       /* the table of tracks is full */
+    _Atomic uint64_t dropped_no_memory;      /* their thread found no memory for its room, or its ring */
+    _Atomic uint64_t
+        dropped_inside; /* events that came while a hook of their thread was under way, or while it attached */
     _Atomic uint64_t dropped_unattached; /* before the system had a descriptor or memory for attaching */
     _Atomic uint64_t dropped_refused;    /* 1: the system refused a call, and recording ended with this event */
     _Atomic uint64_t left_hooks;         /* hooks that the program left by a jump; the event of each is lost */

@@ -39,10 +39,9 @@ const char *mp_change_kind_name(enum mp_change_kind kind)
 
 const char *mp_change_pattern_name(enum mp_change_pattern pattern)
 {
-    static const char *const names[MP_CHANGE_PATTERNS] = {"settings",       "late_zero_grad", "gradients_kept",
-                                                          "held_variables", "fused",          "one_by_one",
-                                                          "checkpoint",     "phase_settings", "one_stream",
-                                                          "idle_variable",  "leak"};
+    static const char *const names[MP_CHANGE_PATTERNS] = {
+        "settings",   "late_zero_grad", "gradients_kept", "held_variables", "fused", "one_by_one",
+        "checkpoint", "phase_settings", "one_stream",     "idle_variable",  "leak"};
     return names[pattern];
 }
 
@@ -294,7 +293,8 @@ static enum mp_status propose_leaks(const struct adviser *a, struct mp_changes *
         later[i] = MP_NONE;
     for (size_t block = model->blocks.count; leaks.findings.count && block--;) {
         next[block] = later[model->blocks.stack[block]];
-        if (model->blocks.track[block] == query.track) later[model->blocks.stack[block]] = model->blocks.alloc_event[block];
+        if (model->blocks.track[block] == query.track)
+            later[model->blocks.stack[block]] = model->blocks.alloc_event[block];
     }
     mp_steps_find(model, &steps);
     for (size_t i = 0; i < leaks.findings.count; i++) {

@@ -492,7 +492,8 @@ static bool is_behind(const struct finder *f, uint32_t stack, const struct use *
         if (!model->frames.at[frame].line_count) continue;
         const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
         const char *function = mp_model_text(model, line->function);
-        if (strlen(function) == use->length && !memcmp(function, use->function, use->length)) return line->line >= use->line;
+        if (strlen(function) == use->length && !memcmp(function, use->function, use->length))
+            return line->line >= use->line;
     }
     return false;
 }
@@ -506,8 +507,8 @@ static uint32_t forward_from(const struct finder *f, uint32_t turn, uint32_t bor
     return f->phases.turns.at[turn].first > born ? f->phases.turns.at[turn].first : born;
 }
 
-/* When the variable's block is no more needed: where backward begins, else where its function comes behind the last line
- * that reads it, at the latest at the end of the step. MP_NONE: it is freed by then. */
+/* When the variable's block is no more needed: where backward begins, else where its function comes behind the last
+ * line that reads it, at the latest at the end of the step. MP_NONE: it is freed by then. */
 static uint32_t idle_from(const struct finder *f, uint32_t block, const struct use *use)
 {
     const struct mp_model *model = f->model;
@@ -580,7 +581,8 @@ static void find_idle(struct finder *f)
     const struct mp_model *model = f->model;
     for (size_t i = 0; i < model->holders.count; i++) {
         uint32_t line;
-        if (mp_holder_use(mp_model_text(model, model->holders.at[i].path), &line) && !f->idle[model->holders.at[i].block])
+        if (mp_holder_use(mp_model_text(model, model->holders.at[i].path), &line) &&
+            !f->idle[model->holders.at[i].block])
             add_idle(f, i);
     }
 }

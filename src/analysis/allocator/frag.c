@@ -104,9 +104,9 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
 }
 
 /* In this order: a limit (the device had room for the segment); fragmentation (the free bytes of all streams and pools
- * and the device's cover the request); a leak; fragmentation (a setting would fit it); another process; capacity. `least` and `most`
- * bound the device's free memory if it is unknown: 0, and just below the segment that would have served the request. If
- * less than half of the request was free inside the allocator, it is capacity even so. */
+ * and the device's cover the request); a leak; fragmentation (a setting would fit it); another process; capacity.
+ * `least` and `most` bound the device's free memory if it is unknown: 0, and just below the segment that would have
+ * served the request. If less than half of the request was free inside the allocator, it is capacity even so. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {

@@ -45,8 +45,8 @@ struct mp_frag_oom {
     uint32_t event; /* the last of the window; MP_NONE: none */
     uint64_t ns;
     uint64_t times, first_ns, most_requested; /* of all of the track, this one included */
-    uint64_t requested;   /* rounded by the allocator */
-    uint64_t device_free; /* MP_BYTES_UNKNOWN */
+    uint64_t requested;                       /* rounded by the allocator */
+    uint64_t device_free;                     /* MP_BYTES_UNKNOWN */
     uint32_t stack;
     enum mp_oom_cause cause;
     MP_VEC(const char *) would_fit; /* settings, those with the least change first; proved by replay */

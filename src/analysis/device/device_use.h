@@ -4,9 +4,9 @@
  *
  * The moment. A reading of the total (a sample "cuda:N/device") is quiet if none of the tracks below changed within
  * QUIET_NS before or after. The moment is that of the quiet reading at which this process had most; without quiet
- * readings, of any; never of one that was made before the process had memory, or after it had ended. Both sides of the difference are of that
- * moment: the recording is exact at any time, the total is not. Without readings: the moment at which most was handed
- * out; all numbers that need the total are then MP_BYTES_UNKNOWN.
+ * readings, of any; never of one that was made before the process had memory, or after it had ended. Both sides of the
+ * difference are of that moment: the recording is exact at any time, the total is not. Without readings: the moment at
+ * which most was handed out; all numbers that need the total are then MP_BYTES_UNKNOWN.
  *
  * Handed out by the driver: blocks of cuda:N/driver, and the device memory of its pools and graphs (reserved totals of
  * cuda:N/driver/pool and /graph). It is at least the total of PyTorch's allocator, which is all that is known without a
@@ -56,7 +56,7 @@ struct mp_device_use {
     uint64_t in_use_bytes, process_bytes, others_bytes; /* MP_BYTES_UNKNOWN where not reported */
     uint64_t handed_out_bytes;
     uint64_t most_bytes, most_ns; /* the most that was handed out, and when */
-    uint64_t unattributed_bytes; /* MP_BYTES_UNKNOWN where the total is unknown */
+    uint64_t unattributed_bytes;  /* MP_BYTES_UNKNOWN where the total is unknown */
     uint64_t beyond_bytes;
     MP_VEC(struct mp_device_part) parts;       /* none is 0 */
     MP_VEC(struct mp_hidden_allocator) hidden; /* those that hold a twentieth of what was handed out */

@@ -15,7 +15,7 @@
 #define TORCH           "plan: torch "
 #define NCCL            "plan: communicator"
 #define CUDNN           "plan: cudnn"
-#define WORKSPACES "plan: workspaces" /* src/softgpu/math */
+#define WORKSPACES      "plan: workspaces" /* src/softgpu/math */
 #define RECURRENT       "plan: recurrent"
 #define HIDDEN          "plan: hidden"
 #define DRIVER          "plan: driver "

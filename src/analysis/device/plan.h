@@ -17,7 +17,8 @@ enum mp_plan_use {
 };
 
 struct mp_plan_read_back {
-    uint32_t stack; /* of the first time; read-backs with other stacks through the same line of the user's code count here, too */
+    uint32_t stack; /* of the first time; read-backs with other stacks through the same line of the user's code count
+                       here, too */
     uint32_t place; /* that line's frame; MP_NONE: no Python */
     uint64_t count, bytes;
     enum mp_plan_use use;
@@ -42,7 +43,8 @@ struct mp_plan {
 
 void mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 void mp_plan_free(struct mp_plan *plan);
-/* The versions on which tests/plan/check_torch.py holds: truths and counts that are read back follow the names of kernels. */
+/* The versions on which tests/plan/check_torch.py holds: truths and counts that are read back follow the names of
+ * kernels. */
 #define MP_PLAN_KERNELS "2.6, 2.7, 2.9, 2.11 and 2.15"
 /* False where another version ran and such values were read. */
 bool mp_plan_kernels_known(const struct mp_plan *plan);

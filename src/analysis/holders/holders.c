@@ -311,7 +311,8 @@ enum mp_holder_use mp_holder_use(const char *path, uint32_t *line) /* as holders
     const char *form = strstr(path, " (not read from line ");
     *line = 0;
     if (ends_in(path, " (not used in backward)")) return MP_HOLDER_NOT_IN_BACKWARD;
-    return form && sscanf(form, " (not read from line %" SCNu32 " on)", line) == 1 ? MP_HOLDER_NOT_READ : MP_HOLDER_READ;
+    return form && sscanf(form, " (not read from line %" SCNu32 " on)", line) == 1 ? MP_HOLDER_NOT_READ
+                                                                                   : MP_HOLDER_READ;
 }
 
 size_t mp_holder_variable(const char *path)

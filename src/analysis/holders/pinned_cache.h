@@ -1,6 +1,6 @@
 /*
- * PyTorch's cache of pinned memory at the end of a recording. It rounds each request up to a power of two and keeps what
- * the program frees, so its blocks outlive their tensors. Pure.
+ * PyTorch's cache of pinned memory at the end of a recording. It rounds each request up to a power of two and keeps
+ * what the program frees, so its blocks outlive their tensors. Pure.
  */
 #ifndef MP_ANALYSIS_PINNED_CACHE_H
 #define MP_ANALYSIS_PINNED_CACHE_H

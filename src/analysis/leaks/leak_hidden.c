@@ -9,10 +9,10 @@
 #include "base/memory.h"
 #include "model/track.h"
 
-#define PARTS          32                   /* of the steps, or fewer where there are few readings: */
-#define PARTS_PROOF    8                    /* fewer are no proof */
-#define PARTS_LEAST    5                    /* fewer show nothing: that three of four rise happens by chance one time in eight */
-#define SAMPLES_A_PART 3                    /* fewer readings are chance */
+#define PARTS          32 /* of the steps, or fewer where there are few readings: */
+#define PARTS_PROOF    8  /* fewer are no proof */
+#define PARTS_LEAST    5  /* fewer show nothing: that three of four rise happens by chance one time in eight */
+#define SAMPLES_A_PART 3  /* fewer readings are chance */
 #define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a process is read so often that one that grows has a reading */
 #define GROWN_MIN      (16u << 20)          /* bytes: less is what heaps and interpreters do */
 #define SHARE_MIN      0.05                 /* of what it was at first */

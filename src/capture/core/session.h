@@ -37,7 +37,7 @@ struct mp_session {
     struct mp_spool_header *header; /* NULL until attached */
     struct mp_doorbell_page *doorbell;
     struct mp_doorbell_page *inherited; /* the doorbell of the process that forked this one; NULL */
-    uint64_t clock_shift_ns; /* modulo 2^64 */
+    uint64_t clock_shift_ns;            /* modulo 2^64 */
     struct mp_record_config config;
     _Atomic bool pending;        /* an attempt to attach is worth while */
     _Atomic uint32_t look_wakes; /* as the spool has it: for the next one, of a forked child */

@@ -3,8 +3,8 @@
  * returns its id. They come after the stack cache, and only for things seen for the first time.
  *
  * If a table is full, or its next part is not committed in time, the result is 0: the empty string or stack, the
- * unknown module. For frames it is MP_WIRE_FRAME_CUT, for tracks MP_TRACK_NONE, whose events are dropped. The loss is counted in the header (lost_stacks, lost_strings,
- * dropped_no_track, without_lock).
+ * unknown module. For frames it is MP_WIRE_FRAME_CUT, for tracks MP_TRACK_NONE, whose events are dropped. The loss is
+ * counted in the header (lost_stacks, lost_strings, dropped_no_track, without_lock).
  */
 #ifndef MP_CAPTURE_TABLES_H
 #define MP_CAPTURE_TABLES_H

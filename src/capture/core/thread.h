@@ -33,8 +33,8 @@ struct mp_thread {
     /* Then the parts' (capture/core/front.h). */
 };
 
-/* This thread's state with a ring of the present session; NULL where the memory cannot be had, or a hook is under way. Call inside a hook, with
- * the session recording. */
+/* This thread's state with a ring of the present session; NULL where the memory cannot be had, or a hook is under way.
+ * Call inside a hook, with the session recording. */
 struct mp_thread *mp_thread_self(void);
 
 /* Puts up the recursion guard; false: it is up. In one instruction: a handler, or a coroutine that a handler switches

@@ -133,7 +133,8 @@ static uint32_t pool(const char *name, int device)
         return 0;
     }
     uint32_t number = find_or_add_pool(name && *name ? name : "pool", device < 0 ? MEMPROF_HOST : device);
-    if (number && number != NO_ROOM && thread) track_of(&pools[number - 1]); /* known to statistics before its first block */
+    if (number && number != NO_ROOM && thread)
+        track_of(&pools[number - 1]); /* known to statistics before its first block */
     if (thread) thread->inside = 0;
     errno = saved;
     return number;

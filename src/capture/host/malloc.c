@@ -21,7 +21,7 @@
 /* Shells and other small programs end below this many samples (some 8 MiB), and are not worth a recording. */
 #define PASSED_OVER 16
 
-#define EXPORTED __attribute__((visibility("default")))
+#define EXPORTED            __attribute__((visibility("default")))
 #define UNLIKELY(condition) __builtin_expect(condition, 0)
 
 /* C++'s operators: mangled name, parameters, arguments. */
@@ -117,9 +117,8 @@ static void count_living(const void *block, int by)
 {
     _Atomic unsigned char *place = place_of(block);
     unsigned char now = atomic_load_explicit(place, memory_order_relaxed);
-    while (now != UCHAR_MAX &&
-           !atomic_compare_exchange_weak_explicit(place, &now, (unsigned char)(now + by), memory_order_relaxed,
-                                                  memory_order_relaxed))
+    while (now != UCHAR_MAX && !atomic_compare_exchange_weak_explicit(place, &now, (unsigned char)(now + by),
+                                                                      memory_order_relaxed, memory_order_relaxed))
         ;
 }
 
@@ -259,13 +258,13 @@ static __attribute__((noinline)) void *find_operator(const char *name, _Atomic(v
     static _Atomic(void *) known;                                                                                      \
     void *at = atomic_load_explicit(&known, memory_order_relaxed);                                                     \
     if (UNLIKELY(!at)) at = find_operator(#name, &known);                                                              \
-    memcpy(&operator, &at, sizeof at);
+    memcpy(&operator, & at, sizeof at);
 
 #define OPERATOR_NEW(name, parameters, arguments)                                                                      \
     EXPORTED void *name parameters;                                                                                    \
     void *name parameters                                                                                              \
     {                                                                                                                  \
-        void *(*operator) parameters;                                                                                  \
+        void *(*operator)parameters;                                                                                   \
         NEXT_OPERATOR(name)                                                                                            \
         uint64_t left = mine.sampler.left;                                                                             \
         void *block = operator arguments;                                                                              \
@@ -277,7 +276,7 @@ OPERATORS_NEW(OPERATOR_NEW)
     EXPORTED void name parameters;                                                                                     \
     void name parameters                                                                                               \
     {                                                                                                                  \
-        void (*operator) parameters;                                                                                   \
+        void(*operator) parameters;                                                                                    \
         NEXT_OPERATOR(name)                                                                                            \
         if (block) freed(block);                                                                                       \
         operator arguments;                                                                                            \

@@ -117,8 +117,7 @@ static bool preload(const struct planning *planning)
         "lib/libcuda.so.1",       "lib/libnvidia-ml.so.1",  "cuda/libnccl.so.2",      "cuda/libcudnn.so.9",
         "cuda/libcudart.so.12",   "cuda/libcublas.so.12",   "cuda/libcublasLt.so.12", "cuda/libcudart.so.13",
         "cuda/libcublas.so.13",   "cuda/libcublasLt.so.13", "cuda/libcudart.so.11.0", "cuda/libcublas.so.11",
-        "cuda/libcublasLt.so.11", "cuda/libcupti.so.12",    "cuda/libcupti.so.13",
-        "cuda/libsoftmath.so.1",
+        "cuda/libcublasLt.so.11", "cuda/libcupti.so.12",    "cuda/libcupti.so.13",    "cuda/libsoftmath.so.1",
     };
     const char *present = getenv("LD_PRELOAD");
     struct mp_buffer list = {0};

@@ -1,4 +1,5 @@
-/* `memprof plan --rank all`: plans one rank of each kind, which are the stages of a pipeline, and says which is highest. */
+/* `memprof plan --rank all`: plans one rank of each kind, which are the stages of a pipeline, and says which is
+ * highest. */
 #ifndef MP_CLI_PLAN_RANKS_H
 #define MP_CLI_PLAN_RANKS_H
 

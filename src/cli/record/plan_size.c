@@ -225,7 +225,8 @@ static void put_text(const struct search *search)
     mp_format_bytes(total, search->device->total);
     if (search->fits)
         printf("Largest %s that fits %s (%s): %llu%s\n", search->name, search->device->key, total,
-               (unsigned long long)search->fits, last->sizes ? ", if real values are as small as the planned ones" : "");
+               (unsigned long long)search->fits,
+               last->sizes ? ", if real values are as small as the planned ones" : "");
     else
         printf("Not even %s 1 fits %s (%s)\n", search->name, search->device->key, total);
     printf("  %10s  %12s  %12s  %12s  fits\n", search->name, "allocated", "reserved", "beside ~");

@@ -456,12 +456,12 @@ static void print_end(const struct tree *tree)
                    tree->lacking, tree->result->recordings.count, rest, next);
     else
         mp_message("%s; 0 dropped%s%s",
-                   tree->sampled             ? "a sample of the blocks, of which the bytes are estimated"
-                   : tree->scheduled         ? "whole, of what was scheduled"
-                   : tree->result->survivors ? "whole until then"
+                   tree->sampled                 ? "a sample of the blocks, of which the bytes are estimated"
+                   : tree->scheduled             ? "whole, of what was scheduled"
+                   : tree->result->survivors     ? "whole until then"
                    : tree->result->refused.count ? "whole, of what was recorded"
-                   : tree->bounded           ? "whole, of what was to be kept"
-                                             : "complete",
+                   : tree->bounded               ? "whole, of what was to be kept"
+                                                 : "complete",
                    rest, next);
 }
 

@@ -184,10 +184,9 @@ enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct
 uint64_t mp_recording_dropped(const struct mp_spool_header *spool)
 {
     return atomic_load(&spool->dropped_no_ring) + atomic_load(&spool->dropped_no_track) +
-           atomic_load(&spool->dropped_no_memory) +
-           atomic_load(&spool->dropped_inside) + atomic_load(&spool->dropped_refused) +
-           atomic_load(&spool->dropped_unattached) + atomic_load(&spool->left_hooks) + atomic_load(&spool->unsound) +
-           mp_recording_ring_full(spool);
+           atomic_load(&spool->dropped_no_memory) + atomic_load(&spool->dropped_inside) +
+           atomic_load(&spool->dropped_refused) + atomic_load(&spool->dropped_unattached) +
+           atomic_load(&spool->left_hooks) + atomic_load(&spool->unsound) + mp_recording_ring_full(spool);
 }
 
 uint64_t mp_recording_ring_full(const struct mp_spool_header *spool)
@@ -356,7 +355,8 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
         enum mp_source bit;
         const char *name;
     } names[] = {{MP_SOURCE_TORCH, "torch"}, {MP_SOURCE_C_API, "api"}, {MP_SOURCE_CUPTI, "cupti"},
-                 {MP_SOURCE_HOOKS, "hooks"}, {MP_SOURCE_NVTX, "nvtx"}, {MP_SOURCE_SHIM, "shim"}, {MP_SOURCE_HOST, "host"}};
+                 {MP_SOURCE_HOOKS, "hooks"}, {MP_SOURCE_NVTX, "nvtx"}, {MP_SOURCE_SHIM, "shim"},
+                 {MP_SOURCE_HOST, "host"}};
     const struct mp_spool_header *spool = recording->spool.header;
     note_losses(recording);
     note_shim(recording);

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 
-/* Whether the process could make `path` (absolute) itself: 0, or the errno of its refusal. A process that has ended asks
- * no more: it had memprof's own rights when it was greeted. */
+/* Whether the process could make `path` (absolute) itself: 0, or the errno of its refusal. A process that has ended
+ * asks no more: it had memprof's own rights when it was greeted. */
 int mp_asker_refusal(uint32_t pid, const char *path);
 
 /* Whether the process may ask about others: it lives in memprof's own user namespace. */

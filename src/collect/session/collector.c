@@ -110,8 +110,7 @@ static enum mp_status open_socket(struct mp_collector *collector, struct mp_erro
     memcpy(address.sun_path, collector->socket_path, strlen(collector->socket_path) + 1);
     collector->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int on = 1; /* connections inherit it: who sends a message counts, not who connected */
-    if (collector->listener < 0 ||
-        setsockopt(collector->listener, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
+    if (collector->listener < 0 || setsockopt(collector->listener, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
         bind(collector->listener, (struct sockaddr *)&address, sizeof address) ||
         listen(collector->listener, SOMAXCONN))
         return mp_fail_errno(error, "cannot listen on %s", collector->socket_path);

@@ -217,8 +217,8 @@ static enum mp_status write_overview(const struct mp_collector *collector, int f
 static enum mp_status may_ask(const struct ucred *who, const struct mp_collected *process, struct mp_error *error)
 {
     if (!is_ours(who))
-        return mp_fail(error, MP_NOT_FOUND, "pid %d runs as uid %u and may not ask the memprof of uid %u", (int)who->pid,
-                       (unsigned)who->uid, (unsigned)geteuid());
+        return mp_fail(error, MP_NOT_FOUND, "pid %d runs as uid %u and may not ask the memprof of uid %u",
+                       (int)who->pid, (unsigned)who->uid, (unsigned)geteuid());
     bool is_root = !who->uid && geteuid(); /* the kernel shows nobody else root's namespaces */
     if ((process && process->pid == (uint32_t)who->pid) || is_root || mp_asker_is_inside((uint32_t)who->pid))
         return MP_OK;

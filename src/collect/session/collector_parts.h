@@ -180,8 +180,8 @@ struct mp_collector {
     sigset_t mask;          /* of blocked signals before, which the command gets */
     pid_t command;
     bool command_ended;
-    bool waits_no_longer; /* for what outlives the command */
-    bool ending;          /* no process is recorded any more */
+    bool waits_no_longer;       /* for what outlives the command */
+    bool ending;                /* no process is recorded any more */
     struct mp_refused unplaced; /* not yet said in a file */
     int wait_status;
     MP_VEC(struct mp_collected) processes;

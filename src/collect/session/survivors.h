@@ -10,7 +10,7 @@
 struct mp_survivors {
     size_t count;
     uint32_t unrecorded; /* one of those that are not recorded; 0: there is none */
-    char names[160]; /* "pid 12 server, pid 13 sh", of the first four */
+    char names[160];     /* "pid 12 server, pid 13 sh", of the first four */
 };
 
 /* Reads the environment of each process that the user may ask: some ten microseconds a process. */

@@ -354,10 +354,10 @@ bool mp_public_words(const char *text)
 
 bool mp_public_setting(const char *key, size_t length)
 {
-    static const char *const keys[] = {"native", "python",     "free_stacks",    "torch",         "cpu_tensors",
-                                       "cupti",  "hooks",      "cpu_throughout", "wait",          "follow",
-                                       "paused", "max_events", "shim",           "torch_history", "sample",
-                                       "depth",  "live_each",  "live_steps",     "holders",       "host", NULL};
+    static const char *const keys[] = {
+        "native",         "python", "free_stacks", "torch",      "cpu_tensors", "cupti", "hooks",
+        "cpu_throughout", "wait",   "follow",      "paused",     "max_events",  "shim",  "torch_history",
+        "sample",         "depth",  "live_each",   "live_steps", "holders",     "host",  NULL};
     return is_one_of(key, length, keys);
 }
 

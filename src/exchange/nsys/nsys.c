@@ -473,7 +473,8 @@ static enum mp_status check_journals(const char *path, struct mp_error *error)
         mp_buffer_append(&journal, "", 1);
         if (begins_a_journal((const char *)journal.data))
             status = mp_fail(error, MP_DAMAGED,
-                             "%s is not complete without %s, which holds writes that are not yet in the file: let the program end, then "
+                             "%s is not complete without %s, which holds writes that are not yet in the file: let the "
+                             "program end, then "
                              "run sqlite3 '%s' .tables, which joins them",
                              path, (const char *)journal.data, path);
         mp_buffer_free(&journal);

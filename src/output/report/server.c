@@ -125,7 +125,8 @@ void mp_server_text(struct mp_text *text, const struct mp_model *model)
     mp_server_find(model, &server);
     if (server.known && mp_server_sentence(&sentence, model, &lacks)) {
         mp_heading(text, "SERVER  %.*s", (int)sentence.size, (const char *)sentence.data);
-        mp_say(text, "\n  %s %s%s%s\n", server.engine->name, server.version, *server.settings ? "; " : "", server.settings);
+        mp_say(text, "\n  %s %s%s%s\n", server.engine->name, server.version, *server.settings ? "; " : "",
+               server.settings);
         if (server.tokens)
             mp_say(text, "  %s of %s, %s a token, %s, %s\n", mp_counted(server.blocks, "block"),
                    mp_counted(server.block, "token"), mp_bytes(mp_server_token_bytes(&server)),

@@ -81,7 +81,7 @@ SETTINGS(SETTING)
     EXPORTED cublasStatus_t cublasC##name parameters __attribute__((alias("cublasS" #name)));                          \
     EXPORTED cublasStatus_t cublasZ##name parameters __attribute__((alias("cublasS" #name)));
 TOLD(geqrfBatched, (void *handle, int m, int n, void *a, int lda, void *tau, int *info, int batch))
-TOLD(getrsBatched, (void *handle, int op, int n, int columns, void *a, int lda, void *pivots, void *b, int ldb,
-                    int *info, int batch))
+TOLD(getrsBatched,
+     (void *handle, int op, int n, int columns, void *a, int lda, void *pivots, void *b, int ldb, int *info, int batch))
 TOLD(gelsBatched, (void *handle, int op, int m, int n, int columns, void *a, int lda, void *c, int ldc, int *info,
                    void *of_each, int batch))
