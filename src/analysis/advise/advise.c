@@ -237,75 +237,81 @@ static void propose_one_stream(const struct adviser *a, struct mp_changes *propo
     mp_map_free(&sums[1]);
 }
 
-/* When a block goes if nothing keeps it: with its step, behind the last step when its site makes the next one. */
-static uint32_t end_of_step(const struct mp_steps *steps, const uint32_t *next, const struct mp_model *model,
-                            uint32_t block)
+/* The change for a cause: what its findings keep beyond a step goes with it. The first of its findings has the sums. */
+static struct mp_change leak_change(const struct mp_leaks *leaks, const struct mp_leak_finding *first)
 {
-    uint32_t born = model->blocks.alloc_event[block];
-    size_t step = MP_COUNT_BEFORE(steps->count, i, steps->at[i].first <= born);
-    return step < steps->count ? steps->at[step].first : next[block];
-}
-
-/* A finding of leaks, and others of the same cause: what they keep beyond a step goes with it. */
-static void propose_leak(const struct adviser *a, const struct mp_leaks *leaks, const struct mp_steps *steps,
-                         const uint32_t *next, size_t finding, struct mp_changes *proposed)
-{
-    const struct mp_model *model = a->model;
-    const struct mp_leak_finding *first = &leaks->findings.at[finding];
     const struct mp_holders_site *held = first->held;
     const struct mp_holder *holder = held && held->count ? &leaks->holders.holders.at[held->first] : NULL;
     struct mp_change change = {
         .kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_LEAK, .exact = true, .stack = first->stack};
-    unsigned char *stacks = mp_alloc_zeroed(model->stacks.count + 1, 1);
-    for (size_t i = finding; i < leaks->findings.count; i++)
-        if (leaks->findings.at[i].cause == first->cause) stacks[leaks->findings.at[i].stack] = 1;
-    stacks[0] = 0;
-    for (uint32_t block = 0; block < model->blocks.count; block++) {
-        bool made = model->blocks.track[block] == a->query->track && model->blocks.alloc_event[block] != MP_NONE;
-        uint32_t end = made && stacks[model->blocks.stack[block]] ? end_of_step(steps, next, model, block) : MP_NONE;
-        if (end >= model->blocks.free_event[block]) continue;
-        const struct mp_edit_end one = {.block = block, .freed = end};
-        mp_vec_add(&change.edits.ends, one);
-        change.blocks++;
-    }
-    free(stacks);
-    if (!change.blocks) return;
-    mp_edits_sort(&change.edits);
     if (holder && holder->kind != MP_HOLDER_UNKNOWN)
         change.variable = mp_text_copy_part(holder->path, mp_holder_root(holder->path));
     change.advice = holder ? mp_holder_advice(holder) : NULL;
     if (!change.advice && mp_leak_is_leak(first)) change.advice = mp_leak_advice(first->class);
-    mp_vec_add(proposed, change);
+    return change;
+}
+
+/* By stack, 1 + the change of its cause; 0 for stacks that leak nothing. */
+static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *leaks, struct mp_changes *changes)
+{
+    uint32_t *leaking = mp_alloc_zeroed(a->model->stacks.count + 1, sizeof *leaking);
+    bool is_taken = false;
+    for (size_t i = 0; i < leaks->findings.count; i++) {
+        const struct mp_leak_finding *finding = &leaks->findings.at[i];
+        bool keeps = mp_leak_is_leak(finding) || finding->class == MP_LEAK_RETAINED_ONCE;
+        if (finding->sum.sites) { /* a cause begins */
+            is_taken = keeps && finding->stack && finding->track == a->query->track;
+            if (is_taken) mp_vec_add(changes, leak_change(leaks, finding));
+        }
+        if (is_taken && !leaking[finding->stack]) leaking[finding->stack] = (uint32_t)changes->count;
+    }
+    leaking[0] = 0;
+    return leaking;
+}
+
+/* Blocks of leaking stacks go with their steps. The last to first: `next` is then the site's next allocation. */
+static void end_leaks(const struct adviser *a, const uint32_t *leaking, struct mp_changes *changes)
+{
+    const struct mp_model_blocks *blocks = &a->model->blocks;
+    struct mp_steps steps = {0};
+    uint32_t *next = mp_alloc((a->model->stacks.count + 1) * sizeof *next);
+    mp_steps_find(a->model, &steps);
+    for (size_t i = 0; i <= a->model->stacks.count; i++)
+        next[i] = MP_NONE;
+    for (uint32_t block = (uint32_t)blocks->count; block--;) {
+        uint32_t born = blocks->alloc_event[block], stack = blocks->stack[block];
+        if (!leaking[stack] || born == MP_NONE || blocks->track[block] != a->query->track) continue;
+        size_t step = MP_COUNT_BEFORE(steps.count, i, steps.at[i].first <= born);
+        const struct mp_edit_end end = {.block = block,
+                                        .freed = step < steps.count ? steps.at[step].first : next[stack]};
+        next[stack] = born;
+        if (end.freed >= blocks->free_event[block]) continue;
+        mp_vec_add(&changes->at[leaking[stack] - 1].edits.ends, end);
+        changes->at[leaking[stack] - 1].blocks++;
+    }
+    free(next);
+    mp_steps_free(&steps);
 }
 
 static enum mp_status propose_leaks(const struct adviser *a, struct mp_changes *proposed, struct mp_error *error)
 {
-    const struct mp_model *model = a->model;
-    const struct mp_leaks_query query = {.track = a->query->track, .window = mp_window_all(model)};
+    const struct mp_leaks_query query = {.track = a->query->track, .window = mp_window_all(a->model)};
     struct mp_leaks leaks;
-    struct mp_steps steps = {0};
+    struct mp_changes changes = {0};
     if (!is_wanted(a, MP_CHANGE_LIFETIME)) return MP_OK;
-    enum mp_status status = mp_leaks_find(model, &query, &leaks, error);
+    enum mp_status status = mp_leaks_find(a->model, &query, &leaks, error);
     if (status) return status;
-    uint32_t *next = mp_alloc((model->blocks.count + 1) * sizeof *next); /* by block: its site's next allocation */
-    uint32_t *later = mp_alloc((model->stacks.count + 1) * sizeof *later);
-    for (size_t i = 0; i <= model->stacks.count; i++)
-        later[i] = MP_NONE;
-    for (size_t block = model->blocks.count; leaks.findings.count && block--;) {
-        next[block] = later[model->blocks.stack[block]];
-        if (model->blocks.track[block] == query.track)
-            later[model->blocks.stack[block]] = model->blocks.alloc_event[block];
+    uint32_t *leaking = find_leaking(a, &leaks, &changes);
+    if (changes.count) end_leaks(a, leaking, &changes);
+    for (size_t i = 0; i < changes.count; i++) {
+        mp_edits_sort(&changes.at[i].edits);
+        if (changes.at[i].blocks)
+            mp_vec_add(proposed, changes.at[i]);
+        else
+            free_change(&changes.at[i]);
     }
-    mp_steps_find(model, &steps);
-    for (size_t i = 0; i < leaks.findings.count; i++) {
-        const struct mp_leak_finding *finding = &leaks.findings.at[i];
-        bool keeps = mp_leak_is_leak(finding) || finding->class == MP_LEAK_RETAINED_ONCE;
-        if (keeps && finding->stack && finding->track == query.track && finding->sum.sites)
-            propose_leak(a, &leaks, &steps, next, i, proposed);
-    }
-    free(next);
-    free(later);
-    mp_steps_free(&steps);
+    mp_vec_free(&changes);
+    free(leaking);
     mp_leaks_free(&leaks);
     return MP_OK;
 }

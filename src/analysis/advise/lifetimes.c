@@ -15,6 +15,7 @@
 
 #define COPY_FAR    4096 /* allocations, or events, that are searched for the moment of a copy */
 #define MOST_BIRTHS 8    /* steps that make gradients that are kept */
+#define MOST_IDLE   32   /* variables */
 
 /*
  * A training needs its gradients from backward to the end of the optimizer's step, and its activations from forward to
@@ -462,18 +463,21 @@ static void find_variables(struct finder *f)
 
 /* ---- variables that are not read again */
 
-/* How a variable is used: `function`, of the stack's frame that it is of; 0: of the module. */
+/* How a variable is used, as the path of one of its blocks says. `function`, of the stack's frame that it is of; 0: of
+ * the module. */
 struct use {
+    const char *path;
     enum mp_holder_use use;
     uint32_t line;
     const char *function; /* "train" of "train().state"; "<module>" */
     size_t length;        /* of that */
+    size_t first;         /* of the model's holders */
 };
 
-static struct use use_of(const char *path)
+static struct use use_of(const struct mp_model *model, size_t holder)
 {
-    struct use use = {.function = "<module>", .length = strlen("<module>")};
-    const char *of_frame = strstr(path, "().");
+    const char *path = mp_model_text(model, model->holders.at[holder].path), *of_frame = strstr(path, "().");
+    struct use use = {.path = path, .function = "<module>", .length = strlen("<module>"), .first = holder};
     use.use = mp_holder_use(path, &use.line);
     if (of_frame && of_frame < path + mp_holder_variable(path)) {
         use.function = path;
@@ -482,20 +486,43 @@ static struct use use_of(const char *path)
     return use;
 }
 
-/* True if a stack shows the function at a line from which on it does not read the variable. */
-static bool is_behind(const struct finder *f, uint32_t stack, const struct use *use)
+static bool is_same_variable(const char *path, const char *other)
 {
-    const struct mp_model *model = f->model;
-    for (; stack; stack = model->stacks.at[stack].parent) {
-        uint32_t frame = model->stacks.at[stack].frame;
-        if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) continue;
-        if (!model->frames.at[frame].line_count) continue;
-        const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
-        const char *function = mp_model_text(model, line->function);
-        if (strlen(function) == use->length && !memcmp(function, use->function, use->length))
-            return line->line >= use->line;
+    size_t length = mp_holder_variable(path);
+    return mp_holder_variable(other) == length && !memcmp(path, other, length);
+}
+
+/* True if the stack's innermost frame is the variable's function, at a line from which on it does not read it. `in`:
+ * whether it is the function. */
+static bool is_behind(const struct mp_model *model, uint32_t frame, const struct use *use, bool *in)
+{
+    *in = false;
+    if (frame == MP_FRAME_CUT || model->frames.at[frame].raw.language != MP_PYTHON) return false;
+    if (!model->frames.at[frame].line_count) return false;
+    const struct mp_model_line *line = &model->lines.at[model->frames.at[frame].first_line];
+    const char *function = mp_model_text(model, line->function);
+    *in = strlen(function) == use->length && !memcmp(function, use->function, use->length);
+    return *in && line->line >= use->line;
+}
+
+/* By event, the first from it on that allocates where the variable is not read any more; MP_NONE. A parent stands
+ * before its children, so one pass over the nodes settles every stack. Ends with one more element. */
+static uint32_t *find_behind(const struct mp_model *model, const struct use *use)
+{
+    unsigned char *behind = mp_alloc_zeroed(model->stacks.count + 1, 1);
+    uint32_t *next = mp_alloc((model->events.count + 1) * sizeof *next);
+    for (size_t i = 1; i < model->stacks.count; i++) {
+        bool in, here = is_behind(model, model->stacks.at[i].frame, use, &in);
+        behind[i] = in ? here : behind[model->stacks.at[i].parent];
     }
-    return false;
+    next[model->events.count] = MP_NONE;
+    for (size_t i = model->events.count; i--;) {
+        bool allocates = model->events.type[i] == MP_EVENT_ALLOC;
+        bool here = allocates && behind[model->blocks.stack[model->events.subject[i]]];
+        next[i] = here ? (uint32_t)i : next[i + 1];
+    }
+    free(behind);
+    return next;
 }
 
 /* The first event from which on a graph may have saved a block of that birth. */
@@ -508,8 +535,8 @@ static uint32_t forward_from(const struct finder *f, uint32_t turn, uint32_t bor
 }
 
 /* When the variable's block is no more needed: where backward begins, else where its function comes behind the last
- * line that reads it, at the latest at the end of the step. MP_NONE: it is freed by then. */
-static uint32_t idle_from(const struct finder *f, uint32_t block, const struct use *use)
+ * line that reads it, at the latest at the end of the step. MP_NONE: it is freed by then. `behind`: see find_behind. */
+static uint32_t idle_from(const struct finder *f, uint32_t block, const struct use *use, const uint32_t *behind)
 {
     const struct mp_model *model = f->model;
     uint32_t born = model->blocks.alloc_event[block], turn = mp_phase_turn_of(&f->phases, born), event;
@@ -519,11 +546,7 @@ static uint32_t idle_from(const struct finder *f, uint32_t block, const struct u
     } else {
         uint32_t last = event_of(f, update_after(f, born));
         if (last > model->events.count) last = (uint32_t)model->events.count;
-        for (event = born + 1; event < last; event++) {
-            uint32_t other = model->events.subject[event];
-            bool allocates = model->events.type[event] == MP_EVENT_ALLOC;
-            if (allocates && is_behind(f, model->blocks.stack[other], use)) break;
-        }
+        event = behind[born + 1] < last ? behind[born + 1] : last;
         if (backward != MP_NONE && event > forward_from(f, turn, born) && backward + 1 < f->phases.turns.count &&
             event < f->phases.turns.at[backward + 1].first)
             event = last;
@@ -531,9 +554,8 @@ static uint32_t idle_from(const struct finder *f, uint32_t block, const struct u
     return event < end_of(f, block) ? event : MP_NONE;
 }
 
-static void end_idle(struct finder *f, struct mp_change *change, uint32_t block, const struct use *use, uint64_t *most)
+static void end_idle(struct finder *f, struct mp_change *change, uint32_t block, uint32_t event, uint64_t *most)
 {
-    uint32_t event = is_ours(f, block) && !f->idle[block] ? idle_from(f, block, use) : MP_NONE;
     if (event == MP_NONE) return;
     f->idle[block] = 1;
     end_at_event(change, block, event);
@@ -542,48 +564,49 @@ static void end_idle(struct finder *f, struct mp_change *change, uint32_t block,
     change->stack = f->model->blocks.stack[block];
 }
 
-static bool is_same_variable(const char *path, const char *other)
-{
-    size_t length = mp_holder_variable(path);
-    return mp_holder_variable(other) == length && !memcmp(path, other, length);
-}
-
 /* The blocks that a look found, and others of their sites, unless a look found that something else holds them. */
-static void add_idle(struct finder *f, size_t first)
+static void add_idle(struct finder *f, const struct use *use)
 {
     const struct mp_model *model = f->model;
-    const char *path = mp_model_text(model, model->holders.at[first].path);
-    const struct use use = use_of(path);
     struct mp_change change = {.kind = MP_CHANGE_LIFETIME,
                                .pattern = MP_CHANGE_IDLE_VARIABLE,
-                               .variable = mp_text_copy_part(path, mp_holder_variable(path)),
-                               .before_backward = use.use == MP_HOLDER_NOT_IN_BACKWARD};
+                               .variable = mp_text_copy_part(use->path, mp_holder_variable(use->path)),
+                               .before_backward = use->use == MP_HOLDER_NOT_IN_BACKWARD};
     unsigned char *stacks = mp_alloc_zeroed(model->stacks.count + 1, 1);
     unsigned char *others = mp_alloc_zeroed(model->blocks.count + 1, 1);
+    uint32_t *behind = use->use == MP_HOLDER_NOT_READ ? find_behind(model, use) : NULL;
     uint64_t most = 0;
-    for (size_t i = first; i < model->holders.count; i++) {
+    for (size_t i = use->first; i < model->holders.count; i++) {
         uint32_t line, block = model->holders.at[i].block;
         const char *other = mp_model_text(model, model->holders.at[i].path);
-        bool same = is_same_variable(path, other);
+        bool same = is_same_variable(use->path, other);
         others[block] |= !same;
-        if (same && mp_holder_use(other, &line) == use.use) stacks[model->blocks.stack[block]] = 1;
+        if (same && mp_holder_use(other, &line) == use->use) stacks[model->blocks.stack[block]] = 1;
     }
     for (uint32_t block = 0; block < model->blocks.count; block++)
-        if (stacks[model->blocks.stack[block]] && !others[block]) end_idle(f, &change, block, &use, &most);
+        if (stacks[model->blocks.stack[block]] && !others[block] && is_ours(f, block) && !f->idle[block])
+            end_idle(f, &change, block, idle_from(f, block, use, behind), &most);
     free(stacks);
     free(others);
+    free(behind);
     if (!change.edits.ends.count) free(change.variable);
     propose(f, &change);
 }
 
+/* Each variable costs a pass over the recording: the first MOST_IDLE are looked at. */
 static void find_idle(struct finder *f)
 {
     const struct mp_model *model = f->model;
-    for (size_t i = 0; i < model->holders.count; i++) {
-        uint32_t line;
-        if (mp_holder_use(mp_model_text(model, model->holders.at[i].path), &line) &&
-            !f->idle[model->holders.at[i].block])
-            add_idle(f, i);
+    struct use uses[MOST_IDLE];
+    size_t count = 0, k;
+    for (size_t i = 0; i < model->holders.count && count < MOST_IDLE; i++) {
+        const struct use use = use_of(model, i);
+        if (use.use == MP_HOLDER_READ || f->idle[model->holders.at[i].block]) continue;
+        for (k = 0; k < count && (uses[k].use != use.use || !is_same_variable(uses[k].path, use.path)); k++)
+            ;
+        if (k < count) continue;
+        uses[count++] = use;
+        add_idle(f, &use);
     }
 }
 
