@@ -76,13 +76,6 @@ static bool names(const struct mp_invocation *invocation, const char *subject)
     return false;
 }
 
-void mp_probing_free_words(char **words)
-{
-    for (size_t i = 0; words && words[i]; i++)
-        free(words[i]);
-    free(words);
-}
-
 char **mp_probing_plan_words(const struct mp_invocation *invocation, const char *path)
 {
     static const enum mp_option passed[] = {MP_OPT_DEVICE,   MP_OPT_DEVICES,    MP_OPT_VALUES,
@@ -199,28 +192,42 @@ static int judge(int status, const char *value, const char *path, const char *lo
     return MP_EXIT_COULD_NOT;
 }
 
-int mp_probing_run_words(char **words, const char *log)
+/* Shows a line on the terminal that the next one replaces; NULL removes it. */
+static void show(const struct mp_invocation *invocation, const char *text)
 {
-    pid_t pid;
+    const char *when = invocation->value[MP_OPT_PROGRESS];
+    if (!isatty(STDERR_FILENO) || (when && !strcmp(when, "never"))) return;
+    fprintf(stderr, "\r\033[K%s%s", text ? "memprof: " : "", text ? text : "");
+}
+
+static int wait_for(pid_t pid)
+{
     int status;
-    int failure = words ? start(words, log, &pid) : ENOMEM;
-    if (failure) {
-        mp_message("cannot run memprof: %s", strerror(failure));
-        return -1;
-    }
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR) return -1;
     running = 0;
     return status;
 }
 
-static int run_one(const struct mp_invocation *invocation, uint64_t batch, const char *path, const char *log)
+int mp_probing_run_words(const struct mp_invocation *invocation, const char *shown, char **words, const char *log)
+{
+    pid_t pid;
+    show(invocation, shown);
+    int failure = start(words, log, &pid), status = failure ? -1 : wait_for(pid);
+    show(invocation, NULL);
+    for (size_t i = 0; words[i]; i++)
+        free(words[i]);
+    free(words);
+    if (failure) mp_message("cannot run memprof: %s", strerror(failure));
+    return status;
+}
+
+static int run_one(const struct mp_invocation *invocation, const char *shown, uint64_t batch, const char *path,
+                   const char *log)
 {
     char value[24];
     snprintf(value, sizeof value, "%llu", (unsigned long long)batch);
-    char **words = make_command(invocation, batch, path);
-    int status = mp_probing_run_words(words, log);
-    mp_probing_free_words(words);
+    int status = mp_probing_run_words(invocation, shown, make_command(invocation, batch, path), log);
     return status < 0 ? MP_EXIT_COULD_NOT : judge(status, value, path, log);
 }
 
@@ -268,13 +275,6 @@ static int check_command(const struct mp_invocation *invocation)
     return MP_EXIT_USAGE;
 }
 
-void mp_probing_show(const struct mp_invocation *invocation, const char *text)
-{
-    const char *when = invocation->value[MP_OPT_PROGRESS];
-    if (!isatty(STDERR_FILENO) || (when && !strcmp(when, "never"))) return;
-    fprintf(stderr, "\r\033[K%s%s", text ? "memprof: " : "", text ? text : "");
-}
-
 int mp_probing_run(const struct mp_invocation *invocation, const uint64_t *batches, size_t count,
                    struct mp_probing *probing, char **paths)
 {
@@ -289,11 +289,9 @@ int mp_probing_run(const struct mp_invocation *invocation, const uint64_t *batch
             snprintf(text, sizeof text, "run %zu of %zu, with %llu", i + 1, count, batch);
         else
             snprintf(text, sizeof text, "a run with %llu verifies the answer (Ctrl-C: answer without it)", batch);
-        mp_probing_show(invocation, text);
         paths[i] = mp_text_make("%s/%llu.mp", probing->folder, batch);
         char *log = mp_text_make("%s/%llu.log", probing->folder, batch);
-        status = run_one(invocation, batches[i], paths[i], log);
-        mp_probing_show(invocation, NULL);
+        status = run_one(invocation, text, batches[i], paths[i], log);
         free(log);
     }
     stop_ignoring(probing);

@@ -23,17 +23,14 @@ int mp_probing_run(const struct mp_invocation *invocation, const uint64_t *batch
                    struct mp_probing *probing, char **paths);
 /* The parts of it. This one catches signals and makes the folder; returns an exit status. */
 int mp_probing_begin(struct mp_probing *probing);
-/* Runs memprof with these words (NULL-terminated; NULL: memory was short), its output in `log`. Returns a wait status,
- * or -1 after a message. */
-int mp_probing_run_words(char **words, const char *log);
-void mp_probing_free_words(char **words);
+/* Runs memprof with these words (NULL-terminated), which it frees, its output in `log`. `shown` is on the terminal
+ * meanwhile. Returns a wait status, or -1 after a message. */
+int mp_probing_run_words(const struct mp_invocation *invocation, const char *shown, char **words, const char *log);
 /* memprof plan --quiet OPTIONS -o PATH -- COMMAND: the options of the invocation that decide what is planned, and its
- * command behind the first "--". Freed by mp_probing_free_words(). */
+ * command behind the first "--". For mp_probing_run_words(). */
 char **mp_probing_plan_words(const struct mp_invocation *invocation, const char *path);
 /* True if the user ended the run, or a signal asks this process to end. */
 bool mp_probing_is_interrupted(int status);
-/* Shows a line on the terminal that the next one replaces; NULL removes it. */
-void mp_probing_show(const struct mp_invocation *invocation, const char *text);
 /* Prints the last lines of a command's output in this file, as messages. */
 void mp_probing_print_tail(const char *log);
 /* Removes the folder. Where a signal has asked this process to end, it ends here. */

@@ -73,6 +73,40 @@ enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *devi
     return MP_OK;
 }
 
+void mp_plan_outcome_heading(const char *name)
+{
+    printf("  %10s  %12s  %12s  %12s  fits\n", name, "allocated", "reserved", "beside ~");
+}
+
+void mp_plan_outcome_row(uint64_t value, const struct mp_plan_outcome *outcome)
+{
+    char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], estimated[MP_UNIT_TEXT];
+    printf("  %10llu  %12s  %12s  %12s  %s\n", (unsigned long long)value,
+           mp_format_bytes(allocated, outcome->allocated), mp_format_bytes(reserved, outcome->reserved),
+           mp_format_bytes(estimated, outcome->estimated),
+           outcome->fits   ? "yes"
+           : outcome->ooms ? "no, memory ran out"
+                           : "no");
+}
+
+void mp_plan_outcome_json(struct mp_json *json, const char *name, uint64_t value, const struct mp_plan_outcome *outcome)
+{
+    mp_json_object(json, NULL);
+    mp_json_number(json, name, value);
+    mp_json_number(json, "allocated_bytes", outcome->allocated);
+    mp_json_number(json, "reserved_bytes", outcome->reserved);
+    mp_json_number(json, "device_bytes", outcome->reserved + outcome->estimated);
+    mp_json_text(json, "fits", outcome->fits ? "yes" : "no");
+    mp_json_end_object(json);
+}
+
+void mp_plan_print_json(struct mp_json *json)
+{
+    mp_json_end_object(json);
+    printf("%.*s\n", (int)json->out->size, (const char *)json->out->data);
+    mp_buffer_free(json->out);
+}
+
 /* Prints "parameters 5.6 GiB, activations 38.9 GiB, ..." and the time. */
 static void print_peak(const struct mp_model *model, uint16_t track)
 {

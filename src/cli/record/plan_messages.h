@@ -2,6 +2,7 @@
 #ifndef MP_CLI_PLAN_MESSAGES_H
 #define MP_CLI_PLAN_MESSAGES_H
 
+#include "base/json.h"
 #include "cli/record/plan_devices.h"
 #include "collect/session/collector.h"
 
@@ -17,6 +18,14 @@ struct mp_plan_outcome {
 };
 enum mp_status mp_plan_judge(const char *path, const struct mp_plan_device *device, struct mp_plan_outcome *outcome,
                              struct mp_error *error);
+
+/* Outcomes in a table, of which `name` heads the first column ("batch", "rank"), and as an element of a JSON array. */
+void mp_plan_outcome_heading(const char *name);
+void mp_plan_outcome_row(uint64_t value, const struct mp_plan_outcome *outcome);
+void mp_plan_outcome_json(struct mp_json *json, const char *name, uint64_t value,
+                          const struct mp_plan_outcome *outcome);
+/* Prints the object, and frees its buffer. */
+void mp_plan_print_json(struct mp_json *json);
 
 /* Prints the outcome. False where something was lost, or nothing was planned. */
 bool mp_plan_report(const struct mp_collector_result *result, const struct mp_plan_device *device, bool quiet);

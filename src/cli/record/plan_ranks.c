@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -46,14 +45,10 @@ static int run(struct ranks *ranks, size_t number)
     char *log = mp_text_make("%s/%u.log", ranks->probing.folder, rank);
     char shown[64], value[16];
     snprintf(shown, sizeof shown, "rank %u, stage %zu of %zu", rank, number + 1, ranks->count);
-    mp_probing_show(ranks->invocation, shown);
     struct mp_invocation one = *ranks->invocation;
     snprintf(value, sizeof value, "%u", rank);
     one.value[MP_OPT_RANK] = value;
-    char **words = mp_probing_plan_words(&one, path);
-    int status = mp_probing_run_words(words, log);
-    mp_probing_free_words(words);
-    mp_probing_show(ranks->invocation, NULL);
+    int status = mp_probing_run_words(ranks->invocation, shown, mp_probing_plan_words(&one, path), log);
     struct mp_error error;
     bool ended = status < 0 || mp_probing_is_interrupted(status);
     struct mp_plan_outcome *outcome = &ranks->stages[number].outcome;
@@ -80,20 +75,14 @@ static size_t highest(const struct ranks *ranks)
 
 static void put_text(const struct ranks *ranks)
 {
-    char allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], beside[MP_UNIT_TEXT];
+    char reserved[MP_UNIT_TEXT];
     size_t most = highest(ranks);
     printf("Highest: rank %u, %s reserved; %s %s\n", ranks->stages[most].rank,
            mp_format_bytes(reserved, ranks->stages[most].outcome.reserved),
            ranks->stages[most].outcome.fits ? "fits" : "does not fit", ranks->device->key);
-    printf("  %10s  %12s  %12s  %12s  fits\n", "rank", "allocated", "reserved", "beside ~");
-    for (size_t i = 0; i < ranks->count; i++) {
-        const struct mp_plan_outcome *one = &ranks->stages[i].outcome;
-        printf("  %10u  %12s  %12s  %12s  %s\n", ranks->stages[i].rank, mp_format_bytes(allocated, one->allocated),
-               mp_format_bytes(reserved, one->reserved), mp_format_bytes(beside, one->estimated),
-               one->fits   ? "yes"
-               : one->ooms ? "no, memory ran out"
-                           : "no");
-    }
+    mp_plan_outcome_heading("rank");
+    for (size_t i = 0; i < ranks->count; i++)
+        mp_plan_outcome_row(ranks->stages[i].rank, &ranks->stages[i].outcome);
     printf("  planned, one rank of each stage%s\n",
            ranks->count > 1 ? "; the other ranks of a stage are taken to be like it"
                             : "; no pipeline was seen, so the other ranks are taken to be like rank 0");
@@ -108,20 +97,10 @@ static void put_json(const struct ranks *ranks)
     mp_json_text(&json, "schema", "memprof.ranks/1");
     mp_json_number(&json, "highest", ranks->stages[highest(ranks)].rank);
     mp_json_array(&json, "ranks");
-    for (size_t i = 0; i < ranks->count; i++) {
-        const struct mp_plan_outcome *one = &ranks->stages[i].outcome;
-        mp_json_object(&json, NULL);
-        mp_json_number(&json, "rank", ranks->stages[i].rank);
-        mp_json_number(&json, "allocated_bytes", one->allocated);
-        mp_json_number(&json, "reserved_bytes", one->reserved);
-        mp_json_number(&json, "device_bytes", one->reserved + one->estimated);
-        mp_json_text(&json, "fits", one->fits ? "yes" : "no");
-        mp_json_end_object(&json);
-    }
+    for (size_t i = 0; i < ranks->count; i++)
+        mp_plan_outcome_json(&json, "rank", ranks->stages[i].rank, &ranks->stages[i].outcome);
     mp_json_end_array(&json);
-    mp_json_end_object(&json);
-    printf("%.*s\n", (int)out.size, (const char *)out.data);
-    mp_buffer_free(&out);
+    mp_plan_print_json(&json);
 }
 
 int mp_plan_ranks(const struct mp_invocation *invocation, const struct mp_plan_device *device)

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/json.h"
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -117,31 +116,27 @@ static char **make_words(const struct search *search, const char *path, uint64_t
 
 /* ---- the search ------------------------------------------------------------------------------------------------- */
 
-/* "run 4, batch 64: the largest so far that fits is 32, 128 does not" */
-static void show_search(const struct search *search, uint64_t value)
+/* "run 4, with batch 64; 32 fits, 128 does not" */
+static void describe(const struct search *search, uint64_t value, char text[256])
 {
-    char text[256], fits[64] = "", fails[64] = "";
+    char fits[64] = "", fails[64] = "";
     if (search->fits) snprintf(fits, sizeof fits, "; %llu fits", (unsigned long long)search->fits);
     if (search->fails)
         snprintf(fails, sizeof fails, "%s %llu does not", search->fits ? "," : ";", (unsigned long long)search->fails);
-    snprintf(text, sizeof text, "run %zu, with %s %llu%s%s", search->count + 1, search->name, (unsigned long long)value,
-             fits, fails);
-    mp_probing_show(search->invocation, text);
+    snprintf(text, 256, "run %zu, with %s %llu%s%s", search->count + 1, search->name, (unsigned long long)value, fits,
+             fails);
 }
 
 /* Returns an exit status. A run out of memory may fail, and counts as not fitting; any other failure ends the
  * search. */
 static int probe(struct search *search, uint64_t value)
 {
-    char path[512], log[512];
+    char path[512], log[512], shown[256];
     struct mp_error error;
     snprintf(path, sizeof path, "%s/%llu.mp", search->probing.folder, (unsigned long long)value);
     snprintf(log, sizeof log, "%s/%llu.log", search->probing.folder, (unsigned long long)value);
-    show_search(search, value);
-    char **words = make_words(search, path, value);
-    int status = mp_probing_run_words(words, log);
-    mp_probing_free_words(words);
-    mp_probing_show(search->invocation, NULL);
+    describe(search, value, shown);
+    int status = mp_probing_run_words(search->invocation, shown, make_words(search, path, value), log);
     if (status < 0) return MP_EXIT_COULD_NOT;
     if (mp_probing_is_interrupted(status)) {
         mp_message("interrupted while it ran with %s %llu", search->name, (unsigned long long)value);
@@ -220,7 +215,7 @@ static int by_value(const void *a, const void *b)
 
 static void put_text(const struct search *search)
 {
-    char total[MP_UNIT_TEXT], allocated[MP_UNIT_TEXT], reserved[MP_UNIT_TEXT], other[MP_UNIT_TEXT];
+    char total[MP_UNIT_TEXT];
     const struct mp_plan_outcome *last = &search->probes[search->count - 1].outcome;
     mp_format_bytes(total, search->device->total);
     if (search->fits)
@@ -229,16 +224,9 @@ static void put_text(const struct search *search)
                last->sizes ? ", if real values are as small as the planned ones" : "");
     else
         printf("Not even %s 1 fits %s (%s)\n", search->name, search->device->key, total);
-    printf("  %10s  %12s  %12s  %12s  fits\n", search->name, "allocated", "reserved", "beside ~");
-    for (size_t i = 0; i < search->count; i++) {
-        const struct probe *one = &search->probes[i];
-        printf("  %10llu  %12s  %12s  %12s  %s\n", (unsigned long long)one->value,
-               mp_format_bytes(allocated, one->outcome.allocated), mp_format_bytes(reserved, one->outcome.reserved),
-               mp_format_bytes(other, one->outcome.estimated),
-               one->outcome.fits   ? "yes"
-               : one->outcome.ooms ? "no, memory ran out"
-                                   : "no");
-    }
+    mp_plan_outcome_heading(search->name);
+    for (size_t i = 0; i < search->count; i++)
+        mp_plan_outcome_row(search->probes[i].value, &search->probes[i].outcome);
     printf(
         "  planned, each on its own; allocated and reserved are PyTorch's own, context and libraries estimated (~)\n");
     if (last->unknown) printf("  cuDNN also takes workspaces of unknown size: keep a margin\n");
@@ -266,25 +254,15 @@ static void put_json(const struct search *search)
     mp_json_number(&json, "others", last->values);
     mp_json_end_object(&json);
     mp_json_array(&json, "probes");
-    for (size_t i = 0; i < search->count; i++) {
-        const struct mp_plan_outcome *outcome = &search->probes[i].outcome;
-        mp_json_object(&json, NULL);
-        mp_json_number(&json, "batch", search->probes[i].value);
-        mp_json_number(&json, "allocated_bytes", outcome->allocated);
-        mp_json_number(&json, "reserved_bytes", outcome->reserved);
-        mp_json_number(&json, "device_bytes", outcome->reserved + outcome->estimated);
-        mp_json_text(&json, "fits", outcome->fits ? "yes" : "no");
-        mp_json_end_object(&json);
-    }
+    for (size_t i = 0; i < search->count; i++)
+        mp_plan_outcome_json(&json, "batch", search->probes[i].value, &search->probes[i].outcome);
     mp_json_end_array(&json);
     mp_json_array(&json, "predictions");
     mp_json_end_array(&json);
     mp_json_array(&json, "binding_sites");
     mp_json_end_array(&json);
     mp_json_number(&json, "opaque_bytes", 0);
-    mp_json_end_object(&json);
-    printf("%.*s\n", (int)out.size, (const char *)out.data);
-    mp_buffer_free(&out);
+    mp_plan_print_json(&json);
 }
 
 int mp_plan_size(const struct mp_invocation *invocation, const struct mp_plan_device *device)

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "analysis/device/server.h"
-#include "base/json.h"
 #include "base/memory.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/record/plan_messages.h"
 #include "cli/size_probing.h"
 
 #define SETTINGS_MAX 8
@@ -98,12 +98,8 @@ static int run(struct trying *trying, size_t number)
     char shown[320];
     snprintf(shown, sizeof shown, "run %zu of %zu, %s", number + 1, trying->count,
              *trial->settings ? trial->settings : "as given");
-    mp_probing_show(trying->invocation, shown);
     setenv("MEMPROF_TRY", trial->settings, 1);
-    char **words = mp_probing_plan_words(trying->invocation, path);
-    int status = mp_probing_run_words(words, log);
-    mp_probing_free_words(words);
-    mp_probing_show(trying->invocation, NULL);
+    int status = mp_probing_run_words(trying->invocation, shown, mp_probing_plan_words(trying->invocation, path), log);
     bool ended = status < 0 || mp_probing_is_interrupted(status);
     if (!ended) read_recordings(trying, number);
     if (!ended && !trial->known) {
@@ -155,9 +151,7 @@ static void put_json(const struct trying *trying)
         mp_json_end_object(&json);
     }
     mp_json_end_array(&json);
-    mp_json_end_object(&json);
-    printf("%.*s\n", (int)out.size, (const char *)out.data);
-    mp_buffer_free(&out);
+    mp_plan_print_json(&json);
 }
 
 int mp_plan_try(const struct mp_invocation *invocation)
