@@ -65,8 +65,9 @@ class Server(harness.TestCase):
         (command, length), model = SERVERS[engine], models.write("small", self.folder)
         path = f"{os.path.dirname(newest(engine))}:{os.path.dirname(harness.MEMPROF)}:{os.environ['PATH']}"
         with tempfile.TemporaryDirectory() as cache:
-            result = harness.memprof("plan", "-o", self.folder / "server.mp", "--device", "h100-80gb", "--", *command,
-                                     model, length, "2048", timeout=1800,
+            # In build/, `python3 -m` would take libmemprof.so for the module of that name.
+            result = harness.memprof("plan", "-o", "server.mp", "--device", "h100-80gb", "--", *command,
+                                     model, length, "2048", timeout=1800, cwd=self.folder,
                                      env=dict(os.environ, PATH=path, VLLM_CACHE_ROOT=cache))
         self.assertEqual(result.returncode, 0, result.stderr[-3000:])
         self.assertIn("the server is ready: the plan ends here", result.stderr)

@@ -12,26 +12,30 @@ static uint16_t track(void)
     return mp_record_track_once(&known_track, MP_DEVICE_CPU, -1, MP_LAYER_MALLOC, MP_BASIS_REQUESTED, "");
 }
 
-static bool record_alloc(struct mp_thread *thread, void *block, size_t bytes)
+static void record_alloc(struct mp_thread *thread, struct mp_block_facts facts)
 {
-    const struct mp_block_facts facts = {.track = track(),
-                                         .kind = MP_KIND_HOST,
-                                         .address = (uint64_t)(uintptr_t)block,
-                                         .bytes = bytes,
-                                         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
-                                         .total_reserved = MP_RECORD_TOTAL_UNKNOWN};
+    facts.track = track();
     mp_session_source(MP_SOURCE_HOST);
     mp_sampled_add(facts.track, facts.address);
     mp_record_alloc(thread, &facts);
-    return true;
+}
+
+static struct mp_block_facts facts_of(const void *block)
+{
+    return (struct mp_block_facts){.kind = MP_KIND_HOST,
+                                   .address = (uint64_t)(uintptr_t)block,
+                                   .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
+                                   .total_reserved = MP_RECORD_TOTAL_UNKNOWN};
 }
 
 static bool allocated(void *block, size_t bytes, const void *caller)
 {
     struct mp_thread *thread = mp_hook_enter();
+    struct mp_block_facts facts = facts_of(block);
     if (!thread) return false;
     bool wanted = mp_session.config.host_bytes && !mp_torch_records_cpu_block(caller);
-    if (wanted) record_alloc(thread, block, bytes);
+    facts.bytes = bytes;
+    if (wanted) record_alloc(thread, facts);
     mp_hook_leave(thread);
     return wanted;
 }
@@ -45,12 +49,9 @@ static bool freed(void *block)
     if (word >> 32 != generation || !mp_sampled_remove((uint16_t)word, (uint64_t)(uintptr_t)block)) return false;
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return true;
-    const struct mp_block_facts facts = {.track = (uint16_t)word,
-                                         .kind = MP_KIND_HOST,
-                                         .address = (uint64_t)(uintptr_t)block,
-                                         .total_allocated = MP_RECORD_TOTAL_UNKNOWN,
-                                         .total_reserved = MP_RECORD_TOTAL_UNKNOWN,
-                                         .only_if_known = true};
+    struct mp_block_facts facts = facts_of(block);
+    facts.track = (uint16_t)word;
+    facts.only_if_known = true;
     mp_record_free(thread, &facts);
     mp_hook_leave(thread);
     return true;

@@ -250,8 +250,7 @@ const char *mp_oom_cause_text(enum mp_oom_cause cause)
     static const char *const causes[] = {
         [MP_OOM_CAPACITY] = "capacity: what was in use left too little, however it is arranged",
         [MP_OOM_FRAGMENTATION] =
-            "fragmentation: free pieces and the device's free memory add up to the request, but no piece of "
-            "its stream and pool was large enough",
+            "fragmentation: free memory adds up to the request, but no piece of its stream and pool was large enough",
         [MP_OOM_LEAK] = "leak: what keeps growing holds more than was missing; see memprof leaks",
         [MP_OOM_OTHER_PROCESS] = "other_process: others on the device hold more than was missing",
         [MP_OOM_UNKNOWN] = "not known: the recording does not say how much was free",
