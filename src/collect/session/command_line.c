@@ -12,7 +12,8 @@
 
 #define NAME_MAX     64 /* letters of a longer name beyond its end do not count */
 #define TOKEN_USER   16 /* letters: a user's name is shorter than an access token */
-#define NAME_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.+"
+#define OPTION_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+#define NAME_LETTERS OPTION_LETTERS "0123456789_-.+"
 
 void mp_command_line_read(uint32_t pid, char *arguments, size_t room)
 {
@@ -70,12 +71,13 @@ static enum naming names_a_secret(const char *name, size_t length)
     /* The last words of a name; before those of the second list something may stand within the word. */
     static const char *const endings[] = {"pwd", "pass",   "passcode", "credentials", "credential", "creds",
                                           "pat", "auth",   "cookie",   "jwt",         "pin",        "sas",
-                                          "otp", "bearer", "pw",       "sessionid",   NULL};
+                                          "otp", "bearer", "pw",       "sessionid",   "cred",        NULL};
     static const char *const tails[] = {"token",         "secret",        "password",        "passwd",     "passphrase",
                                         "apikey",        "accesskey",     "secretkey",       "authtoken",  "authkey",
                                         "authorization", "secrets",       "passwords",       "userpwd",    "appkey",
                                         "privatekey",    "accountkey",    "wandbkey",        "signingkey", "sharedkey",
-                                        "masterkey",     "encryptionkey", "accesssignature", "sshpass",    NULL};
+                                        "masterkey",     "encryptionkey", "accesssignature", "sshpass",    "storepass",
+                                        "keypass",       "fromliteral",   NULL};
     /* Tokens of a model's alphabet: --pad-token. */
     static const char *const alphabet[] = {"pad.token",     "eos.token",   "bos.token",   "unk.token",
                                            "mask.token",    "sep.token",   "cls.token",   "image.token",
@@ -137,9 +139,7 @@ static char *behind_scheme(char *value)
 static char *mask_value(const struct marked *line, enum naming naming, const char *name, char *value, char separator)
 {
     char quote = '\0';
-    value += strspn(value, " \t");
-    while (*value == '\\')
-        value++;
+    value += strspn(value, " \t\\$"); /* $'...' */
     if (*value == '"' || *value == '\'') quote = *value++;
     bool is_header = separator == ':' && !quote;
     value = behind_scheme(value);
@@ -180,13 +180,15 @@ static void mask_named(const struct marked *line, char *argument)
         enum naming naming = names_a_secret(name, length);
         if (name > argument && strchr("?&", name[-1]) && *behind == '=' && signs_a_query(name, length))
             naming = NAMES_SECRET;
-        if (naming == NAMES_KEY && length == 3) naming = *name == '-' ? naming : NO_SECRET; /* {"key": 1} */
+        bool is_passed = *behind == '=' && behind[1] && strchr("\"'", behind[1]); /* login(key="...") */
+        if (naming == NAMES_KEY && length == 3 && *name != '-' && !is_passed) naming = NO_SECRET; /* {"key": 1} */
         if (naming == NO_SECRET || is_scheme) continue;
         bool is_option = *name == '-' && *behind == ' ';
+        bool is_argument = name - argument >= 2 && name[-2] == '(' && *behind == name[-1] && behind[1] == ',';
         behind += strspn(behind, "\\\"']");
         behind += strspn(behind, " \t");
         bool is_assigned = *behind == '=' || (*behind == ':' && behind[1] != ':' && strncmp(behind, "://", 3));
-        if (is_assigned)
+        if (is_assigned || is_argument) /* setdefault("TOKEN", "...") */
             at = mask_value(line, naming, name, behind + 1, *behind);
         else if (is_option && *behind && *behind != '-')
             at = mask_value(line, naming, name, behind, ' ');
@@ -220,6 +222,8 @@ static const struct command_rule {
     {" openssl ", "-k", VALUE, false},
     {" curl ", "-b", VALUE, false},
     {" curl lftp ", "-u", LOGIN, false},
+    {" curl ", "-E", LOGIN, false},
+    {" curl ", "--cert", LOGIN, false},
     {" curl smbclient rpcclient ", "-U", LOGIN, false},
     {" http https ", "-a", LOGIN, false},
     {" ab ", "-A", LOGIN, false},
@@ -259,8 +263,9 @@ static bool knows_command(const char *padded)
 
 static void take_command(struct words *words, const char *word, size_t length)
 {
-    const char *slash = memrchr(word, '/', length);
-    size_t skip = slash ? (size_t)(slash + 1 - word) : 0;
+    size_t skip = length; /* /usr/bin/curl, ProxyCommand=sshpass */
+    while (skip && !strchr("/=", word[skip - 1]))
+        skip--;
     char padded[NAME_MAX];
     if (length - skip + 3 > sizeof padded) return;
     snprintf(padded, sizeof padded, " %.*s ", (int)(length - skip), word + skip);
@@ -287,10 +292,13 @@ static bool take_option(const struct marked *line, struct words *words, const ch
     for (size_t i = 0; *words->command && i < sizeof rules / sizeof *rules; i++) {
         const struct command_rule *rule = &rules[i];
         size_t size = strlen(rule->option);
-        if (!size || !strstr(rule->commands, words->command) || (rule->login && !words->login) || size > length ||
-            strncmp(word, rule->option, size))
+        if (!size || !strstr(rule->commands, words->command) || (rule->login && !words->login) || size > length)
             continue;
-        if (length == size) {
+        bool begins = !strncmp(word, rule->option, size);
+        bool ends_letters = rule->kind == LOGIN && size == 2 && word[length - 1] == rule->option[1] &&
+                            strspn(word + 1, OPTION_LETTERS) >= length - 1; /* curl -sSLu */
+        if (!begins && !ends_letters) continue;
+        if (length == size || !begins) {
             words->rule = rule->kind == ATTACHED ? NULL : rule;
             return true;
         }
@@ -331,7 +339,9 @@ static void take_word(const struct marked *line, struct words *words, const char
     if (equals && is_name) {
         enum naming naming = names_a_secret(word, named);
         if (!is_harmless(naming, word, equals + 1, length - named - 1)) mark(line, equals + 1, length - named - 1);
+        if (!is_option) take_command(words, word, length); /* ProxyCommand=sshpass */
     } else if (is_option) {
+        words->set = before.set; /* set -x NAME VALUE */
         if (take_option(line, words, word, length)) return;
         if (seems_attached_password(word, length)) mark(line, word + 2, length - 2);
         words->of_user =
@@ -339,7 +349,7 @@ static void take_word(const struct marked *line, struct words *words, const char
     } else if (words->login && (strstr(rules[0].commands, *words->command ? words->command : "-"))) {
         mark(line, word, length);
     } else {
-        words->set = is_word(word, length, "set");
+        words->set = is_word(word, length, "set") || is_word(word, length, "setenv");
         words->login |= is_word(word, length, "login");
         take_command(words, word, length);
     }
@@ -350,14 +360,16 @@ static void take_word(const struct marked *line, struct words *words, const char
         words->name = name, words->name_length = size;
 }
 
-/* The words of a shell's line, as of sh -c '...'. */
-static void mask_line(const struct marked *line, char *argument)
+/* The words of a shell's line, as of sh -c '...'; `depth` lines lie in its quotes at most. */
+static void mask_line(const struct marked *line, char *argument, size_t bytes, int depth)
 {
     struct words words = {0};
-    for (char *at = argument; *at;) {
+    for (char *at = argument; *at && at < argument + bytes;) {
+        at += *at == '$' && at[1] == '\'';
         char quote = *at == '"' || *at == '\'' ? *at++ : '\0';
         size_t length = quote ? strcspn(at, (char[]){quote, '\0'}) : strcspn(at, " \t\r\n;|&<>()\"'");
         if (length) take_word(line, &words, at, length);
+        if (quote && depth) mask_line(line, at, length, depth - 1);
         at += length;
         if (quote && *at) at++;
         if (*at && strchr(";|&\n(", *at)) words = (struct words){0};
@@ -379,7 +391,7 @@ void mp_command_line_mask(char *arguments)
         if (in_pem) mark(&line, argument, strlen(argument));
         in_pem = (in_pem && !ends_pem) || (begins_pem && !strstr(argument, "-----END"));
         take_word(&line, &words, argument, strlen(argument));
-        if (strpbrk(argument, " \t\n")) mask_line(&line, argument);
+        if (strpbrk(argument, " \t\n")) mask_line(&line, argument, strlen(argument), 2);
         mask_urls(&line, argument);
         mask_named(&line, argument);
         mp_secret_shapes_mark(argument, line.marks + (argument - arguments));

@@ -1,5 +1,5 @@
-/* 200 secrets of 40 shapes in command lines, of which none may stay, and 200 arguments that look alike, of which at
- * least 190 must. */
+/* Five secrets of each shape in command lines, of which none may stay, and 220 arguments that look alike, of which at
+ * least 210 must. */
 #include "collect/session/collector_parts.h"
 
 #include <stdio.h>
@@ -54,6 +54,19 @@ static const char *const secret_shapes[] = {
     "aws^configure^set^aws_secret_access_key^{b40}",
     "python^-c^import os; os.environ['MY_TOKEN']='{a20}'; print(1)",
     "redis-cli^-h^host^-a^{a16}",
+    "sh^-c^sh -c \"sshpass -p {l10} ssh host\"",
+    "sh^-c^bash -c 'curl -u me:{a16} host'",
+    "sh^-c^python t.py --token $'{l12}'",
+    "ssh^-o^ProxyCommand=sshpass -p {l10} ssh gate^host",
+    "curl^-sSLu^me:{a16}^host",
+    "curl^--cert^cert.pem:{a16}^host",
+    "fish^-c^set -x HF_TOKEN {a16}; python t.py",
+    "csh^-c^setenv HF_TOKEN {a16}; python t.py",
+    "python^-c^os.environ.setdefault(\"API_KEY\", \"{a16}\")",
+    "python^-c^wandb.login(key='x{n6}{a16}')",
+    "kubectl^create^secret^generic^x^--from-literal=value={a16}",
+    "keytool^-storepass^{l10}",
+    "x^--cred^{l10}",
 };
 
 static const char *const harmless[] = {
@@ -97,6 +110,10 @@ static const char *const harmless[] = {
     "AKIA-{l6}",
     "task-{x8}-{x8}-{x8}",
     "--config=cfg_{a6}/{l8}.yaml",
+    "python^-c^sorted(rows, key='{l8}')",
+    "sh^-c^set -e; python t.py 'hello {l8}' --lr=1e-{n1}",
+    "curl^-sSfL^https://host/{a10}^-o^{l8}.tgz",
+    "python^-c^d.get(\"key\", \"{l8}\")",
 };
 
 static uint64_t state = 1;
@@ -153,7 +170,6 @@ static void join(const char *arguments, char *line)
 START_TEST(no_planted_secret_stays)
 {
     char arguments[1024], secrets[1024], line[1024], given[1024];
-    ck_assert_uint_eq(sizeof secret_shapes / sizeof *secret_shapes, 40);
     for (size_t i = 0; i < EACH * sizeof secret_shapes / sizeof *secret_shapes; i++) {
         make(secret_shapes[i / EACH], arguments, secrets);
         join(arguments, given);
@@ -175,7 +191,6 @@ START_TEST(arguments_that_look_alike_stay)
 {
     char arguments[1024], secrets[1024], line[1024], given[1024];
     unsigned masked = 0;
-    ck_assert_uint_eq(sizeof harmless / sizeof *harmless, 40);
     for (size_t i = 0; i < EACH * sizeof harmless / sizeof *harmless; i++) {
         make(harmless[i / EACH], arguments, secrets);
         join(arguments, given);
