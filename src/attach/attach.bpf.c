@@ -287,11 +287,12 @@ static __always_inline void fill(struct scratch *room, const struct mp_attach_se
     for (int i = 0; i < MP_ATTACH_ARGUMENTS; i++)
         room->head.argument[i] = arguments->at[i];
     room->head.result = returned ? regs->rax : 0;
-    room->head.out[0] = room->head.out[1] = 0;
-    if (returned && cookie & MP_ATTACH_OUT) {
-        room->head.out[0] = read_word(arguments->at[0]);
-        room->head.out[1] = read_word(arguments->at[1]);
-    }
+    room->head.out = returned && cookie & MP_ATTACH_OUT ? read_word(arguments->at[0]) : 0;
+    __u64 words = returned && cookie & MP_ATTACH_WORDS_2ND   ? arguments->at[1]
+                  : returned && cookie & MP_ATTACH_WORDS_3RD ? arguments->at[2]
+                                                             : 0;
+    for (int i = 0; i < MP_ATTACH_WORDS; i++)
+        room->head.words[i] = words ? read_word(words + i * sizeof(__u64)) : 0;
     room->head.ip = popped ? regs->rip : read_word(regs->rsp);
     room->head.sp = popped ? regs->rsp : regs->rsp + 8;
     room->head.bp = regs->rbp;
@@ -338,8 +339,7 @@ static __always_inline int send(struct pt_regs *regs, __u64 cookie, const struct
     struct mp_attach_settings *how = bpf_map_lookup_elem(&settings, &zero);
     struct scratch *room = NULL;
     __u64 begun = bpf_ktime_get_ns();
-    if (how && how->sample_bytes && cookie & MP_ATTACH_SAMPLED && !is_sampled(how, cookie, arguments))
-        return 0;
+    if (how && how->sample_bytes && cookie & MP_ATTACH_SAMPLED && !is_sampled(how, cookie, arguments)) return 0;
     for (__u32 i = 0; i < SCRATCHES && !room; i++) {
         __u32 number = bpf_get_smp_processor_id() * SCRATCHES + i;
         room = bpf_map_lookup_elem(&scratches, &number);

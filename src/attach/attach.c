@@ -13,7 +13,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "attach/attach_probes.h"
+#include "attach/attach_driver.h"
 #include "attach/attach_tables.h"
 #include "base/clock.h"
 #include "collect/session/collector_parts.h"
@@ -23,11 +23,18 @@
 #define LOOK_FOR_EXEC (500 * MP_NS_PER_MS)
 #define RETURNS_MOST  16
 #define MEASURE_NS    MP_NS_PER_SECOND
-#define TRAP_NS       2000       /* of a probe itself, which its program does not see; a bound for x86-64 */
+#define TRAP_NS       2000 /* of a probe itself, which its program does not see; a bound for x86-64 */
 #define SAMPLE_LEAST  (16 << 10)
 #define RING_IDLE_NS  MP_NS_PER_SECOND /* a ring without events for so long may become another thread's */
 
 extern const unsigned char mp_attach_object[], mp_attach_object_end[];
+
+/* A function to be probed; the address is in the file. */
+struct found {
+    struct mp_attach_module *module;
+    uint64_t address, bytes;
+    unsigned cookie;
+};
 
 struct attached {
     const struct mp_attach_options *options;
@@ -37,23 +44,26 @@ struct attached {
     struct mp_recording *recording;
     struct bpf_object *object;
     struct ring_buffer *ring;
+    MP_VEC(struct found) found;
     MP_VEC(struct bpf_link *) links;
-    struct bpf_link *cpu_alloc; /* one of them; NULL: not attached, or no more */
+    char lacks[1024];                       /* functions that the process's libraries do not have */
+    struct bpf_link *cpu_alloc;             /* one of them; NULL: not attached, or no more */
     const struct mp_attach_module *watched; /* has probes: unmapped means that another program runs there */
     unsigned probes;
     uint32_t sources;
-    struct mp_map cpu_blocks;   /* from alloc_cpu: address to 1 */
-    struct mp_map other_blocks; /* address to 1 + track: of the driver, and reported CPU storage (mapped files) */
-    struct mp_map threads;      /* tid to ring + 1 */
+    struct mp_map cpu_blocks;    /* from alloc_cpu: address to 1 */
+    struct mp_map mapped_blocks; /* likewise, reported CPU storage: mapped files */
+    struct mp_attach_driver driver;
+    struct mp_map threads; /* tid to ring + 1 */
     uint64_t used_ns[MP_SPOOL_RINGS_MAX];
     uint64_t ring_dropped;
-    uint64_t misplaced; /* events under another thread */
-    uint64_t forked;    /* processes that are not recorded */
+    uint64_t misplaced;         /* events under another thread */
+    uint64_t forked;            /* processes that are not recorded */
     uint64_t from_ns, until_ns; /* only events between count: probes come and go one after the other */
     bool device_seen, driver_seen;
-    bool measures;            /* before the recording: events are only counted */
-    uint64_t sizes[64];       /* blocks while it measures, by their size's logarithm */
-    uint64_t sample_bytes;    /* 0: every block is recorded */
+    bool measures;         /* before the recording: events are only counted */
+    uint64_t sizes[64];    /* blocks while it measures, by their size's logarithm */
+    uint64_t sample_bytes; /* 0: every block is recorded */
     char sample_note[192];
 };
 
@@ -149,8 +159,7 @@ static uint16_t track_of(struct attached *a, const struct mp_attach_fact *fact)
 
 /* Blocks of PyTorch's CPU allocator come from alloc_cpu, also where a profiler makes it report them as well; a report
  * of another block is one of mapped storage. False: the fact is no event. */
-static bool sort_out_cpu(struct attached *a, const struct mp_attach_event *event, struct mp_attach_fact *fact,
-                         uint16_t track)
+static bool sort_out_cpu(struct attached *a, const struct mp_attach_event *event, const struct mp_attach_fact *fact)
 {
     enum mp_attach_action action = mp_attach_probes[event->probe].action;
     /* The kernel's side cannot tell that a report is of a block that alloc_cpu has drawn for already. */
@@ -166,24 +175,9 @@ static bool sort_out_cpu(struct attached *a, const struct mp_attach_event *event
         return !a->device_seen; /* of a block from before */
     }
     if (mp_map_find(&a->cpu_blocks, fact->address)) return false;
-    if (!is_alloc) return mp_map_remove(&a->other_blocks, fact->address, NULL);
-    *mp_map_at(&a->other_blocks, fact->address, NULL) = (uint64_t)track + 1;
+    if (!is_alloc) return mp_map_remove(&a->mapped_blocks, fact->address, NULL);
+    *mp_map_at(&a->mapped_blocks, fact->address, NULL) = 1;
     return true;
-}
-
-/* A call that frees does not say of which kind the block is. */
-static void sort_out_driver(struct attached *a, struct mp_attach_fact *fact, uint16_t *track)
-{
-    a->driver_seen = true;
-    if (fact->type == MP_EVENT_ALLOC) {
-        *mp_map_at(&a->other_blocks, fact->address, NULL) = ((uint64_t)*track + 1) | (uint64_t)fact->kind << 32;
-        return;
-    }
-    uint64_t known;
-    if (mp_map_remove(&a->other_blocks, fact->address, &known)) {
-        *track = (uint16_t)(known - 1);
-        fact->kind = (enum mp_kind)(known >> 32);
-    }
 }
 
 /* CPU tensors do not matter once another device is used: as in a program that was started under memprof. */
@@ -199,39 +193,47 @@ static void see_device(struct attached *a)
         mp_recording_note(a->recording, "CPU tensors were recorded until the first block of another device");
 }
 
+static void book(void *context, const struct mp_attach_event *event, struct mp_attach_fact *fact)
+{
+    struct attached *a = context;
+    uint16_t track = track_of(a, fact);
+    bool is_cpu = fact->device.type == MP_DEVICE_CPU && !fact->of_driver;
+    if (track == UINT16_MAX || (is_cpu && fact->type != MP_EVENT_OOM && !sort_out_cpu(a, event, fact))) return;
+    a->driver_seen |= fact->of_driver;
+    if (!is_cpu && !fact->of_driver) see_device(a);
+    const struct mp_attach_frame *frames = (const struct mp_attach_frame *)(event + 1);
+    bool with_stack = event->stack_bytes || event->python_count;
+    struct mp_record record = {
+        .time_ns = event->time_ns,
+        .address = fact->address,
+        .bytes = fact->bytes,
+        .total_allocated = fact->allocated,
+        .total_reserved = fact->reserved,
+        .stack = with_stack ? mp_attach_node(&a->tables, event, frames, frames + event->python_count) : 0,
+        .track = track,
+        .type = (uint8_t)fact->type,
+        .kind = (uint8_t)fact->kind};
+    put(a, event, &record);
+}
+
 static int take(void *context, void *data, size_t size)
 {
     struct attached *a = context;
     const struct mp_attach_event *event = data;
     if (size < sizeof *event || event->probe >= mp_attach_probe_count ||
-        size < sizeof *event + event->python_count * sizeof(struct mp_attach_frame) + event->stack_bytes)
+        size < sizeof *event + event->python_count * sizeof(struct mp_attach_frame) + event->stack_bytes ||
+        event->time_ns < a->from_ns || event->time_ns > a->until_ns)
         return 0;
+    bool of_driver = mp_attach_probes[event->probe].action == MP_ATTACH_DRIVER;
     struct mp_attach_fact fact = mp_attach_fact_of(event);
-    if (fact.type == MP_EVENT_NONE || event->time_ns < a->from_ns || event->time_ns > a->until_ns) return 0;
     if (a->measures) {
-        bool counts = fact.type == MP_EVENT_ALLOC && !fact.of_driver && fact.bytes;
+        bool counts = fact.type == MP_EVENT_ALLOC && fact.bytes;
         if (counts) a->sizes[63 - __builtin_clzll(fact.bytes)]++;
-        return 0;
+    } else if (of_driver) {
+        mp_attach_driver_take(&a->driver, event, book, a);
+    } else if (fact.type != MP_EVENT_NONE) {
+        book(a, event, &fact);
     }
-    uint16_t track = track_of(a, &fact);
-    if (track == UINT16_MAX) return 0;
-    bool is_cpu = fact.device.type == MP_DEVICE_CPU && !fact.of_driver;
-    if (is_cpu && fact.type != MP_EVENT_OOM && !sort_out_cpu(a, event, &fact, track)) return 0;
-    if (fact.of_driver) sort_out_driver(a, &fact, &track);
-    if (!is_cpu && !fact.of_driver) see_device(a);
-    const struct mp_attach_frame *frames = (const struct mp_attach_frame *)(event + 1);
-    bool with_stack = event->stack_bytes || event->python_count;
-    struct mp_record record = {
-        .time_ns = event->time_ns,
-        .address = fact.address,
-        .bytes = fact.bytes,
-        .total_allocated = fact.allocated,
-        .total_reserved = fact.reserved,
-        .stack = with_stack ? mp_attach_node(&a->tables, event, frames, frames + event->python_count) : 0,
-        .track = track,
-        .type = (uint8_t)fact.type,
-        .kind = (uint8_t)fact.kind};
-    put(a, event, &record);
     return 0;
 }
 
@@ -239,6 +241,11 @@ static int take(void *context, void *data, size_t size)
 
 static enum mp_status refuse(struct mp_error *error, int number)
 {
+    if ((number == EPERM || number == EACCES) && !geteuid())
+        return mp_fail(
+            error, MP_UNSUPPORTED,
+            "the kernel refused memprof's probes: root lacks CAP_BPF or CAP_PERFMON here (a container, seccomp or "
+            "lockdown); run memprof attach outside of the container");
     if (number == EPERM || number == EACCES)
         return mp_fail(error, MP_UNSUPPORTED,
                        "the kernel does not let this user attach: use root, or give memprof the rights: sudo setcap "
@@ -298,48 +305,57 @@ static enum mp_status attach_at(struct attached *a, const struct mp_attach_modul
 }
 
 /* Probes a function: where the call begins, and where it returns if that is wanted. */
-static enum mp_status attach_one(struct attached *a, unsigned number, struct mp_attach_module *module, uint64_t address,
-                                 uint64_t bytes, struct mp_error *error)
+static enum mp_status attach_one(struct attached *a, const struct found *found, struct mp_error *error)
 {
-    const struct mp_attach_probe *probe = &mp_attach_probes[number];
-    uint64_t cookie = probe->cookie | number, at[RETURNS_MOST] = {address};
-    enum mp_status status = attach_at(a, module, "mp_enter", address, cookie, error);
+    const struct mp_attach_probe *probe = &mp_attach_probes[found->cookie & MP_ATTACH_PROBE_MASK];
+    struct mp_attach_module *module = found->module;
+    uint64_t at[RETURNS_MOST] = {found->address};
+    enum mp_status status = attach_at(a, module, "mp_enter", found->address, found->cookie, error);
     if (probe->action == MP_ATTACH_CPU_ALLOC && !status) a->cpu_alloc = a->links.at[a->links.count - 1];
-    if (probe->cookie & MP_ATTACH_RETURNS) {
-        size_t count = mp_attach_returns(module, address, bytes, at, RETURNS_MOST);
+    if (found->cookie & MP_ATTACH_RETURNS) {
+        size_t count = mp_attach_returns(module, found->address, found->bytes, at, RETURNS_MOST);
         for (size_t i = 0; i < count + !count && !status; i++)
-            status = attach_at(a, module, count ? "mp_leave" : "mp_returned", at[i], cookie, error);
+            status = attach_at(a, module, count ? "mp_leave" : "mp_returned", at[i], found->cookie, error);
     }
     a->probes = (unsigned)a->links.count;
     a->watched = module;
-    a->sources |= probe->source;
+    a->sources |= probe->action == MP_ATTACH_DRIVER ? MP_SOURCE_HOOKS : MP_SOURCE_TORCH;
     return status;
 }
 
-/* Every probe whose function the process has; at least one. */
-static enum mp_status attach_all(struct attached *a, struct mp_error *error)
+static bool is_found(const struct attached *a, const char *name)
 {
-    bool library = false;
+    for (size_t i = 0; i < a->found.count; i++)
+        if (!strcmp(mp_attach_probes[a->found.at[i].cookie & MP_ATTACH_PROBE_MASK].name, name)) return true;
+    return false;
+}
+
+/* Finds the functions that the process has, and names those that its libraries lack. */
+static enum mp_status find_all(struct attached *a, struct mp_error *error)
+{
+    bool has_torch = false, has_cuda = false;
+    unsigned cookie;
     for (unsigned i = 0; i < mp_attach_probe_count; i++) {
         const struct mp_attach_probe *probe = &mp_attach_probes[i];
-        for (size_t k = 0; k < a->target.modules.count; k++) {
+        for (size_t k = 0; mp_attach_probe_cookie(i, &cookie) && k < a->target.modules.count; k++) {
             struct mp_attach_module *module = a->target.modules.at[k];
-            const char *name = strrchr(module->path, '/') + 1;
-            uint64_t at, bytes;
-            if (module->gone || strncmp(name, probe->library, strlen(probe->library))) continue;
-            library = true;
-            if (!mp_attach_symbol(module, probe->symbol, &at, &bytes)) continue;
-            enum mp_status status = attach_one(a, i, module, at, bytes, error);
-            if (status) return status;
+            struct found found = {.module = module, .cookie = cookie};
+            if (module->gone || strncmp(strrchr(module->path, '/') + 1, probe->library, strlen(probe->library)))
+                continue;
+            *(probe->action == MP_ATTACH_DRIVER ? &has_cuda : &has_torch) = true;
+            if (mp_attach_symbol(module, probe->symbol, &found.address, &found.bytes)) mp_vec_add(&a->found, found);
         }
     }
-    if (a->links.count) {
-        /* Where it cannot be had, children go uncounted. */
-        struct bpf_link *forks = bpf_program__attach(bpf_object__find_program_by_name(a->object, "mp_fork"));
-        if (forks) mp_vec_add(&a->links, forks);
-        return MP_OK;
+    for (unsigned i = 0; i < mp_attach_probe_count; i++) {
+        const struct mp_attach_probe *probe = &mp_attach_probes[i];
+        size_t used = strlen(a->lacks);
+        bool is_next = i && !strcmp(probe->name, probe[-1].name);
+        if ((probe->action == MP_ATTACH_DRIVER ? has_cuda : has_torch) && mp_attach_probe_cookie(i, &cookie) &&
+            !is_next && !is_found(a, probe->name))
+            snprintf(a->lacks + used, sizeof a->lacks - used, "%s%s", used ? ", " : "", probe->name);
     }
-    if (library)
+    if (a->found.count) return MP_OK;
+    if (has_torch || has_cuda)
         return mp_fail(error, MP_UNSUPPORTED,
                        "process %" PRIu32
                        " has PyTorch or CUDA, but its libraries have none of the functions that attach knows",
@@ -351,11 +367,28 @@ static enum mp_status attach_all(struct attached *a, struct mp_error *error)
                    a->options->pid);
 }
 
+/* Every probe whose function the process has; at least one. Frees come first: a block whose free was missed would look
+ * like a leak. */
+static enum mp_status attach_all(struct attached *a, struct mp_error *error)
+{
+    for (int with_stack = 0; with_stack < 2; with_stack++)
+        for (size_t i = 0; i < a->found.count; i++) {
+            bool later = a->found.at[i].cookie & MP_ATTACH_STACK;
+            enum mp_status status = later == with_stack ? attach_one(a, &a->found.at[i], error) : MP_OK;
+            if (status) return status;
+        }
+    /* Where it cannot be had, children go uncounted. */
+    struct bpf_link *forks = bpf_program__attach(bpf_object__find_program_by_name(a->object, "mp_fork"));
+    if (forks) mp_vec_add(&a->links, forks);
+    return MP_OK;
+}
+
 static void detach(struct attached *a)
 {
     for (size_t i = 0; i < a->links.count; i++)
         if (a->links.at[i]) bpf_link__destroy(a->links.at[i]);
     mp_vec_free(&a->links);
+    mp_vec_free(&a->found);
 }
 
 /* ---- the bound on the cost -------------------------------------------------------------------------------------- */
@@ -382,8 +415,8 @@ static double kept_of(const struct attached *a, double mean)
 }
 
 /* Measures for a moment what events cost the program, and takes a sample if that is more than allowed: with a mean of a
- * power of two. The traps of events that are not kept cost their time all the same; where they alone pass the bound, the
- * sample costs a tenth of them. */
+ * power of two. The traps of events that are not kept cost their time all the same; where they alone pass the bound,
+ * the sample costs a tenth of them. */
 static bool bound_cost(struct attached *a)
 {
     struct mp_attach_counts counts;
@@ -394,7 +427,8 @@ static bool bound_cost(struct attached *a)
     if (!read_counts(a, &counts)) return false;
     a->ring_dropped = counts.dropped + counts.unpaired;
     double most = a->options->overhead_most * (double)passed, traps = (double)counts.events * TRAP_NS;
-    double all = traps + (double)counts.spent_ns, each = (double)counts.spent_ns / (double)(counts.events + !counts.events);
+    double all = traps + (double)counts.spent_ns,
+           each = (double)counts.spent_ns / (double)(counts.events + !counts.events);
     double left = most - traps > traps / 10 ? most - traps : traps / 10;
     a->measures = false;
     if (all > most) {
@@ -404,7 +438,8 @@ static bool bound_cost(struct attached *a)
         snprintf(a->sample_note, sizeof a->sample_note,
                  "a sample was taken: each of %.0f events/s would have held the program up for %.2g %% of the time, "
                  "of which %.2g %% remain in any case",
-                 (double)counts.events * 1e9 / (double)passed, all / (double)passed * 100, traps / (double)passed * 100);
+                 (double)counts.events * 1e9 / (double)passed, all / (double)passed * 100,
+                 traps / (double)passed * 100);
     }
     return set_up(a);
 }
@@ -465,20 +500,28 @@ static const char *run(struct attached *a, int signals, struct mp_exit *how, cha
 
 static void note_end(struct attached *a)
 {
-    if (a->driver_seen)
-        mp_recording_note(
-            a->recording,
-            "attach does not see which device the driver's calls are for: they count as those of the first");
+    if (a->driver_seen) {
+        mp_recording_note(a->recording,
+                          "attach does not see which device the driver's calls are for: but for physical memory they "
+                          "count as those of the first");
+        mp_recording_note(a->recording, "attach does not see " MP_ATTACH_UNSEEN);
+    }
+    if (*a->lacks) {
+        char note[sizeof a->lacks + 64];
+        snprintf(note, sizeof note, "the program's libraries lack functions to attach to: %s", a->lacks);
+        mp_recording_note(a->recording, note);
+    }
     if (a->misplaced) {
         char note[128];
-        snprintf(note, sizeof note, "%" PRIu64 " events count under another thread: there were too many threads at once",
-                 a->misplaced);
+        snprintf(note, sizeof note,
+                 "%" PRIu64 " events count under another thread: there were too many threads at once", a->misplaced);
         mp_recording_note(a->recording, note);
     }
     if (a->forked) {
         char note[160];
         snprintf(note, sizeof note,
-                 "the program began %" PRIu64 " other processes meanwhile, which are not recorded: memprof attach records each by "
+                 "the program began %" PRIu64
+                 " other processes meanwhile, which are not recorded: memprof attach records each by "
                  "its PID",
                  a->forked);
         mp_recording_note(a->recording, note);
@@ -493,6 +536,8 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     uint64_t begun = mp_clock_monotonic_ns();
     enum mp_status status = mp_attach_target_open(a->options->pid, &a->target, error);
     if (!status) status = load(a, error);
+    if (!status) status = find_all(a, error);
+    if (!status && *a->lacks) a->options->lacks(a->options->context, a->lacks);
     if (!status) status = attach_all(a, error);
     if (!status && a->measures && !bound_cost(a)) status = refuse(error, errno);
     if (!status) status = open_recording(a, error);
@@ -522,8 +567,9 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     if (!a) return mp_fail(error, MP_NO_MEMORY, "out of memory");
     if (options->libunwind && !mp_attach_has_libunwind()) {
         free(a);
-        return mp_fail(error, MP_UNSUPPORTED,
-                       "this memprof was built without libunwind: install libunwind-dev, or leave out --unwind libunwind");
+        return mp_fail(
+            error, MP_UNSUPPORTED,
+            "this memprof was built without libunwind: install libunwind-dev, or leave out --unwind libunwind");
     }
     a->options = options;
     a->until_ns = UINT64_MAX;
@@ -544,7 +590,8 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     mp_attach_tables_free(&a->tables);
     mp_attach_target_close(&a->target);
     mp_map_free(&a->cpu_blocks);
-    mp_map_free(&a->other_blocks);
+    mp_map_free(&a->mapped_blocks);
+    mp_attach_driver_free(&a->driver);
     mp_map_free(&a->threads);
     if (signals >= 0) close(signals);
     sigprocmask(SIG_SETMASK, &before, NULL);

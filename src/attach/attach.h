@@ -21,6 +21,7 @@ struct mp_attach_options {
     double overhead_most; /* of one processor's time, in which the program may be held up; 0: no bound */
     uint64_t for_ns;      /* how long; 0: until a signal, or the program's end */
     struct mp_record_config record;
+    void (*lacks)(void *context, const char *names); /* nothing is attached yet; functions that the libraries lack */
     void (*attached)(void *context, unsigned probes, uint64_t took_ns); /* recording has begun */
     void *context;
 };

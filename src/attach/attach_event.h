@@ -13,14 +13,17 @@
 #define MP_ATTACH_PROBE_MASK 0xff
 #define MP_ATTACH_RETURNS    0x100  /* the event is complete when the call returns */
 #define MP_ATTACH_STACK      0x200  /* the event carries a stack */
-#define MP_ATTACH_OUT        0x400  /* the first two arguments point to results */
+#define MP_ATTACH_OUT        0x400  /* the first argument points to a result */
 #define MP_ATTACH_SAMPLED    0x800  /* of its blocks a sample is taken, where one is */
 #define MP_ATTACH_METHOD     0x1000 /* the first argument is the object, and left out */
+#define MP_ATTACH_WORDS_2ND  0x2000 /* the second argument points to more words, or the third */
+#define MP_ATTACH_WORDS_3RD  0x4000
 
 #define MP_ATTACH_STACK_MOST  32768 /* bytes copied of a stack: a multiple of the chunk */
 #define MP_ATTACH_CHUNK       1024  /* copied at once: never crosses a page */
 #define MP_ATTACH_PYTHON_MOST 256
 #define MP_ATTACH_ARGUMENTS   5
+#define MP_ATTACH_WORDS       5
 #define MP_ATTACH_SCRATCHES   4 /* events being made on one CPU at a time */
 #define MP_ATTACH_SAMPLE_MOST (1u << 30)
 
@@ -38,8 +41,8 @@ struct mp_attach_event {
     __u32 tid;
     __u32 probe;
     __u64 argument[MP_ATTACH_ARGUMENTS];
-    __u64 result, out[2]; /* out: the words to which the first two arguments point, after the call */
-    __u64 ip, sp, bp, bx, r12, r13, r14, r15; /* as the caller of the probed function has them */
+    __u64 result, out, words[MP_ATTACH_WORDS]; /* after the call */
+    __u64 ip, sp, bp, bx, r12, r13, r14, r15;  /* as the caller of the probed function has them */
     __u32 stack_bytes;
     __u32 python_count;
     __u32 python_cut; /* 1: there were more frames */

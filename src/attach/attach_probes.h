@@ -6,8 +6,9 @@
 
 #include "attach/attach_event.h"
 #include "base/words.h"
+#include "capture/cuda/driver_calls.h"
 #include "wire/c10.h"
-#include "wire/spool.h"
+#include "wire/record.h"
 
 enum mp_attach_action {
     MP_ATTACH_REPORT,     /* of PyTorch's allocators: address, signed bytes, totals, device */
@@ -15,24 +16,23 @@ enum mp_attach_action {
     MP_ATTACH_OOM,
     MP_ATTACH_CPU_ALLOC, /* the allocator's report to the profiler, which comes whether that runs or not */
     MP_ATTACH_CPU_FREE,
-    MP_ATTACH_ALLOC, /* of the driver: address by pointer, bytes */
-    MP_ATTACH_ALLOC_PITCH,
-    MP_ATTACH_FREE,
+    MP_ATTACH_DRIVER, /* a call of attach_driver.h */
 };
 
 struct mp_attach_probe {
     const char *library, *symbol; /* how the file's name begins */
+    const char *name;             /* for people; one of those with the same name is enough */
     enum mp_attach_action action;
-    unsigned cookie; /* MP_ATTACH_RETURNS and so on */
-    enum mp_source source;
-    const char *pool; /* the driver's track */
-    enum mp_kind kind;
+    unsigned cookie; /* MP_ATTACH_STACK and so on, but for the driver's */
+    enum mp_cuda_action call;
 };
 
 extern const struct mp_attach_probe mp_attach_probes[];
 extern const unsigned mp_attach_probe_count;
+/* The probe's whole cookie; false: the driver's call is only in the table. */
+bool mp_attach_probe_cookie(unsigned number, unsigned *cookie);
 
-/* The meaning of one event. `type` MP_EVENT_NONE: it has none. */
+/* The meaning of an event of PyTorch. `type` MP_EVENT_NONE: it has none. */
 struct mp_attach_fact {
     enum mp_event_type type;
     enum mp_kind kind;

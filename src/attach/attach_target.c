@@ -40,11 +40,13 @@ static enum mp_status check_program(uint32_t pid, struct mp_error *error)
     snprintf(path, sizeof path, "/proc/%" PRIu32 "/exe", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
-        return mp_fail(error, MP_UNSUPPORTED, "process %" PRIu32 " is a thread of the kernel and has no program to attach to", pid);
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "process %" PRIu32 " is a thread of the kernel and has no program to attach to", pid);
     if (fd < 0 && !geteuid())
         return mp_fail(error, MP_UNSUPPORTED,
-                       "process %" PRIu32 " may not be looked at: %s, also as root here: run memprof outside of this container", pid,
-                       strerror(errno));
+                       "process %" PRIu32
+                       " may not be looked at: %s, also as root here: run memprof outside of this container",
+                       pid, strerror(errno));
     if (fd < 0)
         return mp_fail(error, MP_UNSUPPORTED,
                        "process %" PRIu32 " may not be looked at: %s; use root: sudo memprof attach %" PRIu32, pid,
@@ -53,8 +55,9 @@ static enum mp_status check_program(uint32_t pid, struct mp_error *error)
     close(fd);
     if (got != sizeof head || memcmp(head, ELFMAG, SELFMAG) || head[EI_CLASS] != ELFCLASS64 ||
         (head[18] | head[19] << 8) != EM_X86_64)
-        return mp_fail(error, MP_UNSUPPORTED,
-                       "process %" PRIu32 " runs a program of another architecture than x86-64, which attach does not know", pid);
+        return mp_fail(
+            error, MP_UNSUPPORTED,
+            "process %" PRIu32 " runs a program of another architecture than x86-64, which attach does not know", pid);
     return MP_OK;
 }
 
@@ -67,18 +70,22 @@ static enum mp_status check_process(uint32_t pid, struct mp_error *error)
     read_status(pid, "Uid:", users);
     if (!*state) return mp_fail(error, MP_NOT_FOUND, "there is no process %" PRIu32 " (any more)", pid);
     if (strtoul(group, NULL, 10) != pid)
-        return mp_fail(error, MP_INVALID, "%" PRIu32 " is a thread of process %s: memprof attach %s", pid, group, group);
+        return mp_fail(error, MP_INVALID, "%" PRIu32 " is a thread of process %s: memprof attach %s", pid, group,
+                       group);
     if (*state == 'Z' || *state == 'X')
-        return mp_fail(error, MP_NOT_FOUND, "process %" PRIu32 " has ended, and only waits for its parent to notice", pid);
+        return mp_fail(error, MP_NOT_FOUND, "process %" PRIu32 " has ended, and only waits for its parent to notice",
+                       pid);
     if (pid == (uint32_t)getpid()) return mp_fail(error, MP_INVALID, "memprof does not attach to itself");
     if (geteuid() && sscanf(users, "%u", &user) == 1 && user != geteuid())
         return mp_fail(error, MP_UNSUPPORTED,
-                       "process %" PRIu32 " is another user's, which needs root: sudo memprof attach %" PRIu32, pid, pid);
+                       "process %" PRIu32 " is another user's, which needs root: sudo memprof attach %" PRIu32, pid,
+                       pid);
     return check_program(pid, error);
 }
 
-/* Threads are known by the numbers that memprof itself sees: those of the pid namespace that it shares with the process,
- * or the machine's. One of a container inside of memprof's own container has other numbers that no probe can tell. */
+/* Threads are known by the numbers that memprof itself sees: those of the pid namespace that it shares with the
+ * process, or the machine's. One of a container inside of memprof's own container has other numbers that no probe can
+ * tell. */
 static enum mp_status find_numbers(struct mp_attach_target *target, struct mp_error *error)
 {
     char path[64];
@@ -89,7 +96,8 @@ static enum mp_status find_numbers(struct mp_attach_target *target, struct mp_er
     bool shared = own.st_ino == other.st_ino && own.st_dev == other.st_dev;
     if (!shared && own.st_ino != MACHINE_NUMBERS)
         return mp_fail(error, MP_UNSUPPORTED,
-                       "process %" PRIu32 " runs in a container inside of this one: run memprof attach in that container, "
+                       "process %" PRIu32
+                       " runs in a container inside of this one: run memprof attach in that container, "
                        "or outside of both",
                        target->pid);
     target->ids_device = shared ? (uint64_t)major(own.st_dev) << 20 | minor(own.st_dev) : 0; /* as the kernel has it */

@@ -20,12 +20,12 @@
 /* A mapped ELF file. Addresses are the process's; less `bias` they are the file's. */
 struct mp_attach_module {
     uint64_t start, end, bias;
-    char *path;  /* as the process names it */
-    char *file;  /* a path by which we open it: through the process's own mounts */
+    char *path; /* as the process names it */
+    char *file; /* a path by which we open it: through the process's own mounts */
     struct mp_file_id id;
     int fd;
     Elf *elf;
-    Dwarf_CFI *cfi;  /* NULL: not looked for yet, or none */
+    Dwarf_CFI *cfi; /* NULL: not looked for yet, or none */
     bool cfi_sought, gone;
     uint32_t spool_id; /* 0: not entered yet (attach_tables.h) */
 };
@@ -39,7 +39,7 @@ struct mp_attach_target {
     MP_VEC(struct mp_attach_module *) modules; /* those that were unmapped stay, marked `gone` */
     struct mp_map rules;                       /* by address: index + 1 in the vector */
     MP_VEC(struct mp_attach_rule) rule_list;
-    struct mp_map strange;                     /* addresses in no module, at the last look at the maps */
+    struct mp_map strange; /* addresses in no module, at the last look at the maps */
     uint64_t looked_ns, generation;
 };
 
@@ -63,7 +63,7 @@ bool mp_attach_file_offset(const struct mp_attach_module *module, uint64_t addre
  * none, by the frame pointer if that leads on.
  */
 struct mp_attach_native {
-    uint64_t address; /* a return address */
+    uint64_t address;  /* a return address */
     uint64_t from, to; /* its C frame lies in [from, to) */
 };
 

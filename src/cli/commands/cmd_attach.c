@@ -96,6 +96,14 @@ static char *find_output(const struct mp_invocation *invocation, uint32_t pid)
     return NULL;
 }
 
+static void say_lacks(void *context, const char *names)
+{
+    const struct mp_invocation *invocation = context;
+    if (!mp_given(invocation, MP_OPT_QUIET))
+        mp_message("the libraries of process %s lack functions to attach to, whose blocks are not seen: %s",
+                   invocation->operands[0], names);
+}
+
 static void say_attached(void *context, unsigned probes, uint64_t took_ns)
 {
     const struct mp_invocation *invocation = context;
@@ -112,6 +120,7 @@ static int run_attach(const struct mp_invocation *invocation)
     struct mp_attach_options options = {.force = mp_given(invocation, MP_OPT_FORCE),
                                         .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS),
                                         .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND),
+                                        .lacks = say_lacks,
                                         .attached = say_attached,
                                         .context = (void *)(uintptr_t)invocation};
     int status = read_pid(invocation->operands[0], &options.pid);
