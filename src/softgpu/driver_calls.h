@@ -221,6 +221,13 @@
     F(cuGraphAddNode, 12030, PLAIN, cuGraphAddNode_v2, 723,                                                            \
       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, const void *dependencyData,         \
        size_t numDependencies, CUgraphNodeParams *nodeParams))                                                         \
+    F(cuGraphAddEmptyNode, 10000, PLAIN, cuGraphAddEmptyNode, 0,                                                       \
+      (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies))            \
+    F(cuGraphNodeGetDependencies, 10000, PLAIN, cuGraphNodeGetDependencies, 0,                                         \
+      (CUgraphNode hNode, CUgraphNode * dependencies, size_t * numDependencies))                                       \
+    F(cuGraphNodeGetType, 10000, PLAIN, cuGraphNodeGetType, 0, (CUgraphNode hNode, int *type))                         \
+    F(cuGraphDebugDotPrint, 11030, PLAIN, cuGraphDebugDotPrint, 0,                                                     \
+      (CUgraph hGraph, const char *path, unsigned flags))                                                              \
     F(cuGraphClone, 10000, PLAIN, cuGraphClone, 523, (CUgraph * phGraphClone, CUgraph originalGraph))                  \
     F(cuGraphInstantiate, 10000, PLAIN, cuGraphInstantiate, 513,                                                       \
       (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode * phErrorNode, char *logBuffer, size_t bufferSize))      \
@@ -263,6 +270,9 @@
     F(cuStreamGetCaptureInfo, 11030, PLAIN, cuStreamGetCaptureInfo_v2, 0,                                              \
       (CUstream hStream, int *captureStatus, unsigned long long *id, CUgraph *graph, const CUgraphNode **dependencies, \
        size_t *numDependencies))                                                                                       \
+    F(cuStreamUpdateCaptureDependencies, 11030, PLAIN, cuStreamUpdateCaptureDependencies, 0,                           \
+      (CUstream hStream, CUgraphNode * dependencies, size_t numDependencies, unsigned flags))                          \
+    F(cuStreamGetPriority, 5050, PLAIN, cuStreamGetPriority, 0, (CUstream hStream, int *priority))                     \
     F(cuThreadExchangeStreamCaptureMode, 10010, PLAIN, cuThreadExchangeStreamCaptureMode, 0, (int *mode))              \
     F(cuStreamWriteValue32, 8000, PLAIN, cuStreamWriteValue32, 0,                                                      \
       (CUstream stream, CUdeviceptr addr, unsigned value, unsigned flags))                                             \

@@ -140,8 +140,14 @@ void soft_pools_idle(void); /* pools give back memory above their thresholds, as
 /* ---- graphs (graph.c) ---- */
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes);
 CUresult soft_capture_free(CUgraph graph, CUdeviceptr address);
-/* A kernel was launched on the stream: a node, if the stream is capturing. */
+struct soft_nodes {
+    CUgraphNode *nodes; /* owned */
+    size_t count;
+};
+/* An operation on the stream: a node, if the stream is capturing (stream.c). */
 void soft_capture_kernel(CUstream stream);
+/* A node without memory, the graph's. */
+CUgraphNode soft_new_step(CUgraph graph, bool kernel, const CUgraphNode *dependencies, size_t count);
 CUgraph soft_new_graph(void);
 bool soft_is_graph(CUgraph graph);
 /* Frees a launched graph's block that the program itself frees. */

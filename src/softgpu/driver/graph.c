@@ -5,6 +5,7 @@
  */
 #include "softgpu/driver/driver.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,8 +21,17 @@ struct node_list {
     size_t count;
 };
 
+/* A kernel, or an empty node: what it depends on. */
+struct step {
+    struct step *next; /* of the same graph */
+    bool kernel;
+    size_t count;
+    CUgraphNode dependencies[];
+};
+
 struct CUgraph_st {
     struct node_list list;
+    struct step *steps;
     unsigned kernels; /* launched while it was captured */
 };
 
@@ -61,10 +71,54 @@ static struct node *new_node(CUgraph graph, bool frees, int device, uint64_t add
     return node;
 }
 
-void soft_capture_kernel(CUstream stream)
+CUgraphNode soft_new_step(CUgraph graph, bool kernel, const CUgraphNode *dependencies, size_t count)
 {
-    CUgraph graph = soft_capturing(stream);
-    if (graph) graph->kernels++;
+    struct step *step = malloc(sizeof *step + count * sizeof *dependencies);
+    if (!step) abort();
+    *step = (struct step){graph->steps, kernel, count};
+    if (count) memcpy(step->dependencies, dependencies, count * sizeof *dependencies);
+    graph->steps = step;
+    graph->kernels += kernel;
+    return (CUgraphNode)(void *)step;
+}
+
+static CUresult add_empty(CUgraphNode *to, CUgraph graph, const CUgraphNode *dependencies, size_t count)
+{
+    if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    *to = soft_new_step(graph, false, dependencies, count);
+    return CUDA_SUCCESS;
+}
+
+/* Asked of the nodes that a capture's streams depend on: no memory's is among them. */
+static CUresult get_dependencies(CUgraphNode node, CUgraphNode *to, size_t *count)
+{
+    const struct step *step = (const void *)node;
+    size_t room = to ? *count : 0;
+    *count = to && room < step->count ? room : step->count;
+    if (to) memcpy(to, step->dependencies, *count * sizeof *to);
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_type(CUgraphNode node, int *type)
+{
+    *type = ((const struct step *)(const void *)node)->kernel ? CU_GRAPH_NODE_TYPE_KERNEL : CU_GRAPH_NODE_TYPE_EMPTY;
+    return CUDA_SUCCESS;
+}
+
+/* Nodes and edges, without NVIDIA's details. */
+static CUresult print_dot(CUgraph graph, const char *path)
+{
+    if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    FILE *file = fopen(path, "we");
+    if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
+    fputs("digraph dot {\n", file);
+    for (const struct step *step = graph->steps; step; step = step->next) {
+        fprintf(file, "\"%p\" [label=\"%s\"];\n", (const void *)step, step->kernel ? "KERNEL" : "EMPTY");
+        for (size_t i = 0; i < step->count; i++)
+            fprintf(file, "\"%p\" -> \"%p\";\n", (void *)step->dependencies[i], (const void *)step);
+    }
+    fputs("}\n", file);
+    return fclose(file) ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 
 CUgraph soft_new_graph(void)
@@ -92,6 +146,10 @@ static CUresult destroy(CUgraph graph)
     if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
     soft_remove(soft_find(SOFT_graph_handle, (uint64_t)(uintptr_t)graph));
     let_go(&graph->list);
+    for (struct step *next; graph->steps; graph->steps = next) {
+        next = graph->steps->next;
+        free(graph->steps);
+    }
     free(graph);
     return CUDA_SUCCESS;
 }
@@ -259,6 +317,12 @@ ENTRY(cuGraphAddNode, add_node(phGraphNode, hGraph, nodeParams), (CUgraphNode *,
 ENTRY(cuGraphAddNode_v2, add_node(phGraphNode, hGraph, nodeParams), (CUgraphNode *, phGraphNode), (CUgraph, hGraph),
       (const CUgraphNode *, dependencies), (const void *, dependencyData), (size_t, numDependencies),
       (CUgraphNodeParams *, nodeParams))
+ENTRY(cuGraphAddEmptyNode, add_empty(phGraphNode, hGraph, dependencies, numDependencies), (CUgraphNode *, phGraphNode),
+      (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies))
+ENTRY(cuGraphNodeGetDependencies, get_dependencies(hNode, dependencies, numDependencies), (CUgraphNode, hNode),
+      (CUgraphNode *, dependencies), (size_t *, numDependencies))
+ENTRY(cuGraphNodeGetType, get_type(hNode, type), (CUgraphNode, hNode), (int *, type))
+ENTRY(cuGraphDebugDotPrint, print_dot(hGraph, path), (CUgraph, hGraph), (const char *, path), (unsigned, flags))
 ENTRY(cuGraphClone, clone_graph(phGraphClone, originalGraph), (CUgraph *, phGraphClone), (CUgraph, originalGraph))
 ENTRY(cuGraphInstantiate, instantiate(phGraphExec, hGraph, 0), (CUgraphExec *, phGraphExec), (CUgraph, hGraph),
       (CUgraphNode *, phErrorNode), (char *, logBuffer), (size_t, bufferSize))

@@ -13,12 +13,14 @@ struct CUstream_st {
     int priority;
     CUgraph capturing;
     unsigned long long capture; /* its number */
+    struct soft_nodes last;     /* what its next operation depends on */
 };
 
 struct CUevent_st {
     uint64_t recorded_ns;
     CUgraph graph; /* the graph captured where it was recorded */
     unsigned long long capture;
+    struct soft_nodes last;
 };
 
 static unsigned long long captures;
@@ -59,8 +61,32 @@ static CUresult destroy(CUstream stream)
     struct soft_block *block = stream ? soft_find(SOFT_stream, (uint64_t)(uintptr_t)stream) : NULL;
     if (!block) return CUDA_ERROR_INVALID_HANDLE;
     soft_destroy(block);
+    free(stream->last.nodes);
     free(stream);
     return CUDA_SUCCESS;
+}
+
+/* The nodes become those, or, with `add`, those and its own. */
+static void depend(struct soft_nodes *on, const CUgraphNode *nodes, size_t count, bool add)
+{
+    if (!add) on->count = 0;
+    if (!count) return;
+    on->nodes = realloc(on->nodes, (on->count + count) * sizeof(CUgraphNode));
+    if (!on->nodes) abort();
+    for (size_t i = 0; i < count; i++) {
+        size_t known = 0;
+        while (known < on->count && on->nodes[known] != nodes[i])
+            known++;
+        if (known == on->count) on->nodes[on->count++] = nodes[i];
+    }
+}
+
+void soft_capture_kernel(CUstream stream)
+{
+    CUgraph graph = soft_capturing(stream);
+    if (!graph) return;
+    CUgraphNode node = soft_new_step(graph, true, stream->last.nodes, stream->last.count);
+    depend(&stream->last, &node, 1, false);
 }
 
 static CUresult synchronize(CUstream stream)
@@ -75,6 +101,7 @@ static CUresult begin_capture(CUstream stream, CUgraph graph)
 {
     if ((uintptr_t)stream <= 2 || !soft_is_stream(stream) || stream->capturing) return CUDA_ERROR_INVALID_VALUE;
     stream->capturing = graph ? graph : soft_new_graph();
+    stream->last.count = 0;
     stream->capture = ++captures;
     return CUDA_SUCCESS;
 }
@@ -107,8 +134,23 @@ static CUresult capture_info(CUstream stream, int *status, unsigned long long *i
     *status = capturing != NULL;
     if (id) *id = capturing ? stream->capture : 0;
     if (graph) *graph = capturing;
-    if (dependencies) *dependencies = NULL;
-    if (count) *count = 0;
+    if (dependencies) *dependencies = capturing ? stream->last.nodes : NULL;
+    if (count) *count = capturing ? stream->last.count : 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult update_dependencies(CUstream stream, const CUgraphNode *nodes, size_t count, unsigned flags)
+{
+    if (!soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    if (!soft_capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+    depend(&stream->last, nodes, count, !(flags & CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_priority(CUstream stream, int *priority)
+{
+    if (!soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
+    *priority = (uintptr_t)stream <= 2 ? 0 : stream->priority;
     return CUDA_SUCCESS;
 }
 
@@ -143,6 +185,8 @@ static CUresult destroy_event(CUevent event)
 {
     struct soft_block *block = soft_find(SOFT_event, (uint64_t)(uintptr_t)event);
     if (!block) return CUDA_ERROR_INVALID_HANDLE;
+    free(event->last.nodes);
+    event->last = (struct soft_nodes){0};
     soft_destroy(block);
     return CUDA_SUCCESS;
 }
@@ -175,7 +219,10 @@ static CUresult record_event(CUevent event, CUstream stream)
 {
     if (!is_event(event) || !soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
     CUgraph graph = soft_capturing(stream);
-    *event = (struct CUevent_st){now_ns(), graph, graph ? stream->capture : 0};
+    event->recorded_ns = now_ns();
+    event->graph = graph;
+    event->capture = graph ? stream->capture : 0;
+    if (graph) depend(&event->last, stream->last.nodes, stream->last.count, false);
     return CUDA_SUCCESS;
 }
 
@@ -206,14 +253,16 @@ static void find_capture(struct soft_block *block, void *context)
         running->found = true;
 }
 
-/* A stream that waits for an event of a capture joins it. */
+/* A stream that waits for an event of a capture joins it, and waits for what came before the event. */
 static CUresult wait_event(CUstream stream, CUevent event)
 {
     if (!is_event(event) || !soft_is_stream(stream)) return CUDA_ERROR_INVALID_HANDLE;
-    if (!event->graph || (uintptr_t)stream <= 2 || stream->capturing) return CUDA_SUCCESS;
+    if (!event->graph || (uintptr_t)stream <= 2) return CUDA_SUCCESS;
+    if (stream->capturing && stream->capture != event->capture) return CUDA_SUCCESS;
     struct running running = {event->graph, event->capture, false};
     soft_each(find_capture, &running);
     if (running.found) {
+        depend(&stream->last, event->last.nodes, event->last.count, stream->capturing != NULL);
         stream->capturing = event->graph;
         stream->capture = event->capture;
     }
@@ -240,6 +289,9 @@ ENTRY(cuStreamWaitEvent, wait_event(hStream, hEvent), (CUstream, hStream), (CUev
 ENTRY(cuStreamGetCaptureInfo_v2, capture_info(hStream, captureStatus, id, graph, dependencies, numDependencies),
       (CUstream, hStream), (int *, captureStatus), (unsigned long long *, id), (CUgraph *, graph),
       (const CUgraphNode **, dependencies), (size_t *, numDependencies))
+ENTRY(cuStreamUpdateCaptureDependencies, update_dependencies(hStream, dependencies, numDependencies, flags),
+      (CUstream, hStream), (CUgraphNode *, dependencies), (size_t, numDependencies), (unsigned, flags))
+ENTRY(cuStreamGetPriority, get_priority(hStream, priority), (CUstream, hStream), (int *, priority))
 ENTRY(cuThreadExchangeStreamCaptureMode, exchange_mode(mode), (int *, mode))
 ENTRY(cuEventRecord, record_event(hEvent, hStream), (CUevent, hEvent), (CUstream, hStream))
 ENTRY(cuEventQuery, query_event(hEvent), (CUevent, hEvent))

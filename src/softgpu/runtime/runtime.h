@@ -59,6 +59,12 @@
     F(cuStreamBeginCapture, 10010, cuStreamBeginCapture_v2)                                                            \
     F(cuStreamEndCapture, 10000, cuStreamEndCapture)                                                                   \
     F(cuStreamGetCaptureInfo, 11030, cuStreamGetCaptureInfo_v2)                                                        \
+    F(cuStreamUpdateCaptureDependencies, 11030, cuStreamUpdateCaptureDependencies)                                     \
+    F(cuStreamGetPriority, 5050, cuStreamGetPriority)                                                                  \
+    F(cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode)                                                                 \
+    F(cuGraphNodeGetDependencies, 10000, cuGraphNodeGetDependencies)                                                   \
+    F(cuGraphNodeGetType, 10000, cuGraphNodeGetType)                                                                   \
+    F(cuGraphDebugDotPrint, 11030, cuGraphDebugDotPrint)                                                               \
     F(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)                                     \
     F(cuEventCreate, 2000, cuEventCreate)                                                                              \
     F(cuEventDestroy, 4000, cuEventDestroy_v2)                                                                         \

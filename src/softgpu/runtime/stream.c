@@ -38,12 +38,27 @@ EXPORTED cudaError_t GET_CAPTURE_INFO_WITH_EDGES(cudaStream_t stream, int *statu
                              : soft_driver.cuStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies, count));
 }
 
-EXPORTED cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority)
-{
-    (void)stream;
-    *priority = 0;
-    return softrt_keep(softrt_ready());
-}
+FORWARD(cudaStreamGetPriority, (cudaStream_t stream, int *priority), cuStreamGetPriority(stream, priority))
+FORWARD(cudaGraphAddEmptyNode,
+        (cudaGraphNode_t * to, cudaGraph_t graph, const cudaGraphNode_t *dependencies, size_t count),
+        cuGraphAddEmptyNode(to, graph, dependencies, count))
+FORWARD(cudaGraphNodeGetType, (cudaGraphNode_t node, int *type), cuGraphNodeGetType(node, type))
+
+/* CUDA 13 gave the names to the forms with data of the edges, which have none here. */
+#if SOFTRT_MAJOR < 13
+FORWARD(cudaStreamUpdateCaptureDependencies,
+        (cudaStream_t stream, cudaGraphNode_t *dependencies, size_t count, unsigned flags),
+        cuStreamUpdateCaptureDependencies(stream, dependencies, count, flags))
+FORWARD(cudaGraphNodeGetDependencies, (cudaGraphNode_t node, cudaGraphNode_t *dependencies, size_t *count),
+        cuGraphNodeGetDependencies(node, dependencies, count))
+#else
+FORWARD(cudaStreamUpdateCaptureDependencies,
+        (cudaStream_t stream, cudaGraphNode_t *dependencies, const void *edges, size_t count, unsigned flags),
+        cuStreamUpdateCaptureDependencies(stream, dependencies, count, flags))
+FORWARD(cudaGraphNodeGetDependencies,
+        (cudaGraphNode_t node, cudaGraphNode_t *dependencies, void *edges, size_t *count),
+        cuGraphNodeGetDependencies(node, dependencies, count))
+#endif
 
 FORWARD(cudaEventCreateWithFlags, (cudaEvent_t * to, unsigned flags), cuEventCreate(to, flags))
 FORWARD(cudaEventCreate, (cudaEvent_t * to), cuEventCreate(to, 0))
@@ -94,8 +109,5 @@ EXPORTED cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes
     return softrt_keep(softrt_ready());
 }
 
-EXPORTED cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char *path, unsigned flags)
-{
-    (void)graph, (void)path, (void)flags;
-    return softrt_keep(softrt_ready());
-}
+FORWARD(cudaGraphDebugDotPrint, (cudaGraph_t graph, const char *path, unsigned flags),
+        cuGraphDebugDotPrint(graph, path, flags))
