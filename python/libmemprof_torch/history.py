@@ -186,10 +186,13 @@ class History:
             if self._own == threading.get_ident() or self._pid != os.getpid():
                 return record(*arguments, **named)
             with self._lock:
+                self._read_before_loss()
                 self._guarded(self._turn_off)
                 self._tell(None, ADD)
                 answer = record(*arguments, **named)
                 self._theirs = bool(arguments[0] if arguments else named.get("enabled"))
+                if not self._theirs and not self._off:
+                    self._guarded(self._turn_on)
                 return answer
         return record_memory_history
 
@@ -238,7 +241,12 @@ class History:
 
     def before_loss(self):
         """Segments of a pool that ended may go: likewise a reading."""
-        if self._due and not self._off and self._may_be_early():
+        if self._due:
+            self._read_before_loss()
+
+    def _read_before_loss(self):
+        self._due = True
+        if self._on and not self._off and self._may_be_early():
             self.read()
 
     def _may_be_early(self):
@@ -248,7 +256,8 @@ class History:
 
     def _before_fork(self):
         """A child has none: what PyTorch calls at record_function would ask CUDA there, and write that it failed."""
-        self.look()
+        if self._pid == os.getpid():
+            self._read_before_loss()
         self._locked(self._turn_off)
 
     def _after_fork(self):

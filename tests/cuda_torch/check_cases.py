@@ -153,6 +153,35 @@ kept = tensor(600 * MIB)
                                      real.truth["devices"][0]["stats"]["reserved_bytes.all.peak"])
 
 
+REUSED = """
+side, beside, graph = torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+with torch.cuda.stream(side):
+    graph.capture_begin()
+    kept, freed = tensor(512), tensor(512)
+    address = freed.data_ptr()
+    beside.wait_stream(side)
+    with torch.cuda.stream(beside):
+        freed.fill_(1)
+        freed.record_stream(beside)
+    del freed
+    early = tensor(512)
+    side.wait_stream(beside)
+    kept.fill_(1)
+    print(early.data_ptr() == address, tensor(512).data_ptr() == address)
+    graph.capture_end()
+"""
+
+
+class Captures(bed.TestCase):
+    def test_reused_after_the_streams_joined(self):
+        """PyTorch asks the capture what each stream depends on; it does not ask unless it was set to."""
+        for settings, said in ((None, "False False"), ("graph_capture_record_stream_reuse:True", "False True")):
+            with self.subTest(settings=settings):
+                run = self.execute(BEGIN + REUSED, **({"PYTORCH_CUDA_ALLOC_CONF": settings} if settings else {}))
+                self.assertEqual(run.output.strip(), said)
+                self.assert_totals(run)
+
+
 class History(bed.TestCase):
     def test_more_than_is_read(self):
         """What a replay does not know is said: of 50 000 allocations in one go the ring has the last."""
@@ -180,6 +209,17 @@ torch.cuda.memory._snapshot()
 """)
         asked = [block["requested_bytes"] for block in run.blocks()]
         self.assertEqual(asked, [40, *range(1000, 1400, 4)])
+
+    def test_what_ends_it_loses_nothing(self):
+        """A fork, and the program's own switch, after which it begins anew."""
+        for end in ("if os.fork() == 0: os._exit(0)", "torch.cuda.memory._record_memory_history(None)"):
+            with self.subTest(end=end):
+                run = self.execute(BEGIN + f"""import os
+for size in range(1000, 1012, 4):
+    tensor(size)
+    {end}
+""")
+                self.assertEqual([block["requested_bytes"] for block in run.blocks()], [1000, 1004, 1008])
 
     def test_own_history_on_another_thread(self):
         """PyTorch up to 2.6 gives annotations only to the thread that was the first to begin a history: not to ours."""
