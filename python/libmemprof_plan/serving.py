@@ -29,7 +29,6 @@ def start(after_import):
     for name, then in {"vllm.engine.arg_utils": vllm, "sglang.srt.server_args": sglang,
                        "sglang.srt.managers.scheduler": _say_why, "uvicorn.server": _end_when_ready,
                        "cuda.bindings.runtime": _answer_by_stand_in,
-                       "flashinfer.comm.trtllm_ar": _leave_out_all_reduce,
                        "flashinfer.comm.mnnvl": _wait_for_ranks}.items():
         after_import(name, functools.partial(_guarded, name, then))
     kernels.start(after_import, _guarded)
@@ -170,24 +169,6 @@ def _leave_out_sampler():
     if name not in os.environ:
         os.environ[name] = "0"
         _say(f"vLLM's own sampler is planned, FlashInfer's would be compiled first: {name}=1 takes it")
-
-
-def _leave_out_all_reduce(module):
-    """FlashInfer's all-reduce is compiled with nvcc, too. Its kernels compute nothing here; its workspace is made."""
-    import ctypes
-
-    import torch
-    driver = ctypes.CDLL("libcuda.so.1")
-
-    class Kernels:
-        def __getattr__(self, name):
-            def launch(*arguments, **named):
-                driver.softgpu_nccl_launch(ctypes.c_bool(False), ctypes.c_void_p(torch.cuda.current_stream().cuda_stream))
-
-            return launch
-
-    kernels = Kernels()
-    module.get_trtllm_comm_module = lambda: kernels
 
 
 def _wait_for_ranks(module):
