@@ -70,6 +70,16 @@ static inline struct mp_event mp_event_at(const struct mp_event_columns *columns
 #undef MP_EVENT_TAKE
 }
 
+/* True for an alloc with a free before it that the collector put in, as the program's own was not seen. The new total
+ * of reserved bytes may stand between. */
+static inline bool mp_event_had_free_put_in(const struct mp_event_columns *columns, size_t at)
+{
+    size_t by = at && columns->type[at - 1] == MP_EVENT_RESERVED ? 2 : 1;
+    if (at < by || columns->type[at] != MP_EVENT_ALLOC || columns->type[at - by] != MP_EVENT_FREE) return false;
+    return columns->address[at] == columns->address[at - by] && columns->time_ns[at] == columns->time_ns[at - by] &&
+           columns->track[at] == columns->track[at - by] && columns->thread[at] == columns->thread[at - by];
+}
+
 struct mp_chunk {
     enum mp_chunk_kind kind;
     uint64_t sequence, offset; /* of the chunk; byte offset in the file */

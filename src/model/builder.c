@@ -387,6 +387,7 @@ void mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uin
     char each[8]; /* a running program's file has some of its events, and their number in all */
     mp_setting(each, sizeof each, model->start.configuration, "live_each");
     if (*each) model->part_of = model->coverage.events;
+    if (!damage->cut && model->put_in > model->coverage.missed_frees) model->put_in = model->coverage.missed_frees;
     *result = model;
     b->model = NULL;
     mp_builder_free(b);

@@ -287,6 +287,7 @@ enum mp_status mp_builder_add_events(struct mp_builder *b, const struct mp_chunk
         if (type == MP_EVENT_NONE || type >= MP_EVENT_TYPES) continue;
         (mp_event_of_block(type) ? add_block_event : add_note_event)(b, c, i);
         if (has_track(type)) b->model->sums.at[c->track[i]].events++;
+        b->model->put_in += mp_event_had_free_put_in(c, i);
     }
     return MP_OK;
 }

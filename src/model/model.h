@@ -173,6 +173,7 @@ struct mp_model {
                                    * (model/stack.h); empty: none */
     struct mp_known_facts *facts; /* found so far by model/stack_facts.h */
     struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
+    uint64_t put_in;      /* frees among the events that the program's own number lacks: see missed_frees */
     uint64_t part_of;     /* where only a part was written (leaks --pid): the number of events in
                            * all; else 0 */
     uint64_t duration_ns; /* to the exit, else to the last event or sample */
@@ -220,10 +221,10 @@ static inline const char *mp_model_text(const struct mp_model *model, uint32_t i
     return mp_intern_get(&model->strings, id, NULL);
 }
 
-/* The number of events of the recording, even where only a part of it was read. */
+/* The number of the program's own events in the recording, even where only a part of it was read. */
 static inline uint64_t mp_model_event_count(const struct mp_model *model)
 {
-    return model->part_of ? model->part_of : model->events.count;
+    return model->part_of ? model->part_of : model->events.count - model->put_in;
 }
 
 /* The number of events before `ns`, or, with `also_at`, up to and including it. */

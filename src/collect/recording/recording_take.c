@@ -90,7 +90,11 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     struct mp_event missed = {.type = MP_EVENT_NONE};
     enum mp_status status = mp_state_take(&recording->state, event, &missed, &known, error);
     if (!status && (is_alloc ? missed.type != MP_EVENT_NONE : known)) mp_lives_end(&recording->lives, ledger);
-    if (!status && missed.type) status = keep(recording, &missed, error);
+    if (!status && missed.type) {
+        uint64_t own = recording->events;
+        status = keep(recording, &missed, error);
+        recording->events = own;
+    }
     if (!status) status = take_reserved(recording, event, record->total_reserved, error);
     if (!status) status = keep(recording, event, error);
     if (!status) status = mp_recording_follow_history(recording, event, error);

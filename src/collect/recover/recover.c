@@ -82,7 +82,7 @@ static enum mp_status recover_alone(struct mp_recovering *recovering, mp_recordi
     if (!status) status = mp_recover_copy(recovering, recovering->writer, error);
     summary->events = recovering->result->events_from_file;
     if (!status && !recovering->coverage_copied) {
-        struct mp_coverage coverage = {.events = summary->events};
+        struct mp_coverage coverage = {.events = summary->events, .missed_frees = recovering->put_in};
         status = mp_writer_coverage(recovering->writer, &coverage, error);
     }
     if (!status && !recovering->exit_copied) {

@@ -32,6 +32,7 @@ struct mp_recovering {
     struct mp_event *events; /* room for a chunk's events in the writer's form */
     struct mp_schedule schedule;
     uint64_t lost_chunks;  /* of the file, so far */
+    uint64_t put_in;       /* likewise: frees that its collector put in */
     struct mp_state alone; /* without a spool, for the parts of bases; else the recording's */
     bool coverage_copied, exit_copied;
 };

@@ -104,20 +104,26 @@ static enum mp_status copy_events(struct mp_recovering *recovering, const struct
     const struct mp_event_columns *columns = &chunk->events;
     struct mp_recording *recording = recovering->recording;
     enum mp_status status = recording ? mp_state_chunk(&recording->state, chunk, NULL, error) : MP_OK;
-    for (size_t i = 0; i < columns->count; i++)
+    uint64_t put_in = 0;
+    for (size_t i = 0; i < columns->count; i++) {
         recovering->events[i] = mp_event_at(columns, i);
+        put_in += mp_event_had_free_put_in(columns, i);
+    }
     for (size_t i = 0; recording && i < chunk->mark_count; i++)
         if (chunk->marks[i].ring < MP_SPOOL_RINGS_MAX)
             recording->drain.next[chunk->marks[i].ring] = chunk->marks[i].sequence;
-    recovering->result->events_from_file += columns->count;
+    if (!status)
+        status = mp_writer_events(writer, recovering->events, columns->count, chunk->live_bytes,
+                                  chunk->live_bytes_count, chunk->marks, chunk->mark_count, error);
+    if (status) return status;
+    recovering->put_in += put_in;
+    recovering->result->events_from_file += columns->count - put_in;
     if (recording) {
         recording->bound.file_events += columns->count;
-        recording->events += columns->count;
+        recording->events += columns->count - put_in;
         recording->events_since_base += columns->count;
     }
-    return status ? status
-                  : mp_writer_events(writer, recovering->events, columns->count, chunk->live_bytes,
-                                     chunk->live_bytes_count, chunk->marks, chunk->mark_count, error);
+    return MP_OK;
 }
 
 /* A base is the set of live blocks, whatever was lost before it; but a base with a lost part says nothing about the
@@ -213,10 +219,11 @@ static void copy_losses(struct mp_recovering *recovering, const struct mp_chunk 
     recovering->lost_chunks = lost;
 }
 
-/* Gives the live blocks the file's labels; the window is as it was. */
-static bool end_reading(struct mp_recording *recording)
+/* Gives the live blocks the file's labels; the window is as it was. `put_in`: frees that the file has so. */
+static bool end_reading(struct mp_recording *recording, uint64_t put_in)
 {
     struct mp_state *state = &recording->state;
+    state->ledger.missed_frees = put_in;
     if (state->window.type) recording->window_open = state->window.type == MP_EVENT_START;
     bool done = mp_state_settle(state, UINT64_MAX);
     state->labels.count = 0; /* the spool has the others, and their blocks */
@@ -235,7 +242,6 @@ enum mp_status mp_recover_copy(struct mp_recovering *recovering, struct mp_write
         status = copy_chunk(recovering, &chunk, writer, error);
         if (status == MP_INVALID && chunk.kind > MP_CHUNK_STACKS) { /* it contradicts the others, so it is lost */
             mp_writer_lost(writer, 1, 0);
-            if (chunk.kind == MP_CHUNK_EVENTS_KIND) recovering->result->events_from_file -= chunk.events.count;
             refused++;
         } else if (status) {
             break;
@@ -243,7 +249,7 @@ enum mp_status mp_recover_copy(struct mp_recovering *recovering, struct mp_write
     }
     free(recovering->events);
     mp_state_close(&recovering->alone);
-    if (status == MP_NOT_FOUND && recovering->recording && !end_reading(recovering->recording))
+    if (status == MP_NOT_FOUND && recovering->recording && !end_reading(recovering->recording, recovering->put_in))
         status = no_memory(error);
     if (status != MP_NOT_FOUND) return status;
     const struct mp_damage *damage = mp_reader_damage(recovering->reader);
