@@ -21,6 +21,7 @@ KINDS = ("none", "list", "dict", "attribute", "closure", "local", "default", "ho
 END_NS = 2_000_000_000  # with --holders without --budget: nobody waits for the end of a program as for one of its steps
 BLOCKS_MOST = 50_000  # that are told of one look
 CHILD_OBJECTS_MOST = 300_000  # that a look in a forked child visits: they are the parent's until they are touched
+CHILD_BLOCKS, CHILD_BYTES = 1_000_000, 64 << 20  # with more of Python's blocks, fewer bytes of tensors are not worth it
 PUT_OFF_MOST = 8
 ASK_MOST = 10  # times that a recorder which is late is asked how much lives
 
@@ -100,7 +101,7 @@ class Looks:
 
     def look_if_due(self):
         self.see_who_is_woken()
-        if self._may_look() and not self._puts_off():
+        if self._may_look() and not self._puts_off() and self._has_reason():
             budget_ms = self._api["holder_due"]()
             if budget_ms:
                 self._look(budget_ms * 1_000_000)
@@ -120,26 +121,29 @@ class Looks:
     def look_at_the_end(self):
         if not self._ended and self._may_look():
             self._ended = True
-            if not self._is_forked() or self._has_reason_in_a_child():
+            if self._has_reason():
                 due_ns = self._api["holder_due"]() * 1_000_000
                 self._look(due_ns or (END_NS if self.at_steps and self.budget_ns == holders.BUDGET_NS else self.budget_ns))
 
     def _is_forked(self):
         return os.getpid() != self._began_in
 
-    def _has_reason_in_a_child(self):
-        """A look counts references to all objects of the parent, and so copies their memory. It is made only if the
-        child computes tensors, or was asked for, and some tensors of its own are live."""
-        return (self.at_steps or any(holders_names.of_a_worker())) and self._own_blocks() > 0
+    def _has_reason(self):
+        """In a forked child a look counts references to all objects of the parent, and so copies their memory. It is
+        made only if the child computes tensors, or was asked for, and some tensors of its own are live."""
+        if not self._is_forked():
+            return True
+        asked = self.at_steps or any(holders_names.of_a_worker())
+        return asked and self._own_bytes() > (CHILD_BYTES if sys.getallocatedblocks() > CHILD_BLOCKS else 0)
 
-    def _own_blocks(self):
-        """Live blocks that this process has allocated: its recording began empty. 0: nobody knows."""
+    def _own_bytes(self):
+        """Live bytes that this process has allocated: its recording began empty. 0: nobody knows."""
         if "stats" not in self._api:
             return 0
         stats = self._api["new_stats"]()
         for _ in range(ASK_MOST):
             if self._api["stats"](None, stats) == 0:
-                return stats.live_blocks
+                return stats.live_bytes
         return 0
 
     def _may_look(self):

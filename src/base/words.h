@@ -134,6 +134,9 @@ enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 
 /* A note of a recording: there may be more calls of the function of --step-at than are in it. Readers then count steps
  * without it, where those are more. */
+/* Ends the note of a worker that copied pages; a size stands before it. */
+#define MP_COPIED_NOTE                                                                                                 \
+    " of its parent's pages copied, as reading Python objects writes to them; keep such data in arrays"
 #define MP_STEPS_IN_DOUBT                                                                                              \
     "not all calls of the function of --step-at could be told apart: steps are counted without it where those are "    \
     "more"

@@ -104,6 +104,7 @@ enum mp_job_trouble_kind {
     MP_JOB_PARTIAL,  /* a job of which only a part was there: the text is what it lacks */
     MP_JOB_LEFT_OUT, /* counts by another of the files: the text is why. Nothing is missing by that. */
     MP_JOB_LIMITED,  /* a recording that does not hold everything, and the text says what. Its events are whole. */
+    MP_JOB_COPIED,   /* a worker that copied pages of its parent, and the text says how much */
 };
 
 /* A file that gave nothing to the job, or less than it should. */

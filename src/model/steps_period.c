@@ -338,13 +338,17 @@ static uint32_t find_period(const struct mp_model *model, const struct crew *cre
     return period;
 }
 
-/* Adds the events at which a thread's rounds begin. */
+/* Adds the events at which a thread's rounds begin. A last round that is too short to tell it from a part of a round
+ * begins where the one before it ends. */
 static void find_rounds(const struct crew *crew, const struct calls *calls, const struct beginning *start,
                         struct events *rounds)
 {
+    size_t next = 0;
     for (size_t i = 0; i < calls->sites.count;) {
-        bool begins = begins_at(crew, calls, i, start);
+        bool whole = calls->sites.count - i >= start->look, begins = begins_at(crew, calls, i, start);
+        begins = begins && (whole || i == next);
         if (begins) mp_vec_add(rounds, calls->events.at[i]);
+        if (begins) next = i + start->period;
         i += begins && begins_at(crew, calls, i + start->period, start) ? start->period : 1;
     }
 }

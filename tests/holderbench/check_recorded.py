@@ -129,6 +129,30 @@ if __name__ == "__main__":
     assert os.waitpid(child, 0)[1] == 0
 """
 
+# A worker that reads all objects of its parent, or none. What it has copied of them is printed after memprof's own look.
+COPYING = """
+import multiprocessing, multiprocessing.util, sys, time, torch
+rows = [str(number) for number in range(1_000_000, 2_200_000)]
+
+def copied():
+    lines = [line.split() for line in open("/proc/self/smaps_rollup")]
+    print(sum(int(words[1]) for words in lines if words[0].startswith("Private_")) >> 10)
+
+def work(reads):
+    multiprocessing.util.Finalize(None, copied, exitpriority=0)
+    kept = torch.ones(1000)
+    time.sleep(1.5)
+    if reads:
+        sum(map(len, rows))
+    time.sleep(1.5)
+
+if __name__ == "__main__":
+    kept = torch.ones(1000)
+    worker = multiprocessing.get_context("fork").Process(target=work, args=(sys.argv[1] == "reads",))
+    worker.start()
+    worker.join()
+"""
+
 # It holds objects of Python as a container of C++ does: the collector does not see them.
 EXTENSION = """
 #include <Python.h>
@@ -253,6 +277,17 @@ class Recorded(harness.TestCase):
         for kind in CHILDREN:
             self.assertEqual(self.looks_in_children(kind, FORKED, kind), 0, kind)
             self.assertEqual(self.looks_in_children(kind + "_asked", FORKED, kind, options=asked), CHILDREN[kind], kind)
+
+    def test_a_worker_that_copies_its_parents_pages(self):
+        program = self.folder / "copying.py"
+        program.write_text(COPYING)
+        for reads in ("reads", "idle"):
+            folder = self.folder / f"copied {reads}"
+            result = harness.memprof("snapshot", "--holders", "-o", f"{folder}/", "--", PYTHON, program, reads)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(int(result.stdout) > 40, reads == "reads", result.stdout)
+            for text in (str(harness.answer("report", folder)), result.stderr):
+                self.assertEqual("parent's pages" in text, reads == "reads", text)
 
     def test_an_extension_that_keeps_objects(self):
         source, made = self.folder / "keeper.c", self.folder / "keeper.so"

@@ -72,6 +72,9 @@ static void find_lacking(struct mp_job_view *view)
     add_sentence_to(&view->notes, &list, "file was left out", "files were left out");
     list_troubles(model, MP_JOB_LIMITED, "%s (%s)", &list);
     add_sentence_to(&view->notes, &list, "limit", "limits");
+    list_troubles(model, MP_JOB_COPIED, "%s (%s)", &list);
+    add_sentence_to(&view->notes, &list, "process copied its parent's memory",
+                    "processes copied their parent's memory");
     for (size_t i = 0; i < model->job.processes.count; i++) {
         const struct mp_job_process *process = &model->job.processes.at[i];
         if (process->missing)

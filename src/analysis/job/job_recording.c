@@ -390,6 +390,10 @@ void mp_job_add_recording(struct mp_job *job, const char *path, const struct mp_
     choose_tracks(&t);
     for (uint32_t i = 0; i < model->coverage.limit_count; i++)
         mp_job_add_trouble(job, MP_JOB_LIMITED, path, mp_model_text(model, model->coverage.limits[i]));
+    for (uint32_t i = 0; i < model->coverage.note_count; i++) {
+        const char *note = mp_model_text(model, model->coverage.notes[i]);
+        if (strstr(note, MP_COPIED_NOTE)) mp_job_add_trouble(job, MP_JOB_COPIED, path, note);
+    }
     *status = take_memory(&t, &process, error);
     free(t.stacks);
     free(t.wanted);

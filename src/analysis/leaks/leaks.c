@@ -594,12 +594,12 @@ static uint32_t steps_needed(const struct judge *judge)
 }
 
 /* True if the minimum between steps is higher in the last third than in the first, without the first few steps, which
- * make lasting things. Only for steps that are no guess. */
+ * make lasting things. Guessed steps may be parts of steps: then only if it at least doubles, by WORTH_BYTES. */
 static bool level_grows(const struct judge *judge)
 {
     uint32_t last = judge->places.last, third = last / 3, k = 0;
     uint64_t level = 0, first = UINT64_MAX, end = UINT64_MAX;
-    if (!judge->places.enough || judge->steps->guessed || third < 2) return false;
+    if (!judge->places.enough || third < 2) return false;
     const struct mp_step *steps = &judge->steps->at[judge->places.first_step];
     struct mp_level *levels = mp_alloc_zeroed(judge->model->tracks.count, sizeof *levels);
     for (uint16_t track = 0; track < judge->model->tracks.count; track++)
@@ -618,7 +618,7 @@ static bool level_grows(const struct judge *judge)
                            event);
     }
     free(levels);
-    return end > first;
+    return end > first && (!judge->steps->guessed || (end > 2 * first && end - first >= WORTH_BYTES));
 }
 
 static void tell_unsure_growth(struct mp_leaks *leaks)
@@ -673,6 +673,11 @@ static void give_verdict(const struct judge *judge)
     else if (mp_damage_any(&judge->model->damage))
         snprintf(leaks->reason, sizeof leaks->reason,
                  "nothing keeps growing in the part of the file that could be read");
+    else if (leaks->grows && judge->steps->guessed && !leaks->findings.count)
+        snprintf(leaks->reason, sizeof leaks->reason,
+                 "memory grew, but no site in most of %u steps inferred from the order of allocations; call "
+                 "libmemprof.step() in the loop",
+                 steps);
     else
         leaks->verdict = MP_VERDICT_CLEAN;
 }
@@ -694,8 +699,8 @@ static void find_growing(struct judge *judge)
     drop_consequences(judge->model, judge->leaks);
     if (judge->places.enough && steps_are_given(judge->steps) && !query->filter) find_behind(judge);
     find_causes(judge);
-    give_verdict(judge);
     judge->leaks->grows = level_grows(judge);
+    give_verdict(judge);
     mp_leak_places_free(&judge->places);
 }
 

@@ -173,7 +173,7 @@ static bool is_before(const struct mp_recording_summary *a, const struct mp_reco
 struct kind {
     char key[MP_MEMBER_TEXT + MP_PROGRAM_NAME + 8];
     const struct mp_recording_summary *first;
-    uint64_t count, peak_bytes;
+    uint64_t count, peak_bytes, copied_bytes;
 };
 
 struct kinds {
@@ -203,6 +203,7 @@ static void add_kind(struct kinds *kinds, const struct mp_recording_summary *sum
     struct kind *kind = &kinds->at.at[i];
     kind->count++;
     if (summary->track.peak_bytes > kind->peak_bytes) kind->peak_bytes = summary->track.peak_bytes;
+    if (summary->copied_bytes > kind->copied_bytes) kind->copied_bytes = summary->copied_bytes;
 }
 
 /* "8 loader workers", "3 more ranks", "2 processes (serve.py)". */
@@ -257,6 +258,9 @@ static void put_kinds(struct mp_buffer *text, const struct kinds *kinds, bool ha
         put_kind(text, kind, has_rank);
         mp_buffer_printf(text, kind->count == 1 ? ", %s" : ", %s each at most",
                          mp_format_bytes(peak, kind->peak_bytes));
+        if (kind->copied_bytes >= MP_COPIED_MIN)
+            mp_buffer_printf(text, " and %s of their parent's pages, copied",
+                             mp_format_bytes(peak, kind->copied_bytes));
     }
     if (others) mp_buffer_printf(text, "; %llu of other kinds", (unsigned long long)others);
 }

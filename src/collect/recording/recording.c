@@ -10,12 +10,14 @@
 
 #include "base/clock.h"
 #include "base/setting.h"
+#include "base/units.h"
 
 #define WRITE_AFTER_NS (2 * MP_NS_PER_SECOND)
 /* At first more often: a short run is to have readings enough. */
 #define FIRST_NS              (5 * MP_NS_PER_SECOND)
 #define SAMPLE_EVERY_FIRST_NS (10 * MP_NS_PER_MS)
 #define SAMPLE_EVERY_NS       (50 * MP_NS_PER_MS)
+#define PRIVATE_EVERY_NS      (500 * MP_NS_PER_MS) /* some ms each for a process of 1 GiB */
 
 static const char *name_text(const void *strings, uint32_t name)
 {
@@ -122,6 +124,27 @@ static void sample_one(struct mp_recording *recording, const char *counter, uint
     if (id != MP_INTERN_FAILED && mp_vec_push(&recording->samples, sample)) *last = value;
 }
 
+/* Pages that a worker shared with its parent until it wrote to them, as reading a Python object writes its count of
+ * references: private memory that grows while resident memory does not. The kernel walks all pages for it. */
+static void sample_copied(struct mp_recording *recording, uint64_t now, uint64_t resident_bytes)
+{
+    char path[64], line[128];
+    uint64_t private_bytes = 0;
+    unsigned long long kib;
+    if (!*recording->spool.header->member.role || now - recording->last_private_ns < PRIVATE_EVERY_NS) return;
+    recording->last_private_ns = now;
+    snprintf(path, sizeof path, "/proc/%u/smaps_rollup", recording->pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Private_%*[a-zA-Z]: %llu", &kib) == 1) private_bytes += kib << 10;
+    if (file) fclose(file);
+    if (!private_bytes || private_bytes > resident_bytes) return;
+    uint64_t inherited = resident_bytes - private_bytes;
+    if (inherited > recording->inherited_bytes) recording->inherited_bytes = inherited;
+    uint64_t copied = recording->inherited_bytes - inherited;
+    if (copied > recording->copied_bytes) recording->copied_bytes = copied;
+}
+
 /* Resident and shared memory of the process, from /proc/PID/statm (pages). */
 static void sample_memory(struct mp_recording *recording)
 {
@@ -142,6 +165,7 @@ static void sample_memory(struct mp_recording *recording)
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     sample_one(recording, "cpu/resident", now, resident * page, &recording->resident_bytes);
     sample_one(recording, "cpu/shared", now, shared * page, &recording->shared_bytes);
+    sample_copied(recording, now, resident * page);
 }
 
 static void read_notes(struct mp_recording *recording)
@@ -195,6 +219,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->sample_bytes = recording->config.sample_bytes;
     summary->attached = recording->config.attached;
     summary->scheduled = recording->schedule != NULL;
+    summary->copied_bytes = recording->copied_bytes;
     summary->ends_early = recording->ends_early != 0;
     summary->lacks_processes = recording->lacks_processes != 0;
     summary->pid = recording->pid;
@@ -259,6 +284,9 @@ void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const 
     recording->how = how;
     recording->how.time_ns = mp_recording_time(recording, mp_clock_monotonic_ns());
     snprintf(recording->how_text, sizeof recording->how_text, "%s", text);
+    char copied[MP_UNIT_TEXT], note[160];
+    snprintf(note, sizeof note, "%s" MP_COPIED_NOTE, mp_format_bytes(copied, recording->copied_bytes));
+    if (recording->copied_bytes >= MP_COPIED_MIN) mp_recording_note(recording, note);
     mp_recording_round(recording, true);
     if (!recording->window_open && recording->writer && !recording->failed) write_end(recording);
     /* A thread of that process that still runs need no longer wait for us. */

@@ -244,6 +244,7 @@ struct mp_recording {
     uint64_t id; /* the spool's number when this recording began */
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
     uint64_t resident_bytes, shared_bytes; /* last sampled */
+    uint64_t last_private_ns, inherited_bytes, copied_bytes; /* of the parent's pages: its least and most, copied */
     struct mp_device_samples devices;
     char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder marks; "": none */
     uint32_t step_name;            /* its string id; 0: not yet known */
@@ -261,6 +262,8 @@ struct mp_recording {
     struct mp_exit how;                          /* how, also in words; for a previous file: its end */
     char how_text[96];
 };
+
+#define MP_COPIED_MIN (UINT64_C(16) << 20) /* any fork copies some of its parent's pages */
 
 /* A finished recording in one line. */
 struct mp_recording_summary {
@@ -283,6 +286,7 @@ struct mp_recording_summary {
     bool under_rank;               /* a program that a rank has started, with the rank's environment */
     uint64_t all_peak_bytes;       /* no more was held at once: the peaks of all tracks together */
     uint64_t device_peak_bytes;    /* the highest of a device's track */
+    uint64_t copied_bytes;         /* pages of its parent that a worker wrote to, and so copied */
     bool used_device;              /* a track of a device had bytes */
     bool ooms;                     /* memory ran out */
     uint32_t leaks;         /* places that keep growing, where that was looked at (collect/session/collector_parts.h) */
