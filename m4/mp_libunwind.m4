@@ -1,8 +1,9 @@
-# MP_LIBUNWIND: on other machines than x86-64 the recorder opens libunwind privately at run time (linking it would
-# rebind the program's own _Unwind_* symbols), so only its headers and its soname are needed here.
+# MP_LIBUNWIND: on other machines than x86-64, and with --unwind libunwind, the recorder opens libunwind privately at
+# run time (linking it would rebind the program's own _Unwind_* symbols), so only its headers and its soname are needed.
 AC_DEFUN([MP_LIBUNWIND], [
-  AS_CASE([$host_cpu], [x86_64], [],
-    [AC_CHECK_HEADER([libunwind.h], [],
+  AC_CHECK_HEADER([libunwind.h],
+    [AC_DEFINE([MP_HAVE_LIBUNWIND], [1], [the recorder can walk stacks by libunwind])],
+    [AS_CASE([$host_cpu], [x86_64], [],
       [AC_MSG_ERROR([libunwind.h not found: install libunwind-dev, or run tools/install-deps])])])
   AC_ARG_WITH([libunwind-soname],
     [AS_HELP_STRING([--with-libunwind-soname=NAME], [the library that the recorder opens (default libunwind.so.8)])],

@@ -98,7 +98,7 @@ static enum mp_status open_recording(struct attached *a, struct mp_error *error)
                                           .python = &a->python,
                                           .spool = &a->recording->spool,
                                           .depth = options->record.depth,
-                                          .libunwind = options->libunwind,
+                                          .libunwind = options->record.libunwind,
                                           .native = options->record.native_stacks,
                                           .python_frames = options->record.python_stacks};
     atomic_store(&a->recording->spool.header->sources, a->sources);
@@ -565,7 +565,7 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     struct attached *a = calloc(1, sizeof *a);
     sigset_t set, before;
     if (!a) return mp_fail(error, MP_NO_MEMORY, "out of memory");
-    if (options->libunwind && !mp_attach_has_libunwind()) {
+    if (options->record.libunwind && !mp_attach_has_libunwind()) {
         free(a);
         return mp_fail(
             error, MP_UNSUPPORTED,

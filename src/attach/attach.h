@@ -17,7 +17,7 @@
 struct mp_attach_options {
     uint32_t pid;
     const char *output; /* absolute */
-    bool force, symbols, keep_command, libunwind;
+    bool force, symbols, keep_command;
     double overhead_most; /* of one processor's time, in which the program may be held up; 0: no bound */
     uint64_t for_ns;      /* how long; 0: until a signal, or the program's end */
     struct mp_record_config record;

@@ -92,8 +92,9 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_MAX_OVERHEAD] = {"max-overhead", '\0', "PERCENT",
                              "record a sample of PyTorch's blocks where each event of the first second would hold the "
                              "program up for more of the time, as 5%: sums are then estimates with a known error"},
-    [MP_OPT_UNWIND] = {"unwind", '\0', "HOW",
-                       "own or libunwind: unwind native stacks by memprof's own rules or, more slowly, by libunwind (own)"},
+    [MP_OPT_UNWIND] =
+        {"unwind", '\0', "HOW",
+         "own or libunwind: unwind native stacks by memprof's own rules or, more slowly, by libunwind (own)"},
     [MP_OPT_ON_OOM] = {"on-oom", '\0', "WHAT",
                        "snapshot or none: when memory runs out, write a file and say why (snapshot)", MP_OPTS_RECORDED},
     [MP_OPT_AT_SIGNAL] =
@@ -188,6 +189,15 @@ int mp_option_number(const struct mp_invocation *invocation, enum mp_option opti
     if (*text >= '0' && *text <= '9' && !*end && !errno && value >= least && value <= most) return MP_EXIT_DONE;
     mp_message("--%s %s: a number from %llu to %llu is wanted", mp_option_rows[option].name, text,
                (unsigned long long)least, (unsigned long long)most);
+    return MP_EXIT_USAGE;
+}
+
+int mp_option_unwind(const struct mp_invocation *invocation, bool *libunwind)
+{
+    const char *how = invocation->value[MP_OPT_UNWIND];
+    *libunwind = how && !strcmp(how, "libunwind");
+    if (!how || *libunwind || !strcmp(how, "own")) return MP_EXIT_DONE;
+    mp_message("--unwind %s: own or libunwind is wanted", how);
     return MP_EXIT_USAGE;
 }
 

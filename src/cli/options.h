@@ -133,6 +133,8 @@ enum mp_option mp_option_named(const char *name, size_t length);
 
 /* The number that an option has, from `least` to `most`; *to stays where it was not given. Returns an exit status,
  * after a message where it is not 0. */
+/* --unwind. */
+int mp_option_unwind(const struct mp_invocation *invocation, bool *libunwind);
 int mp_option_number(const struct mp_invocation *invocation, enum mp_option option, uint64_t least, uint64_t most,
                      uint32_t *to);
 /* Parses argv (argv[0] is the command's name; the array is reordered). Options missing there come from the file of

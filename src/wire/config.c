@@ -16,6 +16,7 @@ static const struct field {
     {"native", FIELD_BOOL, offsetof(struct mp_record_config, native_stacks)},
     {"python", FIELD_BOOL, offsetof(struct mp_record_config, python_stacks)},
     {"free_stacks", FIELD_BOOL, offsetof(struct mp_record_config, free_stacks)},
+    {"libunwind", FIELD_BOOL, offsetof(struct mp_record_config, libunwind)},
     {"torch", FIELD_BOOL, offsetof(struct mp_record_config, torch)},
     {"cpu_tensors", FIELD_BOOL, offsetof(struct mp_record_config, cpu_tensors)},
     {"cupti", FIELD_BOOL, offsetof(struct mp_record_config, cupti)},

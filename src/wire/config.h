@@ -19,6 +19,8 @@
 /* Read by the CUDA driver in cuInit(), and by NVTX: the library that gets their callbacks. */
 #define MP_CUDA_VARIABLE "CUDA_INJECTION64_PATH"
 #define MP_NVTX_VARIABLE "NVTX_INJECTION64_PATH"
+/* "libunwind": that library walks native stacks. Needed before the session answers. */
+#define MP_UNWIND_VARIABLE "MEMPROF_UNWIND"
 
 #define MP_STEP_RANGE_ROOM 256
 #define MP_STEP_AT_ROOM    128
@@ -26,6 +28,7 @@
 
 struct mp_record_config {
     bool native_stacks, python_stacks, free_stacks;
+    bool libunwind; /* walks native stacks, in place of memprof's own rules */
     bool torch, cpu_tensors;
     bool cupti, hooks;   /* the CUDA driver's calls: through CUPTI where it is free, else through the hooks */
     bool cpu_throughout; /* else CPU tensors only until a block on another device is seen */

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -17,6 +18,8 @@
 #include "capture/native/frame_rule.h"
 #include "capture/native/loaded.h"
 #include "capture/native/module.h"
+#include "capture/native/walk_libunwind.h"
+#include "wire/config.h"
 
 #if defined(__x86_64__)
 
@@ -169,12 +172,19 @@ static int add_thread_data(struct dl_phdr_info *info, size_t bytes, void *unused
     return 0;
 }
 
+static bool by_libunwind;
+
 void mp_native_walk_start(void)
 {
+    const char *how = getenv(MP_UNWIND_VARIABLE);
+    by_libunwind = how && !strcmp(how, "libunwind") && mp_libunwind_start();
     dl_iterate_phdr(add_thread_data, NULL);
 }
 
-void mp_native_walk_forget(void) {}
+void mp_native_walk_forget(void)
+{
+    mp_libunwind_forget();
+}
 
 /* Everything up to the end is mapped: below a stack lies an unmapped page. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)
@@ -344,6 +354,7 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
 struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                                 void **addresses, int room)
 {
+    if (__builtin_expect(by_libunwind, 0) && addresses) return mp_libunwind_walk(generation, addresses, room);
     return walk(known, generation, frame, end, addresses, NULL, room);
 }
 
@@ -356,6 +367,43 @@ int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, co
 bool mp_native_function(uintptr_t address, uintptr_t *start, uintptr_t *end)
 {
     return mp_frame_rule_function(address, start, end);
+}
+
+#else
+
+void mp_native_walk_start(void)
+{
+    mp_libunwind_start();
+}
+
+void mp_native_walk_forget(void)
+{
+    mp_libunwind_forget();
+}
+
+bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)
+{
+    (void)known, (void)inner, (void)outer;
+    return false;
+}
+
+struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
+                                void **addresses, int room)
+{
+    (void)known, (void)frame, (void)end;
+    return mp_libunwind_walk(generation, addresses, room);
+}
+
+int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, const void *frame,
+                          struct mp_native_frame *frames, int room)
+{
+    (void)known, (void)generation, (void)frame;
+    return mp_libunwind_walk_frames(frames, room);
+}
+
+bool mp_native_function(uintptr_t address, uintptr_t *start, uintptr_t *end)
+{
+    return mp_libunwind_function(address, start, end);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * The return addresses of a thread's native stack, by rules out of .eh_frame: some 2 ns a frame. Code without such a
  * rule (written by hand, generated at run time) is passed where its frame pointer leads on; else the stack ends there,
- * and the walk reports it. On other machines than x86-64 libunwind walks (walk_libunwind.c). It takes locks, makes
- * system calls and may allocate; this code does none of that.
+ * and the walk reports it. With --unwind libunwind, and on other machines than x86-64, that library walks
+ * (walk_libunwind.h). It takes locks, makes system calls and may allocate; this code does none of that.
  *
  * Each thread remembers the rule of each return address, and its last caller. If the caller is the same again, the
  * processor goes on to the next frame without waiting for this one's memory. Frames lie in the order in which they were

@@ -1,7 +1,7 @@
-/* Used where walk.c has no rules: on machines other than x86-64. */
-#include "capture/native/walk.h"
+/* Used with --unwind libunwind, and where walk.c has no rules: on machines other than x86-64. */
+#include "capture/native/walk_libunwind.h"
 
-#if !defined(__x86_64__)
+#if defined(MP_HAVE_LIBUNWIND)
 
 #    define UNW_LOCAL_ONLY
 #    include <dlfcn.h>
@@ -84,11 +84,11 @@ static bool open_libunwind(struct libunwind *table)
 }
 
 static struct libunwind libunwind;
-static bool has_libunwind; /* without it stacks have no native frames */
+static bool has_libunwind;
 
-void mp_native_walk_start(void)
+bool mp_libunwind_start(void)
 {
-    has_libunwind = open_libunwind(&libunwind);
+    return has_libunwind = open_libunwind(&libunwind);
 }
 
 /* Around use of the unwinder outside any hook. */
@@ -112,18 +112,12 @@ static void release_forks(void)
     if (mp_session.page) atomic_fetch_sub(&mp_session.page->holding, 1);
 }
 
-void mp_native_walk_forget(void)
+void mp_libunwind_forget(void)
 {
     if (!has_libunwind) return;
     hold_forks();
     libunwind.flush_cache(*libunwind.local_addr_space, 0, 0);
     release_forks();
-}
-
-bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)
-{
-    (void)known, (void)inner, (void)outer;
-    return false;
 }
 
 /* libunwind takes locks, its own and the loader's: a handler must not leave it while it holds one. */
@@ -132,10 +126,8 @@ static bool begin(uint64_t *signals)
     return has_libunwind && mp_signals_hold(signals);
 }
 
-struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
-                                void **addresses, int room)
+struct mp_walked mp_libunwind_walk(uint64_t generation, void **addresses, int room)
 {
-    (void)known, (void)frame, (void)end;
     uint64_t signals;
     if (!begin(&signals)) return (struct mp_walked){.end = MP_WALK_PASSED};
     int count = libunwind.backtrace(addresses, room);
@@ -161,10 +153,8 @@ static int walk_slowly(struct mp_native_frame *frames, int room)
     return count;
 }
 
-int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, const void *frame,
-                          struct mp_native_frame *frames, int room)
+int mp_libunwind_walk_frames(struct mp_native_frame *frames, int room)
 {
-    (void)known, (void)generation, (void)frame;
     uint64_t signals;
     if (!begin(&signals)) return 0;
     int count = walk_slowly(frames, room);
@@ -172,7 +162,7 @@ int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, co
     return count;
 }
 
-bool mp_native_function(uintptr_t address, uintptr_t *start, uintptr_t *end)
+bool mp_libunwind_function(uintptr_t address, uintptr_t *start, uintptr_t *end)
 {
     unw_proc_info_t info;
     uint64_t signals;
@@ -181,6 +171,21 @@ bool mp_native_function(uintptr_t address, uintptr_t *start, uintptr_t *end)
     mp_signals_release(signals);
     if (known) *start = info.start_ip, *end = info.end_ip;
     return known;
+}
+
+#else
+
+bool mp_libunwind_start(void)
+{
+    return false;
+}
+
+void mp_libunwind_forget(void) {}
+
+struct mp_walked mp_libunwind_walk(uint64_t generation, void **addresses, int room)
+{
+    (void)generation, (void)addresses, (void)room;
+    return (struct mp_walked){.end = MP_WALK_PASSED};
 }
 
 #endif

@@ -54,13 +54,8 @@ static int read_options(const struct mp_invocation *invocation, struct mp_attach
             return MP_EXIT_USAGE;
         }
     }
-    const char *unwind = invocation->value[MP_OPT_UNWIND];
-    options->libunwind = unwind && !strcmp(unwind, "libunwind");
-    if (unwind && !options->libunwind && strcmp(unwind, "own")) {
-        mp_message("--unwind %s: own or libunwind is wanted", unwind);
-        return MP_EXIT_USAGE;
-    }
-    int status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &record->depth);
+    int status = mp_option_unwind(invocation, &record->libunwind);
+    if (!status) status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &record->depth);
     return status ? status : mp_option_number(invocation, MP_OPT_MAX_EVENTS, 1, UINT32_MAX, &record->max_events);
 }
 

@@ -1,4 +1,5 @@
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -137,6 +138,20 @@ static bool parse_step_at(const char *text, struct mp_record_config *config)
     return *text && snprintf(config->step_at, sizeof config->step_at, "%s", text) < (int)sizeof config->step_at;
 }
 
+/* The recorder opens the library in the program; where it cannot, its own rules walk. */
+static int read_unwind(const struct mp_invocation *invocation, struct mp_record_config *config)
+{
+    int status = mp_option_unwind(invocation, &config->libunwind);
+#ifdef MP_HAVE_LIBUNWIND
+    if (status || !config->libunwind || dlopen(MP_LIBUNWIND_SONAME, RTLD_NOW | RTLD_LOCAL)) return status;
+    mp_message("--unwind libunwind: " MP_LIBUNWIND_SONAME " cannot be opened; install libunwind8");
+#else
+    if (status || !config->libunwind) return status;
+    mp_message("--unwind libunwind: this memprof was built without it; install libunwind-dev and build memprof anew");
+#endif
+    return MP_EXIT_COULD_NOT;
+}
+
 static int read_options(const struct mp_invocation *invocation, struct mp_record_config *config)
 {
     static const struct {
@@ -169,6 +184,7 @@ static int read_options(const struct mp_invocation *invocation, struct mp_record
     int status = mp_option_number(invocation, MP_OPT_DEPTH, 8, MP_DEPTH_MAX, &config->depth);
     if (!status) status = mp_option_number(invocation, MP_OPT_MAX_EVENTS, 1, UINT32_MAX, &config->max_events);
     if (!status) status = mp_running_budget(invocation, &config->holders_ms);
+    if (!status) status = read_unwind(invocation, config);
     if (status) return status;
     if (mp_given(invocation, MP_OPT_BUDGET) && !config->holders) {
         mp_message("--budget is what a look for holders may take, and needs --holders here");
@@ -411,14 +427,37 @@ const struct mp_command mp_command_snapshot = {
     .meanings = {{MP_OPT_OUTPUT,
                   "the file, or the folder of a file for each process, as run/ (here, as COMMAND.PID.mp)"},
                  {MP_OPT_PID, "a running program that another memprof records, instead of COMMAND"}},
-    .options = {MP_OPT_OUTPUT,     MP_OPT_FORCE,   MP_OPT_STACKS,           MP_OPT_FREE_STACKS,
-                MP_OPT_DEPTH,      MP_OPT_CAPTURE, MP_OPT_PAUSED,           MP_OPT_SCHEDULE,
-                MP_OPT_MAX_EVENTS, MP_OPT_SAMPLE,  MP_OPT_ON_OOM,           MP_OPT_PID,
-                MP_OPT_AT_SIGNAL,  MP_OPT_ON_FULL, MP_OPT_FOLLOW,           MP_OPT_STEP_RANGE,
-                MP_OPT_STEP_AT,    MP_OPT_NO_SHIM, MP_OPT_NO_TORCH_HISTORY, MP_OPT_NO_SYMBOLS,
-                MP_OPT_NO_COMMAND, MP_OPT_QUIET,   MP_OPT_VERBOSE,          MP_OPT_STRICT,
-                MP_OPT_METRICS,    MP_OPT_HOLDERS, MP_OPT_BUDGET,           MP_OPT_TORCH_HISTORY,
-                MP_OPT_WAIT,       MP_OPT_HOST},
+    .options = {MP_OPT_OUTPUT,
+                MP_OPT_FORCE,
+                MP_OPT_STACKS,
+                MP_OPT_FREE_STACKS,
+                MP_OPT_DEPTH,
+                MP_OPT_CAPTURE,
+                MP_OPT_PAUSED,
+                MP_OPT_SCHEDULE,
+                MP_OPT_MAX_EVENTS,
+                MP_OPT_SAMPLE,
+                MP_OPT_ON_OOM,
+                MP_OPT_PID,
+                MP_OPT_AT_SIGNAL,
+                MP_OPT_ON_FULL,
+                MP_OPT_FOLLOW,
+                MP_OPT_STEP_RANGE,
+                MP_OPT_STEP_AT,
+                MP_OPT_NO_SHIM,
+                MP_OPT_NO_TORCH_HISTORY,
+                MP_OPT_NO_SYMBOLS,
+                MP_OPT_NO_COMMAND,
+                MP_OPT_QUIET,
+                MP_OPT_VERBOSE,
+                MP_OPT_STRICT,
+                MP_OPT_METRICS,
+                MP_OPT_HOLDERS,
+                MP_OPT_BUDGET,
+                MP_OPT_TORCH_HISTORY,
+                MP_OPT_WAIT,
+                MP_OPT_HOST,
+                MP_OPT_UNWIND},
     .operands_max = SIZE_MAX,
     .stops_at_operand = true,
     .run = run_snapshot,

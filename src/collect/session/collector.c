@@ -395,6 +395,7 @@ enum mp_status mp_collector_run(const struct mp_collector_options *options, stru
     struct mp_launch launch = {.command = options->command,
                                .cupti = options->record.cupti,
                                .hooks = options->record.hooks,
+                               .libunwind = options->record.libunwind,
                                .host = options->record.host_bytes,
                                .shim = options->record.shim,
                                .step_at = options->record.step_at};

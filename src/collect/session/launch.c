@@ -74,7 +74,7 @@ static char *prepended(const char *name, const char *value)
 
 /* Variables added to the command's environment; the caller frees the entries. */
 struct additions {
-    char *entries[9]; /* NULL-terminated */
+    char *entries[10]; /* NULL-terminated */
     size_t count;
     bool failed;
 };
@@ -135,6 +135,7 @@ static void add_all(struct additions *to, const struct mp_launch *launch)
     if (launch->cupti && !getenv(MP_CUDA_VARIABLE)) add_variable(to, entry_of(MP_CUDA_VARIABLE, launch->library));
     /* For gcc's, which is a library of the program's and expects to be the first. */
     add_variable(to, prepended("ASAN_OPTIONS", "verify_asan_link_order=0"));
+    if (launch->libunwind) add_variable(to, entry_of(MP_UNWIND_VARIABLE, "libunwind"));
     if (launch->python_folder) add_python_path(to, launch);
     if (launch->shim && launch->step_at && *launch->step_at)
         add_variable(to, entry_of("MEMPROF_STEP_AT", launch->step_at));

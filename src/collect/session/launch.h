@@ -26,6 +26,7 @@ struct mp_launch {
     char *const *command; /* NULL-terminated */
     const char *library, *python_folder, *socket_path;
     bool cupti, hooks;        /* the wanted ways to the CUDA driver */
+    bool libunwind;           /* walks native stacks */
     bool host;                /* the C allocator's wrappers, too */
     bool shim;                /* Pythons of the command start python/libmemprof_torch with PyTorch */
     const char *step_at;      /* the function whose calls are steps; NULL or "": none */

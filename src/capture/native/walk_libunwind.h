@@ -1,0 +1,15 @@
+/* The functions of walk.h by libunwind, whose contracts they share. It takes locks, makes system calls and may
+ * allocate. */
+#ifndef MP_CAPTURE_NATIVE_WALK_LIBUNWIND_H
+#define MP_CAPTURE_NATIVE_WALK_LIBUNWIND_H
+
+#include "capture/native/walk.h"
+
+/* For the constructor. False: libunwind is not installed; the others then find nothing. */
+bool mp_libunwind_start(void);
+void mp_libunwind_forget(void);
+struct mp_walked mp_libunwind_walk(uint64_t generation, void **addresses, int room);
+int mp_libunwind_walk_frames(struct mp_native_frame *frames, int room);
+bool mp_libunwind_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
+
+#endif
