@@ -95,6 +95,7 @@ class Look:
     def __init__(self, torch, wanted=None, budget_ns=BUDGET_NS, saved=None, objects_most=OBJECTS_MOST):
         self.torch = torch
         self.base = getattr(torch._C, "TensorBase", None) or torch._C._TensorBase
+        self._storage_in = getattr(self.base, "untyped_storage", None) or self.base._storage  # before torch 2
         self._storage_of = getattr(torch._C, "_data_address", None)  # leaves copy-on-write as it is
         self._wanted = set(wanted) if wanted is not None else None
         self._saved = saved  # SavedHooks
@@ -263,7 +264,8 @@ class Look:
 
     def kind_of(self, cls):
         """How objects of a class are visited: "tensor", "opaque" (a tensor that only says where it is by code of the
-        program), "storage", "node", "array", "dict", "type", "frame", or "" for all else."""
+        program), "storage", "script" (a module of TorchScript's), "node", "array", "dict", "type", "frame", or "" for all
+        else."""
         kind = self._kinds.get(cls)
         if kind is None:
             mro = mro_of(cls)
@@ -283,6 +285,8 @@ class Look:
                 kind = "node"
             elif self.torch._C.StorageBase in mro:
                 kind = "storage"
+            elif self.torch._C.ScriptModule in mro:
+                kind = "script"
             elif naming.array_type(mro) is not None:
                 kind = "array"
             self._kinds[cls] = kind
@@ -364,7 +368,7 @@ class Look:
             with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):
                 if id(tensor) in self._tensors and not self.base.requires_grad.__get__(tensor):
                     found[address] = (self._bytes_of_array(block.place) or used[address],
-                                      self.base.untyped_storage(tensor).nbytes())
+                                      self._storage_in(tensor).nbytes())
         return found
 
     def _bytes_of_array(self, place):
@@ -454,6 +458,8 @@ class Look:
                     self._visit_node(found, at)
                 elif kind == "storage":
                     self._claim(found, at)
+                elif kind == "script":
+                    self._visit_script(found, at)
                 elif kind == "array":
                     self._visit_array(found, at)
                 elif kind == "type" and is_first and not naming.is_own_type(found):
@@ -504,6 +510,12 @@ class Look:
             if address not in self.blocks and (self._wanted is None or address in self._wanted):
                 self.blocks[address] = Block(address, place, edge or part)
                 self._left.discard(address)
+
+    def _visit_script(self, module, at):
+        """The collector does not see the parameters, buffers and modules that C++ keeps for it."""
+        for members in (self.torch._C.ParameterDict, self.torch._C.BufferDict, self.torch._C.ModuleDict):
+            for name, value in members(module).items():
+                self._push(value, at, Edge("attribute", name))
 
     def _visit_array(self, array, at):
         """Of numpy. The collector does not see the objects in an array of objects."""

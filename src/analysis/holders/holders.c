@@ -322,9 +322,24 @@ size_t mp_holder_variable(const char *path)
     return before + strcspn(path + before, ".[ ");
 }
 
+static const char native[] = "native code → ", own_hooks[] = "native code → hooks of autograd";
+
+/* True if only the graph of a gradient leads there, as backward(create_graph=True) leaves it. */
+static bool is_of_gradients(const char *path)
+{
+    return !strncmp(path, native, strlen(native)) && strstr(path, "grad_fn.variable");
+}
+
+bool mp_holder_is_cycle(const struct mp_holder *holder)
+{
+    return !strncmp(holder->path, own_hooks, strlen(own_hooks)) || is_of_gradients(holder->path);
+}
+
 size_t mp_holder_root(const char *path)
 {
-    const char *entries = strstr(path, "[*]"), *graph = strstr(path, ".grad_fn");
+    const char *entries = strstr(path, "[*]"), *graph = strstr(path, ".grad_fn"), *hook = strstr(path, own_hooks);
+    if (hook) return (size_t)(hook - path) + strlen(own_hooks);
+    if (is_of_gradients(path)) return strcspn(path, ".");
     if (entries) return (size_t)(entries - path) + strlen("[*]");
     return graph ? (size_t)(graph - path) : strlen(path);
 }
@@ -338,9 +353,15 @@ static bool is_name_of_frame(const char *path)
 
 const char *mp_holder_advice(const struct mp_holder *holder)
 {
+    static const char of_gradients[] = "gradients made with create_graph=True keep the graph: take them with "
+                                       "torch.autograd.grad(), or set .grad to None after use";
     const char *path = holder->path;
     if (!strcmp(path, autocast_cache))
         return "casts of weights stay until autocast is left: enter it for each request, or with cache_enabled=False";
+    if (!strncmp(path, own_hooks, strlen(own_hooks)))
+        return "a hook of a graph keeps a tensor of that graph, and gc cannot see the cycle: keep a weak reference or a "
+               "detached tensor in it, or remove() the hook";
+    if (is_of_gradients(path)) return of_gradients;
     if (!holder->certain) return NULL;
     if (ends_in(path, " used)"))
         return "a view keeps the whole block that it looks into: keep .clone() of a tensor's view, .copy() of an "
@@ -363,9 +384,7 @@ const char *mp_holder_advice(const struct mp_holder *holder)
             return "a hook of saved_tensors_hooks() returned the tensor itself, which its own node keeps, and gc "
                    "cannot see "
                    "that: pack .detach()";
-        if (strstr(path, ".grad.grad_fn"))
-            return "gradients made with create_graph=True keep the graph: take them with torch.autograd.grad(), or set "
-                   ".grad to None after use";
+        if (strstr(path, ".grad.grad_fn")) return of_gradients;
         if (!strstr(path, "grad_fn")) return NULL;
         return "a kept tensor holds the graph that made it: keep loss.item() or loss.detach(), or compute it under "
                "torch.no_grad()";

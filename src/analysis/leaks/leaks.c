@@ -458,7 +458,8 @@ static void drop_consequences(const struct mp_model *model, struct mp_leaks *lea
 static const struct mp_holder *holder_of(const struct mp_leaks *leaks, const struct mp_holders_site *site)
 {
     const struct mp_holder *holder = site && site->count ? &leaks->holders.holders.at[site->first] : NULL;
-    return holder && holder->certain && holder->kind < MP_HOLDER_NATIVE ? holder : NULL;
+    bool known = holder && ((holder->certain && holder->kind < MP_HOLDER_NATIVE) || mp_holder_is_cycle(holder));
+    return known ? holder : NULL;
 }
 
 static bool is_site_bounded(const struct mp_leaks *leaks, const struct mp_holders_site *site, uint64_t *entries,
@@ -542,7 +543,8 @@ static void find_causes(const struct judge *judge)
         at[first].sum.bytes += at[i].bytes;
         at[first].sum.blocks += at[i].blocks;
         at[first].sum.bytes_per_step += at[i].bytes_per_step;
-        leaks->causes += first == i && mp_leak_is_leak(&at[i]);
+        at[i].follows = i && at[i].class == MP_LEAK_HIDDEN && at[i].bytes_per_step < at[0].sum.bytes_per_step;
+        leaks->causes += first == i && mp_leak_is_leak(&at[i]) && !at[i].follows;
     }
     qsort(at, count, sizeof *at, by_cause);
 }

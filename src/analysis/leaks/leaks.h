@@ -48,6 +48,7 @@ struct mp_leak_finding {
     enum mp_leak_class class;
     bool certain;
     bool regrown;       /* one block that is made anew, larger, in every step */
+    bool follows;       /* of class hidden: less than recorded blocks grow, so objects and holes that go with them */
     bool maybe_request; /* or results of one request of many rounds, which went when it ended */
     uint16_t track;
     uint32_t stack;         /* of the heaviest site of the place (leak_places.h); 0: none */

@@ -78,7 +78,7 @@ void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct 
         mp_table_skip(table, column);
         mp_table_wide(table, MP_DIM,
                       "freed before the program looked for what holds it; snapshot --holders looks at "
-                      "steps, too");
+                      "steps that libmemprof.step() or an optimizer marks");
         mp_table_end_row(table);
         return;
     }

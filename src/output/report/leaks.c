@@ -34,6 +34,7 @@ uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding)
 /* The other explanation of the finding, as a clause behind its confidence; "": it is a leak for sure. */
 static const char *other_reading(const struct mp_leak_finding *finding)
 {
+    if (finding->follows) return "; or objects and holes that go with the blocks above";
     return finding->maybe_request ? "; or one request's results, which go when it ends" : "";
 }
 

@@ -25,6 +25,17 @@ for step in range(5):
     losses.append(torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False).sum())
 del x
 
+#--- modules-of-torchscript
+# holder: loaded
+# through: weight
+# kind: list
+loaded = []
+for size in range(10, 15):
+    script = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(size, 10)))
+    accuse(script[0].weight)
+    loaded.append(script._c)
+del script
+
 #--- main-gradients-of-parameters
 # holder: model
 # through: main_grad
