@@ -182,7 +182,7 @@ struct mp_model {
 enum mp_status mp_model_load(const char *path, struct mp_model **model, struct mp_error *error);
 void mp_model_free(struct mp_model *model);
 
-/* The size of a block just after an event of its life (MP_NONE: at the end). */
+/* The size of a block just after an event of its life (MP_NONE: at the end); after its free, its last size. */
 uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event);
 
 /* The label of a block just after an event of its life (MP_NONE: at the end); NULL where it had none yet. */

@@ -27,13 +27,14 @@ struct mp_stack_lines {
     size_t count, room;
 };
 
-/* Replaces the contents of *lines. */
+/* Replaces the contents of *lines; stack 0 has no lines. */
 void mp_stack_resolve(const struct mp_model *model, uint32_t stack, struct mp_stack_lines *lines);
 /* Likewise, for one frame. */
 void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct mp_stack_lines *lines);
 /* The line a person wants to see first: the innermost Python line of the user's own code. Without one, the innermost
- * Python line; without Python, the innermost native line that has a function and is not an allocator's. NULL for an
- * empty stack. */
+ * Python line; without Python, the operator whose gradient is computed; then the innermost native line that has a
+ * function and is not an allocator's; then any. NULL for a stack without frames. Reports and exports that show one line
+ * of a stack show this one; lines->at[0] is often the allocator's own, without a name. */
 const struct mp_stack_line *mp_stack_headline(const struct mp_stack_lines *lines);
 /* True if Python code of this file is the user's own. */
 bool mp_stack_is_user_file(const char *file);

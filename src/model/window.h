@@ -7,7 +7,7 @@
 
 /* A moment is a number of events that have happened: 0 is the start, with the base live. */
 struct mp_window {
-    uint32_t first, last; /* moments, both inclusive */
+    uint32_t first, last; /* moments, both inclusive; the events between them are first to last - 1 */
     uint64_t from_ns, to_ns;
     bool whole;
 };

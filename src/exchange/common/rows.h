@@ -36,7 +36,7 @@ struct mp_row {
     char torch_pool[24];        /* its pair of numbers, as "0,1"; "": unknown */
 };
 
-/* The texts belong to the model, which must outlive the rows. */
+/* The texts belong to the model. Model, window and filter must outlive the rows. */
 void mp_block_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
                          struct mp_block_rows *rows);
 bool mp_block_rows_pick(const struct mp_block_rows *rows, uint32_t block);
