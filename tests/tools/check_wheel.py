@@ -42,6 +42,17 @@ def package_of_build(folder):
     for name in ("README.md", "LICENSE"):
         shutil.copy(SOURCE / name, package)
     return package
+TRAINING = """
+import torch
+model = torch.nn.Linear(1024, 1024, device="cuda")
+optimizer = torch.optim.Adam(model.parameters())
+for _ in range(3):
+    model(torch.randn(64, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+print(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+"""
+ENVIRONMENTS = os.environ.get("MEMPROF_ENVIRONMENTS", os.path.expanduser("~/.cache/memprof"))
 
 
 class Wheel(unittest.TestCase):
@@ -118,6 +129,32 @@ class Wheel(unittest.TestCase):
                                  "print([e.value for e in m.distribution('libmemprof').entry_points"
                                  " if e.group == 'pytest11'])")
         self.assertEqual(said, "['pytest_memprof']\n")
+
+
+@unittest.skipUnless(asserted.LONG, "tools/test --long")
+class Whole(unittest.TestCase):
+    def test_make_wheel_plans_on_the_pytorch_of_pip(self):
+        torch = pathlib.Path(ENVIRONMENTS, "torch")
+        if not (torch / "bin/python3").exists():
+            self.skipTest("tools/cuda-torch was not run")
+        made = subprocess.run(["make", "-C", BUILD, "wheel"], capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr[-3000:])
+        wheel = max(BUILD.glob("libmemprof-*.whl"), key=os.path.getmtime)
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            subprocess.run([torch / "bin/python3", "-m", "venv", folder / "venv"], check=True)
+            site, = (folder / "venv").glob("lib/python3*/site-packages")
+            (site / "torch.pth").write_text(f"{next(torch.glob('lib/python3*/site-packages'))}\n")
+            subprocess.run([folder / "venv/bin/pip", "install", "--quiet", "--no-index", wheel], check=True)
+            (folder / "train.py").write_text(TRAINING)
+            plain = {"PATH": f"{folder}/venv/bin:/usr/bin:/bin"}
+            planned = subprocess.run(["memprof", "plan", "--device", "h100-80gb", "-o", "plan.mp", "--", "python3", "train.py"],
+                                     capture_output=True, text=True, cwd=folder, env=plain)
+            self.assertEqual(planned.returncode, 0, planned.stderr)
+            answer = json.loads(subprocess.run(["memprof", "peak", "--json", "plan.mp"], capture_output=True, text=True,
+                                               cwd=folder, env=plain, check=True).stdout)
+        allocated, _ = map(int, planned.stdout.split()[-2:])
+        self.assertEqual(answer["peak_bytes"], allocated)
 
 
 asserted.main()
