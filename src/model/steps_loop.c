@@ -54,6 +54,7 @@ struct changes {
 struct search {
     const struct mp_model *model;
     uint8_t language;          /* of the lines */
+    uint32_t begin;            /* the first event behind the imports */
     uint32_t root;             /* function: lines count in its callees, on any thread */
     MP_VEC(struct site) sites; /* by stack */
     MP_VEC(struct line) lines;
@@ -235,7 +236,8 @@ static void count_line(struct search *search, struct line *line, uint32_t event,
 /* True if it was reached often enough, over half of the recording. */
 static bool may_loop(const struct search *search, const struct line *line)
 {
-    return line->count >= ROUNDS_MIN && (uint64_t)(line->last - line->first) * 2 >= search->model->events.count;
+    uint64_t events = search->model->events.count - search->begin;
+    return line->count >= ROUNDS_MIN && (uint64_t)(line->last - line->first) * 2 >= events;
 }
 
 /* Chooses rounds by multiples of the golden ratio, so that an event of every k-th round is in the sample in
@@ -374,9 +376,28 @@ static void begin_step(struct search *search, struct line *line, uint32_t event,
     if (line == search->chosen) mp_steps_begin(search->model, event, 0, search->steps);
 }
 
+static bool is_import(const struct mp_model *model, uint32_t stack)
+{
+    for (uint32_t node = stack; node; node = model->stacks.at[node].parent) {
+        const struct mp_model_line *line = mp_loop_line(model, node, MP_PYTHON);
+        if (line && !strcmp(mp_model_text(model, line->file), "<frozen importlib._bootstrap>")) return true;
+    }
+    return false;
+}
+
+uint32_t mp_loop_begin(const struct mp_model *model)
+{
+    for (uint32_t event = 0; event < model->events.count; event++)
+        if (model->events.type[event] == MP_EVENT_ALLOC &&
+            !is_import(model, model->blocks.stack[model->events.subject[event]]))
+            return event;
+    return 0; /* the program runs in an import */
+}
+
 bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps)
 {
-    struct search search = {.model = model, .language = mp_loop_language(model), .steps = steps};
+    struct search search = {
+        .model = model, .language = mp_loop_language(model), .begin = mp_loop_begin(model), .steps = steps};
     know_sites(&search);
     sum_work(&search);
     follow(&search, count_line);

@@ -34,6 +34,8 @@
  * round is another thread's, and may be several rounds of one line (steps_period.h). */
 bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps);
 
+/* The first event behind the imports that a program begins with: how much they allocate says nothing of its loop. */
+uint32_t mp_loop_begin(const struct mp_model *model);
 /* The language whose lines show the loop: Python, or C and C++ where nothing of Python was recorded. */
 uint8_t mp_loop_language(const struct mp_model *model);
 /* The line of a call (a node of the stacks) in that language; NULL for other calls. */

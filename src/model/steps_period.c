@@ -108,12 +108,12 @@ static bool are_same(const struct crew *crew, uint32_t a, uint32_t b)
 static void collect(const struct mp_model *model, struct crew *crew)
 {
     uint64_t *roots = roots_of(model), root = busiest_root(model, roots);
-    uint32_t live = 0;
+    uint32_t live = 0, begin = mp_loop_begin(model);
     for (uint32_t event = 0; event < model->events.count; event++) {
         uint32_t thread = model->events.thread[event], block = model->events.subject[event];
         live -= model->events.type[event] == MP_EVENT_FREE; /* less those at the beginning */
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
-        crew->allocs++;
+        crew->allocs += event >= begin;
         if (thread != MP_NONE && root && roots[model->blocks.stack[block]] == root) {
             mp_vec_grow_to(&crew->threads, (size_t)thread + 1);
             struct calls *calls = &crew->threads.at[thread];

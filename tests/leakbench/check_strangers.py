@@ -13,6 +13,20 @@ import harness
 PYTHON = harness.python_with_torch()
 PROGRAM = harness.SOURCE / "tests" / "leakbench" / "programs" / "strangers.py"
 
+SHORT_LOOP = """import torch, tables
+kept = []
+
+def read(number):
+    kept.append(torch.ones(1000))
+    return torch.ones(number)
+
+def main():
+    for number in range(1, 41):
+        value = read(number)
+
+main()
+"""
+
 
 @harness.unittest.skipUnless(PYTHON, "no Python here has torch")
 class Strangers(harness.TestCase):
@@ -65,6 +79,15 @@ class Strangers(harness.TestCase):
 
     def test_what_grows_for_a_while(self):
         self.judge("curriculum")
+
+    def test_imports_that_allocate_more_than_the_loop(self):
+        (self.folder / "tables.py").write_text("import torch\nfor size in range(1, 400):\n    torch.ones(size)\n")
+        program = self.folder / "serve.py"
+        program.write_text(SHORT_LOOP)
+        recording = self.folder / "run.mp"
+        harness.record_whole(recording, (PYTHON, program))
+        leaks = harness.answer("leaks", recording)
+        self.assertEqual((leaks["verdict"], leaks["steps"]["count"]), ("leak", 40), leaks)
 
     def test_no_network(self):
         self.both("heat")
