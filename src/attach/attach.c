@@ -18,14 +18,14 @@
 #include "base/clock.h"
 #include "collect/session/collector_parts.h"
 
-#define ROUND_MS      10
-#define LATE_NS       (50 * MP_NS_PER_MS) /* an event is in the ring so soon after its time */
-#define LOOK_FOR_EXEC (500 * MP_NS_PER_MS)
-#define RETURNS_MOST  16
-#define MEASURE_NS    MP_NS_PER_SECOND
-#define TRAP_NS       2000 /* of a probe itself, which its program does not see; a bound for x86-64 */
-#define SAMPLE_LEAST  (16 << 10)
-#define RING_IDLE_NS  MP_NS_PER_SECOND /* a ring without events for so long may become another thread's */
+#define ROUND_MS     10
+#define LATE_NS      (50 * MP_NS_PER_MS)  /* an event is in the ring so soon after its time */
+#define LOOK_NS      (100 * MP_NS_PER_MS) /* for an exec and for children */
+#define RETURNS_MOST 16
+#define MEASURE_NS   MP_NS_PER_SECOND
+#define TRAP_NS      2000 /* of a probe itself, which its program does not see; a bound for x86-64 */
+#define SAMPLE_LEAST (16 << 10)
+#define RING_IDLE_NS MP_NS_PER_SECOND /* a ring without events for so long may become another thread's */
 
 extern const unsigned char mp_attach_object[], mp_attach_object_end[];
 
@@ -54,7 +54,8 @@ struct attached {
     struct mp_map cpu_blocks;    /* from alloc_cpu: address to 1 */
     struct mp_map mapped_blocks; /* likewise, reported CPU storage: mapped files */
     struct mp_attach_driver driver;
-    struct mp_map threads; /* tid to ring + 1 */
+    struct mp_map children; /* that are recorded: pid to 1 */
+    struct mp_map threads;  /* tid to ring + 1 */
     uint64_t used_ns[MP_SPOOL_RINGS_MAX];
     uint64_t ring_dropped;
     uint64_t misplaced;         /* events under another thread */
@@ -467,10 +468,13 @@ static void serve(struct attached *a)
     mp_recording_round(a->recording, false);
 }
 
+/* One that ends has no memory, either, but no maps. */
 static bool is_replaced(struct attached *a)
 {
     unsigned char magic[SELFMAG];
-    return !mp_attach_target_read(&a->target, a->watched->start, magic, sizeof magic) || memcmp(magic, ELFMAG, SELFMAG);
+    bool there =
+        mp_attach_target_read(&a->target, a->watched->start, magic, sizeof magic) && !memcmp(magic, ELFMAG, SELFMAG);
+    return !there && mp_attach_target_look(&a->target);
 }
 
 static const char *run(struct attached *a, int signals, struct mp_exit *how, char *text, size_t room)
@@ -491,10 +495,14 @@ static const char *run(struct attached *a, int signals, struct mp_exit *how, cha
         }
         if (set[1].revents || (a->options->for_ns && now - begun >= a->options->for_ns) || a->recording->failed)
             return MP_STILL_RUNNING " when memprof detached";
-        if (now - looked > LOOK_FOR_EXEC) {
-            looked = now;
-            if (is_replaced(a)) return "replaced by exec";
-        }
+        if (now - looked < LOOK_NS) continue;
+        looked = now;
+        for (uint32_t child; a->options->child && (child = mp_attach_target_child(&a->target, &a->children));)
+            a->options->child(a->options->context, child);
+        if (!is_replaced(a)) continue;
+        a->options->say(a->options->context, "the program put another one in its place (exec), which is not recorded: "
+                                             "memprof attach with the same PID records that");
+        return "replaced by exec";
     }
 }
 
@@ -517,13 +525,14 @@ static void note_end(struct attached *a)
                  "%" PRIu64 " events count under another thread: there were too many threads at once", a->misplaced);
         mp_recording_note(a->recording, note);
     }
-    if (a->forked) {
-        char note[160];
-        snprintf(note, sizeof note,
-                 "the program began %" PRIu64
-                 " other processes meanwhile, which are not recorded: memprof attach records each by "
-                 "its PID",
-                 a->forked);
+    if (a->forked > a->children.count) {
+        char note[192];
+        snprintf(
+            note, sizeof note,
+            "the program began %" PRIu64
+            " other processes meanwhile, of which %zu were recorded (--children): memprof attach records each by its "
+            "PID",
+            a->forked, a->children.count);
         mp_recording_note(a->recording, note);
     }
     if (*a->sample_note) mp_recording_note(a->recording, a->sample_note);
@@ -537,7 +546,12 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     enum mp_status status = mp_attach_target_open(a->options->pid, &a->target, error);
     if (!status) status = load(a, error);
     if (!status) status = find_all(a, error);
-    if (!status && *a->lacks) a->options->lacks(a->options->context, a->lacks);
+    if (!status && *a->lacks) {
+        char said[sizeof a->lacks + 128];
+        snprintf(said, sizeof said,
+                 "libraries of the program lack functions to attach to, whose blocks are not seen: %s", a->lacks);
+        a->options->say(a->options->context, said);
+    }
     if (!status) status = attach_all(a, error);
     if (!status && a->measures && !bound_cost(a)) status = refuse(error, errno);
     if (!status) status = open_recording(a, error);
@@ -593,6 +607,7 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     mp_map_free(&a->mapped_blocks);
     mp_attach_driver_free(&a->driver);
     mp_map_free(&a->threads);
+    mp_map_free(&a->children);
     if (signals >= 0) close(signals);
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(a);

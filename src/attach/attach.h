@@ -21,7 +21,8 @@ struct mp_attach_options {
     double overhead_most; /* of one processor's time, in which the program may be held up; 0: no bound */
     uint64_t for_ns;      /* how long; 0: until a signal, or the program's end */
     struct mp_record_config record;
-    void (*lacks)(void *context, const char *names); /* nothing is attached yet; functions that the libraries lack */
+    void (*say)(void *context, const char *sentence); /* for people: what the program lacks, what became of it */
+    void (*child)(void *context, uint32_t pid); /* a child that could be attached to was seen; NULL: they only count */
     void (*attached)(void *context, unsigned probes, uint64_t took_ns); /* recording has begun */
     void *context;
 };

@@ -1,5 +1,6 @@
 #include "attach/attach_target.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -137,6 +138,42 @@ void mp_attach_target_close(struct mp_attach_target *target)
     mp_map_free(&target->strange);
     if (target->pidfd >= 0) close(target->pidfd);
     target->pidfd = -1;
+}
+
+/* ---- children --------------------------------------------------------------------------------------------------- */
+
+static bool has_library(uint32_t pid)
+{
+    char path[64], *line = NULL;
+    size_t room = 0;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/maps", pid);
+    FILE *file = fopen(path, "re");
+    while (file && !found && getline(&line, &room, file) >= 0)
+        found = strstr(line, "/libc10.so") || strstr(line, "/libcuda.so");
+    free(line);
+    if (file) fclose(file);
+    return found;
+}
+
+/* Each thread has a list of its own. */
+uint32_t mp_attach_target_child(const struct mp_attach_target *target, struct mp_map *known)
+{
+    char path[64 + sizeof((struct dirent *)NULL)->d_name];
+    snprintf(path, sizeof path, "/proc/%" PRIu32 "/task", target->pid);
+    DIR *threads = opendir(path);
+    uint32_t pid, found = 0;
+    for (struct dirent *thread; threads && !found && (thread = readdir(threads));) {
+        if (*thread->d_name == '.') continue;
+        snprintf(path, sizeof path, "/proc/%" PRIu32 "/task/%s/children", target->pid, thread->d_name);
+        FILE *file = fopen(path, "re");
+        while (file && !found && fscanf(file, "%" SCNu32, &pid) == 1)
+            if (!mp_map_find(known, pid) && has_library(pid)) found = pid;
+        if (file) fclose(file);
+    }
+    if (threads) closedir(threads);
+    if (found) *mp_map_at(known, found, NULL) = 1;
+    return found;
 }
 
 /* ---- modules ---------------------------------------------------------------------------------------------------- */

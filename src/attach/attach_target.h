@@ -47,6 +47,10 @@ struct mp_attach_target {
 enum mp_status mp_attach_target_open(uint32_t pid, struct mp_attach_target *target, struct mp_error *error);
 void mp_attach_target_close(struct mp_attach_target *target);
 
+/* The next child of the process that is not in `known`, to which it is added, and that has mapped a library of the
+ * probes; 0: none. A process that maps one later is looked at again. */
+uint32_t mp_attach_target_child(const struct mp_attach_target *target, struct mp_map *known);
+
 /* Reads the maps anew. False: the process has no maps any more. */
 bool mp_attach_target_look(struct mp_attach_target *target);
 /* The module that an address lies in; NULL. Looks at the maps again, ten times a second at most, where it is new. */

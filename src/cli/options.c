@@ -95,6 +95,9 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
     [MP_OPT_UNWIND] =
         {"unwind", '\0', "HOW",
          "own or libunwind: unwind native stacks by memprof's own rules or, more slowly, by libunwind (own)"},
+    [MP_OPT_CHILDREN] = {"children", '\0', NULL,
+                         "also record processes that the program begins meanwhile, from when each has PyTorch or CUDA: "
+                         "each gets a file of its own, NAME.PID.mp"},
     [MP_OPT_ON_OOM] = {"on-oom", '\0', "WHAT",
                        "snapshot or none: when memory runs out, write a file and say why (snapshot)", MP_OPTS_RECORDED},
     [MP_OPT_AT_SIGNAL] =

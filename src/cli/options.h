@@ -52,6 +52,7 @@ enum mp_option {
     MP_OPT_SAMPLE,
     MP_OPT_MAX_OVERHEAD,
     MP_OPT_UNWIND,
+    MP_OPT_CHILDREN,
     MP_OPT_ON_OOM,
     MP_OPT_AT_SIGNAL,
     MP_OPT_ON_FULL,

@@ -4,6 +4,7 @@ those that hooks see, it leaves a program as it was, and it says in a sentence w
 
 import csv
 import json
+import math
 import os
 import pathlib
 import re
@@ -72,6 +73,36 @@ serve()
 """
 
 
+KIDS = """
+import ctypes, os, subprocess, sys, time
+c10 = ctypes.CDLL(sys.argv[1])
+take, report = c10._ZN3c109alloc_cpuEm, c10._ZN3c1025ProfiledCPUMemoryReporter3NewEPvm
+take.restype, report.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+def work():
+    for i in range(400):
+        report(1, take(100 + i), 100 + i)
+        time.sleep(0.01)
+if sys.argv[3:]:
+    work()
+    sys.exit()
+print("ready", os.getpid(), flush=True)
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+# EXEC
+child = os.fork()
+if not child:
+    grandchild = os.fork()
+    work()
+    os._exit(os.wait()[1] if grandchild else 0)
+subprocess.run(["true"])
+other = subprocess.Popen([sys.executable, *sys.argv, "child"])
+work()
+os.waitpid(child, 0)
+other.wait()
+print(400)
+"""
+
+
 def why_not():
     """Why nothing can be attached to here; None where it can."""
     if harness.SANITIZED:
@@ -101,17 +132,25 @@ class Attached(harness.TestCase):
     def serve(self, kind="c10", rounds=ROUNDS, rate=RATE):
         return self.start(self.service, CUDA if kind == "cuda" else self.c10, kind, rounds, rate)[0]
 
-    def attach(self, pid, *options, to=None):
-        output = to or self.recording
+    def attach(self, pid, *options):
+        return self.attach_all(pid, (self.recording, options))[0]
+
+    def attach_all(self, pid, *each):
+        """Attaches to the program several times at once: to each file, with its options."""
+        begun = [self.begin(pid, output, *options) for output, options in each]
+        for started in begun:
+            said = started.stderr.readline()
+            if "lack functions" in said:
+                said = started.stderr.readline()
+            self.assertIn("attached to process", said)
+        return begun
+
+    def begin(self, pid, output, *options):
         started = subprocess.Popen([harness.MEMPROF, "attach", str(pid), "-o", output, "--force", *options],
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(started.stderr.close)
         self.addCleanup(started.wait)
         self.addCleanup(started.kill)
-        said = started.stderr.readline()
-        if "lack functions" in said:
-            said = started.stderr.readline()
-        self.assertIn("attached to process", said)
         return started
 
     def blocks(self, path, track=None):
@@ -142,6 +181,12 @@ class Attached(harness.TestCase):
         self.assertEqual({"keep_request"}, {block[3][-1].partition(" (")[0] for block in kept})
         self.assertEqual({"answer_request"}, {block[3][-1].partition(" (")[0] for block in blocks if block[2]})
         self.assertTrue(all("serve" in " ".join(block[3]) for block in blocks))
+
+    def times(self, path):
+        table = self.folder / "times.csv"
+        harness.memprof("export", path, "--format", "csv", "-o", table, "--force")
+        with open(table, newline="") as file:
+            return [(int(row["alloc_ns"]), int(row["bytes"])) for row in csv.DictReader(file) if row["alloc_ns"]]
 
     def test_in_a_container(self):
         """Threads have the numbers that memprof itself sees; where none can be had, a sentence says so."""
@@ -214,7 +259,7 @@ class Attached(harness.TestCase):
         script, other = self.folder / "train.py", self.folder / "other.mp"
         script.write_text(TRAIN)
         _, (_, pid) = self.start(harness.python_with_torch(), script)
-        attached = self.attach(pid), self.attach(pid, "--unwind", "libunwind", to=other)
+        attached = self.attach_all(pid, (self.recording, ()), (other, ("--unwind", "libunwind")))
         for each in attached:
             self.assertEqual(each.wait(harness.TIMEOUT), 0)
             self.assertEqual(harness.answer("info", self.recording)["coverage"]["dropped"], 0)
@@ -287,6 +332,85 @@ class Attached(harness.TestCase):
         recorded = stand_in.runs_of(stand_in.read_recording(self.recording))
         for track in sorted(set(wanted) | set(recorded)):
             self.assertEqual(recorded.get(track), wanted.get(track), track)
+
+    def test_children(self):
+        """A forked child, its own, and another program are recorded, from soon after they began; else they count."""
+        script = self.folder / "kids.py"
+        script.write_text(KIDS)
+        for options in (["--children"], []):
+            with self.subTest(options=options):
+                for file in self.folder.glob("*.mp"):
+                    file.unlink()
+                go = self.folder / f"go{len(options)}"
+                started, (_, pid) = self.start(sys.executable, script, self.c10, go)
+                attached = self.attach(pid, *options)
+                go.touch()
+                kept = int(started.stdout.read())
+                self.assertEqual((started.wait(), attached.wait(harness.TIMEOUT)), (0, 0))
+                answers = [harness.answer("info", path) for path in self.folder.glob("*.mp")]
+                self.assertEqual([answer["process"]["exit"] for answer in answers], ["exit 0"] * len(answers))
+                self.assertEqual(len(answers), 4 if options else 1)
+                notes = " ".join(harness.answer("info", self.recording)["coverage"]["notes"])
+                self.assertIn(f"began 3 other processes meanwhile, of which {2 if options else 0} were", notes)
+                for path in self.folder.glob("*.mp"):
+                    blocks = self.blocks(path)
+                    self.assertLessEqual(len(blocks), kept)
+                    self.assertGreater(len(blocks), 50)
+
+    def test_exec(self):
+        script = self.folder / "exec.py"
+        script.write_text(KIDS.replace("# EXEC", "work(); os.execvp('sleep', ['sleep', '1'])"))
+        go = self.folder / "go"
+        started, (_, pid) = self.start(sys.executable, script, self.c10, go)
+        attached = self.attach(pid)
+        go.touch()
+        said = attached.communicate()[1]
+        self.assertEqual((attached.returncode, started.wait()), (0, 0))
+        self.assertIn("memprof: the program put another one in its place (exec), which is not recorded", said)
+        self.assertEqual(harness.answer("info", self.recording)["process"]["exit"], "replaced by exec")
+
+    def test_the_leak_of_the_example(self):
+        example = HERE.parents[1] / "examples/leak.py"
+        started = subprocess.Popen([harness.python_with_torch(), example, "--steps", "100000"], stdout=subprocess.DEVNULL)
+        self.addCleanup(started.wait)
+        self.addCleanup(started.kill)
+        until = time.monotonic() + harness.TIMEOUT
+        while "libc10" not in pathlib.Path(f"/proc/{started.pid}/maps").read_text() and time.monotonic() < until:
+            time.sleep(0.05)
+        time.sleep(1)  # into the loop
+        self.assertEqual(self.attach(started.pid, "--for", "3s").wait(harness.TIMEOUT), 0)
+        answer = harness.answer("leaks", self.recording)
+        self.assertEqual(answer["verdict"], "leak")
+        lines = {f"{frame['function']}:{frame['line']}" for frame in answer["findings"][0]["stack"]
+                 if frame["language"] == "python"}
+        text = example.read_text().splitlines()
+        validated = 1 + next(i for i, line in enumerate(text) if line.startswith("    return compute_loss(model, inputs)"))
+        self.assertIn(f"validate:{validated}", lines)
+
+    def test_a_sample_is_an_estimate(self):
+        """Six draws at once, of the same blocks: their mean lies within four standard errors of what another attach saw."""
+        service = self.serve(rounds=6000, rate=1000)
+        attached = self.attach_all(service.pid, (self.recording, ()), *[(self.folder / f"{i}.mp", ["--max-overhead", "0.01%"])
+                                                                        for i in range(6)])
+        service.communicate()
+        for each in attached:
+            self.assertEqual(each.wait(harness.TIMEOUT), 0)
+
+        def kept(path, since):
+            began = harness.answer("info", path)["process"]["start_unix_ns"]
+            return [(began + at, size) for at, size in self.times(path) if began + at >= since], began
+        estimate, truth, variance = 0, 0, 0
+        for sampler in range(6):
+            sampled, since = kept(self.folder / f"{sampler}.mp", 0)
+            blocks, _ = kept(self.recording, since)
+            self.assertGreater(len(blocks), 1000)
+            notes = " ".join(harness.answer("info", self.folder / f"{sampler}.mp")["coverage"]["notes"])
+            number, unit = re.search(r"one in ([0-9.]+) ([KM])iB", notes).groups()
+            mean = float(number) * (1 << (10 if unit == "K" else 20))
+            estimate += sum(size for _, size in sampled)  # each stands for its share
+            truth += sum(size for _, size in blocks)
+            variance += sum(size * size * (1 / -math.expm1(-size / mean) - 1) for _, size in blocks)
+        self.assertLess(abs(estimate - truth), 4 * math.sqrt(variance))
 
     def test_what_the_libraries_lack(self):
         service = self.serve(rounds=200, rate=200)
@@ -390,6 +514,40 @@ class Words(Saying):
 
 
 class Refused(Saying):
+    def build(self, name, text, *options):
+        """The path; None where this machine cannot build it."""
+        built = self.folder / name
+        done = subprocess.run([*os.environ.get("CC", "cc").split(), "-x", "c", "-", "-x", "none", "-o", built, *options], input=text,
+                              text=True, capture_output=True)
+        return None if done.returncode else built
+
+    def run_until_killed(self, *words):
+        started = subprocess.Popen(words)
+        self.addCleanup(started.wait)
+        self.addCleanup(started.kill)
+        until = time.monotonic() + harness.TIMEOUT
+        while os.readlink(f"/proc/{started.pid}/exe") == sys.executable and time.monotonic() < until:
+            time.sleep(0.01)
+        return started
+
+    def test_programs_without_the_functions(self):
+        waits = "void _start(void) { for (;;) __asm__ volatile(\"pause\"); }"
+        other = self.build("other", waits, "-m32", "-nostdlib", "-static", "-no-pie")
+        static = self.build("static", waits, "-nostdlib", "-static", "-no-pie")
+        for program, why in ((other, "another architecture"), (static, "neither PyTorch")):
+            if program:
+                started = self.run_until_killed(program)
+                self.assertIn(why, self.say(started.pid)[1])
+                self.assertEqual(started.poll(), None)
+        self.build("libc10.so", "int nothing;", "-shared", "-fPIC", "-s")
+        loads = "extern int usleep(unsigned), nothing; int main(void) { for (;;) usleep(9999 + nothing); }"
+        program = self.build("loads", loads, self.folder / "libc10.so", f"-Wl,-rpath,{self.folder}")
+        started = self.run_until_killed(program)
+        until = time.monotonic() + harness.TIMEOUT
+        while "libc10" not in pathlib.Path(f"/proc/{started.pid}/maps").read_text() and time.monotonic() < until:
+            time.sleep(0.01)
+        self.assertIn("its libraries have none of the functions", self.say(started.pid)[1])
+
     def test_what_cannot_be_attached_to(self):
         sleeps = subprocess.Popen(["sleep", "60"])
         self.addCleanup(sleeps.wait)

@@ -2,13 +2,20 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "base/units.h"
+#include "base/vec.h"
 #include "cli/command.h"
 #include "cli/record/snapshot_messages.h"
 
@@ -91,53 +98,108 @@ static char *find_output(const struct mp_invocation *invocation, uint32_t pid)
     return NULL;
 }
 
-static void say_lacks(void *context, const char *names)
+/* What the callbacks need. */
+struct attaching {
+    const struct mp_invocation *invocation;
+    struct mp_attach_options *options;
+    MP_VEC(pid_t) children; /* memprofs, each of a child of the program */
+};
+
+static void say(void *context, const char *sentence)
 {
-    const struct mp_invocation *invocation = context;
-    if (!mp_given(invocation, MP_OPT_QUIET))
-        mp_message("the libraries of process %s lack functions to attach to, whose blocks are not seen: %s",
-                   invocation->operands[0], names);
+    const struct attaching *attaching = context;
+    if (!mp_given(attaching->invocation, MP_OPT_QUIET)) mp_message("%s", sentence);
 }
 
 static void say_attached(void *context, unsigned probes, uint64_t took_ns)
 {
-    const struct mp_invocation *invocation = context;
+    const struct attaching *attaching = context;
+    const struct mp_invocation *invocation = attaching->invocation;
     char took[MP_UNIT_TEXT];
     if (mp_given(invocation, MP_OPT_QUIET)) return;
-    mp_message("attached to process %s with %u probes in %s; %s", invocation->operands[0], probes,
+    mp_message("attached to process %u with %u probes in %s; %s", (unsigned)attaching->options->pid, probes,
                mp_format_duration(took, took_ns),
                invocation->value[MP_OPT_FOR] ? "detaches by itself" : "Ctrl-C detaches");
 }
 
+static int attach(struct attaching *attaching, bool is_child)
+{
+    const struct mp_invocation *invocation = attaching->invocation;
+    struct mp_collector_result result = {0};
+    struct mp_error error;
+    int status = MP_EXIT_DONE;
+    if (mp_attach_run(attaching->options, &result, &error)) {
+        status = is_child ? MP_EXIT_COULD_NOT : mp_message_error(&error);
+    } else if (result.recordings.count) {
+        const struct mp_collector_options shown = {.output = attaching->options->output,
+                                                   .record = attaching->options->record};
+        bool whole = mp_snapshot_report(&result, &shown, mp_given(invocation, MP_OPT_QUIET),
+                                        mp_given(invocation, MP_OPT_VERBOSE));
+        if (!whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
+    } else if (!is_child) {
+        mp_message("nothing was allocated while memprof was attached; no file was written");
+    }
+    mp_collector_result_free(&result);
+    return status;
+}
+
+/* Children that still run are left only if memprof was detached from the program, which then runs, too. */
+static int end_children(struct attaching *attaching)
+{
+    struct pollfd program = {.fd = (int)syscall(SYS_pidfd_open, attaching->options->pid, 0), .events = POLLIN};
+    bool detached = program.fd >= 0 && !poll(&program, 1, 0);
+    int status = MP_EXIT_DONE, how;
+    if (program.fd >= 0) close(program.fd);
+    for (size_t i = 0; i < attaching->children.count; i++) {
+        if (detached) kill(attaching->children.at[i], SIGINT);
+        if (waitpid(attaching->children.at[i], &how, 0) > 0 && WIFEXITED(how) && WEXITSTATUS(how) == MP_EXIT_INCOMPLETE)
+            status = MP_EXIT_INCOMPLETE;
+    }
+    mp_vec_free(&attaching->children);
+    return status;
+}
+
+/* A memprof of its own for a child of the program. It keeps none of the probes, which end with this one. */
+static void attach_child(void *context, uint32_t pid)
+{
+    struct attaching *attaching = context;
+    struct mp_attach_options *options = attaching->options;
+    fflush(NULL);
+    pid_t memprof = fork();
+    if (memprof > 0) mp_vec_add(&attaching->children, memprof);
+    if (memprof) return;
+    prctl(PR_SET_PDEATHSIG, SIGINT);
+    syscall(SYS_close_range, 3, ~0u, 0);
+    size_t length = strlen(options->output);
+    int name = length > 3 && !strcmp(options->output + length - 3, ".mp") ? (int)length - 3 : (int)length;
+    options->output = mp_text_make("%.*s.%u.mp", name, options->output, (unsigned)pid);
+    options->pid = pid;
+    options->for_ns = 0;
+    attaching->children.count = 0;
+    int status = attach(attaching, true), others = end_children(attaching);
+    _exit(status ? status : others);
+}
+
 static int run_attach(const struct mp_invocation *invocation)
 {
-    bool quiet = mp_given(invocation, MP_OPT_QUIET);
     struct mp_attach_options options = {.force = mp_given(invocation, MP_OPT_FORCE),
                                         .symbols = !mp_given(invocation, MP_OPT_NO_SYMBOLS),
                                         .keep_command = !mp_given(invocation, MP_OPT_NO_COMMAND),
-                                        .lacks = say_lacks,
-                                        .attached = say_attached,
-                                        .context = (void *)(uintptr_t)invocation};
+                                        .say = say,
+                                        .child = mp_given(invocation, MP_OPT_CHILDREN) ? attach_child : NULL,
+                                        .attached = say_attached};
+    struct attaching attaching = {.invocation = invocation, .options = &options};
+    options.context = &attaching;
     int status = read_pid(invocation->operands[0], &options.pid);
     if (!status) status = read_options(invocation, &options);
     if (status) return status;
     char *output = find_output(invocation, options.pid);
     if (!output) return MP_EXIT_COULD_NOT;
-    struct mp_collector_result result = {0};
-    struct mp_error error;
     options.output = output;
-    if (mp_attach_run(&options, &result, &error)) {
-        status = mp_message_error(&error);
-    } else if (!result.recordings.count) {
-        mp_message("nothing was allocated while memprof was attached; no file was written");
-    } else {
-        const struct mp_collector_options shown = {.output = output, .record = options.record};
-        bool whole = mp_snapshot_report(&result, &shown, quiet, mp_given(invocation, MP_OPT_VERBOSE));
-        if (!whole && mp_given(invocation, MP_OPT_STRICT)) status = MP_EXIT_INCOMPLETE;
-    }
-    mp_collector_result_free(&result);
+    status = attach(&attaching, false);
+    int others = end_children(&attaching);
     free(output);
-    return status;
+    return status ? status : others;
 }
 
 extern const struct mp_command mp_command_attach;
@@ -156,9 +218,9 @@ const struct mp_command mp_command_attach = {
     .example = "memprof attach 4711 --for 60s -o now.mp",
     .meanings = {{MP_OPT_OUTPUT, "the file (attach.PID.mp here)"},
                  {MP_OPT_STRICT, "exit with 4 where the recording is not whole"}},
-    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FOR, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_UNWIND, MP_OPT_DEPTH,
-                MP_OPT_MAX_EVENTS, MP_OPT_MAX_OVERHEAD, MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET,
-                MP_OPT_VERBOSE, MP_OPT_STRICT},
+    .options = {MP_OPT_OUTPUT, MP_OPT_FORCE, MP_OPT_FOR, MP_OPT_STACKS, MP_OPT_FREE_STACKS, MP_OPT_UNWIND,
+                MP_OPT_CHILDREN, MP_OPT_CHILDREN, MP_OPT_DEPTH, MP_OPT_MAX_EVENTS, MP_OPT_MAX_OVERHEAD,
+                MP_OPT_NO_SYMBOLS, MP_OPT_NO_COMMAND, MP_OPT_QUIET, MP_OPT_VERBOSE, MP_OPT_STRICT},
     .operands_min = 1,
     .operands_max = 1,
     .run = run_attach,
