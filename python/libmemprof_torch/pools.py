@@ -176,13 +176,14 @@ class Pools(Guarded):
     def _makes(self, original):
         def __init__(pool, *arguments, **named):
             original(pool, *arguments, **named)
-            self._guarded(self._make, pool)
+            self._guarded(self._make, pool, *arguments, **named)
         return __init__
 
-    def _make(self, pool):
+    def _make(self, pool, allocator=None, use_on_oom=False, no_split=False):
         if self._torch.cuda.is_initialized():
             device, number = self._torch.cuda.current_device(), pool.id
-            self._mark(f"pool {number[0]}:{number[1]} made on cuda:{device}")
+            ways = " use_on_oom" * bool(use_on_oom) + " no_split" * bool(no_split)
+            self._mark(f"pool {number[0]}:{number[1]} made on cuda:{device}{ways}")
             self._alive[id(pool)] = (weakref.ref(pool, self._lets_go(id(pool))), device, (number, "deleted"))
 
     def _lets_go(self, key):

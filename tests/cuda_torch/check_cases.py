@@ -153,6 +153,25 @@ kept = tensor(600 * MIB)
                                      real.truth["devices"][0]["stats"]["reserved_bytes.all.peak"])
 
 
+class MemPools(bed.TestCase):
+    def test_that_are_never_divided(self):
+        """Others may use them once memory runs out; a replay of the recording as it was set knows both."""
+        run = self.execute(BEGIN + """
+limit = 100 * MIB / torch.cuda.get_device_properties(0).total_memory
+torch.cuda.set_per_process_memory_fraction(limit)
+pool = torch.cuda.MemPool(no_split=True, use_on_oom=True)
+with torch.cuda.use_mem_pool(pool):
+    inside = [tensor(12 * MIB), tensor(4 * MIB), tensor(4 * MIB)]
+del inside
+outside = [tensor(40 * MIB), tensor(12 * MIB)]
+""")
+        self.assert_totals(run)
+        reserved = run.truth["devices"][0]["stats"]["reserved_bytes.all.peak"]
+        self.assertEqual(reserved, 92 * bed.MIB)
+        replay = harness.answer("frag", run.path, "--track", "cuda:0/torch", "--replay", "recorded")["replay"]
+        self.assertEqual((replay["reserved_peak_bytes"], replay["oom"]), (reserved, False))
+
+
 REUSED = """
 side, beside, graph = torch.cuda.Stream(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
 with torch.cuda.stream(side):

@@ -1,11 +1,7 @@
 #!/usr/bin/env python3
 """Snapshots of PyTorch's real CUDA allocator: recordings written as such say what PyTorch itself says, segment by segment
-and block by block, and their traces replay exactly; what PyTorch wrote in the ways that its own tests of _snapshot() go
-through is read, written and read again without any difference."""
-import glob
-import json
+and block by block, and their traces replay exactly."""
 import os
-import pathlib
 import pickle
 import sys
 
@@ -16,7 +12,7 @@ import check_fresh
 import harness
 
 sys.path.insert(0, str(bed.SOURCE / "tests" / "unit" / "exchange"))
-from check_export import as_lists, differences  # noqa: E402
+from check_export import as_lists  # noqa: E402
 
 # Programs whose export does not replay as it was, and why.
 INEXACT = {
@@ -91,53 +87,6 @@ except torch.OutOfMemoryError:
         harness.memprof("export", run.path, "--force", "--format", "pytorch", "-o", path)
         (oom,) = [entry for entry in pickle.loads(path.read_bytes())["device_traces"][0] if entry["action"] == "oom"]
         self.assertEqual((oom["device_free"], oom["size"]), (free, 800 << 20))
-
-
-class OwnTests(bed.TestCase):
-    """PyTorch's own test cases, and PyTorch's snapshots of them."""
-
-    def test_in_out_and_in_again(self):
-        snapshots = self.folder / "snapshots"
-        snapshots.mkdir()
-        run = self.execute("snapshots", snapshots, recorded=False, SOFTGPU_DEVICES=2, SOFTGPU_EVENT_MS=20)
-        paths = sorted(glob.glob(f"{snapshots}/*.pickle"))
-        self.assertEqual(int(run.output), len(paths))
-        self.assertGreater(len(paths), 15)
-        for path in paths:
-            with self.subTest(snapshot=os.path.basename(path)):
-                self.check(pathlib.Path(path))
-
-    def check(self, path):
-        original = as_lists(pickle.loads(path.read_bytes()))
-        recording, exported = self.folder / "in.mp", self.folder / "out.pickle"
-        for source in (path, recording):
-            for command in (("import", path, "-o", recording), ("export", source, "-o", exported, "--format", "pytorch")):
-                result = harness.memprof(*command, "--force")
-                self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertEqual(differences(original, as_lists(pickle.loads(exported.read_bytes()))), [])
-        answers = [{command: self.told(command, file) for command in (("report",), ("peak", "-n", "0"))}
-                   for file in (path, exported)]
-        self.assertEqual(*answers)
-        replays = [self.replay(file) for file in (path, exported)]
-        self.assertEqual(*replays)
-        self.check_frees(path, original)
-
-    def told(self, command, file):
-        answer = harness.answer(*command, file, status=(0, 4))
-        answer.get("info", answer)["file"] = None
-        return json.loads(json.dumps(answer).replace(str(file), "FILE"))
-
-    def replay(self, file):
-        result = harness.memprof("frag", "--json", "--replay", "recorded", file)
-        return json.loads(result.stdout)["replay"] if result.stdout else result.stderr.replace(str(file), "FILE")
-
-    def check_frees(self, path, original):
-        """A free's own stack is kept where PyTorch took one: with context "all"."""
-        frames = harness.memprof("peak", "--json", "-n", "0", path).stdout
-        own = path.stem.startswith("context-all-")
-        if path.stem.startswith("context-"):
-            self.assertEqual("freed_at" in frames, own)
-            self.assertEqual("the_free" in json.dumps(original["device_traces"]), own)
 
 
 if __name__ == "__main__":

@@ -384,8 +384,12 @@ static enum mp_status find_replay(const struct mp_model *model, const struct mp_
         settings = "expandable_segments:True";
     if (!settings) return MP_OK;
     frag->replay.settings = mp_text_copy(settings);
-    return strcmp(settings, "recorded") ? replay_settings(model, history, settings, frag, error)
-                                        : replay_recorded(model, history, frag, error);
+    if (strcmp(settings, "recorded") != 0) return replay_settings(model, history, settings, frag, error);
+    /* memprof's own recordings have blocks and marks in the place of a trace, and compare by their totals. */
+    bool is_reserved = model->sums.at[frag->track].reserved_peak_bytes != MP_BYTES_UNKNOWN;
+    if (!history->traced && !model->calls.count && history->steps.count && is_reserved)
+        return replay_settings(model, history, "", frag, error);
+    return replay_recorded(model, history, frag, error);
 }
 
 enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_query *query, struct mp_frag *frag,

@@ -129,6 +129,9 @@ void mp_torch_complete(struct mp_torch_allocator *allocator, uint32_t block);
  * and held (a MemPool holds its pool), its segments go at the next release.
  */
 void mp_torch_pool_hold(struct mp_torch_allocator *allocator, uint32_t pool);
+/* MemPool(use_on_oom, no_split): other requests may take of it when memory runs out; its segments are never divided. */
+enum { MP_TORCH_USE_ON_OOM = 1, MP_TORCH_NO_SPLIT = 2 };
+void mp_torch_pool_set(struct mp_torch_allocator *allocator, uint32_t pool, unsigned ways);
 void mp_torch_pool_begin(struct mp_torch_allocator *allocator, uint32_t pool, uint64_t stream);
 void mp_torch_pool_end(struct mp_torch_allocator *allocator, uint32_t pool);
 void mp_torch_pool_release(struct mp_torch_allocator *allocator, uint32_t pool);

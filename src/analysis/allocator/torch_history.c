@@ -457,6 +457,10 @@ static void follow_mark(struct follower *f, const struct mp_torch_mark *mark, ui
     case MP_TORCH_CALL_CAPTURE_FAILS:
         lose_capture(f, event);
         break;
+    case MP_TORCH_CALL_POOL_MADE:
+        add_call(f, mark->call, pool,
+                 (mark->use_on_oom ? MP_TORCH_USE_ON_OOM : 0) | (mark->no_split ? MP_TORCH_NO_SPLIT : 0));
+        break;
     case MP_TORCH_CALL_POOL_BEGINS:
         enter_context(f, pool, event);
         add_call(f, mark->call, pool, 0);

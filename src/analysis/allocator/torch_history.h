@@ -39,6 +39,7 @@ enum mp_torch_call {
 struct mp_torch_mark {
     enum mp_torch_call call;
     uint64_t pool;        /* as in struct mp_segment */
+    bool use_on_oom, no_split; /* of MP_TORCH_CALL_POOL_MADE */
     double fraction;      /* of MP_TORCH_CALL_LIMIT */
     const char *settings; /* of MP_TORCH_CALL_SETTINGS and _BEGAN: the end of the mark's name */
 };
@@ -54,7 +55,7 @@ struct mp_torch_step {
     uint32_t block; /* of the model: alloc, free */
     uint32_t event; /* of the model: alloc, free completed, out of memory; else MP_NONE */
     uint8_t action; /* enum mp_torch_action, or MP_TORCH_CALL + enum mp_torch_call, which is about `pool` or the limit
-                     * or the change numbered `bytes` */
+                     * or the change numbered `bytes`, or the pool's ways in `bytes` */
     bool put_back;  /* alloc: of a private pool that nobody uses then. PyTorch puts it back to what it was
                      * (torch.compile's  graph trees): hands out every block of its segments, and takes those back that
                      * were free. */

@@ -25,6 +25,8 @@ static bool read_pool(const char *text, struct mp_torch_mark *mark, char *device
     for (size_t i = 0; i < sizeof of_pools / sizeof *of_pools; i++)
         if (!strcmp(word, of_pools[i].word)) {
             mark->call = of_pools[i].call;
+            mark->use_on_oom = strstr(text, " use_on_oom") != NULL;
+            mark->no_split = strstr(text, " no_split") != NULL;
             return true;
         }
     return false;

@@ -17,6 +17,13 @@ void mp_torch_pool_hold(struct mp_torch_allocator *a, uint32_t pool)
     mp_torch_not_freeable(a, pool);
 }
 
+void mp_torch_pool_set(struct mp_torch_allocator *a, uint32_t pool, unsigned ways)
+{
+    mp_torch_pool_need(a, pool);
+    a->pools.at[pool].use_on_oom = ways & MP_TORCH_USE_ON_OOM;
+    a->pools.at[pool].no_split = ways & MP_TORCH_NO_SPLIT;
+}
+
 void mp_torch_pool_begin(struct mp_torch_allocator *a, uint32_t pool, uint64_t stream)
 {
     const struct context context = {pool, stream};

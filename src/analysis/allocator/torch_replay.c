@@ -507,6 +507,7 @@ static void play_call(struct mp_torch_player *p, const struct mp_torch_step *ste
         break;
     case MP_TORCH_CALL_POOL_MADE:
         mp_torch_pool_hold(a, pool);
+        mp_torch_pool_set(a, pool, (unsigned)step->bytes);
         break;
     case MP_TORCH_CALL_POOL_BEGINS:
         p->open.at[pool]++;

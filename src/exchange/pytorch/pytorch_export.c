@@ -594,6 +594,20 @@ static void put_annotations(struct writer *writer)
     mp_open_regions_free(&closed);
 }
 
+/* "[1:0,2:4]" as {"1": 0, "2": 4}. */
+static void put_divisions(struct mp_value_out *value, const char *setting, char *text)
+{
+    char *rest = text;
+    mp_value_dict(value, setting);
+    for (char *part; (part = strtok_r(rest, "[,]", &rest));) {
+        char *divisions = strchr(part, ':');
+        if (!divisions) continue;
+        *divisions++ = '\0';
+        mp_value_signed(value, part, strtoll(divisions, NULL, 10));
+    }
+    mp_value_end_dict(value);
+}
+
 /* One of the allocator's settings, "max_split_size=-1", as the value that Python would have. */
 static void put_setting(struct mp_value_out *value, char *setting)
 {
@@ -603,7 +617,9 @@ static void put_setting(struct mp_value_out *value, char *setting)
     double real = strtod(text, &end);
     is_number = is_number && !*end;
     bool is_real = strpbrk(text, ".eE") || !strcmp(setting, "garbage_collection_threshold"); /* kept as 0, it was 0.0 */
-    if (is_true || !strcasecmp(text, "false"))
+    if (*text == '[')
+        put_divisions(value, setting, text);
+    else if (is_true || !strcasecmp(text, "false"))
         mp_value_bool(value, setting, is_true);
     else if (is_number && !is_real)
         mp_value_signed(value, setting, strtoll(text, NULL, 10));

@@ -196,6 +196,12 @@ static void find_words(const struct mp_model *model, const struct mp_change *cha
     }
 }
 
+/* As recorded; savings are counted from the replay's. */
+static uint64_t reserved_peak(const struct mp_advise *advise)
+{
+    return advise->tuning.recorded_reserved ? advise->tuning.recorded_reserved : advise->reserved;
+}
+
 /* The most bytes requested at a time are a lower bound if they are known: not if only blocks are, or if less was
  * reserved. */
 static bool has_bound(const struct mp_advise *advise)
@@ -410,7 +416,7 @@ void mp_advise_json(struct mp_json *json, const char *key, const struct mp_model
     mp_json_text(json, "schema", "memprof.advise/1");
     mp_json_text(json, "track", mp_track_id(model, advise->track, id));
     mp_json_number(json, "peak_bytes", advise->peak);
-    mp_json_known(json, "reserved_peak_bytes", reserved ? advise->reserved : MP_BYTES_UNKNOWN);
+    mp_json_known(json, "reserved_peak_bytes", reserved ? reserved_peak(advise) : MP_BYTES_UNKNOWN);
     mp_json_known(json, "least_reserved_bytes", has_bound(advise) ? advise->tuning.bound : MP_BYTES_UNKNOWN);
     mp_json_known(json, "replays", reserved ? advise->tuning.replays : MP_BYTES_UNKNOWN);
     mp_json_number(json, "change_count", advise->changes.count);
@@ -427,7 +433,9 @@ static void put_answer(struct mp_text *text, const struct mp_model *model, const
 {
     char id[MP_TRACK_ID_MAX];
     mp_say(text, "`%s` allocated at the peak of %s", mp_bytes(advise->peak), mp_track_id(model, advise->track, id));
-    if (advise->has_allocator) mp_say(text, ", %s reserved", mp_bytes(advise->reserved));
+    if (advise->has_allocator) mp_say(text, ", %s reserved", mp_bytes(reserved_peak(advise)));
+    if (advise->has_allocator && reserved_peak(advise) != advise->reserved)
+        mp_say(text, " (%s replayed)", mp_bytes(advise->reserved));
     mp_say(text, "%s",
            advise->changes.count ? "; what would lower it (proved by a replay unless marked ~):"
            : advise->replayed    ? "; nothing that was tried would lower it"

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""The table of docs/manual/pytorch.md: small programs on each version of PyTorch, recorded and planned. memprof's counts
+and totals equal those of PyTorch's memory_stats() in that very run, and each block's requested size and stream its
+history; a plan's equal the run's."""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+import bed
+import harness
+
+OOM = """
+import torch
+kept, caught = [torch.empty(300 << 20, dtype=torch.uint8, device="cuda")], 0
+for size in (900, 1000, 100, 1100):
+    try:
+        kept.append(torch.empty(size << 20, dtype=torch.uint8, device="cuda"))
+    except torch.OutOfMemoryError:
+        caught += 1
+print(caught, "caught")
+"""
+COMPILED = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64), nn.LayerNorm(64)).cuda()
+compiled = torch.compile(model)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(3):
+    compiled(torch.randn(32, 64, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+PROGRAMS = {
+    "train": ("train", ("transformer",), {}),
+    "expandable": ("train", ("transformer",), EXPANDABLE),
+    "oom": (OOM, (), {"SOFTGPU_MEMORY": 1 << 30}),
+    "graphs": ("graph", (), {}),
+    "graphs_expandable": ("graph", (), EXPANDABLE),
+    "pools": ("mempool", (), {}),
+    "compile": (COMPILED, (), {}),
+}
+DEVICE = "[as the stand-in]\ntotal = {}MiB\ncontext = 64MiB\ncc = 86\nsms = 80\nl2 = 6291456\n"
+RANKS = ("ddp", "fsdp1", "fsdp2")
+TOTALS = ("allocs", "peak_bytes", "reserved_peak_bytes", "ooms")
+
+
+class Versions(bed.TestCase):
+    def check(self, name):
+        program, arguments, variables = PROGRAMS[name]
+        if name == "compile":  # what inductor allocates to measure kernels goes to the first run, which fills its cache
+            variables = {"TORCHINDUCTOR_CACHE_DIR": self.folder / "cache"}
+            self.execute(program, recorded=False, **variables)
+        run = self.execute(program, *arguments, **variables)
+        self.assert_totals(run)
+        self.assert_requests(run)
+        totals = {key: run.tracks()["cuda:0/torch"][key] for key in TOTALS}
+        (self.folder / "device").write_text(DEVICE.format(variables.get("SOFTGPU_MEMORY", 8 << 30) >> 20))
+        plan = self.execute(program, *arguments, how="plan", options=["--device", self.folder / "device"],
+                            **{key: value for key, value in variables.items() if not key.startswith("SOFTGPU")})
+        self.assert_totals(plan)
+        self.assertEqual({key: plan.tracks()["cuda:0/torch"][key] for key in TOTALS}, totals)
+        self.assertEqual(plan.output, run.output)
+        times = f"memory ran out {totals['ooms']} times"
+        self.assertEqual(times in plan.said, totals["ooms"] > 0, plan.said)
+
+    def ranks(self, kind, how, *options):
+        """Each of two ranks against its own statistics."""
+        command = [harness.MEMPROF, how, "--force", *options, "-o", self.folder / "run.mp", "--", "python3",
+                   bed.HERE / "programs" / "ranks.py", kind]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=harness.TIMEOUT,
+                                env=bed.settings(**({} if options else {"SOFTGPU_DEVICES": 2})), cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        told = {rank.pop("pid"): rank for rank in map(json.loads, result.stdout.splitlines())}
+        self.assertEqual(len(told), 2)
+        found = {}
+        for path in self.folder.glob("run*.mp"):
+            info = harness.answer("info", path, status=(0, 4))
+            for track in info["tracks"]:
+                name, _, layer = track["id"].partition("/")
+                if layer == "torch" and name.startswith("cuda:"):
+                    self.assertNotIn(info["process"]["pid"], found)
+                    found[info["process"]["pid"]] = {"device": int(name[5:]), **{key: track[key] for key in TOTALS[:3]}}
+            path.unlink()
+        self.assertEqual(found, told)
+        return sorted(map(json.dumps, told.values()))
+
+    def check_ranks(self, kind):
+        run = self.ranks(kind, "snapshot")
+        (self.folder / "device").write_text(DEVICE.format(8 << 10))
+        self.assertEqual(self.ranks(kind, "plan", "--device", self.folder / "device", "--devices", "2"), run)
+
+
+for name_ in PROGRAMS:
+    setattr(Versions, f"test_{name_}", lambda self, name=name_: self.check(name))
+for kind_ in RANKS:
+    setattr(Versions, f"test_{kind_}", lambda self, kind=kind_: self.check_ranks(kind))
+
+if __name__ == "__main__":
+    bed.main()
