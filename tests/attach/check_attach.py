@@ -282,7 +282,7 @@ class Attached(harness.TestCase):
 
     def test_killed_and_detached_under_load(self):
         """The program does not notice: what it prints is what it prints without."""
-        times = 100 if os.environ.get("MEMPROF_TEST_LONG") else 10
+        times = 200 if os.environ.get("MEMPROF_TEST_LONG") else 10
         service, done = self.serve(rounds=30000, rate=2000), 0
         whole = f"66000 taken, 60000 freed, sum {2 * sum(i % 256 for i in range(30000))}\n"
         while done < times:
