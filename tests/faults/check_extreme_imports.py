@@ -55,7 +55,7 @@ DATABASES = {
     "nsys-processes": database(each(lambda i: row(i, process=check_logs.pid_of(i)))),
     "nsys-pools": database(each(lambda i: row(i, pool=i, size=10 * i))),
     "nsys-variables": database(each(lambda i: row(i, kind=5, name=f"variable{i}"))),
-    "nsys-gpus": database(each(lambda i: row(i, device=i % 65536)),
+    "nsys-gpus": database(each(lambda i: row(i, device=i % 1000)),
                           TARGET_INFO_GPU=(each(lambda i: (i, "model", 1, "uuid", i), 4 * COUNT), 5)),
     "nsys-nested-ranges": database(FEW, NVTX_EVENTS=(each(lambda i: (i, 2 * COUNT - i, 59, f"r{i}", PID | 1, None)), 6)),
     "nsys-ranges-of-threads": database(FEW, NVTX_EVENTS=(each(lambda i: (i, i + 1, 59, "r", PID | i, None)), 6)),

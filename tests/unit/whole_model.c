@@ -21,10 +21,11 @@
     N(tracks)                                                                                                          \
     N(threads)                                                                                                         \
     N(modules)                                                                                                         \
-    N(frames) N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders) N(looks) N(metadata) N(requests)    \
-        N(samples) N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past) N(past_sites)           \
-            V(sample_bytes) V(host_bytes) N(job) V(is_job) N(coverage) N(how) N(damage) N(skipped) V(facts) V(steps) V(put_in) V(part_of)      \
-                V(duration_ns)
+    N(frames)                                                                                                          \
+    N(lines) N(stacks) N(notes) N(noted) N(resizes) N(labels) N(holders) N(looks) N(metadata) N(requests) N(samples)   \
+        N(segments) N(parts) N(calls) N(asides) N(events) N(blocks) N(sums) N(past) N(past_sites) V(sample_bytes)      \
+            V(host_bytes) N(job) V(is_job) N(coverage) N(how) N(damage) N(skipped) V(facts) V(steps) V(put_in)         \
+                V(part_of) V(duration_ns)
 #define FIELDS_mp_model_events(V, N) V(count) V(time_ns) V(subject) V(thread) V(track) V(type)
 #define FIELDS_mp_model_blocks(V, N) V(count) MP_BLOCK_FIELDS(V) V(alloc_event) V(free_event) V(module) V(freed_at)
 #define FIELDS_mp_model_frame(V, N)  N(raw) V(first_line) V(line_count)

@@ -595,7 +595,7 @@ static void free_use(struct mp_device_use *use)
 
 void mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses)
 {
-    for (uint32_t i = 0; i < model->devices.count; i++) {
+    for (uint32_t i = 0; i < model->devices.count && i < MP_DEVICES_MAX; i++) { /* each takes a sweep */
         struct mp_device_use use;
         if (strncmp(mp_model_text(model, model->devices.at[i].name), "cuda:", 5)) continue;
         if (find_one(model, i, &use))

@@ -10,10 +10,10 @@
 
 #include "collect/recording/secret_shapes.h"
 
-#define NAME_MAX     64 /* letters of a longer name beyond its end do not count */
-#define TOKEN_USER   16 /* letters: a user's name is shorter than an access token */
+#define NAME_MAX       64 /* letters of a longer name beyond its end do not count */
+#define TOKEN_USER     16 /* letters: a user's name is shorter than an access token */
 #define OPTION_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-#define NAME_LETTERS OPTION_LETTERS "0123456789_-.+"
+#define NAME_LETTERS   OPTION_LETTERS "0123456789_-.+"
 
 void mp_command_line_read(uint32_t pid, char *arguments, size_t room)
 {
@@ -71,13 +71,12 @@ static enum naming names_a_secret(const char *name, size_t length)
     /* The last words of a name; before those of the second list something may stand within the word. */
     static const char *const endings[] = {"pwd", "pass",   "passcode", "credentials", "credential", "creds",
                                           "pat", "auth",   "cookie",   "jwt",         "pin",        "sas",
-                                          "otp", "bearer", "pw",       "sessionid",   "cred",        NULL};
-    static const char *const tails[] = {"token",         "secret",        "password",        "passwd",     "passphrase",
-                                        "apikey",        "accesskey",     "secretkey",       "authtoken",  "authkey",
-                                        "authorization", "secrets",       "passwords",       "userpwd",    "appkey",
-                                        "privatekey",    "accountkey",    "wandbkey",        "signingkey", "sharedkey",
-                                        "masterkey",     "encryptionkey", "accesssignature", "sshpass",    "storepass",
-                                        "keypass",       "fromliteral",   NULL};
+                                          "otp", "bearer", "pw",       "sessionid",   "cred",       NULL};
+    static const char *const tails[] = {
+        "token",         "secret",          "password",   "passwd",        "passphrase", "apikey",      "accesskey",
+        "secretkey",     "authtoken",       "authkey",    "authorization", "secrets",    "passwords",   "userpwd",
+        "appkey",        "privatekey",      "accountkey", "wandbkey",      "signingkey", "sharedkey",   "masterkey",
+        "encryptionkey", "accesssignature", "sshpass",    "storepass",     "keypass",    "fromliteral", NULL};
     /* Tokens of a model's alphabet: --pad-token. */
     static const char *const alphabet[] = {"pad.token",     "eos.token",   "bos.token",   "unk.token",
                                            "mask.token",    "sep.token",   "cls.token",   "image.token",
@@ -180,7 +179,7 @@ static void mask_named(const struct marked *line, char *argument)
         enum naming naming = names_a_secret(name, length);
         if (name > argument && strchr("?&", name[-1]) && *behind == '=' && signs_a_query(name, length))
             naming = NAMES_SECRET;
-        bool is_passed = *behind == '=' && behind[1] && strchr("\"'", behind[1]); /* login(key="...") */
+        bool is_passed = *behind == '=' && behind[1] && strchr("\"'", behind[1]);                 /* login(key="...") */
         if (naming == NAMES_KEY && length == 3 && *name != '-' && !is_passed) naming = NO_SECRET; /* {"key": 1} */
         if (naming == NO_SECRET || is_scheme) continue;
         bool is_option = *name == '-' && *behind == ' ';

@@ -43,6 +43,8 @@ static uint32_t find_device(struct mp_import_log *log, unsigned type, int index)
     uint32_t name = mp_import_text(&log->tables, id, strlen(id));
     for (size_t i = 0; i < log->tables.devices.count; i++)
         if (log->tables.devices.at[i].name == name) return (uint32_t)i;
+    log->overlong = log->tables.devices.count >= MP_DEVICES_MAX;
+    if (log->overlong) return 0;
     struct mp_device device = {.name = name, .total_bytes = MP_BYTES_UNKNOWN};
     mp_vec_add(&log->tables.devices, device);
     return (uint32_t)(log->tables.devices.count - 1);
@@ -51,22 +53,20 @@ static uint32_t find_device(struct mp_import_log *log, unsigned type, int index)
 uint16_t mp_import_track(struct mp_import_log *log, unsigned device_type, int device, enum mp_layer layer,
                          const char *name)
 {
+    bool added;
+    if (log->overlong) return 0; /* refused in the end */
     mp_import_text(&log->tables, "", 0);
     struct mp_track track = {.device = find_device(log, device_type, device),
                              .layer = (uint8_t)layer,
                              .size_basis = MP_BASIS_EXACT,
                              .name = mp_import_text(&log->tables, name, strlen(name))};
-    for (size_t i = 0; i < log->tables.tracks.count; i++) {
-        const struct mp_track *known = &log->tables.tracks.at[i];
-        if (known->device == track.device && known->layer == track.layer && known->name == track.name)
-            return (uint16_t)i;
-    }
-    if (log->tables.tracks.count >= MP_TRACK_NONE) {
-        log->overlong = true;
-        return 0;
-    }
+    uint64_t key = (uint64_t)track.device << 40 | (uint64_t)track.layer << 32 | track.name;
+    uint64_t *number = mp_map_at(&log->track_ids, key + 1, &added);
+    if (!added) return (uint16_t)*number;
+    log->overlong |= log->tables.tracks.count >= MP_TRACK_NONE;
+    if (log->overlong) return 0;
     mp_vec_add(&log->tables.tracks, track);
-    return (uint16_t)(log->tables.tracks.count - 1);
+    return (uint16_t)(*number = log->tables.tracks.count - 1);
 }
 
 uint32_t mp_import_thread(struct mp_import_log *log, uint32_t tid)
@@ -198,7 +198,9 @@ static enum mp_status fill_calls(struct importer *importer)
     struct mp_import_log *log = importer->log;
     qsort(log->calls.at, log->calls.count, sizeof *log->calls.at, by_time);
     pair(importer);
-    if (log->overlong) return mp_fail(importer->error, MP_LIMIT, "the log has memory of more than 65 535 devices");
+    if (log->overlong)
+        return mp_fail(importer->error, MP_LIMIT, "the log has memory of more than %d devices or 65 535 pools",
+                       MP_DEVICES_MAX);
     if (importer->unknown_frees)
         mp_import_note(log, "blocks that were live before the log begins: %llu; what else lived then is not known",
                        (unsigned long long)importer->unknown_frees);
@@ -251,6 +253,7 @@ void mp_import_log_free(struct mp_import_log *log)
 {
     mp_import_tables_free(&log->tables);
     mp_map_free(&log->thread_ids);
+    mp_map_free(&log->track_ids);
     mp_vec_free(&log->calls);
     mp_vec_free(&log->notes);
 }

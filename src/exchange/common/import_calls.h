@@ -26,6 +26,7 @@ struct mp_import_call {
 struct mp_import_log {
     struct mp_import_tables tables;
     struct mp_map thread_ids; /* by tid + 1 */
+    struct mp_map track_ids;
     MP_VEC(struct mp_import_call) calls;
     MP_VEC(uint32_t) notes; /* string ids */
     const char *format;     /* of the model: "rmm" */
@@ -33,7 +34,7 @@ struct mp_import_log {
     uint32_t pid;
     bool dated; /* unix_ns is known: the zero of the calls' times */
     int64_t unix_ns;
-    bool overlong; /* more tracks than there are numbers for */
+    bool overlong; /* more devices or tracks than a log may have */
 };
 
 void mp_import_call(struct mp_import_log *log, const struct mp_import_call *call);

@@ -5,7 +5,6 @@
 #include "base/words.h"
 #include "exchange/kineto/kineto_parts.h"
 
-#define DEVICES_MAX 1024
 
 static bool is_text(const struct mp_kineto_event *event, enum mp_kineto_text which, const char *text)
 {
@@ -79,7 +78,7 @@ static uint32_t thread_of(struct mp_kineto *kineto, const struct mp_kineto_event
     return (uint32_t)*id;
 }
 
-/* No known trace has several processes in one file. DEVICES_MAX is more than any machine has. */
+/* No known trace has several processes in one file. */
 static bool device_of(struct mp_kineto *kineto, const struct mp_kineto_event *event, uint16_t *device)
 {
     int64_t type = mp_kineto_has(event, MP_KINETO_DEVICE_TYPE) ? event->facts[MP_KINETO_DEVICE_TYPE] : 0;
@@ -89,11 +88,11 @@ static bool device_of(struct mp_kineto *kineto, const struct mp_kineto_event *ev
     if (added) {
         struct mp_kineto_device made = {.type = type, .id = id};
         *at = kineto->devices.count;
-        if (kineto->devices.count < DEVICES_MAX) mp_vec_add(&kineto->devices, made);
+        if (kineto->devices.count < MP_DEVICES_MAX) mp_vec_add(&kineto->devices, made);
     }
-    kineto->overlong |= *at >= DEVICES_MAX;
+    kineto->overlong |= *at >= MP_DEVICES_MAX;
     *device = (uint16_t)*at;
-    return *at < DEVICES_MAX;
+    return *at < MP_DEVICES_MAX;
 }
 
 static uint64_t total(const struct mp_kineto_event *event, enum mp_kineto_fact fact)
@@ -189,7 +188,7 @@ static void on_event(void *context, const struct mp_kineto_event *event)
 static void on_device(void *context, const struct mp_kineto_event *device)
 {
     struct mp_kineto *kineto = context;
-    if (!mp_kineto_has(device, MP_KINETO_ID) || kineto->properties.count >= DEVICES_MAX) return;
+    if (!mp_kineto_has(device, MP_KINETO_ID) || kineto->properties.count >= MP_DEVICES_MAX) return;
     struct mp_kineto_property property = {
         .id = device->facts[MP_KINETO_ID],
         .total_bytes = total(device, MP_KINETO_TOTAL_MEMORY),

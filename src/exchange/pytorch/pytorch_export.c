@@ -35,7 +35,6 @@ static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device
     return best;
 }
 
-#define DEVICES_MAX 1024
 #define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
 #define SMALL_BYTES (2u << 20)    /* the size of the segments that it makes for small blocks */
 
@@ -49,9 +48,9 @@ struct annotation {
 struct writer {
     const struct mp_model *model;
     struct mp_value_out value;
-    struct mp_layout layouts[DEVICES_MAX];
-    uint16_t tracks[DEVICES_MAX]; /* per device of the snapshot; MP_TRACK_NONE: none */
-    struct mp_track_memory memory[DEVICES_MAX];
+    struct mp_layout layouts[MP_DEVICES_MAX];
+    uint16_t tracks[MP_DEVICES_MAX]; /* per device of the snapshot; MP_TRACK_NONE: none */
+    struct mp_track_memory memory[MP_DEVICES_MAX];
     size_t device_count;
     struct mp_stack_out stacks;
     struct mp_steps steps;
@@ -68,7 +67,7 @@ static int ordinal(const char *device)
     const char *colon = strchr(device, ':');
     if (!colon || !strncmp(device, "cpu", 3)) return -1;
     long number = strtol(colon + 1, NULL, 10);
-    return number >= 0 && number < DEVICES_MAX ? (int)number : -1;
+    return number >= 0 && number < MP_DEVICES_MAX ? (int)number : -1;
 }
 
 static void put_device(struct writer *writer, size_t at, uint16_t track)

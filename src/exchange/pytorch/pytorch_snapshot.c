@@ -178,7 +178,6 @@ static enum mp_status values_read_json(struct mp_input *input, struct mp_values 
     return status;
 }
 
-#define DEVICES_MAX 1024
 
 struct loader {
     struct mp_input *input;
@@ -194,8 +193,8 @@ static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, b
     for (size_t i = 0; i < s->devices.count; i++)
         if (s->devices.at[i].index == index && s->devices.at[i].host == host) return &s->devices.at[i];
     struct mp_pytorch_device device = {.index = index, .host = host};
-    if (s->devices.count >= DEVICES_MAX || index > INT32_MAX) {
-        mp_fail(l->error, MP_DAMAGED, "%s names more than %d devices", l->input->path, DEVICES_MAX);
+    if (s->devices.count >= MP_DEVICES_MAX || index > INT32_MAX) {
+        mp_fail(l->error, MP_DAMAGED, "%s names more than %d devices", l->input->path, MP_DEVICES_MAX);
         return NULL;
     }
     mp_vec_add(&s->devices, device);
