@@ -17,8 +17,18 @@ HOOKS_END = ("_hooks", "_hook")
 NAMESPACES = ("_parameters", "_buffers", "_modules")  # of torch.nn.Module: attributes, as everybody writes them
 PATH_MOST = 400  # characters
 
-dict_of_type = type.__dict__["__dict__"].__get__
-mro_of = type.__dict__["__mro__"].__get__
+_dict_of_type, _mro_of = (type.__dict__[name].__get__ for name in ("__dict__", "__mro__"))
+
+
+def dict_of_type(cls):
+    return _dict_of_type(cls) or {}
+
+
+def mro_of(cls):
+    """A class of C that was never made ready, as f2py's `fortran` in SciPy, has neither of both."""
+    return _mro_of(cls) or (cls,)
+
+
 type_name = type.__dict__["__name__"].__get__
 dict_of_module = types.ModuleType.__dict__["__dict__"].__get__
 

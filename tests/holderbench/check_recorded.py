@@ -165,9 +165,17 @@ static PyObject *keep(PyObject *self, PyObject *object)
     held[count++] = object;
     Py_RETURN_NONE;
 }
+/* Never made ready, as f2py's. */
+static PyTypeObject odd = {PyVarObject_HEAD_INIT(&PyType_Type, 0) .tp_name = "keeper.odd", .tp_basicsize = sizeof(PyObject)};
 static PyMethodDef methods[] = {{"keep", keep, METH_O, ""}, {0}};
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "keeper", .m_methods = methods};
-PyMODINIT_FUNC PyInit_keeper(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit_keeper(void)
+{
+    PyObject *made = PyModule_Create(&module), *object = PyObject_New(PyObject, &odd);
+    Py_INCREF(object);
+    PyModule_AddObject(made, "odd", object);
+    return made;
+}
 """
 KEPT_BY_C = """
 import sys, torch
