@@ -83,6 +83,14 @@ class Growth(harness.TestCase):
                 return path
             self.check(make, (["info"],))
 
+    def test_a_value_longer_than_a_number(self):
+        """SQLite keeps several copies of one: four times the file were not enough."""
+        path = self.folder / "long"
+        check_extreme_imports.database(lambda: [check_extreme_imports.row(1, size=bytes(17 << 20))])(path)
+        result = harness.memprof("info", path)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("too big", result.stderr)
+
     def test_more_devices_than_a_machine_has(self):
         """Each device takes a sweep over all events."""
         path = self.folder / "devices"

@@ -10,6 +10,8 @@
 #include "exchange/common/import_calls.h"
 #include "format/tables.h"
 
+#define LONGEST_VALUE (16 << 20) /* bytes of a text, a blob or a row */
+
 /* The CUDA call that a memory event came from. */
 struct nsys_site {
     uint32_t name, thread;
@@ -447,6 +449,7 @@ static int open_as_it_is(const char *path, sqlite3 **sqlite)
     mp_buffer_append(&address, "", 1);
     int result = sqlite3_open_v2((const char *)address.data, sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
     mp_buffer_free(&address);
+    if (!result) sqlite3_limit(*sqlite, SQLITE_LIMIT_LENGTH, LONGEST_VALUE); /* SQLite copies a value several times */
     return result;
 }
 
