@@ -564,9 +564,9 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     const char *end = run(a, signals, &how, text, sizeof text);
     a->until_ns = mp_clock_monotonic_ns();
     serve(a);
-    detach(a);
     note_end(a);
-    mp_recording_end(a->recording, how, end);
+    mp_recording_end(a->recording, how, end); /* to detach takes the kernel some 0.1 s a probe */
+    detach(a);
     struct mp_recording_summary summary;
     mp_recording_finish(a->recording, &summary);
     if (summary.path || summary.failed) mp_vec_add(&result->recordings, summary);
