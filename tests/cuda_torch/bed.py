@@ -17,8 +17,6 @@ VERSIONS = ("", "2.7.1", "2.9.1", "2.11.0")  # of the long form; "": the newest
 # The tests that run on each; the others on the newest alone.
 ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py", "check_values.py", "check_torch.py",
           "check_versions.py", "plan/check_ranks.py")
-# In the long form alone, and not of the newest: README.md says why.
-ONLY = {"check_roles.py": "2.7.1"}
 MIB = 1 << 20
 
 if INSIDE not in os.environ:
@@ -26,12 +24,11 @@ if INSIDE not in os.environ:
     os.environ.pop("PYTHON3", None)
     is_long = os.environ.get("MEMPROF_TEST_LONG")
     path = os.path.abspath(sys.argv[0])
-    VERSION = VERSION if VERSION is not None else next((ONLY[name] for name in ONLY if path.endswith(name)), None)
     if VERSION is None and is_long and path.endswith(ON_ALL):
         ends = [subprocess.run([sys.executable, *sys.argv], env={**os.environ, "MEMPROF_TORCH": each}).returncode
                 for each in VERSIONS]
         sys.exit(next((end for end in ends if end not in (0, 77)), 77 if 77 in ends else 0))
-    os.environ.update({INSIDE: "1", **({} if VERSION is None else {"MEMPROF_TORCH": VERSION})})
+    os.environ[INSIDE] = "1"
     tool = [SOURCE / "tools" / "cuda-torch", *(["--torch", VERSION] if VERSION else [])]
     if subprocess.run([*tool, "true"]).returncode:
         print("tools/cuda-torch could not make its environment")
