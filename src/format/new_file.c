@@ -86,7 +86,7 @@ static enum mp_status open_in_place(const char *path, const struct mp_new_file_r
     if (rule->way == MP_NEW_FILE_OWN || rule->way == MP_NEW_FILE_FRESH || !writable)
         return mp_fail(error, MP_IO, "cannot write %s: it is no regular file", path);
     file->in_place = true;
-    int how = S_ISCHR(facts->st_mode) ? O_RDWR : O_WRONLY;
+    int how = (S_ISCHR(facts->st_mode) ? O_RDWR : O_WRONLY) | (rule->at_once ? O_NONBLOCK : 0);
     file->fd = is_stdout(facts) ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0) : open(path, how | O_CLOEXEC | O_NOCTTY);
     return file->fd < 0 ? mp_fail_errno(error, "cannot write %s", path) : MP_OK;
 }

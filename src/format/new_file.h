@@ -24,6 +24,7 @@ struct mp_new_file_rule {
     const char *const *inputs; /* files that the command reads, NULL-terminated; may be NULL */
     dev_t own_device;
     ino_t own_inode;
+    bool at_once;  /* waits for no reader of a pipe, neither at opening nor later */
     bool nameless; /* without a name until the end where the file system allows that: a kill leaves nothing behind */
 };
 

@@ -230,6 +230,17 @@ class Recordings(harness.TestCase):
         self.assertEqual(victim.read_text(), "a 1\n")
         self.assertFalse((self.folder / "nosuch.prom").exists())
 
+    def test_a_recording_waits_for_no_reader_of_a_pipe(self):
+        """As where somebody made one of a name that memprof makes up."""
+        pipe, whole = self.folder / "run.mp", self.folder / "whole.mp"
+        os.mkfifo(pipe)
+        result = self.record("-o", pipe, "--force")
+        self.assertIn("No such device or address", result.stderr)
+        self.assertTrue(stat.S_ISFIFO(pipe.lstat().st_mode))
+        pipe.unlink()
+        self.assertIn(harness.memprof("recover", pipe, "-o", whole).returncode, (0, 4))
+        self.assertGreater(harness.answer("info", whole, status=(0, 4))["coverage"]["events"], 0)
+
     def test_metrics_of_a_killed_run_are_replaced(self):
         path = self.folder / "m.prom"
         path.write_text("# TYPE memprof_live_bytes gauge\n")

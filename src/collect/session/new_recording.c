@@ -46,7 +46,7 @@ struct mp_recording *mp_new_recording(const struct mp_new_recording *of, struct 
 enum mp_status mp_new_recording_file(struct mp_recording *recording, const char *path, bool force, int *fd,
                                      struct mp_error *error)
 {
-    const struct mp_new_file_rule rule = {.way = force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH};
+    const struct mp_new_file_rule rule = {.way = force ? MP_NEW_FILE_FORCE : MP_NEW_FILE_FRESH, .at_once = true};
     struct mp_new_file file;
     snprintf(recording->spool.header->file, sizeof recording->spool.header->file, "%s", path);
     enum mp_status status = mp_new_file_open(path, &rule, &file, error);
