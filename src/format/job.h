@@ -78,7 +78,7 @@ struct mp_job_holding {
     uint32_t process, stack;
 };
 
-/* A finding of the leak rule in a process. */
+/* A cause that the leak rule found in a process: its site with the highest rate, and the sums of all its sites. */
 struct mp_job_finding {
     uint64_t bytes, blocks, bytes_per_step;
     uint64_t eta_oom_steps;

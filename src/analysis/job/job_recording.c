@@ -268,9 +268,10 @@ static enum mp_status take_leaks(struct taker *t, struct mp_job_process *process
     for (size_t i = 0; i < leaks.findings.count; i++) {
         const struct mp_leak_finding *finding = &leaks.findings.at[i];
         uint64_t growth = finding->bytes_per_step > 0 ? (uint64_t)(finding->bytes_per_step + 0.5) : 0;
-        const struct mp_job_finding row = {.bytes = finding->bytes,
-                                           .blocks = finding->blocks,
-                                           .bytes_per_step = growth,
+        double together = finding->sum.bytes_per_step;
+        const struct mp_job_finding row = {.bytes = finding->sum.bytes,
+                                           .blocks = finding->sum.blocks,
+                                           .bytes_per_step = together > 0 ? (uint64_t)(together + 0.5) : 0,
                                            .eta_oom_steps = finding->eta_oom_steps,
                                            .process = t->process,
                                            .track = mp_job_text(t->job, mp_track_id(t->model, finding->track, id)),
@@ -278,7 +279,7 @@ static enum mp_status take_leaks(struct taker *t, struct mp_job_process *process
                                            .first_step = finding->first_step,
                                            .class = (uint8_t)finding->class,
                                            .certain = finding->certain};
-        mp_vec_add(&t->job->rows.findings, row);
+        if (finding->sum.sites) mp_vec_add(&t->job->rows.findings, row); /* one for each cause */
         if (!mp_leak_is_leak(finding)) continue;
         process->growth += growth;
         hold(t, kind_of(t, finding->track), row.stack, MP_JOB_GROWTH, growth, 0);
