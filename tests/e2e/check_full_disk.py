@@ -43,6 +43,23 @@ class FullDisk(harness.Churning):
                 with self.subTest(threads=threads, options=options):
                     self.check(threads, *options)
 
+    def test_shared_memory_that_the_program_fills(self):
+        """Neither program nor counts are harmed."""
+        script = ('mount -t tmpfs -o size=64m none /dev/shm && unset XDG_RUNTIME_DIR && exec "$@"', "sh", harness.MEMPROF,
+                  "snapshot", "-o", self.folder / "run.mp", "--force", "--", "sh", "-c",
+                  '"$@" & until ls /dev/shm/*.spool; do sleep 0.01; done; dd if=/dev/zero of=/dev/shm/filler bs=64k; wait $!',
+                  "sh", harness.program("churn"))
+        self.counters = self.folder / "counters"
+        for threads, each in ((1, 200000), (40, 5000)):
+            with self.subTest(threads=threads):
+                self.counters.unlink(missing_ok=True)
+                words = ["unshare", "-m", "sh", "-c", *map(str, (*script, self.counters, threads, each, 0))]
+                result = subprocess.run(words, capture_output=True, text=True, timeout=harness.TIMEOUT)
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn("No space left on device", result.stderr)  # dd
+                coverage = harness.answer("info", self.folder / "run.mp", status=(0, 4))["coverage"]
+                self.assertEqual(coverage["events"] + coverage["dropped"], sum(self.handed_over()))
+
 
 if __name__ == "__main__":
     harness.main()
