@@ -62,7 +62,9 @@ class Versions(bed.TestCase):
         plan = self.execute(program, *arguments, how="plan", options=["--device", self.folder / "device"],
                             **{key: value for key, value in variables.items() if not key.startswith("SOFTGPU")})
         self.assert_totals(plan)
-        self.assertEqual({key: plan.tracks()["cuda:0/torch"][key] for key in TOTALS}, totals)
+        if name == "compile":  # a plan's device has another name, for which inductor measures its kernels anew
+            del totals["allocs"]
+        self.assertEqual({key: plan.tracks()["cuda:0/torch"][key] for key in totals}, totals)
         self.assertEqual(plan.output, run.output)
         times = f"memory ran out {totals['ooms']} times"
         self.assertEqual(times in plan.said, totals["ooms"] > 0, plan.said)
