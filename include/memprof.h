@@ -3,8 +3,8 @@
  *
  * Header only. A program that includes this links nothing. Each function looks the recorder up once
  * (dlsym(RTLD_DEFAULT, "memprof_api_v1")); without a recording it is a test of a pointer. On glibc older than 2.34 add
- * -ldl. Every function may be called from any thread; none fails, blocks for longer than a tenth of a second, or
- * changes errno.
+ * -ldl. Every function may be called from any thread. None ends the program or changes errno. A call blocks for at most
+ * a tenth of a second, except for memprof_snapshot() (30 seconds) and the first call of a process (2 seconds).
  *
  *     #include <memprof.h>
  *     uint32_t pool = memprof_pool("scratch", 0);
@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-/* No frames of these in the stacks that memprof shows. */
+/* Always inlined, so that stacks show no frames of this header. */
 #define MEMPROF_INLINE_ static inline __attribute__((always_inline))
 
 #define MEMPROF_HOST (-1) /* the device of a pool in host memory; 0, 1, ...: the CUDA device of that ordinal */
@@ -63,26 +63,28 @@ struct memprof_api_v1 {
     void (*module_ask)(int (*ask)(void *), void *context);
     void (*label)(const void *address, int role, const char *name);
     void (*torch_step)(void);
-    void (*shim)(const char *note); /* it has started (NULL); a part of it is off: a sentence */
+    void (*shim)(const char *note); /* NULL: the shim has started; a sentence: one of its parts is off */
     /* The history of PyTorch's CUDA allocator. A row is kind | device << 8 | flags << 16, address, bytes, stream, pool
-     * and moment (enum mp_reading_kind in src/wire/record.h). Returns 0 if all rows were taken, 1 if some were, -1 if
-     * they are not wanted. Without rows, 0 means wanted, and 1 wanted on the versions that were tried. With rows of
-     * NULL the count decides about callbacks at regions that this thread adds. 1: they are withheld. 2: no longer. 3:
-     * the withheld one is added. */
+     * and moment (enum mp_reading_kind in src/wire/record.h). Returns 0 if all rows were taken, 1 if only some were, -1
+     * if rows are not wanted. With a count of 0 it asks: 0 means wanted on every version of PyTorch, 1 only on the
+     * versions that were tried. With rows of NULL, `count` is enum mp_torch_annotations (src/capture/torch/torch.h). It
+     * decides about callbacks at regions that PyTorch adds for this thread. 1: withhold them. 2: stop withholding. 3:
+     * add the withheld one. */
     int (*torch_history)(const uint64_t *rows, size_t count);
-    void (*torch_mark)(const char *name);      /* a mark of the shim's own */
-    void (*aside)(int kind, const char *text); /* a text for the file as it is; kind: enum mp_aside_kind */
-    /* Who holds storages (enum mp_holder_kind in src/base/words.h), by the shim's look: `count` addresses, the path,
-     * where that stands. Without addresses the look is over, `certain`: it saw all; else `path` says what it left out.
-     */
+    void (*torch_mark)(const char *name);      /* a mark of the shim itself, not of the program */
+    void (*aside)(int kind, const char *text); /* a text that goes into the file unchanged; kind: enum mp_aside_kind */
+    /* Reports holders of storages that a look of the shim found. `addresses`: the storages; `kind`: enum mp_holder_kind
+     * (src/base/words.h); `path`: the names that lead to the holder; `file` and `line`: where the line that fills it
+     * stands. `count` 0 ends the look: `certain` says whether it saw everything; if not, `path` says what it left
+     * out. */
     void (*holder)(const uint64_t *addresses, size_t count, int kind, int certain, const char *path, const char *file,
                    unsigned line);
-    /* `ask` is called between two instructions of the main thread where such a look is due. The milliseconds that one
-     * at steps or at the end may take; 0: looks at steps were not asked for. */
+    /* The recorder calls `ask` between two instructions of the main thread when such a look is due. Returns the
+     * milliseconds that a look at steps or at the end may take; 0: the user did not ask for looks at steps. */
     int (*holder_ask)(int (*ask)(void *), void *context);
-    unsigned (*holder_due)(void); /* milliseconds that the look may take which `ask` was called for; 0: none is due */
-    void (*call_begins)(const char *function); /* of --step-at; from the first one on Python tells of all */
-    void (*holder_wakes)(int yes);             /* whether SIGURG now makes the program call `ask`, and nothing else */
+    unsigned (*holder_due)(void);              /* milliseconds for the look that `ask` was called for; 0: none is due */
+    void (*call_begins)(const char *function); /* of --step-at; after the first, Python reports each call */
+    void (*holder_wakes)(int yes);             /* 1: SIGURG now calls `ask` and nothing else; 0: no more */
 };
 
 MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)
@@ -91,7 +93,7 @@ MEMPROF_INLINE_ const struct memprof_api_v1 *memprof_api_(void)
     static int looked_up;
     if (!__atomic_load_n(&looked_up, __ATOMIC_ACQUIRE)) {
         int saved = errno;
-        /* NULL is glibc's RTLD_DEFAULT, a name that older ones keep from programs without _GNU_SOURCE. */
+        /* RTLD_DEFAULT is NULL in glibc. Older versions declare that name only with _GNU_SOURCE. */
         void *symbol = dlsym(NULL, "memprof_api_v1");
         const struct memprof_api_v1 *(*get)(void);
         __builtin_memcpy(&get, &symbol, sizeof get);
@@ -115,7 +117,7 @@ MEMPROF_INLINE_ int memprof_active(void)
     return api ? api->active() : 0;
 }
 
-/* Record from here to there. Outside, live bytes are still followed, so that counts inside stay right. */
+/* Begin and end recording. Outside, live bytes are still followed, so that counts inside stay right. */
 MEMPROF_INLINE_ void memprof_start(void)
 {
     MEMPROF_CALL_(start);
@@ -146,14 +148,14 @@ MEMPROF_INLINE_ void memprof_mark(const char *name)
 }
 
 /* An allocator of the program's own: its blocks appear on a track of their own. The same name and device give the same
- * pool. 0 where the program is not being recorded; alloc and free then do nothing. */
+ * pool. Returns 0 if the program is not being recorded; alloc and free then do nothing. */
 MEMPROF_INLINE_ uint32_t memprof_pool(const char *name, int device)
 {
     const struct memprof_api_v1 *api = memprof_api_();
     return api ? api->pool(name, device) : 0;
 }
-/* Call alloc after the block was handed out, free before it is taken back: then no other thread can be seen to get a
- * block that is still live. */
+/* Call alloc after your allocator has handed the block out, and free before it takes the block back. Otherwise another
+ * thread may seem to get a block that is still live. */
 MEMPROF_INLINE_ void memprof_alloc(uint32_t pool, const void *ptr, size_t bytes)
 {
     MEMPROF_CALL_(alloc, pool, ptr, bytes);
@@ -163,10 +165,10 @@ MEMPROF_INLINE_ void memprof_free(uint32_t pool, const void *ptr)
     MEMPROF_CALL_(free, pool, ptr);
 }
 
-/* Writes a complete snapshot file of now. With path NULL it lies next to the recording (run.now.mp, run.now.2.mp, ...).
- * The calling thread waits until the file is whole, at most 30 seconds; others go on. An existing file is not replaced,
- * unless memprof was started with --force. Returns 0 if done. Returns -1 if nothing is recorded, or if the file could
- * not be written (memprof then says why). */
+/* Writes a complete snapshot file of the present state. With path NULL it lies next to the recording (run.now.mp,
+ * run.now.2.mp, ...). The calling thread waits until the file is whole, at most 30 seconds; others go on. An existing
+ * file is not replaced, unless memprof was started with --force. Returns 0 if done. Returns -1 if nothing is recorded,
+ * or if the file could not be written (memprof then says why). */
 MEMPROF_INLINE_ int memprof_snapshot(const char *path)
 {
     const struct memprof_api_v1 *api = memprof_api_();
@@ -180,14 +182,14 @@ MEMPROF_INLINE_ int memprof_stats(const char *track, struct memprof_stats *stats
     const struct memprof_api_v1 *api = memprof_api_();
     return api ? api->stats(track, stats) : -1;
 }
-/* The peak that memprof_stats() answers starts anew from the live bytes (NULL: of every track). */
+/* The peak that memprof_stats() returns starts anew from the present live bytes. `track` NULL: on every track. */
 MEMPROF_INLINE_ void memprof_reset_peak(const char *track)
 {
     MEMPROF_CALL_(reset_peak, track);
 }
 
-/* Gives CUPTI back, which only one tool of a process can use: before another one in the program, as torch.profiler,
- * starts. From then on CUDA is recorded by memprof's hooks. 0: done; -1: memprof did not hold it. */
+/* Releases CUPTI, which only one tool of a process can use. Call it before another such tool starts, as torch.profiler.
+ * From then on memprof's hooks record CUDA. 0: done; -1: memprof did not use CUPTI. */
 MEMPROF_INLINE_ int memprof_release_cupti(void)
 {
     const struct memprof_api_v1 *api = memprof_api_();

@@ -1,7 +1,7 @@
 /*
- * A growable run of bytes. Where the program has a hook for lack of memory (base/memory.h), a failed growth ends it.
- * Elsewhere, as in the collector, a failed growth sets `failed` and drops this and every later append, so that a writer
- * may append freely and test once at the end. One thread at a time.
+ * A growable array of bytes. In a program with a hook for lack of memory (base/memory.h), a failed growth ends the
+ * program. Elsewhere, as in the collector, a failed growth sets `failed` and drops this and every later append. A
+ * writer may therefore append freely and test once at the end. One thread at a time.
  */
 #ifndef MP_BASE_BUFFER_H
 #define MP_BASE_BUFFER_H
@@ -16,7 +16,8 @@ struct mp_buffer {
     bool failed;
 };
 
-/* A pointer to `length` writable bytes past the end, or NULL (and `failed`). mp_buffer_grew() adds the bytes used. */
+/* Makes room for `length` more bytes. Returns a pointer to that room, or NULL (and sets `failed`). The caller fills it
+ * and passes the number of bytes to mp_buffer_grew(). */
 unsigned char *mp_buffer_room(struct mp_buffer *buffer, size_t length);
 static inline void mp_buffer_grew(struct mp_buffer *buffer, size_t length)
 {

@@ -1,5 +1,5 @@
-/* Clocks in nanoseconds: the kernel's own, even in a program where another library replaces clock_gettime(). Never
- * allocates; may be called in the program (vDSO; a system call where the kernel has none). */
+/* Clocks in nanoseconds, read from the kernel (vDSO, else a system call). They are right even in a program where
+ * another library replaces clock_gettime(). Never allocates; may be called in the program. */
 #ifndef MP_BASE_CLOCK_H
 #define MP_BASE_CLOCK_H
 

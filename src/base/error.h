@@ -9,7 +9,7 @@ enum mp_status {
     MP_OK = 0,
     MP_NO_MEMORY,
     MP_IO,              /* the system refused; sys_errno says why */
-    MP_NOT_A_RECORDING, /* the file is something else */
+    MP_NOT_A_RECORDING, /* the file is no recording */
     MP_TOO_NEW,         /* written by a later major version */
     MP_DAMAGED,         /* cut or inconsistent so badly that reading cannot go on */
     MP_INVALID,         /* the caller's argument, as the user wrote it, makes no sense */
@@ -21,15 +21,15 @@ enum mp_status {
 
 struct mp_error {
     enum mp_status status;
-    int sys_errno;   /* 0 where no system call failed */
-    char text[480];  /* one sentence without a full stop: what failed, with what */
+    int sys_errno;  /* 0 if no system call failed */
+    char text[480]; /* one sentence without a full stop: what failed, with what */
 };
 
 /* Fills *error (may be NULL) and returns status, so that `return mp_fail(...)` reads as one step. errno is kept. */
 enum mp_status mp_fail(struct mp_error *error, enum mp_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* As mp_fail with MP_IO; appends ": " and the text of errno. */
+/* As mp_fail with MP_IO; appends ": " and the message of errno to the text. */
 enum mp_status mp_fail_errno(struct mp_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -19,16 +19,16 @@ struct mp_intern {
     uint32_t slot_room;
 };
 
-/* The id of `length` bytes at text (NULs inside are kept), or MP_INTERN_FAILED where memory is short. */
+/* The id of `length` bytes at text (NULs inside are kept), or MP_INTERN_FAILED if memory is short. */
 uint32_t mp_intern_bytes(struct mp_intern *intern, const char *text, size_t length);
 uint32_t mp_intern_text(struct mp_intern *intern, const char *text);
 /* The same for code that cannot go on without memory: a lack of it ends the program through base/memory.h. */
 uint32_t mp_intern_add(struct mp_intern *intern, const char *text, size_t length);
 uint32_t mp_intern_add_text(struct mp_intern *intern, const char *text);
-/* The id of these bytes, or MP_INTERN_FAILED where they were never added. */
+/* The id of `length` bytes at text, or MP_INTERN_FAILED if they were never added. */
 uint32_t mp_intern_find(const struct mp_intern *intern, const char *text, size_t length);
-/* The text of id and (where `length` is not NULL) its length; "" for an id that is not known. The pointer is valid
- * until the next insertion. */
+/* The text of id and (where `length` is not NULL) its length; "" for an unknown id. The pointer is valid until the next
+ * text is added. */
 const char *mp_intern_get(const struct mp_intern *intern, uint32_t id, size_t *length);
 void mp_intern_free(struct mp_intern *intern);
 

@@ -173,7 +173,7 @@ void mp_json_null(struct mp_json *json, const char *key)
     mp_buffer_append_text(json->out, "null");
 }
 
-/* The text at `at`, which begins with a quote, goes to *out (NULL: nowhere); what follows it. */
+/* Appends the text that begins with the quote at `at` to *out (NULL: nowhere). Returns what comes after it. */
 static const char *take_text(const char *at, struct mp_buffer *out)
 {
     static const char escapes[] = "bfnrt", meant[] = "\b\f\n\r\t";
@@ -182,7 +182,7 @@ static const char *take_text(const char *at, struct mp_buffer *out)
         if (byte == '\\' && at[1]) {
             const char *escape = strchr(escapes, *++at);
             byte = escape && *at ? meant[escape - escapes] : *at;
-            if (*at == 'u' && strspn(at + 1, "0123456789abcdefABCDEF") >= 4) { /* a control character: no other is so */
+            if (*at == 'u' && strspn(at + 1, "0123456789abcdefABCDEF") >= 4) { /* our writer's control character */
                 const char digits[] = {at[3], at[4], '\0'};
                 byte = (char)strtoul(digits, NULL, 16);
                 at += 4;

@@ -15,8 +15,8 @@
 struct mp_json {
     struct mp_buffer *out;
     unsigned depth;
-    bool follows; /* a value precedes: a comma is due */
-    bool flat;    /* set by the caller: what follows stays on one line */
+    bool follows; /* a value precedes the next one: a comma is due */
+    bool flat;    /* set by the caller: everything from here on stays on one line */
 };
 
 void mp_json_start(struct mp_json *json, struct mp_buffer *out);
@@ -29,8 +29,9 @@ void mp_json_text(struct mp_json *json, const char *key, const char *text); /* N
 void mp_json_bytes_of_text(struct mp_json *json, const char *key, const char *text, size_t length);
 void mp_json_number(struct mp_json *json, const char *key, uint64_t number);
 void mp_json_signed(struct mp_json *json, const char *key, int64_t number);
-void mp_json_real(struct mp_json *json, const char *key, double number); /* always with a fraction, even .0 */
-void mp_json_digits(struct mp_json *json, const char *key, const char *number); /* as another JSON text has it */
+void mp_json_real(struct mp_json *json, const char *key, double number);        /* with a fraction (".0" at least) or
+                                                                                 * exponent */
+void mp_json_digits(struct mp_json *json, const char *key, const char *number); /* a number in JSON, copied as it is */
 void mp_json_known(struct mp_json *json, const char *key, uint64_t number); /* UINT64_MAX (MP_BYTES_UNKNOWN): null */
 void mp_json_share(struct mp_json *json, const char *key, uint64_t part, uint64_t whole); /* 0 to 1; whole 0: null */
 void mp_json_bool(struct mp_json *json, const char *key, bool value);
@@ -39,8 +40,8 @@ void mp_json_null(struct mp_json *json, const char *key);
 /* Appends the text as a JSON string with its quotes. */
 void mp_json_quote(struct mp_buffer *out, const char *text, size_t length);
 
-/* Appends the text of member `key` of an object that our writer made in one line. False if the object has no such
- * member, or if it is no text. */
+/* Appends the text of member `key` of a JSON object, which this writer must have made, on one line. False if the object
+ * has no such member, or if the member is no text. */
 bool mp_json_member(const char *object, const char *key, struct mp_buffer *out);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * System calls that bypass any replacements of the C library's functions. A program or a library in it may define
- * mmap() or syscall() itself, or patch them, as MPI's libraries do. Its version may want a lock, memory, or one more
- * event. As with the C library's functions, a failed call returns -1 with errno; but no call is a cancellation point.
- * Never allocates; any thread, in hooks and in signal handlers.
+ * mmap() or syscall() itself, or patch them, as MPI's libraries do. The replacement may take a lock, allocate, or cause
+ * another event. A failed call returns -1 with errno, as in the C library; but no call is a cancellation point. Never
+ * allocates; any thread, in hooks and in signal handlers.
  */
 #ifndef MP_BASE_KERNEL_H
 #define MP_BASE_KERNEL_H

@@ -63,7 +63,7 @@ bool mp_map_remove(struct mp_map *map, uint64_t key, uint64_t *value)
     struct mp_map_slot *slot = probe(map, key);
     if (!slot->key) return false;
     if (value) *value = slot->value;
-    /* Backward-shift deletion: pull later members of the run into the hole, so that no tombstones are needed. */
+    /* Backward-shift deletion: later entries of the run move into the hole, so that no tombstones are needed. */
     size_t hole = (size_t)(slot - map->slots), mask = map->room - 1;
     for (size_t at = (hole + 1) & mask; map->slots[at].key; at = (at + 1) & mask) {
         if (((at - home(map, map->slots[at].key)) & mask) >= ((at - hole) & mask)) {

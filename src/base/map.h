@@ -20,12 +20,12 @@ struct mp_map {
 
 /* The value of key, or NULL. */
 uint64_t *mp_map_find(const struct mp_map *map, uint64_t key);
-/* The value of key, inserted as 0 where it was absent (*added says whether; may be NULL); NULL where memory is
+/* The value of key, inserted as 0 if it was absent; *added says whether it was (`added` may be NULL). NULL if memory is
  * short. */
 uint64_t *mp_map_insert(struct mp_map *map, uint64_t key, bool *added);
 /* The same, never NULL: a lack of memory ends the program through base/memory.h. */
 uint64_t *mp_map_at(struct mp_map *map, uint64_t key, bool *added) __attribute__((returns_nonnull));
-/* Removes key and stores its value in *value (may be NULL); false where it was absent. */
+/* Removes key and stores its value in *value (may be NULL); false if it was absent. */
 bool mp_map_remove(struct mp_map *map, uint64_t key, uint64_t *value);
 void mp_map_clear(struct mp_map *map);
 void mp_map_free(struct mp_map *map);

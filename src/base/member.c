@@ -55,7 +55,7 @@ bool mp_member_same_rank(const struct mp_member *a, const struct mp_member *b)
     return !strncmp(a->job, b->job, sizeof a->job);
 }
 
-/* Roles of memprof's own, and what several of them are called. */
+/* Roles that memprof itself gives, each with its plural. */
 static const struct {
     const char *role, *several;
 } helpers[] = {

@@ -1,6 +1,6 @@
 /*
- * The member of a job that a process is. Its launcher (torchrun, Slurm, MPI) or its parent (multiprocessing) says so. A
- * zeroed one knows nothing. Never allocates; any thread.
+ * Which member of a distributed job a process is. Its launcher (torchrun, Slurm, MPI) or its parent (multiprocessing)
+ * says so. In a zeroed struct nothing is known. Never allocates; any thread.
  */
 #ifndef MP_BASE_MEMBER_H
 #define MP_BASE_MEMBER_H
@@ -11,8 +11,8 @@
 
 /* Numbers of a member; the order is that of reports, the names are those of files and of JSON. */
 enum mp_member_number {
-    MP_MEMBER_RANK,       /* among all of the job; a process that a rank has started has the rank, too */
-    MP_MEMBER_LOCAL_RANK, /* among those of its node */
+    MP_MEMBER_RANK,       /* among all ranks of the job; a process that a rank started has the rank's number, too */
+    MP_MEMBER_LOCAL_RANK, /* among the ranks of its node */
     MP_MEMBER_WORLD_SIZE, /* how many ranks there are */
     MP_MEMBER_NODE,       /* the number of its node */
     MP_MEMBER_PARENT,     /* the pid of the process that started it */
@@ -29,12 +29,12 @@ struct mp_member {
 };
 
 /* Roles that memprof gives: processes that work for the one that started them. */
-#define MP_ROLE_LOADER_WORKER "loader worker" /* of PyTorch's DataLoader */
-#define MP_ROLE_POOL_WORKER   "pool worker"   /* of multiprocessing.Pool or concurrent.futures */
-#define MP_ROLE_WORKER        "worker"        /* another one of multiprocessing */
-#define MP_ROLE_FORK_SERVER   "fork server"   /* multiprocessing's */
+#define MP_ROLE_LOADER_WORKER "loader worker" /* a worker of PyTorch's DataLoader */
+#define MP_ROLE_POOL_WORKER   "pool worker"   /* a worker of multiprocessing.Pool or concurrent.futures */
+#define MP_ROLE_WORKER        "worker"        /* any other process of multiprocessing */
+#define MP_ROLE_FORK_SERVER   "fork server"   /* of multiprocessing */
 #define MP_ROLE_TRACKER       "resource tracker"
-#define MP_ROLE_FORKED        "forked child" /* it runs its parent's program */
+#define MP_ROLE_FORKED        "forked child" /* continues to run its parent's program */
 
 const char *mp_member_number_name(enum mp_member_number which);
 
@@ -44,21 +44,21 @@ static inline bool mp_member_knows(const struct mp_member *member, enum mp_membe
 }
 
 void mp_member_set(struct mp_member *member, enum mp_member_number which, uint32_t number);
-/* UINT64_MAX where it is not known. */
+/* UINT64_MAX if the number is not known. */
 uint64_t mp_member_number(const struct mp_member *member, enum mp_member_number which);
 
-/* Keeps a text of unknown origin: unprintable characters become "?", and the end of a long text is cut off. */
+/* Copies a text of unknown origin to `to`: unprintable characters become "?", and the end of a long text is cut off. */
 void mp_member_text(char to[MP_MEMBER_TEXT], const char *text, size_t length);
 
-/* "1 loader worker", "8 loader workers", "2 forked children", "3 processes of role trainer"; `role` "": "2 processes".
- */
+/* Counts processes of a role in words: "1 loader worker", "2 forked children", "3 processes of role trainer"; with
+ * `role` "": "2 processes". */
 #define MP_MEMBER_COUNTED (MP_MEMBER_TEXT + 48)
 const char *mp_member_counted(char to[MP_MEMBER_COUNTED], uint64_t count, const char *role);
 
-/* A copy of one that somebody else may have written over. */
+/* A cleaned copy of a member in shared memory, which its program may have overwritten. */
 struct mp_member mp_member_copy(const struct mp_member *from);
 
-/* True if the two have the same rank, of the same job: one of them may have the other's environment. */
+/* True if the two have the same rank of the same job: one of them may have inherited the other's environment. */
 bool mp_member_same_rank(const struct mp_member *a, const struct mp_member *b);
 
 /* True if the process works for another one, by one of the roles above, and so is not the rank itself. */

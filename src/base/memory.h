@@ -1,11 +1,11 @@
 /*
- * Memory for code that can do nothing without it: model, analysis, exchange, output and the command line. Where there
- * is none, the program ends through one hook, with one sentence. This loses nothing: such code reads recordings and
- * makes results, and the hook removes a half-written result.
+ * Memory for code that cannot continue without it: model, analysis, exchange, output and the command line. If memory
+ * runs out, one hook ends the program with one sentence. This loses nothing: such code reads recordings and makes
+ * results, and the hook removes a half-written result.
  *
  * The recorder, the collector and src/format must not end the program. They use the functions of base/vec.h, base/map.h
- * and base/intern.h that return whether there was memory. The collector calls code of the other kind (names of frames,
- * the search for a loop) only through mp_memory_try(), which clears the hook while it runs.
+ * and base/intern.h that return whether there was memory. The collector also calls code of the first kind (names of
+ * frames, the search for a loop), but only through mp_memory_try(). Meanwhile the hook is not called.
  *
  * Any thread; the hook is the process's.
  */
@@ -20,21 +20,21 @@ void *mp_alloc(size_t bytes) __attribute__((malloc, alloc_size(1), returns_nonnu
 void *mp_alloc_zeroed(size_t count, size_t each) __attribute__((malloc, alloc_size(1, 2), returns_nonnull));
 void *mp_realloc(void *memory, size_t bytes) __attribute__((alloc_size(2), returns_nonnull));
 char *mp_text_copy(const char *text) __attribute__((malloc, returns_nonnull));
-/* At most length bytes; with 0 of them text may be NULL, as that of an empty buffer is. */
+/* Copies at most `length` bytes. With `length` 0, `text` may be NULL, as in an empty buffer. */
 char *mp_text_copy_part(const char *text, size_t length) __attribute__((malloc, returns_nonnull));
 char *mp_text_make(const char *format, ...) __attribute__((malloc, returns_nonnull, format(printf, 1, 2)));
 char *mp_text_make_of(const char *format, va_list arguments) __attribute__((malloc, returns_nonnull));
 
-/* Reports that `bytes` more (0: an unknown number) could not be allocated: leaves through mp_memory_try(), else through
- * the hook, else aborts. A hook does not return. */
+/* Reports that `bytes` more (0: an unknown number) could not be allocated. Returns to mp_memory_try() if the call came
+ * through it; else calls the hook, which does not return; else aborts. */
 void mp_memory_lacks(size_t bytes) __attribute__((noreturn));
 typedef void mp_memory_hook(size_t bytes);
-mp_memory_hook *mp_memory_on_lack(mp_memory_hook *hook); /* returns the previous one; NULL: none */
-/* True if one of the two ways out, mp_memory_try() or a hook, is there. */
+mp_memory_hook *mp_memory_on_lack(mp_memory_hook *hook); /* sets the hook; returns the previous one; NULL: none */
+/* True if a lack of memory can be handled: by mp_memory_try() or by a hook. */
 bool mp_memory_can_end(void);
 
-/* Runs `run`; false where it ran out of memory. Everything that it had allocated is then lost, and nothing that it was
- * building may be looked at. */
+/* Calls run(context). False if it ran out of memory. Everything that it had allocated is then lost, and the caller must
+ * not look at anything that it was building. */
 bool mp_memory_try(void (*run)(void *context), void *context);
 
 #endif

@@ -9,16 +9,16 @@
 #define COST_MAX  10000
 #define DEPTH_MAX 100
 
-/* The cost of compiling an expression, in characters: the C library writes a repetition out, and several times over if
- * the repeated part can be empty. By group still open, outermost first. Measured with glibc 2.36: 10 000 are at most 50
- * MB and 0.1 s, while "e" and eight times "+?" take seconds. */
+/* The cost of compiling an expression, in characters. The C library writes a repetition out, several times over if the
+ * repeated part can be empty. The arrays have an entry for each open group, outermost first. Measured with glibc 2.36:
+ * a cost of 10 000 takes at most 50 MB and 0.1 s, while "e" and eight times "+?" take seconds. */
 struct measure {
-    uint64_t before[DEPTH_MAX + 1]; /* all but the last piece */
-    uint64_t last[DEPTH_MAX + 1];   /* the piece that a repetition would repeat */
+    uint64_t before[DEPTH_MAX + 1]; /* all pieces of the group but the last */
+    uint64_t last[DEPTH_MAX + 1];   /* the last piece, which a following "*" or "{2}" would repeat */
     unsigned depth;
 };
 
-/* The character behind a bracket expression, which begins at `at`. */
+/* Returns the character after the bracket expression that begins at `at`. */
 static const char *after_bracket(const char *at)
 {
     at++;
@@ -46,7 +46,8 @@ static void repeat(struct measure *measure, uint64_t times)
     *last = times > COST_MAX || *last * times > COST_MAX ? COST_MAX + 1 : *last * times;
 }
 
-/* For "{2}", "{2,}", "{2,5}": the most copies that it makes, *end its last character; 0 for a literal brace. */
+/* The most copies that the "{2}", "{2,}" or "{2,5}" at `at` makes, and *end: its last character. 0 for a literal
+ * brace. */
 static uint64_t times_of(const char *at, const char **end)
 {
     size_t digits = strspn(at + 1, "0123456789");
@@ -54,7 +55,7 @@ static uint64_t times_of(const char *at, const char **end)
     *end = at;
     if (!digits && *comma != ',') return 0;
     const char *close = comma + strspn(comma, ",0123456789");
-    if (*close == '}') *end = close; /* otherwise this is no valid expression */
+    if (*close == '}') *end = close; /* otherwise the expression is not valid */
     uint64_t low = strtoul(at + 1, NULL, 10), high = *comma == ',' ? strtoul(comma + 1, NULL, 10) : 0;
     high = high > low ? high : low + 1;
     return high < COST_MAX ? high : COST_MAX;
@@ -73,7 +74,7 @@ static bool close_group(struct measure *measure)
     return inside <= COST_MAX;
 }
 
-/* NULL where the expression may be compiled, otherwise the reason against it. */
+/* Returns NULL if the expression may be compiled, otherwise the reason against it. */
 static const char *measure_pattern(const char *text)
 {
     static const char too_long[] = "it repeats too much", refers[] = "it refers back";

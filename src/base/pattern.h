@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 
-/* Compiles without substrings (REG_NOSUB); free with regfree(). MP_INVALID: *error is the reason, without the text
- * itself. */
+/* Compiles without substrings (REG_NOSUB); free with regfree(). MP_INVALID: *error has the reason, without the text of
+ * the expression. */
 enum mp_status mp_pattern_compile(const char *text, regex_t *pattern, struct mp_error *error);
 
 #endif

@@ -2,17 +2,17 @@
 
 #include <math.h>
 
-#define NEWTON_STEPS 60 /* near the smallest sizes each step only halves the error */
+#define NEWTON_STEPS 60 /* for sizes near the smallest estimate each step only halves the error */
 
 uint64_t mp_sampling_estimate(uint64_t size, uint64_t mean)
 {
     if (!size || !mean) return size;
     double kept = -expm1(-(double)size / (double)mean);
-    double more = (double)size * (1 / kept - 1); /* added to the size, so that a large one stays exact */
+    double more = (double)size * (1 / kept - 1); /* added, not divided by, so that a large size stays exact */
     return size + (uint64_t)(more + 0.5);
 }
 
-/* The root x > 0 of x = y (1 - exp(-x)), from above: the function is convex. */
+/* Newton's method for the root x > 0 of x = y (1 - exp(-x)). It starts above the root: the function is convex. */
 double mp_sampling_size(uint64_t estimate, uint64_t mean)
 {
     if (!mean) return (double)estimate;

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* The number of places, of `count`, that come before the one sought. `is_before` is an expression of a place's number
- * `i`: true up to some place, false from there on. */
+/* The number of entries, of `count`, that come before the one sought. `is_before` is an expression of an entry's index
+ * `i`: true up to some entry, false from there on. */
 #define MP_COUNT_BEFORE(count, i, is_before)                                                                           \
     ({                                                                                                                 \
         size_t low_ = 0, high_ = (count);                                                                              \

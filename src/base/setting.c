@@ -10,7 +10,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The text up to ';', with %XX undone. */
+/* Copies the text up to ';' and decodes %XX. */
 static void decode(char *to, size_t room, const char *from)
 {
     size_t length = 0;

@@ -1,10 +1,10 @@
-/* A text out of settings as a recording carries them: "key=value;key=value", with %XX. Never allocates; any thread. */
+/* Reads one of a recording's settings: "key=value;key=value", with %XX. Never allocates; any thread. */
 #ifndef MP_BASE_SETTING_H
 #define MP_BASE_SETTING_H
 
 #include <stddef.h>
 
-/* The value of a key, decoded and cut to the room; "" where there is none. */
+/* Copies the value of `key` to `to`, decoded and cut to `room` bytes; "" if there is none. */
 void mp_setting(char *to, size_t room, const char *settings, const char *key);
 
 #endif

@@ -54,7 +54,7 @@ bool mp_step_rule_matches(struct mp_step_rule *rule, const char *name)
     return !strcmp(stem, rule->stem);
 }
 
-/* Remembers each name's answer: programs have few names and many regions. */
+/* Remembers the answer for each name: programs have few names and many regions. */
 static bool is_step_region(struct mp_step_rule *rule, uint32_t number, const char *name)
 {
     enum { UNKNOWN, NO, YES };

@@ -8,7 +8,8 @@
 
 #define MP_UNIT_TEXT 32 /* room for every text made here */
 
-/* "512 B", "9.66 GiB": three significant digits, binary units. Returns `to`, which has MP_UNIT_TEXT bytes. */
+/* "512 B", "9.66 GiB": three significant digits, binary units. Writes to `to`, which has MP_UNIT_TEXT bytes, and
+ * returns it. */
 char *mp_format_bytes(char *to, uint64_t bytes);
 /* As mp_format_bytes, with the sign always written: "+3.0 MiB". */
 char *mp_format_signed_bytes(char *to, int64_t bytes);

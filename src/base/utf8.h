@@ -8,8 +8,9 @@
 
 #define MP_UTF8_BAD UINT32_MAX
 
-/* The length of the character at `at` (at least 1 byte of `left`) and its code point. MP_UTF8_BAD for a byte that
- * begins no valid character. Over-long forms, surrogates and code points above U+10FFFF are not valid. */
+/* Returns the length of the character at `at`, where `left` bytes (at least 1) are left, and sets *point to its code
+ * point. Sets MP_UTF8_BAD for a byte that begins no valid character. Over-long forms, surrogates and code points above
+ * U+10FFFF are not valid. */
 static inline size_t mp_utf8_next(const unsigned char *at, size_t left, uint32_t *point)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -31,8 +32,9 @@ static inline size_t mp_utf8_next(const unsigned char *at, size_t left, uint32_t
     return 1;
 }
 
-/* True if a character is invisible and changes how others are read: marks of direction (U+202E reverses the text after
- * it), of zero width, breaks of lines and paragraphs, tags. Controls below U+00A0 are not among them. */
+/* True if a character is invisible and changes how others are read. They are marks of direction (U+202E reverses the
+ * text after it), characters of zero width, breaks of lines and paragraphs, and tags. Controls below U+00A0 are not
+ * among them. */
 static inline bool mp_utf8_is_hidden(uint32_t point)
 {
     static const struct {

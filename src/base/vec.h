@@ -2,8 +2,8 @@
  * Growable arrays: `struct mp_vec_x { T *at; size_t count, room; }`, declared with MP_VEC(T). Zero-initialised is
  * empty.
  *
- * Growing can fail. Two kinds of macros make it grow. mp_vec_push() and its like yield true on success and leave the
- * array unchanged on failure, for code that must go on. mp_vec_add() and its like end the program through
+ * Growing can fail. Macros that may grow an array come in two kinds. mp_vec_push() and its like yield true on success
+ * and leave the array unchanged on failure, for code that must go on. mp_vec_add() and its like end the program through
  * base/memory.h.
  */
 #ifndef MP_BASE_VEC_H
@@ -42,7 +42,7 @@ static inline bool mp_vec_reserve_(void **at, size_t *room, size_t need, size_t 
 /* Appends a copy of value. */
 #define mp_vec_push(vec, value) (mp_vec_reserve(vec, 1) && ((vec)->at[(vec)->count++] = (value), true))
 
-/* Appends copies of `number` elements; `from` may be NULL where that is 0. */
+/* Appends copies of the `number` elements at `from`, which may be NULL if `number` is 0. */
 #define mp_vec_append(vec, from, number)                                                                               \
     (mp_vec_reserve(vec, number) &&                                                                                    \
      ((void)sizeof((vec)->at == (from)),                                                                               \

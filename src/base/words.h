@@ -17,11 +17,11 @@ enum mp_event_type {
     MP_EVENT_RESIZE = 3,       /* the block keeps its identity, `bytes` is the new size */
     MP_EVENT_OOM = 4,          /* `bytes`: the size requested */
     MP_EVENT_STEP = 5,         /* a step begins; the one before it ends */
-    MP_EVENT_REGION_BEGIN = 6, /* `name` */
+    MP_EVENT_REGION_BEGIN = 6, /* of the region `name` */
     MP_EVENT_REGION_END = 7,
-    MP_EVENT_MARK = 8,     /* `name` */
+    MP_EVENT_MARK = 8,     /* named `name` */
     MP_EVENT_RESERVED = 9, /* the allocator of the track now holds `bytes` from the layer below */
-    MP_EVENT_START = 10,   /* recording was switched on: a kept window begins */
+    MP_EVENT_START = 10,   /* recording was switched on: from here on events are kept */
     MP_EVENT_STOP = 11,
     MP_EVENT_TYPES
 };
@@ -41,8 +41,8 @@ enum mp_kind {
     MP_KINDS
 };
 
-/* MP_BACKWARD: not a call, but a border in a path. On its inner side is what autograd ran ("backward of"); on its outer
- * side the path that made the node in forward. */
+/* MP_BACKWARD is no call, but a border in a stack ("backward of"). The frames inside it are those that autograd ran;
+ * the frames outside it are the path that made the node in forward. */
 enum mp_language { MP_NATIVE = 0, MP_PYTHON = 1, MP_BACKWARD = 2, MP_LANGUAGES };
 
 /* Roles that a program gives a block: PyTorch's words for a tensor's part in training. */
@@ -53,12 +53,12 @@ enum mp_role {
     MP_ROLE_OPTIMIZER_STATE = 3,
     MP_ROLE_BUFFER = 4,
     MP_ROLE_INPUT = 5,
-    MP_ROLE_KV_CACHE = 6, /* keys and values that a server keeps of tokens */
+    MP_ROLE_KV_CACHE = 6, /* keys and values that a server caches for its tokens */
     MP_ROLES
 };
 
-/* The kind of a block's holder, found when the program looked at itself: the last growing container on the path, or the
- * object on it that is not plain. python/libmemprof_torch/holders_names.py has the same order. */
+/* The kind of the object that holds a block, as the shim's look found it. It is the last growing container on the path,
+ * else the object on the path that is not plain. python/libmemprof_torch/holders_names.py has the same order. */
 enum mp_holder_kind {
     MP_HOLDER_NONE = 0,
     MP_HOLDER_LIST = 1,
@@ -77,12 +77,12 @@ enum mp_holder_kind {
     MP_HOLDER_KINDS
 };
 
-/* A text about a block from the program, or from PyTorch's allocator; `kind` of "metadata" in JSON. */
+/* The origin of a text about a block: the program, or PyTorch's allocator; `kind` of "metadata" in JSON. */
 enum mp_metadata_kind {
     MP_METADATA_NONE = 0,
-    MP_METADATA_USER = 1, /* what was set while the block was allocated (torch.cuda.memory._set_memory_metadata) */
-    MP_METADATA_ANNOTATION = 2, /* what was said of it later (_annotate_memory) */
-    MP_METADATA_INTERNAL = 3,   /* what the allocator says of a block that it made for itself */
+    MP_METADATA_USER = 1,       /* set before the block was allocated (torch.cuda.memory._set_memory_metadata) */
+    MP_METADATA_ANNOTATION = 2, /* added to the block later (_annotate_memory) */
+    MP_METADATA_INTERNAL = 3,   /* the allocator's text for a block that it made for itself */
     MP_METADATA_KINDS
 };
 
@@ -104,13 +104,14 @@ enum mp_torch_action {
     MP_TORCH_ACTIONS
 };
 
-/* Facts about a row of another program's file. Older recordings have other bits, too, which mean nothing any more. */
+/* Facts about a row of another program's file, as bits. Older recordings also have other bits, without a meaning
+ * now. */
 enum mp_row_flag {
-    MP_ROW_POOL = 1 << 6,      /* of a call: the file says in which pool */
-    MP_ROW_OVERLAPS = 1 << 14, /* of a segment, in older recordings: it overlaps an earlier one, and is not believed */
+    MP_ROW_POOL = 1 << 6,      /* of a call: the file names its pool */
+    MP_ROW_OVERLAPS = 1 << 14, /* of a segment, in older recordings: it overlaps an earlier one, so readers ignore it */
 };
 
-/* Kinds of facts that a recording has in addition to its events. 0 to 2 stand in older recordings, and are passed
+/* Kinds of facts that a recording has in addition to its events. Older recordings have 0 to 2, which readers pass
  * over. */
 enum mp_aside_kind {
     MP_ASIDE_SETTINGS = 3, /* the settings of PyTorch's allocator, as key=value,...; the last one counts */
@@ -126,23 +127,25 @@ enum mp_torch_state {
     MP_TORCH_STATES
 };
 
-/* The prefix of marks that the PyTorch shim makes of calls of the allocator (analysis/allocator/torch_history.h). */
+/* The prefix of the marks that the PyTorch shim makes when the program calls the allocator
+ * (analysis/allocator/torch_history.h). */
 #define MP_TORCH_MARK "torch: "
 
-/* c10::DeviceType, as far as memprof names it (c10/core/DeviceType.h). */
+/* c10::DeviceType, only the values that memprof uses (c10/core/DeviceType.h). */
 enum mp_device_type { MP_DEVICE_CPU = 0, MP_DEVICE_CUDA = 1 };
 
-/* A note of a recording: there may be more calls of the function of --step-at than are in it. Readers then count steps
- * without it, where those are more. */
 /* Ends the note of a worker that copied pages; a size stands before it. */
 #define MP_COPIED_NOTE                                                                                                 \
     " of its parent's pages copied, as reading Python objects writes to them; keep such data in arrays"
+/* A note of a recording: it may lack some calls of the function of --step-at. Readers then count the steps of the other
+ * kinds, if these are more. */
 #define MP_STEPS_IN_DOUBT                                                                                              \
     "not all calls of the function of --step-at could be told apart: steps are counted without it where those are "    \
     "more"
-/* The name of a step event that one of PyTorch's optimizers made: it ends a step, while others begin one. */
+/* The name of the step event that the end of an optimizer's step in PyTorch makes. All other step events begin a
+ * step. */
 #define MP_TORCH_STEP "torch.optim"
-/* Beginnings of the names that PyTorch's profiler gives to a step, and to an optimizer's. */
+/* Prefixes of names that PyTorch's profiler gives to regions: of steps, and of an optimizer's steps. */
 #define MP_PROFILER_STEP      "ProfilerStep#"
 #define MP_PROFILER_OPTIMIZER "Optimizer.step#"
 
@@ -160,39 +163,39 @@ const char *mp_language_name(unsigned language);
 const char *mp_holder_kind_name(unsigned kind);   /* "list", ...; "none" */
 const char *mp_metadata_kind_name(unsigned kind); /* "user", ...; "none" */
 const char *mp_role_name(unsigned role);          /* "none", "parameter", "optimizer_state", ... */
-/* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" where c10's number is unknown. */
+/* The part of a device's id before its ordinal: "cpu", "cuda", "xpu", ...; "device" for an unknown number of c10's. */
 const char *mp_device_type_name(unsigned type);
 
-/* A device's id ("cpu", "cuda:0") and a track's ("cuda:0/torch"; an application's pool: "cpu/app/scratch"), cut to
- * `room`. index -1: the only one of its kind. */
+/* Write a device's id ("cpu", "cuda:0") and a track's ("cuda:0/torch"; an application's pool: "cpu/app/scratch"), cut
+ * to `room`. `index` -1: the only device of its type. */
 #define MP_ID_TEXT 320
 void mp_format_device_id(char *to, size_t room, unsigned type, int index);
 void mp_format_track_id(char *to, size_t room, unsigned device_type, int device_index, unsigned layer, const char *pool,
                         size_t pool_length);
 
-/* The kind of a driver's track. Each kind has a row in words.c, by the last part of the track's id ("" for
- * "cuda:0/driver"). A track that holds no memory shows other tracks' memory from another side ("mapped"), or memory of
- * other processes ("imported"). It may also show no memory ("addresses"), or memory that may not be there
+/* The contents of a driver's track. The table in words.c has a row for each, by the last part of the track's id ("" for
+ * "cuda:0/driver"). Some tracks hold no memory. They show memory of other tracks from another side ("mapped") or memory
+ * of other processes ("imported"). Others show no memory ("addresses") or memory that may not be resident
  * ("managed"). */
 enum mp_driver_part {
-    MP_DRIVER_NOTHING,  /* no memory of the device's that another track does not hold */
+    MP_DRIVER_NOTHING,  /* nothing, or only memory that other tracks hold, too */
     MP_DRIVER_BLOCKS,   /* physical memory, block by block */
     MP_DRIVER_POOLED,   /* blocks in memory that the reserved total counts */
-    MP_DRIVER_CONTEXTS, /* handles: objects that take memory of their own */
+    MP_DRIVER_CONTEXTS, /* handles of objects that take memory of their own */
     MP_DRIVER_MODULES,
     MP_DRIVER_HANDLES,
 };
 struct mp_driver_track {
     const char *name;
     enum mp_driver_part part;
-    bool addresses; /* its bytes are addresses: memory that another track shows, or none */
-    bool backs;     /* its blocks put memory behind their addresses */
+    bool addresses; /* its bytes are address space, with another track's memory behind it or none */
+    bool backs;     /* its blocks give memory to addresses */
 };
 /* An unknown name gives a row of MP_DRIVER_NOTHING. */
 const struct mp_driver_track *mp_driver_track(const char *name);
 
-/* True if a track holds memory of its device, so that its bytes may be compared with other tracks'; whether its bytes
- * are addresses. */
+/* mp_track_holds_memory(): true if a track holds memory of its device, so that its bytes may be compared with those of
+ * other tracks. mp_track_is_of_addresses(): true if its bytes are address space. */
 bool mp_track_holds_memory(unsigned layer, const char *name);
 bool mp_track_is_of_addresses(unsigned layer, const char *name);
 

@@ -72,7 +72,7 @@ static bool parse_columns(struct mp_chunk_in *in, const msgpack_object *map)
     return true;
 }
 
-/* A list of integers, at most MP_CHUNK_ENTRIES; absent is empty. */
+/* Finds a list of at most MP_CHUNK_ENTRIES integers; an absent list is an empty one. */
 static bool uint_list(const msgpack_object *map, const char *key, const msgpack_object **list, size_t *count)
 {
     const msgpack_object *object = mp_msgpack_get(map, key);
@@ -156,7 +156,7 @@ static enum mp_status parse_meta(struct mp_chunk_in *in, const unsigned char *da
     return status;
 }
 
-/* The body of the bin object that must fill data exactly. */
+/* Finds the bytes of the bin object at `data`, which must end where `data` ends. */
 static bool bin_body(const unsigned char *data, size_t size, const unsigned char **body, size_t *length)
 {
     size_t head = size && data[0] >= 0xc4 && data[0] <= 0xc6 ? 1 + ((size_t)1 << (data[0] - 0xc4)) : 0;

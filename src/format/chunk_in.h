@@ -1,5 +1,5 @@
 /*
- * One chunk on its way out of the file: its meta and its columns, checked and bounded. One thread at a time.
+ * Takes one chunk of a file apart: its meta and its columns, checked and bounded. One thread at a time.
  */
 #ifndef MP_FORMAT_CHUNK_IN_H
 #define MP_FORMAT_CHUNK_IN_H
@@ -23,7 +23,7 @@ struct mp_chunk_in {
     ZSTD_DCtx *zstd;
 };
 
-/* Reads the head's fields. True where a chunk of a possible length begins at data (MP_HEAD_BYTES). */
+/* Reads a chunk's head of MP_HEAD_BYTES at `data`. True if a chunk of a possible length begins there. */
 bool mp_chunk_head(const unsigned char *data, uint32_t *sequence, uint32_t *length);
 /* True if the checksum of the whole chunk at data holds. */
 bool mp_chunk_intact(const unsigned char *data, size_t size);
@@ -31,15 +31,15 @@ bool mp_chunk_intact(const unsigned char *data, size_t size);
 bool mp_chunk_in_init(struct mp_chunk_in *in);
 void mp_chunk_in_free(struct mp_chunk_in *in);
 
-/* Takes apart the intact chunk at data, which must stay while `in` is used. MP_DAMAGED: its contents break the format;
- * MP_NO_MEMORY. For an unknown kind only kind and sequence are set. */
+/* Takes apart the intact chunk at `data`, which must stay valid while `in` is used. MP_DAMAGED: its contents break the
+ * format. For an unknown kind only kind and sequence are set. */
 enum mp_status mp_chunk_in_parse(struct mp_chunk_in *in, const unsigned char *data, size_t size);
 
-/* The number of values in the column of that name; 0 where it is absent. */
+/* The number of values in the column of that name; 0 if it is absent. */
 size_t mp_chunk_in_count(const struct mp_chunk_in *in, const char *name);
-/* The column of that name if it has `count` values; an absent one counts as empty. NULL otherwise. */
+/* The column of that name if it has `count` values; a missing column counts as an empty one. NULL otherwise. */
 const struct mp_column *mp_chunk_in_column(const struct mp_chunk_in *in, const char *name, size_t count);
-/* As mp_column_decode(); false also where no such column has `count` values. */
+/* As mp_column_decode() of that column; false also if it does not have `count` values. */
 bool mp_chunk_in_decode(const struct mp_chunk_in *in, const char *name, size_t count, void *to, unsigned bits);
 
 #endif

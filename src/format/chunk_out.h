@@ -1,5 +1,5 @@
 /*
- * One chunk on its way into the file: columns are added, then the whole becomes bytes. One thread at a time.
+ * Makes one chunk of a file: the caller adds columns, then the whole becomes bytes. One thread at a time.
  */
 #ifndef MP_FORMAT_CHUNK_OUT_H
 #define MP_FORMAT_CHUNK_OUT_H
@@ -14,7 +14,7 @@
 
 struct mp_chunk_out {
     struct mp_buffer raw;   /* the columns, one after the other */
-    MP_VEC(size_t) breaks;  /* where in raw a new block of the zstd frame begins */
+    MP_VEC(size_t) breaks;  /* offsets in raw where the zstd frame begins a new block */
     struct mp_buffer bytes; /* the finished chunk */
     struct mp_column columns[MP_COLUMNS];
     size_t column_count;
@@ -26,16 +26,16 @@ void mp_chunk_out_free(struct mp_chunk_out *out);
 
 /* Starts a new chunk. */
 void mp_chunk_out_clear(struct mp_chunk_out *out);
-/* Adds a column; an empty one is left out. `name` is a literal. */
+/* Adds a column. An empty column is left out. `name` must be a literal. */
 void mp_chunk_out_column(struct mp_chunk_out *out, const char *name, enum mp_encoding wanted, const uint64_t *values,
                          size_t count);
-/* Makes a column of bytes of what was appended to out->raw since it had `before` bytes. */
+/* Makes a column of the bytes that the caller appended to out->raw after the first `before` bytes. */
 void mp_chunk_out_took_bytes(struct mp_chunk_out *out, const char *name, size_t before);
-/* Turns the added columns into out->bytes. */
+/* Compresses the added columns into out->bytes. */
 enum mp_status mp_chunk_out_finish(struct mp_chunk_out *out, enum mp_chunk_kind kind, uint32_t sequence,
                                    const struct mp_chunk_meta *meta, struct mp_error *error);
 
-/* Gives a whole chunk another number. */
+/* Gives a finished chunk another sequence number. */
 void mp_chunk_renumber(unsigned char *chunk, size_t size, uint32_t sequence);
 
 #endif

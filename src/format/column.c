@@ -97,13 +97,13 @@ enum mp_encoding mp_column_encode(struct mp_buffer *to, const uint64_t *values, 
     return wanted;
 }
 
-/* Values are decoded in blocks that stay in the first-level cache, then narrowed to the requested width. */
+/* Values are decoded in blocks that fit the first-level cache, then narrowed to the requested width. */
 #define BLOCK 512
 
 struct decoder {
     enum mp_encoding encoding;
     const unsigned char *at, *end;
-    uint64_t value; /* constant, run: the current one; delta: the previous one */
+    uint64_t value; /* constant, run: the current value; delta: the previous value */
     uint64_t left;  /* run: repetitions left */
 };
 
@@ -125,7 +125,7 @@ static bool get_runs(struct decoder *decoder, uint64_t *to, size_t count)
     return true;
 }
 
-/* The common case is one or two bytes, with room to look ahead. */
+/* Has a fast path for one or two bytes, the common case; needs room to look ahead. */
 static inline bool get_varint(const unsigned char **at, const unsigned char *end, uint64_t *value)
 {
     const unsigned char *from = *at;

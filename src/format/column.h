@@ -1,6 +1,6 @@
 /*
- * Columns: arrays of integers as bytes, before compression. An encoding is named in the file, so a writer may choose
- * another one for a column without a new version. Pure; any thread.
+ * Columns: arrays of integers as bytes, before compression. The file names each column's encoding, so a writer may
+ * choose another encoding without a new version. Pure; any thread.
  *
  * For instance the values 1000, 1000, 1016, 1032 become, as hexadecimal bytes:
  *
@@ -20,7 +20,7 @@
 #include "base/buffer.h"
 
 enum mp_encoding {
-    MP_ENCODING_CONSTANT, /* one varint: the value of all */
+    MP_ENCODING_CONSTANT, /* one varint: the value that all have */
     MP_ENCODING_VARINT,   /* LEB128 */
     MP_ENCODING_DELTA,    /* difference from the previous value (first: from 0), modulo 2^64, as zig-zag varint */
     MP_ENCODING_RUN,      /* pairs of varints: value, repetitions */
@@ -38,17 +38,17 @@ struct mp_column {
 };
 
 const char *mp_encoding_name(enum mp_encoding encoding);
-/* MP_ENCODINGS where the name is not known. */
+/* Returns MP_ENCODINGS for an unknown name. */
 enum mp_encoding mp_encoding_find(const char *name, size_t length);
 
-/* The most bytes that `count` values can take: the reader's limit. */
+/* The most bytes that `count` values can take; the reader refuses longer columns. */
 size_t mp_column_bound(enum mp_encoding encoding, size_t count);
 
-/* Appends values as `wanted`, or as constant or run where that is plainly smaller; returns the encoding chosen. */
+/* Appends values as `wanted`, or as constant or run if that is plainly smaller. Returns the encoding chosen. */
 enum mp_encoding mp_column_encode(struct mp_buffer *to, const uint64_t *values, size_t count, enum mp_encoding wanted);
 
-/* Decodes all of a column's values, each at most UINT64_MAX >> (64 - bits); false where the bytes are no such values.
- * `to` has room for column->count elements of `bits` bits (8, 16, 32 or 64). */
+/* Decodes all of a column's values, each at most UINT64_MAX >> (64 - bits). False if the bytes do not decode to such
+ * values. `to` has room for column->count elements of `bits` bits (8, 16, 32 or 64). */
 bool mp_column_decode(const struct mp_column *column, void *to, unsigned bits);
 
 #endif

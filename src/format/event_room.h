@@ -1,10 +1,10 @@
-/* Room for as many events as one chunk can have, as columns to be filled. Pure; one thread at a time. */
+/* Columns with room for as many events as one chunk can have. Pure; one thread at a time. */
 #ifndef MP_FORMAT_EVENT_ROOM_H
 #define MP_FORMAT_EVENT_ROOM_H
 
 #include "format/reader.h"
 
-/* Three mebibytes: not for the stack. */
+/* Three mebibytes: too large for the stack. */
 struct mp_event_room {
     size_t count;
 #define MP_EVENT_ARRAY(field, type) type field[MP_CHUNK_EVENTS];
@@ -12,7 +12,7 @@ struct mp_event_room {
 #undef MP_EVENT_ARRAY
 };
 
-/* The caller sees to it that there is room. */
+/* Appends an event. The caller ensures that there is room. */
 static inline void mp_event_room_put(struct mp_event_room *events, const struct mp_event *event)
 {
     size_t at = events->count++;

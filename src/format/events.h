@@ -1,6 +1,6 @@
 /*
- * Events as columns of one chunk, both ways. Decoding needs nothing outside the chunk. docs/FORMAT.md describes the
- * columns and how they fit together. One thread at a time.
+ * Turns events into columns of one chunk and back. Decoding needs nothing outside the chunk. docs/FORMAT.md describes
+ * the columns and how they fit together. One thread at a time.
  */
 #ifndef MP_FORMAT_EVENTS_H
 #define MP_FORMAT_EVENTS_H
@@ -9,23 +9,23 @@
 #include "format/chunk_out.h"
 #include "format/tables.h"
 
-/* A column for one member of the events of some types, in their order. Members of an event that the file does not keep
- * read back as 0. The other members of allocs, frees and resizes (address, bytes, block, track; an alloc's stack and
- * kind) are packed together with what is known of the block. */
+/* One member of events as a column, for the events of some types, in their order. Members of an event that the file
+ * does not keep read back as 0. The other members of allocs, frees and resizes (address, bytes, block, track; an
+ * alloc's stack and kind) have no such column: they are packed together with earlier facts about the block. */
 struct mp_event_column {
     const char *name, *member;
     unsigned types;        /* bits 1 << enum mp_event_type */
-    uint16_t offset;       /* of the member: in struct mp_event */
-    uint8_t width;         /* its bytes */
-    enum mp_chunk_kind of; /* the table whose entries it names; 0: none */
+    uint16_t offset;       /* the member's offset in struct mp_event */
+    uint8_t width;         /* the member's width in bytes */
+    enum mp_chunk_kind of; /* the table that the member's values are ids of; 0: none */
     enum mp_encoding encoding;
-    bool optional; /* left out where all values are 0 */
+    bool optional; /* left out if all values are 0 */
 };
 #define MP_EVENT_COLUMNS_MAX 8
 extern const struct mp_event_column mp_event_columns[];
 extern const size_t mp_event_column_count;
 
-/* True if the file has a column for that member (an offset) of events of that type. */
+/* True if the file has a column for the member at that offset of events of that type. */
 static inline bool mp_event_keeps(unsigned type, size_t offset)
 {
     bool keeps = false;
@@ -34,7 +34,7 @@ static inline bool mp_event_keeps(unsigned type, size_t offset)
     return keeps;
 }
 
-/* True if the event is about a block: its number, address, bytes and track are kept. */
+/* True if the event is about a block, so that its block number, address, bytes and track are kept. */
 static inline bool mp_event_of_block(unsigned type)
 {
     return type == MP_EVENT_ALLOC || type == MP_EVENT_FREE || type == MP_EVENT_RESIZE;
@@ -42,10 +42,10 @@ static inline bool mp_event_of_block(unsigned type)
 
 struct mp_events_out;
 struct mp_events_out *mp_events_out_new(void); /* NULL: no memory */
-size_t mp_events_out_bytes(void);              /* of memory, each */
+size_t mp_events_out_bytes(void);              /* bytes of memory that one of them takes */
 void mp_events_out_free(struct mp_events_out *out);
-/* Adds the columns of `count` events (1 ... MP_CHUNK_ENTRIES) to chunk. *next_block is the number of the next new
- * block, before and after. MP_INVALID where an event names what is not there, or time runs backwards. */
+/* Adds the columns of `count` events (1 ... MP_CHUNK_ENTRIES) to chunk. *next_block: the number of the next new block,
+ * before and after. MP_INVALID if an event has an id that does not exist yet, or if time runs backwards. */
 enum mp_status mp_events_encode(struct mp_events_out *out, struct mp_chunk_out *chunk, const struct mp_event *events,
                                 size_t count, const struct mp_table_counts *counts, uint64_t *next_block,
                                 struct mp_error *error);
@@ -53,8 +53,8 @@ enum mp_status mp_events_encode(struct mp_events_out *out, struct mp_chunk_out *
 struct mp_events_in;
 struct mp_events_in *mp_events_in_new(void);
 void mp_events_in_free(struct mp_events_in *in);
-/* Fills *columns, whose arrays belong to `in` until the next call. False where the chunk is not consistent in itself or
- * names what is not there; *next_block is then unchanged. */
+/* Fills *columns, whose arrays belong to `in` until the next call. False, with *next_block unchanged, if the chunk
+ * contradicts itself or has an id that does not exist. */
 bool mp_events_decode(struct mp_events_in *in, const struct mp_chunk_in *chunk, const struct mp_table_counts *counts,
                       uint64_t *next_block, struct mp_event_columns *columns);
 

@@ -25,15 +25,16 @@ struct mp_events_in {
         uint16_t track[MP_CHUNK_ENTRIES];
     } far;
     uint64_t column[MP_CHUNK_ENTRIES]; /* one of mp_event_columns */
-    /* The latest facts in this chunk about a block, by its number less the first; indices + 1, 0 for none. */
+    /* By the block's number less the first number of the chunk: the latest facts about it in this chunk. Indices + 1;
+     * 0: none. */
     struct {
-        uint32_t event;   /* the latest one that gave its address */
-        uint32_t address; /* in `addresses`, until it is freed */
+        uint32_t event;   /* the latest event that gave the block's address */
+        uint32_t address; /* its index in `addresses`, until the block is freed */
     } placed[MP_CHUNK_ENTRIES];
     struct mp_recent recent;
 };
 
-/* The number of values in each column, and how far each has been read. */
+/* How many values each column has, and how far the events have used them. */
 struct cursors {
     size_t allocs, others, frees, fars;
     size_t types[256];
@@ -130,7 +131,7 @@ static bool decode_rest(struct mp_events_in *in, const struct mp_chunk_in *chunk
            ALL_KNOWN(in->far.track, have->fars, counts, MP_CHUNK_TRACKS);
 }
 
-/* Distributes one column's values to the events of its types. */
+/* Distributes the values of one column to the events of its types. */
 #define SPREAD(width)                                                                                                  \
     static void spread_##width(const struct mp_events_in *in, size_t count, unsigned types, void *to)                  \
     {                                                                                                                  \
@@ -153,7 +154,7 @@ static void *array_of(struct mp_events_in *in, size_t offset)
     return NULL;
 }
 
-/* Runs after the events were joined; until then these members are zero. */
+/* Call it after the events were joined; until then these members are zero. */
 static bool decode_column(struct mp_events_in *in, const struct mp_chunk_in *chunk,
                           const struct mp_event_column *column, const struct cursors *have,
                           const struct mp_table_counts *counts)

@@ -8,7 +8,7 @@
 
 enum { SLOTS = 2 * MP_CHUNK_ENTRIES };
 
-/* The distinct values of one chunk in order of first use, found by hash: slots hold index + 1. */
+/* The distinct values of one chunk in order of first use, found by hash. A slot holds index + 1. */
 struct dictionary {
     uint32_t slots[SLOTS];
     uint32_t entries[MP_CHUNK_ENTRIES]; /* the event that was first to use the value */
@@ -16,17 +16,18 @@ struct dictionary {
     size_t mask;
 };
 
-/* The latest facts in this chunk about a block, by its number less the first; indices + 1, 0 for none. */
+/* By the block's number less the first number of the chunk: the latest facts about it in this chunk. Indices + 1; 0:
+ * none. */
 struct placed {
-    uint32_t event;   /* the latest one that gave its address */
-    uint32_t address; /* in the dictionary, until it is freed */
+    uint32_t event;   /* the latest event that gave the block's address */
+    uint32_t address; /* the address's index in the dictionary, until the block is freed */
 };
 
 struct mp_events_out {
     struct dictionary shapes, addresses;
     struct placed placed[MP_CHUNK_ENTRIES];
     struct mp_recent recent;
-    uint16_t in_recent[MP_CHUNK_ENTRIES]; /* by address: how often it is among the recent ones */
+    uint16_t in_recent[MP_CHUNK_ENTRIES]; /* by address: how many entries of `recent` have it */
     uint64_t type[MP_CHUNK_ENTRIES], thread[MP_CHUNK_ENTRIES], time[MP_CHUNK_ENTRIES];
     uint64_t shape[MP_CHUNK_ENTRIES], place[MP_CHUNK_ENTRIES], other[MP_CHUNK_ENTRIES], fresh[MP_CHUNK_ENTRIES];
     uint64_t back[MP_CHUNK_ENTRIES];
@@ -106,7 +107,7 @@ static uint32_t address_of(struct dictionary *addresses, const struct mp_event *
     }
 }
 
-/* NULL where this chunk cannot introduce the block. */
+/* The facts of a block; NULL if its number is not one of those that this chunk can introduce. */
 static struct placed *placed(struct mp_events_out *out, uint64_t block, size_t count)
 {
     uint64_t local = block - out->first_block;
@@ -137,7 +138,7 @@ static void add_alloc(struct mp_events_out *out, const struct mp_event *events, 
     if (here) *here = (struct placed){i + 1, address + 1};
 }
 
-/* Adds a resize, or a free that repeats more of its block than this chunk has said. */
+/* Adds a resize, or a free that cannot refer to facts in this chunk. */
 static void add_far(struct mp_events_out *out, const struct mp_event *event)
 {
     size_t at = out->fars++;
@@ -208,7 +209,7 @@ static void add_event(struct mp_events_out *out, const struct mp_event *events, 
     }
 }
 
-/* The member of event that is out of bounds, or NULL. */
+/* Returns the name of the event's member that is out of bounds, or NULL. */
 static const char *fault(const struct mp_events_out *out, const struct mp_event *event,
                          const struct mp_table_counts *counts, uint64_t block_bound)
 {

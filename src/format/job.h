@@ -1,37 +1,38 @@
 /*
- * Rows of a job: what many recordings say together (docs/FORMAT.md, "Jobs"). Their texts are string ids, their stacks
- * those of the same file; processes are indices into the rows of processes. Numbers that are not known are MP_NONE, and
- * MP_BYTES_UNKNOWN where they have 64 bits.
+ * Rows of a job: the summary of many recordings (docs/FORMAT.md, "Jobs"). Texts are string ids of the same file, and
+ * stacks are ids of its stacks. Processes are indices into the rows of processes. Unknown numbers are MP_NONE, or
+ * MP_BYTES_UNKNOWN if they have 64 bits.
  */
 #ifndef MP_FORMAT_JOB_H
 #define MP_FORMAT_JOB_H
 
 #include <stdint.h>
 
-/* One recording. */
+/* One process: what its recording says. */
 struct mp_job_process {
     uint64_t start_unix_ns, duration_ns;
     uint64_t events, dropped, steps;
-    uint64_t growth; /* bytes a step: of its leaks together */
+    uint64_t growth; /* bytes per step: sum over its leaks */
     uint32_t path;   /* the recording, as the user named it */
     uint32_t command, host;
-    uint32_t role, job; /* as its launcher or its parent gave them */
+    uint32_t role, job; /* from its launcher or its parent */
     uint32_t exit;      /* how it ended, in words */
     uint32_t missing;   /* what the recording lacks, as a sentence; 0: nothing */
-    uint32_t reason;    /* of the verdict "unknown" */
+    uint32_t reason;    /* the reason for the verdict "unknown" */
     uint32_t step_source;
     uint32_t pid, parent, rank, local_rank, world_size, node;
     uint8_t verdict; /* enum mp_verdict */
     uint8_t limited; /* 1: a limit that the user set left something out */
-    uint8_t helper;  /* 1: it works for the rank that started it, and is not the rank itself */
+    uint8_t helper;  /* 1: a process that works for a rank, and is not the rank itself */
 };
 
-/* Bounds of what a row may say: numbers of words that are listed above this layer, and tracks of a process. */
+/* Bounds of values in a row: the number of verdicts (enum mp_verdict, above this layer), and the tracks of a
+ * process. */
 #define MP_JOB_VERDICTS 3
 #define MP_JOB_CLASSES  11
 #define MP_JOB_TRACKS   64
 
-/* The end of what began at `start`; a file may name times whose sum is beyond all numbers. */
+/* The end of a span from `start`. Stops at the highest number, since a damaged file may name any times. */
 static inline uint64_t mp_job_time_after(uint64_t start, uint64_t duration)
 {
     return start + duration < start ? UINT64_MAX : start + duration;
@@ -43,36 +44,36 @@ struct mp_job_track {
     uint64_t peak_bytes, peak_ns, peak_blocks;
     uint64_t peak_step; /* 0: none */
     uint64_t end_bytes, end_blocks;
-    uint64_t reserved_bytes; /* the most that its allocator held */
-    uint64_t device_bytes;   /* what the device has in all */
+    uint64_t reserved_bytes; /* the highest reserved bytes of its allocator */
+    uint64_t device_bytes;   /* total memory of the device */
     uint32_t process;
     uint32_t id;     /* "cuda:3/torch" */
-    uint32_t kind;   /* without the device's number, so that processes can be compared: "cuda/torch" */
+    uint32_t kind;   /* the track without the device's number, for comparing processes: "cuda/torch" */
     uint32_t device; /* "cuda:3" */
     uint32_t uuid;
     uint8_t layer, size_basis;
-    uint8_t chosen; /* 1: the track that the process's reports are about */
-    uint8_t memory; /* 1: its bytes are memory of the device */
+    uint8_t chosen; /* 1: the track that reports of this process show */
+    uint8_t memory; /* 1: its bytes are memory of the device, not address space */
 };
 
 enum mp_job_sense {
     MP_JOB_PEAK,   /* bytes at the peak of each process's own track */
     MP_JOB_END,    /* bytes outstanding at its end */
-    MP_JOB_GROWTH, /* bytes a step, of a leak there; no blocks */
+    MP_JOB_GROWTH, /* bytes per step of the process's leaks at this site; no blocks */
     MP_JOB_SENSES
 };
 
-/* A site in all processes that have it: one row for each kind of track and each sense. */
+/* A site of a job: sums and extremes over its processes. There is one row for each kind of track and each sense. */
 struct mp_job_site {
-    uint64_t bytes, blocks; /* of all of them together; stops at the highest number */
+    uint64_t bytes, blocks; /* sum over the processes; stops at the highest number */
     uint64_t least, most;
     uint32_t stack, kind;
-    uint32_t processes;                   /* that have it */
-    uint32_t least_process, most_process; /* the first in order where several are equal */
+    uint32_t processes;                   /* how many processes have the site */
+    uint32_t least_process, most_process; /* if several are equal, the first in order */
     uint8_t sense;                        /* enum mp_job_sense */
 };
 
-/* The largest items that a process itself held at the peak of its chosen track. */
+/* One of the sites that held most in a process at the peak of its chosen track. */
 struct mp_job_holding {
     uint64_t bytes, blocks;
     uint32_t process, stack;
@@ -90,10 +91,10 @@ struct mp_job_finding {
 
 enum mp_job_curve { MP_JOB_BY_STEP, MP_JOB_BY_TIME };
 
-/* A point of a track's curve. The unit of `at` is 2^shift steps, or 2^shift nanoseconds since 1970. */
+/* One point of a track's curve. `at` counts units of 2^shift steps, or of 2^shift nanoseconds since 1970. */
 struct mp_job_point {
     uint64_t at;
-    uint64_t most, last;     /* bytes: the highest in that unit, and at its end */
+    uint64_t most, last;     /* bytes: the highest within the unit, and at its end */
     uint32_t process, track; /* string id: the track's id */
     uint8_t shift;
     uint8_t curve; /* enum mp_job_curve */

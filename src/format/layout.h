@@ -1,6 +1,6 @@
 /*
  * The agreement between writer and reader of a snapshot file, apart from the columns: constants, bounds, and the facts
- * in a chunk's meta map. docs/FORMAT.md describes the same for others.
+ * in a chunk's meta map. docs/FORMAT.md describes the same for other programs.
  */
 #ifndef MP_FORMAT_LAYOUT_H
 #define MP_FORMAT_LAYOUT_H
@@ -15,8 +15,8 @@
 #include "format/recording.h"
 
 #define MP_FORMAT_VERSION     2 /* the version that this program writes, and the newest that it reads */
-#define MP_FORMAT_MIN_READER  1 /* the oldest reader that understands what this program writes */
-#define MP_FORMAT_STARTS_LATE 2 /* the same for a file that begins in the middle (mp_recording_start.starts_late) */
+#define MP_FORMAT_MIN_READER  1 /* readers older than this version do not understand our files */
+#define MP_FORMAT_STARTS_LATE 2 /* the same for files with mp_recording_start.starts_late */
 
 /*
  * A chunk is a msgpack array of seven. All up to `kind` has fixed widths, so that a chunk's head has MP_HEAD_BYTES:
@@ -46,22 +46,22 @@ enum { MP_AT_SEQUENCE = 11, MP_AT_LENGTH = 16, MP_AT_CHECKSUM = 21, MP_AT_KIND =
 #define MP_END_BYTES 30
 enum { MP_END_AT_INDEX = 11, MP_END_AT_COUNT = 20, MP_END_AT_CHECKSUM = 25 };
 
-/* Bounds. A reader takes anything beyond them for damage; a writer splits, or returns MP_LIMIT. */
-#define MP_CHUNK_ENTRIES 65536       /* entries of a chunk, and of any column but text */
+/* Bounds. A reader treats anything beyond them as damage; a writer splits its data, or returns MP_LIMIT. */
+#define MP_CHUNK_ENTRIES 65536       /* entries of a chunk, and of any column but text columns */
 #define MP_CHUNK_TEXT    (1u << 20)  /* a strings chunk is closed when it has this much text */
-#define MP_STRING_BYTES  (8u << 20)  /* of one string */
-#define MP_CHUNK_BYTES   (64u << 20) /* `length` of a chunk */
-#define MP_START_BYTES   (16u << 20) /* the first object */
-#define MP_COLUMNS       32          /* of one chunk */
-#define MP_TEXT_BYTES    (1u << 30)  /* of all strings */
+#define MP_STRING_BYTES  (8u << 20)  /* bytes of one string */
+#define MP_CHUNK_BYTES   (64u << 20) /* the highest `length` of a chunk */
+#define MP_START_BYTES   (16u << 20) /* bytes of the first object */
+#define MP_COLUMNS       32          /* columns of one chunk */
+#define MP_TEXT_BYTES    (1u << 30)  /* bytes of all strings together */
 
-/* The meta map. Which keys a kind has is in docs/FORMAT.md; absent ones are 0. */
+/* The meta map. docs/FORMAT.md says which keys each kind of chunk has; absent keys are 0. */
 struct mp_chunk_meta {
     size_t count;
-    uint64_t tables[MP_CHUNK_STACKS]; /* entries of strings, devices, ... stacks before this chunk */
-    uint64_t time_ns, end_ns;         /* of the first and last event or sample; of the base */
+    uint64_t tables[MP_CHUNK_STACKS]; /* how many strings, devices, ... stacks came before this chunk */
+    uint64_t time_ns, end_ns;         /* of the first and last event or sample; of a base, twice its time */
     uint64_t next_block;              /* events, base: the number that the next new block gets */
-    uint64_t total, part_first;       /* base: blocks of all its parts; blocks of the parts before this one */
+    uint64_t total, part_first;       /* base: blocks of the whole base; blocks in its parts before this one */
     const uint64_t *live_bytes;
     size_t live_bytes_count;
     const struct mp_ring_mark *marks;

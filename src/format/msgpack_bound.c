@@ -27,10 +27,11 @@ static bool take_number(struct walk *walk, unsigned width, uint64_t *value)
     return true;
 }
 
-/* Passes over one object's head and its bytes; *children: how many of the following objects belong to it. */
+/* Passes over one object's head and its own bytes. *children: how many objects after it are its elements. */
 static bool take_head(struct walk *walk, uint64_t *children)
 {
-    /* From 0xc0 on: width of the length or count that follows, extra bytes, and whether the count is of children. */
+    /* By the head's byte from 0xc0 on: width of the length or count after it, extra bytes, and children per unit of
+     * count. */
     static const struct {
         uint8_t width, extra, per_entry;
     } kinds[32] = {
@@ -53,7 +54,7 @@ static bool take_head(struct walk *walk, uint64_t *children)
     if (byte < 0xa0) return *children = byte & 15, true;
     if (byte < 0xc0) return take(walk, byte & 31);
     unsigned kind = (unsigned)byte - 0xc0;
-    if (kind == 1) return false; /* never used */
+    if (kind == 1) return false; /* 0xc1 is never used */
     if (!take_number(walk, kinds[kind].width, &length)) return false;
     *children = length * kinds[kind].per_entry;
     return take(walk, kinds[kind].extra + (kinds[kind].per_entry ? 0 : length));
@@ -72,7 +73,7 @@ size_t mp_msgpack_length(const unsigned char *data, size_t size)
         uint64_t children;
         if (!take_head(&walk, &children)) return 0;
         if (!children) continue;
-        /* Each child has at least one byte, so a count beyond the remaining bytes is false. */
+        /* Each child takes at least one byte, so a count beyond the remaining bytes is false. */
         if (children > (uint64_t)(walk.end - walk.at) || ++depth == DEPTH) return 0;
         left[depth] = children;
     }

@@ -22,7 +22,7 @@ static bool is_recording(const char *path)
     return status == MP_OK || status == MP_TOO_NEW;
 }
 
-/* Files that people write by hand or that training leaves; no report has such a name. */
+/* Files that people write by hand or that a training run leaves. No report has such a name. */
 static bool is_precious(const char *path, const struct stat *facts)
 {
     static const char *const endings[] = {
@@ -70,9 +70,9 @@ static enum mp_status may_replace(const char *path, const struct mp_new_file_rul
     }
 }
 
-/* ---- where the file will be ---- */
+/* ---- where the file goes ---- */
 
-/* Names such as /dev/stdout mean what is already open: opening the file anew would start at its beginning. */
+/* A name such as /dev/stdout means an open file. Opening that file anew would write from its beginning. */
 static bool is_stdout(const struct stat *facts)
 {
     struct stat out;
@@ -91,7 +91,7 @@ static enum mp_status open_in_place(const char *path, const struct mp_new_file_r
     return file->fd < 0 ? mp_fail_errno(error, "cannot write %s", path) : MP_OK;
 }
 
-/* Finds out what is at the path. */
+/* Finds out what exists at `path`. */
 static enum mp_status look(const char *path, const struct mp_new_file_rule *rule, struct mp_new_file *file,
                            struct stat *facts, struct mp_error *error)
 {
@@ -117,7 +117,7 @@ static enum mp_status look(const char *path, const struct mp_new_file_rule *rule
 
 /* ---- the file itself ---- */
 
-/* FOLDER/.memprof- and an unguessable suffix. */
+/* Returns FOLDER/.memprof-XXXX with an unguessable number. */
 static char *make_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -130,7 +130,7 @@ static char *make_name(const char *path)
 
 static int open_nameless(const char *path)
 {
-    char *copy = access("/proc/self/fd", X_OK) ? NULL : strdup(path); /* the way by which it will get its name */
+    char *copy = access("/proc/self/fd", X_OK) ? NULL : strdup(path); /* give_name() needs /proc/self/fd */
     int fd = copy ? open(dirname(copy), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666) : -1;
     free(copy);
     return fd;
@@ -172,7 +172,7 @@ static bool give_name(struct mp_new_file *file)
     return false;
 }
 
-/* Moves to a name that must still be free. */
+/* Renames the file if no file has the new name yet. */
 static bool move_fresh(const char *from, const char *to)
 {
     if (!renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE)) return true;

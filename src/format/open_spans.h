@@ -1,5 +1,5 @@
 /*
- * The regions that are open while a file's events pass, as model/spans.h has those of a model. One thread at a time.
+ * The regions that are open at the current event of a file, by the rules of model/spans.h. One thread at a time.
  */
 #ifndef MP_FORMAT_OPEN_SPANS_H
 #define MP_FORMAT_OPEN_SPANS_H
@@ -9,7 +9,7 @@
 
 #include "format/recording.h"
 
-/* No program nests deeper; further regions are left out. */
+/* No program nests deeper. Regions beyond this many are left out. */
 #define MP_OPEN_SPANS_MAX 4096
 
 struct mp_open_span {
@@ -22,9 +22,10 @@ struct mp_open_spans {
     size_t count, room;
 };
 
-/* Takes a region's begin. False where memory is short. */
+/* Takes a region's begin. False if memory is short. */
 bool mp_open_spans_begin(struct mp_open_spans *open, const struct mp_event *event);
-/* Takes a region's end: closes the thread's innermost region of that name (0: of any name), and all begun inside it. */
+/* Takes a region's end. Closes the thread's innermost region of that name (0: of any name), and all regions begun
+ * inside it. */
 void mp_open_spans_end(struct mp_open_spans *open, const struct mp_event *event);
 
 #endif

@@ -13,7 +13,7 @@
 #include "format/start.h"
 #include "format/tables.h"
 
-#define BLOCKS_MAX (UINT64_C(1) << 62) /* no recording has more */
+#define BLOCKS_MAX (UINT64_C(1) << 62) /* far above the blocks of any recording */
 
 struct mp_reader {
     int fd;
@@ -24,10 +24,10 @@ struct mp_reader {
     struct mp_chunk_in chunk;
     struct mp_events_in *events;
     struct mp_table_counts counts;
-    uint64_t text_bytes; /* of all strings so far */
+    uint64_t text_bytes; /* bytes of all strings so far */
     uint64_t next_block;
-    bool any_blocks;    /* whether a chunk that numbers blocks was seen: the first one sets where numbers begin */
-    uint64_t sequence;  /* expected next */
+    bool any_blocks;    /* a chunk that numbers blocks was seen: the first such chunk sets where numbers begin */
+    uint64_t sequence;  /* the number that the next chunk should have */
     uint64_t allowance; /* entries and block numbers that lost chunks may have held */
     uint64_t seen_lost_bytes;
     MP_VEC(unsigned char) rows; /* of the current table chunk */
@@ -49,7 +49,7 @@ static enum mp_status open_file(struct mp_reader *reader, const char *path, stru
     return MP_OK;
 }
 
-/* The first object may be as long as a command line: doubles the bytes read until it is whole. */
+/* Doubles the bytes read until the first object is whole, since it may hold a long command line. */
 static enum mp_status read_start(struct mp_reader *reader, const char *path, struct mp_error *error)
 {
     struct mp_error why;
@@ -62,7 +62,7 @@ static enum mp_status read_start(struct mp_reader *reader, const char *path, str
         enum mp_status status = mp_start_parse(reader->rows.at, (size_t)got, &reader->start, &length, &why);
         if (status == MP_DAMAGED && (size_t)got == want && want < MP_START_BYTES) continue;
         reader->start_bytes = length;
-        reader->start.start.starts_late |= status == MP_DAMAGED; /* perhaps: a copy must be able to say so */
+        reader->start.start.starts_late |= status == MP_DAMAGED; /* unknown, so a copy must be able to say so */
         if (!status || status == MP_DAMAGED) return MP_OK;
         return mp_fail(error, status, "%s: %s", path, why.text);
     }
@@ -265,7 +265,7 @@ static enum mp_status decode(struct mp_reader *reader, struct mp_chunk *chunk)
     }
 }
 
-/* Takes `wanted` out of the allowance for lost chunks. */
+/* Takes `wanted` entries or numbers out of the allowance. False if lost chunks cannot have held so many. */
 static bool allow(struct mp_reader *reader, uint64_t wanted)
 {
     if (wanted > reader->allowance) return false;
@@ -273,7 +273,7 @@ static bool allow(struct mp_reader *reader, uint64_t wanted)
     return true;
 }
 
-/* Makes up the table entries that lost chunks held. */
+/* Fills *chunk with made-up entries in place of those that lost chunks held. */
 static enum mp_status make_up(struct mp_reader *reader, struct mp_chunk *chunk, uint64_t missing)
 {
     const struct mp_table_layout *table = mp_table_of(chunk->kind);
@@ -296,8 +296,8 @@ static bool has_room(const struct mp_reader *reader, unsigned kind, uint64_t mor
     return more <= mp_table_most((enum mp_chunk_kind)kind) - reader->counts.of[kind];
 }
 
-/* Compares the chunk's meta with what was read so far. MP_NOT_FOUND: nothing is missing. MP_OK: *chunk has made-up
- * entries, and the chunk itself is still to be read. */
+/* Compares the chunk's meta with the counts so far. MP_NOT_FOUND: nothing is missing before it. MP_OK: *chunk has
+ * made-up entries, and the chunk itself is yet to be read. */
 static enum mp_status fill_gaps(struct mp_reader *reader, struct mp_chunk *chunk)
 {
     const struct mp_chunk_meta *meta = &reader->chunk.meta;
@@ -322,8 +322,8 @@ static enum mp_status fill_gaps(struct mp_reader *reader, struct mp_chunk *chunk
     return MP_NOT_FOUND;
 }
 
-/* A lost chunk held at most MP_CHUNK_ENTRIES, and took some bytes: a file cannot claim more losses than it has room
- * for. */
+/* A lost chunk held at most MP_CHUNK_ENTRIES entries, and took some bytes. The lost bytes therefore bound the losses
+ * that a file can claim. */
 static void count_lost(struct mp_reader *reader, uint64_t chunks)
 {
     enum { LEAST_BYTES = 64 };
@@ -333,8 +333,8 @@ static void count_lost(struct mp_reader *reader, uint64_t chunks)
     if (chunks) reader->allowance += (chunks < room ? chunks : room) * MP_CHUNK_ENTRIES;
 }
 
-/* Reads the intact chunk at scan.at: MP_OK with *chunk filled, MP_DAMAGED, or MP_NOT_FOUND where there is nothing to
- * return. */
+/* Reads the intact chunk at scan.at. MP_OK: *chunk is filled. MP_DAMAGED. MP_NOT_FOUND: it is of a kind that is not
+ * returned. */
 static enum mp_status take_chunk(struct mp_reader *reader, struct mp_chunk *chunk)
 {
     enum mp_status status = mp_chunk_in_parse(&reader->chunk, reader->scan.bytes.at, reader->scan.bytes.count);

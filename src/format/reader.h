@@ -1,7 +1,7 @@
 /*
- * Reads a snapshot file, whole, cut or damaged, chunk by chunk, in bounded memory. It trusts nothing in the file. The
- * file's size bounds every length, and the table bounds every id that points into it. An event or node that names a
- * missing entry is damage. One thread at a time.
+ * Reads a snapshot file chunk by chunk in bounded memory, even a cut or damaged one. It trusts nothing in the file. The
+ * file's size bounds every length, and each table's size bounds the ids of its entries. An event or node with an id
+ * beyond that is damage. One thread at a time.
  */
 #ifndef MP_FORMAT_READER_H
 #define MP_FORMAT_READER_H
@@ -31,7 +31,7 @@ enum mp_chunk_kind {
     MP_CHUNK_SEGMENT_PARTS = 16,
     MP_CHUNK_CALLS = 17,
     MP_CHUNK_LABELS = 18,
-    MP_CHUNK_PEAKS = 19, /* 19 to 21 stand in older files, and are passed over */
+    MP_CHUNK_PEAKS = 19, /* older files have 19 to 21; readers pass over them */
     MP_CHUNK_BOUNDARIES = 20,
     MP_CHUNK_OPEN_REGIONS = 21,
     MP_CHUNK_PAST = 22,
@@ -54,7 +54,7 @@ enum mp_chunk_kind {
 
 #define MP_CHUNK_EVENTS 65536 /* at most */
 
-/* Events as columns; all arrays have `count` entries and belong to the reader until the next call. */
+/* Events as columns. All arrays have `count` entries and are valid until the next call of the reader. */
 #define MP_EVENT_COLUMN(field, type) const type *field;
 struct mp_event_columns {
     size_t count;
@@ -62,7 +62,7 @@ struct mp_event_columns {
 };
 #undef MP_EVENT_COLUMN
 
-/* One event of the columns as a structure. */
+/* Returns event number `at` of the columns. */
 static inline struct mp_event mp_event_at(const struct mp_event_columns *columns, size_t at)
 {
 #define MP_EVENT_TAKE(field, type) .field = columns->field[at],
@@ -82,13 +82,13 @@ static inline bool mp_event_had_free_put_in(const struct mp_event_columns *colum
 
 struct mp_chunk {
     enum mp_chunk_kind kind;
-    uint64_t sequence, offset; /* of the chunk; byte offset in the file */
-    size_t bytes;              /* of the chunk in the file; 0 for lost entries */
-    size_t count;              /* entries; for tables, new ones */
-    bool lost;                 /* made-up table entries in place of lost ones, so that ids stay in step: zeroes, stack
-                                * nodes {0, MP_FRAME_CUT}, texts "" */
+    uint64_t sequence, offset; /* the chunk's number; its byte offset in the file */
+    size_t bytes;              /* length of the chunk in the file; 0 for lost entries */
+    size_t count;              /* entries; in tables, new entries */
+    bool lost;                 /* the entries are made up in place of lost ones, so that later ids stay right: zeroes,
+                                * stack nodes {0, MP_FRAME_CUT}, texts "" */
     union {
-        const void *rows; /* of the kinds that mp_writer_rows() takes */
+        const void *rows; /* for the kinds that mp_writer_rows() takes */
         const struct mp_string_entry {
             const char *text;
             size_t length;
@@ -104,7 +104,7 @@ struct mp_chunk {
         const struct mp_base_block *base;
         const struct mp_segment *segments;
         const struct mp_segment_part *parts;
-        const struct mp_allocator_call *calls; /* of both kinds, calls and trace */
+        const struct mp_allocator_call *calls; /* for calls and for the trace */
         const struct mp_aside *asides;
         const struct mp_label *labels;
         const struct mp_block_holder *holders;
@@ -125,22 +125,23 @@ struct mp_chunk {
         struct mp_event_columns events;
     };
     /* events and base */
-    uint64_t time_ns;    /* of the first event; of the base */
-    uint64_t next_block; /* the number that the next new block gets, as of before this chunk */
+    uint64_t time_ns;    /* of the first event, or of the base */
+    uint64_t next_block; /* the number that the next new block had before this chunk */
     const struct mp_ring_mark *marks;
     size_t mark_count;
     const uint64_t *live_bytes; /* per track, at the first event */
     size_t live_bytes_count;
-    /* base: one of more than MP_CHUNK_ENTRIES blocks comes as several chunks; base_before: blocks in those before */
+    /* A base of more than MP_CHUNK_ENTRIES blocks comes as several chunks; base_before: how many blocks came in earlier
+     * ones. */
     uint64_t base_total, base_before;
 };
 
-/* A line of the index: a chunk and its meta. */
+/* One entry of the index: where a chunk lies, and its meta. */
 struct mp_index_entry {
     uint64_t offset, kind, sequence, count, time_ns, end_ns;
 };
 
-/* The damage of the file; all zero for a whole one. */
+/* The damage found in a file; all zero for a whole file. */
 struct mp_damage {
     bool cut;             /* no clean-end mark */
     uint64_t lost_bytes;  /* bytes that belong to no readable chunk */
@@ -152,15 +153,16 @@ static inline bool mp_damage_any(const struct mp_damage *damage)
     return damage->cut || damage->lost_bytes || damage->lost_chunks;
 }
 
-/* Opens a recording even if its first object is cut or damaged: its start then has zeroes and empty texts, except for
- * starts_late, and the damage counts it. Fails with MP_NOT_A_RECORDING, MP_TOO_NEW, MP_IO or MP_NO_MEMORY; the sentence
- * names path. */
+/* Opens a recording even if its first object is cut or damaged. Its start then has zeroes and empty texts, except for
+ * starts_late, and the damage includes that object. Fails with MP_NOT_A_RECORDING, MP_TOO_NEW, MP_IO or MP_NO_MEMORY;
+ * the sentence names `path`. */
 enum mp_status mp_reader_open(const char *path, struct mp_reader **reader, struct mp_error *error);
 const struct mp_recording_start *mp_reader_start(const struct mp_reader *reader);
 uint64_t mp_reader_file_bytes(const struct mp_reader *reader);
 
-/* The next readable chunk in file order: MP_OK, or MP_NOT_FOUND at the end of the file. Passes over damaged chunks and
- * counts them; does not return chunks of unknown kinds or the index. Any other status is about memory or I/O. */
+/* Reads the next readable chunk in file order: MP_OK, or MP_NOT_FOUND at the end of the file. Passes over damaged
+ * chunks and counts them. Never returns the index or chunks of unknown kinds. Any other status is about memory or
+ * I/O. */
 enum mp_status mp_reader_next(struct mp_reader *reader, struct mp_chunk *chunk, struct mp_error *error);
 
 /* The damage found so far; complete once mp_reader_next() has returned MP_NOT_FOUND. */

@@ -1,7 +1,7 @@
 /*
  * The addresses freed last, newest first. The writer and the reader of an events chunk both keep this list. An
- * allocator soon reuses freed addresses, so "the third newest" takes one byte where the address would take five. At
- * most MP_RECENT entries; a new one pushes out the oldest. Pure; any thread.
+ * allocator soon reuses freed addresses. "The third newest" then takes one byte, and the address itself would take
+ * five. At most MP_RECENT entries; a new entry pushes out the oldest. Pure; any thread.
  */
 #ifndef MP_FORMAT_RECENT_H
 #define MP_FORMAT_RECENT_H
@@ -21,7 +21,7 @@ static inline uint32_t mp_recent_count(const struct mp_recent *recent)
     return recent->end - recent->first;
 }
 
-/* Adds the newest; returns the entry that it pushed out, or -1. */
+/* Adds the newest entry. Returns the entry that it pushed out, or -1. */
 static inline int32_t mp_recent_push(struct mp_recent *recent, uint16_t value)
 {
     int32_t out = mp_recent_count(recent) == MP_RECENT ? recent->at[recent->first++] : -1;
@@ -34,7 +34,7 @@ static inline int32_t mp_recent_push(struct mp_recent *recent, uint16_t value)
     return out;
 }
 
-/* Removes and returns the entry of that rank; rank 0 is the newest and there are more than `rank`. */
+/* Removes and returns the entry of rank `rank`; rank 0 is the newest. The list must have more than `rank` entries. */
 static inline uint16_t mp_recent_take(struct mp_recent *recent, uint32_t rank)
 {
     uint16_t *entry = recent->at + recent->end - 1 - rank, value = *entry;
@@ -43,7 +43,7 @@ static inline uint16_t mp_recent_take(struct mp_recent *recent, uint32_t rank)
     return value;
 }
 
-/* The rank of the newest entry of that value, which must be there. */
+/* The rank of the newest entry with that value. The list must have one. */
 static inline uint32_t mp_recent_rank(const struct mp_recent *recent, uint16_t value)
 {
     uint32_t rank = 0;

@@ -1,11 +1,11 @@
 /*
- * The contents of a snapshot file, as C structures: the contract between whoever writes recordings (collector,
- * importers, tests) and whoever reads them (model). docs/FORMAT.md describes their bytes; writer.c and reader.c make
- * and read them.
+ * The contents of a snapshot file, as C structures: the contract between code that writes recordings (collector,
+ * importers, tests) and code that reads them (model). docs/FORMAT.md describes their bytes; writer.c and reader.c write
+ * and read those.
  *
- * Ids are indices into the tables of the same name, given in order of appearance, starting at 0:
- *   string 0 is "", stack 0 is the empty stack, module 0 is "unknown".
- * Times are nanoseconds of CLOCK_MONOTONIC since mp_recording_start.monotonic_ns.
+ * Ids are indices into the tables of the same name, given in order of appearance, starting at 0: string 0 is "", stack
+ * 0 is the empty stack, module 0 is "unknown". Times are nanoseconds of CLOCK_MONOTONIC since
+ * mp_recording_start.monotonic_ns.
  */
 #ifndef MP_FORMAT_RECORDING_H
 #define MP_FORMAT_RECORDING_H
@@ -18,7 +18,7 @@
 #include "base/member.h"
 #include "base/words.h"
 
-/* Known when the file is created; the first object of the file. The maker of the struct owns the texts. */
+/* Facts known when the file is created; the first object of the file. The code that fills the struct owns the texts. */
 struct mp_recording_start {
     uint64_t realtime_ns, monotonic_ns; /* one moment on both clocks: the start of the recording */
     uint32_t pid;
@@ -26,9 +26,9 @@ struct mp_recording_start {
     struct mp_member member;
     const char *const *command; /* NULL-terminated */
     const char *configuration;  /* key=value,... as given to the recorder */
-    const char *spool;          /* path of the spool that may still hold what this file lacks; "": none */
+    const char *spool;          /* path of the spool that may hold events missing here; "": none */
     uint64_t spool_id;          /* random; the spool's header carries the same */
-    bool starts_late;           /* block numbers begin above 0, which readers of version 1 do not understand */
+    bool starts_late;           /* block numbers begin above 0; readers of version 1 do not understand that */
 };
 
 struct mp_device {
@@ -46,9 +46,9 @@ struct mp_track {
 };
 
 #define MP_TID_LANE  UINT32_MAX
-#define MP_LANE_NAME "ranges " /* followed by its number, from 1 */
+#define MP_LANE_NAME "ranges " /* followed by the lane's number, from 1 */
 struct mp_thread_info {
-    uint32_t tid; /* MP_TID_LANE: a lane for regions that belong to no thread, at most one of them open at a time */
+    uint32_t tid; /* MP_TID_LANE: a lane for regions that belong to no thread; at most one of them is open at a time */
     uint32_t name;
 };
 
@@ -58,8 +58,9 @@ struct mp_module {
     struct mp_file_id file;
 };
 
-/* One entry of a call path as recorded. Native: `address` is the return address less the module's bias (module 0:
- * absolute); function, file and line come from symbols. Python: function, file and line as the interpreter has them. */
+/* One frame of a stack as recorded. Native: `address` is the return address less the module's bias (module 0: the
+ * absolute address); function, file and line come from symbols. Python: function, file and line come from the
+ * interpreter. */
 struct mp_frame {
     uint8_t language; /* enum mp_language */
     uint32_t module;
@@ -69,34 +70,33 @@ struct mp_frame {
     uint32_t more; /* string id of a JSON object: fx_node_op, fx_node_name, fx_node_target of PyTorch; 0: none */
 };
 
-/* A stack is a path from a node to the root: node 0 is the empty stack, each other node adds one frame *inside*
- * (called by) its parent. The id of a stack is the id of its innermost node. A cut stack has MP_FRAME_CUT as a frame.
- */
+/* A stack is a path from a node to the root. Node 0 is the empty stack; each other node adds one frame *inside* (called
+ * by) its parent. The id of a stack is the id of its innermost node. A cut stack has MP_FRAME_CUT as a frame. */
 struct mp_stack_node {
     uint32_t parent;
     uint32_t frame;
 };
 #define MP_FRAME_CUT UINT32_MAX
 
-/* One source-level frame of a native frame, innermost (most inlined) first. `frame` groups them: the lines of one frame
- * are consecutive. A frame without lines was not resolved, or no symbol covers its address. */
+/* One source-level frame of a native frame, innermost (most inlined) first. Rows with the same `frame` are consecutive.
+ * A frame without rows was not resolved, or no symbol covers its address. */
 struct mp_symbol {
     uint32_t frame;
     uint32_t function, file; /* string 0: unknown */
     uint32_t line;           /* 0: unknown */
 };
 
-/* The fields of an event: V is a value, T a string id. Everything that holds events is generated from this list: one
- * event, columns (format/reader.h), room for them (format/event_room.h). format/event_columns.c says how a file stores
+/* The fields of an event: V is a value, T a string id. Three structures are generated from this list: one event,
+ * columns (format/reader.h), and room for columns (format/event_room.h). format/event_columns.c says how a file stores
  * them.
  *
  *     address  alloc, free, resize
  *     bytes    alloc, resize, oom, reserved; a free repeats its block's bytes, MP_BYTES_UNKNOWN if unknown
  *     block    alloc: its number; free, resize: the number of the block. Blocks are numbered from 0 in order of
  *              appearance, base blocks and blocks known only by their free included
- *     stack    alloc, oom, mark; free where free stacks are recorded
- *     name     region_begin, region_end, mark, step: 0 where unnamed; alloc, oom: the path of the module that was
- *              running, 0 where none is known
+ *     stack    alloc, oom, mark; free if free stacks are recorded
+ *     name     region_begin, region_end, mark, step: 0 if unnamed; alloc, oom: the path of the module that was
+ *              running, 0 if none is known
  *     track    alloc, free, resize, oom, reserved
  *     type     enum mp_event_type
  *     kind     enum mp_kind: alloc */
@@ -118,14 +118,14 @@ struct mp_event {
 };
 #undef MP_EVENT_MEMBER
 
-/* A request to PyTorch's caching allocator: bytes before rounding (0 where unknown, and then so is the rest), the
- * number of its stream, and of its pool as in struct mp_segment. */
+/* A request to PyTorch's caching allocator: the bytes before rounding, the number of the stream, and the pool's number
+ * as in struct mp_segment. If the bytes are 0, all three are unknown. */
 struct mp_request {
     uint64_t bytes, stream, pool;
 };
 
-/* Facts about a block that hold for its whole life: members of the event that allocated it. Blocks of a base and of the
- * model have them under the same names. `bytes`: MP_BYTES_UNKNOWN where only its free was ever seen. */
+/* Facts about a block that hold for its whole life, as members of the event that allocated it. The blocks of a base and
+ * of the model have them under the same names. `bytes`: MP_BYTES_UNKNOWN if only the block's free was seen. */
 #define MP_BLOCK_FIELDS(F)                                                                                             \
     F(address, uint64_t)                                                                                               \
     F(bytes, uint64_t)                                                                                                 \
@@ -139,13 +139,13 @@ struct mp_base_block {
 #define MP_BASE_MEMBER(field, type) type field;
     MP_BLOCK_FIELDS(MP_BASE_MEMBER)
 #undef MP_BASE_MEMBER
-    uint8_t role;    /* enum mp_role: from its last label */
-    uint32_t module; /* string ids: the path of the module that allocated it; the name in its last label */
+    uint8_t role;    /* enum mp_role of its last label */
+    uint32_t module; /* string ids: path of the module that allocated it; name in its last label */
     uint32_t label;
     struct mp_request request;
 };
 
-/* The event that allocated it, as far as a base knows: without its thread. */
+/* The alloc event of a base's block, as far as it is known. The thread is not. */
 static inline struct mp_event mp_birth_of(const struct mp_base_block *block)
 {
 #define MP_BIRTH_TAKE(field, type) .field = block->field,
@@ -157,7 +157,7 @@ static inline struct mp_event mp_birth_of(const struct mp_base_block *block)
 #undef MP_BIRTH_TAKE
 }
 
-/* The block that this event allocated, before anything else is known of it. */
+/* A base's block for the one that `event` allocated, without role and label. */
 static inline struct mp_base_block mp_block_born(const struct mp_event *event)
 {
 #define MP_BORN_TAKE(field, type) .field = event->field,
@@ -166,20 +166,20 @@ static inline struct mp_base_block mp_block_born(const struct mp_event *event)
 #undef MP_BORN_TAKE
 }
 
-/* The request for a block. The last one for a block counts. */
+/* The request for a block. If a block has several, the last one counts. */
 struct mp_block_request {
     uint64_t block;
     struct mp_request request;
 };
 
-/* For qsort(): in order of their numbers. */
+/* For qsort(): orders blocks by number. */
 static inline int mp_base_by_number(const void *left, const void *right)
 {
     const struct mp_base_block *a = left, *b = right;
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-/* A label that the program gave a live block. The latest one before a moment holds at it. */
+/* A label that the program gave a live block. It counts from its time until the block's next label. */
 struct mp_label {
     uint64_t time_ns;
     uint64_t block;
@@ -187,18 +187,18 @@ struct mp_label {
     uint32_t name; /* string id: the tensor's ("blocks.3.attn.weight"); 0: none */
 };
 
-/* The holder of a live block when the program looked. The last one for a block holds. A row of block MP_HOLDER_LOOK
- * ends a look: `certain` says whether it saw everything; if not, `path` says what it left out. */
+/* The holder of a live block, as a look found it. If a block has several rows, the last one counts. A row of block
+ * MP_HOLDER_LOOK ends a look: `certain` says whether it saw everything; if not, `path` says what it left out. */
 #define MP_HOLDER_LOOK UINT64_MAX
 struct mp_block_holder {
     uint64_t time_ns;
     uint64_t block;
     uint8_t kind; /* enum mp_holder_kind */
     bool certain;
-    uint32_t path, file, line; /* string ids: the path as its author would write it; where that stands (0: not known) */
+    uint32_t path, file, line; /* string ids of the path and the file (0: unknown); the line in it */
 };
 
-/* A text about a block: all of them hold. */
+/* A text about a block. If a block has several, all of them count. */
 struct mp_block_metadata {
     uint64_t time_ns;
     uint64_t block;
@@ -206,7 +206,7 @@ struct mp_block_metadata {
     uint32_t text; /* string id */
 };
 
-/* A sample of a counter that no event causes: resident and shared memory of the process, device totals. */
+/* A sample of a counter: resident and shared memory of the process, device totals. No event sets these. */
 struct mp_sample {
     uint64_t time_ns;
     uint32_t counter; /* string id: "cpu/resident", "cpu/shared", later "cuda:0/device" */
@@ -218,25 +218,25 @@ struct mp_segment {
     uint64_t address, bytes;
     uint64_t stream; /* PyTorch's number of the stream; 0: the default one */
     uint64_t pool;   /* PyTorch's pair of numbers, the first in the upper 32 bits; 0: the default pool */
-    uint16_t track;  /* the allocator's */
+    uint16_t track;  /* of the allocator that holds it */
     uint8_t small;   /* 1: for small blocks */
     uint8_t expandable;
     uint16_t keys;  /* bits of enum mp_row_flag */
-    uint32_t stack; /* the one that allocated it */
+    uint32_t stack; /* the stack that allocated the segment */
 };
 
-/* A part of a segment, ordered by segment and address, without gaps. */
+/* A part of a segment. Rows are ordered by segment and address, without gaps. */
 struct mp_segment_part {
     uint64_t bytes, requested; /* the block's size; the size requested */
     uint32_t segment;
     uint8_t state; /* enum mp_torch_state */
 };
 
-/* One entry of a caching allocator's own trace, from a file. The entries that allocate, complete a free or run out of
- * memory belong, in this order, to the alloc, free and oom events of the track, unless the trace contradicts itself.
- * Older recordings lack the address and bytes of the entries that belong to an event. */
+/* One entry of a caching allocator's own trace, from a file of another program. Entries that allocate, complete a free
+ * or run out of memory belong to the alloc, free and oom events of the track, one to one in order, unless the trace
+ * contradicts itself. In older recordings such entries have no address and bytes. */
 struct mp_allocator_call {
-    uint64_t address; /* out of memory: the device's free bytes, MP_BYTES_UNKNOWN */
+    uint64_t address; /* out of memory: the device's free bytes, or MP_BYTES_UNKNOWN */
     uint64_t bytes;
     uint64_t stream, pool;
     uint16_t track;
@@ -244,55 +244,57 @@ struct mp_allocator_call {
     uint8_t action; /* enum mp_torch_action */
 };
 
-/* A text about the recording that no field has. */
+/* A text about the recording for which no field exists. */
 struct mp_aside {
     uint32_t text; /* string id */
     uint8_t kind;  /* enum mp_aside_kind */
 };
 
-/* The time before the file's first event, which the file does not hold: in a bounded recording all but the newest
- * events, with a schedule the time before its first window. */
+/* The time before the file's first event. A bounded recording keeps only the newest events; with a schedule this is the
+ * time before its first window. */
 struct mp_past {
-    uint64_t events;  /* left out; 0: never counted, only steps were */
-    uint64_t steps;   /* begun before; the file's first step is the next one */
-    uint64_t time_ns; /* its end */
+    uint64_t events;  /* events left out; 0: only steps were counted */
+    uint64_t steps;   /* steps that began in that time; the file's first step is the next one */
+    uint64_t time_ns; /* when that time ended */
 };
 
-/* The highest level of a track in that time, base included, when it was first reached. */
+/* The peak of a track in the time before the file's first event, when it was first reached. Base blocks count. */
 struct mp_past_peak {
     uint64_t bytes, blocks, time_ns;
-    uint64_t step;           /* the step it was in, from 1; 0: before the first */
-    uint64_t reserved_bytes; /* the most that the track's allocator held; MP_BYTES_UNKNOWN where never reported */
+    uint64_t step;           /* the step in which the peak was, from 1; 0: before the first step */
+    uint64_t reserved_bytes; /* the highest reserved bytes in that time; MP_BYTES_UNKNOWN if never reported */
     uint16_t track;
 };
 
-/* The blocks of one site (and kind, and module) that were live at that moment. */
+/* The blocks that were live at such a peak, by site, kind and module. */
 struct mp_past_site {
     uint64_t bytes, blocks;
     uint32_t stack;
-    uint32_t module; /* string id, as of an alloc event */
+    uint32_t module; /* string id: path of the module, as in an alloc event */
     uint16_t track;
     uint8_t kind;
 };
 
-/* How far an event ring had been read when a chunk was written; recover() skips what the file already has. */
+/* How far an event ring had been read when a chunk was written. `memprof recover` skips the records that the file
+ * has. */
 struct mp_ring_mark {
     uint32_t ring;
     uint64_t sequence; /* the first record that the file does NOT have */
 };
 
-/* Coverage. A recording writes it at its end; of several the last one counts. */
+/* Coverage: what a recording saw and missed. A recording writes it at its end; if there are several, the last
+ * counts. */
 struct mp_coverage {
-    uint64_t events, dropped;                    /* kept in this file; not recorded, whatever the cause */
+    uint64_t events, dropped;                    /* events in this file; events not recorded, for any reason */
     uint64_t truncated_stacks, unmatched_stacks; /* cut at the depth limit; Python and native frames did not pair */
-    uint64_t totals_checked, totals_wrong;       /* checks of the allocator's own totals against ours; those that
+    uint64_t totals_checked, totals_wrong;       /* comparisons of the allocator's own totals with ours; those that
                                                   * differed */
-    uint64_t unknown_frees, missed_frees;        /* frees of blocks never seen; allocs at an address that was still
-                                                  * live */
+    uint64_t unknown_frees, missed_frees;        /* frees of blocks never seen; allocs at an address whose block was
+                                                  * still live */
     uint32_t *sources, source_count;             /* string ids: "torch", "api", ... */
     uint32_t *notes, note_count;                 /* string ids: sentences */
-    uint32_t *limits, limit_count; /* string ids: sentences on what is missing because of a limit (a ring, a schedule, a
-                                    * full table). the recording is then incomplete, but not damaged */
+    uint32_t *limits, limit_count; /* string ids: sentences on data that is missing because of a limit (a ring, a
+                                    * schedule, a full table). The recording is then incomplete, but not damaged */
 };
 
 /* How the process ended. */
@@ -303,10 +305,10 @@ struct mp_exit {
     uint64_t time_ns;
     uint32_t text; /* string id: "exit 0", "killed by SIGKILL", "replaced by exec", "collector was killed" */
 };
-/* How that text begins where the process had not ended: a snapshot, a child that outlived the
+/* The beginning of mp_exit.text if the process had not ended: in a snapshot, or for a child that outlived the
  * command. */
 #define MP_STILL_RUNNING "still running"
-/* The whole text of a snapshot: it begins what a later recording of the process holds, too. */
+/* The whole mp_exit.text of a snapshot. A later recording of the same process begins with the same events. */
 #define MP_SNAPSHOT_RUNNING MP_STILL_RUNNING " when the snapshot was taken"
 
 #endif

@@ -21,7 +21,8 @@ ssize_t mp_read_at(int fd, void *to, size_t size, uint64_t offset)
     return (ssize_t)have;
 }
 
-/* Reads exactly size bytes into scan->bytes at `place`; MP_NOT_FOUND where the file has become shorter. */
+/* Reads exactly `size` bytes at `offset` of the file to index `place` of scan->bytes. MP_NOT_FOUND if the file has
+ * shrunk. */
 static enum mp_status load(struct mp_scan *scan, size_t place, size_t size, uint64_t offset, struct mp_error *error)
 {
     scan->bytes.count = place;
@@ -50,7 +51,7 @@ enum mp_status mp_scan_open(struct mp_scan *scan, int fd, uint64_t start, uint64
     return MP_OK;
 }
 
-/* MP_OK: a whole chunk begins at offset and is in scan->bytes. MP_NOT_FOUND: none does. */
+/* MP_OK: a whole chunk begins at `offset` and is now in scan->bytes. MP_NOT_FOUND: no whole chunk begins there. */
 static enum mp_status try_chunk(struct mp_scan *scan, uint64_t offset, struct mp_error *error)
 {
     uint32_t sequence, length;
@@ -66,7 +67,7 @@ static enum mp_status try_chunk(struct mp_scan *scan, uint64_t offset, struct mp
     return MP_NOT_FOUND;
 }
 
-/* Finds the first sync mark at or after offset; scan->end where there is none. */
+/* Finds the first sync mark at or after *offset. Sets *offset to scan->end if there is none. */
 static enum mp_status find_sync(struct mp_scan *scan, uint64_t *offset, struct mp_error *error)
 {
     while (*offset < scan->end && scan->effort) {

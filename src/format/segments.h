@@ -6,7 +6,7 @@
 
 #include "format/recording.h"
 
-/* Pointers into `segments`, sorted; free() them. NULL: out of memory. */
+/* Returns pointers into `segments`, sorted; free() the array. NULL: out of memory. */
 const struct mp_segment **mp_segments_sorted(const struct mp_segment *segments, size_t count);
 
 /* The sorted segment of the track that contains the address; NULL: none. */

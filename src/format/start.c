@@ -8,10 +8,10 @@
 #include "format/msgpack_bound.h"
 
 #define MAGIC "memprof"
-/* "checksum" is the last key, its value a uint 32: CRC-32 of everything before the value. */
+/* The last key is "checksum". Its value is a uint 32: the CRC-32 of everything before the value. */
 #define CHECKSUM_BYTES 5
 
-static int append(void *buffer, const char *data, size_t length)
+static int append_packed(void *buffer, const char *data, size_t length)
 {
     mp_buffer_append(buffer, data, length);
     return 0;
@@ -47,7 +47,7 @@ static void pack_command(msgpack_packer *packer, const char *const *command)
 
 static const char *const member_texts[] = {"role", "job"};
 
-/* The keys of what is known. */
+/* How many keys of the start a member takes: one for each known fact. */
 static uint32_t member_count(const struct mp_member *member)
 {
     uint32_t count = (*member->role != '\0') + (*member->job != '\0');
@@ -67,7 +67,7 @@ static void pack_member(msgpack_packer *packer, const struct mp_member *member)
 enum mp_status mp_start_pack(struct mp_buffer *to, const struct mp_recording_start *start, struct mp_error *error)
 {
     msgpack_packer packer;
-    msgpack_packer_init(&packer, to, append);
+    msgpack_packer_init(&packer, to, append_packed);
     msgpack_pack_map(&packer, 13 + member_count(&start->member));
     pack_pair(&packer, "magic", MAGIC);
     pack_number(&packer, "version", MP_FORMAT_VERSION);
@@ -94,7 +94,7 @@ enum mp_status mp_start_pack(struct mp_buffer *to, const struct mp_recording_sta
     return MP_OK;
 }
 
-/* The texts of a start, copied one after the other into one allocation. */
+/* Copies the texts of a start one after the other into one allocation. */
 struct copier {
     char *at;
 };
@@ -128,7 +128,7 @@ static bool numbers_of(const msgpack_object *map, struct mp_recording_start *sta
     return pid <= UINT32_MAX;
 }
 
-/* A text that is no number, or too large for one, is as good as absent. */
+/* Reads a member. A value that is no number, or a number too large, counts as absent. */
 static void read_member(struct mp_member *member, const msgpack_object *map)
 {
     char *const texts[] = {member->role, member->job};
@@ -144,7 +144,7 @@ static void read_member(struct mp_member *member, const msgpack_object *map)
     }
 }
 
-/* `bytes` is the object's packed length: an upper bound of all texts together. */
+/* Copies the texts. `bytes`, the packed length of the object, is an upper bound of their sum. */
 static bool own(struct mp_start_owned *owned, const msgpack_object *map, size_t bytes)
 {
     const msgpack_object *command = mp_msgpack_get(map, "command");
@@ -216,7 +216,7 @@ enum mp_status mp_start_parse(const unsigned char *data, size_t size, struct mp_
     *length = mp_msgpack_length(data, size);
     if (!*length || !checksum_holds(data, *length)) {
         *length = 0;
-        /* Where the magic itself is damaged, the first chunk's sync mark decides. */
+        /* If the magic itself is damaged, the first chunk's sync mark decides. */
         if (begins || (size && memmem(data, size, MP_SYNC, MP_SYNC_BYTES)))
             return mp_fail(error, MP_DAMAGED, "the recording's first object is cut or damaged");
     }

@@ -1,4 +1,4 @@
-/* The first object of a snapshot file: what is known when the file is created. One thread at a time. */
+/* The first object of a snapshot file: facts that are known when the file is created. One thread at a time. */
 #ifndef MP_FORMAT_START_H
 #define MP_FORMAT_START_H
 
@@ -8,17 +8,17 @@
 
 enum mp_status mp_start_pack(struct mp_buffer *to, const struct mp_recording_start *start, struct mp_error *error);
 
-/* A start that owns its texts. */
+/* A start together with its texts. */
 struct mp_start_owned {
     struct mp_recording_start start;
     void *texts;
 };
 
-/* True if a recording begins like this. */
+/* True if a recording begins with these bytes. */
 bool mp_start_begins(const unsigned char *data, size_t size);
-/* Reads the object at the beginning of `size` bytes of data and stores its length in *length. MP_OK: it is whole.
+/* Reads the first object from `size` bytes of data and stores its length in *length. MP_OK: the object is whole.
  * MP_DAMAGED: a recording, but its first object is cut or damaged (*owned then has empty texts and zeroes). After
- * MP_TOO_NEW, MP_NOT_A_RECORDING or MP_NO_MEMORY nothing more can be read. */
+ * MP_TOO_NEW, MP_NOT_A_RECORDING or MP_NO_MEMORY the caller cannot read on. */
 enum mp_status mp_start_parse(const unsigned char *data, size_t size, struct mp_start_owned *owned, size_t *length,
                               struct mp_error *error);
 void mp_start_free(struct mp_start_owned *owned);

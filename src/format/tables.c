@@ -101,7 +101,7 @@ static const struct mp_table_layout tables[] = {
             FIELD(mp_segment_part, segment, MP_FIELD_SEGMENT, DELTA),
             FIELD(mp_segment_part, state, MP_FIELD_STATE, PLANES))},
     {.kind = MP_CHUNK_CALLS, .name = "call of the allocator", .row = sizeof(struct mp_allocator_call), CALL_FIELDS},
-    /* Not written any more. Its other columns are passed over. */
+    /* Not written any more. Readers pass over its other columns. */
     {.kind = MP_CHUNK_TRACE,
      .name = "entry of an allocator's trace",
      .row = sizeof(struct mp_allocator_call),

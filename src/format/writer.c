@@ -16,7 +16,6 @@ enum mp_status mp_writer_failure(const struct mp_writer *writer, struct mp_error
     return writer->failure.status;
 }
 
-/* Writes all, or truncates the file to its former length. */
 enum mp_status mp_writer_put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error)
 {
     const char *at = data;
@@ -252,7 +251,8 @@ enum mp_status mp_writer_events(struct mp_writer *writer, const struct mp_event 
     return status;
 }
 
-/* A chunk's block numbers must lie below the next new one plus its count, so that a reader need not trust them. */
+/* Each block number must be below the next new number plus the chunk's count. Readers check the same, so they need not
+ * trust it. */
 static enum mp_status check_base(uint64_t next_block, const struct mp_base_block *blocks, size_t count,
                                  struct mp_error *error)
 {

@@ -1,4 +1,4 @@
-/* Shared by the parts of the writer: chunks (writer.c), those of another file (writer_copy.c). Not for others. */
+/* Shared by the writer's own files: writer.c writes chunks, writer_copy.c copies those of another file. */
 #ifndef MP_FORMAT_WRITER_STATE_H
 #define MP_FORMAT_WRITER_STATE_H
 
@@ -14,16 +14,16 @@ struct mp_writer {
     uint32_t sequence;
     uint64_t next_block;
     struct mp_table_counts counts;
-    uint64_t text_bytes; /* of all strings */
+    uint64_t text_bytes; /* bytes of all strings together */
     struct mp_chunk_out chunk;
     struct mp_events_out *events;
     MP_VEC(struct mp_index_entry) index;
     uint64_t *scratch;       /* MP_CHUNK_ENTRIES values */
-    struct mp_error failure; /* of the first write that failed; every later call repeats it */
+    struct mp_error failure; /* the first write's failure; every later call repeats it */
 };
 
 enum mp_status mp_writer_failure(const struct mp_writer *writer, struct mp_error *error);
-/* Writes all, or truncates the file to its former length. */
+/* Writes all `size` bytes. If that fails, truncates the file to its former length. */
 enum mp_status mp_writer_put(struct mp_writer *writer, const void *data, size_t size, struct mp_error *error);
 
 #endif

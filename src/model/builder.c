@@ -11,8 +11,8 @@
 #include "model/stack_facts.h"
 #include "model/steps_infer.h"
 
-#define DEPTH_MAX 10000 /* frames of a path: twice a recorder's longest, since backward is joined to its forward */
-#define TEXT_MAX  65536 /* bytes of a name; longer ones are cut, since every row about them repeats them */
+#define DEPTH_MAX 10000 /* nodes of a path: twice the recorder's most, since backward adds its forward's path */
+#define TEXT_MAX  65536 /* bytes of a name; longer names are cut, because many rows repeat them */
 #define LINES_MAX 256   /* source lines of one native frame */
 
 uint32_t mp_builder_string(const struct mp_builder *builder, uint32_t id)
@@ -62,7 +62,7 @@ void mp_builder_new(const struct mp_recording_start *start, struct mp_builder **
     *builder = made;
 }
 
-/* Where to cut a text that is too long: not inside a UTF-8 character. */
+/* The length to which a text that is too long is cut: not inside a UTF-8 character. */
 static size_t cut_text(const char *text)
 {
     size_t length = TEXT_MAX;
@@ -97,7 +97,7 @@ static void add_devices(struct mp_builder *b, const struct mp_chunk *chunk)
         device.uuid = mp_builder_string(b, device.uuid);
         device.model = mp_builder_string(b, device.model);
         uint32_t at = (uint32_t)model->devices.count;
-        if (device.name) { /* a lost one belongs to nobody */
+        if (device.name) { /* devices whose name was lost are not joined */
             bool fresh;
             uint64_t *known = mp_map_at(&b->devices, device.name, &fresh);
             if (fresh) *known = at;
@@ -159,7 +159,7 @@ static void add_frames(struct mp_builder *b, const struct mp_chunk *chunk)
     }
 }
 
-/* Cuts a path that is deeper than any recorder's, so that following it to its root ends soon. */
+/* Adds stacks. Cuts a path that is deeper than any recorder's, so that following it to its root ends soon. */
 static void add_stacks(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->count; i++) {
@@ -184,7 +184,7 @@ static void add_symbols(struct mp_builder *b, const struct mp_chunk *chunk)
                                      symbol->line};
         if (!frame->line_count) frame->first_line = (uint32_t)model->lines.count;
         if (frame->line_count == LINES_MAX) continue;
-        if (frame->first_line + frame->line_count != model->lines.count) continue; /* resolved twice: the first stays */
+        if (frame->first_line + frame->line_count != model->lines.count) continue; /* resolved twice */
         mp_vec_add(&model->lines, line);
         frame->line_count++;
     }
@@ -259,13 +259,13 @@ static enum mp_status bad_entry(const struct mp_chunk *chunk, const char *reason
                    (unsigned long long)chunk->offset);
 }
 
-/* The empty stack is known even where no table came. */
+/* True if a stack exists. The empty stack exists without a table. */
 static bool known_stack(const struct mp_model *model, uint32_t stack)
 {
     return stack < model->stacks.count || !stack;
 }
 
-/* Checks the ids that later code follows without looking. */
+/* Checks the ids that later code uses without a check. */
 static enum mp_status check_table(const struct mp_builder *b, const struct mp_chunk *chunk, struct mp_error *error)
 {
     const struct mp_model *model = b->model;
@@ -384,7 +384,7 @@ void mp_builder_finish(struct mp_builder *b, const struct mp_damage *damage, uin
     if (model->samples.count && model->samples.at[model->samples.count - 1].time_ns > end)
         end = model->samples.at[model->samples.count - 1].time_ns;
     model->duration_ns = model->how.time_ns > end ? model->how.time_ns : end;
-    char each[8]; /* a running program's file has some of its events, and their number in all */
+    char each[8]; /* a running program's file has some of its events, and the number of all */
     mp_setting(each, sizeof each, model->start.configuration, "live_each");
     if (*each) model->part_of = model->coverage.events;
     if (!damage->cut && model->put_in > model->coverage.missed_frees) model->put_in = model->coverage.missed_frees;

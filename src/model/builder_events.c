@@ -5,7 +5,7 @@
 #include "format/events.h"
 #include "model/builder_state.h"
 
-/* A lost chunk may have used this many block numbers; so many lost chunks are taken at their word. */
+/* A lost chunk may have used this many block numbers. No more than so many lost chunks are believed in one gap. */
 #define CHUNK_EVENTS   UINT64_C(65536)
 #define GAP_CHUNKS_MAX UINT64_C(256)
 
@@ -27,7 +27,7 @@ static void reserve_events(struct mp_builder *b, size_t extra)
     struct mp_model_events *events = &b->model->events;
     size_t need = events->count + extra;
     if (need <= b->event_room) return;
-    if (need >= MP_NONE) mp_memory_lacks(0); /* numbers have four bytes */
+    if (need >= MP_NONE) mp_memory_lacks(0); /* event numbers have 32 bits */
     size_t room = grown_room(b->event_room, need);
     grow(&events->time_ns, room, sizeof *events->time_ns);
     grow(&events->subject, room, sizeof *events->subject);
@@ -37,7 +37,7 @@ static void reserve_events(struct mp_builder *b, size_t extra)
     b->event_room = room;
 }
 
-/* Gives a column that few recordings have as much room as the others, unless it does not exist. */
+/* Gives a column that only some recordings have as much room as the others, if it exists. */
 static void reserve_rare(struct mp_builder *b, uint32_t **column, size_t room)
 {
     size_t before = *column ? b->block_room : 0;
@@ -50,7 +50,7 @@ static void reserve_blocks(struct mp_builder *b, size_t extra)
     struct mp_model_blocks *blocks = &b->model->blocks;
     size_t need = blocks->count + extra;
     if (need <= b->block_room) return;
-    if (need >= MP_NONE) mp_memory_lacks(0); /* numbers have four bytes */
+    if (need >= MP_NONE) mp_memory_lacks(0); /* block indices have 32 bits */
     size_t room = grown_room(b->block_room, need);
 #define GROW(field, type) grow(&blocks->field, room, sizeof *blocks->field);
     MP_BLOCK_FIELDS(GROW)
@@ -64,7 +64,7 @@ static void reserve_blocks(struct mp_builder *b, size_t extra)
 
 uint32_t mp_builder_block(const struct mp_builder *b, uint64_t number)
 {
-    uint64_t near = number - b->first_block; /* a number older than all others is far, too */
+    uint64_t near = number - b->first_block; /* a number below first_block wraps around and is far, too */
     if (near < b->by_number.count && b->by_number.at[near]) return b->by_number.at[near] - 1;
     if (!b->far_numbers.count || number == UINT64_MAX) return MP_NONE;
     const uint64_t *far = mp_map_find(&b->far_numbers, number + 1);
@@ -96,7 +96,7 @@ static void extend_near_limit(struct mp_builder *b, size_t entries)
     b->near_limit += entries + gap * CHUNK_EVENTS;
 }
 
-/* Appends a block, of which `facts` has what MP_BLOCK_FIELDS lists; the caller has reserved room. */
+/* Appends a block. `facts`: an event with the members of MP_BLOCK_FIELDS. The caller has reserved room. */
 static inline uint32_t put_block(struct mp_builder *b, struct mp_event facts, uint32_t alloc_event)
 {
     struct mp_model_blocks *blocks = &b->model->blocks;
@@ -116,13 +116,14 @@ static void set_rare(struct mp_builder *b, uint32_t **column, uint32_t block, ui
     (*column)[block] = value;
 }
 
-/* `path` is a string id of the file. */
+/* Sets a block's module. `path`: a string id of the file. */
 static void set_module(struct mp_builder *b, uint32_t block, uint32_t path)
 {
     set_rare(b, &b->model->blocks.module, block, mp_builder_string(b, path));
 }
 
-/* Appends an event; the caller has reserved room. Time never runs backwards in a model. */
+/* Appends an event. The caller has reserved room. A time before the last event's is raised to it: time never runs
+ * backwards in a model. */
 static uint32_t put_event(struct mp_builder *b, uint64_t time_ns, unsigned type, uint32_t subject, uint32_t thread,
                           uint16_t track)
 {
@@ -160,7 +161,7 @@ static void raise_peak(struct mp_builder *b, uint16_t track, uint32_t event)
     sum->peak_ns = event == MP_NONE ? 0 : b->model->events.time_ns[event];
 }
 
-/* Adds a block that lived from the start until now: all sums so far lacked it. */
+/* Adds a block that has lived from the start until now. All sums so far lack it. */
 static uint32_t put_base_block(struct mp_builder *b, struct mp_event facts)
 {
     struct mp_model_track_sum *sum = &b->model->sums.at[facts.track];
@@ -210,7 +211,8 @@ static void on_resize(struct mp_builder *b, uint32_t block, uint32_t event, uint
     raise_peak(b, b->model->blocks.track[block], event);
 }
 
-/* Takes an event about a block. An alloc of a used number and a free of an ended block are repetitions. */
+/* Takes an event about a block. Ignores an alloc with a known number and a free of a freed block: they are
+ * repetitions. */
 static void add_block_event(struct mp_builder *b, const struct mp_event_columns *c, size_t i)
 {
     uint64_t number = c->block[i];
@@ -262,7 +264,7 @@ static bool has_track(unsigned type)
     return mp_event_of_block(type) || type == MP_EVENT_OOM || type == MP_EVENT_RESERVED;
 }
 
-/* The empty stack is known even where no table came. */
+/* True if a stack exists. The empty stack exists without a table. */
 static bool known_stack(const struct mp_model *model, uint32_t stack)
 {
     return stack < model->stacks.count || !stack;
@@ -292,8 +294,8 @@ enum mp_status mp_builder_add_events(struct mp_builder *b, const struct mp_chunk
     return MP_OK;
 }
 
-/* Ends the blocks that must have died between the last event and this base: those not `in_base` (one byte per
- * block). */
+/* Frees the blocks that are not `in_base` (one byte per block): they were freed between the last event and this
+ * base. */
 static void bury_missing(struct mp_builder *b, const unsigned char *in_base)
 {
     struct mp_model_blocks *blocks = &b->model->blocks;
@@ -313,8 +315,8 @@ static int by_birth(const void *left, const void *right)
     return a->birth_ns < b->birth_ns ? -1 : a->birth_ns > b->birth_ns;
 }
 
-/* Adds blocks of the base that no event introduced. Before all events they are the model's base; later they were born
- * in a gap. Frees come first there, so that a gap never makes up a peak. */
+/* Adds blocks of the base that no event introduced. If the base comes before all events, they are the model's base.
+ * Otherwise they were born in a gap; the frees of that gap come before them, so that a gap never makes a peak. */
 static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen, size_t count)
 {
     bool at_start = !b->model->events.count;
@@ -335,7 +337,7 @@ static void add_unseen(struct mp_builder *b, const struct mp_base_block **unseen
     }
 }
 
-/* True if the base agrees with the events, as it nearly always does. */
+/* True if the base lists exactly the live blocks, as nearly all bases do. */
 static bool base_agrees(const struct mp_builder *b, const struct mp_base_block *base, size_t count)
 {
     if (count != b->live_blocks) return false;
@@ -364,7 +366,7 @@ static void meet_base(struct mp_builder *b, const struct mp_base_block *base, si
     add_unseen(b, unseen, unseen_count);
 }
 
-/* `whole`: these are all the live blocks. */
+/* Takes a base, or a part of one. `whole`: it lists all live blocks. */
 static void take_base(struct mp_builder *b, const struct mp_base_block *base, size_t count, bool whole)
 {
     reserve_blocks(b, count);
@@ -388,7 +390,7 @@ void mp_builder_end_base(struct mp_builder *b)
     if (count) take_base(b, b->base_parts.at, count, false);
 }
 
-/* Puts the parts together; where one is missing, the blocks in the others still count. */
+/* Joins the parts of a base. If a part is missing, the blocks of the others still count. */
 static void take_part(struct mp_builder *b, const struct mp_chunk *chunk)
 {
     if (chunk->base_before != b->base_parts.count) {

@@ -2,7 +2,7 @@
 
 #include "model/builder_state.h"
 
-/* Rows name texts by the file's ids; these become the model's. */
+/* Replaces a row's text, a string id of the file, by the model's id. */
 #define TEXT(row, member) (row)->member = mp_builder_string(b, (row)->member)
 
 #define ADD_ALL(member, from)                                                                                          \
@@ -71,7 +71,7 @@ static void add_troubles(struct mp_builder *b, const struct mp_chunk *chunk)
         struct mp_job_trouble *row = &b->model->job.troubles.at[i];
         TEXT(row, path);
         TEXT(row, text);
-        /* Before there were kinds, parentheses marked a job's losses. */
+        /* Older files have no kinds: parentheses around the text mark a partial job. */
         const char *text = mp_model_text(b->model, row->text);
         size_t length = text ? strlen(text) : 0;
         if (row->kind == MP_JOB_UNUSED && length > 1 && text[0] == '(' && text[length - 1] == ')')
@@ -86,7 +86,8 @@ void mp_builder_add_job(struct mp_builder *b, const struct mp_chunk *chunk)
     adders[chunk->kind - MP_CHUNK_JOB_PROCESSES](b, chunk);
 }
 
-/* A process has few tracks, and each once: points are found by the track's id. */
+/* Adds a track of a process. Each process has few tracks, and each id once, since points are found by the track's
+ * id. */
 static bool take_track(struct mp_builder *b, const struct mp_job_track *row, size_t processes)
 {
     bool fresh;

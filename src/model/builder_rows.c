@@ -1,11 +1,11 @@
-/* Rows about blocks: labels and requests, holders and metadata. A row may come before its block's events, so rows are
- * kept as they come and sorted by block at the end. */
+/* Rows about blocks: labels and requests, holders and metadata. A row may come before its block's events. All rows are
+ * therefore collected, and sorted by block at the end. */
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "model/builder_state.h"
 
-/* The place of a row in a model: by block, moment, and the order in which the rows came. */
+/* The order of a row in the model: by block, by moment, then as the rows came. */
 struct key {
     uint64_t moment;
     uint32_t block;
@@ -64,7 +64,7 @@ void mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *ba
     for (size_t i = 0; i < count; i++) {
         struct mp_builder_label label = {.number = base[i].block,
                                          .time_ns = UINT64_MAX,
-                                         .event = (uint32_t)b->model->events.count - 1, /* MP_NONE before all */
+                                         .event = (uint32_t)b->model->events.count - 1, /* or MP_NONE */
                                          .role = base[i].role,
                                          .name = mp_builder_string(b, base[i].label)};
         if (base[i].role && base[i].role < MP_ROLES) mp_vec_add(&b->labels, label);
@@ -73,7 +73,7 @@ void mp_builder_base_labels(struct mp_builder *b, const struct mp_base_block *ba
     }
 }
 
-/* A block has labels only while it lives, even where two equal time stamps leave the order open. */
+/* Moves a label's event into the life of its block. Equal time stamps may leave their order open. */
 static uint32_t while_alive(const struct mp_model_blocks *blocks, uint32_t block, uint32_t event)
 {
     uint32_t born = blocks->alloc_event[block], died = blocks->free_event[block];
@@ -82,7 +82,8 @@ static uint32_t while_alive(const struct mp_model_blocks *blocks, uint32_t block
     return event;
 }
 
-/* The last event that is not after a label, + 1; 0: all are. */
+/* Where a label stands among the events: the number of the last event before or at it, + 1. 0: it comes before all
+ * events. */
 static uint32_t moment_of(const struct mp_builder *b, const struct mp_builder_label *label)
 {
     uint32_t block = mp_builder_block(b, label->number);
@@ -91,7 +92,7 @@ static uint32_t moment_of(const struct mp_builder *b, const struct mp_builder_la
     return block == MP_NONE ? 0 : while_alive(&b->model->blocks, block, event) + 1;
 }
 
-/* The last of several labels between two events counts. A label that repeats the label in force is dropped. */
+/* If there are several labels between two events, the last counts. A label that repeats the one before is dropped. */
 void mp_builder_end_labels(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
@@ -146,8 +147,8 @@ void mp_builder_add_holders(struct mp_builder *b, const struct mp_chunk *chunk)
     }
 }
 
-/* The rows before the one that ends a look belong to that look; a recovered file may repeat some. The last of several
- * rows for one block counts, whichever look it belongs to. */
+/* A row that ends a look comes after the look's rows; a recovered file may repeat some. If there are several rows for
+ * one block, the last counts, of whichever look. */
 void mp_builder_end_holders(struct mp_builder *b)
 {
     struct mp_model *model = b->model;
@@ -194,7 +195,7 @@ static bool is_same(const struct mp_model_metadata *a, const struct mp_model_met
 
 static void find_repeated(struct mp_model *model)
 {
-    struct mp_map last = {0}; /* kind and text to the last block, + 1 */
+    struct mp_map last = {0}; /* key: kind and text; value: the last block with them, + 1 */
     for (size_t i = 0; i < model->metadata.count; i++) {
         struct mp_model_metadata *row = &model->metadata.at[i];
         uint64_t *block = mp_map_at(&last, ((uint64_t)row->kind << 32 | row->text) + 1, NULL);
@@ -204,7 +205,7 @@ static void find_repeated(struct mp_model *model)
     mp_map_free(&last);
 }
 
-/* All rows count. A recovered file may repeat some. */
+/* Keeps all rows, except those that a recovered file repeats. */
 void mp_builder_end_metadata(struct mp_builder *b)
 {
     struct mp_model *model = b->model;

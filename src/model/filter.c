@@ -33,7 +33,7 @@ static const struct {
     [STEP] = {"step", BIT(EQUAL) | BIT(ABOVE) | BIT(BELOW) | BIT(AT_LEAST) | BIT(AT_MOST)},
 };
 
-/* Longer ones first, so that ">=" is not read as ">". */
+/* Longer signs come first, so that ">=" is not read as ">". */
 static const struct {
     const char *text;
     enum operation operation;
@@ -43,20 +43,20 @@ static const struct {
 struct term {
     enum key key;
     enum operation operation;
-    uint64_t low, high;     /* size, step: both inclusive; layer, kind, role: low */
-    unsigned char *matches; /* one byte each, whether it fits: fn, file: a stack node, for any frame of its stack;
-                             * module, region, label: a string; category: a block */
+    uint64_t low, high;     /* size, step: both inclusive; layer, kind, role: `low` alone */
+    unsigned char *matches; /* one byte each, 1 if it fits. fn, file: by stack node, for any frame of its stack; module,
+                             * region, label: by string; category: by block */
 };
 
 struct mp_filter {
     const struct mp_model *model;
-    const struct mp_filter_categories *categories; /* only while it is made; may be NULL */
+    const struct mp_filter_categories *categories; /* used while the filter is made; may be NULL */
     struct mp_steps steps;
-    uint32_t *regions; /* by block; NULL where no term needs it */
+    uint32_t *regions; /* by block; NULL if no term needs it */
     MP_VEC(struct term) terms;
 };
 
-/* Reads KEY OPERATION at `text`; returns the rest, or NULL. */
+/* Reads KEY OPERATION at `text`. Returns the rest of the text, or NULL. */
 static const char *read_head(const char *text, enum key *key, enum operation *operation)
 {
     text += strspn(text, " ");
@@ -74,7 +74,7 @@ static const char *read_head(const char *text, enum key *key, enum operation *op
     return NULL;
 }
 
-/* The comma that ends a term: the first one that another term follows, so that patterns may contain commas. */
+/* Finds the comma that ends a term: the first one before another term, since patterns may contain commas. */
 static const char *find_end(const char *text)
 {
     enum key key;
@@ -92,7 +92,7 @@ static void set_range(struct term *term, uint64_t low, uint64_t high)
     if (term->operation == EQUAL || term->operation == AT_MOST) term->high = high;
     if (term->operation == ABOVE) term->low = low + 1;
     if (term->operation == BELOW) term->high = low ? low - 1 : 0;
-    if (term->operation == BELOW && !low) term->low = 1; /* nothing is below 0 */
+    if (term->operation == BELOW && !low) term->low = 1; /* low - 1 would wrap, and nothing is below 0 */
 }
 
 static enum mp_status read_size(struct term *term, const char *value, struct mp_error *error)
@@ -157,10 +157,10 @@ static bool frame_fits(const struct mp_model *model, const struct term *term, co
     return false;
 }
 
-/* A parent stands before its children, so one pass over the nodes settles every stack. */
+/* Each node comes after its parent, so one pass over the nodes decides for all stacks. */
 static void match_stacks(const struct mp_model *model, struct term *term, const char *value, const regex_t *pattern)
 {
-    signed char *frames = mp_alloc_zeroed(model->frames.count + 1, 1); /* 0 not looked at, 1 fits, -1 does not */
+    signed char *frames = mp_alloc_zeroed(model->frames.count + 1, 1); /* 0 not compared, 1 fits, -1 does not */
     term->matches = mp_alloc_zeroed(model->stacks.count + 1, 1);
     for (size_t i = 1; i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
@@ -183,7 +183,7 @@ static void match_regions(struct mp_filter *filter, struct term *term, const cha
 {
     if (!filter->regions) filter->regions = mp_regions_of_births(filter->model);
     for (size_t i = 0; i < filter->model->blocks.count; i++)
-        if (filter->regions[i] == MP_NONE) filter->regions[i] = 0; /* the empty string */
+        if (filter->regions[i] == MP_NONE) filter->regions[i] = 0; /* 0 is the empty text */
     match_strings(filter->model, 0, term, value, pattern);
 }
 
@@ -280,7 +280,7 @@ static bool picks(const struct mp_filter *filter, const struct term *term, uint3
     case SIZE:
         number = blocks->bytes[block];
         return number != MP_BYTES_UNKNOWN && number >= term->low && number <= term->high;
-    case STEP: /* the step of its birth */
+    case STEP: /* the step in which the block was born */
         number = blocks->alloc_event[block] == MP_NONE ? 0 : mp_step_of(&filter->steps, blocks->alloc_event[block]);
         return number >= term->low && number <= term->high;
     case LAYER:

@@ -1,10 +1,10 @@
 /*
  * Picks blocks: `size>1MiB`, `fn~attention`, `file~train.py`, `module~attn`, `region=forward`, `category=activations`,
  * `role=parameter`, `label~weight`, `layer=torch`, `kind=pinned`, `step=3..9`, several joined by commas (all must
- * hold). `~` is an extended regular expression found anywhere, `!~` its contrary; `=` is the whole text: for fn and
- * file of any frame of the stack, for region of the innermost one at its birth. Role and label are what the program
- * last said of a block: its part in training, `none` where nothing was said, and its name. No comparison accepts a
- * block of unknown size. A block without a module, region, category or label has the empty text.
+ * hold). `~` searches for an extended regular expression, `!~` is its contrary; `=` compares the whole text. fn and
+ * file pick by any frame of the stack, region by the innermost region at the block's birth. Role and label come from
+ * the block's last label: its part in training (`none` without a label) and its name. No comparison picks a block of
+ * unknown size. A block without a module, region, category or label has the empty text.
  */
 #ifndef MP_MODEL_FILTER_H
 #define MP_MODEL_FILTER_H
@@ -14,14 +14,14 @@
 
 struct mp_filter;
 
-/* Gives the category of blocks ("" for none); called only while the filter is made. Where the function is NULL, filters
- * by category are refused. */
+/* Returns the category of each block ("" for none). It is called only while the filter is made. If the function is
+ * NULL, filters by category are refused. */
 struct mp_filter_categories {
     const char *(*of_block)(const void *context, uint32_t block);
     const void *context;
 };
 
-/* Parses the text and prepares a filter for one model, which must outlive it. MP_INVALID: *error says what is wrong. */
+/* Parses the text and makes a filter for one model, which must outlive it. MP_INVALID: *error says what is wrong. */
 enum mp_status mp_filter_make(const struct mp_model *model, const char *text,
                               const struct mp_filter_categories *categories, struct mp_filter **filter,
                               struct mp_error *error);

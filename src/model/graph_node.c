@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 
-/* The parts that PyTorch's viewer shows of them, in its order. */
+/* The parts of a node that PyTorch's viewer shows, in the viewer's order. */
 const char *const mp_graph_node_keys[MP_GRAPH_NODE_PARTS] = {"fx_node_name", "fx_node_op", "fx_node_target"};
 
 bool mp_graph_node_part(const struct mp_model *model, uint32_t more, enum mp_graph_node_part part,

@@ -1,7 +1,7 @@
 #include "model/builder.h"
 #include "model/model.h"
 
-/* A chunk that contradicts the others counts as lost; the rest of the file is still used. */
+/* Counts a chunk that contradicts the others as lost. The rest of the file is still used. */
 static enum mp_status add_chunks(struct mp_builder *builder, struct mp_reader *reader, uint64_t *refused,
                                  struct mp_error *error)
 {

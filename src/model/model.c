@@ -66,7 +66,7 @@ void mp_model_free(struct mp_model *model)
 
 uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event)
 {
-    /* The block's last resize that is not after the event. */
+    /* Finds the block's last resize that is not after the event. */
     size_t before = MP_COUNT_BEFORE(model->resizes.count, i,
                                     model->resizes.at[i].block < block ||
                                         (model->resizes.at[i].block == block && model->resizes.at[i].event <= event));
@@ -91,10 +91,10 @@ const struct mp_model_metadata *mp_model_metadata_of(const struct mp_model *mode
     return *count ? &model->metadata.at[first] : NULL;
 }
 
-/* The number of labels of earlier blocks, and of this one before `end` events. */
+/* The number of labels of earlier blocks, plus those of this block that count before event `end`. */
 static size_t labels_before(const struct mp_model *model, uint32_t block, uint64_t end)
 {
-    /* MP_NONE + 1 is 0: from the start on. */
+    /* MP_NONE + 1 is 0: such a label counts from the start. */
     return MP_COUNT_BEFORE(model->labels.count, i,
                            model->labels.at[i].block < block ||
                                (model->labels.at[i].block == block && model->labels.at[i].event + 1 < end));

@@ -1,8 +1,8 @@
 /*
- * A whole recording in memory, as columns. Built once (by loading a file or by the builder), then never changed: any
- * number of threads may read it. Ids are those of format/recording.h.
+ * A whole recording in memory, as columns. It is built once (by loading a file or by the builder) and never changed:
+ * any number of threads may read it. Ids are those of format/recording.h.
  *
- * About 16 bytes per event and 30 bytes per block, 4 more where modules are known.
+ * About 16 bytes per event and 30 bytes per block, 4 more if modules are known.
  */
 #ifndef MP_MODEL_MODEL_H
 #define MP_MODEL_MODEL_H
@@ -14,18 +14,18 @@
 #include "format/recording.h"
 #include "format/segments.h"
 
-/* Events of every type in order of time. */
+/* Events of all types, in order of time. */
 struct mp_model_events {
     size_t count;
     uint64_t *time_ns;
     uint32_t *subject; /* alloc, free, resize: index into blocks; oom, reserved, step, region, mark, start, stop: index
                         * into mp_model.notes (struct mp_model_note) */
-    uint32_t *thread;  /* MP_NONE: an event in a lost part of the file, known by its effect */
+    uint32_t *thread;  /* MP_NONE: an event in a lost part of the file, derived from a later base */
     uint16_t *track;
     uint8_t *type;
 };
 
-/* One allocation's life. Base blocks come first where the recording has them. `bytes`: when it was allocated. */
+/* One allocation's life. The base's blocks come first, if the recording has a base. `bytes`: the size at the alloc. */
 struct mp_model_blocks {
     size_t count;
 #define MP_BLOCK_COLUMN(field, type) type *field;
@@ -33,63 +33,63 @@ struct mp_model_blocks {
 #undef MP_BLOCK_COLUMN
     uint32_t *alloc_event; /* MP_NONE: live before the recording (or the kept window) began */
     uint32_t *free_event;  /* MP_NONE: live at the end */
-    uint32_t *module;      /* string id of the path; NULL where no block has one: use mp_model_module() */
-    uint32_t *freed_at;    /* stack that freed it; NULL where none is known: use mp_model_freed_at() */
+    uint32_t *module;      /* string id of the module's path; NULL if no block has one: use mp_model_module() */
+    uint32_t *freed_at;    /* stack that freed the block; NULL if none is known: use mp_model_freed_at() */
 };
 
-/* A label that the program gave a block; sorted by block, then event. Use mp_model_label_at(). */
+/* A label that the program gave a block. Sorted by block, then event. Use mp_model_label_at(). */
 struct mp_model_label {
     uint32_t block;
-    uint32_t event; /* the label holds from just after that event on; MP_NONE: from the very start */
+    uint32_t event; /* the label counts from just after that event; MP_NONE: from the start */
     uint32_t role;  /* enum mp_role */
     uint32_t name;  /* string id; 0: none */
 };
 
-/* The holder of a block when the program last looked; sorted by block. */
+/* The holder of a block, from the last look that found one. Sorted by block. */
 struct mp_model_holder {
     uint32_t block;
-    uint32_t look;             /* index into looks; the count of looks, for the last one if its end is lost */
-    uint32_t path, file, line; /* string ids; 0: not known */
+    uint32_t look;             /* index into looks; equals the number of looks if the last look's end was lost */
+    uint32_t path, file, line; /* string ids of path and file (0: unknown); line */
     uint8_t kind;              /* enum mp_holder_kind */
     bool certain;
 };
 
-/* A look of the program at what holds its blocks. `note`: string id of what it left out; 0: nothing. */
+/* A look of the program for the holders of its blocks. `note`: string id of what it left out; 0: nothing. */
 struct mp_model_look {
-    uint64_t time_ns; /* when it was over */
+    uint64_t time_ns; /* when it ended */
     uint32_t note;
     bool complete;
 };
 
-/* A text about a block; sorted by block, in order of appearance. */
+/* A text about a block. Sorted by block, then by time. */
 struct mp_model_metadata {
     uint64_t time_ns;
     uint32_t block;
     uint32_t text; /* string id */
     uint8_t kind;  /* enum mp_metadata_kind */
-    bool again;    /* the block has one of the same kind and text before it: it counts once */
+    bool again;    /* the block has an earlier one of the same kind and text: count it once */
 };
 
-/* The request for which PyTorch's allocator allocated a block; sorted by block. Use mp_model_request_of(). */
+/* The request that PyTorch's allocator answered with a block. Sorted by block. Use mp_model_request_of(). */
 struct mp_model_request {
     uint32_t block;
     struct mp_request request;
 };
 
-/* A block whose size changed; sorted by block, then event. Use mp_model_bytes_at(). */
+/* A change of a block's size. Sorted by block, then event. Use mp_model_bytes_at(). */
 struct mp_model_resize {
     uint32_t block, event;
     uint64_t bytes; /* from that event on */
 };
 
-/* The rarer facts of events that are not about a block. */
+/* Facts about an event that is not about a block. */
 struct mp_model_note {
     uint64_t bytes; /* oom: requested; reserved: now held */
     uint32_t stack; /* oom, mark */
-    uint32_t name;  /* string id: region, mark, step; oom: the path of the module that ran */
+    uint32_t name;  /* string id: name of the region, mark or step; oom: path of the module that ran */
 };
 
-/* A source-level frame, ready to print. */
+/* A source-level frame as texts. */
 struct mp_model_line {
     uint32_t function, file; /* string ids; 0: unknown */
     uint32_t line;           /* 0: unknown */
@@ -98,24 +98,24 @@ struct mp_model_line {
 struct mp_model_frame {
     struct mp_frame raw;
     uint32_t first_line,
-        line_count; /* in mp_model.lines, innermost first; frames that are not native have exactly one; 0: unknown */
+        line_count; /* in mp_model.lines, innermost first; a frame that is not native has exactly one; 0: unknown */
 };
 
-/* Per track: exact, base included. */
+/* The sums of a track: exact, base included. */
 struct mp_model_track_sum {
     uint64_t events, allocs, frees, ooms;
     uint64_t base_bytes, peak_bytes, end_bytes;
     uint64_t peak_blocks, end_blocks;
-    uint64_t unknown_blocks; /* blocks of the base of unknown size: base and peak are at least the values given */
-    uint32_t peak_event;     /* the event after which the peak was first reached; MP_NONE: at the very start */
+    uint64_t unknown_blocks; /* blocks of the base without a known size: base and peak are then lower bounds */
+    uint32_t peak_event;     /* the event that first reached the peak; MP_NONE: the start did */
     uint64_t peak_ns;
-    uint64_t reserved_peak_bytes; /* MP_BYTES_UNKNOWN where never reported */
+    uint64_t reserved_peak_bytes; /* MP_BYTES_UNKNOWN if never reported */
     /* The time before the model's first event (mp_model.past). */
-    struct mp_past_peak past; /* all 0: no such time */
-    bool peak_in_past; /* the peak lies in that time: peak_event is MP_NONE, its blocks are mp_model.past_sites */
+    struct mp_past_peak past; /* all 0: there is no such time */
+    bool peak_in_past;        /* the peak is in that time: peak_event is MP_NONE, its blocks are mp_model.past_sites */
 };
 
-/* The contents of a job's file, without its tables of strings, frames and stacks. Rows name strings of the model. */
+/* The contents of a job's file, except for strings, frames and stacks. Texts in rows are string ids of the model. */
 struct mp_model_job {
     MP_VEC(struct mp_job_process) processes; /* in order: ranks first, by number */
     MP_VEC(struct mp_job_track) tracks;
@@ -128,11 +128,11 @@ struct mp_model_job {
 
 struct mp_model {
     struct mp_recording_start start;
-    MP_VEC(void *) owned; /* memory of the texts of `start` */
+    MP_VEC(void *) owned; /* memory that holds the texts of `start` */
     uint64_t file_bytes;
     struct mp_model_chunks {
         uint64_t chunks, entries, bytes;
-    } chunks[MP_CHUNK_KINDS]; /* the file's contents, by kind */
+    } chunks[MP_CHUNK_KINDS]; /* what the file contains, by kind of chunk */
     const char *format;       /* "mp", later "pytorch", "kineto" */
     struct mp_intern strings;
     MP_VEC(struct mp_device) devices;
@@ -143,40 +143,40 @@ struct mp_model {
     MP_VEC(struct mp_model_line) lines;
     MP_VEC(struct mp_stack_node) stacks;
     MP_VEC(struct mp_model_note) notes;
-    MP_VEC(uint32_t) noted; /* the events that have notes, in order: note N belongs to event noted[N] */
+    MP_VEC(uint32_t) noted; /* the events that have notes, in order: notes[N] belongs to event noted[N] */
     MP_VEC(struct mp_model_resize) resizes;
     MP_VEC(struct mp_model_label) labels;
     MP_VEC(struct mp_model_holder) holders;
     MP_VEC(struct mp_model_look) looks;
     MP_VEC(struct mp_model_metadata) metadata;
-    MP_VEC(struct mp_model_request) requests; /* from PyTorch's own history: of some blocks */
+    MP_VEC(struct mp_model_request) requests; /* of some blocks: from PyTorch's own history */
     MP_VEC(struct mp_sample) samples;
-    MP_VEC(struct mp_segment) segments; /* of a file that says what its allocators held at the end */
+    MP_VEC(struct mp_segment) segments; /* if the file says what its allocators held at the end */
     MP_VEC(struct mp_segment_part) parts;
-    MP_VEC(struct mp_allocator_call) calls; /* of a file with an allocator's own trace */
-    MP_VEC(struct mp_aside) asides;         /* of another program's file */
+    MP_VEC(struct mp_allocator_call) calls; /* if the file has an allocator's own trace */
+    MP_VEC(struct mp_aside) asides;         /* if the file came from another program */
     struct mp_model_events events;
     struct mp_model_blocks blocks;
     MP_VEC(struct mp_model_track_sum) sums; /* one per track */
-    struct mp_past past;                    /* the time before the base and the first event; all 0: none */
-    MP_VEC(struct mp_past_site) past_sites; /* the sites live at that time's peaks; `module` is the model's string */
-    uint64_t sample_bytes;   /* the layers torch and app are sampled, one in so many bytes (base/sampling.h); 0:
-                              * complete */
-    uint64_t host_bytes;     /* the same of the layer malloc, which is always sampled */
-    struct mp_model_job job; /* empty in a recording */
-    bool is_job;             /* so its start says */
+    struct mp_past past;                    /* the time before the base and the first event; all 0: there is none */
+    MP_VEC(struct mp_past_site) past_sites; /* sites at the peaks of that time; `module`: the model's string id */
+    uint64_t sample_bytes;   /* mean bytes between two samples of the layers torch and app (base/sampling.h); 0: all
+                              * blocks are recorded */
+    uint64_t host_bytes;     /* the same for the layer malloc, which is always sampled */
+    struct mp_model_job job; /* empty if this is a recording */
+    bool is_job;             /* the file's start says so */
     struct mp_coverage coverage;
     struct mp_exit how;
     struct mp_damage damage;
     MP_VEC(uint8_t)
-    skipped;                      /* by number of a string: frames with that function, file or library are passed over
+    skipped;                      /* by string id: reports pass over frames with that function, file or library
                                    * (model/stack.h); empty: none */
     struct mp_known_facts *facts; /* found so far by model/stack_facts.h */
     struct mp_model_steps *steps; /* found so far by model/steps_infer.h; may be NULL */
-    uint64_t put_in;      /* frees among the events that the program's own number lacks: see missed_frees */
-    uint64_t part_of;     /* where only a part was written (leaks --pid): the number of events in
-                           * all; else 0 */
-    uint64_t duration_ns; /* to the exit, else to the last event or sample */
+    uint64_t put_in;              /* frees among the events that the program's own number lacks: see missed_frees */
+    uint64_t part_of;             /* where only a part was written (leaks --pid): the number of events in
+                                   * all; else 0 */
+    uint64_t duration_ns;         /* to the exit, else to the last event or sample */
 };
 
 enum mp_status mp_model_load(const char *path, struct mp_model **model, struct mp_error *error);
@@ -185,31 +185,31 @@ void mp_model_free(struct mp_model *model);
 /* The size of a block just after an event of its life (MP_NONE: at the end); after its free, its last size. */
 uint64_t mp_model_bytes_at(const struct mp_model *model, uint32_t block, uint32_t event);
 
-/* The label of a block just after an event of its life (MP_NONE: at the end); NULL where it had none yet. */
+/* The label of a block just after one of its events (MP_NONE: at the end); NULL if it had none yet. */
 const struct mp_model_label *mp_model_label_at(const struct mp_model *model, uint32_t block, uint32_t event);
-/* The first label of a block; NULL: none. */
+/* The first label of a block; NULL if it has none. */
 const struct mp_model_label *mp_model_label_first(const struct mp_model *model, uint32_t block);
 
-/* NULL where there is no request, as where the block's size is the requested one. */
+/* The request for a block. NULL if there is none: the block's size may itself be the requested one. */
 const struct mp_request *mp_model_request_of(const struct mp_model *model, uint32_t block);
-/* All that was said of a block; *count is 0 where nothing was. */
+/* All texts about a block; *count is their number, perhaps 0. */
 const struct mp_model_metadata *mp_model_metadata_of(const struct mp_model *model, uint32_t block, size_t *count);
 
-/* The path of the module that allocated the block, as stored ("Net.blocks.3.attn"); 0 where unknown. */
+/* String id of the path of the module that allocated the block, as stored ("Net.blocks.3.attn"); 0 if unknown. */
 static inline uint32_t mp_model_module(const struct mp_model *model, uint32_t block)
 {
     return model->blocks.module ? model->blocks.module[block] : 0;
 }
 
-/* The stack that freed the block (--free-stacks, or the trace of an allocator that took stacks of frees); 0 where
- * unknown, or where the block lives at the end. */
+/* The stack that freed the block (from --free-stacks, or an allocator's trace with stacks of frees). 0 if unknown, or
+ * if the block is live at the end. */
 static inline uint32_t mp_model_freed_at(const struct mp_model *model, uint32_t block)
 {
     return model->blocks.freed_at ? model->blocks.freed_at[block] : 0;
 }
 
-/* True if it is a job of many recordings, made by `memprof merge`, and no recording: it has no events. */
-#define MP_JOB_KEY "job" /* in the configuration of such a file */
+/* True if the model is not of one recording but of a job, made by `memprof merge`. It then has no events. */
+#define MP_JOB_KEY "job" /* key in the configuration of such a file */
 static inline bool mp_model_is_job(const struct mp_model *model)
 {
     return model->is_job;
@@ -227,24 +227,24 @@ static inline uint64_t mp_model_event_count(const struct mp_model *model)
     return model->part_of ? model->part_of : model->events.count - model->put_in;
 }
 
-/* The number of events before `ns`, or, with `also_at`, up to and including it. */
+/* The number of events before `ns`; with `also_at`, events at `ns` count, too. */
 uint32_t mp_model_events_before(const struct mp_model *model, uint64_t ns, bool also_at);
 
-/* True if that source recorded anything: "torch", "api", "nvtx", ... */
+/* True if that source ("torch", "api", "nvtx", ...) recorded anything. */
 bool mp_model_has_source(const struct mp_model *model, const char *source);
-/* True if memprof watched the program itself; otherwise another tool did, whatever the file's format is now. */
+/* True if memprof recorded the program; false if another tool did, whatever the file's format is now. */
 bool mp_model_was_recorded(const struct mp_model *model);
 
-/* The sampling mean of a track whose blocks are a sample and stand for more bytes; 0: the track is complete. */
+/* The sampling mean of a track whose blocks are a sample, in bytes; 0: the track has all blocks. */
 static inline uint64_t mp_model_sample_of(const struct mp_model *model, uint16_t track)
 {
     uint8_t layer = model->tracks.at[track].layer;
     return layer == MP_LAYER_DRIVER ? 0 : layer == MP_LAYER_MALLOC ? model->host_bytes : model->sample_bytes;
 }
 
-/* True where the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */
+/* True if the recording lost something: cut, damaged or dropped events (exit status 4, "complete": false). */
 bool mp_model_incomplete(const struct mp_model *model);
-/* True where a limit left something out: the recording is not complete, but nothing went wrong. */
+/* True if a limit left something out: the recording is not complete, but nothing went wrong. */
 bool mp_model_limited(const struct mp_model *model);
 
 #endif

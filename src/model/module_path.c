@@ -27,7 +27,7 @@ const char *mp_module_path(const struct mp_model *model, size_t root, uint32_t i
     return length > root ? path + root : path;
 }
 
-/* The length without the last part and the dot before it; 0: there is one part only. */
+/* The length of a path without its last part and the dot before that. 0 if there is only one part. */
 static size_t without_last(const char *path, size_t length)
 {
     while (length && path[length - 1] != '.')
@@ -35,7 +35,8 @@ static size_t without_last(const char *path, size_t length)
     return length ? length - 1 : 0;
 }
 
-/* A label's name is the parameter's path, "net.head.weight", with the state's name behind it where it is one. */
+/* A label's name is the path of a parameter or buffer, "net.head.weight". For optimizer state the state's name comes
+ * behind it. */
 const char *mp_module_of_block(const struct mp_model *model, size_t root, uint32_t block, size_t *length)
 {
     uint32_t module = mp_model_module(model, block);
@@ -68,7 +69,7 @@ static bool is_star(const char *text, size_t length)
     return length == 1 && *text == '*';
 }
 
-/* Compares, or (`out` not NULL) writes, part by part. */
+/* Compares a pattern with a path, part by part. If `out` is not NULL, writes the pattern that fits both. */
 static bool merge(const char *pattern, const char *path, struct mp_buffer *out)
 {
     for (;; pattern++, path++) {

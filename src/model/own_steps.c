@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#define TURNS_MIN  3 /* a thread that begins fewer steps may do so by chance */
-#define TURNS_PART 8 /* of the busiest thread's steps: a thread with fewer may mark something longer, as an epoch */
-#define LONGER     2 /* by so much at least, in events a step */
+#define TURNS_MIN  3 /* steps of a thread: fewer may be by chance */
+#define TURNS_PART 8 /* of the busiest thread's steps: with fewer, a thread may mark something longer, as epochs */
+#define LONGER     2 /* times as many events per step as the busiest thread's: then its steps are longer */
 
 static uint32_t thread_of(const struct mp_own_steps *own, uint32_t step)
 {
@@ -24,9 +24,9 @@ static void count_turns(struct mp_own_steps *own)
         if (events->thread[event] < own->threads.count) own->threads.at[events->thread[event]].events++;
 }
 
-/* Returns how many threads make steps of their own. A thread with few steps, no longer than those of others, is a
- * pool's worker that seldom got a task. A thread with few and longer steps marks phases that last for many steps of
- * others. */
+/* Returns how many threads have steps of their own. A thread with few steps that are no longer than others' is a pool's
+ * worker that seldom gets a task: it counts. A thread with few but longer steps marks phases that span many steps of
+ * other threads: it does not. */
 static size_t add_threads(struct mp_own_steps *own)
 {
     struct mp_own_thread busiest = {0};
@@ -59,12 +59,13 @@ static void begin(struct mp_own_steps *own, uint32_t step)
     mine->events = 0;
 }
 
-/* A step has its thread's events until that thread's next step. A thread's last step has no more events than its
- * longest other step. An only step has no more than the busiest thread's average step. */
+/* Finds where each step ends: after its thread's last event before that thread's next step. A thread's last step gets
+ * no more events than its longest other step. If a thread has only one step, it gets no more than the busiest thread's
+ * average step. */
 static void find_ends(struct mp_own_steps *own)
 {
     const struct mp_model_events *events = &own->model->events;
-    MP_VEC(uint32_t) last = {0}; /* by thread: its last step */
+    MP_VEC(uint32_t) last = {0}; /* by thread: index of its last step */
     mp_vec_grow_to(&last, own->threads.count);
     mp_vec_grow_to(&own->ends, own->count);
     for (uint32_t step = 0; step < own->count; step++) {
@@ -87,7 +88,7 @@ void mp_own_steps_open(const struct mp_model *model, const struct mp_steps *step
                        struct mp_own_steps *own)
 {
     *own = (struct mp_own_steps){.model = model, .steps = steps->at + first, .count = count};
-    /* An optimizer's step begins with whatever comes after the one before, on any thread. */
+    /* Optimizers' steps are not per thread: each begins with the first event after the one before, on any thread. */
     if (!strcmp(mp_steps_source(steps), "torch") || add_threads(own) < 2) {
         mp_vec_free(&own->threads);
         return;

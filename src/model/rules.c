@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/pattern.h"
 
-/* The text behind a bracket expression that begins at `at`. */
+/* Returns the text after a bracket expression that begins at `at`. */
 static const char *skip_bracket(const char *at)
 {
     at++;
@@ -26,7 +26,7 @@ static bool is_made_optional(const char *next)
     return *next && strchr("*?{", *next);
 }
 
-/* Writes the longest text that every match contains, as far as it is obvious: no choice, no group, nothing that a
+/* Writes the longest text that every match certainly contains: outside of alternatives, groups, and characters that a
  * following sign makes optional. `literal` has room for the whole expression. */
 static void find_literal(const char *regex, char *literal, char *run)
 {

@@ -1,8 +1,8 @@
 /*
- * Rules over stacks: the category of a block by the frames that allocated it. A rule is a name and a POSIX extended
- * regular expression that is searched for in each frame, which is one line of text: "FUNCTION FILE:LINE" (native frames
- * without a file: "FUNCTION LIBRARY"; "?" for an unknown function). The first rule that fits any frame of a stack
- * counts. Pure.
+ * Rules over stacks: they give a block its category by the frames that allocated it. A rule is a name and a POSIX
+ * extended regular expression. The expression is searched for in each frame, which is one line of text: "FUNCTION
+ * FILE:LINE" (native frames without a file: "FUNCTION LIBRARY"; "?" for an unknown function). The first rule that fits
+ * any frame of a stack counts. Pure.
  */
 #ifndef MP_MODEL_RULES_H
 #define MP_MODEL_RULES_H
@@ -18,7 +18,7 @@
 struct mp_rule {
     uint32_t name; /* string id in names */
     regex_t regex;
-    char *literal; /* text that every match contains, "" where unknown: most frames need no regex */
+    char *literal; /* a text that every match contains, "" if unknown: most frames lack it and need no regex */
 };
 
 struct mp_rules {
@@ -26,23 +26,23 @@ struct mp_rules {
     struct mp_intern names;
 };
 
-#define MP_RULES_MAX 1000 /* rules, and names */
+#define MP_RULES_MAX 1000 /* the most rules, and the most names */
 
-/* Zero-initialised rules are empty. MP_INVALID: *error says what is wrong with the expression. After a failure the
- * rules are unchanged. */
+/* Adds a rule. Zero-initialised rules are empty. MP_INVALID, with the rules unchanged: *error says what is wrong with
+ * the expression. */
 enum mp_status mp_rules_add(struct mp_rules *rules, const char *name, const char *regex, struct mp_error *error);
-/* Adds the rules of a text of lines `name = regex`; empty lines and lines that begin with '#' are left out. MP_INVALID
- * names the line, with `path` before it. */
+/* Adds the rules of a text with lines `name = regex`. Empty lines and lines that begin with '#' are passed over.
+ * MP_INVALID: *error names the line, with `path` before it. */
 enum mp_status mp_rules_parse(struct mp_rules *rules, const char *path, const char *text, struct mp_error *error);
 void mp_rules_free(struct mp_rules *rules);
 
 bool mp_rule_fits(const struct mp_rule *rule, const char *text);
-/* The text of a frame's line; `library`: index of the module of a native frame; 0: none. */
+/* Writes the text of a frame's line. `library`: index of a native frame's module; 0: none. */
 void mp_rules_line_text(const struct mp_model *model, const struct mp_model_line *line, uint32_t library,
                         struct mp_buffer *text);
-/* The index of the first rule that fits a line of text; MP_NONE where none does. */
+/* The index of the first rule that fits the text; MP_NONE if none does. */
 uint32_t mp_rules_find(const struct mp_rules *rules, const char *text);
-/* The first rule that fits any line of a frame. `scratch` holds the text. */
+/* The index of the first rule that fits any line of a frame. `scratch`: memory for the lines' texts. */
 uint32_t mp_rules_find_frame(const struct mp_rules *rules, const struct mp_model *model, uint32_t frame,
                              struct mp_buffer *scratch);
 

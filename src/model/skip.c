@@ -12,7 +12,7 @@ enum mp_status mp_skip_matching(struct mp_model *model, const char *regex, struc
         mp_vec_add(&model->skipped, 0);
     for (size_t i = 0; i < model->lines.count; i++) {
         const uint32_t of_line[] = {model->lines.at[i].function, model->lines.at[i].file};
-        for (size_t k = 0; k < 2; k++) /* 2: looked at, and not matched */
+        for (size_t k = 0; k < 2; k++) /* skipped.at: 0 not compared yet, 1 matched, 2 not matched */
             if (of_line[k] && !model->skipped.at[of_line[k]])
                 model->skipped.at[of_line[k]] = regexec(&pattern, mp_model_text(model, of_line[k]), 0, NULL, 0) ? 2 : 1;
     }

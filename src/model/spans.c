@@ -31,8 +31,8 @@ static void find_kind(const struct mp_model *model, struct mp_step_rule *rule, e
         if (kind_of(model, rule, i) == kind) mp_steps_begin(model, model->noted.at[i], model->notes.at[i].name, steps);
 }
 
-/* Each event but the last ends a step and begins the next. The first step contains everything before the first
- * event. */
+/* Makes steps of the ends of an optimizer's steps. Each end but the last begins the next step. The first step contains
+ * everything before the first end. */
 static void find_of_optimizer(const struct mp_model *model, struct mp_step_rule *rule, struct mp_steps *steps)
 {
     size_t first = 0;
@@ -90,7 +90,7 @@ static const char *source_of(const struct mp_model *model, const struct mp_steps
     return kind == MP_STEP_OF_OPTIMIZER || is_of_profiler(model, steps->at[0].name) ? "torch" : "api";
 }
 
-/* Reads the steps that a running program's recording states. */
+/* Reads what the recording of a running program says of its steps. */
 static void read_live(const struct mp_model *model, struct mp_steps *steps)
 {
     static const char *const sources[] = {"inferred", "function", "torch"};
@@ -112,7 +112,7 @@ static void find_marked_steps(const struct mp_model *model, bool by_function, st
     bool recorded = model->format && !strcmp(model->format, "mp");
     *steps = (struct mp_steps){.at = steps->at, .room = steps->room, .each = 1};
     mp_step_rule_open_configured(&rule, recorded ? model->start.configuration : "step_range=^" MP_PROFILER_STEP);
-    if (!recorded) rule.range = MP_STEP_NAMED; /* the user did not ask for it */
+    if (!recorded) rule.range = MP_STEP_NAMED; /* memprof did not record it, so no user asked for other regions */
     rule.no_function = !by_function;
     find_marked(model, &rule, steps);
     steps->source = source_of(model, steps, rule.kind);
@@ -152,7 +152,7 @@ static void end_region(struct mp_open_regions *open, uint32_t name, uint32_t thr
     size_t at = open->count;
     while (at && (open->at[at - 1].thread != thread || (name && open->at[at - 1].name != name)))
         at--;
-    if (!at) return; /* begun before the recording */
+    if (!at) return; /* the region began before the recording */
     size_t kept = at - 1;
     for (size_t i = at - 1; i < open->count; i++) {
         if (open->at[i].thread != thread)
@@ -183,7 +183,7 @@ static bool is_lane(const struct mp_model *model, uint32_t thread)
     return thread < model->threads.count && model->threads.at[thread].tid == MP_TID_LANE;
 }
 
-/* Keeps the thread's own regions and those of no thread. */
+/* Keeps only the thread's regions and those of no thread. */
 static void keep_thread(const struct mp_model *model, struct mp_open_regions *open, uint32_t thread)
 {
     size_t kept = 0;
@@ -192,7 +192,8 @@ static void keep_thread(const struct mp_model *model, struct mp_open_regions *op
     open->count = kept;
 }
 
-/* The thread that replaces one without open regions: the first that has some; a lane only where no thread has any. */
+/* The thread whose regions count for a thread without any: the first thread that has some. A lane only if no thread
+ * has. */
 static uint32_t stand_in(const struct mp_model *model, const struct mp_open_regions *open)
 {
     size_t first = 0;

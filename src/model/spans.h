@@ -1,8 +1,8 @@
 /*
- * Steps and regions as spans over the events. A step begins at its step event and ends at the next one, or with the
- * recording; steps are numbered from 1, and events before the first belong to none. Regions nest per thread. An end
- * closes the thread's innermost open region of that name (an end without a name: the innermost), and all that were
- * opened inside it. Pure.
+ * Steps and regions as spans of events. A step begins at its step event and ends at the next one, or with the
+ * recording. Steps are numbered from 1; events before the first step belong to none. Regions nest per thread. An end
+ * closes the thread's innermost open region of that name (without a name: the innermost), and all that were opened
+ * inside it. Pure.
  */
 #ifndef MP_MODEL_SPANS_H
 #define MP_MODEL_SPANS_H
@@ -10,39 +10,40 @@
 #include "model/model.h"
 
 struct mp_step {
-    uint32_t first, end; /* events [first, end); mostly the step event itself is `first` */
+    uint32_t first, end; /* events [first, end); `first` is mostly the step event itself */
     uint64_t start_ns, end_ns;
     uint32_t name;
 };
 
 struct mp_steps {
-    struct mp_step *at; /* in order; step N is at[N - 1 - before] */
+    struct mp_step *at; /* in order; step number N is at[N - 1 - before] */
     size_t count, room;
-    const char *source; /* who marked them, NULL where there are none; model/steps_infer.h adds one */
-    bool guessed;       /* inferred from a rhythm alone: they may be parts of steps */
+    const char *source; /* who marked them; NULL if there are none; model/steps_infer.h adds "inferred" */
+    bool guessed;       /* found by the period of allocations alone: they may be parts of steps */
     uint32_t before;    /* steps that began before the recording's first event */
-    uint32_t each;      /* the number of the program's steps that one stands for; more than 1 only in data from a
-                         * running program */
-    bool running;       /* from a program that was still running: */
-    uint32_t total;     /* its number of steps */
+    uint32_t each;      /* how many steps of the program one entry covers; more than 1 only in data from a running
+                         * program */
+    bool running;       /* data from a program that was still running */
+    uint32_t total;     /* if `running`: the program's number of steps */
 };
 
-/* The marked steps of the strongest kind that the recording has (base/step_rule.h); model/steps_infer.h finds the
- * others. In files of other programs only regions "ProfilerStep#N" count as named steps. An optimizer's step ends with
- * the optimizer's work. The first step contains everything before it, unless nothing was allocated (as when a schedule
- * begins to record). Events after the last step's `end` belong to no step. There are at least two. */
+/* The steps that the program marked, of the strongest kind in the recording (base/step_rule.h); model/steps_infer.h
+ * finds other steps. In files of other programs only regions "ProfilerStep#N" count as named steps. An optimizer's step
+ * ends with the optimizer's work; its first step contains everything before that, unless nothing was allocated (as when
+ * a schedule begins to record). Events after the last optimizer's step belong to no step, and fewer than two such steps
+ * count as none. */
 void mp_steps_marked(const struct mp_model *model, struct mp_steps *steps);
 /* The same without calls of the function of --step-at. */
 void mp_steps_marked_otherwise(const struct mp_model *model, struct mp_steps *steps);
-/* True if a step is also a region, judging by its name: then it stands among the regions, too. */
+/* True if a step's event also begins a region of the same name: reports then show it among the regions, too. */
 bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step);
-/* Adds a step that begins at an event after those of all others; it ends the step before. */
+/* Adds a step that begins at `event` and ends the step before. The event must come after those of all steps. */
 void mp_steps_begin(const struct mp_model *model, uint32_t event, uint32_t name, struct mp_steps *steps);
-/* The number of an event's step, counted from the program's first one; 0 before the first one in the recording. */
+/* The number of an event's step, counted from the program's first step. 0 if it comes before the recording's first
+ * step. */
 uint32_t mp_step_of(const struct mp_steps *steps, uint32_t event);
 void mp_steps_free(struct mp_steps *steps);
-/* The origin of the steps, as the word of `source` in JSON: "api", "nvtx" or "torch", "function", "inferred" or
- * "none". */
+/* Where the steps come from, as `source` in JSON: "api", "nvtx" or "torch", "function", "inferred" or "none". */
 const char *mp_steps_source(const struct mp_steps *steps);
 
 /* An open region. */
@@ -55,15 +56,16 @@ struct mp_open_regions {
     size_t count, room;
 };
 
-/* Updates *open with a region event; ignores others. `closed` (may be NULL) gets the regions that it closes. */
+/* Updates *open by a region event; ignores other events. The regions that it closes are added to `closed` (may be
+ * NULL). */
 void mp_regions_follow(const struct mp_model *model, uint32_t event, struct mp_open_regions *open,
                        struct mp_open_regions *closed);
-/* The regions open after `moment` events, outermost first: those of the last event's thread, and those of no thread.
- * Where that thread has none, those of the first thread that has (an autograd thread works for the one in
- * backward()). */
+/* The regions that are open after `moment` events, outermost first: those of the last event's thread, and those of no
+ * thread. If that thread has none, the first thread with regions takes its place: an autograd thread works for the
+ * thread in backward(). */
 void mp_regions_at(const struct mp_model *model, uint32_t moment, struct mp_open_regions *open);
-/* By block: the name (a string id) of the innermost region in which it was allocated, by the same rule. MP_NONE if
- * there was none, or if the block is in the base. The caller frees it. */
+/* The innermost region in which each block was allocated, as a string id by block, by the same rule. MP_NONE if there
+ * was none, or if the block is in the base. The caller frees the array. */
 uint32_t *mp_regions_of_births(const struct mp_model *model);
 void mp_open_regions_free(struct mp_open_regions *open);
 

@@ -10,7 +10,7 @@ static const char *text_or_null(const struct mp_model *model, uint32_t id)
 }
 
 /* Names in angle brackets are generated code (<frozen importlib>, <eval_with_key>), except for interactive input.
- * PyTorch's profiler leaves out a package's folder; its own package is known by its name. */
+ * PyTorch's profiler leaves out a package's folder, so its own package is recognised by its name. */
 bool mp_stack_is_user_file(const char *file)
 {
     static const char *const others[] = {"/site-packages/", "/dist-packages/", "/lib/python3",
@@ -57,10 +57,10 @@ static void push_frame(const struct mp_model *model, const struct mp_model_frame
     }
 }
 
-/* multiprocessing begins a process with a line of its own, as `python -c`: it is not the user's. */
+/* multiprocessing begins a process with a line of its own, as in `python -c`. The line is not the user's. */
 static void take_back_launcher(struct mp_stack_lines *lines)
 {
-    const char *inner = NULL; /* the file of the Python line before */
+    const char *inner = NULL; /* the file of the Python line further in */
     for (size_t i = 0; i < lines->count; i++) {
         struct mp_stack_line *line = &lines->at[i];
         if (line->language != MP_PYTHON || !line->file) continue;
@@ -94,7 +94,7 @@ void mp_stack_resolve_frame(const struct mp_model *model, uint32_t frame, struct
 const char *mp_path_short(const char *path)
 {
     const char *last = strrchr(path, '/');
-    if (!last && *path && !strncmp(path + 1, ":\\", 2)) return strrchr(path, '\\') + 1; /* of Windows */
+    if (!last && *path && !strncmp(path + 1, ":\\", 2)) return strrchr(path, '\\') + 1; /* a path of Windows */
     if (!last || last == path) return last ? last + 1 : path;
     if (strcmp(last, "/__init__.py") && strcmp(last, "/__main__.py")) return last + 1;
     const char *before = memrchr(path, '/', (size_t)(last - path));
@@ -117,7 +117,7 @@ bool mp_stack_is_allocator(const struct mp_stack_line *line)
     return false;
 }
 
-/* A thread of backward() has no Python: the operator whose gradient it computes says most. */
+/* True for the operator whose gradient is computed. A thread of backward() has no Python, so this line says most. */
 static bool is_backward(const struct mp_stack_line *line)
 {
     return line->language == MP_NATIVE && line->function && mp_torch_makes_gradient(line->function);

@@ -11,7 +11,7 @@
 
 static const struct mp_stack_pattern patterns[] = {
     {MP_FACT_WORKSPACE, "at::(cuda|native)::.*[Ww]orkspace"},
-    /* Where the functions that request it have no name, those around them have. */
+    /* The functions that request it may have no name; those around them have one. */
     {MP_FACT_WORKSPACE, "at::cuda::(getCurrentCUDABlas|getCurrentCUDASolver|getCurrentCUDASparse|blas::)"},
     {MP_FACT_WORKSPACE, "at::native::(.*run_conv_plan|raw_cudnn_convolution_)"},
     {MP_FACT_COMMUNICATES, "c10d::"},
@@ -33,7 +33,7 @@ static const struct mp_stack_pattern patterns[] = {
     {MP_FACT_FORWARD, "(^|\\.)(_wrapped_call_impl|_call_impl|__call__) .*torch/nn/modules/module\\.py:"},
     {MP_FACT_FORWARD, "(^|\\.)forward [^ ]+\\.py:"},
     {MP_FACT_FORWARD, "^nn\\.Module: "},               /* PyTorch's profiler */
-    {MP_FACT_FORWARD, "^CompiledFunction$"},           /* the same: compiled by AOTAutograd */
+    {MP_FACT_FORWARD, "^CompiledFunction$"},           /* in PyTorch's profiler: compiled by AOTAutograd */
     {MP_FACT_BACKWARD, "(^|\\.)backward [^ ]+\\.py:"}, /* Tensor.backward(), Function.backward(), ... */
     {MP_FACT_BACKWARD, "(^|\\.)grad .*torch/autograd/__init__\\.py:"},
     {MP_FACT_BACKWARD, "torch::autograd::Engine::"},
@@ -100,7 +100,7 @@ bool mp_torch_is_short_path(const char *path)
     return BEGINS(path, package);
 }
 
-/* PyTorch's own history names functions without their libraries. */
+/* PyTorch's own history gives functions without their libraries. */
 bool mp_torch_serves_allocation(const char *function)
 {
     static const char *const functions[] = {"aten::empty",
@@ -179,13 +179,13 @@ void mp_known_facts_free(struct mp_known_facts *known)
     free(known);
 }
 
-/* ---- frames */
+/* ---- frames ---- */
 
 struct finder {
     const struct mp_model *model;
     struct mp_rules rules; /* the patterns, in their order */
     struct mp_map
-        known; /* by the texts of a line: its facts; frames differ in lines and addresses, which say nothing */
+        known; /* facts by the texts of a line; frames also differ in line numbers and addresses, which show no facts */
     struct mp_buffer scratch;
 };
 
@@ -214,10 +214,10 @@ static uint32_t facts_of_frame(struct finder *f, const struct mp_model_frame *fr
     return frame->raw.language == MP_BACKWARD ? facts | MP_FACT_BACKWARD : facts;
 }
 
-/* ---- stacks */
+/* ---- stacks ---- */
 
-/* A parent stands before its children, so one pass over the nodes settles every stack. */
-static struct mp_stack_facts *find(const struct mp_model *model)
+/* Each node comes after its parent, so one pass over the nodes finds the facts of all stacks. */
+static struct mp_stack_facts *find_facts(const struct mp_model *model)
 {
     struct finder f = {.model = model};
     struct mp_stack_facts *facts = mp_alloc_zeroed(1, sizeof *facts);
@@ -249,7 +249,7 @@ const struct mp_stack_facts *mp_stack_facts(const struct mp_model *model)
 {
     struct mp_stack_facts *before = atomic_load(&model->facts->found);
     if (before) return before;
-    struct mp_stack_facts *found = find(model);
+    struct mp_stack_facts *found = find_facts(model);
     if (atomic_compare_exchange_strong(&model->facts->found, &before, found)) return found;
     free_facts(found);
     return before;

@@ -15,7 +15,7 @@ static bool are_in_doubt(const struct mp_model *model)
     return false;
 }
 
-/* The rounds of a pool's threads, each of one line, are found by the period, if that shows more of them. */
+/* If the loop's rounds are each of another thread of a pool, the period may show more rounds: then it counts. */
 static void find_unmarked(const struct mp_model *model, struct mp_steps *steps)
 {
     struct mp_steps period = {0};
@@ -31,7 +31,7 @@ static void find_unmarked(const struct mp_model *model, struct mp_steps *steps)
     steps->guessed = true;
 }
 
-static void find(const struct mp_model *model, struct mp_steps *steps)
+static void find_steps(const struct mp_model *model, struct mp_steps *steps)
 {
     mp_steps_marked(model, steps);
     bool by_function = steps->count && !strcmp(steps->source, "function");
@@ -45,7 +45,7 @@ static void find(const struct mp_model *model, struct mp_steps *steps)
     if (more) *steps = others;
 }
 
-/* Several threads may find the steps at once; one answer is kept. */
+/* Several threads may find the steps at once; the first result is kept. */
 struct mp_model_steps {
     _Atomic(struct mp_steps *) found;
 };
@@ -70,7 +70,7 @@ void mp_model_steps_free(struct mp_model_steps *known)
 static struct mp_steps *find_once(const struct mp_model *model)
 {
     struct mp_steps *found = mp_alloc_zeroed(1, sizeof *found), *before = NULL;
-    find(model, found);
+    find_steps(model, found);
     if (atomic_compare_exchange_strong(&model->steps->found, &before, found)) return found;
     free_found(found);
     return before;
@@ -79,7 +79,7 @@ static struct mp_steps *find_once(const struct mp_model *model)
 void mp_steps_find(const struct mp_model *model, struct mp_steps *steps)
 {
     if (!model->steps) {
-        find(model, steps);
+        find_steps(model, steps);
         return;
     }
     const struct mp_steps *found = atomic_load(&model->steps->found);

@@ -1,5 +1,5 @@
 /*
- * The steps of a recording. Three ways find them, and the first that finds any counts:
+ * Finds the steps of a recording in three ways. The first way that finds any counts:
  *
  *     marks         the program's own marks, and the ends of its optimizer's steps (base/step_rule.h)
  *     the loop      a line that is reached again and again (steps_loop.h)
@@ -12,12 +12,12 @@
 
 #include "model/spans.h"
 
-/* All code asks this function, so that a step has one number everywhere. Source "inferred" stands for the loop and the
- * period, `guessed` for the period. The steps are found once, at the first question, on any thread; *steps is the
+/* All code asks this function, so that a step has one number everywhere. Source "inferred" means the loop or the
+ * period; `guessed` means the period. The steps are found once, at the first call, on any thread. *steps is the
  * caller's own copy. */
 void mp_steps_find(const struct mp_model *model, struct mp_steps *steps);
 
-/* Where a model keeps its steps. Without this they are found anew at each question. */
+/* The place in a model where mp_steps_find() stores the steps. Without it, every call finds them anew. */
 struct mp_model_steps *mp_model_steps_new(void);
 void mp_model_steps_free(struct mp_model_steps *known);
 

@@ -9,38 +9,39 @@
 #include "base/search.h"
 #include "model/stack_facts.h"
 
-#define ROUNDS_MIN 3  /* fewer show no loop; a site that allocates less often belongs to none */
-#define DEPTH_MAX  24 /* frames, from the outermost: loops are not deeper */
-#define THREADS    32 /* distinguished */
-#define SAMPLES    64 /* rounds of a line that are looked at, about */
-#define EFFORT     12 /* times the recording: the limit of events looked at in rounds */
+#define ROUNDS_MIN 3  /* rounds: fewer show no loop; sites with fewer allocations belong to no loop */
+#define DEPTH_MAX  24 /* frames of a stack that are looked at, from the outermost: loops are not deeper */
+#define THREADS    32 /* threads that are distinguished */
+#define SAMPLES    64 /* about as many rounds of a line are examined */
+#define EFFORT     12 /* limit of the events examined in rounds, as a multiple of the recording's */
 
 struct round {
     uint32_t first, end; /* events [first, end) */
 };
 
-/* A line of a function that allocates, directly or in what it calls. It is reached where it allocates and another line
- * of its function did before. */
+/* A line of a function that allocates, directly or in its callees. It is reached when it allocates after another line
+ * of its function did. */
 struct line {
     const struct mp_model_line *at;
     uint32_t function, depth;
-    uint32_t count, first, last; /* times it was reached; the events at which it was first and last */
-    double live;                 /* average number of blocks where it was reached, less those at the beginning */
-    MP_VEC(struct round) rounds; /* a sample of them */
+    uint32_t count, first, last; /* times it was reached; the events at the first and the last time */
+    double live;                 /* average number of live blocks when it was reached, without those at the beginning */
+    MP_VEC(struct round) rounds; /* a sample of its rounds */
     uint32_t followed;           /* rounds passed while the sample was taken */
-    uint32_t threads;            /* a bit each, on which it was reached */
-    bool again;                  /* twice on one of them */
-    bool open;                   /* the last of the sample has not ended */
+    uint32_t threads;            /* threads on which it was reached: one bit each */
+    bool again;                  /* one of these threads reached it twice */
+    bool open;                   /* the sample's last round has not ended */
 };
 
 struct site {
-    uint32_t first, count;       /* in line_of: outermost first */
-    uint32_t allocs, begin, end; /* on any thread; at work in events [begin, end) */
-    uint32_t seen;               /* the round in which it was seen last */
+    uint32_t first, count;       /* its lines in line_of, outermost first */
+    uint32_t allocs, begin, end; /* number of allocs on all threads; the events from its first to its last */
+    uint32_t seen;               /* the last round that contained it */
     bool known, optimizer;
 };
 
-/* Sites that begin or stop being at work; summed over this and all earlier ones. */
+/* Sites whose first alloc (in `begins`) or last alloc (in `ends`) is at this event, summed over all earlier events,
+ * too. */
 struct change {
     uint32_t event, optimizers;
     double weight;
@@ -59,21 +60,21 @@ struct search {
     MP_VEC(struct site) sites; /* by stack */
     MP_VEC(struct line) lines;
     MP_VEC(uint32_t) line_of;
-    MP_VEC(uint32_t) work; /* by function: allocs in its callees, where it is outermost */
-    uint32_t *now;         /* by function and thread: the line that allocated last, + 1 */
-    MP_VEC(uint8_t) roles; /* by string, of files: enum role */
+    MP_VEC(uint32_t) work; /* by function: allocs of stacks in which it is outermost */
+    uint32_t *now;         /* by function and thread: number of the line that allocated last, + 1 */
+    MP_VEC(uint8_t) roles; /* by string id of a file's path: enum role */
     struct mp_map functions, numbers;
     struct changes begins, ends;
     uint32_t round;
-    uint64_t effort; /* events looked at in rounds */
+    uint64_t effort; /* events examined in rounds so far */
     const struct line *chosen;
     struct mp_steps *steps;
 };
 
-/* ROLE_AROUND: the wrapper that a decorator puts around a function of the program: torch.no_grad(), ... */
+/* ROLE_AROUND: a decorator's wrapper around a function of the program: torch.no_grad(), ... */
 enum role { ROLE_UNKNOWN, ROLE_ANY, ROLE_INNER, ROLE_OPTIMIZER, ROLE_AROUND };
 
-/* Functions that networks, optimizers and loaders of data call: they lie inside a step. */
+/* The role of a file. Functions that networks, optimizers and data loaders call lie inside a step. */
 static uint8_t role_of_file(const char *path)
 {
     static const uint8_t roles[] = {[MP_TORCH_FILE_NONE] = ROLE_ANY,     [MP_TORCH_FILE_WRAPS] = ROLE_AROUND,
@@ -110,7 +111,8 @@ const struct mp_model_line *mp_loop_line(const struct mp_model *model, uint32_t 
     return model->frames.at[frame].line_count ? &model->lines.at[model->frames.at[frame].first_line] : NULL;
 }
 
-/* The number that distinguishes a call from others of its function: its line, or its address if lines are unknown. */
+/* A number that distinguishes a call from other calls in its function: its line, or its address if lines are
+ * unknown. */
 static uint32_t place_of(const struct mp_model *model, uint32_t node, const struct mp_model_line *line)
 {
     return line->line ? line->line : (uint32_t)model->frames.at[model->stacks.at[node].frame].raw.address;
@@ -122,14 +124,14 @@ static bool is_border(const struct mp_model *model, uint32_t node)
     return frame != MP_FRAME_CUT && model->frames.at[frame].raw.language == MP_BACKWARD;
 }
 
-/* A call of a function of the program. */
+/* A call in a function of the program. */
 struct call {
     const struct mp_model_line *line;
-    uint32_t place; /* in the function */
-    bool made;      /* of the lines that made a node whose backward runs: they do not run themselves */
+    uint32_t place; /* place_of() the call */
+    bool made;      /* it lies outside of "backward of": it made a node, and does not run now */
 };
 
-/* The number of a function's line; a function that is in the stack twice counts as the outermost only. */
+/* Adds a call's line to a site. If a function is in the stack twice, only the outermost call counts. */
 static void add_line(struct search *search, const struct call *call, uint32_t depth, struct site *site)
 {
     const struct mp_model_line *from = call->line;
@@ -152,10 +154,10 @@ static void add_line(struct search *search, const struct call *call, uint32_t de
     mp_vec_add(&search->line_of, (uint32_t)*number);
 }
 
-/* Finds the lines of a stack up to the first that lies inside of a step. */
+/* Finds the lines of a stack, from the outermost up to the first that lies inside of a step. */
 static void know_site(struct search *search, uint32_t stack)
 {
-    struct call path[DEPTH_MAX]; /* the outermost, as a ring */
+    struct call path[DEPTH_MAX]; /* the outermost calls, as a ring */
     struct site *site = &search->sites.at[stack];
     uint32_t depth = 0;
     bool made = false;
@@ -181,7 +183,8 @@ static uint32_t root_of(const struct search *search, const struct site *site)
     return search->lines.at[search->line_of.at[site->first]].function;
 }
 
-/* Numbers the sites, and finds the root under which lines allocate most: of the main thread, or of a thread pool. */
+/* Finds the lines of all sites, and the root whose callees allocate most: the main thread's function, or a thread
+ * pool's. */
 static void know_sites(struct search *search)
 {
     const struct mp_model *model = search->model;
@@ -201,11 +204,11 @@ static void know_sites(struct search *search)
     search->now = mp_alloc_zeroed(search->work.count * THREADS + 1, sizeof *search->now);
 }
 
-/* Calls `reach` each time that a line is reached, with the number of blocks live there. */
+/* Calls `reach` each time that a line is reached, with the number of live blocks at that event. */
 static void follow(struct search *search, void (*reach)(struct search *, struct line *, uint32_t, int64_t))
 {
     const struct mp_model *model = search->model;
-    int64_t live = 0; /* less those at the beginning */
+    int64_t live = 0; /* without the blocks at the beginning */
     memset(search->now, 0, search->work.count * THREADS * sizeof *search->now);
     for (uint32_t event = 0; event < model->events.count; event++) {
         live -= model->events.type[event] == MP_EVENT_FREE;
@@ -233,15 +236,15 @@ static void count_line(struct search *search, struct line *line, uint32_t event,
     line->last = event;
 }
 
-/* True if it was reached often enough, over half of the recording. */
+/* True if a line was reached often enough, and over half of the recording. */
 static bool may_loop(const struct search *search, const struct line *line)
 {
     uint64_t events = search->model->events.count - search->begin;
     return line->count >= ROUNDS_MIN && (uint64_t)(line->last - line->first) * 2 >= events;
 }
 
-/* Chooses rounds by multiples of the golden ratio, so that an event of every k-th round is in the sample in
- * proportion. */
+/* Adds rounds to the sample. They are chosen by multiples of the golden ratio, so that something that happens in every
+ * k-th round is in the sample in proportion. */
 static void sample_line(struct search *search, struct line *line, uint32_t event, int64_t live)
 {
     if (!may_loop(search, line)) return;
@@ -253,8 +256,8 @@ static void sample_line(struct search *search, struct line *line, uint32_t event
     if (line->open) mp_vec_add(&line->rounds, round);
 }
 
-/* A site's weight: neither the few sites of every row in a batch nor the many of an occasional evaluation may outweigh
- * a step's. */
+/* A site's weight. Its root keeps the few sites of each row in a batch, and the many of a rare evaluation, from
+ * outweighing a step's. */
 static double weight_of(const struct site *site)
 {
     return site->allocs < ROUNDS_MIN ? 0 : sqrt(site->allocs);
@@ -266,7 +269,7 @@ static int by_event(const void *left, const void *right)
     return a->event < b->event ? -1 : a->event > b->event;
 }
 
-/* Computes running sums, by event, of the work that begins and ends. */
+/* Computes running sums, by event, of the weights of sites that begin and end. */
 static void sum_work(struct search *search)
 {
     struct changes *all[] = {&search->begins, &search->ends};
@@ -286,14 +289,15 @@ static void sum_work(struct search *search)
     }
 }
 
-/* The sum of what is before an event. */
+/* The sum of all changes before an event. */
 static struct change sum_until(const struct changes *changes, uint32_t event)
 {
     size_t before = MP_COUNT_BEFORE(changes->count, i, changes->at[i].event < event);
     return before ? changes->at[before - 1] : (struct change){0};
 }
 
-/* True if a round contains half of the work around it, and an optimizer's step if the program has one. */
+/* True if a round contains half of the weight of the sites at work around it, and an optimizer's site if any is at
+ * work. */
 static bool is_whole(struct search *search, const struct round *round)
 {
     const struct mp_model *model = search->model;
@@ -313,7 +317,8 @@ static bool is_whole(struct search *search, const struct round *round)
     return optimizer && weight * 2 >= begun.weight - ended.weight;
 }
 
-/* True if three in four rounds are whole. The last, which may hold the end of the program or be cut, does not count. */
+/* True if three in four rounds are whole. The last round does not count: it may be cut, or contain the program's
+ * end. */
 static bool has_whole_rounds(struct search *search, const struct line *line)
 {
     uint32_t whole = 0, looked_at = 0;
@@ -333,8 +338,8 @@ static int by_count(const void *left, const void *right)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-/* The number of the function's lines that go round exactly as often: most lines of a loop do, except one that is
- * reached once more when the loop ends. */
+/* How many lines of the function were reached exactly as often as this one. In a loop most lines are, except one that
+ * is reached once more when the loop ends. */
 static uint32_t fellows(const struct search *search, const struct line *line)
 {
     uint32_t count = 0;
@@ -343,7 +348,7 @@ static uint32_t fellows(const struct search *search, const struct line *line)
     return count;
 }
 
-/* True if a line is the better one of two that go round about equally often. */
+/* True if a line is better than the other, when both were reached about equally often. */
 static bool is_better(const struct search *search, const struct line *line, const struct line *than)
 {
     if (line->function != than->function) return line->depth < than->depth;

@@ -1,11 +1,11 @@
 /*
  * Finds the program's loop from the lines of its Python code. A line begins a round if it allocates again and again,
  * each time after other lines of its function did. Only functions called from outside of networks and optimizers count.
- * A round is a step where it is whole: most places that allocate again and again do so in it, and an optimizer's where
- * the program has one. The innermost loop with whole rounds counts; among loops that go round equally often, the
- * outermost. A step begins at the loop's line where least is live. Parameters in an optimizer, layers, rows of a batch,
- * epochs and evaluations are therefore no steps. With gradient accumulation a step is what ends in the optimizer's.
- * Pure.
+ * A round is a step if it is whole: most sites that are in use then allocate in it, and a site of the optimizer does,
+ * if the program has an optimizer. The innermost loop with whole rounds counts; among loops with equally many rounds,
+ * the outermost. A step begins at that line of the loop at which the fewest blocks are live. Parameters in an
+ * optimizer, layers, rows of a batch, epochs and evaluations are therefore no steps. With gradient accumulation a step
+ * ends with the optimizer's step. Pure.
  *
  * An example:
  *
@@ -19,29 +19,29 @@
  *              31      total += network(batch).sum()
  *
  * With 100 batches an epoch, lines 10, 11 and 12 are reached 200 times each. Lines 21 and 22 are reached twice, which
- * shows no loop. Lines inside the network and the optimizer are left out, however often they allocate. From one time at
- * line 10 to the next, nearly all places are seen that are at work then, the optimizer's among them: such a round is
- * whole. From one time at line 31 to the next, the optimizer's are missing: that loop has no whole rounds. Lines 10, 11
- * and 12 are of one function and go round equally often. At line 10 least is live, since backward has freed the
- * activations. A step begins each time at line 10.
+ * is too seldom for a loop. Lines inside the network and the optimizer are left out, however often they allocate.
+ * From one time at line 10 to the next, nearly all sites allocate that are in use around then, and the optimizer's
+ * sites, too: such a round is whole. From one time at line 31 to the next, the optimizer's sites do not allocate: that
+ * loop has no whole rounds. Lines 10, 11 and 12 are in one function and have equally many rounds. At line 10 the fewest
+ * blocks are live, since backward has freed the activations. A step begins each time at line 10.
  */
 #ifndef MP_MODEL_STEPS_LOOP_H
 #define MP_MODEL_STEPS_LOOP_H
 
 #include "model/spans.h"
 
-/* Adds the loop's steps; none where lines show no loop. False where no thread came to the loop's line twice: then each
- * round is another thread's, and may be several rounds of one line (steps_period.h). */
+/* Adds the loop's steps; none if no line shows a loop. False if no thread reached the loop's line twice. Each round is
+ * then of another thread, and may consist of several rounds of one line (steps_period.h). */
 bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps);
 
 /* The first event behind the imports that a program begins with: how much they allocate says nothing of its loop. */
 uint32_t mp_loop_begin(const struct mp_model *model);
 /* The language whose lines show the loop: Python, or C and C++ where nothing of Python was recorded. */
 uint8_t mp_loop_language(const struct mp_model *model);
-/* The line of a call (a node of the stacks) in that language; NULL for other calls. */
+/* The line of a node of a stack, if it is in that language; else NULL. */
 const struct mp_model_line *mp_loop_line(const struct mp_model *model, uint32_t node, uint8_t language);
-/* True if a line belongs to a network's forward(); the other: whether it is in no file of networks, optimizers,
- * loaders. */
+/* mp_loop_is_forward(): true if a line belongs to a network's forward(). mp_loop_is_outside(): true if its file is none
+ * of networks, optimizers or data loaders. */
 bool mp_loop_is_forward(const struct mp_model *model, const struct mp_model_line *line);
 bool mp_loop_is_outside(const struct mp_model *model, const struct mp_model_line *line);
 

@@ -8,36 +8,36 @@
 #include "model/steps_loop.h"
 
 #define ROUNDS_MIN   3
-#define ALIKE_MIN    0.90 /* of the allocations, at the period */
+#define ALIKE_MIN    0.90 /* least share of the allocations that find an equal one at the period */
 #define AS_GOOD      0.02 /* a shorter period may be this much worse than the best one */
-#define SITES_MAX    16   /* the rarest sites, whose distances are tried */
-#define AGAIN_MAX    48   /* most occurrences of one of them in a round */
+#define SITES_MAX    16   /* the rarest sites: their distances are the candidates */
+#define AGAIN_MAX    48   /* how often one of these sites may occur in a round */
 #define PERIODS_MAX  256
-#define FIRST_TIMES  4 /* one part of so many is at the beginning */
+#define FIRST_TIMES  4 /* the first 1/4 of the allocations is left out */
 #define COMPARISONS  20000000
 #define COMPARED_MAX 1000
 #define LOOK_MIN     16
-#define WINDOWS      16 /* of the length of a round, that are looked at */
-#define LINES_MAX    64 /* frames of the program, from the outermost */
+#define WINDOWS      16 /* rounds that are examined */
+#define LINES_MAX    64 /* frames of the program that are compared, from the outermost */
 
 /* The allocations of one thread, in order. A site is a stack and the running module. */
 struct calls {
     MP_VEC(uint32_t) events, sites, live;
 };
 
-/* A site, with its allocations on the thread that has most. */
+/* A site, with the number of its allocations on the thread that allocates most. */
 struct place {
     uint32_t stack, module, count;
 };
 
-/* The allocations of threads that run the same code: the main thread, or a pool whose threads take turns in any
- * order. */
+/* The allocations of a group of threads that run the same code: the main thread alone, or a pool whose threads take
+ * turns in any order. */
 struct crew {
     MP_VEC(struct calls) threads;
     MP_VEC(struct place) sites;
-    struct mp_map numbers;     /* of sites */
-    const struct calls *model; /* the one that allocates most, in which the period is looked for */
-    uint32_t allocs;           /* of all threads, and of other code, too */
+    struct mp_map numbers;     /* a site's key to its number */
+    const struct calls *model; /* the thread that allocates most: the period is looked for there */
+    uint32_t allocs;           /* of the whole recording, other threads and code included */
     bool modules;              /* modules are known */
 };
 
@@ -52,12 +52,13 @@ struct periods {
     size_t count;
 };
 
-/* Where rounds begin, as a call of the model's, and how many calls tell that from other places. */
+/* The begin of a round: a call of `crew->model`, the period, and how many calls must be equal to recognise the place
+ * elsewhere. */
 struct beginning {
     uint32_t at, period, look;
 };
 
-/* By stack: the function in which its Python begins, as a number that only it has; 0: there is no Python. */
+/* By stack: a number for the function in which its Python begins, different for each function. 0: it has no Python. */
 static uint64_t *roots_of(const struct mp_model *model)
 {
     uint64_t *roots = mp_alloc_zeroed(model->stacks.count + 1, sizeof *roots);
@@ -98,7 +99,7 @@ static uint32_t site_of(const struct mp_model *model, uint32_t block, struct cre
     return (uint32_t)*number;
 }
 
-/* True if two calls are the same. The first ones were made before the names of modules were known. */
+/* True if two calls are of the same site. The first calls may lack their module: modules' names became known later. */
 static bool are_same(const struct crew *crew, uint32_t a, uint32_t b)
 {
     const struct place *one = &crew->sites.at[a], *other = &crew->sites.at[b];
@@ -111,7 +112,7 @@ static void collect(const struct mp_model *model, struct crew *crew)
     uint32_t live = 0, begin = mp_loop_begin(model);
     for (uint32_t event = 0; event < model->events.count; event++) {
         uint32_t thread = model->events.thread[event], block = model->events.subject[event];
-        live -= model->events.type[event] == MP_EVENT_FREE; /* less those at the beginning */
+        live -= model->events.type[event] == MP_EVENT_FREE; /* without the blocks at the beginning */
         if (model->events.type[event] != MP_EVENT_ALLOC) continue;
         crew->allocs += event >= begin;
         if (thread != MP_NONE && root && roots[model->blocks.stack[block]] == root) {
@@ -142,7 +143,8 @@ static void add_period(struct periods *periods, uint32_t period)
     periods->count++;
 }
 
-/* Adds the distances from an occurrence of a site to its first, second, ... next one, where most are equal. */
+/* Adds distances of a site as candidates: from each occurrence to the next, to the one after that, and so on, if most
+ * are equal. */
 static void add_periods_of(const struct calls *calls, uint32_t site, struct periods *periods)
 {
     MP_VEC(uint32_t) at = {0};
@@ -152,14 +154,14 @@ static void add_periods_of(const struct calls *calls, uint32_t site, struct peri
         uint32_t distance = 0, same = 0;
         for (size_t i = 0; i + again < at.count; i++) {
             if (!same) distance = at.at[i + again] - at.at[i];
-            same += at.at[i + again] - at.at[i] == distance ? 1 : -1; /* the majority value remains */
+            same += at.at[i + again] - at.at[i] == distance ? 1 : -1; /* a majority vote keeps the commonest */
         }
         if (same && (uint64_t)distance * ROUNDS_MIN <= calls->sites.count) add_period(periods, distance);
     }
     mp_vec_free(&at);
 }
 
-/* Collects the distances of the rarest sites that come in several rounds. */
+/* Adds the distances of the rarest sites that occur in several rounds. */
 static void find_periods(const struct crew *crew, struct periods *periods)
 {
     const struct place *sites = crew->sites.at;
@@ -178,9 +180,9 @@ static void find_periods(const struct crew *crew, struct periods *periods)
         add_periods_of(crew->model, rare[i], periods);
 }
 
-/* The share of allocations with an equal one at that distance. Both must differ from the one before them: in a long run
- * of equal ones, as in an optimizer, any distance would fit. The beginning is passed over, since warm-up takes other
- * ways. A sample serves if there are many. */
+/* The share of allocations that find an equal one at that distance. Both must differ from the one before them: in a
+ * long run of equal ones, as in an optimizer, any distance would fit. The beginning is left out, since warm-up
+ * allocates differently. If there are many, a sample is compared. */
 static double alike(const struct calls *calls, uint32_t distance, size_t tries)
 {
     size_t pairs = calls->sites.count - distance, every = 1 + pairs / (COMPARISONS / (tries + 1)), same = 0, all = 0;
@@ -201,8 +203,8 @@ static uint32_t first_like(const struct calls *calls, uint32_t at)
     return first;
 }
 
-/* Where in a round it begins: where least is live; of several such places, at the one that came first in the program.
- */
+/* The call at which a round begins: the one with the fewest live blocks. If there are several, the one whose site came
+ * first. */
 static uint32_t find_place(const struct calls *calls, uint32_t period)
 {
     uint32_t first = (uint32_t)(calls->sites.count - period) / 2, best = first, came = first_like(calls, first);
@@ -217,7 +219,7 @@ static uint32_t find_place(const struct calls *calls, uint32_t period)
     return best;
 }
 
-/* More than a few calls are looked at where a round is made of layers that are alike. */
+/* Finds the begin of rounds. If a round consists of layers that are alike, more calls are needed to recognise it. */
 static struct beginning find_beginning(const struct calls *calls, uint32_t period)
 {
     uint32_t most = period < COMPARED_MAX ? period : COMPARED_MAX;
@@ -232,7 +234,7 @@ static struct beginning find_beginning(const struct calls *calls, uint32_t perio
     return start;
 }
 
-/* True if a round of a thread begins at `at`, or so much of it as there is. */
+/* True if a round of a thread begins at `at`. Near the end of the recording, a part of a round is enough. */
 static bool begins_at(const struct crew *crew, const struct calls *calls, size_t at, const struct beginning *start)
 {
     size_t left = calls->sites.count > at ? calls->sites.count - at : 0, same = 0;
@@ -245,7 +247,7 @@ static bool begins_at(const struct crew *crew, const struct calls *calls, size_t
 /* The lines of a stack, outermost first. */
 static size_t lines_of(const struct mp_model *model, uint32_t stack, const struct mp_model_line **lines)
 {
-    const struct mp_model_line *inner[LINES_MAX]; /* the outermost, as a ring */
+    const struct mp_model_line *inner[LINES_MAX]; /* the outermost lines, as a ring */
     size_t count = 0, kept;
     for (; stack; stack = model->stacks.at[stack].parent) {
         const struct mp_model_line *line = mp_loop_line(model, stack, MP_PYTHON);
@@ -262,14 +264,14 @@ static bool same_line(const struct mp_model_line *a, const struct mp_model_line 
     return a->line == b->line && a->function == b->function && a->file == b->file;
 }
 
-/* A site's last occurrence, and the window in which it was seen. */
+/* A site's last occurrence, and the number of the round that was examined then. */
 struct seen {
     uint32_t window, at;
 };
 
-/* True if a round's allocations lie under lines outside of networks. The running module, if known, distinguishes
- * layers. Otherwise the round must have parts (a site comes more than once in it), and no line of a forward() may be
- * common to all of it. `*tells`: not all of them are one site's. */
+/* True if all of a round's allocations lie under a common line outside of networks. The running module, if known,
+ * distinguishes layers. Otherwise a site must come more than once in the round, and no line of a forward() may be
+ * common to all. *tells: true if the round has several sites, so that the answer means something. */
 static bool is_outside_at(const struct mp_model *model, const struct crew *crew, uint32_t first, uint32_t period,
                           uint32_t window, struct seen *seen, bool *tells)
 {
@@ -298,7 +300,8 @@ static bool is_outside_at(const struct mp_model *model, const struct crew *crew,
     return shared && (apart || !in_network);
 }
 
-/* True if most rounds do: one that begins where the network does has a line outside in common with a layer of it. */
+/* True if most of the examined rounds lie outside of networks (is_outside_at()). A single one may not: if it begins in
+ * the middle of a network, all of it may lie under one layer. */
 static bool is_outside(const struct mp_model *model, const struct crew *crew, uint32_t period, uint32_t *window,
                        struct seen *seen)
 {
@@ -313,12 +316,13 @@ static bool is_outside(const struct mp_model *model, const struct crew *crew, ui
     return all ? outside * 2 > all : mute;
 }
 
-/* The shortest of those that explain most; 0: none. A network of many layers has some, too, which lie inside of it; a
- * longer one is more than several of that if it explains what they leave. */
+/* The shortest period among those that explain most allocations; 0: none. A network of many layers has periods, too,
+ * which lie inside of it. If there is an inner period, a longer one counts only if it explains at least half of the
+ * allocations that the inner one leaves unexplained. */
 static uint32_t find_period(const struct mp_model *model, const struct crew *crew)
 {
     struct periods periods = {.count = 0};
-    double found[PERIODS_MAX], best = 0, inside = 1; /* the least that one inside leaves */
+    double found[PERIODS_MAX], best = 0, inside = 1; /* least unexplained share of a period in a network */
     uint32_t window = 0, period = 0;
     struct seen *seen = mp_alloc_zeroed(crew->sites.count + 1, sizeof *seen);
     find_periods(crew, &periods);
@@ -359,8 +363,8 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* True if they extend over half of the recording's allocations: else they are of a part of it, as of a queue that is
- * filled before the work begins. */
+/* True if the rounds extend over half of the recording's allocations. Otherwise they are only a part of the program, as
+ * the filling of a queue before the work begins. */
 static bool are_general(const struct mp_model *model, const struct crew *crew, const struct events *rounds)
 {
     uint32_t inside = 0;

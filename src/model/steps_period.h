@@ -7,22 +7,32 @@
  * on each. Only allocations under one line outside of networks count: layers, too, come again and again. Rounds that
  * extend over less than half of the recording are no steps. Pure.
  *
- * For instance the sites come as a b b c a b b c a b b c. The rarest sites are a and c, whose distances are 4 and 8.
+ * Which allocations count: only those under one line outside of networks, since layers repeat, too. Only threads that
+ * run the same code count; of several such groups, the one that allocates most. The period is found on one thread, and
+ * its rounds on each.
+ *
+ * How the period is found: candidates are the distances at which sites return. Only allocations that differ from the
+ * one before are compared. The period is the shortest distance at which nearly all of them find an equal allocation,
+ * which must differ from its predecessor, too. The first quarter is left out. If the rounds extend over less than half
+ * of the recording, they are no steps.
+ *
+ * For instance, the sites come as a b b c a b b c a b b c. The rarest sites are a and c, whose distances are 4 and 8.
  * The allocations a, the first b, and c differ from the one before. Each finds an equal one at distance 4 that differs
  * from its own predecessor, too. The share is 1 at distance 4, and 1 at distance 8 as well. The shorter one counts, so
- * a round has four allocations. It begins where least is live: at a, if all blocks are freed before it. The result is
- * three steps.
+ * a round has four allocations. It begins where the fewest blocks are live: at a, if all blocks are freed before it.
+ * The result is three steps.
  *
- * The constants of steps_period.c: ROUNDS_MIN 3 is two distances that agree. FIRST_TIMES 4 passes over the first
- * quarter, since warm-up takes other ways. ALIKE_MIN 0.90, AS_GOOD 0.02 and LOOK_MIN 16 were chosen on the recordings
- * of tests/leakbench/check_recordings.py and have not been measured one by one. All others bound time and memory.
+ * The constants of steps_period.c: ROUNDS_MIN 3 is two distances that agree. FIRST_TIMES 4 leaves out the first
+ * quarter, since warm-up allocates differently. ALIKE_MIN 0.90, AS_GOOD 0.02 and LOOK_MIN 16 were chosen on the
+ * recordings of tests/leakbench/check_recordings.py and have not been measured one by one. All others bound time and
+ * memory.
  */
 #ifndef MP_MODEL_STEPS_PERIOD_H
 #define MP_MODEL_STEPS_PERIOD_H
 
 #include "model/spans.h"
 
-/* Adds the steps; none where there is no period. */
+/* Adds the steps; none if there is no period. */
 void mp_period_find(const struct mp_model *model, struct mp_steps *steps);
 
 #endif

@@ -8,7 +8,7 @@
 
 const char *mp_track_device(const struct mp_model *model, uint16_t track)
 {
-    uint32_t device = model->tracks.at[track].device; /* missing where a damaged file lost it */
+    uint32_t device = model->tracks.at[track].device; /* a damaged file may have lost the device */
     return device < model->devices.count ? mp_model_text(model, model->devices.at[device].name) : "";
 }
 
@@ -40,7 +40,7 @@ static bool is_of_addresses(const struct mp_model *model, size_t track)
     return mp_track_is_of_addresses(facts->layer, mp_model_text(model, facts->name));
 }
 
-#define HOST_DIVISOR 16 /* pinned buffers matter more than a device only if they hold that many times its bytes */
+#define HOST_DIVISOR 16 /* pinned memory counts more than a device only if its peak is 16 times higher */
 
 static bool is_of_host(const struct mp_model *model, size_t track)
 {
@@ -49,8 +49,7 @@ static bool is_of_host(const struct mp_model *model, size_t track)
            (layer == MP_LAYER_DRIVER && !strcmp(mp_track_device(model, (uint16_t)track), "cpu"));
 }
 
-/* How much a track matters: by its peak. Memory of the host that CUDA's calls or malloc() made counts for little where
- * there is any of a device. */
+/* The weight of a track: its peak. Host memory of CUDA's calls or malloc() counts as a sixteenth. */
 static double weight(const struct mp_model *model, size_t track)
 {
     const struct mp_model_track_sum *sum = &model->sums.at[track];
@@ -58,7 +57,7 @@ static double weight(const struct mp_model *model, size_t track)
     return (double)sum->peak_bytes / (is_of_host(model, track) ? HOST_DIVISOR : 1);
 }
 
-/* Layers of a device lie in one another; pinned memory and malloc()'s lie in none. */
+/* True if a track's layer lies above the others of its device. Pinned memory and malloc()'s lie in no other layer. */
 static bool lies_above(const struct mp_model *model, size_t track, size_t highest, size_t upper)
 {
     const struct mp_model_track_sum *sum = &model->sums.at[track];
@@ -110,7 +109,7 @@ bool mp_track_is_range(const struct mp_model *model, const struct mp_track_memor
     return track == memory->below && (memory->mapped == MP_TRACK_NONE || model->blocks.kind[block] != MP_KIND_VMM);
 }
 
-/* An allocator's own total at the end. */
+/* An allocator's reserved bytes at the end, by its own total. */
 struct holding {
     uint64_t bytes;
     uint32_t device;
@@ -125,7 +124,7 @@ static int compare_holdings(const void *left, const void *right)
     return a->layer < b->layer ? -1 : a->layer > b->layer;
 }
 
-/* Each track's allocator's last total, sorted. */
+/* Collects the last reserved total of each track's allocator, sorted. */
 static struct holding *holdings_at_end(const struct mp_model *model, size_t *count)
 {
     struct holding *holdings = mp_alloc((model->tracks.count + 1) * sizeof *holdings);

@@ -14,10 +14,10 @@ static bool parse_part(const char *text, double *part)
     return end != text && !strcmp(end, "%") && *part >= 0 && *part <= 100;
 }
 
-/* A moment as given by the user. */
+/* A moment that the user gave. */
 struct place {
     uint64_t ns;
-    uint32_t moment; /* of a step: exactly where it begins or ends; else MP_NONE */
+    uint32_t moment; /* for a step: exactly where it begins or ends; else MP_NONE */
 };
 
 static enum mp_status step_place(const struct mp_model *model, const char *text, bool at_end, struct place *place,

@@ -1,8 +1,8 @@
 /*
  * The types of NVIDIA's driver API that the stand-ins and their programs use, written from its documentation and with
- * its names. This is deliberately a second reading, separate from the recorder's own header
- * (capture/cuda/driver_abi.h): the tests show an error in either. tests/e2e/check_cuda_nvidia.py compares it with
- * NVIDIA's headers where they are installed.
+ * its names. The recorder has a header of its own (capture/cuda/driver_abi.h). These types are deliberately a second
+ * reading of the documentation: an error in one of the two makes a test fail. If NVIDIA's headers are installed,
+ * tests/e2e/check_cuda_nvidia.py compares this one with them.
  */
 #ifndef SOFTGPU_CUDA_TYPES_H
 #define SOFTGPU_CUDA_TYPES_H
@@ -206,7 +206,7 @@ typedef struct {
     unsigned numAttrs;
 } CUlaunchConfig;
 
-/* CUdevice_attribute, of which the runtime's cudaDeviceAttr has the numbers. */
+/* CUdevice_attribute. The runtime's cudaDeviceAttr has the same numbers. */
 enum {
     CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 1,
     CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X = 2,

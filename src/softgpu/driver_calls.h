@@ -5,7 +5,7 @@
  *
  * `name` and `version` are the arguments of cuGetProcAddress() (cudaTypedefs.h); `mode` is PLAIN, or THREAD for the
  * _ptsz form of per-thread default streams; `symbol` is the export of libcuda.so.1; `cbid` is CUPTI's number of the
- * function (cupti_driver_cbid.h), 0 where the stand-in of CUPTI makes no callback.
+ * function (cupti_driver_cbid.h), or 0 if the stand-in of CUPTI makes no callback for it.
  */
 #ifndef SOFTGPU_DRIVER_CALLS_H
 #define SOFTGPU_DRIVER_CALLS_H

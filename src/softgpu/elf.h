@@ -1,6 +1,7 @@
 /*
- * The device memory of a compiled kernel, read from the ELF file that NVIDIA's compilers made of it. For the stand-in
- * driver and the stand-in runtime. Reads nothing beyond `length`; no memory, no threads, no errors but "not found".
+ * Reads the device memory that a compiled kernel needs from the ELF file that NVIDIA's compilers made of it. For the
+ * stand-in driver and the stand-in runtime. Reads nothing beyond `length`. Allocates nothing; any thread; the only
+ * error is "not found".
  */
 #ifndef SOFTGPU_ELF_H
 #define SOFTGPU_ELF_H
@@ -18,7 +19,7 @@ struct soft_elf {
     size_t count;
 };
 
-/* Room after the file's bytes from `offset`; false: it ends before. */
+/* True if the file has `bytes` from `offset` on. */
 static inline bool soft_elf_has(const struct soft_elf *elf, uint64_t offset, uint64_t bytes)
 {
     return offset <= elf->length && bytes <= elf->length - offset;
@@ -36,7 +37,7 @@ static inline bool soft_elf_open(struct soft_elf *elf, const void *at, size_t le
            header->e_shstrndx < elf->count;
 }
 
-/* The length of a file in memory that holds no other: to the end of its last table. */
+/* The length of an ELF file in memory: up to the end of its last table. */
 static inline size_t soft_elf_length(const void *at)
 {
     const Elf64_Ehdr *header = at;
@@ -45,7 +46,7 @@ static inline size_t soft_elf_length(const void *at)
     return sections > segments ? sections : segments;
 }
 
-/* Names are cut off by the file's end. */
+/* A name in a table of strings. It must end within the file. */
 static inline const char *soft_elf_text(const struct soft_elf *elf, const Elf64_Shdr *table, uint32_t offset)
 {
     uint64_t at = table->sh_offset + offset;
@@ -58,7 +59,7 @@ static inline const char *soft_elf_name(const struct soft_elf *elf, const Elf64_
     return soft_elf_text(elf, &elf->sections[header->e_shstrndx], section->sh_name);
 }
 
-/* Bytes of the kernel's code and constants; all kernels' with NULL. */
+/* Bytes of the kernel's code and constants. `kernel` NULL: of all kernels together. */
 static inline uint64_t soft_elf_code(const struct soft_elf *elf, const char *kernel)
 {
     static const char *const kinds[] = {".text.", ".nv.constant"};
@@ -74,8 +75,8 @@ static inline uint64_t soft_elf_code(const struct soft_elf *elf, const char *ker
     return bytes;
 }
 
-/* Bytes of local memory that a thread of the kernel takes; the most of all kernels with NULL. Section .nv.info lists
- * attributes: format, kind, and with format 4 a length and values; kind 0x12 is the least stack of a symbol. */
+/* Bytes of local memory that a thread of the kernel takes. `kernel` NULL: the most of all kernels. The section .nv.info
+ * lists attributes: format, kind, and with format 4 a length and values. Kind 0x12 is the least stack of a symbol. */
 static inline uint64_t soft_elf_local(const struct soft_elf *elf, const char *kernel)
 {
     enum { VALUES = 4, STACK = 0x12, PAIR = 8 };

@@ -1,36 +1,37 @@
 /*
- * The stand-in driver's own ledger, with which a test compares a recording. Its libcuda.so.1 exports it in addition to
- * the driver API; only our programs know of it.
+ * The stand-in driver's own ledger, with which a test compares a recording. Its libcuda.so.1 exports these functions in
+ * addition to the driver API; only our programs know them.
  *
- * The same ledger goes to the file that $SOFTGPU_LEDGER names, a line per entry, in the order of the driver's actions:
+ * The driver also appends the ledger to the file that $SOFTGPU_LEDGER names, one line per entry, in the order of its
+ * actions:
  *
- *     + CLASS DEVICE ADDRESS BYTES      memory handed out, or a handle (0 bytes)
- *     - CLASS DEVICE ADDRESS BYTES      given back, by whatever way
- *     ! CLASS DEVICE 0 BYTES            refused for want of memory
- *     = CLASS DEVICE ADDRESS BYTES      a pool, or the device's graph pool, now holds so much
+ *     + CLASS DEVICE ADDRESS BYTES      memory was handed out, or a handle (0 bytes)
+ *     - CLASS DEVICE ADDRESS BYTES      it was given back, in any way
+ *     ! CLASS DEVICE 0 BYTES            it was refused for lack of memory
+ *     = CLASS DEVICE ADDRESS BYTES      a pool, or the device's graph pool, now holds so many bytes
  *
- * DEVICE is the ordinal, -1 for the host's; ADDRESS and BYTES are decimal.
+ * DEVICE is the ordinal, or -1 for host memory; ADDRESS and BYTES are decimal.
  *
  * The driver reads these variables:
  *
  *     SOFTGPU_ON=1                  needed on a machine that has a GPU of its own
- *     SOFTGPU_DEVICES=N             how many devices there are (1)
- *     SOFTGPU_MEMORY=BYTES          of each (8 GiB)
- *     SOFTGPU_PROFILE=...           what they are: name, cc, sms, ... (driver/profile.c); what the driver takes
+ *     SOFTGPU_DEVICES=N             number of devices (1)
+ *     SOFTGPU_MEMORY=BYTES          memory of each (8 GiB)
+ *     SOFTGPU_PROFILE=...           their properties: name, cc, sms, ... (driver/profile.c); what the driver takes
  *                                   itself (driver/share.c)
  *     SOFTGPU_VALUES=POLICY         what a program reads back: zeros, ones, host (driver/values.c)
- *     SOFTGPU_SELECTED=SHARE        what a condition selects, of all elements (0.5; runtime/answers.c)
- *     SOFTGPU_EVENT_MS=N            events complete so long after they were recorded (0)
- *     SOFTGPU_CONTEXT=BYTES         that a context takes of it (64 MiB)
- *     SOFTGPU_VERSION=N             what cuDriverGetVersion() says (13000)
- *     SOFTGPU_NO_DEVICE=ERROR       cuInit() fails with it
+ *     SOFTGPU_SELECTED=SHARE        the share of all elements that a condition selects (0.5; runtime/answers.c)
+ *     SOFTGPU_EVENT_MS=N            events complete N milliseconds after they were recorded (0)
+ *     SOFTGPU_CONTEXT=BYTES         memory that a context takes (64 MiB)
+ *     SOFTGPU_VERSION=N             the answer of cuDriverGetVersion() (13000)
+ *     SOFTGPU_NO_DEVICE=ERROR       cuInit() fails with that error
  *     SOFTGPU_FAIL=SYMBOL:N,...     the Nth call of SYMBOL finds no memory
- *     SOFTGPU_INNER=1               cuGetProcAddress() answers with addresses that the library does not export
- *     SOFTGPU_LEDGER=FILE           the book; appended to
- *     SOFTGPU_LOOKUPS=FILE          the questions to cuGetProcAddress(): name, version, flags, the library that asked
- *     SOFTGPU_CUDNN=N               what cudnnGetVersion() says (90100)
+ *     SOFTGPU_INNER=1               cuGetProcAddress() returns addresses that the library does not export
+ *     SOFTGPU_LEDGER=FILE           the ledger's file; appended to
+ *     SOFTGPU_LOOKUPS=FILE          calls of cuGetProcAddress(): name, version, flags, the calling library
+ *     SOFTGPU_CUDNN=N               the answer of cudnnGetVersion() (90100)
  *     SOFTGPU_STATE=FILE            shared with the stand-in of NVML (softgpu/state.h)
- *     CUDA_VISIBLE_DEVICES, CUDA_INJECTION64_PATH      as NVIDIA's driver
+ *     CUDA_VISIBLE_DEVICES, CUDA_INJECTION64_PATH      as for NVIDIA's driver
  */
 #ifndef SOFTGPU_SOFTGPU_H
 #define SOFTGPU_SOFTGPU_H
@@ -39,7 +40,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* F(class, space): memory is found by its address in its space; a handle by its value. */
+/* F(class, space). A block is found by its address, or its handle, in its class's space. */
 #define SOFT_CLASSES(F)                                                                                                \
     F(linear, MEMORY)                                                                                                  \
     F(pitched, MEMORY)                                                                                                 \
@@ -76,7 +77,7 @@
 enum soft_class { SOFT_CLASSES(SOFT_CLASS) SOFT_CLASS_COUNT };
 #undef SOFT_CLASS
 
-/* The live blocks as a sum that does not depend on their order: equal sums mean equal sets. */
+/* A digest of the live blocks that does not depend on their order: equal sums mean equal sets. */
 struct softgpu_digest {
     uint64_t blocks, bytes, sum;
 };
@@ -90,27 +91,27 @@ static inline uint64_t softgpu_digest_of(uint64_t address, uint64_t bytes)
     return hash ^ hash >> 31;
 }
 
-/* Sums over all classes at once, between two calls; `of` has SOFT_CLASS_COUNT entries. */
+/* Computes the digests of all classes at one moment. `of` has SOFT_CLASS_COUNT entries. */
 void softgpu_live(struct softgpu_digest *of);
 /* Writes buffered lines to the ledger's file. */
 void softgpu_flush(void);
 const char *softgpu_class_name(enum soft_class class);
-/* Sets the value that the calling thread reads before its next kernel, from the address (0: any) and with one of the
- * widths; `widths`: a sum of 1, 4, 8. The policy "ones" takes precedence. */
+/* Sets a value that the calling thread reads back before its next kernel. `address`: where (0: anywhere); `widths`: in
+ * how many bytes, a sum of 1, 4 and 8. The policy "ones" takes precedence. */
 void softgpu_expect(uint64_t address, unsigned widths, uint64_t value);
-/* The device memory of a kernel: bytes of its code, and of local memory for each thread. False: unknown to this one.
- */
+/* Describes a kernel: bytes of its code, and of local memory for each thread. False: this describer does not know
+ * it. */
 typedef bool soft_describe(const void *function, int capability, uint64_t *bytes, uint64_t *local);
-/* Offers a describer to the driver, which asks when a kernel is first launched, under its lock. */
+/* Gives the driver a describer. The driver calls it when a kernel is first launched, under the driver's lock. */
 void softgpu_describe(soft_describe *describe);
-/* The library launches a kernel of its own. cuBLAS takes its share of the current device with the first one there, NCCL
- * with each communicator that `connects`. They return a CUresult. */
+/* For libraries that launch a kernel of their own. cuBLAS takes its share of the current device at its first kernel
+ * there; NCCL does at the first of each communicator that `connects`. They return a CUresult. */
 int softgpu_cublas_launch(void *stream);
 int softgpu_nccl_launch(bool connects, void *stream);
-/* Sets the data that the calling thread reads from a device, in copies of at most so many bytes, until the next call.
- * NULL, 0: values are made up again. The data stays the caller's. */
+/* Sets the data that the calling thread reads from a device, in copies of at most `bytes`, until the next call. NULL,
+ * 0: values are made up again. The caller keeps the data alive. */
 void softgpu_answer(const void *data, size_t bytes);
-/* True if the address lies in memory handed out on some device. */
+/* True if the address lies in memory that some device handed out. */
 bool softgpu_is_device_address(uint64_t address);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The file that $SOFTGPU_STATE names: the memory of each device that every process on the stand-in driver holds. The
- * drivers write it, the stand-in of NVML reads it. Zeroes are an empty state.
+ * The file that $SOFTGPU_STATE names: the memory that each process with the stand-in driver holds on each device. The
+ * drivers write it; the stand-in of NVML reads it. A file of zeroes is an empty state.
  */
 #ifndef SOFTGPU_STATE_H
 #define SOFTGPU_STATE_H
@@ -15,11 +15,11 @@ struct soft_state {
     struct {
         int32_t pid; /* 0: free */
         int32_t padding;
-        uint64_t used[SOFT_DEVICES]; /* by the device's physical ordinal, contexts included */
+        uint64_t used[SOFT_DEVICES]; /* by the device's physical ordinal; includes contexts */
     } processes[SOFT_PROCESSES];
 };
 
-/* A device's 16 bytes, and NVML's text of them ("GPU-50f7a9d0-..."). */
+/* The 16 bytes of a device's UUID, and NVML's text for it ("GPU-50f7a9d0-..."). */
 static inline void soft_uuid(int physical, unsigned char uuid[16])
 {
     for (int i = 0; i < 16; i++)

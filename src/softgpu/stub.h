@@ -1,8 +1,8 @@
 /*
- * Functions of NVIDIA's libraries that are not imitated. They let a library that links them be loaded. A STUB answers
- * its library's soft_stub_result() and prints its name once. A QUIET_STUB only computes, so doing nothing is right. A
- * LAUNCHING_STUB computes with a kernel that soft_launched() counts. A MAKING_STUB puts a new handle into its first
- * argument.
+ * Functions of NVIDIA's libraries that are not imitated. They exist so that libraries that link them can be loaded. A
+ * STUB returns its library's soft_stub_result() and prints its name once. A QUIET_STUB stands in for a function that
+ * only computes, so doing nothing is right. A LAUNCHING_STUB computes with a kernel, which soft_launched() counts. A
+ * MAKING_STUB stores a new handle through its first argument.
  */
 #ifndef SOFTGPU_STUB_H
 #define SOFTGPU_STUB_H

@@ -1,6 +1,6 @@
 /*
- * Calls from the stand-in driver to the stand-in of CUPTI: the one interface between them. NVIDIA's own is private and
- * is not imitated. All calls are made on the thread that called the driver.
+ * Calls from the stand-in driver to the stand-in of CUPTI: their only interface. NVIDIA's own interface is private and
+ * is not imitated. All calls come on the thread that called the driver.
  */
 #ifndef SOFTGPU_TOOL_H
 #define SOFTGPU_TOOL_H
@@ -10,16 +10,16 @@
 
 #include "softgpu/cuda_types.h"
 
-/* A call by the program, from its entry to its exit. */
+/* One call of the driver by the program, from entry to exit. */
 struct soft_call {
     uint32_t cbid;
     const char *name;
-    const void *params; /* the arguments, laid out like generated_cuda_meta.h's struct for the function */
+    const void *params; /* the arguments, in the layout of generated_cuda_meta.h's struct for the function */
     CUresult result;    /* valid at the exit */
     CUcontext context;
     uint32_t context_uid, correlation;
     uint64_t correlation_data;    /* the tool's, from entry to exit */
-    const struct soft_tool *tool; /* the tool that got the entry: no other one gets the exit */
+    const struct soft_tool *tool; /* the tool that got the entry; only this one gets the exit */
     struct soft_call *outer;
 };
 
@@ -34,7 +34,7 @@ struct soft_memory_event {
     uint32_t kind;      /* CUpti_ActivityMemoryKind */
     uint64_t address, bytes;
     uint32_t device, context, stream;
-    const char *name; /* of a static variable */
+    const char *name; /* name of a static variable */
     bool async;
     struct soft_pool_facts pool;
     uint32_t correlation;
@@ -61,10 +61,10 @@ struct soft_tool {
     void (*context)(const struct soft_context_event *event);
 };
 
-/* Exported by the driver. NULL: nobody listens. */
+/* Exported by the driver. `tool` NULL: no tool listens any more. */
 typedef void softgpu_set_tool_function(const struct soft_tool *tool);
 softgpu_set_tool_function softgpu_set_tool;
-/* A context's device, its uid and its number, by its handle; false where there is no such context. */
+/* Finds a context's uid and device by its handle. False: there is no such context. */
 typedef bool softgpu_context_facts_function(CUcontext context, uint32_t *uid, int *device);
 softgpu_context_facts_function softgpu_context_facts;
 

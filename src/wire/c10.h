@@ -1,6 +1,7 @@
 /*
- * The functions of PyTorch's libc10 through which its allocators report, by their mangled names. The recorder stands
- * before them, attach probes them, and doctor looks whether an installed libc10 has them.
+ * The functions of PyTorch's libc10 through which its allocators report, by their mangled names. The recorder defines
+ * functions of these names that are called first, attach probes the originals, and doctor looks whether an installed
+ * libc10 has them.
  */
 #ifndef MP_WIRE_C10_H
 #define MP_WIRE_C10_H

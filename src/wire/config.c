@@ -55,7 +55,8 @@ void mp_record_config_defaults(struct mp_record_config *config)
                                         .depth = MP_DEPTH_DEFAULT};
 }
 
-/* Appends ";key=value", with %XX for characters that would end or break the text; nothing for an empty value. */
+/* Appends ";key=value", with %XX for characters that would end or break the text. Appends nothing for an empty
+ * value. */
 static bool put_text(const char *key, const char *value, char *text, size_t *used, size_t room)
 {
     if (!*value) return true;

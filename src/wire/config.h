@@ -1,6 +1,6 @@
 /*
- * Settings that the collector gives the recorder. They travel twice: where to connect, in one environment variable that
- * children inherit; how to record, as text in the spool's header.
+ * Settings that the collector gives the recorder, in two texts. An environment variable, which children inherit, says
+ * where to connect. The spool's header says how to record.
  *
  *     MEMPROF_SESSION=1;/path/of/the/socket
  *     native,python;depth=256;cpu=1;wait=1
@@ -16,7 +16,7 @@
 
 #define MP_SESSION_VARIABLE "MEMPROF_SESSION"
 #define MP_SESSION_VERSION  '1'
-/* Read by the CUDA driver in cuInit(), and by NVTX: the library that gets their callbacks. */
+/* The CUDA driver reads the first in cuInit(), NVTX the second: the library that gets their callbacks. */
 #define MP_CUDA_VARIABLE "CUDA_INJECTION64_PATH"
 #define MP_NVTX_VARIABLE "NVTX_INJECTION64_PATH"
 /* "libunwind": that library walks native stacks. Needed before the session answers. */
@@ -30,27 +30,27 @@ struct mp_record_config {
     bool native_stacks, python_stacks, free_stacks;
     bool libunwind; /* walks native stacks, in place of memprof's own rules */
     bool torch, cpu_tensors;
-    bool cupti, hooks;   /* the CUDA driver's calls: through CUPTI where it is free, else through the hooks */
-    bool cpu_throughout; /* else CPU tensors only until a block on another device is seen */
+    bool cupti, hooks;   /* how the driver's calls are seen: CUPTI if it is free, else hooks */
+    bool cpu_throughout; /* false: CPU tensors only until a block on another device is seen */
     bool wait_when_full;
     bool follow;           /* children and exec'ed programs too */
-    bool attached;         /* memprof came to a program that already ran: what lived before is not recorded */
+    bool attached;         /* memprof attached to a running program: earlier blocks are not recorded */
     bool paused;           /* until the program calls start */
-    bool force;            /* a file that the program asks for may replace one */
+    bool force;            /* a file that the program asks for may replace an existing one */
     bool shim;             /* python/libmemprof_torch asks PyTorch for its own data */
     bool holders;          /* look for holders of tensors at steps, too, not only at the end */
-    bool torch_history;    /* of that data, the requests to its CUDA allocator: requested bytes, stream, pool */
-    bool untried_history;  /* also on versions of PyTorch on which that was never really run */
-    uint32_t max_events;   /* the number of newest events that the file keeps; 0: all */
-    uint32_t sample_bytes; /* of the layers torch and app, sample one in so many bytes (base/sampling.h); 0: all */
-    uint32_t host_bytes;   /* the C allocator's blocks, one in so many bytes; 0: none of them */
-    uint32_t holders_ms;   /* that a look for what holds tensors may take */
-    uint32_t depth;        /* frames kept of a stack: three quarters inner, one quarter outer */
+    bool torch_history;    /* requests to PyTorch's CUDA allocator: requested bytes, stream, pool */
+    bool untried_history;  /* also on versions of PyTorch on which this was never tested */
+    uint32_t max_events;   /* how many of the newest events the file keeps; 0: all */
+    uint32_t sample_bytes; /* layers torch and app: mean bytes between two samples (base/sampling.h); 0: all blocks */
+    uint32_t host_bytes;   /* the C allocator: mean bytes between two samples; 0: no blocks */
+    uint32_t holders_ms;   /* the most time that a look for holders may take */
+    uint32_t depth;        /* the most frames of a stack: three quarters inner, one quarter outer */
 
-    char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). Part of the text where it is not
-                                          * empty; the recorder has no use for it and does not parse it */
-    char plan[MP_PLAN_ROOM];       /* for `memprof plan`: device|total|context|values|devices|rank|world; likewise */
-    char step_at[MP_STEP_AT_ROOM]; /* the function whose calls are steps; part of the text where it is not empty */
+    char step_range[MP_STEP_RANGE_ROOM]; /* which regions are steps (base/step_rule.h). In the text only if not empty;
+                                          * the recorder does not need it and does not parse it */
+    char plan[MP_PLAN_ROOM];             /* of `memprof plan`: device|total|context|values|devices|rank|world; or "" */
+    char step_at[MP_STEP_AT_ROOM];       /* the function whose calls are steps; in the text if not empty */
 };
 
 /* The minor versions of CPython 3 whose frames the recorder knows (capture/python/layout.c). */
@@ -58,7 +58,7 @@ struct mp_record_config {
 #define MP_PYTHON_MINOR_LAST  15
 
 #define MP_HOLDERS_MS      200
-#define MP_HOLDERS_MS_MOST 2000 /* also of a look where a leak is suspected, unless --budget says otherwise */
+#define MP_HOLDERS_MS_MOST 2000 /* the most that --budget may say; the default after a suspected leak */
 
 #define MP_HOST_MEAN (512u << 10) /* as jemalloc and tcmalloc sample by default */
 
@@ -66,13 +66,14 @@ struct mp_record_config {
 #define MP_DEPTH_MAX     4096
 
 void mp_record_config_defaults(struct mp_record_config *config);
-/* Writes key=value pairs, separated by ';'. Returns false where `room` is too small. */
+/* Writes `config` as key=value pairs, separated by ';'. Returns false if `room` is too small. */
 bool mp_record_config_format(const struct mp_record_config *config, char *text, size_t room);
 /* Passes over unknown keys: an older recorder may meet a newer collector. */
 void mp_record_config_parse(const char *text, struct mp_record_config *config);
 
-/* The greeting that a process sends on the session's socket, and the answer. With the answer come the descriptors of
- * the spool and of the doorbell as SCM_RIGHTS, in this order. No descriptors: this process is not to be recorded. */
+/* The greeting that a process sends on the session's socket, and the collector's answer. SCM_RIGHTS brings the
+ * descriptors of the spool and of the doorbell with the answer, in this order. If there are none, this process is not
+ * to be recorded. */
 #define MP_GREETING_MAGIC UINT32_C(0x6d706869)
 struct mp_greeting {
     uint32_t magic, version;
@@ -91,10 +92,10 @@ struct mp_greeting_answer {
 #define MP_REFUSED_FORM   "%03d.%010u.%010u."
 #define MP_PROCESS_NAME   16
 
-/* A forked child that cannot even make that folder, as one of another user or in another root, fills a row of the
- * doorbell, which it has from its parent. */
+/* A forked child may be unable to make even that folder, as one of another user or in another root. It then fills a row
+ * of the doorbell, which it has mapped from its parent. */
 struct mp_unreached {
-    _Atomic uint32_t pid; /* written last; 0: not yet */
+    _Atomic uint32_t pid; /* written last; 0: the row is not filled yet */
     uint32_t above;
     int32_t reason;
     char name[MP_PROCESS_NAME];
@@ -106,7 +107,7 @@ struct mp_unreached {
 #define MP_UNREACHED_MOST 128
 struct mp_doorbell_page {
     _Atomic uint32_t rings;
-    _Atomic uint32_t unreached; /* rows begun, and processes that found none */
+    _Atomic uint32_t unreached; /* rows that were begun, and processes that found no row */
     struct mp_unreached rows[MP_UNREACHED_MOST];
 };
 _Static_assert(sizeof(struct mp_doorbell_page) <= MP_DOORBELL_BYTES, "the doorbell is one page");

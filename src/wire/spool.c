@@ -2,7 +2,7 @@
 
 #include <linux/futex.h>
 
-/* Rooms are bounds, not costs: only committed space takes memory. Together about 220 MiB of a file. */
+/* Rooms are bounds, not costs: only committed space takes memory. The tables span about 220 MiB of the file. */
 static const struct {
     size_t entry_bytes;
     uint64_t room;

@@ -1,12 +1,12 @@
 /*
- * The spool: one file in shared memory per recorded process, where the recorder leaves its records and the collector
- * picks them up. It outlives both, so that `memprof recover` can finish what neither could.
+ * The spool: one file in shared memory per recorded process. The recorder leaves its records there, and the collector
+ * picks them up. The file outlives both, so that `memprof recover` can finish a recording if they die.
  *
- * Who writes what. The collector creates the file, commits space in it (always by fallocate: touching a hole of a full
- * file system would raise SIGBUS in the user's program) and owns `tail`, `committed` and all fields marked "collector"
- * below. The recorder maps what it needs, touches only committed space, and owns the rest. All fields that both
- * touch are atomic. Offsets replace pointers: each side maps the file where it likes. All numbers little-endian, 64-bit
- * only.
+ * Who writes what. The collector creates the file and commits space in it. It always uses fallocate: touching a hole of
+ * a full file system would raise SIGBUS in the user's program. It owns `tail`, `committed` and all fields marked
+ * "collector" below. The recorder maps what it needs, touches only committed space, and owns the rest. All fields that
+ * both touch are atomic. Offsets replace pointers, since each side maps the file at another address. All numbers
+ * little-endian, 64-bit only.
  *
  *     header page(s) | ring 0 | ring 1 | ... | table 0 | table 1 | ...
  *
@@ -39,16 +39,16 @@
 #define MP_SPOOL_SCHEDULE     512
 #define MP_SPOOL_NOTE_TEXT    256
 
-/* A thread's ring. Sequence numbers count records since the ring was made and never wrap: record n lies at n %
+/* A thread's ring. Sequence numbers count records since the ring was made and never wrap: record n lies at index n %
  * MP_RING_RECORDS. Records in [tail, head) are handed over and not yet in the file. */
 enum mp_ring_state { MP_RING_FREE = 0, MP_RING_OWNED = 1, MP_RING_RETIRED = 2 /* its thread ended; may be emptied */ };
 
 struct mp_ring {
     /* recorder */
     _Atomic uint64_t head;
-    _Atomic uint64_t open_since; /* monotonic ns since when a hook has been running; 0: none is. Stored before the hook
-                                  * reads the clock for its record, so that no record can be older than what the
-                                  * collector saw here */
+    _Atomic uint64_t open_since; /* since when a hook has been running, in monotonic ns; 0: none is. Stored before the
+                                  * hook reads the clock for its record, so that no record can be older than the value
+                                  * that the collector saw here */
     _Atomic uint64_t dropped;    /* records lost because the ring was full */
     _Atomic uint32_t state;      /* enum mp_ring_state; the collector sets it back to FREE */
     uint32_t tid;
@@ -64,15 +64,15 @@ enum mp_spool_table_id {
     MP_TABLE_FRAMES,  /* struct mp_wire_frame */
     MP_TABLE_MODULES, /* struct mp_wire_module; entry 0 is "unknown" */
     MP_TABLE_TRACKS,  /* struct mp_wire_track */
-    MP_TABLE_STRINGS, /* bytes: each string is a uint32_t length and its bytes, padded to 4; an id is the offset / 4 of
-                       * its length, so that the recorder need not count. Offset 0 holds the empty string */
+    MP_TABLE_STRINGS, /* bytes: each string is a uint32_t length and its bytes, padded to 4. A string's id is a quarter
+                       * of its offset, so that the recorder need not count. Offset 0 holds the empty string */
     MP_TABLES
 };
 
 struct mp_spool_table {
     uint64_t offset;            /* in the file */
     uint64_t room;              /* the most entries that it can ever have (bytes for strings) */
-    _Atomic uint64_t committed; /* collector: entries that may be touched */
+    _Atomic uint64_t committed; /* collector: how many entries may be touched */
     _Atomic uint64_t count;
 };
 
@@ -94,11 +94,11 @@ struct mp_wire_module {
     uint64_t start, end, bias;
     struct mp_file_id file; /* only the build-id is filled in; the collector looks up the rest */
     uint32_t path;
-    uint32_t generation; /* modules may be unloaded: later ones win within overlapping ranges */
+    uint32_t generation; /* modules may be unloaded: where ranges overlap, the highest generation counts */
 };
 
 struct mp_wire_track {
-    int16_t device_index; /* -1: the only one of its kind (cpu) */
+    int16_t device_index; /* -1: the only device of its type (cpu) */
     uint8_t device_type;  /* enum mp_device_type or another number of c10's */
     uint8_t layer;
     uint8_t size_basis;
@@ -106,22 +106,22 @@ struct mp_wire_track {
     uint32_t name;     /* string id: a pool's name, 0 otherwise */
 };
 
-/* A device as the program's own driver names it: the index is its ordinal there, which depends on
+/* A device as the program's own driver numbers it. The index is its ordinal there, which depends on
  * CUDA_VISIBLE_DEVICES. */
 #define MP_SPOOL_DEVICES 64
 struct mp_spool_device {
-    _Atomic uint32_t known; /* 1: `uuid` is there */
+    _Atomic uint32_t known; /* 1: `uuid` is set */
     uint8_t uuid[16];
 };
 
-/* The additions of CUPTI's records to its callbacks. */
+/* How CUPTI's memory records compare with its callbacks. */
 struct mp_spool_cupti {
     _Atomic uint64_t records, agreed; /* memory records; those that agree with a callback */
     _Atomic uint64_t without_call;    /* records without a callback */
     _Atomic uint64_t without_record;  /* calls without a record, at the end */
     _Atomic uint64_t different;       /* records that give another address or size than their call */
     _Atomic uint64_t dropped;         /* records that CUPTI dropped */
-    _Atomic uint64_t unreadable;      /* of an unknown kind, or cut */
+    _Atomic uint64_t unreadable;      /* records of an unknown kind, or cut */
     _Atomic uint32_t flushed;         /* 1: CUPTI's buffers were empty at the end */
 };
 
@@ -133,16 +133,16 @@ struct mp_spool_answer {
     _Atomic uint32_t found;
 };
 
-/* Where a schedule stands (collect/recording/schedule.h). */
+/* The position of a recording in its schedule (collect/recording/schedule.h). */
 struct mp_schedule_position {
-    uint64_t steps;     /* of the program begun so far */
-    uint64_t units;     /* begun so far */
-    uint32_t unit_ring; /* the thread whose region is the unit, and the depth of that region */
+    uint64_t steps;     /* steps of the program that have begun */
+    uint64_t units;     /* units of the schedule that have begun */
+    uint32_t unit_ring; /* the thread whose region is the unit, and that region's depth */
     uint32_t unit_depth;
     bool over;
 };
 
-/* Where it stood when so many records had been taken from the rings. */
+/* The position after `taken` records had been taken from the rings. */
 struct mp_schedule_mark {
     _Atomic uint64_t taken;
     struct mp_schedule_position position;
@@ -153,11 +153,12 @@ struct mp_spool_snapshot_answer {
     _Atomic uint32_t written; /* 1: the file is whole */
 };
 
-/* A wish to know what holds tensors (capture/torch/torch.h), of any kind that the collector numbers: no number comes
- * twice in a session. */
+/* The collector's request for a look for holders of tensors (capture/torch/torch.h). It numbers its requests of all
+ * kinds; no number comes twice in a session. */
 struct mp_spool_look {
-    _Atomic uint32_t asked;     /* 0: nothing; the collector takes back what was not begun in time */
-    _Atomic uint32_t budget_ms; /* what the look may take */
+    _Atomic uint32_t asked;     /* number of the request; 0: none. The collector withdraws one that was not begun in
+                                 * time */
+    _Atomic uint32_t budget_ms; /* the most time that the look may take */
 };
 
 struct mp_spool_header {
@@ -171,33 +172,34 @@ struct mp_spool_header {
     char output[MP_SPOOL_TEXT];        /* the snapshot file's path */
     char configuration[MP_SPOOL_TEXT]; /* wire/config.h */
     char host[256];
-    struct mp_member member;         /* its role may become known later, while the file is not begun */
+    struct mp_member member;         /* its role may become known later, until the file is begun */
     char command[4 * MP_SPOOL_TEXT]; /* arguments, each NUL-terminated, with an empty one at the end */
 
     /* collector */
-    pthread_mutex_t collector; /* robust, process-shared, held by the collector for as long as it lives: the kernel
-                                * marks it when the collector dies, however it dies */
+    pthread_mutex_t collector; /* robust, process-shared, held by the collector while it lives: the kernel marks it when
+                                * the collector dies in any way */
     _Atomic uint32_t collector_left;  /* 1: the collector finished the file properly and will read nothing more */
-    _Atomic uint32_t file_failed;     /* 1: the file cannot be written on, and the rings are not emptied any more */
+    _Atomic uint32_t file_failed;     /* 1: writing the file failed, and the rings are not emptied any more */
     char failure[MP_SPOOL_NOTE_TEXT]; /* why */
-    uint64_t full_before;             /* events that had been dropped by then, as rings were full */
+    uint64_t full_before;             /* events dropped because rings were full, before the file failed */
     _Atomic uint32_t drained;         /* futex: changes whenever a tail has moved or space was committed */
     _Atomic uint32_t rings_committed;
-    char file[MP_SPOOL_TEXT];     /* the path of the file that is being written, from before it is made; "": none yet */
-    _Atomic uint64_t unsound;     /* records that cannot be: something wrote over them */
-    _Atomic uint32_t cannot_grow; /* 1: no more space is available now; nobody should wait for it */
+    char file[MP_SPOOL_TEXT];     /* path of the file in writing, set before it is made; "": none yet */
+    _Atomic uint64_t unsound;     /* impossible records: something wrote over them */
+    _Atomic uint32_t cannot_grow; /* 1: no more space can be committed now; nobody should wait for it */
     struct mp_spool_answer answer;
     struct mp_spool_snapshot_answer snapshot_answer;
     char schedule[MP_SPOOL_SCHEDULE]; /* for `memprof recover`, in the form of collect/recording/schedule.h; "": none */
-    /* One is of the records that file and rings agree to have been taken, the other is older, or of a write that may
-     * not have come to its end. */
+    /* One of the two belongs to the number of records that the file and the rings say were taken. The other is older,
+     * or belongs to a write that may not have finished. */
     struct mp_schedule_mark schedule_marks[2];
-    _Alignas(64) struct mp_spool_look look; /* hooks read it, so its cache line has nothing else that changes */
+    _Alignas(64) struct mp_spool_look look; /* hooks read it, so nothing else in its cache line may change often */
 
     /* recorder */
     _Alignas(64) _Atomic uint32_t rings_used;
-    _Atomic uint32_t look_begun, look_ended; /* the numbers of the last ones that were */
-    _Atomic uint32_t look_wakes;             /* 1: SIGURG makes the program look. 0: it may have a handler of its own */
+    _Atomic uint32_t look_begun, look_ended; /* numbers of the last looks that began and ended */
+    _Atomic uint32_t look_wakes;             /* 1: SIGURG makes the program look. 0: do not send it, the program may
+                                              * handle it itself */
     _Atomic uint32_t program_left;           /* 1: the program ran its exit handlers */
     _Atomic uint32_t rung;                   /* 1: the doorbell was rung and the collector has not yet noticed */
     _Atomic uint32_t ring_waiters;           /* threads that are waiting for a ring */
@@ -210,14 +212,14 @@ struct mp_spool_header {
     _Atomic uint64_t dropped_refused;    /* 1: the system refused a call, and recording ended with this event */
     _Atomic uint64_t left_hooks;         /* hooks that the program left by a jump; the event of each is lost */
     _Atomic uint64_t truncated_stacks, unmatched_stacks, lost_stacks; /* lost: no room in the tables */
-    _Atomic uint64_t doubtful_calls;     /* events that another call of the function of --step-at may have begun with */
-    _Atomic uint64_t lost_strings;       /* names: likewise */
-    _Atomic uint64_t without_lock;       /* stacks, names, blocks of the driver: a lock could not be taken */
+    _Atomic uint64_t doubtful_calls;     /* events that may have begun another call of the function of --step-at */
+    _Atomic uint64_t lost_strings;       /* names for which the tables had no room */
+    _Atomic uint64_t without_lock;       /* stacks, names and driver blocks left out since a lock could not be taken */
     _Atomic uint32_t sources;            /* bits: enum mp_source */
-    _Atomic uint32_t has_cuda_allocator; /* 1: PyTorch's was loaded when the driver
-                                          * refused memory of a device */
-    _Atomic uint32_t devices_changed;    /* counts changes that may have moved the devices'
-                                          * totals: contexts, modules, libraries */
+    _Atomic uint32_t has_cuda_allocator; /* 1: PyTorch's CUDA allocator was loaded when the driver refused memory of a
+                                          * device */
+    _Atomic uint32_t devices_changed;    /* counts changes that may have moved the devices' totals: contexts, modules,
+                                          * libraries */
     struct mp_spool_cupti cupti;
     struct mp_spool_device devices[MP_SPOOL_DEVICES];
     _Atomic uint32_t note_count;
@@ -240,7 +242,7 @@ enum mp_source {
 static_assert(sizeof(struct mp_spool_header) <= MP_SPOOL_HEADER_BYTES, "the header must fit its pages");
 static_assert(sizeof(struct mp_record) == 64, "a record is a cache line");
 
-/* Fills in the tables' offsets and rooms, which are the same on both sides. Returns the size of the file. */
+/* Fills in the tables' offsets and rooms, which recorder and collector compute alike. Returns the size of the file. */
 uint64_t mp_spool_layout(struct mp_spool_table tables[MP_TABLES]);
 size_t mp_spool_entry_bytes(enum mp_spool_table_id table);
 
@@ -259,7 +261,7 @@ static inline void *mp_spool_entries(void *spool, enum mp_spool_table_id table)
     return (char *)spool + ((struct mp_spool_header *)spool)->tables[table].offset;
 }
 
-/* True where this build can use the mapped header. */
+/* True if this build can use the mapped header. */
 bool mp_spool_usable(const struct mp_spool_header *header);
 
 /* True while somebody will read the rings: the collector has neither died nor left, and can write the file. */

@@ -11,10 +11,11 @@
 #include "capture/core/front.h"
 #include "capture/core/tables.h"
 
-#define LEFT_WITHOUT_NS MP_NS_PER_SECOND   /* a hook that began earlier never ended */
-#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS) /* or has not yet recorded when it began */
+#define LEFT_WITHOUT_NS MP_NS_PER_SECOND   /* a hook that began earlier than that will never end */
+#define LEFT_WAIT_NS    (2 * MP_NS_PER_MS) /* a hook may not yet have stored when it began */
 
-/* True if a hook that began at `open` may still run; 0: none began. */
+/* True if a hook that began at `open` (monotonic ns) may still run; 0: no hook began. `waited`: how long the fork has
+ * waited. */
 static bool may_run(uint64_t open, uint64_t waited)
 {
     return open && (open + LEFT_WITHOUT_NS > mp_clock_monotonic_ns() || waited < LEFT_WAIT_NS);
@@ -43,7 +44,7 @@ static void before_fork(void)
         const struct timespec little = {.tv_nsec = 20000};
         uint64_t begin = mp_clock_monotonic_ns(), waited = 0;
         while (hook_runs(mp_thread_present(), waited) && waited < MP_FORK_WAIT_NS) {
-            mp_syscall(SYS_nanosleep, &little, NULL); /* without a cancellation point */
+            mp_syscall(SYS_nanosleep, &little, NULL); /* not nanosleep(), which is a cancellation point */
             waited = mp_clock_monotonic_ns() - begin;
         }
     }
@@ -59,7 +60,7 @@ static void after_fork_in_parent(void)
     errno = saved;
 }
 
-/* The program may have marked memory that it did not know as not inherited by children (MADV_DONTFORK). */
+/* The program may have excluded the recorder's memory from the fork (MADV_DONTFORK), not knowing whose it is. */
 static void after_fork_in_child(void)
 {
     const struct mp_thread *own = mp_thread_present();
@@ -85,7 +86,7 @@ void mp_fork_wait(struct mp_thread *thread)
     uint64_t give_up = mp_clock_monotonic_ns() + MP_FORK_WAIT_NS;
     for (uint32_t forking; (forking = atomic_load(&page->forking)) && !atomic_load(&page->fork_in_vain);) {
         uint64_t now = mp_clock_monotonic_ns();
-        if (now >= give_up) atomic_store(&page->fork_in_vain, 1); /* a fork that takes long, or that a jump left */
+        if (now >= give_up) atomic_store(&page->fork_in_vain, 1); /* the fork takes long, or a jump left it */
         if (now >= give_up) return;
         atomic_store(&thread->ring->open_since, 0);
         mp_futex_wait(&page->forking, forking, give_up - now);

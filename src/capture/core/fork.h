@@ -1,9 +1,9 @@
 /*
- * fork() in a program with threads. The unwinder has locks of its own; a child made while another thread holds one
- * would wait for it for ever, with all signals blocked, at its first event. A fork therefore waits until no hook runs,
- * and new hooks wait for the fork. Both waits are bounded, and mostly zero.
+ * fork() in a program with threads. The unwinder has locks of its own. If a child were made while another thread holds
+ * such a lock, the child's first event would wait for it for ever, with all signals blocked. A fork therefore waits
+ * until no hook runs, and new hooks wait for the fork. Both waits are bounded, and mostly zero.
  *
- * Left open: the end of a thread takes a lock of libunwind's for some instructions, outside any hook.
+ * Not covered: the end of a thread takes a lock of libunwind's for some instructions, outside any hook.
  */
 #ifndef MP_CAPTURE_FORK_H
 #define MP_CAPTURE_FORK_H
@@ -13,12 +13,12 @@
 #include "capture/core/session.h"
 #include "capture/core/thread.h"
 
-#define MP_FORK_WAIT_NS (200 * MP_NS_PER_MS) /* a hook may wait half of that for its ring */
+#define MP_FORK_WAIT_NS (200 * MP_NS_PER_MS) /* twice the time that a hook may wait for its ring */
 
 /* For the constructor. */
 bool mp_fork_start(void);
 
-/* A hook has opened its ring: waits outside while a fork is under way. */
+/* Called by a hook that has opened its ring. While a fork is under way, closes the ring and waits. */
 void mp_fork_wait(struct mp_thread *thread);
 static inline void mp_fork_pass(struct mp_thread *thread)
 {
@@ -26,9 +26,9 @@ static inline void mp_fork_pass(struct mp_thread *thread)
         mp_fork_wait(thread);
 }
 
-/* Sets the thread's recursion guard, behind which its signal handlers may fork: mp_session_after_fork() looks at it.
- * False, without setting it: a hook of this thread is under way, or a handler has forked since the thread was looked
- * up, and the spool is not in this process. */
+/* Sets the thread's recursion guard. A signal handler of the thread may still fork: mp_session_after_fork() looks at
+ * the guard. False, without setting the guard, in two cases. A hook of this thread is under way, or a handler has
+ * forked since the caller looked the thread up, so that this process has no spool. */
 static inline bool mp_fork_guard(struct mp_thread *thread)
 {
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);

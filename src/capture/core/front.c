@@ -14,7 +14,7 @@ void mp_fronts_enter(void)
         if ((*f)->enter) (*f)->enter();
 }
 
-/* Large parts begin a page, of which only what is used is ever touched. */
+/* Large parts begin at a page, so that only their used pages are touched. */
 static void place_in_threads(const struct mp_front *front)
 {
     size_t align = front->thread_bytes < PAGE ? LINE : PAGE;

@@ -1,5 +1,5 @@
-/* Futex waits for the recorder. Never allocates; may be called in the program. All of these change errno: hooks save it
- * at their border. */
+/* Futex waits for the recorder. Never allocates; may be called in the program. All of them change errno: hooks save and
+ * restore it. */
 #ifndef MP_CAPTURE_FUTEX_H
 #define MP_CAPTURE_FUTEX_H
 
@@ -30,7 +30,7 @@ static inline void mp_futex_wait_private(_Atomic uint32_t *word, uint32_t expect
     mp_futex_wait_(word, FUTEX_WAIT_PRIVATE, expected, timeout_ns);
 }
 
-/* Returns the system call's result: below 0 where it was refused. */
+/* Returns the system call's result: below 0 if it was refused. */
 static inline long mp_futex_wake(_Atomic uint32_t *word)
 {
     return mp_syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);

@@ -13,19 +13,19 @@
 #define WAITED UINT32_C(0x80000000)
 #define NOBODY UINT32_C(0x7fffffff)
 
-#define LOOK_AGAIN_NS (5 * MP_NS_PER_MS) /* an owner that ended wakes nobody */
-/* After this time a living owner must have gone elsewhere, since no use of a lock takes so long. It takes both
- * conditions, because a stopped process finds the time over when it continues. */
+#define LOOK_AGAIN_NS (5 * MP_NS_PER_MS) /* a thread that ends with a lock wakes no other */
+/* After this time a living owner must have left the lock by a jump, since no use of a lock takes so long. The number of
+ * tries must be reached, too: when a stopped process continues, the time is already over. */
 #define PATIENCE_NS    (2 * MP_NS_PER_SECOND)
 #define PATIENCE_TRIES 16
 
-static __thread uint32_t own_tid; /* initial-exec, as all of the recorder is compiled */
+static __thread uint32_t own_tid; /* initial-exec: the whole recorder is compiled so */
 
 uint32_t mp_own_tid(void)
 {
     if (__builtin_expect(!own_tid, 0)) {
         long tid = mp_syscall(SYS_gettid);
-        own_tid = tid > 0 ? (uint32_t)tid : NOBODY; /* refused: all such threads share one id */
+        own_tid = tid > 0 ? (uint32_t)tid : NOBODY; /* if gettid() is refused, all threads share one id */
     }
     return own_tid;
 }
@@ -45,7 +45,8 @@ static bool is_gone(uint32_t tid)
     return mp_syscall(SYS_tgkill, mp_getpid(), tid, 0) && errno == ESRCH;
 }
 
-/* Takes the lock from `seen`, unless it changed hands meanwhile. Keeps the mark of sleepers. */
+/* Takes the lock away from owner `seen`, unless it changed hands meanwhile. Sets the mark of sleepers, in case there
+ * are any. */
 static bool take_from(mp_lock *lock, uint32_t seen, uint32_t own)
 {
     if (!atomic_compare_exchange_strong(&lock->owner, &seen, own | WAITED)) return false;
@@ -53,7 +54,8 @@ static bool take_from(mp_lock *lock, uint32_t seen, uint32_t own)
     return true;
 }
 
-/* Takes the lock if another thread has already waited in vain for this owner. */
+/* Called if a thread has already waited in vain for owner `seen`. Takes the lock if the owner has kept it too long or
+ * has ended. */
 static bool take_after_all(mp_lock *lock, uint32_t seen, uint32_t own, uint64_t wait_ns)
 {
     uint64_t patience = wait_ns < PATIENCE_NS ? PATIENCE_NS : wait_ns;
@@ -77,7 +79,7 @@ static __attribute__((noinline)) bool wait_for(mp_lock *lock, uint32_t own, uint
     bool taken = false;
     for (;;) {
         uint32_t seen = atomic_load(&lock->owner);
-        if (!seen || tid_of(seen) == own) { /* an earlier hook of this thread was left: its frames are gone */
+        if (!seen || tid_of(seen) == own) { /* a hook of this thread had it, and was left by a jump */
             taken = take_from(lock, seen, own);
             if (taken) break;
             continue;

@@ -1,14 +1,14 @@
 /*
- * The recorder's own memcpy() and the like. The program may define them too, and its version may count, want a lock,
- * not be ready yet, or make an event. Hidden, so that all calls of the recorder's, those that the compiler makes
- * included, end here. Short copies are most of them: plain is fast enough. Names in parentheses are macros in newer C
- * libraries, which make the result constant where the text is.
+ * The recorder's own memcpy(), memset() and so on. The program may define these names too. Its versions may count
+ * calls, take a lock, not be ready yet, or cause an event. These definitions are hidden, so that all calls of the
+ * recorder end here, even those that the compiler inserts. Most copies are short, so simple loops are fast enough. A
+ * name in parentheses is a macro in newer C libraries; its result is const if the text is.
  */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* In a loop: so that the compiler does not take it for the function that it is. */
+/* Inside a loop, keeps the compiler from replacing the loop by a call of the very function that it is in. */
 #define STAY_A_LOOP() __asm__ volatile("" ::: "memory")
 
 void *memcpy(void *restrict to, const void *restrict from, size_t bytes)

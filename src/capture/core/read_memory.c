@@ -9,7 +9,7 @@
 
 enum { PAGE = 4096 };
 
-/* True if an address is mapped, where a process may not read memory in this way, not even its own. */
+/* True if an address is mapped. Used if the process may not use process_vm_readv(), even on itself. */
 static bool is_there(uintptr_t address)
 {
     return mp_syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)(PAGE - 1), NULL, sizeof(uint64_t)) == -1 &&
@@ -24,7 +24,7 @@ static bool read_by_hand(void *to, uintptr_t from, size_t bytes)
     return true;
 }
 
-static _Atomic bool by_hand; /* the kernel refused once: a sandbox */
+static _Atomic bool by_hand; /* the kernel has refused once (a sandbox): ask about each page instead */
 
 bool mp_read_memory(void *to, uintptr_t from, size_t bytes)
 {

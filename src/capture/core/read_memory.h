@@ -1,4 +1,4 @@
-/* Memory that may not be there: read through the kernel, which answers for an address that is not mapped. Never
+/* Reads memory that may not be mapped, through the kernel: it answers with an error instead of a fault. Never
  * allocates; any thread, in hooks. */
 #ifndef MP_CAPTURE_READ_MEMORY_H
 #define MP_CAPTURE_READ_MEMORY_H
@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Copies memory; false: not all of it is there. */
+/* Copies memory. False: some of it is not mapped. */
 bool mp_read_memory(void *to, uintptr_t from, size_t bytes);
-/* True if that holds for memory which another thread unmaps meanwhile: false in a sandbox that refuses
- * process_vm_readv(), where pages are asked for before they are read. */
+/* True if mp_read_memory() is safe while another thread unmaps the memory. False in a sandbox that refuses
+ * process_vm_readv(). There the kernel is asked about a page before a plain read. */
 bool mp_read_is_safe(void);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)
 
-/* Later events of other threads are not older than anything that this hook may still record. */
+/* Lets events of other threads be read: any later record of this hook will be newer than they are. */
 static void settle(struct mp_thread *thread)
 {
     if (thread->ring) atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);
@@ -39,8 +39,8 @@ struct mp_thread *mp_hook_enter(void)
         mp_hook_leave(thread);
         return NULL;
     }
-    /* A full barrier, and a time that is surely not later than the record's: the collector that reads 0 here knows that
-     * the clock of whatever comes was read after its own. */
+    /* Stores a time that is not later than the record's, with a full barrier. If the collector still reads 0 here, the
+     * clock was read for this record after the collector had read its own. */
     atomic_exchange(&thread->ring->open_since, thread->last_time_ns);
     mp_fork_pass(thread);
     return thread;
@@ -62,7 +62,7 @@ bool mp_hook_lock(struct mp_thread *thread, mp_lock *lock, uint64_t wait_ns)
     return taken;
 }
 
-/* True if another hook of this thread came in between, which took this one's record for its own. */
+/* True if another hook of this thread ran in between (in a handler) and has used this hook's place in the ring. */
 static bool is_over(const struct mp_thread *thread, uint32_t hook)
 {
     atomic_signal_fence(memory_order_seq_cst);
@@ -83,8 +83,8 @@ static uint64_t stamp(struct mp_thread *thread)
     return now;
 }
 
-/* The ring has no room: sleep until the collector has read, but not for longer than WAIT_MAX_NS in one stay. Records
- * that come while a stay was in vain are dropped until the tail moves. */
+/* The ring is full: sleeps until the collector has read some records, at most WAIT_MAX_NS. False if it was in vain;
+ * records are then dropped until the tail moves. */
 static bool wait_for_room(struct mp_thread *thread, uint64_t head)
 {
     struct mp_spool_header *header = mp_session.header;
@@ -115,7 +115,7 @@ static __attribute__((noinline)) bool make_room(struct mp_thread *thread, uint64
     return false;
 }
 
-/* The next record of this thread's ring, or NULL where it must be dropped (counted). */
+/* Returns room for the next record in this thread's ring. NULL if there is none; the record then counts as dropped. */
 static struct mp_record *reserve(struct mp_thread *thread)
 {
     uint64_t head = atomic_load_explicit(&thread->ring->head, memory_order_relaxed);
@@ -160,7 +160,7 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     publish(thread);
 }
 
-/* A forked child begins anew: it would leave out what its parent does. */
+/* Started anew in a forked child: it would otherwise leave out the same blocks as its parent. */
 static void start_sampler(struct mp_thread *thread)
 {
     uint64_t seed = mp_clock_monotonic_ns() ^ (uint64_t)(uintptr_t)thread << 16;
@@ -185,7 +185,7 @@ static bool leaves_out(struct mp_thread *thread, const struct mp_block_facts *bl
     return false;
 }
 
-/* False, and counted: there is no room for its track. */
+/* False, and counted as dropped: the table of tracks had no room for the block's track. */
 static bool has_track(const struct mp_block_facts *block)
 {
     if (__builtin_expect(block->track != MP_TRACK_NONE, 1)) return true;
@@ -278,7 +278,7 @@ void mp_record_question(struct mp_thread *thread, const struct mp_record *questi
     _Atomic uint64_t *dropped = &thread->ring->dropped;
     uint64_t events = atomic_load_explicit(dropped, memory_order_relaxed);
     mp_record_prepared(thread, question);
-    atomic_store_explicit(dropped, events, memory_order_relaxed); /* a question that finds no room is no event */
+    atomic_store_explicit(dropped, events, memory_order_relaxed); /* a question without room is no dropped event */
     settle(thread);
     mp_session_ring_doorbell();
 }

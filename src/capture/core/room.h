@@ -1,7 +1,8 @@
 /*
- * The recorder's own memory, mapped when and as large as needed: a process without events has none, and the program
- * needs address space and locked memory, too. After mlockall(MCL_FUTURE) the kernel fills every mapping; so rooms are
- * mapped without access, unlocked, and then opened. Never allocates otherwise; any thread, in hooks.
+ * The recorder's own memory, mapped when it is needed and as large as needed. A process without events maps none: the
+ * program needs address space and locked memory, too. After mlockall(MCL_FUTURE) the kernel fills every new mapping.
+ * Memory is therefore mapped without access, unlocked, and then opened. Never allocates otherwise; any thread, in
+ * hooks.
  */
 #ifndef MP_CAPTURE_ROOM_H
 #define MP_CAPTURE_ROOM_H
@@ -11,7 +12,7 @@
 
 #include "base/kernel.h"
 
-/* Zeroed, not in core dumps; NULL: there is no memory. */
+/* Maps zeroed memory that core dumps leave out. NULL: there is no memory. */
 static inline void *mp_room_map(size_t bytes)
 {
     void *at = mp_mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -25,9 +26,9 @@ static inline void *mp_room_map(size_t bytes)
     return at;
 }
 
-#define MP_ROOM_PIECE ((size_t)1 << 16) /* whole pages on any machine */
+#define MP_ROOM_PIECE ((size_t)1 << 16) /* a multiple of the page size on any machine */
 
-/* Gives memory back, from the beginning of a piece on, but keeps the mapping: a late reader finds zeros. */
+/* Gives whole pieces of memory back to the kernel but keeps the mapping: a late reader finds zeros. */
 static inline void mp_room_empty(void *at, size_t bytes)
 {
     mp_munlock(at, bytes);

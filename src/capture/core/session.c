@@ -23,20 +23,21 @@
 struct mp_session mp_session;
 
 static char socket_path[sizeof((struct sockaddr_un *)0)->sun_path], socket_folder[sizeof socket_path];
-static uint32_t generations; /* in this image's memory: survives a fork, unlike the page */
-static uint32_t recorded;    /* the pid of the last process that recorded, likewise */
-static bool unrecorded;      /* a process could not, whose children cannot either; likewise */
+static uint32_t generations; /* of this program image; survives a fork, unlike the page */
+static uint32_t recorded;    /* pid of the last process that recorded; survives a fork */
+static bool unrecorded;      /* a process could not record, so its children cannot either; survives a fork */
 
-/* In all. Later attempts are shorter: the program must not stand still again and again. */
+/* The longest time of an attempt to attach. Later attempts are shorter, so that the program does not stand still
+ * again. */
 #define ANSWER_WITHIN_NS (2 * MP_NS_PER_SECOND)
 #define LATER_WITHIN_NS  (100 * MP_NS_PER_MS)
-/* A moment's lack passes soon. If it lasts, attempts become rare (4 ms, 16 ms, up to 16 s): each takes descriptors that
- * the program may want. */
+/* A short lack passes soon. If it lasts, attempts become rare (from 4 ms to 16 s apart), because each takes descriptors
+ * that the program may need. */
 #define AGAIN_FIRST_NS (4 * MP_NS_PER_MS)
 #define AGAIN_TIMES    6
 
-/* True if to repeat a failed system call: every signal interrupts a socket with a timeout, even signals whose handlers
- * restart calls, and a program's timers may never rest. */
+/* True if a failed system call should be repeated. Any signal interrupts a socket with a timeout, even if its handler
+ * restarts calls, and a program's timers may never rest. */
 static bool again(uint64_t give_up)
 {
     return errno == EINTR && mp_clock_monotonic_ns() < give_up;
@@ -71,7 +72,7 @@ static size_t put_number(char *to, uint32_t number, uint32_t highest_digit)
     return length;
 }
 
-/* The thread's name, with stars for what a path may not contain. */
+/* Reads the thread's name and replaces characters that a path may not contain by stars. */
 static void read_own_name(char name[MP_PROCESS_NAME])
 {
     if (mp_syscall(SYS_prctl, PR_GET_NAME, name)) *name = '\0';
@@ -79,7 +80,7 @@ static void read_own_name(char name[MP_PROCESS_NAME])
         if (*at == '/') *at = '*';
 }
 
-/* MP_REFUSED_FORM, without the C library's help. */
+/* Makes the folder's path in the form MP_REFUSED_FORM, without the C library's help. */
 static void name_refusal(int reason, const char *name, char path[REFUSAL_PATH])
 {
     size_t length = strlen(socket_path);
@@ -92,7 +93,7 @@ static void name_refusal(int reason, const char *name, char path[REFUSAL_PATH])
     memcpy(path + length, name, strlen(name) + 1);
 }
 
-/* In the page that the parent has left. */
+/* Reports the refusal in the doorbell page that this process inherited from its parent. */
 static void tell_by_doorbell(int reason, const char *name)
 {
     struct mp_doorbell_page *page = mp_session.inherited;
@@ -105,7 +106,8 @@ static void tell_by_doorbell(int reason, const char *name)
     atomic_store(&page->rows[row].pid, (uint32_t)mp_getpid());
 }
 
-/* Once the collector has ended, anyone may make its folder anew, or a link of that name. */
+/* True if the socket's folder belongs to this user or root. After the collector's end anyone may make a folder or link
+ * of that name. */
 static bool is_own_folder(void)
 {
     struct stat facts;
@@ -134,16 +136,16 @@ static void withdraw_refusal(int reason)
     mp_rmdir(path);
 }
 
-/* ECONNRESET: the collector lacked descriptors, and left who had not spoken yet. EAGAIN: it was stopped, or too busy to
- * answer in time. */
+/* True for a lack that may pass. ECONNRESET: the collector lacked descriptors and closed connections that had not sent
+ * a greeting. EAGAIN: it was stopped, or too busy to answer in time. */
 static bool is_passing(int reason)
 {
     return reason == ECONNRESET || reason == EAGAIN || reason == EMFILE || reason == ENFILE || reason == ENOMEM ||
            reason == ENOBUFS;
 }
 
-/* One greeting on a fresh connection; the collector's answer brings two descriptors. False: not recorded; errno says
- * why, or is 0 where the collector does not want this process. */
+/* Sends one greeting on a fresh connection and takes the collector's answer with its two descriptors. False: not
+ * recorded; errno says why, or is 0 if the collector does not want this process. */
 static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[2], struct mp_greeting_answer *answer)
 {
     struct mp_greeting greeting = {
@@ -169,7 +171,7 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
     while (moved < 0 && again(give_up));
     bool is_cut = moved >= 0 && message.msg_flags & MSG_CTRUNC,
          taken = moved >= 0 && take_descriptors(&message, descriptors);
-    if (moved >= 0) errno = is_cut ? EMFILE : 0; /* there was no room for the descriptors */
+    if (moved >= 0) errno = is_cut ? EMFILE : 0; /* there were no descriptors free for those of the answer */
     if (!taken) return false;
     return moved == sizeof *answer && answer->magic == MP_GREETING_MAGIC && answer->version == MP_SPOOL_VERSION;
 }
@@ -179,8 +181,8 @@ static int new_socket(void)
     return (int)mp_syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 }
 
-/* A socket, where there is room for the two descriptors of the answer besides: a collector that has answered believes
- * that the process is recorded. */
+/* Opens a socket only if two more descriptors are free for the answer. A collector that has answered would take the
+ * process for recorded. */
 static int first_of_three_descriptors(void)
 {
     int first = new_socket(), second = first < 0 ? -1 : new_socket(), third = second < 0 ? -1 : new_socket();
@@ -192,7 +194,7 @@ static int first_of_three_descriptors(void)
     return third < 0 ? -1 : first;
 }
 
-/* True if who listens there may be handed this process's memory: its own user, or root. */
+/* True if the listening process may get this process's memory: it belongs to the same user, or to root. */
 static bool is_trusted(int connection)
 {
     struct ucred who;
@@ -222,7 +224,7 @@ static int connect_to_collector(uint64_t within_ns, uint64_t give_up)
     return -1;
 }
 
-/* A touch of a page that is mapped beyond the file's end would kill the program. */
+/* True if the file has `bytes`. Touching a page that is mapped beyond the file's end would kill the program. */
 static bool holds(int descriptor, uint64_t bytes)
 {
     struct stat facts;
@@ -237,11 +239,12 @@ static void *map_doorbell(int descriptor)
     if (!holds(descriptor, MP_DOORBELL_BYTES)) return NULL;
     void *at = mp_mmap(NULL, MP_DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (at == MAP_FAILED) return NULL;
-    mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTDUMP); /* children have it: tell_by_doorbell() */
+    mp_madvise(at, MP_DOORBELL_BYTES, MADV_DONTDUMP); /* but forked children keep it, for tell_by_doorbell() */
     return at;
 }
 
-/* 0, or why not; -1 where there is nothing to say of it. *asked: the collector has answered, and made its part. */
+/* Returns 0, or errno, or -1 if there is no reason to report. *asked: the collector has answered, so it has made its
+ * part. */
 static int attach(bool *asked)
 {
     uint64_t within = mp_session.page->attempts ? LATER_WITHIN_NS : ANSWER_WITHIN_NS;
@@ -272,7 +275,7 @@ static int attach(bool *asked)
     return 0;
 }
 
-/* Reports the first failure at once, as the program may end before there is another attempt. */
+/* Reports the first failure at once, since the program may end before the next attempt. */
 static void give_up_or_wait(struct mp_session_page *page, int reason, bool for_good)
 {
     bool is_reported = reason <= 0 || page->attempts || !leave_refusal(reason);
@@ -300,7 +303,7 @@ static void begin_recording(struct mp_session_page *page)
     atomic_store(&mp_session.pending, false);
 }
 
-/* A thread that did not see the recording begin counts for itself. */
+/* If recording began meanwhile, begin_recording() may have missed this count, so the thread moves it itself. */
 void mp_session_count_unattached(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -331,8 +334,9 @@ static void attach_now(struct mp_session_page *page)
     give_up_or_wait(page, reason, asked || !is_passing(reason));
 }
 
-/* A thread must neither end in here nor leave by a jump: no handler runs on it meanwhile, and the calls below are
- * cancellation points. Where signals cannot be blocked, a handler's event is lost. */
+/* While a thread is in here, it must neither end nor leave by a jump. Its signals are therefore blocked, and its
+ * cancellation is disabled, since the calls below are cancellation points. If signals cannot be blocked, an event of a
+ * handler is lost. */
 bool mp_session_attach(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -391,7 +395,7 @@ void mp_session_no_memory(void)
     struct mp_spool_header *header = mp_session.header;
     bool is_first = !atomic_fetch_add(&header->dropped_no_memory, 1);
     bool any = atomic_load(&header->rings_used) > 1 || atomic_load(&header->rings[0].head);
-    if (is_first && !any) leave_refusal(ENOMEM); /* without events, nothing else is reported */
+    if (is_first && !any) leave_refusal(ENOMEM); /* such a process would not appear in any report */
 }
 
 void mp_session_refused(const char *call)
@@ -425,7 +429,7 @@ void mp_session_start(void)
     memcpy(socket_path, session + 2, length);
     while (length && socket_path[length] != '/')
         length--;
-    memcpy(socket_folder, socket_path, length); /* a slash at the end would follow a link */
+    memcpy(socket_folder, socket_path, length); /* without a slash at the end, which would follow a link */
 
     void *page =
         mp_mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -453,7 +457,8 @@ void mp_session_after_fork(bool inside_hook)
     struct mp_doorbell_page *own = mp_session.doorbell;
     mp_own_tid_forget();
     if (own && mp_is_here(own)) mp_session.inherited = own;
-    /* The parent's mappings are missing here (MADV_DONTFORK); nothing may touch the old addresses. */
+    /* The parent's mappings are missing here (MADV_DONTFORK). Blank memory takes their place, for a hook that still
+     * uses them. */
     if (inside_hook) {
         mp_views_blank();
         if (!mp_session.inherited) mp_view_put_blank(own, MP_DOORBELL_BYTES);

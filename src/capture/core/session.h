@@ -1,10 +1,10 @@
 /*
  * The recorder's connection to its collector: whether this process is to be recorded, and the mapped spool.
  *
- * A process starts `pending` where the environment names a session. It attaches at its first event, so that programs
- * without events cost nothing. Where the system has no descriptor or memory left for it, it stays pending and tries
- * again, ever more rarely (4 ms to 16 s). A forked child is pending again; a child made by a raw clone() reads a wiped
- * page and stays silent for ever. All of this may be called in hooks, from any thread.
+ * A process starts `pending` if the environment names a session. It attaches at its first event, so that programs
+ * without events cost nothing. If the system has no descriptor or memory left for that, the process stays pending and
+ * tries again, ever more rarely (4 ms to 16 s). A forked child is pending again. A child made by a raw clone() finds
+ * the page below wiped, and never records. All functions may be called in hooks, from any thread.
  */
 #ifndef MP_CAPTURE_SESSION_H
 #define MP_CAPTURE_SESSION_H
@@ -18,18 +18,18 @@
 #include "wire/config.h"
 #include "wire/spool.h"
 
-/* In a page that the kernel wipes in children (MADV_WIPEONFORK): zero means "not recording, no lock held". */
+/* Lies in a page that the kernel wipes in children (MADV_WIPEONFORK). Zero means "not recording, no lock held". */
 struct mp_session_page {
     _Atomic uint32_t recording;  /* 1: the spool is mapped, and was attended when last checked */
-    _Atomic uint32_t generation; /* counts attaches of this process image's memory; threads compare it with theirs */
+    _Atomic uint32_t generation; /* counts attaches since exec(); threads compare it with their own number */
     mp_lock attach_lock, table_lock, question_lock, snapshot_lock, module_lock;
     _Atomic uint32_t forking, holding, fork_in_vain; /* capture/core/fork.h */
-    _Atomic uint64_t dropped_early;                  /* events of handlers that came while their thread attached */
-    _Atomic uint64_t dropped_unattached;             /* events before the system gave what attaching needs */
-    _Atomic uint64_t attach_after;                   /* monotonic ns: no attempt before that */
-    uint32_t attempts;                               /* that failed; under attach_lock, like what follows */
-    int refused_for;                                 /* why the first did, where the collector finds that */
-    char refused_name[MP_PROCESS_NAME];              /* as the collector finds it */
+    _Atomic uint64_t dropped_early;                  /* events of handlers while their thread attached */
+    _Atomic uint64_t dropped_unattached;             /* events before attaching got its descriptors and memory */
+    _Atomic uint64_t attach_after;                   /* monotonic ns: no attempt before this time */
+    uint32_t attempts;                               /* failed attempts; under attach_lock, like the members below */
+    int refused_for;                                 /* errno of the first failure, if the collector got it */
+    char refused_name[MP_PROCESS_NAME];              /* the name in that report */
 };
 
 struct mp_session {
@@ -39,8 +39,8 @@ struct mp_session {
     struct mp_doorbell_page *inherited; /* the doorbell of the process that forked this one; NULL */
     uint64_t clock_shift_ns;            /* modulo 2^64 */
     struct mp_record_config config;
-    _Atomic bool pending;        /* an attempt to attach is worth while */
-    _Atomic uint32_t look_wakes; /* as the spool has it: for the next one, of a forked child */
+    _Atomic bool pending;        /* an attempt to attach may succeed */
+    _Atomic uint32_t look_wakes; /* copy of the spool's, for the next session, of a forked child */
 };
 
 extern struct mp_session mp_session;
@@ -51,7 +51,7 @@ static inline uint64_t mp_session_clock_ns(void)
     return mp_clock_monotonic_ns() + mp_session.clock_shift_ns;
 }
 
-/* True where this process records now; attaches first where that is pending. The fast path is one load. */
+/* True if this process records now. Attaches first if that is pending. The fast path is one load. */
 bool mp_session_attach(void);
 static inline bool mp_session_recording(void)
 {
@@ -61,32 +61,34 @@ static inline bool mp_session_recording(void)
     return atomic_load_explicit(&mp_session.pending, memory_order_relaxed) && mp_session_attach();
 }
 
-/* True where it does not record yet, and may begin to once the system has a descriptor or memory for it. */
+/* True if the process does not record yet, but may begin once the system has a descriptor or memory for it. */
 static inline bool mp_session_tries_again(void)
 {
     struct mp_session_page *page = mp_session.page;
     return page && atomic_load(&mp_session.pending) && atomic_load(&page->attach_after);
 }
 
-/* Counts a call that came before the system gave what recording needs. */
+/* Counts an event that came before the system gave the descriptors and memory for recording. */
 void mp_session_count_unattached(void);
 
 /* Notifies the collector of new work (at most one system call until it has reacted). */
 void mp_session_ring_doorbell(void);
 
-/* Leaves a sentence for the report, once per text; more than MP_SPOOL_NOTES are dropped. */
+/* Adds a sentence to the recording's notes, each text once. Beyond MP_SPOOL_NOTES they are dropped. */
 void mp_session_note(const char *text);
-void mp_session_source(enum mp_source source); /* or several */
-/* The system refused a system call of the recorder's (errno). In a sandbox recording then ends, since the next one may
- * kill the program. */
+void mp_session_source(enum mp_source source); /* one source or several, as bits */
+/* The system refused a call of the recorder's (errno says why). In a sandbox recording then ends, since the next
+ * refused call may kill the program. */
 void mp_session_refused(const char *call);
-/* An event is dropped: there was no memory for its thread. */
+/* Counts an event that is dropped because there was no memory for its thread. */
 void mp_session_no_memory(void);
-/* A lock could not be had, and something was left out: reported at the end. */
+/* Counts that something was left out because a lock was not free in time. The collector reports the count at the end.
+ */
 void mp_session_without_lock(void);
 
-/* Called by the library's constructor (reads the environment) and in a forked child. `inside_hook`: the fork came from
- * inside a hook, in a signal handler, and that hook will continue in the child, too. */
+/* mp_session_start() is called by the library's constructor and reads the environment. mp_session_after_fork() is
+ * called in a forked child. `inside_hook`: a signal handler inside a hook forked, and that hook will continue in the
+ * child, too. */
 void mp_session_start(void);
 void mp_session_after_fork(bool inside_hook);
 /* For a forked child that lacks some of the recorder's memory: it stays silent. */

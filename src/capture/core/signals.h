@@ -1,6 +1,6 @@
-/* Blocks the calling thread's signals where its handlers must not run: at rare moments. This includes the C library's
- * own signals, which cancel threads. Signals raised by the thread's own instructions stay enabled, since the kernel
- * ends a process that blocks them. Never allocates. */
+/* Blocks the calling thread's signals, at rare moments at which the program's handlers must not run. This includes the
+ * C library's own signals, which cancel threads. Signals raised by the thread's own instructions stay enabled, since
+ * the kernel ends a process that blocks them. Never allocates. */
 #ifndef MP_CAPTURE_SIGNALS_H
 #define MP_CAPTURE_SIGNALS_H
 
@@ -15,7 +15,7 @@
 
 #define MP_SIGNAL_BIT_(signal) (UINT64_C(1) << ((signal)-1))
 
-/* False: the system refuses; nothing is blocked. */
+/* False: the system refuses, and no signal is blocked. */
 static inline bool mp_signals_hold(uint64_t *before)
 {
     uint64_t all = ~(MP_SIGNAL_BIT_(SIGSEGV) | MP_SIGNAL_BIT_(SIGBUS) | MP_SIGNAL_BIT_(SIGFPE) |

@@ -11,30 +11,31 @@
 
 #define WAIT_FOR_SPACE_NS (20 * MP_NS_PER_MS)
 
-/* Open addressing from content to id + 1; the content itself lies in the spool. It begins small and doubles when it is
- * half full. Entries of the smaller table move a few places at each new entry, so no hook moves them all; until then
- * both are asked. If a thread leaves the lock in the middle, one content is not found again, and is entered twice.
+/* A hash table from an entry's content to id + 1, by open addressing; the content itself lies in the spool. It begins
+ * small and doubles when it is half full. Each new entry then moves a few slots of the smaller table, so no hook moves
+ * them all. Until all have moved, look-ups search both tables. If a thread leaves the lock in the middle by a jump, an
+ * entry may not be found again, and is entered twice.
  *
- * The thread may also come back when the lock is another's: it was stopped, or ran a long handler or a coroutine. Slots
- * and their number are therefore one block, which stays mapped until the session ends. Nothing is written beyond the
- * open part. */
+ * A thread may also continue here after the lock has been taken from it: it was stopped, or ran a long handler or a
+ * coroutine. Slots and their number are therefore one block of memory, which stays mapped until the session ends.
+ * Nothing is written beyond the part of the spool that is open. */
 #define FIRST_SLOTS (UINT64_C(1) << 12)
 #define MOVED_EACH  16
-#define MADE_MOST   32 /* it doubles each time */
+#define MADE_MOST   32 /* tables that a look-up makes in its life; each is twice the last */
 struct slots {
     uint64_t mask;
     uint32_t at[];
 };
 static struct lookup {
-    uint64_t most;           /* slots that it may ever have */
-    struct slots *now, *old; /* `old`: NULL when all has moved */
-    uint64_t used, moved;    /* `moved`: slots of the old one that were looked at */
-    struct slots *empty;     /* all of whose entries have moved, and whose memory goes back piece by piece; NULL */
-    uint64_t given_back;     /* bytes of it */
+    uint64_t most;           /* the most slots of a table */
+    struct slots *now, *old; /* `old`: the smaller table, until all its entries have moved */
+    uint64_t used, moved;    /* entries; slots of `old` that were moved */
+    struct slots *empty;     /* a table that has moved; its memory goes back piece by piece */
+    uint64_t given_back;     /* bytes of `empty` that went back */
     struct {
         void *at;
         size_t bytes;
-    } made[MADE_MOST]; /* all, for the end: not in their own memory, which a forked child may be without */
+    } made[MADE_MOST]; /* all, for mp_tables_end(): a forked child may lack the tables themselves */
     uint32_t made_count;
 } lookups[MP_TABLES] = {
     [MP_TABLE_NODES] = {.most = UINT64_C(1) << 24},
@@ -63,11 +64,11 @@ static void drop_old(struct lookup *lookup)
 {
     struct slots *old = lookup->old;
     lookup->old = NULL;
-    lookup->given_back = MP_ROOM_PIECE; /* the first one has the mask */
+    lookup->given_back = MP_ROOM_PIECE; /* the first piece has `mask` and stays */
     lookup->empty = old != lookup->now ? old : NULL;
 }
 
-/* The kernel takes 2 ms for all of a large one. */
+/* Gives one piece back at a time: for a whole large table the kernel takes 2 ms. */
 static void give_back_some(struct lookup *lookup)
 {
     struct slots *empty = lookup->empty;
@@ -130,7 +131,7 @@ static struct mp_spool_table *table_of(enum mp_spool_table_id id)
  * collector), later calls do not wait until it has committed something. A new path makes hundreds of calls. */
 static bool wait_for_space(enum mp_spool_table_id id, uint64_t need)
 {
-    static uint64_t in_vain[MP_TABLES]; /* what was committed then; under the table lock */
+    static uint64_t in_vain[MP_TABLES]; /* what was committed when a wait was in vain; under the table lock */
     struct mp_spool_header *header = mp_session.header;
     struct mp_spool_table *table = table_of(id);
     uint64_t give_up = mp_clock_monotonic_ns() + WAIT_FOR_SPACE_NS, committed;
@@ -154,7 +155,7 @@ static bool is_open(enum mp_spool_table_id id, uint64_t end)
     return end * mp_spool_entry_bytes(id) <= mp_view(id)->bytes;
 }
 
-/* Lets this process touch what is committed of a table. */
+/* Maps the committed part of a table in this process. */
 static bool open_table(enum mp_spool_table_id id, uint64_t need, uint64_t committed)
 {
     int saved = errno;
@@ -169,7 +170,7 @@ static char *entry_of(enum mp_spool_table_id id, uint64_t number)
     return mp_view(id)->at + number * mp_spool_entry_bytes(id);
 }
 
-/* True where `more` entries may be touched past the end; asks the collector for space and waits a little if need be. */
+/* True if `more` entries past the end may be touched. If needed, asks the collector for space and waits a little. */
 static bool have_space(enum mp_spool_table_id id, uint64_t more)
 {
     struct mp_spool_header *header = mp_session.header;
@@ -185,14 +186,14 @@ static bool have_space(enum mp_spool_table_id id, uint64_t more)
     return false;
 }
 
-/* False: the lock was taken away while this thread was elsewhere, and with it the place behind the last entry. */
+/* False: another thread took the lock away from this thread, and may have written behind the last entry. */
 static bool still_ours(void)
 {
     atomic_signal_fence(memory_order_seq_cst);
     return mp_lock_is_own(&mp_session.page->table_lock);
 }
 
-/* The collector has read up to the count, which never goes back. */
+/* Raises the count of entries. It never goes back, since the collector has read up to it. */
 static void publish(enum mp_spool_table_id id, uint64_t count)
 {
     _Atomic uint64_t *published = &table_of(id)->count;
@@ -231,7 +232,7 @@ static bool is_entry(enum mp_spool_table_id table, uint32_t id, const void *cont
     return length == bytes && !memcmp(text, content, bytes);
 }
 
-/* The slot of the entry that equals the content, or the empty one where it belongs. NULL: neither. */
+/* The slot of the entry with that content, or the empty slot where it belongs. NULL: the table is full. */
 static uint32_t *find_slot(enum mp_spool_table_id table, struct slots *slots, uint64_t hash, const void *content,
                            size_t bytes)
 {
@@ -275,7 +276,7 @@ static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
     struct lookup *lookup = &lookups[table];
     *slot = id + 1;
     lookup->used++;
-    if (lookup->old == lookup->now) lookup->old = NULL; /* a growth that was left before it began */
+    if (lookup->old == lookup->now) lookup->old = NULL; /* a growth that a jump left before it began */
     if (lookup->old)
         move_some(table, lookup);
     else if (lookup->empty)
@@ -284,7 +285,7 @@ static void fill_slot(enum mp_spool_table_id table, uint32_t *slot, uint32_t id)
         begin_growth(lookup);
 }
 
-/* The entry's id + 1; 0: it is not there, and *empty is where it belongs (NULL: nowhere). */
+/* Returns the entry's id + 1. 0: it does not exist, and *empty is the slot where it belongs (NULL: none). */
 static uint32_t look_up(enum mp_spool_table_id table, const void *content, size_t bytes, uint32_t **empty)
 {
     struct lookup *lookup = &lookups[table];
@@ -297,7 +298,7 @@ static uint32_t look_up(enum mp_spool_table_id table, const void *content, size_
     return slot ? *slot : 0;
 }
 
-/* Finds or appends an entry of fixed size; `none` where that cannot be. */
+/* Finds or appends an entry of fixed size. Returns `none` if there is no room. */
 static uint32_t find_or_add(enum mp_spool_table_id id, const void *entry, uint32_t none)
 {
     size_t bytes = mp_spool_entry_bytes(id);

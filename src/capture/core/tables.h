@@ -1,6 +1,6 @@
 /*
- * The spool's tables from the recorder's side: each call finds or adds an entry, under the session's table lock, and
- * returns its id. They come after the stack cache, and only for things seen for the first time.
+ * The spool's tables from the recorder's side. Each call finds or adds an entry, under the session's table lock, and
+ * returns its id. Only stacks and names that the caches do not know come here.
  *
  * If a table is full, or its next part is not committed in time, the result is 0: the empty string or stack, the
  * unknown module. For frames it is MP_WIRE_FRAME_CUT, for tracks MP_TRACK_NONE, whose events are dropped. The loss is
@@ -15,18 +15,19 @@
 
 #include "wire/spool.h"
 
-/* Forgets everything: a new session begins with empty tables. The session's lock holder calls it. False: there is no
- * memory. */
+/* Forgets all entries, since a new session begins with empty tables. The caller holds the attach lock. False: there is
+ * no memory. */
 bool mp_tables_reset(void);
-/* Gives the memory back. */
+/* Gives the tables' memory back. */
 void mp_tables_end(void);
-/* True if this process has their memory (mp_is_here()). */
+/* True if this process has the tables' memory (mp_is_here()). */
 bool mp_tables_are_here(void);
 
 uint32_t mp_table_string(const char *text, size_t length);
 uint16_t mp_table_track(const struct mp_wire_track *track);
 
-/* The following need the table lock: mp_tables_lock() ... mp_tables_unlock(). False, and counted: it cannot be had. */
+/* The functions below need the table lock: mp_tables_lock() ... mp_tables_unlock(). mp_tables_lock() returns false, and
+ * counts that, if it does not get the lock. */
 bool mp_tables_lock(void);
 void mp_tables_unlock(void);
 uint32_t mp_table_string_locked(const char *text, size_t length);

@@ -1,7 +1,7 @@
 /*
  * A fixed-size cache from 64-bit hashes to 24-bit ids, read without a lock. A slot is one word: the upper 40 bits of
- * the hash and the id. With the bits that choose the slot, 58 bits of a hash must agree for a false answer: with 10^6
- * distinct stacks, one program in some 10^5 shows one wrong stack. Old entries give way to new ones.
+ * the hash and the id. Together with the bits that choose the slot, two hashes must agree in 58 bits for a wrong
+ * answer. With 10^6 distinct stacks, one program in some 10^5 shows one wrong stack. New entries replace old ones.
  */
 #ifndef MP_CAPTURE_TAG_CACHE_H
 #define MP_CAPTURE_TAG_CACHE_H
@@ -20,10 +20,10 @@
 
 struct mp_tag_cache {
     _Atomic uint64_t *slots;
-    void *memory; /* the same */
+    void *memory; /* the slots' address, for mp_front.memory */
 };
 
-/* Empties it; before the first use, and by one thread. False: there is no memory. */
+/* Empties the cache. Needed before the first use; one thread at a time. False: there is no memory. */
 static inline bool mp_tag_cache_reset(struct mp_tag_cache *cache)
 {
     size_t bytes = MP_TAG_CACHE_SLOTS * sizeof *cache->slots;
@@ -50,7 +50,7 @@ static inline uint32_t mp_tag_cache_find(const struct mp_tag_cache *cache, uint6
     return MP_TAG_NONE;
 }
 
-/* Ids of at most MP_TAG_ID_BITS bits; larger ones are not kept. One writer at a time. */
+/* Stores an id of at most MP_TAG_ID_BITS bits; larger ids are not kept. One writer at a time. */
 static inline void mp_tag_cache_put(struct mp_tag_cache *cache, uint64_t hash, uint32_t id)
 {
     if (id >> MP_TAG_ID_BITS) return;

@@ -14,14 +14,14 @@
 #include "capture/core/session.h"
 #include "capture/core/views.h"
 
-/* One pointer of static TLS: a library with much of it could not be loaded late. */
+/* Only one pointer of static TLS: a library that needs much of it may fail to load late. */
 static __thread struct mp_thread *self __attribute__((tls_model("initial-exec")));
 
 static pthread_key_t ending_thread;
 
 #define RING_WAIT_NS (100 * MP_NS_PER_MS)
 
-/* Releases everything held by a hook of this thread that never ended. */
+/* Releases all locks of a hook of this thread that never ended, and counts the hook. */
 static void leave_behind(void)
 {
     struct mp_session_page *page = mp_session.page;
@@ -37,7 +37,7 @@ static void retire_ring(void *thread_pointer)
     self = NULL;
     struct mp_session_page *page = mp_session.page;
     if (thread->ring && atomic_load(&page->generation) == thread->generation) {
-        if (thread->inside) leave_behind(); /* pthread_exit() in a handler, or cancelled */
+        if (thread->inside) leave_behind(); /* ended in a hook: pthread_exit() in a handler, or cancelled */
         atomic_store_explicit(&thread->ring->open_since, 0, memory_order_release);
         atomic_store_explicit(&thread->ring->state, MP_RING_RETIRED, memory_order_release);
     }
@@ -55,7 +55,7 @@ static bool own(struct mp_ring *ring)
     return atomic_compare_exchange_strong(&ring->state, &free_state, MP_RING_OWNED);
 }
 
-/* A ring that its thread left behind, else a fresh one. -1: all committed ones are in use. */
+/* Finds a ring whose thread has ended, else a fresh one. -1: all committed rings are in use. */
 static int find_ring(struct mp_spool_header *header)
 {
     uint32_t used = atomic_load(&header->rings_used);
@@ -65,12 +65,12 @@ static int find_ring(struct mp_spool_header *header)
         uint32_t fresh = used;
         if (!atomic_compare_exchange_weak(&header->rings_used, &used, fresh + 1)) continue;
         if (own(&header->rings[fresh])) return (int)fresh;
-        used = atomic_load(&header->rings_used); /* another thread found it in between */
+        used = atomic_load(&header->rings_used); /* another thread took this ring in between */
     }
     return -1;
 }
 
-/* False: there are as many rings as there will ever be, and all their threads live. */
+/* True if a wait for a ring can succeed. False: all possible rings exist, and all their threads live. */
 static bool one_may_come(const struct mp_spool_header *header)
 {
     bool any = atomic_load(&header->rings_used) < MP_SPOOL_RINGS_MAX;
@@ -79,7 +79,8 @@ static bool one_may_come(const struct mp_spool_header *header)
     return any;
 }
 
-/* The collector keeps rings ahead of the threads; a thread that starts faster than that waits for its own, once. */
+/* The collector commits rings ahead of the threads. A thread that starts faster than the collector commits waits
+ * once. */
 static int wait_for_ring(struct mp_thread *thread, struct mp_spool_header *header)
 {
     int index = find_ring(header);
@@ -115,7 +116,7 @@ static void claim_ring(struct mp_thread *thread)
         atomic_store(&header->rings[index].state, MP_RING_FREE);
         return;
     }
-    struct mp_ring *ring = thread->ring = &header->rings[index]; /* at once, since a handler may jump out of here */
+    struct mp_ring *ring = thread->ring = &header->rings[index]; /* at once: a handler may jump out of here */
     ring->tid = mp_own_tid();
     memset(ring->name, 0, sizeof ring->name);
     mp_syscall(SYS_prctl, PR_GET_NAME, ring->name);
@@ -124,13 +125,14 @@ static void claim_ring(struct mp_thread *thread)
     thread->last_time_ns = mp_session_clock_ns();
 }
 
-/* On one stack a handler's frame lies below the code that it interrupts, with the registers that the kernel saved in
- * between. */
+/* On one stack a handler's frame lies below the interrupted code, with the registers that the kernel saved in between.
+ * At least that many bytes. */
 #define SAVED_REGISTERS 700
 
-/* A hook has surely been left if its frames lie further in than the thread is now on the same stack, or on the
- * alternate stack when the thread is not there. Otherwise a handler may have interrupted it and will return to it: on
- * its stack, on the alternate one, or on that of a coroutine to which it has switched. */
+/* True if the thread has certainly left its hook, in two cases. The hook's frames lie further in than the thread is now
+ * on the same stack; or they lie on the alternate stack, and the thread is not on it. Otherwise the caller may be a
+ * handler that interrupted the hook and will return to it. The handler runs on the hook's stack, on the alternate one,
+ * or on the stack of a coroutine to which it has switched. */
 static bool is_surely_left(struct mp_thread *thread, uintptr_t frame)
 {
     stack_t own;
@@ -142,8 +144,8 @@ static bool is_surely_left(struct mp_thread *thread, uintptr_t frame)
     return hook_on_alternate || (further_out && mp_fronts.same_stack(thread, inner, frame + hook - inner));
 }
 
-/* A hook that seems to go on mostly will. But no hook lasts this long, and returning to one does no harm: its event is
- * not recorded. */
+/* True if the hook has lasted too long to be running. Most hooks that seem to go on do, but no hook lasts this long. If
+ * the thread returns to the hook after all, no harm is done: the hook's event is not recorded. */
 static bool has_lasted(struct mp_thread *thread)
 {
     enum { CALLS = 32 };
@@ -193,7 +195,7 @@ void mp_thread_forget(void)
 
 static __attribute__((noinline)) struct mp_thread *join_session(struct mp_thread *thread, uint32_t generation)
 {
-    if (!generation) return NULL; /* a signal handler has forked since the caller's check */
+    if (!generation) return NULL; /* a handler has forked since the caller looked at the session */
     if (!thread) {
         thread = mp_room_map(mp_thread_bytes());
         if (thread && pthread_setspecific(ending_thread, thread)) {
@@ -205,7 +207,7 @@ static __attribute__((noinline)) struct mp_thread *join_session(struct mp_thread
         self = thread;
     }
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    while (!mp_thread_claim(thread, frame)) /* the spool is touched: as in a hook */
+    while (!mp_thread_claim(thread, frame)) /* claim_ring() touches the spool, as a hook does */
         if (!mp_thread_was_left(thread, frame)) return NULL;
     if (thread->generation != generation) thread->waited_for_ring = false;
     thread->generation = generation;

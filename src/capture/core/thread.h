@@ -1,6 +1,6 @@
 /*
- * The recorder's data of a thread: its ring and its recursion guard. Behind them lies the memory of the parts
- * (capture/core/front.h). It is mapped, not allocated; only what a deep stack needs is ever touched.
+ * The recorder's data of a thread: its ring and its recursion guard. The memory of the parts (capture/core/front.h)
+ * lies behind it. All of it is mapped, not allocated; large parts are only touched for deep stacks.
  */
 #ifndef MP_CAPTURE_THREAD_H
 #define MP_CAPTURE_THREAD_H
@@ -13,32 +13,33 @@
 #include "wire/spool.h"
 
 struct mp_thread {
-    uintptr_t inside; /* the recursion guard: a hook of this thread is running, whose frames lie near here; or 0 */
-    uint32_t hook;    /* counts hooks: what one wrote before another came in between counts no more */
-    uint32_t refused; /* calls while hook `refused_in` ran, the first at `refused_ns` */
+    uintptr_t inside; /* the recursion guard: address of a frame near the running hook; 0: no hook runs */
+    uint32_t hook;    /* counts hooks, so that a hook notices if another one ran in between */
+    uint32_t refused; /* calls refused while hook number `refused_in` ran; the first at `refused_ns` */
     uint32_t refused_in;
     uint64_t refused_ns;
-    int saved_errno;      /* of the program, while inside */
-    bool full;            /* the ring stayed full for as long as may be waited: drop until its tail moves */
-    bool no_memory;       /* `ring` is NULL since it could not be mapped */
-    bool waited_for_ring; /* the wait for a ring of this session is spent */
+    int saved_errno;      /* the program's, while inside a hook */
+    bool full;            /* a wait for room was in vain: drop records until the ring's tail moves */
+    bool no_memory;       /* `ring` is NULL because mapping it failed */
+    bool waited_for_ring; /* the one wait for a ring in this session is used up */
     uint32_t generation;  /* of the session that `ring` belongs to */
     uint32_t ring_index;
-    struct mp_ring *ring;      /* NULL: none could be had */
-    struct mp_record *records; /* of it */
+    struct mp_ring *ring;      /* NULL: the thread got no ring */
+    struct mp_record *records; /* the ring's entries */
     uint64_t last_time_ns;
     uint64_t tail_seen, full_tail;
-    bool call_begins; /* of the function of --step-at: the next alloc says so */
+    bool call_begins; /* a call of the --step-at function began: the next alloc's record says so */
     struct mp_sampler sampler;
-    /* Then the parts' (capture/core/front.h). */
+    /* The parts' memory lies behind it (capture/core/front.h). */
 };
 
 /* This thread's state with a ring of the present session; NULL where the memory cannot be had, or a hook is under way.
  * Call inside a hook, with the session recording. */
 struct mp_thread *mp_thread_self(void);
 
-/* Puts up the recursion guard; false: it is up. In one instruction: a handler, or a coroutine that a handler switches
- * to, may come in before and after, and not in the middle. No other thread does, so nothing is locked. */
+/* Sets the recursion guard. False: it was set already. It takes one instruction, so that a handler, or a coroutine that
+ * a handler switches to, comes before or after it but not in the middle. No other thread writes the guard, so the
+ * instruction needs no lock prefix. */
 static inline bool mp_thread_claim(struct mp_thread *thread, uintptr_t frame)
 {
     uintptr_t none = 0;
@@ -54,21 +55,21 @@ static inline bool mp_thread_claim(struct mp_thread *thread, uintptr_t frame)
 #endif
 }
 
-/* In a forked child whose thread's room is not there. */
+/* For a forked child that did not inherit its thread's memory. */
 void mp_thread_forget(void);
 
 /* Called when a thread already inside a hook enters another at `frame`. True if it left the first by a jump: out of a
  * signal handler, by an exception, or to another stack. Its locks are then free. Otherwise the call is counted as not
  * recorded. */
 bool mp_thread_was_left(struct mp_thread *thread, uintptr_t frame);
-/* The same of a thread that forks at `frame`, which is no event and counts as nothing: a child must not think that it
- * goes on in a hook that was left. */
+/* The same for a thread that forks at `frame`. A fork is no event, so nothing counts as not recorded. A child must not
+ * continue in a hook that its thread had left. */
 void mp_thread_forks(struct mp_thread *thread, uintptr_t frame);
 
-/* The same, if it was made before, whatever session it is of; else NULL. */
+/* This thread's state if it exists, of whatever session; else NULL. */
 struct mp_thread *mp_thread_present(void);
 
-/* Before the first mp_thread_self(): makes the key whose destructor retires the ring of an ending thread. */
+/* Makes the key whose destructor retires the ring of an ending thread. Call it before the first mp_thread_self(). */
 bool mp_thread_start(void);
 
 #endif

@@ -8,17 +8,18 @@
 
 #include "base/kernel.h"
 
-#define VIEWS_MOST 24 /* of a table, which doubles each time */
+#define VIEWS_MOST 24 /* views of a table; each doubles the last */
 #define ANCHORS    (MP_TABLES + MP_SPOOL_RINGS_MAX)
 
-/* One page of each table and each ring, without access: what mremap() copies. Where it copies nothing (under some
- * tools that run programs), `whole` is all of the spool, and views are parts of it. */
+/* One page of each table and each ring, mapped without access: mremap() copies such a page to make a view. Under some
+ * tools that run programs (emulators) mremap() makes no copy. `whole` is then a mapping of the whole spool, and views
+ * are parts of it. */
 static char *anchors, *whole;
 static uint64_t page_bytes, whole_bytes;
 static struct mp_spool_header *header;
 
-/* A thread may come back late to a growth that another has made meanwhile: each has a place of its own, and the larger
- * one stays. */
+/* A thread may continue late with a growth that another thread has made meanwhile. Each growth therefore has an entry
+ * of its own, and the larger view stays. */
 static struct mp_view views[MP_TABLES][VIEWS_MOST];
 static _Atomic uint32_t made[MP_TABLES];
 static const struct mp_view *_Atomic largest[MP_TABLES];
@@ -36,10 +37,11 @@ static uint64_t offset_of(uint32_t anchor)
     return anchor < MP_TABLES ? header->tables[anchor].offset : mp_ring_offset(anchor - MP_TABLES);
 }
 
-/* mlockall() fills and pins only the opened part: the rest has no access, and is unlocked. */
+/* Leaves a mapping out of children and core dumps. mlockall() then pins only the opened part: the rest has no access,
+ * and is unlocked. */
 static void keep_apart(void *at, uint64_t bytes)
 {
-    mp_munlock(at, bytes); /* after mlockall(MCL_FUTURE) */
+    mp_munlock(at, bytes); /* mlockall(MCL_FUTURE) has locked it */
     mp_madvise(at, bytes, MADV_DONTFORK);
     mp_madvise(at, bytes, MADV_DONTDUMP);
 }
@@ -65,11 +67,11 @@ static bool map_anchors(int descriptor)
     return true;
 }
 
-/* Maps once more the part whose first page is the anchor; NULL with errno. */
+/* Makes another mapping of the part that begins with the anchor's page. NULL with errno. */
 static char *copy_anchor(uint32_t anchor, uint64_t bytes)
 {
     char *page = anchors + anchor * page_bytes;
-    mp_munlock(page, page_bytes); /* after mlockall(MCL_CURRENT): the copy would be filled */
+    mp_munlock(page, page_bytes); /* mlockall(MCL_CURRENT) has locked it, and would fill the copy */
     void *at = (void *)mp_syscall(SYS_mremap, page, 0, bytes, MREMAP_MAYMOVE); /* NOLINT */
     return at == MAP_FAILED ? NULL : at;
 }
@@ -137,7 +139,7 @@ bool mp_view_grow(enum mp_spool_table_id table, uint64_t bytes)
     *view = (struct mp_view){0};
     char *at = open_part(table, bytes);
     if (!at) {
-        uint32_t after = place + 1; /* gives the place back, where nobody took the next one */
+        uint32_t after = place + 1; /* gives the entry back, unless the next one was taken */
         atomic_compare_exchange_strong(&made[table], &after, place);
         return false;
     }

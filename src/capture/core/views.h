@@ -1,11 +1,11 @@
 /*
- * This process's mappings of the spool: as much of each table, and as many rings, as it has needed. The program needs
- * address space, too, and it may be limited.
+ * This process's mappings of the spool: as much of each table, and as many rings, as it has needed. It maps no more
+ * than that, because the program's address space may be limited.
  *
- * A table that has grown is mapped again as a whole at another place: users of the smaller view find the same bytes
- * there, since nothing is unmapped while a session lasts. No descriptor is kept: further views are made from a page
- * that was mapped when the process attached. Children, core dumps and (beyond the opened part) mlockall() get nothing
- * of it. Never allocates; any thread, in hooks.
+ * A table that has grown is mapped again as a whole at another address. Nothing is unmapped while a session lasts, so
+ * users of a smaller view find the same bytes there. No descriptor is kept: further views are copies of one page of
+ * each part, mapped when the process attached. The mappings are left out of children and core dumps. mlockall() pins
+ * only their opened part. Never allocates; any thread, in hooks.
  */
 #ifndef MP_CAPTURE_VIEWS_H
 #define MP_CAPTURE_VIEWS_H
@@ -15,26 +15,26 @@
 
 #include "wire/spool.h"
 
-/* The first `bytes` of a table, which may be touched. */
+/* A mapping of a table's first `bytes`, which may be touched. */
 struct mp_view {
     char *at;
     uint64_t bytes;
 };
 
-/* Maps the header of the spool behind a descriptor, and the pages for later views. NULL with errno, which is 0 where it
- * is no spool that this build can use. */
+/* Maps the spool's header, and the pages from which later views are made. `descriptor`: the spool's file. NULL with
+ * errno, which is 0 if this build cannot use that file. */
 struct mp_spool_header *mp_views_start(int descriptor, uint64_t file_bytes);
 
-/* The largest view of a table; never NULL, of no bytes at first. */
+/* The largest view of a table. Never NULL; without bytes at first. */
 const struct mp_view *mp_view(enum mp_spool_table_id table);
-/* Makes one of at least that many bytes, which are committed. False, with errno: that fails. */
+/* Makes a view of at least `bytes`, which must be committed. False, with errno, if that fails. */
 bool mp_view_grow(enum mp_spool_table_id table, uint64_t bytes);
-/* The records of a committed ring; NULL with errno. One thread at a time of each ring. */
+/* Maps the records of a committed ring. NULL with errno. Only one thread at a time may call it for a ring. */
 struct mp_record *mp_view_ring(uint32_t ring);
 
-/* For a child that continues in a hook: puts blank memory where the parent's views were. */
+/* For a child that continues in a hook: maps blank memory in place of the parent's views. */
 void mp_views_blank(void);
-/* Puts blank memory in one place. */
+/* Maps blank memory at `at`, if nothing is mapped there. */
 void mp_view_put_blank(void *at, uint64_t bytes);
 
 #endif

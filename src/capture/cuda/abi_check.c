@@ -1,5 +1,5 @@
-/* Compares memprof's own ABI headers with NVIDIA's, at compile time: built only where configure found those, and linked
- * nowhere. */
+/* Compares memprof's own ABI headers with NVIDIA's at compile time. Built only if configure found NVIDIA's headers, and
+ * linked into nothing. */
 #include "capture/cuda/cupti_abi.h"
 #include "capture/cuda/driver_abi.h"
 #include "capture/cuda/driver_calls.h"

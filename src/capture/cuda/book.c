@@ -32,7 +32,7 @@ static const struct {
     [MP_BOOK_MULTICAST] = {"multicast", false},
 };
 
-/* The bytes that the pools of each device hold in all, those of the host last, and the bytes of its graphs. Under the
+/* Bytes that the pools of each device hold (last: those of the host), and bytes of each device's graphs. Under the
  * lock, so that the last record has the last sum. */
 #define HOST MP_CUDA_DEVICES
 static mp_lock holding;
@@ -82,11 +82,12 @@ void mp_book_end_unknown(struct mp_thread *thread, enum mp_book book, int device
     record_free(thread, &block);
 }
 
-/* The asker may have been PyTorch's caching allocator only where c10's part for CUDA is loaded, under whatever name. */
+/* If the driver refused memory, PyTorch's caching allocator may have asked. It can have asked only if c10's part for
+ * CUDA is loaded, under any file name. */
 static void look_for_allocator(void)
 {
-    static struct mp_loaded_end looked_until; /* a search for room may be refused often */
-    static _Atomic bool is_there;             /* also for the next session, of a forked child */
+    static struct mp_loaded_end looked_until; /* the driver may refuse often */
+    static _Atomic bool is_there;             /* found; holds for a forked child's session, too */
     struct mp_loaded found;
     _Atomic uint32_t *has = &mp_session.header->has_cuda_allocator;
     if (atomic_load_explicit(has, memory_order_relaxed)) return;
@@ -124,7 +125,7 @@ static void pool_changed(struct mp_thread *thread, const struct mp_live *pool, u
     mp_lock_release(&holding);
 }
 
-/* A pool's memory exists as long as the pool, or a block of it. */
+/* True for a pool and its blocks: the pool's memory exists as long as any of them. */
 static bool is_of_pool(const struct mp_live *entry)
 {
     return entry->other && (entry->class == MP_LIVE_MEMORY || entry->class == MP_LIVE_POOL);
@@ -144,7 +145,7 @@ void mp_book_end(struct mp_thread *thread, const struct mp_live *entry)
 void mp_book_begin(struct mp_thread *thread, struct mp_live *entry)
 {
     struct mp_live before, held;
-    /* A record reports a variable, on any thread. */
+    /* A record of CUPTI's reports a variable, on any thread, so the present stack says nothing of it. */
     if (entry->book && !entry->stack && entry->class != MP_LIVE_STATIC) {
         struct mp_captured captured = mp_book_stack(thread);
         entry->stack = captured.stack;

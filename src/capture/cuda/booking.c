@@ -81,8 +81,8 @@ static void exit_host_register(struct mp_cuda_event *event)
 
 /* ---- the table of actions ---------------------------------------------------------------------------------------- */
 
-/* The object that the first argument points to begins: the context's, or, with `stays`, the device's. `sized`: its
- * bytes are the second argument, and a refusal is recorded. */
+/* A call that makes an object, to which its first argument points. The object ends with the context, or, with `stays`,
+ * does not. `sized`: the second argument is its size, and a refusal is recorded. */
 struct begins {
     enum mp_live_class class;
     enum mp_book book;
@@ -92,7 +92,7 @@ struct begins {
 
 static void begin_as(struct mp_cuda_event *event, const struct begins *row)
 {
-    const struct mp_params_cuMemAlloc_v2 *a = event->arguments; /* the first two arguments of all that are like it */
+    const struct mp_params_cuMemAlloc_v2 *a = event->arguments; /* all these calls begin with the same two arguments */
     uint64_t bytes = row->sized ? a->bytesize : 0;
     if (!mp_cuda_succeeded(event)) {
         if (row->sized) mp_cuda_refused(event, row->book, event->facts->device, bytes);
@@ -104,15 +104,15 @@ static void begin_as(struct mp_cuda_event *event, const struct begins *row)
     mp_cuda_begin_entry(event, &entry);
 }
 
-/* Most are alike: the first argument is the address or handle that begins or ends. `unknown`: the book for an end whose
- * beginning was not seen. */
+/* Most calls are alike: the first argument is the address or handle that begins or ends. `unknown`: the book for the
+ * end of a block whose beginning was not seen. */
 static const struct action {
     struct begins begins;
     mp_cuda_ending *enter;
     mp_cuda_ended *exit;
     enum mp_live_class ends;
     enum mp_book unknown;
-    bool asks; /* a query: its failure means nothing */
+    bool asks; /* a query: its failure has no effect */
 } actions[MP_CUDA_ACTIONS] = {
     [MP_CUDA_ALLOC] = {.begins = {MP_LIVE_MEMORY, MP_BOOK_DEVICE, MP_KIND_DEVICE, .sized = true}},
     [MP_CUDA_ALLOC_PITCH] = {.exit = exit_alloc_pitch},
@@ -190,8 +190,8 @@ static uint64_t first_argument(const struct mp_cuda_event *event)
     return *(const uint64_t *)event->arguments;
 }
 
-/* Lack of memory has an event of its own; before cuInit(), in a forked child and after the driver's end all calls
- * fail. */
+/* True if a failure is unusual. Lack of memory has an event of its own. All calls fail before cuInit(), in a forked
+ * child, and after the driver's end. */
 static bool is_worth_a_mark(int result)
 {
     return result != MP_CU_SUCCESS && result != MP_CU_OUT_OF_MEMORY && result != MP_CU_NOT_INITIALIZED &&

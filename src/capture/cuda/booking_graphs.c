@@ -1,5 +1,5 @@
-/* Graphs and their memory. Each graph's memory, and each capture's, has a number of its own. The handle may be reused
- * while executables of the earlier graph still hold memory. */
+/* Graphs and their memory. The memory of each graph, and of each capture, has a number of its own. The handle will not
+ * do: it may be reused while executables of the earlier graph still hold memory. */
 #include "capture/cuda/booking_parts.h"
 
 static _Atomic uint64_t last_number, last_capture;
@@ -93,7 +93,7 @@ void mp_enter_exec_destroy(struct mp_cuda_event *event)
 
 /* ---- memory nodes ------------------------------------------------------------------------------------------------ */
 
-/* The next place in the graph memory of that number. */
+/* Makes an entry for the next node of the graph memory with that number. */
 static struct mp_live new_node(uint64_t number, uint64_t address, unsigned origin)
 {
     struct mp_live memory = {.other = 1};
@@ -120,7 +120,7 @@ static void add_free_node(struct mp_cuda_event *event, uint64_t number, uint64_t
     mp_cuda_begin_entry(event, &node);
 }
 
-/* A graph's number is given with its first memory node. */
+/* A graph gets its number with its first memory node. */
 static uint64_t number_for_node(struct mp_cuda_event *event, mp_cu_handle graph)
 {
     struct mp_live after;
@@ -180,7 +180,7 @@ static void end_memory(struct mp_cuda_event *event, uint64_t address)
     if (mp_live_take(MP_LIVE_MEMORY, address, &taken)) mp_book_end(event->thread, &taken);
 }
 
-/* Memory left from the previous launch ends first: otherwise the driver refuses the launch. */
+/* Memory that the previous launch left live ends first: the driver would have refused the launch while it lives. */
 void mp_exit_graph_launch(struct mp_cuda_event *event)
 {
     struct mp_live executable, node;
@@ -207,7 +207,7 @@ void mp_exit_graph_launch(struct mp_cuda_event *event)
     }
 }
 
-/* The answer to the program's own query serves us, too. */
+/* The program itself asked how much memory its graphs hold: book the answer. */
 void mp_exit_graph_attribute(struct mp_cuda_event *event)
 {
     const struct mp_params_cuDeviceGetGraphMemAttribute *a = event->arguments;
@@ -256,11 +256,11 @@ uint64_t mp_cuda_capture_of(const struct mp_cuda_event *event, mp_cu_handle stre
     int facts = event->facts ? event->facts->capturing : MP_NOT_KNOWN;
     if (facts == 0) return 0;
     if (mp_live_find(MP_LIVE_CAPTURE, (uint64_t)(uintptr_t)stream, &capture)) return capture.other;
-    /* Another stream that joined a capture: mostly the one that began last. */
+    /* Another stream joined the capture. The capture is unknown; mostly it is the one that began last. */
     return facts == 1 ? atomic_load(&last_capture) : 0;
 }
 
-/* While its stream captures, a free becomes a node. */
+/* While its stream captures, a free adds a node instead of freeing. */
 void mp_enter_free_async(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemFreeAsync *a = event->arguments;

@@ -12,7 +12,7 @@ static uint64_t value_of(mp_cu_handle handle)
     return (uint64_t)(uintptr_t)handle;
 }
 
-/* The collector samples the device's totals when contexts, modules or libraries come and go. */
+/* Asks the collector for the device's totals: they may change when contexts, modules or libraries begin or end. */
 static void totals_may_have_moved(void)
 {
     atomic_fetch_add_explicit(&mp_session.header->devices_changed, 1, memory_order_relaxed);
@@ -105,7 +105,7 @@ static void primary_gone(struct mp_cuda_event *event, int device)
     struct mp_live taken[MP_LIVE_TAKEN], before;
     unsigned count = mp_live_take_some(is_primary_of, (uint64_t)device, taken);
     for (unsigned i = 0; i < count; i++) {
-        mp_live_put(&taken[i], &before); /* the block is still live: context_gone() ends it */
+        mp_live_put(&taken[i], &before); /* put back for now: context_gone() ends it */
         mp_cuda_context_gone(event->thread, taken[i].value);
     }
 }
@@ -138,7 +138,7 @@ void mp_cuda_device_is(int ordinal, const struct mp_cu_uuid *uuid, bool final)
     atomic_store_explicit(&device->known, 1, memory_order_release);
 }
 
-/* For a MIG instance the first form returns the whole GPU's UUID: the second form decides. */
+/* For a MIG instance the first form of the call returns the whole GPU's UUID, so the second form's answer is final. */
 void mp_exit_device_uuid(struct mp_cuda_event *event)
 {
     const struct mp_params_cuDeviceGetUuid_v2 *a = event->arguments;

@@ -4,7 +4,7 @@
 
 #include "capture/cuda/booking.h"
 
-/* A call that has come in, or has returned (then `facts` is set). */
+/* One call at its enter, or at its exit (then `facts` is set). */
 struct mp_cuda_event {
     struct mp_thread *thread;
     enum mp_cuda_call_id id;
@@ -14,12 +14,12 @@ struct mp_cuda_event {
     const struct mp_cuda_facts *facts;
 };
 
-/* Before the call: ends the blocks that it frees; they are restored if the call fails. */
+/* Called before the call goes down: ends the blocks that it frees. They are restored if the call fails. */
 typedef void mp_cuda_ending(struct mp_cuda_event *event);
-/* After the call: books its result. */
+/* Called after the call has returned: books its result. */
 typedef void mp_cuda_ended(struct mp_cuda_event *event);
 
-/* The call's arguments as the struct of its symbol, or of another symbol with the same first arguments. */
+/* The call's arguments as the params struct of `symbol`. Any symbol will do whose struct has the same first members. */
 #define MP_ARGUMENTS(symbol, event) ((const struct mp_params_##symbol *)(event)->arguments)
 
 static inline bool mp_cuda_succeeded(const struct mp_cuda_event *event)
@@ -27,7 +27,7 @@ static inline bool mp_cuda_succeeded(const struct mp_cuda_event *event)
     return event->result == MP_CU_SUCCESS;
 }
 
-/* An entry that no context takes with it. `device` below 0: not known, the first one. */
+/* Makes an entry that does not end with a context. `device` below 0: unknown, taken as device 0. */
 static inline struct mp_live mp_cuda_entry(enum mp_live_class class, uint64_t value, int device, enum mp_book book,
                                            enum mp_kind kind)
 {
@@ -35,19 +35,20 @@ static inline struct mp_live mp_cuda_entry(enum mp_live_class class, uint64_t va
         .value = value, .device = (int16_t)(device < 0 ? 0 : device), .class = class, .book = book, .kind = kind};
 }
 
-/* Ends an entry that was removed, and keeps it in case the call fails. */
+/* Ends an entry that was removed from the live ones, and remembers it in case the call fails. */
 void mp_cuda_end(struct mp_cuda_event *event, const struct mp_live *taken);
-/* Removes the value and ends it; where it is missing the visit is marked `unknown`. */
+/* Removes the entry of `value` and ends it. If there is none, marks the visit `unknown`. */
 void mp_cuda_end_value(struct mp_cuda_event *event, enum mp_live_class class, uint64_t value);
-/* The call failed: restores the blocks that it was to end. */
+/* The call failed: restores the blocks that were ended before it. */
 void mp_cuda_take_back(struct mp_cuda_event *event);
-/* Adds an entry of the calling thread's context and device. A failure for lack of memory is recorded on its book. */
+/* Adds an entry of the calling thread's context and device. If the call found no memory, records that on `book`
+ * instead. */
 void mp_cuda_begin(struct mp_cuda_event *event, enum mp_live_class class, uint64_t value, uint64_t bytes,
                    enum mp_book book, enum mp_kind kind);
 void mp_cuda_begin_entry(struct mp_cuda_event *event, struct mp_live *entry);
 bool mp_cuda_refused(struct mp_cuda_event *event, enum mp_book book, int device, uint64_t bytes);
 
-/* The effects of actions, by file. */
+/* The functions of the table of actions, by file. */
 mp_cuda_ended mp_exit_pool_create, mp_exit_pool_of_device, mp_exit_pool_of_location, mp_exit_pool_import,
     mp_exit_pool_import_pointer, mp_exit_alloc_async, mp_exit_alloc_from_pool;
 mp_cuda_ending mp_enter_vmm_release, mp_enter_vmm_unmap, mp_enter_multicast_unbind, mp_enter_ipc_close;
@@ -62,11 +63,11 @@ mp_cuda_ended mp_exit_capture_begin, mp_exit_capture_end, mp_exit_graph_alloc_no
 mp_cuda_ended mp_exit_context_create, mp_exit_context_create_v3, mp_exit_context_create_v4, mp_exit_context_destroy,
     mp_exit_primary_retain, mp_exit_primary_release, mp_exit_primary_reset, mp_exit_code_load, mp_exit_device_uuid;
 
-/* Records how much a pool, given by its handle, holds now. */
+/* Records how many bytes a pool holds now. `pool`: its handle. */
 void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t bytes);
-/* The number of the graph memory that a stream captures into; 0: it does not capture. */
+/* The number of the graph memory that `stream` captures into; 0: it does not capture. */
 uint64_t mp_cuda_capture_of(const struct mp_cuda_event *event, mp_cu_handle stream);
-/* An alloc node joins the graph memory of that number. */
+/* Adds an alloc node to the graph memory of that number. */
 void mp_cuda_add_alloc_node(struct mp_cuda_event *event, uint64_t number, uint64_t address, uint64_t bytes, int device);
 
 #endif

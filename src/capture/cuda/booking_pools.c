@@ -30,7 +30,7 @@ static void begin_pool_at(struct mp_cuda_event *event, mp_cu_handle handle, int 
     begin_pool(event, handle, on_device ? location.id : 0, origin, book);
 }
 
-/* Adds a pool that has always existed. */
+/* Adds a pool that the driver has from the start. */
 static void learn_pool(struct mp_cuda_event *event, mp_cu_handle handle, int allocation, struct mp_cu_location location)
 {
     struct mp_live known;
@@ -74,7 +74,7 @@ void mp_cuda_pool_holds(struct mp_cuda_event *event, uint64_t pool, uint64_t byt
         mp_book_pool_holds(event->thread, known.other, bytes, mp_session_clock_ns());
 }
 
-/* `pool`: its number and origin. */
+/* Begins a block of a pool. `pool`: an entry with the pool's number and origin. */
 static void begin_block(struct mp_cuda_event *event, uint64_t address, uint64_t bytes, const struct mp_live *pool,
                         int device)
 {
@@ -95,7 +95,7 @@ void mp_exit_pool_import_pointer(struct mp_cuda_event *event)
     begin_block(event, *a->ptr_out, bytes, &pool, event->facts->device);
 }
 
-/* The stream's device, else the calling thread's. */
+/* The stream's device, or that of the calling thread's context if the stream is unknown. */
 static int device_of_stream(const struct mp_cuda_event *event, mp_cu_handle stream)
 {
     struct mp_live found;
@@ -114,7 +114,7 @@ static void alloc_in_order(struct mp_cuda_event *event, mp_cu_ptr *address, uint
         begin_block(event, *address, bytes, pool, device);
 }
 
-/* The device's current pool is known only if somebody asked for it. */
+/* The block comes from the device's current pool. The recorder knows this pool only if the program has asked for it. */
 void mp_exit_alloc_async(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemAllocAsync *a = event->arguments;

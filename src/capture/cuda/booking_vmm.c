@@ -1,5 +1,5 @@
-/* Virtual memory: address ranges, physical memory by handle, and mappings. Physical memory exists as long as its handle
- * was released less often than handed out, or some of it is mapped or bound. */
+/* Virtual memory: address ranges, physical memory by handle, and mappings. Physical memory exists while the program
+ * still owns a handle to it, or while some of it is mapped or bound. */
 #include "capture/core/session.h"
 #include "capture/cuda/booking_parts.h"
 
@@ -25,9 +25,9 @@ void mp_exit_vmm_create(struct mp_cuda_event *event)
     mp_cuda_begin_entry(event, &physical);
 }
 
-/* Counts a handle (`refs`) or a use (`uses`) of physical memory or of a multicast object, which ends with its last
- * reference. */
-static bool count(struct mp_cuda_event *event, uint64_t handle, int refs, int uses)
+/* Adds to the handles (`refs`) or the uses (`uses`) of physical memory or of a multicast object. It ends when both are
+ * 0. */
+static bool count_references(struct mp_cuda_event *event, uint64_t handle, int refs, int uses)
 {
     struct mp_live after;
     if (!mp_live_count(MP_LIVE_PHYSICAL, handle, refs, uses, &after) &&
@@ -40,7 +40,7 @@ static bool count(struct mp_cuda_event *event, uint64_t handle, int refs, int us
 void mp_enter_vmm_release(struct mp_cuda_event *event)
 {
     uint64_t handle = MP_ARGUMENTS(cuMemRelease, event)->handle;
-    if (!count(event, handle, -1, 0)) event->visit->unknown = handle != 0;
+    if (!count_references(event, handle, -1, 0)) event->visit->unknown = handle != 0;
 }
 
 void mp_exit_vmm_release(struct mp_cuda_event *event)
@@ -49,13 +49,13 @@ void mp_exit_vmm_release(struct mp_cuda_event *event)
     if (event->visit->taken_count)
         event->visit->taken[0].refs = 1;
     else
-        count(event, MP_ARGUMENTS(cuMemRelease, event)->handle, 1, 0);
+        count_references(event, MP_ARGUMENTS(cuMemRelease, event)->handle, 1, 0);
 }
 
 void mp_exit_vmm_import(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemImportFromShareableHandle *a = event->arguments;
-    if (!mp_cuda_succeeded(event) || count(event, *a->handle, 1, 0)) return;
+    if (!mp_cuda_succeeded(event) || count_references(event, *a->handle, 1, 0)) return;
     struct mp_live physical =
         mp_cuda_entry(MP_LIVE_PHYSICAL, *a->handle, event->facts->device, MP_BOOK_IMPORTED, MP_KIND_VMM);
     mp_cuda_begin_entry(event, &physical);
@@ -65,7 +65,7 @@ void mp_exit_vmm_import(struct mp_cuda_event *event)
 void mp_exit_vmm_retain(struct mp_cuda_event *event)
 {
     const struct mp_params_cuMemRetainAllocationHandle *a = event->arguments;
-    if (mp_cuda_succeeded(event)) count(event, *a->handle, 1, 0);
+    if (mp_cuda_succeeded(event)) count_references(event, *a->handle, 1, 0);
 }
 
 void mp_exit_vmm_map(struct mp_cuda_event *event)
@@ -78,7 +78,7 @@ void mp_exit_vmm_map(struct mp_cuda_event *event)
     mapping.bytes = a->size;
     mapping.other = a->handle;
     mapping.device = physical.device;
-    count(event, a->handle, 0, 1);
+    count_references(event, a->handle, 0, 1);
     mp_cuda_begin_entry(event, &mapping);
 }
 
@@ -92,7 +92,7 @@ void mp_enter_vmm_unmap(struct mp_cuda_event *event)
         known = true;
         at += mapping.bytes ? mapping.bytes : end - at;
         mp_cuda_end(event, &mapping);
-        count(event, mapping.other, 0, -1);
+        count_references(event, mapping.other, 0, -1);
     }
     event->visit->unknown = !known;
 }
@@ -100,12 +100,12 @@ void mp_enter_vmm_unmap(struct mp_cuda_event *event)
 void mp_exit_vmm_unmap(struct mp_cuda_event *event)
 {
     if (mp_cuda_succeeded(event) || !event->visit->taken_count) return;
-    /* Physical memory is restored before the mappings that use it. */
+    /* Restores physical memory before the mappings that use it. */
     mp_cuda_take_back(event);
     const struct mp_params_cuMemUnmap *a = event->arguments;
     struct mp_live mapping;
     for (uint64_t at = a->ptr, end = a->ptr + a->size; at < end && mp_live_find(MP_LIVE_MAPPING, at, &mapping);) {
-        count(event, mapping.other, 0, 1);
+        count_references(event, mapping.other, 0, 1);
         at += mapping.bytes ? mapping.bytes : end - at;
     }
 }
@@ -125,7 +125,7 @@ void mp_exit_multicast_bind(struct mp_cuda_event *event)
                               .other = a->memHandle,
                               .context = a->mcHandle,
                               .class = MP_LIVE_BINDING};
-    count(event, a->memHandle, 0, 1);
+    count_references(event, a->memHandle, 0, 1);
     mp_cuda_begin_entry(event, &binding);
 }
 
@@ -135,7 +135,7 @@ void mp_enter_multicast_unbind(struct mp_cuda_event *event)
     struct mp_live binding;
     if (!mp_live_take(MP_LIVE_BINDING, binding_of(a->mcHandle, a->mcOffset), &binding)) return;
     mp_cuda_end(event, &binding);
-    count(event, binding.other, 0, -1);
+    count_references(event, binding.other, 0, -1);
 }
 
 void mp_exit_multicast_unbind(struct mp_cuda_event *event)
@@ -143,5 +143,5 @@ void mp_exit_multicast_unbind(struct mp_cuda_event *event)
     if (mp_cuda_succeeded(event) || !event->visit->taken_count) return;
     uint64_t memory = event->visit->taken[0].other;
     mp_cuda_take_back(event);
-    count(event, memory, 0, 1);
+    count_references(event, memory, 0, 1);
 }

@@ -17,18 +17,18 @@
 
 #define FLUSH_EVERY_NS  MP_NS_PER_SECOND
 #define FLUSH_PERIOD_MS 1000
-#define NOT_FOUND       -1 /* no result of CUPTI's */
-/* In a call's correlation word: one of ours, with the visit's place in the low byte. */
+#define NOT_FOUND       -1 /* ours; no result of CUPTI's has this value */
+/* A call's correlation word with this mark is ours; its low byte is the visit's index. */
 #define VISIT_MARK UINT64_C(0x6d656d70726f6600)
 
 static void *subscriber;
 static pid_t holder;               /* the process that subscribed */
-static uint32_t holder_generation; /* of its session: a child made by a raw clone() reads another in the wiped page */
+static uint32_t holder_generation; /* of its session: a child made by a raw clone() finds another in the wiped page */
 static _Atomic bool held;
 static _Atomic uint64_t last_flush;
 static bool reported[MP_CUDA_CALL_COUNT]; /* set before the first callback */
 
-/* A cbid's row; MP_CUDA_CALL_COUNT: none. */
+/* The row of a cbid; MP_CUDA_CALL_COUNT: there is none. */
 static enum mp_cuda_call_id call_of(uint32_t cbid)
 {
     enum { CBIDS = 1024 };
@@ -48,7 +48,7 @@ bool mp_cupti_reports(enum mp_cuda_call_id id)
     return reported[id];
 }
 
-static struct stat own_file; /* st_ino 0: not known */
+static struct stat own_file; /* this library's file; st_ino 0: unknown */
 
 void mp_cupti_start(void)
 {
@@ -65,8 +65,8 @@ bool mp_cupti_is_own_path(const char *path)
 
 /* ---- callbacks --------------------------------------------------------------------------------------------------- */
 
-/* Records wait in CUPTI's buffers until they are requested; the others are lost with the program. Not inside a hook:
- * the buffers come back within this call. */
+/* Makes CUPTI hand over the records in its buffers. Records that stay there are lost if the program dies. Not inside a
+ * hook: the buffers come back within this call, and their callback enters one. */
 static void flush(bool now)
 {
     uint64_t time = mp_clock_monotonic_ns(), last = atomic_load(&last_flush);
@@ -109,7 +109,7 @@ static void on_exit_of(enum mp_cuda_call_id id, const struct mp_cupti_call *data
     if (captured) facts.capturing = 1;
     mp_cuda_exit(id, data->functionParams, result, &visit, &facts);
     if (result == MP_CU_SUCCESS) mp_cupti_expect(&mp_cuda_calls[id], data, &visit);
-    struct mp_cupti_thread *now = mp_cupti_thread(mp_thread_present()); /* the exit may have made it */
+    struct mp_cupti_thread *now = mp_cupti_thread(mp_thread_present()); /* the call's exit may have made it */
     if (now) now->exits++;
     flush(mp_cuda_loads_code(mp_cuda_calls[id].action));
 }
@@ -184,14 +184,14 @@ static void on_callback(void *user, uint32_t domain, uint32_t id, const void *da
     errno = saved;
 }
 
-/* ---- taking and giving back -------------------------------------------------------------------------------------- */
+/* ---- subscribing and releasing ----------------------------------------------------------------------------------- */
 
 static void note_refusal(int result)
 {
     char name[64] = "", text[160];
     const char *reason = NULL;
     if (result == MP_CUPTI_BUSY && mp_cupti.cuptiSubscribe_v2) {
-        /* The second interface returns the first subscriber. It is used for nothing else. */
+        /* Only the second version of the interface names the present subscriber. It is used for nothing else. */
         struct mp_cupti_subscriber_params params = {.structSize = sizeof params,
                                                     .subscriberName = "memprof",
                                                     .oldSubscriberName = name,
@@ -241,7 +241,7 @@ static void enable_callbacks(void)
     enable(MP_CUPTI_STATE, MP_CUPTI_STATE_FATAL_ERROR);
 }
 
-/* Without records, only variables of modules and the pools' sizes are missing. */
+/* Without records, a recording lacks only variables of modules and the sizes of pools. */
 static void enable_records(void)
 {
     if (!mp_cupti_records_start() ||
@@ -252,14 +252,14 @@ static void enable_records(void)
         return;
     }
     mp_cupti.cuptiActivityEnable(MP_CUPTI_MEMORY_POOL);
-    /* Ids of memory records are those of call records, and are there only where those are. */
+    /* Memory records have the correlation ids of call records, and only if call records are enabled. */
     for (unsigned id = 0; mp_cupti.cuptiActivityEnableDriverApi && id < MP_CUDA_CALL_COUNT; id++)
         if (mp_cupti_has_record(mp_cuda_calls[id].action))
             mp_cupti.cuptiActivityEnableDriverApi(mp_cuda_calls[id].cbid, 1);
     if (mp_cupti.cuptiActivityFlushPeriod) mp_cupti.cuptiActivityFlushPeriod(FLUSH_PERIOD_MS);
 }
 
-/* Takes every record that CUPTI still has, and notes what is then missing. */
+/* Takes all records that CUPTI still has, and notes which ones are missing then. */
 static bool take_the_rest(void)
 {
     size_t dropped = 0;
@@ -276,14 +276,14 @@ static void at_exit(void)
     if (holder == mp_getpid() && atomic_load(&held) && mp_session_recording()) take_the_rest();
 }
 
-/* A CUPTI that is too new for the driver is skipped: an older one may work. */
+/* Skips a CUPTI that is too new for the driver, since an older one may work. */
 static bool subscribe(void *refusal)
 {
     *(int *)refusal = mp_cupti.cuptiSubscribe(&subscriber, on_callback, NULL);
     return *(int *)refusal != MP_CUPTI_NOT_INITIALIZED;
 }
 
-/* `driver`: an address in the driver. */
+/* `driver`: an address in the driver's code. */
 static void start(uintptr_t driver)
 {
     int refusal = NOT_FOUND;

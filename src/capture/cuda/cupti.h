@@ -1,9 +1,9 @@
 /*
- * CUPTI as the way in: found at run time, one subscriber of its first interface. Callbacks of the driver's domain are
- * recorded (stack, thread, result). Records of memory and pools add modules' variables and the pools' sizes, and check
- * the callbacks.
+ * CUPTI as a way to see the driver's calls. It is found at run time, and has one subscriber through the first version
+ * of its interface. Callbacks of the driver's domain are recorded (stack, thread, result). CUPTI's own records of
+ * memory and pools add modules' variables and the pools' sizes, and serve to check the callbacks.
  *
- * Callbacks run on the program's threads, in the middle of a driver's call: they call CUPTI at most, never CUDA.
+ * Callbacks run on the program's threads, in the middle of a driver's call. They call CUPTI at most, never CUDA.
  */
 #ifndef MP_CAPTURE_CUDA_CUPTI_H
 #define MP_CAPTURE_CUDA_CUPTI_H
@@ -13,7 +13,7 @@
 #include "capture/cuda/cupti_abi.h"
 #include "capture/cuda/driver_calls.h"
 
-/* The loaded library's functions; NULL for missing ones. */
+/* The loaded library's functions; missing ones are NULL. */
 struct mp_cupti {
     uint32_t version;
 #define MP_CUPTI_FUNCTION(name, needed, arguments) mp_##name *name;
@@ -22,38 +22,38 @@ struct mp_cupti {
 };
 extern struct mp_cupti mp_cupti;
 
-/* cupti_library.c: finds the library and offers it as mp_cupti until one is used. Candidates come in this order: a
- * mapped one, $MEMPROF_CUPTI, $LD_LIBRARY_PATH, then toolkit, Python's packages and system. Libraries that are too old
- * or incomplete are skipped. False: none was used. */
+/* Finds libcupti (cupti_library.c). Calls `use` with each candidate as mp_cupti until one call returns true. A mapped
+ * libcupti is the first candidate. Then come $MEMPROF_CUPTI and $LD_LIBRARY_PATH, then toolkit, Python's packages and
+ * system. Libraries that are too old or incomplete are skipped. False: no candidate was used. */
 bool mp_cupti_find(bool (*use)(void *context), void *context);
 
-/* True if callbacks report that call: false for one that the loaded library does not know. */
+/* True if callbacks report that call. False if the loaded library does not know it. */
 bool mp_cupti_reports(enum mp_cuda_call_id id);
-/* True if the path is that of this library. */
+/* mp_cupti_is_own_path(): true if `path` names this library. */
 void mp_cupti_start(void); /* for the constructor */
 bool mp_cupti_is_own_path(const char *path);
-/* Releases CUPTI for another tool of this process (torch.profiler). The hooks, if present, continue to record. False:
- * it was not held. */
+/* Releases CUPTI for another tool of this process (torch.profiler). If the hooks' library is loaded, it continues to
+ * record. False: memprof did not hold CUPTI. */
 bool mp_cupti_release(void);
-/* In a forked child: CUPTI is never called again. Returns whether it was held. */
+/* For a forked child: CUPTI is never called again there. Returns whether the parent held it. */
 bool mp_cupti_forget(void);
 
 /* ---- cupti_records.c --------------------------------------------------------------------------------------------- */
 
-/* Before records are asked for: maps their room. */
+/* Maps the memory for records. Call it before records are requested. */
 bool mp_cupti_records_start(void);
-/* True if calls of that action have memory records, as far as known. */
+/* True if CUPTI makes memory records for calls of that action, as far as known. */
 bool mp_cupti_has_record(enum mp_cuda_action action);
-/* A call that has succeeded: the memory records to expect, and the code whose variables they will report. */
+/* A call has succeeded: remembers which memory records must come, and the code whose variables they will report. */
 struct mp_cuda_visit;
 void mp_cupti_expect(const struct mp_cuda_call *call, const struct mp_cupti_call *data,
                      const struct mp_cuda_visit *visit);
-/* CUPTI's callbacks for buffers. */
+/* Callbacks by which CUPTI gets and returns buffers. */
 mp_cupti_buffer_request mp_cupti_request_buffer;
 mp_cupti_buffer_complete mp_cupti_take_buffer;
-/* Takes one record, of at least `bytes`; in a hook or not. */
+/* Takes one record. May be called inside or outside a hook. */
 void mp_cupti_take_record(const void *record);
-/* At the end, when all records are flushed: counts the expected ones that did not come. */
+/* At the end, when all records are flushed: counts the expected records that did not come. */
 void mp_cupti_records_end(void);
 
 #endif

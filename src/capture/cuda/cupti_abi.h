@@ -17,7 +17,7 @@
 enum {
     MP_CUPTI_SUCCESS = 0,
     MP_CUPTI_INVALID_PARAMETER = 1,
-    MP_CUPTI_MAX_LIMIT_REACHED = 12, /* no more records; from old versions also: there is a subscriber */
+    MP_CUPTI_MAX_LIMIT_REACHED = 12, /* no more records; in old versions also: there is another subscriber */
     MP_CUPTI_NOT_INITIALIZED = 15,   /* the driver is too old for this CUPTI */
     MP_CUPTI_BUSY = 39,              /* CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED */
     MP_CUPTI_UNKNOWN = 999,          /* no driver */
@@ -33,7 +33,7 @@ enum {
 };
 enum { MP_CUPTI_STATE_FATAL_ERROR = 1 };
 
-/* CUpti_CallbackData: what a driver-domain callback gets */
+/* CUpti_CallbackData: the argument of a driver-domain callback */
 struct mp_cupti_call {
     uint32_t callbackSite;
     const char *functionName;
@@ -46,7 +46,8 @@ struct mp_cupti_call {
     uint32_t correlationId;
 };
 
-/* CUpti_ResourceData: what a resource-domain callback gets. The descriptor of graph callbacks: CUpti_GraphData */
+/* CUpti_ResourceData: the argument of a resource-domain callback. The descriptor of graph callbacks is
+ * CUpti_GraphData */
 struct mp_cupti_resource {
     mp_cu_handle context;
     mp_cu_handle stream;
@@ -58,15 +59,15 @@ struct mp_cupti_graph {
     mp_cu_handle dependency, graphExec;
 };
 
-/* CUpti_SubscriberParams as of 13.0; later ones have more behind it */
+/* CUpti_SubscriberParams as of 13.0; later versions append members */
 struct mp_cupti_subscriber_params {
     size_t structSize;
     const char *subscriberName; /* in, 53 characters at most */
-    char *oldSubscriberName;    /* out, at MP_CUPTI_BUSY: who holds CUPTI; 64 bytes of room at least */
+    char *oldSubscriberName;    /* out, at MP_CUPTI_BUSY: name of the current subscriber; at least 64 bytes of room */
     size_t oldSubscriberSize;
 };
 
-/* Activity kinds, and the numbers in their records */
+/* Activity kinds: the numbers at the beginning of records */
 enum { MP_CUPTI_DRIVER_CALL = 4, MP_CUPTI_MEMORY2 = 49, MP_CUPTI_MEMORY_POOL = 50 };
 enum { MP_CUPTI_ALLOCATION = 1, MP_CUPTI_RELEASE = 2 };
 enum { MP_CUPTI_POOL_DESTROYED = 2, MP_CUPTI_POOL_TRIMMED = 3 };
@@ -78,8 +79,8 @@ enum {
     MP_CUPTI_MEMORY_MANAGED_STATIC = 7,
 };
 
-/* CUpti_ActivityMemory2, 3 and 4: each is the one before and a tail. A record is read by prefix; the loaded library
- * alone steps from one to the next. */
+/* CUpti_ActivityMemory2, 3 and 4: each adds members at the end of the one before. Read only members that the record's
+ * version has; only the loaded library steps from one record to the next. */
 struct mp_cupti_memory {
     uint32_t kind, memoryOperationType, memoryKind, correlationId;
     uint64_t address, bytes, timestamp, PC;
@@ -100,7 +101,7 @@ struct mp_cupti_memory {
 #define MP_CUPTI_MEMORY3_BYTES 120 /* version 17 */
 #define MP_CUPTI_MEMORY4_BYTES 128 /* version 24 */
 
-/* CUpti_ActivityMemoryPool, 2 and 3: likewise */
+/* CUpti_ActivityMemoryPool, 2 and 3: as above */
 struct mp_cupti_pool {
     uint32_t kind, memoryPoolOperationType, memoryPoolType, correlationId, processId, deviceId;
     uint64_t minBytesToKeep, address, size, releaseThreshold, timestamp;
@@ -111,7 +112,7 @@ struct mp_cupti_pool {
 #define MP_CUPTI_POOL2_BYTES 72 /* version 17 */
 #define MP_CUPTI_POOL3_BYTES 80 /* version 130000 */
 
-#define MP_CUPTI_VERSION_FIRST 15 /* before: no MEMORY2 */
+#define MP_CUPTI_VERSION_FIRST 15 /* versions before have no MEMORY2 */
 
 typedef void mp_cupti_callback(void *user, uint32_t domain, uint32_t id, const void *data);
 typedef void mp_cupti_buffer_request(uint8_t **buffer, size_t *bytes, size_t *records_max);
@@ -119,8 +120,8 @@ typedef void mp_cupti_buffer_complete(mp_cu_handle context, uint32_t stream, uin
                                       size_t valid_bytes);
 typedef uint64_t mp_cupti_timestamp(void);
 
-/* The functions that are looked up: X(name, needed, arguments). All answer a CUptiResult. Without a needed one the
- * library is not used; without another one that part is left out. */
+/* The functions that are looked up: X(name, needed, arguments). All return a CUptiResult. A library that lacks a needed
+ * one is not used. If another one is missing, only its feature is. */
 #define MP_CUPTI_FUNCTIONS(X)                                                                                          \
     X(cuptiGetVersion, 1, (uint32_t * version))                                                                        \
     X(cuptiSubscribe, 1, (void **subscriber, mp_cupti_callback *callback, void *user))                                 \

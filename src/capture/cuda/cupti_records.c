@@ -1,7 +1,7 @@
 /*
- * CUPTI's records of memory and of pools. Each memory record is compared with the call that a callback reported: by
- * correlation id and address, or by address alone where the id is another's (a runtime call around it). Records come
- * late, in no order, on any thread.
+ * CUPTI's records of memory and of pools. Each memory record is compared with the call that a callback reported. They
+ * belong together if correlation id and address are equal. The address alone decides if the record has the id of a
+ * runtime call around the driver's call. Records come late, in no order, on any thread.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -16,26 +16,27 @@
 #include "capture/cuda/booking.h"
 #include "capture/cuda/cupti.h"
 
-/* ---- expected records ------------------------------------------------------------------------------------------- */
+/* ---- calls and records that wait for their partner -------------------------------------------------------------- */
 
-/* Sets of ways: of calls on the same address the oldest comes first. A full set compares nothing until as many records
- * as calls have come: an address may return any number of times before CUPTI reports the first. */
+/* A hash table of sets with WAYS entries each. The oldest of several calls on one address is paired first. An address
+ * may return any number of times before CUPTI reports the first. A set that overflows is emptied, and compares nothing
+ * until it has seen as many records as calls. */
 #define SETS UINT64_C(16384)
 #define WAYS 8
 struct expected {
-    uint64_t address, bytes, when; /* `when` is on the clock of that side */
+    uint64_t address, bytes, when; /* `when`: by the clock of its side */
     uint32_t correlation;
     uint8_t operation, side; /* enum side; 0: free */
 };
 static struct expected *expected; /* SETS * WAYS, mapped */
 static struct overflow {
     bool is_full;
-    int32_t ahead; /* calls less records, of the set since it was empty */
-} * overflows;     /* SETS, mapped behind those */
+    int32_t ahead; /* calls less records since the set was last empty */
+} * overflows;     /* SETS, mapped behind `expected` */
 #define LOCKS 64
 static mp_lock locks[LOCKS];
 
-/* Loads of code whose variables records will report. */
+/* Calls that load code, by correlation id: records will report the code's variables. */
 #define LOADS 256
 static struct load {
     _Atomic uint32_t correlation;
@@ -43,7 +44,7 @@ static struct load {
     uint32_t stack;
 } loads[LOADS];
 
-/* Calls that end contexts, by correlation id: each has many records. */
+/* Calls that end contexts, by correlation id: many records belong to each. */
 #define ENDS 64
 static _Atomic uint32_t ends[ENDS];
 
@@ -56,7 +57,7 @@ static struct expected *set_of(uint64_t address, mp_lock **lock)
 
 enum side { CALL = 1, RECORD = 2 };
 
-static void count(_Atomic uint64_t *counter)
+static void count_one(_Atomic uint64_t *counter)
 {
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
@@ -65,10 +66,10 @@ static void paired(const struct expected *one, const struct expected *other)
 {
     struct mp_spool_cupti *counters = &mp_session.header->cupti;
     bool known = one->bytes != MP_BYTES_UNKNOWN && other->bytes != MP_BYTES_UNKNOWN;
-    count(known && one->bytes != other->bytes ? &counters->different : &counters->agreed);
+    count_one(known && one->bytes != other->bytes ? &counters->different : &counters->agreed);
 }
 
-/* The oldest matching entry of the other side, with the same correlation id or (`any`) with any. */
+/* Finds the oldest matching entry of the other side: with the same correlation id, or with `any` id. */
 static struct expected *find_partner(struct expected *set, const struct expected *wanted, bool any)
 {
     struct expected *found = NULL;
@@ -80,7 +81,7 @@ static struct expected *find_partner(struct expected *set, const struct expected
     return found;
 }
 
-/* Pairs the remaining entries by address alone, the oldest with the oldest: records may have no ids, or those of
+/* Pairs the remaining entries by address alone, the oldest with the oldest. Records may have no ids, or the ids of
  * runtime calls around the driver's. */
 static void settle(struct expected *set)
 {
@@ -90,11 +91,11 @@ static void settle(struct expected *set)
         if (!call) continue;
         paired(call, record);
         call->side = record->side = 0;
-        at = set - 1; /* again from the first */
+        at = set - 1; /* continues from the first entry */
     }
 }
 
-/* NULL: it is full. */
+/* A free entry of the set. NULL: the set is full. */
 static struct expected *room_in(struct expected *set)
 {
     for (int tries = 0; tries < 2; tries++) {
@@ -169,10 +170,11 @@ static bool has_records(enum mp_book book)
     return book == MP_BOOK_DEVICE || book == MP_BOOK_MANAGED || book == MP_BOOK_PINNED || book == MP_BOOK_POOL;
 }
 
-/* Expects a record of a block that began, with its address, and with its size if that is the requested one. */
+/* Expects a record of the block that the call began: with its address, and with its size if CUPTI reports the requested
+ * size. */
 static void expect_alloc(const struct mp_cuda_call *call, const void *arguments, uint32_t correlation)
 {
-    const struct mp_params_cuMemAlloc_v2 *a = arguments; /* the first two arguments of all that are like it */
+    const struct mp_params_cuMemAlloc_v2 *a = arguments; /* all these calls begin with the same two arguments */
     switch (call->action) {
     case MP_CUDA_ALLOC:
     case MP_CUDA_ALLOC_MANAGED:
@@ -260,7 +262,8 @@ static void compare(const struct mp_cupti_memory *memory)
     pair(record);
 }
 
-/* Records the size of one of the program's pools, unless the hooks ask the driver itself: that is newer and exact. */
+/* Records the size of one of the program's pools. If the hooks ask the driver itself, their answer is newer and exact,
+ * so the record is ignored. */
 static void pool_holds(struct mp_thread *thread, uint64_t address, uint32_t device, uint64_t bytes, uint64_t when)
 {
     struct mp_live held = {.value = address, .refs = 1, .device = (int16_t)device, .class = MP_LIVE_HELD}, known;
@@ -273,7 +276,7 @@ static void take_memory(struct mp_thread *thread, const struct mp_cupti_memory *
 {
     bool is_variable =
         record->memoryKind == MP_CUPTI_MEMORY_DEVICE_STATIC || record->memoryKind == MP_CUPTI_MEMORY_MANAGED_STATIC;
-    count(&mp_session.header->cupti.records);
+    count_one(&mp_session.header->cupti.records);
     if (is_variable)
         take_variable(thread, record);
     else if (record->memoryKind != MP_CUPTI_MEMORY_ARRAY)
@@ -294,7 +297,7 @@ void mp_cupti_take_record(const void *record)
 {
     struct mp_thread *thread = mp_hook_enter();
     if (!thread) return;
-    /* The layouts of library versions differ only at their ends, which are not read here. */
+    /* The records' layouts differ between library versions only at their ends, which are not read here. */
     switch (*(const uint32_t *)record) {
     case MP_CUPTI_MEMORY2:
         take_memory(thread, record);
@@ -302,17 +305,17 @@ void mp_cupti_take_record(const void *record)
     case MP_CUPTI_MEMORY_POOL:
         take_pool(thread, record);
         break;
-    case MP_CUPTI_DRIVER_CALL: /* comes with what gives the others their ids */
+    case MP_CUPTI_DRIVER_CALL: /* enabled only to give memory records their ids */
         break;
     default:
-        count(&mp_session.header->cupti.unreadable);
+        count_one(&mp_session.header->cupti.unreadable);
     }
     mp_hook_leave(thread);
 }
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 
-/* Small, since later libraries take one for each thread. Free ones are a list through their first words. */
+/* Small, since later libraries take one for each thread. Free buffers form a list through their first words. */
 #define BUFFER_BYTES ((size_t)64 << 10)
 static mp_lock buffers_lock;
 static uint8_t *free_buffers;
@@ -330,7 +333,7 @@ void mp_cupti_request_buffer(uint8_t **buffer, size_t *bytes, size_t *records_ma
     if (*buffer) return;
     void *fresh = mp_mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     *buffer = fresh == MAP_FAILED ? NULL : fresh;
-    if (!*buffer) *bytes = 0; /* CUPTI drops its records, and counts */
+    if (!*buffer) *bytes = 0; /* CUPTI then drops records, and counts them */
 }
 
 static void give_back(uint8_t *buffer)
@@ -355,7 +358,7 @@ void mp_cupti_take_buffer(mp_cu_handle context, uint32_t stream, uint8_t *buffer
         mp_cupti_take_record(record);
     if (mp_session_recording()) {
         struct mp_spool_cupti *counters = &mp_session.header->cupti;
-        if ((status && status != MP_CUPTI_MAX_LIMIT_REACHED) || valid_bytes > bytes) count(&counters->unreadable);
+        if ((status && status != MP_CUPTI_MAX_LIMIT_REACHED) || valid_bytes > bytes) count_one(&counters->unreadable);
         if (!mp_cupti.cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped))
             atomic_fetch_add(&counters->dropped, dropped);
     }
@@ -369,7 +372,7 @@ bool mp_cupti_records_start(void)
     return expected;
 }
 
-/* True if this is a free without a call of its own: one of many at a context's end. */
+/* True for a free that no call made: the end of a context frees many blocks. */
 static bool came_with_context(const struct expected *record)
 {
     struct mp_live live;

@@ -1,10 +1,10 @@
 /*
- * NVIDIA's driver ABI, as far as memprof needs it, so that every build can record CUDA, also one made on a machine
- * without it. Three headers: the driver's types and numbers here, its calls in driver_calls.h, CUPTI in cupti_abi.h.
- * Where configure finds NVIDIA's headers, abi_check.c compares all three with them.
+ * NVIDIA's driver ABI, as far as memprof needs it. With it every build can record CUDA, even if it was made on a
+ * machine without CUDA. Three headers: the driver's types and numbers here, its calls in driver_calls.h, CUPTI in
+ * cupti_abi.h. Where configure finds NVIDIA's headers, abi_check.c compares all three with them.
  *
  * Source: cuda.h, cudaTypedefs.h and generated_cuda_meta.h of CUDA 13.0. The driver's ABI is stable by name: these
- * declarations hold for every driver that has the name.
+ * declarations are right for every driver that exports the name.
  */
 #ifndef MP_CAPTURE_CUDA_DRIVER_ABI_H
 #define MP_CAPTURE_CUDA_DRIVER_ABI_H
@@ -26,7 +26,7 @@ enum {
     MP_CU_CAPTURE_UNJOINED = 904,
 };
 
-/* CUmemLocationType: others are the host's memory */
+/* CUmemLocationType: all other types are host memory */
 enum { MP_CU_LOCATION_DEVICE = 1 };
 struct mp_cu_location {
     int type, id;
@@ -53,10 +53,10 @@ struct mp_cu_pool_props {
     unsigned char reserved[54];
 };
 
-/* CUmemPool_attribute: a 64-bit value */
+/* CUmemPool_attribute: its value has 64 bits */
 enum { MP_CU_POOL_RESERVED_CURRENT = 5 };
 
-/* CUgraphMem_attribute: likewise */
+/* CUgraphMem_attribute: its value has 64 bits */
 enum { MP_CU_GRAPH_MEM_RESERVED_CURRENT = 2 };
 
 /* CUmulticastObjectProp */
@@ -81,11 +81,11 @@ struct mp_cu_array3d {
 enum {
     MP_CU_ARRAY_LAYERED = 0x01,          /* Depth counts layers */
     MP_CU_ARRAY_CUBEMAP = 0x04,          /* Depth counts faces */
-    MP_CU_ARRAY_SPARSE = 0x40,           /* memory is mapped into it later */
-    MP_CU_ARRAY_DEFERRED_MAPPING = 0x80, /* likewise */
+    MP_CU_ARRAY_SPARSE = 0x40,           /* memory is mapped into the array later */
+    MP_CU_ARRAY_DEFERRED_MAPPING = 0x80, /* memory is mapped into the array later */
 };
 
-/* CUipcMemHandle (CUipcEventHandle is alike), CUuuid: passed by value and by pointer */
+/* CUipcMemHandle (CUipcEventHandle has the same layout), CUuuid: passed by value and by pointer */
 struct mp_cu_ipc_handle {
     char reserved[64];
 };
@@ -120,7 +120,7 @@ struct mp_cu_external_mipmap {
     unsigned reserved[16];
 };
 
-/* CUDA_MEM_ALLOC_NODE_PARAMS; CUgraphNodeParams, with the union's members that are memory */
+/* CUDA_MEM_ALLOC_NODE_PARAMS; CUgraphNodeParams, with those members of its union that are about memory */
 struct mp_cu_alloc_node {
     struct mp_cu_pool_props poolProps;
     const void *accessDescs;
@@ -144,7 +144,7 @@ struct mp_cu_node_params {
 /* CUdriverProcAddress_flags */
 enum { MP_CU_LOOKUP_PER_THREAD_STREAM = 2 };
 
-/* Both forms of cuGetProcAddress: a caller that asks for it by version below 12000 gets the first. */
+/* The two forms of cuGetProcAddress. A caller that looks it up with a version below 12000 gets the first form. */
 typedef int mp_cu_get_proc_address(const char *symbol, void **function, int version, unsigned long long flags);
 typedef int mp_cu_get_proc_address_v2(const char *symbol, void **function, int version, unsigned long long flags,
                                       int *status);

@@ -1,15 +1,15 @@
 /*
- * The driver's calls that memprof records: one table for both ways in. CUPTI's callbacks and the wrappers of
- * libmemprof-hooks.so decode to the same rows and the same params structs, and are booked by the same code.
+ * The driver's calls that memprof records. CUPTI's callbacks and the wrappers of libmemprof-hooks.so both use this
+ * table: the same rows, the same params structs, and the same code to book them.
  *
  *     X(symbol, base name, version, per thread, cbid, action, number of arguments, (type, argument)...)
  *
  * symbol      what libcuda exports
- * base name,  cuGetProcAddress(base name, v, flags) answers this symbol where v is at least `version` and no row of
- * version,    the name has a higher one that v reaches too; of names that have both, `per thread` 1 is the one for
- * per thread  MP_CU_LOOKUP_PER_THREAD_STREAM
+ * base name,  cuGetProcAddress(base name, v, flags) returns the symbol of the row with the highest `version` up to v.
+ * version,    If two rows have this version, MP_CU_LOOKUP_PER_THREAD_STREAM in `flags` chooses the row with
+ * per thread  `per thread` 1
  * cbid        of CUPTI's driver domain (CUPTI_DRIVER_TRACE_CBID_symbol)
- * action      what it does to the ledgers (booking.c): calls of one action agree in the arguments that it reads
+ * action      its effect on the tracks (booking.c): calls of one action agree in the arguments that it reads
  */
 #ifndef MP_CAPTURE_CUDA_DRIVER_CALLS_H
 #define MP_CAPTURE_CUDA_DRIVER_CALLS_H
@@ -222,10 +222,11 @@
     MP_CUDA_GRAPH_CALLS(X)                                                                                             \
     MP_CUDA_HANDLE_CALLS(X)
 
-/* A name that later became another symbol's: cuGetProcAddress(base name, version or higher) answers `symbol`. */
+/* Names that later belong to another symbol: cuGetProcAddress(base name, version or higher) returns `symbol`. */
 #define MP_CUDA_RENAMED_CALLS(X) X(cuGraphInstantiateWithFlags, "cuGraphInstantiate", 12000)
 
-/* Calls of CUDA 3, with 32 bits for sizes and addresses or in no header any more: seen, not decoded. X(name, cbid) */
+/* Calls of CUDA 3, with sizes and addresses of 32 bits, or in no header any more. Callbacks report them, but their
+ * arguments are not read. X(name, cbid) */
 #define MP_CUDA_UNDESCRIBED_CALLS(X)                                                                                   \
     X(cuMemAlloc, 29)                                                                                                  \
     X(cuMemAllocPitch, 31)                                                                                             \
@@ -366,7 +367,8 @@ enum mp_cuda_call_id {
     MP_CUDA_NAME a, MP_CUDA_NAME b, MP_CUDA_NAME c, MP_CUDA_NAME d, MP_CUDA_NAME e, MP_CUDA_NAME f, MP_CUDA_NAME g,    \
         MP_CUDA_NAME h
 
-/* struct mp_params_cuMemAlloc_v2 { mp_cu_ptr *dptr; size_t bytesize; }: what CUPTI hands over as functionParams. */
+/* struct mp_params_cuMemAlloc_v2 { mp_cu_ptr *dptr; size_t bytesize; }: the struct that CUPTI passes as
+ * functionParams. */
 #define MP_CUDA_ROW(symbol, base, version, per_thread, cbid, action, count, ...)                                       \
     struct mp_params_##symbol {                                                                                        \
         MP_CUDA_MEMBERS(count, __VA_ARGS__)                                                                            \
@@ -377,7 +379,7 @@ MP_CUDA_CALLS(MP_CUDA_ROW)
 /* The rows of driver_calls.h as data. Never allocates; used in libmemprof.so and in libmemprof-hooks.so. */
 
 struct mp_cuda_call {
-    const char *symbol, *name; /* what libcuda exports; what cuGetProcAddress is asked for */
+    const char *symbol, *name; /* the exported name; the name for cuGetProcAddress */
     int version;
     bool per_thread;
     unsigned cbid;
@@ -385,13 +387,13 @@ struct mp_cuda_call {
 };
 extern const struct mp_cuda_call mp_cuda_calls[MP_CUDA_CALL_COUNT];
 
-/* Code has variables, which only CUPTI's records report. */
+/* True if the action loads code. Code has variables, which only CUPTI's records report. */
 static inline bool mp_cuda_loads_code(enum mp_cuda_action action)
 {
     return action == MP_CUDA_MODULE_LOAD || action == MP_CUDA_LIBRARY_LOAD;
 }
 
-/* Perhaps the current one. */
+/* True if the action may end a context, perhaps the current one. */
 static inline bool mp_cuda_ends_context(enum mp_cuda_action action)
 {
     return action == MP_CUDA_CONTEXT_DESTROY || action == MP_CUDA_PRIMARY_RELEASE || action == MP_CUDA_PRIMARY_RESET;

@@ -1,7 +1,7 @@
 /*
- * Decides who records the driver's calls: CUPTI where it is free and wanted, else the hooks of libmemprof-hooks.so,
- * else nobody. Wrappers are always handed out; while CUPTI records they only watch, so that nothing is lost if CUPTI
- * goes away in the middle.
+ * Decides who records the driver's calls: CUPTI if it is free and wanted, else the hooks of libmemprof-hooks.so, else
+ * nobody. Programs always get the wrappers. While CUPTI records, the wrappers only watch, so that no call is lost if
+ * CUPTI is released in the middle.
  */
 #ifndef MP_CAPTURE_CUDA_FRONT_H
 #define MP_CAPTURE_CUDA_FRONT_H
@@ -13,34 +13,34 @@
 enum mp_cuda_front { MP_FRONT_UNDECIDED, MP_FRONT_CUPTI, MP_FRONT_HOOKS, MP_FRONT_NOBODY };
 extern _Atomic int mp_cuda_front; /* enum mp_cuda_front */
 
-/* The hooks' library is in this process and is wanted. */
+/* True if the hooks' library is in this process and is wanted. */
 bool mp_cuda_has_hooks(void);
-/* CUPTI is missing, or gone: the hooks record from now on, where they are present and wanted. Leaves a note of the
- * reason and of the outcome. */
+/* CUPTI is missing or was released: from now on the hooks record, if they are loaded and wanted. Adds a note with the
+ * reason and the outcome. */
 void mp_cuda_without_cupti(const char *reason);
 
-/* A call through a wrapper. */
+/* One call through a wrapper. */
 struct mp_hook_call {
     enum mp_cuda_call_id id;
     const void *arguments;
     uint32_t enters_before, exits_before;
-    bool watched; /* CUPTI records */
+    bool watched; /* CUPTI records this call; the wrapper only watches */
     struct mp_cuda_visit visit;
 };
 
-/* The interface that libmemprof-hooks.so gets from memprof_cuda_v1(): both must be of one build, or the hooks stay
- * inert. */
+/* The interface that libmemprof-hooks.so gets from memprof_cuda_v1(). Both libraries must be of one build, or the hooks
+ * do nothing. */
 #define MP_CUDA_HOOKS_VERSION 1
 struct mp_cuda_hooks {
     uint32_t size, version, call_bytes, calls;
     /* Called before the call goes down. False: nothing is recorded, and after() must not be called. */
     bool (*before)(struct mp_hook_call *call);
-    /* When it has returned; errno is kept. */
+    /* Called when the call has returned. Keeps errno. */
     void (*after)(struct mp_hook_call *call, int result, const struct mp_cuda_facts *facts);
     /* Sets a device's UUID, as the driver returns it. */
     void (*device)(int ordinal, const struct mp_cu_uuid *uuid);
 };
-/* Called by the hooks' library, whose frames are left out of stacks from then on. */
+/* Called by the hooks' library. From then on stacks leave that library's frames out. */
 const struct mp_cuda_hooks *memprof_cuda_v1(void);
 
 extern const struct mp_front mp_cuda_front_end;

@@ -8,10 +8,10 @@
 #include "capture/core/session.h"
 
 #define SHARDS     16
-#define ROOM_FIRST 256 /* slots of a shard */
+#define ROOM_FIRST 256 /* slots of a shard at first */
 
-/* Linear probing over a power of two, at most three quarters full. A thread that leaves the lock in the middle of a
- * change leaves an entry twice or not at all, but never an invalid slot. */
+/* A hash table with linear probing, a power of two in size, at most three quarters full. If a thread leaves the lock in
+ * the middle of a change by a jump, an entry may be there twice or not at all, but no slot is invalid. */
 static struct shard {
     mp_lock lock;
     struct mp_live *slots;
@@ -30,14 +30,14 @@ static bool lock(struct shard *shard)
     return taken;
 }
 
-/* NULL: the lock cannot be had. */
+/* Locks the shard of a hash. NULL: it did not get the lock. */
 static struct shard *lock_shard(uint64_t hash)
 {
     struct shard *shard = &shards[hash >> 60 & (SHARDS - 1)];
     return lock(shard) ? shard : NULL;
 }
 
-/* The entry, or the free slot where it would stand. The shard has room. */
+/* The slot of the entry, or the free slot where it belongs. The shard must not be full. */
 static struct mp_live *slot_of(const struct shard *shard, uint64_t hash, unsigned class, uint64_t value)
 {
     uint64_t at = hash & (shard->room - 1);
@@ -46,7 +46,7 @@ static struct mp_live *slot_of(const struct shard *shard, uint64_t hash, unsigne
     return &shard->slots[at];
 }
 
-static struct mp_live *find(const struct shard *shard, uint64_t hash, unsigned class, uint64_t value)
+static struct mp_live *find_entry(const struct shard *shard, uint64_t hash, unsigned class, uint64_t value)
 {
     struct mp_live *slot = shard->room ? slot_of(shard, hash, class, value) : NULL;
     return slot && slot->class ? slot : NULL;
@@ -63,7 +63,7 @@ static bool grow(struct shard *shard)
         if (entry->class) *slot_of(&larger, hash_of(entry->class, entry->value), entry->class, entry->value) = *entry;
     }
     struct shard old = *shard;
-    shard->slots = larger.slots; /* before its room changes, and before the old slots go */
+    shard->slots = larger.slots; /* the new slots first: a reader in between uses the old, smaller size */
     atomic_signal_fence(memory_order_seq_cst);
     shard->room = larger.room;
     atomic_signal_fence(memory_order_seq_cst);
@@ -71,7 +71,7 @@ static bool grow(struct shard *shard)
     return true;
 }
 
-/* Closes the gap: entries behind it that were displaced over it move up. */
+/* Removes an entry. Entries behind it move up into the gap if they were displaced over it. */
 static void take_away(struct shard *shard, struct mp_live *slot)
 {
     uint64_t mask = shard->room - 1, gap = (uint64_t)(slot - shard->slots);
@@ -109,7 +109,7 @@ bool mp_live_find(enum mp_live_class class, uint64_t value, struct mp_live *foun
     uint64_t hash = hash_of(class, value);
     struct shard *shard = lock_shard(hash);
     if (!shard) return false;
-    const struct mp_live *slot = find(shard, hash, class, value);
+    const struct mp_live *slot = find_entry(shard, hash, class, value);
     if (slot) *found = *slot;
     mp_lock_release(&shard->lock);
     return slot;
@@ -120,7 +120,7 @@ bool mp_live_take(enum mp_live_class class, uint64_t value, struct mp_live *take
     uint64_t hash = hash_of(class, value);
     struct shard *shard = lock_shard(hash);
     if (!shard) return false;
-    struct mp_live *slot = find(shard, hash, class, value);
+    struct mp_live *slot = find_entry(shard, hash, class, value);
     if (slot) {
         *taken = *slot;
         take_away(shard, slot);
@@ -134,7 +134,7 @@ bool mp_live_count(enum mp_live_class class, uint64_t value, int refs, int other
     uint64_t hash = hash_of(class, value);
     struct shard *shard = lock_shard(hash);
     if (!shard) return false;
-    struct mp_live *slot = find(shard, hash, class, value);
+    struct mp_live *slot = find_entry(shard, hash, class, value);
     if (slot) {
         slot->refs += slot->refs || refs > 0 ? (uint32_t)refs : 0;
         slot->other += slot->other || others > 0 ? (uint64_t)(int64_t)others : 0;
@@ -150,7 +150,7 @@ bool mp_live_set_bytes(enum mp_live_class class, uint64_t value, uint64_t bytes,
     uint64_t hash = hash_of(class, value);
     struct shard *shard = lock_shard(hash);
     if (!shard) return false;
-    struct mp_live *slot = find(shard, hash, class, value);
+    struct mp_live *slot = find_entry(shard, hash, class, value);
     bool newer = slot && when >= slot->context;
     if (newer) {
         *before = *slot;
@@ -169,7 +169,7 @@ unsigned mp_live_take_some(bool (*wanted)(const struct mp_live *entry, uint64_t 
         struct shard *shard = &shards[i];
         if (!lock(shard)) continue;
         for (uint64_t at = 0; at < shard->room && count < MP_LIVE_TAKEN; at++) {
-            /* The entry that moves up into the gap is checked as well. */
+            /* Another entry may have moved into the gap: check it, too. */
             while (count < MP_LIVE_TAKEN && shard->slots[at].class && wanted(&shard->slots[at], filter)) {
                 taken[count++] = shard->slots[at];
                 take_away(shard, &shard->slots[at]);

@@ -7,7 +7,7 @@
 
 #include "base/kernel.h"
 
-/* Only a regular file is replaced, and only with `force`. */
+/* True if the path exists and must not be replaced: only a regular file may be, and only with `force`. */
 static bool is_in_the_way(const char *path, bool force)
 {
     struct stat facts;
@@ -28,7 +28,7 @@ void mp_asked_file_make(struct mp_asked_file *file, const char *path, unsigned n
 static bool move(const char *part, const char *path, bool force)
 {
     if (is_in_the_way(path, force)) return false;
-    enum { NO_REPLACE = 1 }; /* RENAME_NOREPLACE, which not every file system knows */
+    enum { NO_REPLACE = 1 }; /* RENAME_NOREPLACE; some file systems do not know it */
     if (!mp_syscall(SYS_renameat2, AT_FDCWD, part, AT_FDCWD, path, force ? 0 : NO_REPLACE)) return true;
     return errno == EINVAL && !force && !mp_syscall(SYS_linkat, AT_FDCWD, part, AT_FDCWD, path, 0);
 }

@@ -1,8 +1,8 @@
 /*
- * The file that memprof_snapshot(path) asks for. The program makes it, with its own rights, root and working folder;
- * the collector only writes to the descriptor. Thus memprof can make no file that the program could not make.
+ * The file that memprof_snapshot(path) asks for. The program itself makes it, with its own rights, root and working
+ * folder; the collector only writes to the descriptor. memprof thus makes no file that the program could not make.
  *
- * In the program, on the thread that asks, with errno kept by the caller. Allocates nothing.
+ * Runs in the program, on the thread that called memprof_snapshot(). The caller saves errno. Allocates nothing.
  */
 #ifndef MP_CAPTURE_ASKED_FILE_H
 #define MP_CAPTURE_ASKED_FILE_H
@@ -11,14 +11,14 @@
 #include <stdbool.h>
 
 struct mp_asked_file {
-    int fd;              /* -1: it could not be made */
-    int reason;          /* errno of that; else 0 */
-    char part[PATH_MAX]; /* its name until it is whole */
+    int fd;              /* -1: the file could not be made */
+    int reason;          /* errno of that failure, else 0 */
+    char part[PATH_MAX]; /* its temporary path until it is whole */
 };
 
-/* Makes an empty file next to `path`. Unless `force`, nothing may be there yet. */
+/* Makes an empty file next to `path`. Fails if `path` exists, unless `force` is set. */
 void mp_asked_file_make(struct mp_asked_file *file, const char *path, unsigned number, bool force);
-/* Moves the file to `path` where it is `whole`, else removes it. False: there is no file at `path`. */
+/* Moves the file to `path` if it is `whole`, else removes it. False: `path` was not made. */
 bool mp_asked_file_end(const struct mp_asked_file *file, const char *path, bool whole, bool force);
 
 #endif

@@ -1,4 +1,4 @@
-/* The front ends of this recorder. A new one is a row here; the core stays as it is. */
+/* The front ends of this recorder. To add one, add a row here; the core stays unchanged. */
 #include "capture/core/front.h"
 #include "capture/cuda/front.h"
 #include "capture/nvtx/nvtx.h"

@@ -1,5 +1,5 @@
-/* The library's entry points in a program: its constructor, the handling of fork, and the one libc function it
- * wraps. */
+/* The library's entry points in a program: its constructor, the handling of fork, and the one function of the C library
+ * that it wraps. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #include "capture/python/python_stack.h"
 #include "capture/stack/stack.h"
 
-/* Several environment variables may bring several copies of this library into one process: the first claims this
- * symbol, the others stay inert. */
+/* Several environment variables may load several copies of this library into one process. The first copy claims this
+ * symbol; the others do nothing. */
 __attribute__((visibility("default"))) _Atomic int memprof_recorder_is_here;
 
 static int (*real_dlclose)(void *);
@@ -24,7 +24,8 @@ static void find_real_dlclose(void)
     memcpy(&real_dlclose, &symbol, sizeof symbol);
 }
 
-/* A moment at which the program itself enters the loader. */
+/* Here the program itself enters the loader, so the recorder may take the loader's lock, too. It keeps Python's library
+ * loaded. */
 __attribute__((visibility("default"))) int dlclose(void *handle);
 int dlclose(void *handle)
 {

@@ -1,11 +1,11 @@
-/* Questions that only the driver can answer, asked after a call of the program has returned. They are about the
- * context, captures of a stream, the memory of pools and graphs, and sizes of others' memory. */
+/* Questions that only the driver can answer. They are about the context, captures of a stream, the memory of pools and
+ * graphs, and sizes of imported memory. They are asked after a call of the program has returned. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "capture/hooks/hooks.h"
 
-/* X(member, name, arguments): functions of the driver, all older than the features that they query. */
+/* X(member, name, arguments): functions of the driver. Each is older than the feature that it is asked about. */
 #define QUESTIONS(X)                                                                                                   \
     X(current, "cuCtxGetCurrent", (mp_cu_handle * context))                                                            \
     X(device, "cuCtxGetDevice", (int *device))                                                                         \
@@ -25,7 +25,7 @@ static struct questions {
 #undef QUESTION
 } driver;
 
-/* While a stream captures, some queries would spoil the capture: then they wait. */
+/* Captures under way. While a stream captures, some queries would spoil the capture, so they wait. */
 static _Atomic int captures;
 static _Atomic bool has_graph_memory;
 
@@ -41,7 +41,7 @@ static bool find_questions(void)
     QUESTIONS(QUESTION)
 #undef QUESTION
     if (!answers.current || !answers.device) return false;
-    driver = answers; /* the same whoever writes it */
+    driver = answers; /* every thread writes the same value */
     atomic_store_explicit(&found, true, memory_order_release);
     return true;
 }
@@ -112,8 +112,8 @@ void mp_hooks_report_devices(const struct mp_cuda_hooks *recorder)
         if (!driver.uuid(&uuid, i)) recorder->device(i, &uuid);
 }
 
-/* Counts captures from their begin to their end. An end that fails for any other reason belonged to no capture, or came
- * from the wrong thread: the capture continues. */
+/* Counts captures from their begin to their end. An end that fails because the capture is spoilt counts, too. After any
+ * other failure a capture continues: the end came for a stream that does not capture, or from the wrong thread. */
 static void follow_captures(enum mp_cuda_action action, int result)
 {
     bool ends = result == MP_CU_SUCCESS || result == MP_CU_CAPTURE_INVALIDATED || result == MP_CU_CAPTURE_UNJOINED;

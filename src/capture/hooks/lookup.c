@@ -1,7 +1,7 @@
 /*
- * From names to wrappers: by symbol, and by cuGetProcAddress() in both its forms. A driver's call may come between a
- * failed dlopen() and its dlerror(), or from a thread that another one waits for under the loader's lock. This code
- * therefore uses the loader only in the constructor, and in the program's own dlsym() and dlclose().
+ * Finds the wrapper for a name: by symbol, and by cuGetProcAddress() in both its forms. A driver's call may come
+ * between a failed dlopen() and its dlerror(), or from a thread for which another thread waits under the loader's lock.
+ * This code therefore uses the loader only in the constructor, and in the program's own dlsym() and dlclose().
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -13,8 +13,8 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* The newest version of the driver's interface whose names are known here: in a later one a name may mean a function
- * that is not in the table. */
+/* The newest version of the driver's interface whose names we know. In a later version a name may mean a function that
+ * is not in the table. */
 #define VERSION_KNOWN 13000
 
 static _Atomic(void *) real[MP_CUDA_CALL_COUNT];
@@ -36,7 +36,7 @@ static void *wrapper_of_lookup(bool second)
     return wrapper;
 }
 
-static _Atomic bool has_new; /* a library became known that is not pinned yet */
+static _Atomic bool has_new; /* a library was found that is not pinned yet */
 
 static bool same_library(const void *one, const void *other)
 {
@@ -51,7 +51,8 @@ static void keep_loaded(const void *function)
     if (function && dladdr(function, &info)) dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE);
 }
 
-/* A wrapper calls the function that it knows for as long as the process lives, even after its finder's dlclose(). */
+/* Pins the libraries of all found functions: wrappers call these until the process ends, even after the finder's
+ * dlclose(). */
 static void keep_all_loaded(void)
 {
     if (!atomic_exchange(&has_new, false)) return;
@@ -73,7 +74,8 @@ int dlclose(void *handle)
     return real_dlclose(handle);
 }
 
-/* The wrapper, where it may replace `function`: the real one, or another entry of the same library to it. */
+/* Returns the wrapper if it may replace `function`, which must be the real function or another entry to it in the same
+ * library. */
 static void *stand_in(_Atomic(void *) *known, void *function, void *wrapper)
 {
     void *none = NULL;
@@ -103,7 +105,7 @@ void *mp_hooks_wrap_symbol(void *handle, const char *name)
 
 /* ---- the driver itself ------------------------------------------------------------------------------------------- */
 
-/* The libraries present when the process began: linked, or preloaded after us, in the loader's order. */
+/* Finds the driver among the libraries that were present when the process began: linked, or preloaded after us. */
 void mp_hooks_find_linked(void)
 {
     mp_module_start();
@@ -112,10 +114,10 @@ void mp_hooks_find_linked(void)
     bool linked = atomic_load(&real_lookup) || mp_hooks_dlsym(RTLD_NEXT, "cuMemAlloc_v2");
     for (unsigned id = 0; linked && id < MP_CUDA_CALL_COUNT; id++)
         atomic_store(&real[id], mp_hooks_dlsym(RTLD_NEXT, mp_cuda_calls[id].symbol));
-    dlerror(); /* the program must not see the text of our failure */
+    dlerror(); /* the program must not see the text of our own failure */
 }
 
-/* Otherwise finds the driver that was mapped later, or before the constructor ran. */
+/* Finds a function of a driver that was mapped later, or before the constructor ran. */
 static void *find_mapped(_Atomic(void *) *where, const char *name)
 {
     struct mp_loaded driver;
@@ -150,7 +152,7 @@ static bool matches(const struct mp_cuda_call *call, const char *name, int versi
            (!call->per_thread || flags & MP_CU_LOOKUP_PER_THREAD_STREAM);
 }
 
-/* Otherwise by the table; MP_CUDA_CALL_COUNT: not in it. */
+/* The row by name and version, as the table says; MP_CUDA_CALL_COUNT: none. */
 static unsigned call_by_version(const char *name, int version, unsigned long long flags)
 {
     unsigned best = MP_CUDA_CALL_COUNT;
@@ -169,7 +171,7 @@ static unsigned call_by_version(const char *name, int version, unsigned long lon
     return best;
 }
 
-/* By the driver's exports: its answer is mostly an exported function, which leaves no doubt. */
+/* The row by the driver's answer: mostly that is an exported function, so the row is certain. */
 static unsigned call_by_function(const char *name, void *function)
 {
     struct mp_loaded driver;
@@ -188,7 +190,7 @@ static void *replace_lookup(void *function, bool second)
     return wrapped ? wrapped : function;
 }
 
-/* The function that the program gets instead of the driver's answer. */
+/* Returns the function that the program gets in place of the driver's answer. */
 static void *replace(const char *name, void *function, int version, unsigned long long flags)
 {
     if (!name || !function) return function;

@@ -4,14 +4,14 @@
 
 #include "capture/hooks/hooks.h"
 
-/* By this symbol libmemprof.so finds out whether this library is there. */
+/* libmemprof.so looks for this symbol to find out whether this library is loaded. */
 __attribute__((visibility("default"))) const int memprof_hooks_are_here = MP_CUDA_HOOKS_VERSION;
 
-/* A call that the driver itself makes, inside a call of the program's, is not recorded. */
+/* Set during a call of the program's. Calls that the driver itself makes meanwhile are not recorded. */
 static __thread bool inside __attribute__((tls_model("initial-exec")));
 
-/* Libraries that the program links start before preloaded ones, and may use CUDA meanwhile: libmemprof.so cannot answer
- * then, and is asked again. */
+/* False before the constructor has run. Libraries that the program links start before preloaded ones, and may use CUDA
+ * already. libmemprof.so cannot answer then, and is asked again later. */
 static _Atomic bool started;
 __attribute__((constructor)) static void start(void)
 {
@@ -24,7 +24,7 @@ bool mp_hooks_started(void)
     return atomic_load_explicit(&started, memory_order_relaxed);
 }
 
-/* The loader has resolved it before anything runs, in libmemprof.so. */
+/* Defined in libmemprof.so. The loader resolves it before any code runs. */
 __attribute__((weak)) const struct mp_cuda_hooks *memprof_cuda_v1(void);
 
 static const struct mp_cuda_hooks *recorder(void)

@@ -5,7 +5,7 @@
 #include "capture/stack/stack.h"
 #include "capture/torch/torch.h"
 
-static _Atomic uint64_t known_track; /* as mp_record_track_once() keeps it */
+static _Atomic uint64_t known_track; /* as mp_record_track_once() stores it */
 
 static uint16_t track(void)
 {
@@ -40,8 +40,8 @@ static bool allocated(void *block, size_t bytes, const void *caller)
     return wanted;
 }
 
-/* Most calls are of another block, and end before they are an event. A forked child's recording knows none of its
- * parent's blocks. */
+/* Most calls are about a block that was not kept, and return before an event begins. A forked child's recording has
+ * none of its parent's blocks. */
 static bool freed(void *block)
 {
     uint64_t word = atomic_load_explicit(&known_track, memory_order_relaxed);

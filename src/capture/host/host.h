@@ -1,10 +1,10 @@
 /*
- * The C allocator's blocks (`snapshot --host`): libmemprof-malloc.so wraps malloc() and its family, decides which
- * blocks are in the sample, and hands those to libmemprof.so, which records them on the track cpu/malloc. It is a
- * library of its own, preloaded only with --host: without the option no call of malloc() meets any of our code.
+ * The C allocator's blocks (`snapshot --host`). libmemprof-malloc.so wraps malloc() and its family and decides which
+ * blocks are in the sample. It passes those to libmemprof.so, which records them on the track cpu/malloc. It is a
+ * separate library, preloaded only with --host: without the option no call of malloc() runs any of our code.
  *
- * The sample is Poisson by bytes (base/sampling.h), one in MP_HOST_MEAN on average. Blocks of PyTorch's CPU allocator
- * are left out where the recorder has them on cpu/torch: both tracks may be added up.
+ * The sample is Poisson by bytes (base/sampling.h), one in MP_HOST_MEAN on average. It leaves out blocks of PyTorch's
+ * CPU allocator that the recorder has on cpu/torch, so that both tracks may be added up.
  *
  * Both functions may be called in any context in which malloc() and free() may. They never allocate, keep errno, and
  * take no lock of the program's.
@@ -16,17 +16,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Both libraries must be of one build, or the wrappers only pass calls on. */
+/* Both libraries must be of one build; otherwise the wrappers only pass calls on. */
 #define MP_HOST_VERSION 1
 struct mp_host_hooks {
     uint32_t size, version;
-    /* A block of the sample, after the allocator has returned it. `caller`: an address in the code that called the
-     * wrapper. False: it is not recorded, and freed() need not be called. */
+    /* Records a block of the sample, after the allocator has returned it. `caller`: an address in the code that called
+     * the wrapper. False: it is not recorded, and freed() need not be called. */
     bool (*allocated)(void *block, size_t bytes, const void *caller);
-    /* A block that may be of the sample, before the allocator gets it back. True: it was. */
+    /* Call it for a block that may be in the sample, before the allocator gets it back. True: it was in the sample. */
     bool (*freed)(void *block);
 };
-/* NULL: nothing is recorded here. For the wrappers' library, whose frames are left out of stacks from then on. */
+/* For the wrappers' library. From then on stacks leave that library's frames out. NULL: nothing is recorded here. */
 const struct mp_host_hooks *memprof_host_v1(void);
 
 #endif

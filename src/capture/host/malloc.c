@@ -1,10 +1,11 @@
 /*
- * libmemprof-malloc.so: the C allocator's functions, wrapped (host.h). A call costs a subtraction, and a free one look
- * into a table of counts, unless the block is of the sample.
+ * libmemprof-malloc.so: the C allocator's functions, wrapped (host.h). For a block outside the sample, an allocation
+ * costs a subtraction, and a free costs one look into a table of counts.
  *
- * The loader calls malloc() before any constructor has run, and dlsym() allocates. So the next definitions are found in
- * the loader's list (capture/native/loaded.h), at the first call: those of jemalloc or tcmalloc where they were
- * preloaded or linked, else the C library's. A program that has an allocator of its own linked in never calls these.
+ * The loader calls malloc() before any constructor has run, and dlsym() allocates. The first call therefore finds the
+ * next definitions in the loader's list (capture/native/loaded.h). They are those of jemalloc or tcmalloc if these were
+ * preloaded or linked, else the C library's. A program with an allocator of its own linked in never calls these
+ * functions.
  */
 #include <limits.h>
 #include <malloc.h>
@@ -18,7 +19,7 @@
 #include "capture/native/loaded.h"
 #include "wire/config.h"
 
-/* Shells and other small programs end below this many samples (some 8 MiB), and are not worth a recording. */
+/* Shells and other small programs end before this many samples (some 8 MiB), and need no recording. */
 #define PASSED_OVER 16
 
 #define EXPORTED            __attribute__((visibility("default")))
@@ -71,7 +72,7 @@ static struct {
 } next;
 static _Atomic bool are_found;
 
-/* Also by several threads at once, which find the same. */
+/* Several threads may run it at once: they find the same. */
 static __attribute__((noinline)) void find_next(void)
 {
     struct mp_loaded loaded;
@@ -89,22 +90,23 @@ static inline void need_next(void)
     if (UNLIKELY(!atomic_load_explicit(&are_found, memory_order_acquire))) find_next();
 }
 
-/* ---- the sample */
+/* ---- the sample ---- */
 
 static __thread struct {
     struct mp_sampler sampler;
     bool started;
-    uintptr_t inside; /* the frame that called the recorder, whose own calls are not the program's; 0: none */
+    uintptr_t inside; /* the frame that called the recorder, whose own allocations do not count; 0: none */
 } mine;
 
-/* A frame that is not deeper than that one was reached by a jump out of the recorder (a signal handler's). */
+/* True while the recorder runs. A frame further out than `inside` shows that a jump (of a signal handler) left it. */
 static bool is_inside(void)
 {
     return (uintptr_t)__builtin_frame_address(0) < mine.inside;
 }
 
-/* How many blocks of the sample begin in a page of 4 KiB, and in those 1 GiB away. A full count stays full. Neighbours
- * share cache lines; a sample has a block in each 512 KiB of a heap, so that few other frees find a count. */
+/* How many blocks of the sample begin in a page of 4 KiB, or in a page that is a multiple of 1 GiB away. A full count
+ * stays full. Neighbouring pages share a cache line. The sample has about one block in each 512 KiB of a heap, so few
+ * frees of other blocks find a count. */
 #define PAGES 0x40000
 static _Atomic unsigned char living[PAGES];
 
@@ -139,7 +141,7 @@ static void start_sampler(void)
     mine.started = true;
 }
 
-/* The thread's next block of the sample may be this one. */
+/* Called when the thread's countdown of bytes is over: this block may be the next of the sample. */
 static __attribute__((noinline)) void look_at(void *block, size_t bytes, const void *caller)
 {
     static _Atomic uint32_t passed_over;
@@ -179,7 +181,7 @@ static inline void freed(void *block)
     if (UNLIKELY(atomic_load_explicit(place_of(block), memory_order_relaxed))) look_at_free(block);
 }
 
-/* ---- the wrappers */
+/* ---- the wrappers ---- */
 
 #define CALLER __builtin_return_address(0)
 
@@ -195,8 +197,9 @@ EXPORTED void *calloc(size_t count, size_t each)
     return allocated(next.calloc(count, each), count * each, CALLER);
 }
 
-/* As a free and a new block, also where the block stays in its place. The free comes first: another thread may be given
- * the old place before this call returns. If the allocator has no room for the new size, the block counts as freed. */
+/* Counts as a free and a new block, even if the block keeps its address. The free comes first, because another thread
+ * may get the old address before this call returns. If the allocator has no room for the new size, the block still
+ * counts as freed. */
 EXPORTED void *realloc(void *block, size_t bytes)
 {
     need_next();
@@ -243,9 +246,9 @@ EXPORTED void *pvalloc(size_t bytes)
     return allocated(next.pvalloc(bytes), bytes, CALLER);
 }
 
-/* The C++ library's operators call malloc() and free(), which count. jemalloc and tcmalloc have operators of their own,
- * which do not: then the sampler has not moved. C++'s library may be loaded at any time, so each operator looks for its
- * own next definition. An exception of `new` passes through: there is nothing to undo. */
+/* The C++ library's operators call malloc() and free(), which count the block. The operators of jemalloc and tcmalloc
+ * do not: the sampler has then not moved, and the wrapper counts. C++'s library may be loaded at any time, so each
+ * operator looks for its own next definition. An exception of `new` passes through, since there is nothing to undo. */
 static __attribute__((noinline)) void *find_operator(const char *name, _Atomic(void *) *known)
 {
     struct mp_loaded loaded;

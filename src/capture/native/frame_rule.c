@@ -1,5 +1,5 @@
-/* The format is in the Linux Standard Base ("Exception Frames"), DWARF 5, section 6.4, and the System V ABI for AMD64,
- * figure 3.36. */
+/* The format is described in the Linux Standard Base ("Exception Frames"), DWARF 5, section 6.4, and the System V ABI
+ * for AMD64, figure 3.36. */
 #include "capture/native/frame_rule.h"
 
 #include <stdbool.h>
@@ -12,8 +12,8 @@
 enum { REGISTER_BP = 6, REGISTER_SP = 7, REGISTER_RETURN = 16, RETURN_OFFSET = -8, REMEMBERED_MAX = 8 };
 enum { ABSOLUTE = 0x00, U4 = 0x03, U8 = 0x04, S4 = 0x0b, S8 = 0x0c, PC_RELATIVE = 0x10, SORTED_TABLE = 0x3b };
 
-/* How a module's tables are read: in place, or through the kernel, some bytes at once, if the module may be unloaded
- * meanwhile. */
+/* Reads a module's tables: in place, or through the kernel, some bytes at once, if another thread may unload the
+ * module. */
 struct memory {
     bool by_kernel;
     uintptr_t from;
@@ -46,11 +46,11 @@ static bool fetch(struct memory *memory, void *to, uintptr_t from, size_t bytes)
 struct cursor {
     struct memory *memory;
     uintptr_t at, end;
-    bool bad; /* read past the end, or what is there no more: all further reads give 0 */
+    bool bad; /* a read went past the end, or its memory is unmapped: all further reads give 0 */
 };
 
-/* Passes over bytes. Returns their address; 0: there are fewer. */
-static uintptr_t take(struct cursor *cursor, uint64_t bytes)
+/* Passes over bytes and returns their address. 0: fewer are left. */
+static uintptr_t pass_bytes(struct cursor *cursor, uint64_t bytes)
 {
     if (bytes > cursor->end - cursor->at) {
         cursor->bad = true;
@@ -63,7 +63,7 @@ static uintptr_t take(struct cursor *cursor, uint64_t bytes)
 
 static bool take_bytes(struct cursor *cursor, void *to, size_t bytes)
 {
-    uintptr_t from = take(cursor, bytes);
+    uintptr_t from = pass_bytes(cursor, bytes);
     if (from && !fetch(cursor->memory, to, from, bytes)) {
         cursor->bad = true;
         cursor->at = cursor->end;
@@ -97,7 +97,7 @@ static uint64_t take_leb(struct cursor *cursor, bool is_signed)
     return value;
 }
 
-/* Reads an address in one of the usual encodings; others make the cursor bad. */
+/* Reads an address in one of the usual encodings. Other encodings make the cursor bad. */
 static uintptr_t take_pointer(struct cursor *cursor, unsigned encoding)
 {
     uintptr_t base = (encoding & 0x70) == PC_RELATIVE ? cursor->at : 0;
@@ -117,7 +117,7 @@ static uintptr_t take_pointer(struct cursor *cursor, unsigned encoding)
     }
 }
 
-/* The frame description for an address, from the sorted table of a .eh_frame_hdr; 0: there is none. */
+/* Finds the frame description for an address in the sorted table of an .eh_frame_hdr; 0: there is none. */
 static uintptr_t search(struct memory *memory, uintptr_t header, uintptr_t address)
 {
     struct entry {
@@ -144,7 +144,7 @@ static uintptr_t search(struct memory *memory, uintptr_t header, uintptr_t addre
     return entry.start <= wanted ? header + (uintptr_t)(intptr_t)entry.description : 0;
 }
 
-/* The common part of all frame descriptions of one kind (DWARF's CIE). */
+/* DWARF's CIE: what several frame descriptions have in common. */
 struct shared {
     struct cursor instructions;
     uint64_t code_unit;
@@ -164,7 +164,7 @@ static struct cursor open_entry(struct memory *memory, uintptr_t at)
     return (struct cursor){memory, at, usable ? at + length : at, !usable};
 }
 
-/* Reads the text up to its 0. Letters beyond the room are no known augmentation anyway. */
+/* Reads the augmentation text up to its 0. Letters that do not fit are ignored: no known augmentation is so long. */
 static void take_augmentation(struct cursor *cursor, char *letters, size_t room)
 {
     size_t length = 0;
@@ -209,7 +209,7 @@ static bool read_shared(struct memory *memory, uintptr_t at, struct shared *shar
     return !cursor.bad;
 }
 
-/* A row of the table that the instructions describe, as far as it matters here. */
+/* A row of the table that the instructions describe. It has only the columns that are needed here. */
 enum saved { SAME, AT_OFFSET, AT_BP, UNDEFINED, ELSEWHERE };
 struct row {
     uint64_t base_register;
@@ -221,7 +221,7 @@ struct row {
 
 struct machine {
     const struct shared *shared;
-    uintptr_t address; /* of the wanted row */
+    uintptr_t address; /* the address whose row is wanted */
     struct row row, initial, remembered[REMEMBERED_MAX];
     unsigned depth;
     uintptr_t location;
@@ -248,15 +248,15 @@ static void restore(struct machine *machine, uint64_t number)
 enum { BREG_BP = 0x76, BREG_SP = 0x77, BREG_ADDRESS = 0x80, DEREF = 0x06 };
 enum { AND = 0x1a, PLUS = 0x22, SHIFT_LEFT = 0x24, GREATER_EQUAL = 0x2a, LITERAL = 0x30 };
 
-/* The place where compilers save the frame pointer in a function that aligns its stack: DW_OP_breg6 0. */
+/* True for DW_OP_breg6 0: a function that aligns its stack saves the caller's frame pointer there. */
 static bool is_at_bp(struct cursor expression)
 {
     return take_number(&expression, 1) == BREG_BP && !take_leb(&expression, true) && expression.at == expression.end &&
            !expression.bad;
 }
 
-/* The rule that linkers give for their jumps into other libraries (.plt), which push a word from some byte of a 16-byte
- * entry on: sp + 8 + ((address & 15) >= N) * 8. A handler may interrupt them. */
+/* Recognises the rule of a linker's jumps into other libraries (.plt). Each jump is a 16-byte entry that pushes a word
+ * after N bytes: sp + 8 + ((address & 15) >= N) * 8. A handler may interrupt such a jump. */
 static bool is_linkers_base(struct cursor expression, uintptr_t address, int64_t *offset)
 {
     static const unsigned char middle[] = {LITERAL + 15, AND}, end[] = {GREATER_EQUAL, LITERAL + 3, SHIFT_LEFT, PLUS};
@@ -271,7 +271,7 @@ static bool is_linkers_base(struct cursor expression, uintptr_t address, int64_t
     return true;
 }
 
-/* A base that is read from memory near the frame pointer: DW_OP_breg6 offset, DW_OP_deref. */
+/* Sets a base that is read from memory near the frame pointer: DW_OP_breg6 offset, DW_OP_deref. */
 static void set_base_expression(struct row *row, struct cursor expression, uintptr_t address)
 {
     if (is_linkers_base(expression, address, &row->base_offset)) {
@@ -290,11 +290,11 @@ static void set_base_expression(struct row *row, struct cursor expression, uintp
 static struct cursor take_block(struct cursor *cursor)
 {
     uint64_t length = take_leb(cursor, false);
-    uintptr_t from = take(cursor, length);
+    uintptr_t from = pass_bytes(cursor, length);
     return (struct cursor){cursor->memory, from, from ? from + length : 0, !from};
 }
 
-/* The instructions whose opcode takes a byte. False: unknown. */
+/* Runs an instruction whose opcode takes a whole byte. False: the opcode is unknown. */
 static bool step_long(struct machine *machine, unsigned opcode, struct cursor *cursor)
 {
     struct row *row = &machine->row;
@@ -371,8 +371,8 @@ static bool step_long(struct machine *machine, unsigned opcode, struct cursor *c
     }
 }
 
-/* Runs instructions up to the row that contains `address`. False: one of them is unknown. */
-static bool run(struct machine *machine, struct cursor cursor, uintptr_t address)
+/* Runs instructions up to the row that contains `address`. False: an instruction is unknown. */
+static bool run_instructions(struct machine *machine, struct cursor cursor, uintptr_t address)
 {
     enum { ADVANCE = 1, OFFSET = 2, RESTORE = 3 };
     while (cursor.at < cursor.end) {
@@ -419,7 +419,7 @@ static struct mp_frame_rule rule_of(const struct row *row)
     return rule;
 }
 
-/* The description of the code that contains `address`. */
+/* The frame description that covers an address, and the CIE that it refers to. */
 struct description {
     struct shared shared;
     uintptr_t start, length;
@@ -447,15 +447,15 @@ static bool find_description(struct memory *memory, uintptr_t address, struct de
 struct mp_frame_rule mp_frame_rule_find(uintptr_t return_address, bool is_guess)
 {
     const struct mp_frame_rule unknown = {.base = MP_FRAME_UNKNOWN};
-    uintptr_t address = return_address - 1; /* inside the call itself: the next instruction may belong to another row */
+    uintptr_t address = return_address - 1; /* inside the call: the next instruction may belong to another row */
     struct memory memory = {.by_kernel = is_guess};
     struct description found;
     if (!find_description(&memory, address, &found) || found.shared.is_signal) return unknown;
     struct machine machine = {.shared = &found.shared, .address = address, .location = found.start};
-    if (!run(&machine, found.shared.instructions, UINTPTR_MAX)) return unknown;
+    if (!run_instructions(&machine, found.shared.instructions, UINTPTR_MAX)) return unknown;
     machine.initial = machine.row;
     machine.location = found.start;
-    return run(&machine, found.instructions, address) ? rule_of(&machine.row) : unknown;
+    return run_instructions(&machine, found.instructions, address) ? rule_of(&machine.row) : unknown;
 }
 
 bool mp_frame_rule_function(uintptr_t address, uintptr_t *start, uintptr_t *end)

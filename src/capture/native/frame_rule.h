@@ -1,6 +1,7 @@
 /*
- * Rules that lead from a frame to its caller's, read from the .eh_frame section of the module that holds its code, for
- * frames that compilers make. x86-64 only. Never allocates; may be called in hooks; any thread.
+ * Rules that lead from a frame to its caller's frame. They come from the .eh_frame section of the module with the
+ * frame's code, and cover the frames that compilers make. x86-64 only. Never allocates; may be called in hooks; any
+ * thread.
  *
  * An example. A function begins with `push %rbp; mov %rsp,%rbp`, and its description says
  *
@@ -18,29 +19,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The place of the frame's base (DWARF's CFA: the stack pointer's value in the caller). The return address lies below
- * it. */
+/* How to find the frame's base (DWARF's CFA: the stack pointer's value in the caller). The return address lies right
+ * below the base. */
 enum mp_frame_base {
-    MP_FRAME_UNKNOWN, /* there is no rule, or not one of these */
+    MP_FRAME_UNKNOWN, /* there is no rule, or a rule of another form */
     MP_FRAME_BY_SP,   /* stack pointer + base_offset */
     MP_FRAME_BY_BP,   /* frame pointer + base_offset */
-    MP_FRAME_AT_BP,   /* in memory at frame pointer + base_offset (never above it), with the caller's frame pointer at
-                       * the frame pointer: functions that align their stack */
+    MP_FRAME_AT_BP, /* in functions that align their stack: the base is stored at frame pointer + base_offset, which is
+                       never above 0; the caller's frame pointer is stored at the frame pointer */
     MP_FRAME_OUTERMOST
 };
 
 struct mp_frame_rule {
     int32_t base_offset;
-    int32_t bp_offset; /* where the caller's frame pointer is saved, from the base; 0: it is still in its register */
+    int32_t bp_offset; /* from the base to the caller's saved frame pointer; 0: it is still in its register */
     uint8_t base;      /* enum mp_frame_base */
 };
 
-/* The rule at the call that returns to `address`. A guess may lead into a library that another thread unloads: its
- * tables are read through the kernel then, at some 0.3 us for each 128 bytes. */
+/* The rule at the call that returns to `address`. `is_guess`: the address may lie in a library that another thread
+ * unloads. The kernel then reads the library's tables, at some 0.3 us for each 128 bytes. */
 struct mp_frame_rule mp_frame_rule_find(uintptr_t address, bool is_guess);
 
-/* The range of the function that contains `address`, in a library that stays loaded, or of a part of one that a
- * compiler placed apart. False: unknown. */
+/* Finds the function that contains `address`, or the part of it that the compiler placed apart. The library must stay
+ * loaded. False: unknown. */
 bool mp_frame_rule_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
 
 #endif

@@ -1,4 +1,4 @@
-/* The format: System V ABI, "Dynamic Linking"; the hash table of GNU's: glibc, elf/dl-lookup.c. */
+/* The format: System V ABI, "Dynamic Linking"; GNU's hash table: glibc, elf/dl-lookup.c. */
 #include "capture/native/loaded.h"
 
 #include "capture/native/module.h"
@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#define LOADED_MAX 8192 /* of a list that became circular because it changed meanwhile */
+#define LOADED_MAX 8192 /* entries that are read: a list that changes meanwhile may become circular */
 #define CHAIN_MAX  4096
 #define SYMBOL_MAX 256
 
@@ -15,7 +15,7 @@ struct tables {
     uintptr_t symbols, names, gnu_hash, hash;
 };
 
-/* The loader has replaced most of the file's offsets by addresses, but not all of them on all machines. */
+/* The loader has replaced most of the file's offsets by addresses; on some machines it leaves some. */
 static uintptr_t address_of(const struct mp_loaded *loaded, ElfW(Addr) value)
 {
     return value < loaded->bias ? loaded->bias + value : value;
@@ -30,7 +30,7 @@ static bool read_tables(const struct mp_loaded *loaded, struct tables *tables)
         uintptr_t from = loaded->dynamic + part * sizeof entries;
         unsigned count = AT_ONCE;
         while (count && !mp_read_memory(entries, from, count * sizeof *entries))
-            count /= 2; /* it may end where its page does */
+            count /= 2; /* the section may end with its page */
         for (unsigned i = 0; i < count; i++) {
             uintptr_t at = address_of(loaded, entries[i].d_un.d_ptr);
             if (entries[i].d_tag == DT_NULL)
@@ -52,7 +52,7 @@ static bool is_called(uintptr_t text, const char *name)
     return bytes <= sizeof there && mp_read_memory(there, text, bytes) && !memcmp(there, name, bytes);
 }
 
-/* The symbol of that number, if it defines that name. */
+/* The address of symbol `number`, if the library defines it and its name is `name`. */
 static void *definition(const struct mp_loaded *loaded, const struct tables *tables, uint32_t number, const char *name)
 {
     ElfW(Sym) symbol;
@@ -125,7 +125,7 @@ static bool has_name(uintptr_t path, const char *name)
     for (uintptr_t at = path; at < end;) {
         size_t bytes = sizeof part;
         while (bytes && !mp_read_memory(part, at, bytes))
-            bytes /= 2; /* it may end where its page does */
+            bytes /= 2; /* the text may end with its page */
         if (!bytes) return false;
         for (size_t i = 0; i < bytes && at + i < end; i++) {
             if (part[i] == '/') last = at + i + 1;
@@ -137,7 +137,7 @@ static bool has_name(uintptr_t path, const char *name)
     return length <= sizeof part && mp_read_memory(part, last, length) && !memcmp(part, name, length);
 }
 
-static bool find(const char *symbol, const char *name, bool after_ours, struct mp_loaded *found)
+static bool find_library(const char *symbol, const char *name, bool after_ours, struct mp_loaded *found)
 {
     uintptr_t at = (uintptr_t)_r_debug.r_map;
     struct link_map map;
@@ -155,15 +155,15 @@ static bool find(const char *symbol, const char *name, bool after_ours, struct m
 
 bool mp_loaded_with(const char *symbol, const char *name, struct mp_loaded *found)
 {
-    return find(symbol, name, false, found);
+    return find_library(symbol, name, false, found);
 }
 
 bool mp_loaded_next(const char *symbol, struct mp_loaded *found)
 {
-    return find(symbol, NULL, true, found);
+    return find_library(symbol, NULL, true, found);
 }
 
-/* The end is still in the list where its predecessor leads to it; its memory may have been given back since. */
+/* True if the entry before `end` still leads to it. Asked first, because its memory may have been freed since. */
 static bool is_still_the_end(const struct mp_loaded_end *end)
 {
     struct link_map map, before;

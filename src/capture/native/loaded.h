@@ -1,10 +1,11 @@
 /*
- * The dynamic loader's mappings, read from its list as a debugger does. Its lock is not taken: the loader runs
- * constructors under it, which may wait for the calling thread. Its memory is not used: a failed look-up leaves text
- * there.
+ * The libraries that are loaded, read from the dynamic loader's list as a debugger does. The loader's lock is not
+ * taken: the loader runs constructors under it, and these may wait for the calling thread. The loader's dlsym() is not
+ * used either, because a failed look-up leaves a text for dlerror().
  *
- * A library may be unloaded meanwhile. Another library's memory is therefore read only through the kernel, which
- * handles an address that is not mapped. Some 4 system calls per library. Never allocates; any thread, in hooks.
+ * A library may be unloaded meanwhile. Memory of other libraries is therefore read only through the kernel, which
+ * returns an error for an address that is not mapped. Some 4 system calls per library. Never allocates; any thread, in
+ * hooks.
  */
 #ifndef MP_CAPTURE_NATIVE_LOADED_H
 #define MP_CAPTURE_NATIVE_LOADED_H
@@ -15,27 +16,27 @@
 
 #include "capture/core/read_memory.h"
 
-/* A library, or the program, by its place in memory. */
+/* A library, or the program itself. */
 struct mp_loaded {
-    uintptr_t bias, dynamic; /* 0: none */
+    uintptr_t bias, dynamic; /* load bias; address of the dynamic section; 0: none */
 };
 
-/* The last of the loader's list, to which it adds what it loads. Zeroed at first. */
+/* The last entry of the loader's list. The loader appends new libraries there. Zeroed at first. */
 struct mp_loaded_end {
     _Atomic uintptr_t map, dynamic;
 };
 
-/* True if libraries may have been loaded since the last call with this `end`; true the first time. Some 2 system calls
- * where none was. */
+/* True if libraries may have been loaded since the last call with this `end`; true the first time. Takes some 2 system
+ * calls if none was. */
 bool mp_loaded_more(struct mp_loaded_end *end);
-/* Finds a library that defines the symbol; skips our own and other copies of the recorder. `name`: the beginning of the
- * file's name, or NULL. */
+/* Finds a library that defines the symbol. Skips our own and other copies of the recorder. `name`: how the library's
+ * file name begins, or NULL. */
 bool mp_loaded_with(const char *symbol, const char *name, struct mp_loaded *found);
-/* The same after our own library in the loader's list, as RTLD_NEXT has it, without a name. */
+/* The same, but only among the libraries behind our own in the loader's list, as with RTLD_NEXT; for any file name. */
 bool mp_loaded_next(const char *symbol, struct mp_loaded *found);
-/* The one that contains the address of code. */
+/* Finds the library whose code contains the address. */
 bool mp_loaded_at(const void *address, struct mp_loaded *found);
-/* Its definition of that name; NULL. */
+/* The address of the library's definition of `symbol`; NULL: it has none. */
 void *mp_loaded_symbol(const struct mp_loaded *loaded, const char *symbol);
 
 #endif

@@ -10,7 +10,8 @@
 #include "capture/native/loaded.h"
 
 #if !__GLIBC_PREREQ(2, 35)
-/* As <dlfcn.h> of glibc 2.35 has it: the function is looked up, and may be there where the headers are older. */
+/* As in <dlfcn.h> of glibc 2.35. The function is looked up at run time: it may exist even if the build's headers are
+ * older. */
 struct dl_find_object {
     unsigned long long dlfo_flags;
     void *dlfo_map_start, *dlfo_map_end;
@@ -31,7 +32,7 @@ void mp_module_start(void)
     if (length < 0) program_path[0] = '\0';
 }
 
-/* The notes at [at, end) of a file that may be unloaded meanwhile. */
+/* Reads the build-id from the notes at [at, end) of a file that another thread may unload meanwhile. */
 static void read_build_id(uintptr_t at, uintptr_t end, struct mp_file_id *file)
 {
     enum { NOTES_MAX = 64 };
@@ -84,7 +85,7 @@ void mp_module_path(const struct mp_module_facts *facts, char *to, size_t room)
     size_t length = 0;
     bool more = facts->path && room;
     while (more && length < room - 1) {
-        /* A text may end where its page does. */
+        /* Reads up to the end of a page: the text may end with the page. */
         size_t bytes = AT_ONCE - (facts->path + length) % AT_ONCE;
         if (bytes > room - 1 - length) bytes = room - 1 - length;
         if (!mp_read_memory(to + length, facts->path + length, bytes)) break;

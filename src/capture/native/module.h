@@ -1,5 +1,6 @@
-/* Finds the loaded file that contains an address of code. Never allocates; may be called in hooks: from glibc 2.35 on
- * it takes no lock, before that the one of dl_iterate_phdr(), under which the loader runs nothing of the program's. */
+/* Finds the loaded file whose code contains an address. Never allocates; may be called in hooks. From glibc 2.35 on it
+ * takes no lock. With older versions it takes the lock of dl_iterate_phdr(); the loader runs none of the program's code
+ * under that lock. */
 #ifndef MP_CAPTURE_NATIVE_MODULE_H
 #define MP_CAPTURE_NATIVE_MODULE_H
 
@@ -12,23 +13,23 @@
 struct mp_module_facts {
     uint64_t start, end, bias;
     uintptr_t dynamic;      /* its dynamic section; 0: not known */
-    uintptr_t path;         /* the loader's own text, for mp_module_path() */
-    struct mp_file_id file; /* build-id only, read from the mapped notes */
+    uintptr_t path;         /* address of the loader's own text, for mp_module_path() */
+    struct mp_file_id file; /* only the build-id, read from the mapped notes */
 };
 
-/* For the constructor: finds the loader's own look-up (glibc 2.35 on, takes no lock) and the program's path. */
+/* For the constructor: finds glibc's _dl_find_object() (2.35 on, takes no lock) and the program's path. */
 void mp_module_start(void);
-/* False: the address lies in no loaded file (code made at run time). The address may be a guess, in a library that
- * another thread unloads, so its memory is read through the kernel. */
+/* False: no loaded file contains the address (code made at run time). The address may be a guess, in a library that
+ * another thread unloads. Its memory is therefore read through the kernel. */
 bool mp_module_of(uintptr_t address, struct mp_module_facts *facts);
-/* Copies the path, cut to `room` bytes with the 0 at its end. */
+/* Copies the path, cut to `room` bytes with its NUL. */
 void mp_module_path(const struct mp_module_facts *facts, char *to, size_t room);
-/* Where the file that contains an address lies. */
+/* Where a loaded file lies in memory. */
 struct mp_module_place {
     uint64_t start, end;
     uintptr_t eh_frame_header; /* 0: it has none */
 };
-/* Reads nothing of the file. False: the address lies in none. */
+/* Finds the loaded file that contains an address, without reading the file. False: none does. */
 bool mp_module_place(uintptr_t address, struct mp_module_place *place);
 
 #endif

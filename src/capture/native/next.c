@@ -12,7 +12,8 @@ void mp_next_start(struct mp_next *nexts, size_t count)
         atomic_store(&nexts[i].known, dlsym(RTLD_NEXT, nexts[i].name));
 }
 
-/* PyTorch's libraries are mostly loaded with local scope; the caller is mostly the one that defines the name. */
+/* PyTorch's libraries are mostly loaded with local scope, and the calling library is mostly the one that defines the
+ * name. */
 static void *look_up(const struct mp_next *next, const void *caller)
 {
     struct mp_loaded loaded;

@@ -1,7 +1,7 @@
 /*
- * The next definition of a name that the recorder defines in PyTorch's place: another preloaded library's, else
- * PyTorch's own. Definitions present at the start are looked up then; those loaded later are found in the loader's list
- * (capture/native/loaded.h), so that no hook takes the loader's lock.
+ * Finds the next definition of a name that the recorder defines in PyTorch's place: another preloaded library's, else
+ * PyTorch's own. The constructor looks up the definitions that are present then. Later ones are found in the loader's
+ * list (capture/native/loaded.h), so that no hook takes the loader's lock.
  */
 #ifndef MP_CAPTURE_NEXT_H
 #define MP_CAPTURE_NEXT_H
@@ -11,18 +11,18 @@
 #include <string.h>
 
 struct mp_next {
-    const char *name, *library; /* `library`: the beginning of its file name */
-    _Atomic(void *) known;      /* NULL: not looked up */
+    const char *name, *library; /* `library`: how its file name begins */
+    _Atomic(void *) known;      /* the definition; NULL: not found yet */
 };
 
 /* For the constructor. */
 void mp_next_start(struct mp_next *nexts, size_t count);
 
-/* `caller`: an address in a library that calls the name, from __builtin_return_address(0). NULL: there is no
- * definition. */
+/* Returns the next definition; NULL if there is none. `caller`: an address in a library that calls the name, from
+ * __builtin_return_address(0). */
 void *mp_next_definition(struct mp_next *next, const void *caller);
 
-/* `function` becomes the next definition; NULL where there is none. Use it in the definition that was called. */
+/* Sets `function` to the next definition, or to NULL. Use it in the recorder's own definition of the name. */
 #define MP_NEXT(function, next)                                                                                        \
     do {                                                                                                               \
         void *at_ = mp_next_definition(next, __builtin_return_address(0));                                             \

@@ -23,12 +23,13 @@
 
 #if defined(__x86_64__)
 
-/* A path's hash is a polynomial of its addresses: cheap enough to vanish behind the loads. */
+/* A path's hash is a polynomial of its addresses. The multiplications run while the loads wait, so they cost
+ * nothing. */
 #    define HASH_FACTOR UINT64_C(0xd6e8feb86659fd93)
 
 enum { WORD = sizeof(uintptr_t) };
 
-/* The lowest bits of a known frame's `base`: 0 for most frames. */
+/* The kind of a known frame's rule, in the lowest bits of its `base`: 0 for most frames. */
 enum { BY_SP, BY_BP, AT_BP, OUTERMOST, BEYOND /* no frame */, UNKNOWN, SIGNAL, BASE_BITS = 7 };
 
 static uintptr_t load(uintptr_t address)
@@ -43,11 +44,11 @@ static void forget_all(struct mp_known_frames *known)
     mp_madvise(known->frames, sizeof known->frames, MADV_DONTNEED);
     memset(known->index, 0, sizeof known->index);
     known->count = 0;
-    known->frames[0].base = BEYOND; /* as the address is: 0 */
+    known->frames[0].base = BEYOND; /* its address is 0 */
 }
 
-/* The code to which a signal handler returns: mov $15, %rax; syscall. The registers that the kernel saved lie right
- * above the handler's frame (struct rt_sigframe of Linux, arch/x86/include/asm/sigframe.h). */
+/* True if `address` is the code to which a signal handler returns: mov $15, %rax; syscall. The registers that the
+ * kernel saved lie right above the handler's frame (struct rt_sigframe of Linux, arch/x86/include/asm/sigframe.h). */
 static bool returns_from_signal(uintptr_t address)
 {
     static const unsigned char code[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05};
@@ -64,12 +65,13 @@ static void remember(struct mp_known_frame *frame, uintptr_t address, bool is_gu
                                     [MP_FRAME_OUTERMOST] = OUTERMOST};
     struct mp_frame_rule rule = mp_frame_rule_find(address, is_guess);
     bool by_sp = rule.base == MP_FRAME_BY_SP;
-    /* Stacks grow downwards, and a frame's saved registers lie inside it: any other rule is wrong. */
+    /* Stacks grow downwards, and a frame's saved registers lie inside the frame: a rule that says otherwise is
+     * wrong. */
     bool outside = (rule.bp_offset && rule.bp_offset > -WORD) || (by_sp && rule.base_offset <= 0);
     bool unusual = rule.base_offset & BASE_BITS || rule.bp_offset != (int16_t)rule.bp_offset;
-    /* Without a known base, no offset from it counts either: a guessed base is another one. */
+    /* Without a known base, bp_offset is meaningless, too: it does not count from a guessed base. */
     if (rule.base == MP_FRAME_UNKNOWN || unusual || outside) rule = (struct mp_frame_rule){.base = MP_FRAME_UNKNOWN};
-    /* Interrupted at its end: the saved register is already restored, which compilers do not record. */
+    /* Interrupted at the function's end: the register is already restored, which compilers do not describe. */
     if (by_sp && rule.base_offset < -rule.bp_offset) rule.bp_offset = 0;
     if (rule.base == MP_FRAME_UNKNOWN && returns_from_signal(address)) {
         *frame = (struct mp_known_frame){.address = address, .base = SIGNAL};
@@ -85,14 +87,14 @@ static inline uint16_t *place_of(struct mp_known_frames *known, uintptr_t addres
     return &known->index[((address * UINT64_C(0x9e3779b97f4a7c15) >> 32) + probe) & mask];
 }
 
-static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, uintptr_t address, bool is_guess)
+static __attribute__((noinline)) uint16_t find_frame(struct mp_known_frames *known, uintptr_t address, bool is_guess)
 {
     if (!address) return 0;
     if (known->count >= MP_KNOWN_FRAMES - 1) forget_all(known);
     uint64_t probe = 0;
     for (; *place_of(known, address, probe); probe++)
         if (known->frames[*place_of(known, address, probe)].address == address) return *place_of(known, address, probe);
-    uint32_t next = known->count + 1; /* another coroutine of the thread may have filled it meanwhile */
+    uint32_t next = known->count + 1; /* another coroutine of this thread may have filled the table meanwhile */
     if (next >= MP_KNOWN_FRAMES) next = 1;
     known->count = next;
     uint16_t found = *place_of(known, address, probe) = (uint16_t)next;
@@ -103,21 +105,22 @@ static __attribute__((noinline)) uint16_t find(struct mp_known_frames *known, ui
 enum { WORDS = sizeof(struct mp_known_frame) / WORD };
 _Static_assert(MP_KNOWN_FRAMES *WORDS <= UINT16_MAX + 1, "callers fit");
 
-/* A `frame` that was forgotten meanwhile does no harm: a caller is checked before it is believed. */
+/* If `frame` was forgotten meanwhile, that does no harm: a caller's address is compared before it is used. */
 static inline struct mp_known_frame *find_caller(struct mp_known_frames *known, struct mp_known_frame *frame,
                                                  uintptr_t address, bool is_guess)
 {
     struct mp_known_frame *caller = (struct mp_known_frame *)((uintptr_t *)known->frames + frame->caller);
     if (__builtin_expect(caller->address == address, 1)) return caller;
     uint16_t found = *place_of(known, address, 0);
-    if (known->frames[found].address != address) found = find(known, address, is_guess);
+    if (known->frames[found].address != address) found = find_frame(known, address, is_guess);
     frame->caller = found * WORDS;
     return &known->frames[found];
 }
 
 enum { PAGE = 4096, FRAME_MAX = 1 << 20, GUESSED_FRAME_MAX = 16 << 10 };
 
-/* Asks the kernel, which reads eight bytes there before it finds that the request is meaningless. */
+/* Asks the kernel for an impossible change of the signal mask: it reads eight bytes at the address before it
+ * refuses. */
 static bool is_readable(uintptr_t address)
 {
     bool readable = mp_syscall(SYS_rt_sigprocmask, -1, address, NULL, sizeof(uint64_t)) == -1 && errno == EINVAL;
@@ -125,7 +128,8 @@ static bool is_readable(uintptr_t address)
     return readable;
 }
 
-/* Begins another stack: the thread's own as far as it is known, nothing of others. */
+/* Begins to walk on another stack. On the thread's own stack the known part is readable; on other stacks nothing is
+ * yet. */
 static void begin_stack(struct mp_known_frames *known, uintptr_t sp)
 {
     bool own = sp - known->own_from < known->own_to - known->own_from;
@@ -133,14 +137,14 @@ static void begin_stack(struct mp_known_frames *known, uintptr_t sp)
     known->readable_to = own ? known->own_to : known->readable_from;
 }
 
-/* True where all from sp up to `end` may be read. */
+/* True if all memory from sp up to `end` may be read. */
 static __attribute__((noinline)) bool reach(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
 {
     if (end < sp || end - sp > FRAME_MAX) return false;
     if (sp < known->readable_from || sp > known->readable_to) begin_stack(known, sp);
     while (known->readable_to < end) {
         if (known->readable_to >= known->own_from && known->readable_to < known->own_to)
-            known->readable_to = known->own_to; /* further in than the thread was before */
+            known->readable_to = known->own_to; /* the thread is further in than ever before */
         else if (is_readable(known->readable_to & ~(uintptr_t)(PAGE - 1)))
             known->readable_to = (known->readable_to & ~(uintptr_t)(PAGE - 1)) + PAGE;
         else
@@ -157,12 +161,12 @@ static bool may_read(struct mp_known_frames *known, uintptr_t sp, uintptr_t end)
 
 /* ---- the thread's own stack --------------------------------------------------------------------------------------
  *
- * Its outer end is fixed. The C library keeps a thread's data at the end of the thread's stack, behind the thread's
- * variables; the kernel gave the first thread's. Frames between lie on that stack, which stays mapped until the thread
- * ends. */
+ * Its outer end is fixed. The C library keeps a thread's data at the end of that thread's stack, behind its
+ * thread-local variables. The first thread's end comes from the kernel. All frames up to that end lie on this stack,
+ * which stays mapped until the thread ends. */
 
-extern void *__libc_stack_end;                      /* of ld.so */
-static uintptr_t thread_data = (uintptr_t)16 << 10; /* at most, behind the outermost frame */
+extern void *__libc_stack_end;                      /* defined in ld.so */
+static uintptr_t thread_data = (uintptr_t)16 << 10; /* the most bytes between the outermost frame and the end */
 
 static int add_thread_data(struct dl_phdr_info *info, size_t bytes, void *unused)
 {
@@ -186,7 +190,7 @@ void mp_native_walk_forget(void)
     mp_libunwind_forget();
 }
 
-/* Everything up to the end is mapped: below a stack lies an unmapped page. */
+/* If every page up to a known end is mapped, it is the same stack: an unmapped page lies below each stack. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer)
 {
     enum { STACK_MAX = 16 << 20 };
@@ -194,7 +198,7 @@ bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, 
     for (size_t i = 0; inner <= outer && i < sizeof ends / sizeof *ends; i++) {
         uintptr_t at = inner & ~(uintptr_t)(PAGE - 1), end = ends[i];
         if (outer >= end || end - at > STACK_MAX) continue;
-        if (i == 0 && outer >= known->own_from) end = known->own_from; /* the rest is known */
+        if (i == 0 && outer >= known->own_from) end = known->own_from; /* the rest is known to be mapped */
         while (at < end && is_readable(at))
             at += PAGE;
         if (at >= end) return true;
@@ -202,7 +206,8 @@ bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, 
     return false;
 }
 
-/* A walk that began in unknown pages led to `outermost`, without leaving its stack. */
+/* A walk over unknown pages has reached `outermost` without leaving its stack: remembers the stack if its end is a
+ * thread's. */
 static __attribute__((noinline)) void learn_own_stack(struct mp_known_frames *known, uintptr_t begin,
                                                       uintptr_t outermost)
 {
@@ -227,9 +232,10 @@ static bool leads_on(uintptr_t from, uintptr_t bp)
     return bp >= from && bp - from <= GUESSED_FRAME_MAX && bp % WORD == 0;
 }
 
-/* Code without a rule often keeps the frame pointer: then the caller's lies there, with the return address above it, in
- * known code or in more code of this kind. Where it does not, that may be left over from an earlier call, into a
- * library that another thread unloads now. */
+/* Guesses the base of code without a rule. This code often keeps the frame pointer, which then points to the caller's
+ * frame pointer and the return address above. The return address must lie in a library, or lead on in the same way. If
+ * the code does not keep the frame pointer, the address may be an old one, in a library that another thread unloads
+ * now. */
 static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *known, struct registers *registers)
 {
     uintptr_t bp = registers->bp, base = bp + 2 * WORD;
@@ -242,7 +248,7 @@ static __attribute__((noinline)) uintptr_t guess_by_bp(struct mp_known_frames *k
     return base;
 }
 
-/* The base of a frame that cannot be found from the stack pointer alone; 0: no rule holds here. */
+/* The base of a frame whose rule needs more than the stack pointer; 0: no rule holds here. */
 static uintptr_t base_by_bp(struct mp_known_frames *known, const struct mp_known_frame *at, struct registers *registers)
 {
     uintptr_t sp = registers->sp, bp = registers->bp, offset = (uintptr_t)(intptr_t)(at->base & ~BASE_BITS), base;
@@ -265,21 +271,22 @@ static uintptr_t lower(uintptr_t a, uintptr_t b)
     return a < b ? a : b;
 }
 
-/* Continues where the kernel interrupted the program for a handler, whose frame ends at registers->sp. Returns the
- * address that the instruction there would have as a return address; 0: unknown. */
+/* Continues in the code that the kernel interrupted for a handler, whose frame ends at registers->sp. Returns the
+ * interrupted instruction's address + 1, as if it were a return address; 0: unknown. */
 static __attribute__((noinline)) uintptr_t leave_handler(struct mp_known_frames *known, struct registers *registers)
 {
     uintptr_t saved = registers->sp + offsetof(ucontext_t, uc_mcontext.gregs);
     if (!may_read(known, registers->sp, saved + sizeof(gregset_t))) return 0;
     uintptr_t address = load(saved + REG_RIP * sizeof(greg_t)) + 1;
     registers->bp = load(saved + REG_RBP * sizeof(greg_t));
-    /* Bases are multiples of a word: in a smaller frame, saved registers would lie further in, perhaps nowhere. */
+    /* Bases are multiples of a word. A lower sp only makes the frame larger, so its saved registers still lie
+     * inside. */
     registers->sp = load(saved + REG_RSP * sizeof(greg_t)) & ~(uintptr_t)(WORD - 1);
     begin_stack(known, registers->sp);
     return address;
 }
 
-/* The compiler makes two functions of this one: `addresses` or `frames` is NULL. */
+/* The compiler makes two functions of this one: in one `frames` is NULL, in the other `addresses`. */
 static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_known_frames *known, uint64_t generation,
                                                                    const void *frame, uintptr_t end, void **addresses,
                                                                    struct mp_native_frame *frames, int room)
@@ -293,7 +300,7 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
     bool is_own = begin - known->own_from < known->own_to - known->own_from;
     begin_stack(known, begin);
     if (__builtin_expect(!is_own && end != UINTPTR_MAX, 0) && !(known->short_walks & (known->short_walks + 1))) {
-        mp_native_walk(known, generation, frame, UINTPTR_MAX, addresses, room); /* for its side effect of learning */
+        mp_native_walk(known, generation, frame, UINTPTR_MAX, addresses, room); /* learns the thread's own stack */
         is_own = begin - known->own_from < known->own_to - known->own_from;
         begin_stack(known, begin);
     }
@@ -302,7 +309,7 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
     struct mp_known_frame *at = &known->frames[0];
     uint64_t sum = generation;
     enum mp_walk_end how = MP_WALK_FULL, outermost = MP_WALK_WHOLE;
-    bool is_guess = false; /* from a guessed frame on, for all further out */
+    bool is_guess = false; /* true from a guessed frame on, for all frames further out */
     int count = 0;
     while (count < room) {
         at = find_caller(known, at, address, is_guess);
@@ -328,15 +335,15 @@ static inline __attribute__((always_inline)) struct mp_walked walk(struct mp_kno
         if (frames) frames[count] = (struct mp_native_frame){at->address, registers.sp, base};
         count++;
         sum = sum * HASH_FACTOR + at->address;
-        if (__builtin_expect(base <= registers.sp, 0)) { /* no caller, at least on this side of a handler */
+        if (__builtin_expect(base <= registers.sp, 0)) { /* no caller, except behind a handler */
             how = kind == OUTERMOST ? outermost : MP_WALK_LOST;
-            struct registers interrupted = registers; /* the others stay in registers */
+            struct registers interrupted = registers; /* a copy, so that `registers` can stay in registers */
             address = kind == SIGNAL ? leave_handler(known, &interrupted) : 0;
             if (!address) break;
             how = MP_WALK_FULL;
             registers = interrupted;
-            is_own = true;             /* there is no single stack to learn */
-            if (registers.sp >= end) { /* which lies on another stack, further in or out */
+            is_own = true;             /* two stacks: nothing to learn */
+            if (registers.sp >= end) { /* `end` lies on another stack, so addresses do not compare */
                 end = UINTPTR_MAX;
                 outermost = MP_WALK_PASSED;
             }

@@ -4,9 +4,9 @@
  * and the walk reports it. With --unwind libunwind, and on other machines than x86-64, that library walks
  * (walk_libunwind.h). It takes locks, makes system calls and may allocate; this code does none of that.
  *
- * Each thread remembers the rule of each return address, and its last caller. If the caller is the same again, the
- * processor goes on to the next frame without waiting for this one's memory. Frames lie in the order in which they were
- * first seen, so those of one stack share cache lines. Never allocates; one thread's memory.
+ * Each thread remembers the rule of each return address, and that frame's last caller. If the caller is the same again,
+ * the processor goes on to the next frame without waiting for this frame's memory. Frames are stored in the order in
+ * which they were first seen, so those of one stack share cache lines. Never allocates; one thread's memory.
  *
  * A rule may be wrong (hand-written assembly), and must not make the program fault: only mapped memory is read. The
  * thread's own stack, up to its outer end, is checked with the kernel once. Each page of any other stack (a
@@ -20,41 +20,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MP_KNOWN_FRAMES (1 << 14) /* when all are in use, all are forgotten */
+#define MP_KNOWN_FRAMES (1 << 14) /* room; when all are in use, all are forgotten */
 
 struct mp_known_frame {
     uintptr_t address;
-    int32_t base;      /* the rule's base_offset, a multiple of 8; its origin in the three lowest bits */
-    int16_t bp_offset; /* the rule's */
-    uint16_t caller;   /* its caller at the last walk: in words from the first frame, 0 at first */
+    int32_t base;      /* the rule's base_offset, a multiple of 8; its kind in the three lowest bits */
+    int16_t bp_offset; /* the rule's bp_offset */
+    uint16_t caller;   /* its caller at the last walk: offset from the first frame in words; 0 at first */
 };
 
-/* Zero-initialised is empty. In mapped memory, of which only those pages are touched that hold frames. */
+/* The frames that a thread remembers. Zero-initialised is empty. Mapped, so that only used pages are touched. */
 struct mp_known_frames {
-    /* The first one is no frame: it stands for what lies beyond the outermost frame, and its caller is the last walk's
-     * start. */
+    /* frames[0] is no frame: it marks the end beyond the outermost frame. Its `caller` is the frame at which the last
+     * walk began. */
     _Alignas(4096) struct mp_known_frame frames[MP_KNOWN_FRAMES];
-    uint16_t index[2 * MP_KNOWN_FRAMES];  /* by hash of the address; 0: none */
-    uint32_t count;                       /* of frames, less the first */
-    uint64_t generation;                  /* of the program's code, from 1 */
+    uint16_t index[2 * MP_KNOWN_FRAMES];  /* by hash of the address: index into `frames`; 0: none */
+    uint32_t count;                       /* frames in use, without frames[0] */
+    uint64_t generation;                  /* of the program's code when these were stored, plus 1 */
     uintptr_t own_from, own_to;           /* the thread's own stack, mapped for as long as the thread lives */
-    uintptr_t readable_from, readable_to; /* of the walked stack, what is mapped now */
-    uint32_t short_walks;                 /* that ended too early to learn the thread's own stack */
+    uintptr_t readable_from, readable_to; /* known to be mapped, of the stack in the present walk */
+    uint32_t short_walks;                 /* walks that stopped at `end` before they could learn the own stack */
 };
 
 /* For the constructor. */
 void mp_native_walk_start(void);
-/* Code was unloaded: `generation` changes now. */
+/* Code was unloaded, so `generation` changes now. */
 void mp_native_walk_forget(void);
 
-/* True if both places lie on the thread's own stack, the second one further out; false where that is not known. */
+/* True if both addresses lie on the thread's own stack, `outer` further out. False also if that is unknown. */
 bool mp_native_same_stack(const struct mp_known_frames *known, uintptr_t inner, uintptr_t outer);
 
 enum mp_walk_end {
-    MP_WALK_WHOLE,  /* up to the outermost frame, or to the one to stop at */
-    MP_WALK_PASSED, /* up to the outermost frame, past the one to stop at */
-    MP_WALK_FULL,   /* there is no more room */
-    MP_WALK_LOST,   /* the last frame's caller is unknown */
+    MP_WALK_WHOLE,  /* up to the outermost frame, or to `end` */
+    MP_WALK_PASSED, /* up to the outermost frame, past `end`: it lies on another stack */
+    MP_WALK_FULL,   /* `room` is used up */
+    MP_WALK_LOST,   /* the last frame's caller cannot be found */
 };
 
 struct mp_walked {
@@ -63,20 +63,20 @@ struct mp_walked {
     uint64_t hash; /* of the addresses and of `end` */
 };
 
-/* Writes at most `room` return addresses, innermost first. The walk begins at the caller of the function with the frame
- * `frame` (its __builtin_frame_address(0); the function stays on the stack). It ends before the frame that `end` lies
- * in (UINTPTR_MAX: never). `generation` changes whenever code may have been unloaded. */
+/* Writes at most `room` return addresses, innermost first. `frame` is the __builtin_frame_address(0) of a function that
+ * stays on the stack: the walk begins at that function's caller. It ends before the frame that contains the address
+ * `end` (UINTPTR_MAX: at the outermost). `generation` changes whenever code may have been unloaded. */
 struct mp_walked mp_native_walk(struct mp_known_frames *known, uint64_t generation, const void *frame, uintptr_t end,
                                 void **addresses, int room);
 
-/* The same with the frames' places: each frame owns [low, high). Slower. Returns their number. */
+/* The same with each frame's place on the stack: it owns [low, high). Slower. Returns the number of frames. */
 struct mp_native_frame {
     uintptr_t address, low, high;
 };
 int mp_native_walk_frames(struct mp_known_frames *known, uint64_t generation, const void *frame,
                           struct mp_native_frame *frames, int room);
 
-/* The range of the function that contains `address`, or of a separate part of it. False: unknown. */
+/* Finds the function that contains `address`, or the part of it that the compiler placed apart. False: unknown. */
 bool mp_native_function(uintptr_t address, uintptr_t *start, uintptr_t *end);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * NVTX: a program's own ranges and marks become regions and marks of the recording. Every library that was built with
- * NVTX's headers carries its own copy of NVTX. At its first use, on any thread, each copy calls
- * InitializeInjectionNvtx2() of the library that NVTX_INJECTION64_PATH names, and gets the same functions.
+ * NVTX's headers contains its own copy of NVTX. At its first use, on any thread, each copy calls
+ * InitializeInjectionNvtx2() of the library that NVTX_INJECTION64_PATH names. All copies get the same functions.
  *
- * The collector decides by a range's name whether it begins a step.
+ * The collector decides by a range's name whether the range begins a step.
  */
 #include <string.h>
 
@@ -26,7 +26,7 @@ static struct message message_of(const void *domain, const struct nvtx_attribute
     return message;
 }
 
-/* The name's number in the spool, and a thread that may record; NULL where nothing is recorded. */
+/* Enters a hook. *name: the spool's number of the message's name. NULL: nothing is recorded. */
 static struct mp_thread *enter(const struct message *message, uint32_t *name)
 {
     struct mp_thread *thread = mp_hook_enter();
@@ -51,7 +51,7 @@ static uint32_t generation_now(void)
     return atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
 }
 
-/* ---- what a thread pushes and pops ---- */
+/* ---- ranges that a thread pushes and pops ---- */
 
 static int push(struct message message)
 {
@@ -83,7 +83,8 @@ static int pop(unsigned domain)
     uint32_t name = mp_nvtx_stack_pop(stack, domain, &index);
     if (!records) return level;
     if (name != NVTX_UNRECORDED) {
-        /* An end also closes regions opened inside: domains that cross continue with regions of their own. */
+        /* The end of a region also closes the regions inside. If ranges of several domains overlap, the others' regions
+         * begin again. */
         mp_record_region(thread, MP_EVENT_REGION_END, name, 0);
         for (; index < stack->count; index++)
             if (stack->open[index].name != NVTX_UNRECORDED)
@@ -148,7 +149,7 @@ static void mark(struct message message)
     mp_hook_leave(thread);
 }
 
-/* The forms in which a program calls each of the three. */
+/* Defines the forms of one NVTX call, by the type of its message. */
 #define FORMS(result, pass_on, call)                                                                                   \
     static result call##_ex(const struct nvtx_attributes *attributes)                                                  \
     {                                                                                                                  \

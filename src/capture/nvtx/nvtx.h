@@ -1,7 +1,7 @@
 /*
- * The names in NVTX calls: texts in the program's encodings, registered strings and domains. Handles that the program
- * gets point to our memory, which lives as long as the process, in a forked child too. They are checked before they are
- * followed, since a program may pass another tool's. All of it without locks, from any thread.
+ * The names in NVTX calls: texts in the program's encodings, registered strings and domains. Handles that we return to
+ * the program point to our memory, which lives as long as the process, in a forked child too. A handle is checked
+ * before it is used, since a program may pass a handle of another tool. No locks; any thread.
  */
 #ifndef MP_CAPTURE_NVTX_H
 #define MP_CAPTURE_NVTX_H
@@ -14,13 +14,13 @@
 #include "capture/core/front.h"
 #include "capture/nvtx/nvtx_abi.h"
 
-#define NVTX_NAME_ROOM 256 /* bytes of a name that are kept, with the NUL */
+#define NVTX_NAME_ROOM 256 /* bytes of a name that are kept, with its NUL */
 
-/* Domains are numbered from 1; 0 is the default one. Domains beyond NVTX_DOMAINS share the last number, without a
+/* Domains are numbered from 1; 0 is the default domain. Domains beyond NVTX_DOMAINS share the last number and have no
  * name. */
 #define NVTX_DOMAINS 64
 
-/* The handle by which the program refers to a domain or string. NULL: no more room. */
+/* Makes the handle by which the program refers to a domain or string. NULL: there is no room for more. */
 const void *mp_nvtx_register(const char *text);
 const void *mp_nvtx_register_wide(const wchar_t *text);
 const void *mp_nvtx_domain(const char *name);
@@ -28,45 +28,45 @@ const void *mp_nvtx_domain_wide(const wchar_t *name);
 
 unsigned mp_nvtx_domain_number(const void *domain);
 
-/* Writes a region's name: "name", or "DOMAIN:name" outside the default domain. Suffixes that would give each call its
- * own name (PyTorch's ", seq = 7", ", op_id = 7") are left out. "" where the program gave none. */
+/* Writes a region's name to `to`: "name", or "DOMAIN:name" outside the default domain. Leaves out suffixes that would
+ * give each call a name of its own (PyTorch's ", seq = 7", ", op_id = 7"). "" if the program gave no name. */
 void mp_nvtx_name(char to[NVTX_NAME_ROOM], unsigned domain, int32_t message_type, const void *message);
 
 /*
- * The open NVTX ranges. Pushed ranges of a thread nest per domain. A pop ends the innermost of its domain, which need
- * not be the thread's innermost. Started ranges belong to no thread. Both are bounded: ranges deeper than NVTX_DEPTH
- * are counted, so that their pops end nothing else, and not recorded.
+ * The open NVTX ranges. Pushed ranges of a thread nest per domain: a pop ends the innermost range of its domain, and
+ * the thread's innermost range may be of another domain. Started ranges belong to no thread. Both kinds are bounded.
+ * Ranges deeper than NVTX_DEPTH are not recorded, only counted, so that their pops end no other range.
  */
 
 #define NVTX_DEPTH      128
-#define NVTX_LANES      255        /* ranges without a thread that may be open at once */
-#define NVTX_UNRECORDED UINT32_MAX /* instead of a name: no event records this range */
+#define NVTX_LANES      255        /* started ranges that may be open at once */
+#define NVTX_UNRECORDED UINT32_MAX /* in place of a name: this range is not recorded */
 
 extern const struct mp_front mp_nvtx_front; /* nvtx.c */
 
 struct mp_nvtx_stack {
-    uint32_t generation; /* of the session that the names are of */
+    uint32_t generation; /* of the session whose string ids these are */
     uint32_t count;
     struct mp_nvtx_open {
         uint32_t name; /* string id of the spool */
         uint32_t domain;
     } open[NVTX_DEPTH];
-    uint32_t deeper[NVTX_DOMAINS + 1]; /* by domain: pushed where there was no room */
-    uint32_t depth[NVTX_DOMAINS + 1];  /* by domain, all of them */
+    uint32_t deeper[NVTX_DOMAINS + 1]; /* by domain: open ranges for which there was no room */
+    uint32_t depth[NVTX_DOMAINS + 1];  /* by domain: all open ranges */
 };
 
-/* Names of an earlier session (before a fork) mean nothing in this one: those ranges end without an event. */
+/* Empties the stack if its string ids are of an earlier session (before a fork). Its ranges end without an event. */
 void mp_nvtx_stack_renew(struct mp_nvtx_stack *stack, uint32_t generation);
-/* True where the range can be recorded. */
+/* True if the range can be recorded. */
 bool mp_nvtx_stack_push(struct mp_nvtx_stack *stack, unsigned domain, uint32_t name);
-/* Removes the innermost range of the domain. *index: its place; ranges from there to stack->count were opened after it
- * and are still open. Returns its name, NVTX_UNRECORDED where there is nothing to record. */
+/* Removes the innermost range of the domain and returns its name, or NVTX_UNRECORDED. *index: its former place; ranges
+ * from there to stack->count were opened after it and are still open. */
 uint32_t mp_nvtx_stack_pop(struct mp_nvtx_stack *stack, unsigned domain, uint32_t *index);
 
-/* A range without a thread begins: its id, never 0. *lane is 0 where there was no room and nothing is to be
- * recorded. */
+/* Opens a lane for a started range and returns the range's id, never 0. *lane is 0 if there was no room: record
+ * nothing. */
 uint64_t mp_nvtx_lane_open(uint32_t name, uint32_t generation, uint32_t *lane);
-/* Begins the end of a range; false: it is not open in this session. Record the end next, then call
+/* Begins the end of a started range. False: it is not open in this session. The caller records the end, then calls
  * mp_nvtx_lane_close(). */
 bool mp_nvtx_lane_ending(uint64_t id, uint32_t generation, uint32_t *lane, uint32_t *name);
 void mp_nvtx_lane_close(uint32_t lane);

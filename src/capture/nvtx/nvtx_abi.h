@@ -1,7 +1,7 @@
 /*
  * The part of NVTX v3's binary interface that the recorder uses. Numbers and layouts are those of nvToolsExt.h,
- * nvToolsExtMem.h and nvtxDetail/nvtxTypes.h, which the build does not need. They are held against the real headers by
- * tests/e2e/programs/nvtx.c where those are found.
+ * nvToolsExtMem.h and nvtxDetail/nvtxTypes.h; the build does not need these headers. The test program
+ * tests/e2e/programs/nvtx.c compares both if the real headers are installed.
  */
 #ifndef MP_CAPTURE_NVTX_ABI_H
 #define MP_CAPTURE_NVTX_ABI_H
@@ -42,8 +42,8 @@ enum nvtx_core2 {
 
 typedef void nvtx_function(void);
 
-/* The interface that a program's copy of NVTX hands to the tool. A slot of a function table points to the pointer to
- * set. */
+/* The interface that a program's copy of NVTX passes to the tool. A slot of a function table is the address of the
+ * function pointer to set. */
 typedef const void *nvtx_get_table(uint32_t table);
 struct nvtx_callbacks {
     size_t bytes;
@@ -53,7 +53,7 @@ struct nvtx_callbacks {
 enum { NVTX_MESSAGE_ASCII = 1, NVTX_MESSAGE_UNICODE = 2, NVTX_MESSAGE_REGISTERED = 3 };
 
 struct nvtx_attributes {
-    uint16_t version, bytes; /* of this structure, as the program knows it */
+    uint16_t version, bytes; /* of this structure, as the program was compiled with it */
     uint32_t category;
     int32_t color_type;
     uint32_t color;
@@ -63,7 +63,7 @@ struct nvtx_attributes {
     const void *message; /* const char *, const wchar_t *, or a registered handle */
 };
 
-#define NVTX_NO_TRACKING (-2) /* the result of push and pop where nobody counts */
+#define NVTX_NO_TRACKING (-2) /* the result of push and pop if no tool counts levels */
 
 /* ---- the memory extension ---- */
 
@@ -114,7 +114,7 @@ struct nvtx_regions_register {
     void *heap;
     size_t count, element_bytes;
     const void *elements; /* struct nvtx_memory_range */
-    void **handles;       /* to be filled in; may be NULL */
+    void **handles;       /* the tool fills them in; may be NULL */
 };
 
 struct nvtx_regions_resize {

@@ -1,7 +1,7 @@
 /*
- * NVTX's memory extension: an allocator that announces its heaps and their blocks becomes a track of the app layer,
- * DEVICE/app/HEAP. The extension does not give a heap's device: such tracks belong to "device". A free may give the
- * address alone, so the heap and size of each block are kept (capture/cuda/live.h).
+ * NVTX's memory extension: an allocator announces its heaps and their blocks. Each heap becomes a track of the app
+ * layer, DEVICE/app/HEAP. The extension does not say on which device a heap lies, so DEVICE is "device". A free may
+ * give the address alone, so the heap and size of each block are kept (capture/cuda/live.h).
  */
 #include <string.h>
 
@@ -10,12 +10,12 @@
 #include "capture/cuda/live.h"
 #include "capture/nvtx/nvtx.h"
 
-#define HEAPS   32        /* number 0: for programs that announce blocks without a heap */
+#define HEAPS   32        /* number 0 is for blocks that are announced without a heap */
 #define NO_TYPE UINT8_MAX /* a number that is none of c10's devices */
 
 static struct heap {
     char name[NVTX_NAME_ROOM];
-    _Atomic uint64_t known; /* its track */
+    _Atomic uint64_t known; /* its track, as mp_record_track_once() stores it */
 } heaps[HEAPS];
 static _Atomic uint32_t heap_count = 1;
 
@@ -43,7 +43,7 @@ static void end_region(struct mp_thread *thread, const void *address)
     if (mp_live_take(MP_LIVE_REGION, (uint64_t)(uintptr_t)address, &region)) record_region(thread, &region, false);
 }
 
-/* Announcing an address again begins a new block. */
+/* Begins a block. An address that is announced again begins a new block. */
 static void begin_region(struct mp_thread *thread, uint64_t heap, const void *address, uint64_t bytes)
 {
     const struct mp_live region = {
@@ -74,14 +74,14 @@ static struct mp_thread *enter(void)
     return thread;
 }
 
-/* A heap's handle is its entry here. */
+/* The number of a heap. Its handle is the address of its entry in `heaps`. */
 static uint32_t number_of(const void *handle)
 {
     uintptr_t offset = (uintptr_t)handle - (uintptr_t)heaps;
     return handle && offset < sizeof heaps && offset % sizeof *heaps == 0 ? (uint32_t)(offset / sizeof *heaps) : 0;
 }
 
-/* ---- what the program calls ---- */
+/* ---- functions that the program calls ---- */
 
 static void *heap_register(const void *domain, const struct nvtx_heap *description)
 {
@@ -107,7 +107,8 @@ static void heap_reset(const void *domain, const void *heap)
     mp_hook_leave(thread);
 }
 
-/* Reads what the two kinds of batches have in common, though not at the same places. */
+/* True if a batch's elements are ranges of virtual addresses. Both kinds of batches have these members, in different
+ * places. */
 static bool are_ranges(uint32_t type, const void *elements, size_t each)
 {
     return type == NVTX_MEMORY_VIRTUAL_ADDRESS && elements && each >= sizeof(struct nvtx_memory_range);
@@ -128,7 +129,7 @@ static void regions_register(const void *domain, const struct nvtx_regions_regis
     for (size_t i = 0; i < batch->count; i++) {
         const struct nvtx_memory_range *range = element(batch->elements, batch->element_bytes, i);
         begin_region(thread, number_of(batch->heap), range->address, range->bytes);
-        if (batch->handles) batch->handles[i] = (void *)(uintptr_t)range->address; /* the address is the handle */
+        if (batch->handles) batch->handles[i] = (void *)(uintptr_t)range->address; /* a block's handle is its address */
     }
     mp_hook_leave(thread);
 }

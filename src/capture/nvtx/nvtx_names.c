@@ -9,8 +9,8 @@
 
 #include "base/hash.h"
 
-/* Registered strings lie one after the other in one mapping, of which only the used part is ever touched; a table of
- * their offsets finds existing ones. */
+/* Registered strings, one after the other in one mapping, of which only the used part is touched. `slots` is a hash
+ * table of their offsets. */
 #define TEXT_ROOM (UINT64_C(8) << 20)
 #define SLOTS     16384
 static _Atomic(char *) texts; /* the mapping */
@@ -19,7 +19,7 @@ static _Atomic uint32_t slots[SLOTS]; /* offset + 1 */
 
 static struct domain {
     char name[64];
-} domains[NVTX_DOMAINS]; /* number N is at N - 1 */
+} domains[NVTX_DOMAINS]; /* domain N is at index N - 1 */
 enum { DOMAIN_FREE, DOMAIN_BEING_MADE, DOMAIN_THERE };
 static _Atomic int domain_states[NVTX_DOMAINS];
 
@@ -34,8 +34,8 @@ static char *map_texts(void)
     return now;
 }
 
-/* Appends a text with its NUL; NULL where there is no room. */
-static const char *append(char *at, const char *text, size_t length)
+/* Copies a text with its NUL to `at` and returns the copy. NULL: there is no room. */
+static const char *append_text(char *at, const char *text, size_t length)
 {
     uint64_t from = atomic_fetch_add(&used, length + 1);
     if (from + length + 1 > TEXT_ROOM) return NULL;
@@ -54,7 +54,7 @@ const void *mp_nvtx_register(const char *text)
         _Atomic uint32_t *slot = &slots[at % SLOTS];
         uint32_t seen = atomic_load_explicit(slot, memory_order_acquire);
         if (!seen) {
-            if (!fresh) fresh = append(memory, text, length);
+            if (!fresh) fresh = append_text(memory, text, length);
             if (!fresh || atomic_compare_exchange_strong(slot, &seen, (uint32_t)(fresh - memory) + 1)) return fresh;
         }
         const char *there = memory + seen - 1;
@@ -80,7 +80,7 @@ const void *mp_nvtx_domain(const char *name)
             atomic_store_explicit(&domain_states[i], DOMAIN_THERE, memory_order_release);
             return &domains[i];
         }
-        /* An entry that another thread is just making is skipped: at worst it exists twice. */
+        /* Skips an entry that another thread is making now: at worst a domain has two entries. */
         if (atomic_load_explicit(&domain_states[i], memory_order_acquire) == DOMAIN_THERE &&
             !strncmp(domains[i].name, name, sizeof domains[i].name - 1))
             return &domains[i];
@@ -95,7 +95,7 @@ unsigned mp_nvtx_domain_number(const void *domain)
     return (unsigned)(offset / sizeof *domains) + 1;
 }
 
-/* wchar_t holds code points here; anything else becomes '?'. */
+/* Converts a wide text. wchar_t holds code points here; values that are none become '?'. */
 static void narrow(char *to, size_t room, const wchar_t *text)
 {
     size_t length = 0;
@@ -131,7 +131,7 @@ const void *mp_nvtx_domain_wide(const wchar_t *text)
     return mp_nvtx_domain(name);
 }
 
-static size_t put(char *to, size_t room, const char *text)
+static size_t put_text(char *to, size_t room, const char *text)
 {
     size_t length = strnlen(text, room - 1);
     memcpy(to, text, length);
@@ -152,14 +152,14 @@ void mp_nvtx_name(char to[NVTX_NAME_ROOM], unsigned domain, int32_t message_type
 {
     size_t length = 0;
     if (domain && *domains[domain - 1].name) {
-        length = put(to, NVTX_NAME_ROOM - 8, domains[domain - 1].name);
+        length = put_text(to, NVTX_NAME_ROOM - 8, domains[domain - 1].name);
         to[length++] = ':';
     }
     char *rest = to + length;
     *rest = '\0';
     if (!message) return;
     if (message_type == NVTX_MESSAGE_ASCII || (message_type == NVTX_MESSAGE_REGISTERED && is_registered(message)))
-        put(rest, NVTX_NAME_ROOM - length, message);
+        put_text(rest, NVTX_NAME_ROOM - length, message);
     else if (message_type == NVTX_MESSAGE_UNICODE)
         narrow(rest, NVTX_NAME_ROOM - length, message);
     leave_out_counters(rest);

@@ -14,7 +14,7 @@ void mp_nvtx_stack_renew(struct mp_nvtx_stack *stack, uint32_t generation)
 bool mp_nvtx_stack_push(struct mp_nvtx_stack *stack, unsigned domain, uint32_t name)
 {
     stack->depth[domain]++;
-    /* Once one range of a domain lies too deep, all above it do: a pop must meet the innermost. */
+    /* Once a range of a domain lies too deep, all further ones of the domain do: a pop must meet the innermost. */
     if (stack->count == NVTX_DEPTH || stack->deeper[domain]) {
         stack->deeper[domain]++;
         return false;
@@ -34,7 +34,7 @@ uint32_t mp_nvtx_stack_pop(struct mp_nvtx_stack *stack, unsigned domain, uint32_
     uint32_t at = stack->count;
     while (at && stack->open[at - 1].domain != domain)
         at--;
-    if (!at) return NVTX_UNRECORDED; /* pushed before the recording, or popped too often */
+    if (!at) return NVTX_UNRECORDED; /* the range was pushed before the recording, or popped twice */
     uint32_t name = stack->open[--at].name;
     stack->count--;
     memmove(&stack->open[at], &stack->open[at + 1], (stack->count - at) * sizeof *stack->open);
@@ -42,14 +42,14 @@ uint32_t mp_nvtx_stack_pop(struct mp_nvtx_stack *stack, unsigned domain, uint32_
     return name;
 }
 
-/* An id's lowest byte is its lane. A lane that ends is BUSY until its end is recorded, so that its next range comes
- * after. */
+/* The lowest byte of a range's id is its lane. While the end of its range is recorded, a lane is BUSY, so that the next
+ * range on it begins later. */
 #define LANE_BITS 8
 #define BUSY      UINT64_MAX
 static struct lane {
     _Atomic uint64_t id; /* 0: free */
     _Atomic uint32_t name, generation;
-} lanes[NVTX_LANES]; /* number N is at N - 1 */
+} lanes[NVTX_LANES]; /* lane N is at index N - 1 */
 static _Atomic uint64_t ids;
 
 uint64_t mp_nvtx_lane_open(uint32_t name, uint32_t generation, uint32_t *lane)
@@ -74,7 +74,7 @@ bool mp_nvtx_lane_ending(uint64_t id, uint32_t generation, uint32_t *lane, uint3
     if (!*lane || !atomic_compare_exchange_strong(&lanes[*lane - 1].id, &id, BUSY)) return false;
     *name = lanes[*lane - 1].name;
     if (lanes[*lane - 1].generation == generation) return true;
-    mp_nvtx_lane_close(*lane); /* begun before a fork */
+    mp_nvtx_lane_close(*lane); /* the range began before a fork */
     return false;
 }
 

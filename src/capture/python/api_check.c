@@ -5,7 +5,7 @@
 #include "capture/python/memory.h"
 #include "capture/python/walk.h"
 
-/* Python's API, by name; the objects in it stay opaque. */
+/* Python's API functions, looked up by name. Python's objects are opaque pointers. */
 struct api {
     void *(*thread_frame)(const void *thread);
     void *(*frame_back)(void *frame);
@@ -26,7 +26,7 @@ struct api {
 #define REQUIRED true
 #define OPTIONAL false
 
-static struct api known_api; /* written before the first check, never after */
+static struct api known_api; /* written before the first check, then constant */
 static bool api_is_known;
 
 static bool find_api(const struct mp_loaded *library, struct api *api)
@@ -60,7 +60,7 @@ static bool find_api(const struct mp_loaded *library, struct api *api)
     return true;
 }
 
-/* True if an attribute, a str, reads as `ours`, which is cut where it reached `room` bytes. */
+/* Compares an attribute of type str with our text, which is cut if it has `room` bytes. */
 static enum mp_python_verdict compare_text(const struct api *api, void *object, const char *name, const char *ours,
                                            size_t ours_length, size_t room)
 {
@@ -83,7 +83,7 @@ static enum mp_python_verdict compare_text(const struct api *api, void *object, 
     return used == ours_length ? MP_PYTHON_RIGHT : MP_PYTHON_WRONG;
 }
 
-/* While a trace function is set, a frame reports the line being traced; that is no evidence. */
+/* True if a trace function is set. A frame then reports the line being traced, which proves nothing. */
 static bool is_traced(const struct api *api, void *frame)
 {
     void *trace = api->attribute(frame, "f_trace");
@@ -127,7 +127,7 @@ static enum mp_python_verdict compare_stacks(const struct mp_python_layout *layo
     }
     bool more = frame != NULL;
     if (frame) api->release(frame);
-    if (api->error()) { /* out of memory, say */
+    if (api->error()) { /* for instance out of memory */
         api->clear_error();
         return MP_PYTHON_NOT_NOW;
     }
@@ -142,8 +142,8 @@ void mp_python_check_api_start(const struct mp_loaded *library)
 enum mp_python_verdict mp_python_check_api(const struct mp_python_layout *layout, const char *thread,
                                            const struct mp_python_stack *stack)
 {
-    /* Older versions collect on allocation too, but this code makes no object there. Versions from 3.12 on wait for a
-     * safe point. */
+    /* Only 3.11 may run the cyclic collector when this code makes an object, so it is turned off there. Older versions
+     * make no object here; versions from 3.12 on wait for a safe point. */
     enum { COLLECTS_ON_ALLOCATION = 11 };
     struct api api = known_api;
     if (!api_is_known) return MP_PYTHON_NOT_NOW;

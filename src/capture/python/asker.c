@@ -14,7 +14,7 @@ bool mp_asker_is_asked(const struct mp_asker *asker)
     return atomic_load(&asker->asked) == atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
 }
 
-static int run(void *context)
+static int run_asked(void *context)
 {
     struct mp_asker *asker = context;
     atomic_store(&asker->asked, 0);
@@ -27,7 +27,7 @@ bool mp_asker_call_soon(struct mp_asker *asker, bool may_call_python)
     uint32_t now = atomic_load_explicit(&mp_session.page->generation, memory_order_relaxed);
     uint32_t before = atomic_load(&asker->asked);
     if (before == now || !atomic_compare_exchange_strong(&asker->asked, &before, now)) return false;
-    if (mp_python_call_soon(run, asker, may_call_python)) return true;
+    if (mp_python_call_soon(run_asked, asker, may_call_python)) return true;
     atomic_store(&asker->asked, 0);
     return false;
 }

@@ -1,6 +1,5 @@
 /*
- * A function of the shim that the interpreter's main thread is asked to call between two instructions. Any thread, in
- * hooks too.
+ * Asks the interpreter's main thread to call a function of the shim between two instructions. Any thread, in hooks too.
  */
 #ifndef MP_CAPTURE_PYTHON_ASKER_H
 #define MP_CAPTURE_PYTHON_ASKER_H
@@ -10,17 +9,18 @@
 #include <stdint.h>
 
 struct mp_asker {
-    int (*_Atomic ask)(void *); /* NULL: none */
+    int (*_Atomic ask)(void *); /* the shim's function; NULL: none */
     void *_Atomic context;
-    /* The session's generation in which a call is on its way; 0: none is. A forked child may never answer the question
-     * that its parent was asked. */
+    /* The session's generation in which a call was requested and has not come yet; 0: none. A forked child may never
+     * make the call that was requested in its parent. */
     _Atomic uint32_t asked;
 };
 
 void mp_asker_set(struct mp_asker *asker, int (*ask)(void *), void *context);
-/* True if a call of this session is on its way. */
+/* True if a call was requested in this session and has not come yet. */
 bool mp_asker_is_asked(const struct mp_asker *asker);
-/* False: a call is on its way, or cannot be had now; `may_call_python` as for mp_python_call_soon(). */
+/* Requests the call. False if one is already requested, or if it cannot be requested now; `may_call_python` as for
+ * mp_python_call_soon(). */
 bool mp_asker_call_soon(struct mp_asker *asker, bool may_call_python);
 
 #endif

@@ -7,17 +7,17 @@
 #include "capture/python/memory.h"
 #include "capture/python/walk.h"
 
-#define CODES      64 /* functions of one name */
+#define CODES      64 /* functions that --step-at's text may mean */
 #define DEPTH_MAX  4096
-#define LOCALS_MAX 64 /* of a frame */
+#define LOCALS_MAX 64 /* local variables of a frame that are compared */
 
-enum { OPTIMIZED = 1 /* of a code object's flags: its variables are fast locals */ };
+enum { OPTIMIZED = 1 /* flag of a code object: its variables are fast locals */ };
 
 static struct {
     const void *_Atomic code;
     _Atomic uint64_t identity;
 } codes[CODES];
-static _Atomic uint32_t code_count, next_code; /* of them are known; the place of the next new one, modulo CODES */
+static _Atomic uint32_t code_count, next_code; /* entries in use; index of the next new one, modulo CODES */
 
 bool mp_python_calls_means(const char *asked, const char *function, const char *file)
 {
@@ -41,7 +41,7 @@ void mp_python_calls_add(const void *code, uint64_t identity)
             atomic_store(&codes[i].identity, identity);
             return;
         }
-    uint32_t at = atomic_fetch_add(&next_code, 1) % CODES; /* that of the oldest, where there are so many */
+    uint32_t at = atomic_fetch_add(&next_code, 1) % CODES; /* replaces the oldest entry if all are in use */
     atomic_store(&codes[at].identity, identity);
     atomic_store(&codes[at].code, code);
     if (count < CODES) atomic_store_explicit(&code_count, count + 1, memory_order_release);
@@ -79,7 +79,7 @@ static bool has_locals(const struct mp_python_layout *layout, const char *code)
     return mp_load_u32(code, layout->code_flags) & OPTIMIZED;
 }
 
-/* The state of a caller: it changes only while the caller runs. */
+/* Hash of a caller's state. It changes only while the caller runs. */
 static uint64_t state_of(const struct mp_python_layout *layout, const char *frame, const char *code)
 {
     uint64_t hash = mp_hash_step((uintptr_t)frame, (uintptr_t)code);
@@ -90,7 +90,7 @@ static uint64_t state_of(const struct mp_python_layout *layout, const char *fram
     return hash;
 }
 
-/* The outermost call of the function on a stack. */
+/* The outermost call of the function on a stack, as found now. */
 struct look {
     struct mp_python_call now;
     const char *code;
@@ -114,7 +114,7 @@ static struct look look_at(const struct mp_python_layout *layout, const char *th
 {
     struct look look = {.code = NULL};
     uint64_t path = 0;
-    bool outside = false; /* callers that go on while it is suspended */
+    bool outside = false; /* reached callers that may run while the call is suspended */
     const char *frame = first_frame(layout, thread);
     for (uint32_t i = 0; frame && i < DEPTH_MAX; frame = next_frame(layout, frame), i++) {
         const char *code = mp_python_frame_code(layout, frame);
@@ -135,7 +135,7 @@ static struct look look_at(const struct mp_python_layout *layout, const char *th
     return look;
 }
 
-/* True if a loop leads back to where a frame stands, of those up to the call. */
+/* True if a loop of the call, or of a frame further in, leads back to where that frame stands. */
 static bool loops_inside(const struct mp_python_layout *layout, const char *thread, const struct look *look)
 {
     for (const char *frame = first_frame(layout, thread); frame; frame = next_frame(layout, frame)) {
@@ -147,7 +147,7 @@ static bool loops_inside(const struct mp_python_layout *layout, const char *thre
     return true;
 }
 
-/* True if one leads back to the call, and is of a module. */
+/* True if a loop of one of the callers leads back to the call. *of_module: that caller is a module. */
 static bool loops_outside(const struct mp_python_layout *layout, const struct look *look, bool *of_module)
 {
     const char *frame = next_frame(layout, look->now.frame);
@@ -160,7 +160,7 @@ static bool loops_outside(const struct mp_python_layout *layout, const struct lo
     return false;
 }
 
-/* It stands where it first allocated, `at_once`: where it allocated last, too. */
+/* Judges a call that stands where it first allocated. `at_once`: it has not allocated elsewhere since. */
 static enum mp_python_calls_answer judge_again(const struct mp_python_layout *layout, const char *thread,
                                                const struct look *look, bool at_once)
 {
@@ -186,14 +186,15 @@ static enum mp_python_calls_answer judge(const struct mp_python_layout *layout, 
     return judge_again(layout, thread, look, now->first == before->last);
 }
 
-/* The thread runs without the function: no call of it goes on, on this stack, except suspended ones. */
+/* Called when the stack with that outermost frame has no call of the function: forgets its calls, except suspended
+ * ones. */
 static void forget(struct mp_python_calls *calls, const void *bottom)
 {
     for (size_t i = 0; i < MP_PYTHON_CALLS_KNOWN; i++)
         if (calls->at[i].bottom == bottom && !calls->at[i].suspends) calls->at[i].frame = NULL;
 }
 
-/* NULL: not known. */
+/* Finds the known call of a frame. NULL: there is none. */
 static struct mp_python_call *find_call(struct mp_python_calls *calls, const void *frame)
 {
     for (size_t i = 0; i < MP_PYTHON_CALLS_KNOWN; i++)
@@ -201,7 +202,7 @@ static struct mp_python_call *find_call(struct mp_python_calls *calls, const voi
     return NULL;
 }
 
-/* A place for one that is not known: a free one, or of those that wait the one that has done so for longest. */
+/* Returns an entry for a new call: a free one, else the one that no look has seen for longest. */
 static struct mp_python_call *find_place(struct mp_python_calls *calls)
 {
     struct mp_python_call *oldest = &calls->at[0];

@@ -1,15 +1,16 @@
 /*
- * Calls of the function that the user named (--step-at). Nothing notifies the recorder of a call, so it compares the
- * interpreter's memory at each allocation. The outermost call on a thread's stack counts. It is a new call if
+ * Calls of the function that the user named (--step-at). Nothing notifies the recorder of a call. It therefore compares
+ * the interpreter's memory at each allocation with the allocation before. Only the outermost call on a thread's stack
+ * counts. It is a new call if
  *
- *     its frame lies elsewhere, or the thread ran without it meanwhile
- *     a call further out stands at another instruction, or has other values in its local variables: while a function
- *         runs its callers do not
- *     it stands before where it stood, and no loop of its own leads back there
- *     it stands where it first allocated, no loop leads back there from there on inwards, and one further out does; and
- *         where nothing else was allocated meanwhile, that loop is a module's, whose variables are no locals
+ *     its frame has another address, or the thread ran without it in between
+ *     one of its callers stands at another instruction, or has other values in its local variables: callers do not run
+ *         while the function runs
+ *     it stands at an earlier instruction than before, and no loop of the function leads back there
+ *     it stands where it first allocated, a loop of a caller leads back to it, and no loop in it or further in does. If
+ *         it has not allocated elsewhere since, the caller must be a module, whose variables are no locals
  *
- * Loops are known for Python 3.9 to 3.11; from 3.12 on Python itself reports calls (python/start/calls.py). Never
+ * Loops are known for Python 3.9 to 3.11; from 3.12 on Python itself reports calls (python/libmemprof_calls.py). Never
  * allocates, takes no lock.
  */
 #ifndef MP_CAPTURE_PYTHON_CALLS_H
@@ -20,15 +21,15 @@
 
 #include "capture/python/layout.h"
 
-#define MP_PYTHON_CALLS_KNOWN 8 /* of a thread: coroutines and green threads have one each */
+#define MP_PYTHON_CALLS_KNOWN 8 /* calls that a thread remembers: each coroutine and green thread has one */
 
 struct mp_python_call {
-    const void *frame, *bottom; /* its own; the outermost of the stack */
-    uint64_t outer;             /* the state of its callers */
-    uint64_t first, last;       /* the path from it on inwards, where it first allocated, and last */
+    const void *frame, *bottom; /* the call's own frame; the outermost frame of its stack */
+    uint64_t outer;             /* hash of the state of its callers */
+    uint64_t first, last;       /* hash of the frames from the call inwards, at its first allocation and its last */
     uint32_t position;
-    uint32_t used; /* when it was looked at last */
-    bool suspends; /* a generator or coroutine */
+    uint32_t used; /* number of the look that saw it last */
+    bool suspends; /* the function is a generator or coroutine */
 };
 
 /* A thread's calls; all zero at first. */
@@ -37,24 +38,24 @@ struct mp_python_calls {
     uint32_t looks;
 };
 
-/* True if a call begins that was not seen before. It may if the last call stands again at its first allocation, and
+/* Says if a new call begins. MAY_BEGIN: the last call stands again at its first allocation, and
  * nothing shows whether it is the same call. */
 enum mp_python_calls_answer { MP_PYTHON_CALL_GOES_ON, MP_PYTHON_CALL_BEGINS, MP_PYTHON_CALL_MAY_BEGIN };
 
-/* True if the user's text means a function of that name: "step" is every function of that name, "Trainer.step" that of
- * a class; Python before 3.11 does not say the class. The step of PyTorch's own optimizers is known by their common
- * name. */
+/* True if the user's text `asked` means the function. "step" means every function of that name, "Trainer.step" that of
+ * a class. Python before 3.11 does not give the class, so there the method's name is compared. PyTorch's own
+ * optimizers' steps are known by their common name. */
 bool mp_python_calls_means(const char *asked, const char *function, const char *file);
-/* A code object, and its identity (walk.h): it is the function's. */
+/* Adds a code object of the function. `identity`: as mp_python_code_identity() returns it (walk.h). */
 void mp_python_calls_add(const void *code, uint64_t identity);
-/* True if there are any. */
+/* True if a code object was added. */
 bool mp_python_calls_any(void);
-/* At an event of the thread with that state of Python's. */
+/* Call it at an event of the thread whose PyThreadState is `thread`. */
 enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *layout, const char *thread,
                                                  struct mp_python_calls *calls);
 
-/* True if the code runs from `position` back to `before` again, in one call: both lie in one loop. True where loops are
- * not known. */
+/* True if the code can run from `position` back to `before` within one call, since both lie in one loop. True if the
+ * code's loops are not known. */
 bool mp_python_loops(const struct mp_python_layout *layout, const char *code, uint32_t before, uint32_t position);
 
 bool mp_python_loops_known(const struct mp_python_layout *layout);

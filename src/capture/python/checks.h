@@ -1,4 +1,4 @@
-/* How a layout is verified: by its shape without Python's help, then against Python's own API. Never allocates
+/* Verifies a layout: by the shape of memory without Python's help, then against Python's own API. Never allocates
  * itself. */
 #ifndef MP_CAPTURE_PYTHON_CHECKS_H
 #define MP_CAPTURE_PYTHON_CHECKS_H
@@ -10,20 +10,21 @@
 enum mp_python_verdict {
     MP_PYTHON_RIGHT,
     MP_PYTHON_WRONG,
-    MP_PYTHON_NOT_NOW, /* nothing to compare with at this moment */
+    MP_PYTHON_NOT_NOW, /* nothing to compare with now */
 };
 
-/* True if the calling thread's state and its frames look as the layout says: the thread's id, the types of code, names
- * and line tables, bounded values. Tests each address for being mapped before reading it. RIGHT needs a frame. */
+/* Checks whether the calling thread's state and its frames look as the layout says: the thread's id, the types of code,
+ * names and line tables, bounded values. Asks the kernel about each address before it reads there. RIGHT needs a
+ * frame. */
 enum mp_python_verdict mp_python_check_shape(const struct mp_python_layout *layout,
                                              const struct mp_python_runtime *runtime, const char *thread);
 
-/* Looks up the functions that the next one needs; call it first, on one thread. In hooks. */
+/* Looks up the API functions for mp_python_check_api(). Call it first, on one thread, in a hook. */
 void mp_python_check_api_start(const struct mp_loaded *library);
 
-/* Holds a stack just walked, and what mp_python_describe_code says of it, against Python's own API. Only where the
- * thread is attached, at a moment at which its API may be used: frame objects are made, so Python's allocator runs; its
- * cyclic collector does not. */
+/* Compares the stack just walked, and the descriptions of its frames, with Python's own API. Call it only if the thread
+ * is attached, at a moment at which its API may be used. It makes frame objects, so Python's allocator runs, but
+ * Python's cyclic collector does not. */
 enum mp_python_verdict mp_python_check_api(const struct mp_python_layout *layout, const char *thread,
                                            const struct mp_python_stack *stack);
 

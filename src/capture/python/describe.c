@@ -1,7 +1,7 @@
 #include "capture/python/memory.h"
 #include "capture/python/walk.h"
 
-/* The state word of a str, at the layout's shift. */
+/* Bits of a str's state word, before the layout's shift. */
 enum {
     STATE_KIND_SHIFT = 2, /* three bits: bytes per character */
     STATE_COMPACT = 1 << 5,

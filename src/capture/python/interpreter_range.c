@@ -6,17 +6,17 @@
 
 struct mp_interpreter_ranges mp_interpreter_ranges;
 
-/* The C stack as one walk found it, innermost first; guarded by `learning`. */
+/* The C stack as the last walk found it, innermost first; guarded by `learning`. */
 enum { DEEPEST = 1024 };
 static struct mp_native_frame c_stack[DEEPEST];
-static mp_lock learning; /* a thread that does not get it learns nothing */
+static mp_lock learning; /* a thread that does not get this lock learns nothing */
 
 static bool is_call(const struct mp_native_frame *frame)
 {
     return mp_interpreter_range_contains(&mp_interpreter_ranges, frame->address);
 }
 
-/* Adds the range of the code around an address. */
+/* Adds the code range of the function that contains an address. */
 static bool add_range(uintptr_t address)
 {
     uintptr_t start, end;
@@ -30,7 +30,7 @@ static bool add_range(uintptr_t address)
     return true;
 }
 
-/* A C frame that contains a marker is a call of the loop. */
+/* Adds the functions of all C frames that contain a marker: they are calls of the loop. */
 static bool learn_from_markers(const struct mp_python_stack *python, uint32_t count)
 {
     bool learned = false, inner = false, outer = false;
@@ -54,8 +54,8 @@ static uintptr_t function_start(uintptr_t address)
     return mp_native_function(address, &start, &end) ? start : address;
 }
 
-/* True if a frame outside of all known ranges can be a call of the loop in separate code. Its C frame has the size of
- * the known ones, and one of them has the same caller. */
+/* True if a frame outside of all known ranges may be a call of the loop in a part that was placed apart. Its C frame
+ * then has the size of the known ones, and a known one has the same caller. */
 static bool looks_like_call(const struct mp_native_frame *frame, uint32_t count)
 {
     enum { COMPARISONS = 8 };
@@ -71,8 +71,8 @@ static bool looks_like_call(const struct mp_native_frame *frame, uint32_t count)
     return false;
 }
 
-/* 3.9 and 3.10 leave no marker on the C stack. There the exported function identifies the loop; its other parts are
- * found by their looks, if there are as many as are missing. */
+/* 3.9 and 3.10 leave no marker on the C stack. The exported function identifies the loop. Frames in its other parts are
+ * found by looks_like_call(), if there are exactly as many as are missing. */
 static bool learn_from_symbol(const struct mp_python_stack *python, uint32_t count)
 {
     uintptr_t loop = mp_python_interpreter_loop();
@@ -89,7 +89,8 @@ static bool learn_from_symbol(const struct mp_python_stack *python, uint32_t cou
     return alike > 0;
 }
 
-/* The first few misses, then those whose number is a power of two: some 40 walks at most in the longest run. */
+/* True for the first few misses, then for those whose number is a power of two: some 40 walks at most in the longest
+ * run. */
 static bool worth_a_walk(void)
 {
     enum { FIRST = 8 };

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Fields that come in the same places in several versions. */
+/* Members that have the same offsets in several versions. */
 #define OBJECT       .object_type = 8, .object_size = 16, .bytes_data = 32, .string_length = 16, .string_state = 32
 #define STRING_LONG  .string_ascii = 48, .string_compact = 72
 #define STRING_SHORT .string_ascii = 40, .string_compact = 56
@@ -105,7 +105,8 @@ const struct mp_python_layout *mp_python_layout_find(unsigned minor, bool free_t
     return NULL;
 }
 
-/* Where _Py_DebugOffsets has what we use; its own order changes with the minor version. */
+/* Pairs an entry of _Py_DebugOffsets with a member of ours. The order of its entries changes with the minor
+ * version. */
 struct published {
     uint16_t at, field;
 };

@@ -14,7 +14,7 @@ static uint32_t line_of_pairs(const unsigned char *table, size_t size, uint32_t 
     return line;
 }
 
-/* co_linetable of 3.10: pairs of (bytes, signed lines), each for the range that it ends; -128 stands for "no line". */
+/* co_linetable of 3.10: pairs of (bytes, signed lines), each for the range that ends with it; -128 means "no line". */
 static uint32_t line_of_ranges(const unsigned char *table, size_t size, uint32_t first_line, uint32_t instruction)
 {
     enum { NO_LINE = -128 };
@@ -33,7 +33,8 @@ struct cursor {
     const unsigned char *at, *end;
 };
 
-/* Six bits a byte, lowest first; bit 6 says that more follow, bit 7 begins the next entry. */
+/* Reads six bits of each byte, lowest first. Bit 6 says that more bytes follow; bit 7 marks the begin of the next
+ * entry. */
 static uint32_t read_varint(struct cursor *cursor)
 {
     uint32_t value = 0;

@@ -1,8 +1,8 @@
 #include "capture/python/calls.h"
 #include "capture/python/memory.h"
 
-/* Bytecode is read in units of an opcode and an argument. A loop ends in a jump back; it reaches from where that leads
- * to where it stands. */
+/* Bytecode is read in units of one opcode and one argument. A loop ends with a jump back; it reaches from the jump's
+ * target to the jump. */
 
 enum { EXTENDED_ARG = 144, EXTENDED_ARG_QUICK = 34, LAST_OF_9_AND_10 = 121, JUMP_ABSOLUTE = 113 };
 
@@ -11,7 +11,7 @@ struct code_units {
     uint32_t count;
 };
 
-/* How many units of its own data follow an instruction of 3.11, specialised ones included. */
+/* How many units of data follow an instruction of 3.11, even a specialised one. */
 static uint32_t data_units(unsigned char op)
 {
     static const unsigned char
@@ -26,7 +26,7 @@ static uint32_t data_units(unsigned char op)
     return units[op];
 }
 
-/* JUMP_BACKWARD, its quick form, POP_JUMP_BACKWARD_IF_*. */
+/* True for JUMP_BACKWARD, its quick form, and POP_JUMP_BACKWARD_IF_*. */
 static bool jumps_back(unsigned char op)
 {
     return op == 140 || op == 38 || (op >= 173 && op <= 176);
@@ -37,7 +37,7 @@ static bool is_extended(unsigned minor, unsigned char op)
     return op == EXTENDED_ARG || (minor == 11 && op == EXTENDED_ARG_QUICK);
 }
 
-/* The target of a jump of 3.9 or 3.10; past the end for other instructions. */
+/* The target of a jump instruction of 3.9 or 3.10, in units. UINT32_MAX for other instructions. */
 static uint32_t absolute_target(unsigned minor, unsigned char op, uint32_t argument)
 {
     bool jump = op == LAST_OF_9_AND_10 || (op >= JUMP_ABSOLUTE - 2 && op <= JUMP_ABSOLUTE + 2);

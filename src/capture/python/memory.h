@@ -27,11 +27,11 @@ static inline int64_t mp_load_i64(const char *base, size_t offset)
     return value;
 }
 
-/* Code points to UTF-8; a lone surrogate is written like any other character (WTF-8). Never allocates. */
+/* Encodes code points as UTF-8. A lone surrogate is written like any other character (WTF-8). Never allocates. */
 
 #define MP_UTF8_MAX 4
 
-/* Writes one character to `to` (MP_UTF8_MAX bytes of room); gives the number of bytes. */
+/* Writes one character to `to` (MP_UTF8_MAX bytes of room) and returns the number of bytes. */
 static inline size_t mp_utf8_encode(char *to, uint32_t character)
 {
     if (character < 0x80) {

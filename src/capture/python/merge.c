@@ -2,9 +2,9 @@
 
 #include "base/hash.h"
 
-#define HASH_LOOP UINT64_C(0x3c6ef372fe94f82b) /* stands for a call of the loop; no return address is that high */
+#define HASH_LOOP UINT64_C(0x3c6ef372fe94f82b) /* hashed for a call of the loop; no return address is that high */
 
-/* The innermost `paired` calls of the loop count as replaced; *calls is how many there are. */
+/* Hashes the native addresses, the innermost `paired` loop calls as replaced. *calls: the number of all loop calls. */
 static uint64_t hash_addresses(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                                uint32_t paired, uint32_t *calls)
 {
@@ -44,7 +44,7 @@ struct output {
     uint32_t count, room;
 };
 
-static void put(struct output *output, uintptr_t address, uint32_t python)
+static void put_frame(struct output *output, uintptr_t address, uint32_t python)
 {
     if (output->count == output->room) return;
     output->to[output->count++] = (struct mp_merged_frame){.address = address, .python = python};
@@ -59,14 +59,14 @@ uint32_t mp_merge(const struct mp_interpreter_ranges *ranges, const struct mp_na
     for (uint32_t i = 0; i < native->count; i++) {
         uintptr_t address = (uintptr_t)native->addresses[i];
         if (!mp_interpreter_range_contains(ranges, address) || call >= pairing->paired) {
-            put(&output, address, MP_MERGED_NATIVE);
+            put_frame(&output, address, MP_MERGED_NATIVE);
             continue;
         }
         for (; frame < frames && python->frames[frame].group == call; frame++)
-            put(&output, 0, frame);
+            put_frame(&output, 0, frame);
         call++;
     }
     for (; frame < frames; frame++)
-        put(&output, 0, frame);
+        put_frame(&output, 0, frame);
     return output.count;
 }

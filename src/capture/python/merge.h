@@ -1,6 +1,6 @@
 /*
- * Makes one stack of two: native return addresses, with each call of Python's interpreter loop replaced by the Python
- * frames that it runs. Pure; never allocates; any thread.
+ * Merges two stacks into one: native return addresses, with each call of Python's interpreter loop replaced by the
+ * Python frames that it runs. Pure; never allocates; any thread.
  *
  * An example, innermost first. The program's module calls train() by way of C code, train() calls step(), and step()
  * allocates a tensor. Python runs step() and train() in one call of its loop, the module in another:
@@ -9,7 +9,7 @@
  *     Python                         step, train              <module>          two groups
  *     merged    malloc   at::empty   step, train     call_c   <module>   main
  *
- * If the outer group is missing, as when only 1 group was read, the outer LOOP stays native.
+ * If only the inner group was read, the outer LOOP stays native.
  */
 #ifndef MP_CAPTURE_PYTHON_MERGE_H
 #define MP_CAPTURE_PYTHON_MERGE_H
@@ -22,16 +22,16 @@
 #include "capture/python/python_stack.h"
 
 /*
- * The native frames that are calls of Python's interpreter loop: code ranges, learned from the places of the groups'
- * markers on the C stack, never from symbol names. A loop may have several ranges (rarely run parts lie elsewhere).
- * Never allocates; any thread; waits for no lock.
+ * The code ranges of Python's interpreter loop: a native frame in one of them is a call of the loop. They are learned
+ * from where the groups' markers lie on the C stack, never from symbol names. A loop may have several ranges, since
+ * rarely run parts are placed apart. Never allocates; any thread; waits for no lock.
  */
 
 #define MP_INTERPRETER_RANGES_MAX 16
 
 struct mp_interpreter_ranges {
     _Atomic uint32_t count;   /* only grows */
-    _Atomic bool outer_calls; /* seen: calls without a group of this stack lie outside all its groups (greenlets) */
+    _Atomic bool outer_calls; /* seen: loop calls outside all groups of their stack (greenlets) */
     struct {
         uintptr_t start, end;
     } range[MP_INTERPRETER_RANGES_MAX];
@@ -40,7 +40,7 @@ struct mp_interpreter_ranges {
 /* The ranges of this process. */
 extern struct mp_interpreter_ranges mp_interpreter_ranges;
 
-/* True if the call that returns to `address` is in a range. */
+/* True if the call that returns to `address` lies in a range. */
 static inline bool mp_interpreter_range_contains(const struct mp_interpreter_ranges *ranges, uintptr_t address)
 {
     uint32_t count = atomic_load_explicit(&ranges->count, memory_order_acquire);
@@ -49,9 +49,9 @@ static inline bool mp_interpreter_range_contains(const struct mp_interpreter_ran
     return false;
 }
 
-/* Adds the results of one slow walk of the C stack to mp_interpreter_ranges. Call it right after the walk that gave
- * `python`, if a stack's groups do not pair with its native frames. Most calls of a series return at once: the first
- * few walk, then ever fewer. True: something new was learned, try again. */
+/* Walks the C stack once, slowly, and adds what it shows to mp_interpreter_ranges. Call it right after the walk that
+ * gave `python`, if a stack's groups do not pair with its native frames. Most calls of a series return at once: the
+ * first few walk, then ever fewer. True: something new was learned, try again. */
 bool mp_interpreter_range_learn(struct mp_known_frames *known, uint64_t generation,
                                 const struct mp_python_stack *python);
 
@@ -59,31 +59,32 @@ struct mp_native_stack {
     void *const *addresses; /* return addresses, innermost first */
     uint32_t count;
     bool cut;   /* there are frames further out */
-    bool lost;  /* likewise, and nothing leads to them */
-    bool whole; /* up to the thread's outermost, whatever they were to stop at */
+    bool lost;  /* there are frames further out, which could not be found */
+    bool whole; /* goes up to the thread's outermost frame, past its intended end */
 };
 
 #define MP_MERGED_NATIVE UINT32_MAX
 
 struct mp_merged_frame {
     uintptr_t address; /* of a native frame; 0 for a Python one */
-    uint32_t python;   /* index into the Python stack's frames; MP_MERGED_NATIVE for a native one */
+    uint32_t python;   /* index into the Python stack's frames; MP_MERGED_NATIVE for a native frame */
 };
 
-/* How two stacks pair: from the innermost on. */
+/* How many calls of the loop pair with groups, from the innermost on. */
 struct mp_pairing {
     uint64_t hash;   /* of mp_merge()'s result: equal merged stacks have equal hashes */
-    uint32_t paired; /* replaced calls of the loop */
-    bool unequal;    /* calls and groups differ in number, without an explanation */
+    uint32_t paired; /* loop calls that are replaced */
+    bool unequal;    /* loop calls and groups differ in number, for no known reason */
 };
 
-/* `python` NULL: the Python frames are unknown; then nothing is replaced, and that does not count as unequal. */
+/* `python` NULL: the Python frames are unknown. Nothing is then replaced, and the two do not count as unequal. */
 struct mp_pairing mp_merge_pair(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                                 const struct mp_python_stack *python);
 
-/* Writes at most `room` merged frames, innermost first, and returns their number. If that is `room`, there may be more.
- * With more calls than groups the outermost calls stay native: a greenlet's Python stack ends at its own base, its C
- * stack goes on into the code that started it. With fewer, the groups left over come outermost. */
+/* Writes at most `room` merged frames, innermost first, and returns their number. If that equals `room`, there may be
+ * more. If there are more loop calls than groups, the outermost calls stay native. For instance, a greenlet's Python
+ * stack ends at its own base, and its C stack goes on into the code that started it. If there are fewer, the remaining
+ * groups come outermost. */
 uint32_t mp_merge(const struct mp_interpreter_ranges *ranges, const struct mp_native_stack *native,
                   const struct mp_python_stack *python, const struct mp_pairing *pairing, struct mp_merged_frame *to,
                   uint32_t room);

@@ -17,28 +17,29 @@
 #define TEXT_BYTES (UINT32_C(8) << 20)
 #define TEXT_SLOTS (UINT32_C(1) << 16)
 
-/* Written under the lock, read without. A used slot never becomes empty again, so that later slots can still be found;
- * when its module has died another one may take it. Readers check the address again after reading the rest. */
+/* A hash table of modules. It is written under the lock and read without. A used slot never becomes empty again, so
+ * that the slots behind it can still be found; a module may take the slot of a destroyed one. A reader therefore checks
+ * the address again after it has read the rest. */
 struct slot {
     _Atomic uintptr_t module; /* 0: empty */
-    _Atomic uint64_t known;   /* session's generation << 32 | the spool's string id; id 0: see `text` */
-    _Atomic uint32_t text;    /* offset; 0: unnamed */
-    _Atomic uint32_t asked;   /* `naming` at the last request */
+    _Atomic uint64_t known;   /* the session's generation << 32 | the spool's string id; if the id is 0, use `text` */
+    _Atomic uint32_t text;    /* offset in `texts`; 0: unnamed */
+    _Atomic uint32_t asked;   /* value of `naming` when its name was last requested */
 };
 
-/* The paths: a length and its bytes each, found by contents; offset 0 holds none. */
+/* The paths: each a length and its bytes, found by a hash of the contents. Offset 0 is unused. */
 struct texts {
     uint32_t used;
     uint32_t slots[TEXT_SLOTS]; /* offsets; 0: empty */
     char bytes[TEXT_BYTES];
 };
 
-static struct slot *_Atomic slots; /* NULL: there are no names yet */
+static struct slot *_Atomic slots; /* NULL: no module has a name yet */
 static struct texts *texts;
-static _Atomic uint32_t naming = 1; /* from 1: counts names given, and changes of the function to ask */
+static _Atomic uint32_t naming = 1; /* counts, from 1: names given, and changes of the function to ask */
 static struct mp_asker asker;
 
-/* Under the lock: maps the table before the first name. False: there is no memory. */
+/* Maps the table before the first name, under the lock. False: there is no memory. */
 static bool have_room(void)
 {
     size_t slot_bytes = SLOTS * sizeof(struct slot);
@@ -70,8 +71,8 @@ static struct slot *find_slot(uintptr_t module)
     return NULL;
 }
 
-/* Under the lock: the module's slot, a new one if needed; NULL: there is no room near its place. */
-static struct slot *take(uintptr_t module)
+/* The module's slot, or a new slot for it, under the lock. NULL: there is no room near its place. */
+static struct slot *take_slot(uintptr_t module)
 {
     if (!have_room()) return NULL;
     struct slot *slot = find_slot(module);
@@ -112,16 +113,16 @@ static uint32_t length_of(const char *path)
     size_t length = strnlen(path, MP_MODULE_PATH + 1);
     if (length > MP_MODULE_PATH)
         for (length = MP_MODULE_PATH; length && (path[length] & 0xc0) == 0x80;)
-            length--; /* not in the middle of a character */
+            length--; /* cut before the character, not inside it */
     return (uint32_t)length;
 }
 
-static void name(uintptr_t module, const char *path)
+static void name_module(uintptr_t module, const char *path)
 {
     mp_lock *lock = &mp_session.page->module_lock;
     if (!mp_lock_take(lock)) return;
     uint32_t length = path ? length_of(path) : 0, text = length && have_room() ? keep_text(path, length) : 0;
-    struct slot *slot = text ? take(module) : find_slot(module);
+    struct slot *slot = text ? take_slot(module) : find_slot(module);
     if (slot && atomic_load(&slot->text) != text) {
         if (text) atomic_fetch_add(&naming, 1);
         atomic_store_explicit(&slot->text, text, memory_order_release);
@@ -131,8 +132,8 @@ static void name(uintptr_t module, const char *path)
     mp_lock_release(lock);
 }
 
-/* Not a hook: a module's death must not attach a process that has no events. The guard is for signal handlers, whose
- * hooks must not wait for the lock that this thread holds, and which may fork. */
+/* Enters no hook: a module's end must not attach a process that has no events. The guard is for signal handlers of this
+ * thread. Their hooks must not wait for the lock that this thread holds, and they may fork. */
 void mp_module_name(const void *module, const char *path)
 {
     if (!mp_session.page || !module) return;
@@ -140,7 +141,7 @@ void mp_module_name(const void *module, const char *path)
     bool recording = atomic_load_explicit(&mp_session.page->recording, memory_order_acquire);
     struct mp_thread *thread = recording ? mp_thread_self() : NULL;
     bool guarded = thread && mp_fork_guard(thread);
-    if (guarded || !recording) name((uintptr_t)module, path);
+    if (guarded || !recording) name_module((uintptr_t)module, path);
     if (guarded) thread->inside = 0;
     errno = saved;
 }
@@ -151,7 +152,7 @@ void mp_module_ask(int (*ask)(void *), void *context)
     atomic_fetch_add(&naming, 1);
 }
 
-/* Once for each module, and again only when others have been named since: its address may belong to another one by
+/* Asks for a module's name once, and again only after other modules got names: another module may have its address by
  * now. */
 static void ask_for(struct slot *slot, uintptr_t module, bool may_call_python)
 {
@@ -160,11 +161,11 @@ static void ask_for(struct slot *slot, uintptr_t module, bool may_call_python)
     if (slot && atomic_load_explicit(&slot->asked, memory_order_relaxed) == now) return;
     if (!mp_asker_call_soon(&asker, may_call_python)) return;
     if (!mp_lock_take(&mp_session.page->module_lock)) return;
-    slot = take(module);
+    slot = take_slot(module);
     if (slot)
         atomic_store(&slot->asked, now);
     else
-        atomic_store(&asker.ask, NULL); /* no more names have room */
+        atomic_store(&asker.ask, NULL); /* there is no room for more names */
     mp_lock_release(&mp_session.page->module_lock);
 }
 

@@ -9,23 +9,23 @@
 #include "capture/python/runtime.h"
 #include "capture/python/walk.h"
 
-/* Only ever grows. */
+/* How far the interpreter has been found and checked. The state only grows. */
 enum state {
     ABSENT,
-    FOUND,  /* a version we know: the layout's shape is to be checked at the first stack */
-    SHAPED, /* the shape is right and walks count; to be held against Python's API at the first occasion */
+    FOUND,  /* a known version: its shape is checked at the first stack */
+    SHAPED, /* the shape is right, and walks count; to be compared with Python's API once */
     READY,
     OFF,
 };
 
 static _Atomic int state;
-static struct mp_python_runtime runtime; /* written before FOUND, never after */
-static char note_text[160];              /* written before note_ready, never after */
+static struct mp_python_runtime runtime; /* written before the state becomes FOUND, then constant */
+static char note_text[160];              /* written before note_ready, then constant */
 static _Atomic bool note_ready;
 static atomic_flag note_taken = ATOMIC_FLAG_INIT;
-static mp_lock probing, comparing; /* whoever does not get one does without */
+static mp_lock probing, comparing; /* a thread that does not get such a lock skips the work */
 
-static void append(char *text, size_t size, const char *more)
+static void append_text(char *text, size_t size, const char *more)
 {
     size_t used = strlen(text), length = strnlen(more, size - used - 1);
     memcpy(text + used, more, length);
@@ -40,18 +40,18 @@ static void append_number(char *text, size_t size, unsigned number)
     do {
         digits[--at] = (char)('0' + number % 10);
     } while (number /= 10);
-    append(text, size, digits + at);
+    append_text(text, size, digits + at);
 }
 
-/* "python3.15 " and the rest. */
+/* Turns Python frames off. The note is "python3.15 " and the rest. */
 static void turn_off(const struct mp_python_runtime *found, const char *rest)
 {
     if (!atomic_flag_test_and_set(&note_taken)) {
-        append(note_text, sizeof note_text, "python");
+        append_text(note_text, sizeof note_text, "python");
         append_number(note_text, sizeof note_text, found->major);
-        append(note_text, sizeof note_text, ".");
+        append_text(note_text, sizeof note_text, ".");
         append_number(note_text, sizeof note_text, found->minor);
-        append(note_text, sizeof note_text, rest);
+        append_text(note_text, sizeof note_text, rest);
         atomic_store(&note_ready, true);
     }
     atomic_store(&state, OFF);
@@ -96,8 +96,8 @@ static bool start(void)
 
 const struct mp_front mp_python_front = {.start = start};
 
-/* An interpreter may be loaded late. Looks at events 1, 2, 4, ... and then at each 65536th: missed events are never
- * more than the earlier ones. Lost counts between threads only delay it. */
+/* An interpreter may be loaded late: looks for it at events 1, 2, 4, ... and then at each 65536th. At most half
+ * of the events until then are thus missed. Threads may lose counts; that only delays a look. */
 static void probe_now_and_then(void)
 {
     enum { SELDOM = 1 << 16 };
@@ -107,8 +107,8 @@ static void probe_now_and_then(void)
     if ((count & (count - 1)) == 0 || count % SELDOM == 0) probe();
 }
 
-/* True if the layout's shape is right, found out on the calling thread's frames. A few contradictions are forgiven: a
- * thread may be between two states. */
+/* True if the layout's shape fits the calling thread's frames. A few contradictions are allowed: a thread may be
+ * between two states. */
 static bool shape_is_right(const char *thread)
 {
     enum { FORGIVEN = 8 };
@@ -129,7 +129,7 @@ static bool shape_is_right(const char *thread)
     return false;
 }
 
-/* Compares the stack just walked with Python's own answer, once in the process. False: Python frames are off now. */
+/* Compares the stack just walked with Python's own API, once in the process. False: Python frames are off now. */
 static bool agrees_with_api(const char *thread, const struct mp_python_stack *stack)
 {
     enum { ATTEMPTS = 64 };
@@ -194,12 +194,12 @@ enum mp_python_calls_answer mp_python_call(struct mp_python_calls *calls)
     return thread ? mp_python_calls_look(runtime.layout, thread, calls) : MP_PYTHON_CALL_GOES_ON;
 }
 
-/* co_localspluskinds, a bytes object with a byte for each local, lies before co_filename in every version that has it.
- */
+/* co_localspluskinds, a bytes object with one byte for each local, lies right before co_filename in every version that
+ * has it. */
 static bool first_local_is_plain(const struct mp_python_layout *layout, const char *code)
 {
     enum { IN_A_CELL = 0x40 };
-    if (layout->chain == MP_PYTHON_CHAIN_OBJECTS) return true; /* one in a cell leaves its place empty */
+    if (layout->chain == MP_PYTHON_CHAIN_OBJECTS) return true; /* if it is in a cell, its own place is empty */
     const char *kinds = mp_load_pointer(code, layout->code_file - sizeof kinds);
     return mp_load_pointer(kinds, layout->object_type) == runtime.bytes_type &&
            mp_load_i64(kinds, layout->object_size) > 0 && !(kinds[layout->bytes_data] & IN_A_CELL);

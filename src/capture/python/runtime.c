@@ -18,7 +18,7 @@ static unsigned read_number(const char **text)
     return number;
 }
 
-/* "3.13.0 experimental free-threading build (main, ..." */
+/* Reads versions such as "3.13.0 experimental free-threading build (main, ...". */
 static bool read_version(struct mp_python_runtime *runtime)
 {
     const char *(*version)(void);
@@ -32,8 +32,9 @@ static bool read_version(struct mp_python_runtime *runtime)
     return true;
 }
 
-/* Up to 3.11 _PyThreadState_UncheckedGet gives the state of the GIL's holder, from 3.12 on the calling thread's own
- * while attached. Either way it equals the own state exactly while this thread may run Python code. */
+/* Up to 3.11, _PyThreadState_UncheckedGet() returns the state of the thread that holds the GIL. From 3.12 on it returns
+ * the calling thread's state while that thread is attached. In both cases it equals the own state exactly while this
+ * thread may run Python code. */
 static bool find_accessors(struct mp_python_runtime *runtime)
 {
     return find_symbol(runtime, "PyGILState_GetThisThreadState", &runtime->own_thread) &&
@@ -49,7 +50,7 @@ void mp_python_runtime_keep(const struct mp_python_runtime *runtime)
     Dl_info info;
     if (dladdr(runtime->code_type, &info) && info.dli_fname &&
         !dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE))
-        dlerror(); /* the text of a failure is not the program's business */
+        dlerror(); /* the program must not see the text of our own failure */
 }
 
 bool mp_python_runtime_find(struct mp_python_runtime *runtime)

@@ -1,4 +1,4 @@
-/* The interpreter of this process, as the dynamic loader shows it. */
+/* The Python interpreter of this process, found in the dynamic loader's list. */
 #ifndef MP_CAPTURE_PYTHON_RUNTIME_H
 #define MP_CAPTURE_PYTHON_RUNTIME_H
 
@@ -6,21 +6,21 @@
 #include "capture/python/layout.h"
 
 struct mp_python_runtime {
-    struct mp_loaded library; /* or the program itself: whose names the rest are */
+    struct mp_loaded library; /* the library (or program) that has the interpreter and the symbols below */
     unsigned major, minor;
-    const struct mp_python_layout *layout; /* NULL where the version is unknown or contradicts what we know of it */
+    const struct mp_python_layout *layout; /* NULL: the version is unknown, or its published offsets differ from ours */
     int (*is_initialized)(void);
-    const char *(*own_thread)(void);      /* the calling thread's state, whether or not it holds the GIL; NULL: none */
-    const char *(*attached_thread)(void); /* equals own_thread() exactly where the calling thread may run Python code */
+    const char *(*own_thread)(void);      /* the calling thread's state, with the GIL or without; NULL: none */
+    const char *(*attached_thread)(void); /* equals own_thread() only while the calling thread may run Python code */
     int (*add_pending_call)(int (*call)(void *), void *argument); /* NULL: not exported */
     const void *code_type, *string_type, *bytes_type;
     const void *interpreter_loop; /* NULL: not exported */
 };
 
-/* False: there is no CPython among what is loaded. In hooks. */
+/* False: no loaded library is CPython. In hooks. */
 bool mp_python_runtime_find(struct mp_python_runtime *runtime);
-/* Keeps the interpreter's library from being unloaded. Takes the loader's lock, so not in a hook, but before the first
- * library is unloaded. */
+/* Keeps the interpreter's library from being unloaded. Takes the loader's lock: call it outside of hooks, before the
+ * first library is unloaded. */
 void mp_python_runtime_keep(const struct mp_python_runtime *runtime);
 
 #endif

@@ -13,7 +13,8 @@
 
 enum { FRAMES_LOOKED_AT = 256 };
 
-/* The kernel reads the set before it looks at the nonsensical `how`: EFAULT says that the address is not mapped. */
+/* True if a word is mapped. The kernel reads the signal set before it refuses the invalid `how`; EFAULT means not
+ * mapped. */
 static bool readable_word(uintptr_t address)
 {
     int saved = errno;
@@ -64,7 +65,7 @@ static size_t code_extent(const struct mp_python_layout *layout)
                    8);
 }
 
-/* Not its type: a str subclass may serve as a file name. */
+/* Does not check the type: a file name may be of a subclass of str. */
 static bool file_fits(const struct mp_python_layout *layout, const char *file)
 {
     enum { LENGTH_MOST = 1 << 16 };
@@ -76,7 +77,7 @@ static bool file_fits(const struct mp_python_layout *layout, const char *file)
 
 static bool lines_fit(const struct mp_python_layout *layout, const struct mp_python_runtime *runtime, const char *lines)
 {
-    enum { BYTES_MOST = 1 << 22 }; /* no program lies lower, so this is not the address of a type */
+    enum { BYTES_MOST = 1 << 22 }; /* no program lies below this address, so a lower value is no type */
     if (!has_type(layout, lines, runtime->bytes_type) || !readable(lines, layout->object_size + sizeof(int64_t)))
         return false;
     int64_t size = mp_load_i64(lines, layout->object_size);
@@ -104,7 +105,7 @@ static bool frame_fits(const struct mp_python_layout *layout, const struct mp_py
     return mp_python_frame_is_shim(layout, frame) || code_fits(layout, runtime, mp_python_frame_code(layout, frame));
 }
 
-/* The outermost frame is where a C call of the interpreter loop begins. */
+/* True if the frame may be a stack's outermost: there a C call of the interpreter loop begins. */
 static bool may_be_outermost(const struct mp_python_layout *layout, const char *frame)
 {
     if (layout->chain == MP_PYTHON_CHAIN_SHIMS) return mp_python_frame_is_shim(layout, frame);

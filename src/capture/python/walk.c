@@ -10,15 +10,15 @@
 
 enum {
     OWNER_GENERATOR = 1,
-    OWNER_FIRST_SHIM = 3, /* 3.14 has two kinds */
-    TAG_BITS = 7,         /* of a code pointer: objects lie at multiples of 16 */
+    OWNER_FIRST_SHIM = 3, /* and 4: 3.14 has two kinds of shims */
+    TAG_BITS = 7,         /* low bits of a code pointer; objects lie at multiples of 16 */
     BYTES_PER_UNIT = 2,
-    COPIES_MAX = 1 << 20,                 /* of the bytecode: threads at one time */
-    STATE_INLINE_ASCII = 1 << 5 | 1 << 6, /* of a str: the text follows its header, a byte a character */
+    COPIES_MAX = 1 << 20,                 /* copies of the bytecode, one for each thread */
+    STATE_INLINE_ASCII = 1 << 5 | 1 << 6, /* bits of a str: its text follows its header, one byte for each character */
 };
 
-/* The code objects that are module calls, and the range of addresses that they lie in, so that one comparison a frame
- * is enough. No object lies at the address 1. */
+/* The code objects that calls of modules run, and the range of addresses that contains them: one comparison for each
+ * frame is mostly enough. 1 is no object's address. */
 static const char *_Atomic module_codes[MP_PYTHON_MODULE_CODES];
 static _Atomic uintptr_t first_module_code = 1, last_module_code = 1;
 
@@ -64,7 +64,7 @@ bool mp_python_seek_module_code(const void *code)
     return true;
 }
 
-/* A frame that has begun: whether it is the innermost call of a module. */
+/* Called for a frame that has begun. If it is a call of a module, and no frame further in is, stores the module. */
 ALWAYS_INLINE void look_for_module(const struct mp_python_layout *layout, const struct sought *sought,
                                    const char *frame, const char *code, struct mp_python_stack *stack)
 {
@@ -95,9 +95,10 @@ const char *mp_python_newest_frame(const struct mp_python_layout *layout, const 
     return mp_load_pointer(top, layout->record_frame);
 }
 
-/* Where code objects carry no version. Two that lie at one address in turn often have names and tables at the same
- * addresses too. The names' contents therefore count: the hash of the function's (it is interned, so it has one) and
- * the end of the file's. A sum of products: they do not wait for each other. */
+/* For versions whose code objects have no version number. If two of them have the same address in turn, their names and
+ * tables often have equal addresses, too. The contents of the names are therefore hashed: the function's stored hash
+ * (an interned text has one) and the end of the file's name. The result is a sum of products, so that the
+ * multiplications need not wait for each other. */
 ALWAYS_INLINE uint64_t identity_by_content(const struct mp_python_layout *layout, const char *code)
 {
     const char *name = mp_load_pointer(code, layout->code_name), *file = mp_load_pointer(code, layout->code_file);
@@ -126,9 +127,10 @@ uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const ch
 }
 
 /* Free-threaded 3.14: each thread runs its own copy of the bytecode, from an array; the inline copy belongs to the
- * first thread. Another thread may replace the array, and frees the old one when all attached threads agree. A thread
- * that waits, or runs C code, is not asked, so it reads through the kernel. The result may by then be somebody else's
- * memory; it counts if it can be the beginning of this code. NULL: not known. */
+ * first thread. Another thread may replace the array. It frees the old array once all attached threads have passed a
+ * safe point. A thread that waits or runs C code is not attached and does not delay that. It reads the array through
+ * the kernel instead. The memory may by then be in other use, so the result counts only if it can be the beginning of
+ * this code. NULL: unknown. */
 static const char *bytecode_start(const struct mp_python_layout *layout, const char *frame, const char *code,
                                   uintptr_t position, bool attached)
 {
@@ -144,7 +146,8 @@ static const char *bytecode_start(const struct mp_python_layout *layout, const c
     return position - (uintptr_t)start < size ? start : NULL;
 }
 
-/* The byte offset of the frame's current instruction; *begun is false for one that public walks leave out. */
+/* The byte offset of the frame's current instruction. *begun: false for a frame that Python's own API leaves out,
+ * too. */
 ALWAYS_INLINE uint32_t frame_instruction(const struct mp_python_layout *layout, const char *frame, const char *code,
                                          bool attached, bool *begun)
 {

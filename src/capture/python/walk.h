@@ -1,4 +1,4 @@
-/* The walk itself and the reading of texts, on a given layout: what python_stack.h offers once a layout is trusted. */
+/* Walks frames and reads texts by a given layout. python_stack.h calls it once a layout is trusted. */
 #ifndef MP_CAPTURE_PYTHON_WALK_H
 #define MP_CAPTURE_PYTHON_WALK_H
 
@@ -8,33 +8,33 @@
 #include "capture/python/layout.h"
 #include "capture/python/python_stack.h"
 
-/* Walks the frames of `thread`, the calling thread's PyThreadState. `attached`: it may run Python code now; a
- * free-threaded 3.14 then reads this thread's copy of the bytecode without a system call a frame. */
+/* Walks the frames of `thread`, the calling thread's PyThreadState. `attached`: the thread may run Python code now. A
+ * free-threaded 3.14 then reads this thread's copy of the bytecode without a system call for each frame. */
 void mp_python_walk_thread(const struct mp_python_layout *layout, const char *thread, bool attached,
                            struct mp_python_stack *stack);
 
-/* Beginning with the next walk. False: there is no room for more. */
+/* Adds a code object that a module's call runs, for the walks from now on. False: there is no room for more. */
 bool mp_python_seek_module_code(const void *code);
 
-/* A frame without its marks: what the pointer in it says, tag bits removed. */
+/* The frame's code object: its pointer without tag bits. */
 const char *mp_python_frame_code(const struct mp_python_layout *layout, const char *frame);
 
-/* Tells a code object from every other, also from a later one at the same address. */
+/* A number that differs for any two code objects, even for a later one at the same address. */
 uint64_t mp_python_code_identity(const struct mp_python_layout *layout, const char *code);
 
-/* The thread's newest frame; NULL where it has none. */
+/* The thread's newest frame; NULL if it has none. */
 const char *mp_python_newest_frame(const struct mp_python_layout *layout, const char *thread);
 
-/* True if the frame is no function's: it stands for a C call of the interpreter loop and has no code. */
+/* True if the frame belongs to no function: it marks a C call of the interpreter loop and has no code. */
 bool mp_python_frame_is_shim(const struct mp_python_layout *layout, const char *frame);
 
 bool mp_python_describe_code(const struct mp_python_layout *layout, const char *code, uint32_t instruction,
                              struct mp_python_description *out);
 
-/* The line tables of code objects: from an instruction to its line. Pure; never allocates; reads within the table. */
+/* Finds lines in the line tables of code objects. Pure; never allocates; reads within the table. */
 
-/* The line of the instruction at a byte offset (MP_PYTHON_INSTRUCTION_UNKNOWN: see mp_python_frame) in the table of
- * Python 3.`minor`; 0 where it has none. */
+/* The line of the instruction at a byte offset (MP_PYTHON_INSTRUCTION_UNKNOWN: see mp_python_frame), by the line table
+ * of Python 3.`minor`. 0: it has no line. */
 uint32_t mp_python_line(unsigned minor, const unsigned char *table, size_t size, uint32_t first_line,
                         uint32_t instruction);
 

@@ -12,15 +12,15 @@
 #include "capture/python/module_paths.h"
 
 static struct mp_tag_cache stacks, frames;
-#define FRAME_LEFT_OUT ((UINT32_C(1) << MP_TAG_ID_BITS) - 1) /* among the ids of `frames`: its table has fewer */
-/* Code whose frames at the inner end of a stack are left out: the recorder's own, and functions between it and the
- * program's call. */
+#define FRAME_LEFT_OUT ((UINT32_C(1) << MP_TAG_ID_BITS) - 1) /* no frame has this id: their table has fewer */
+/* Ranges of code whose frames at the inner end of a stack are left out: the recorder's own, and wrappers between it and
+ * the program. */
 #define LEFT_OUT_MAX 4
 static struct left_out {
     uint64_t start, end;
 } left_out[LEFT_OUT_MAX];
 static _Atomic uint32_t left_out_count;
-static _Atomic uint64_t code_generation; /* counts unloads: part of every hash over addresses */
+static _Atomic uint64_t code_generation; /* counts unloads; part of every hash over addresses */
 
 void mp_stack_leave_out(uintptr_t address)
 {
@@ -74,8 +74,8 @@ void mp_stack_code_unloaded(void)
     mp_native_walk_forget();
 }
 
-/* The modules of the last frames, under the table lock: to read one from the loader takes some 15 system calls. A
- * change that was left in the middle leaves no id. */
+/* The modules of the last frames. Kept because reading one from the loader takes some 15 system calls. Under the table
+ * lock; a change that a jump left in the middle leaves id 0. */
 static struct known_module {
     uint64_t start, end, generation, session, bias;
     _Atomic uint32_t id;
@@ -142,7 +142,7 @@ static uint32_t python_frame(const struct mp_python_frame *python)
     struct mp_wire_frame frame = {.language = MP_PYTHON};
     if (mp_python_describe(python, &names)) {
         if (strstr(names.file, "/libmemprof_torch/") ||
-            strstr(names.file, "/libmemprof_plan/")) { /* the PyTorch shim: no call of the program's */
+            strstr(names.file, "/libmemprof_plan/")) { /* the PyTorch shim, which is not the program's code */
             mp_tag_cache_put(&frames, hash, FRAME_LEFT_OUT);
             return FRAME_LEFT_OUT;
         }
@@ -176,9 +176,9 @@ static void count_in_header(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* Enters a merged path (innermost first) into the tables, from its outer end. A deeper stack keeps its inner 3/4
- * `depth` frames and its outer 1/4, with a mark between. `lost`: its outer end is not known, which is marked, too.
- * `root`: the node further out. */
+/* Enters a merged path (innermost first) into the tables, from its outer end, below node `root`. A deeper stack keeps
+ * its inner 3/4 `depth` frames and its outer 1/4, with a mark between. `lost`: the outer end is unknown, and is marked,
+ * too. */
 static uint32_t enter_path(struct mp_stack_room *room, size_t count, bool cut, bool lost, uint32_t root)
 {
     count = leave_out_frames(room, count);
@@ -207,14 +207,14 @@ static bool is_left_out(const void *address)
     return false;
 }
 
-/* The recorder's own code. */
+/* True for the recorder's own code. */
 static bool is_own(const void *address)
 {
     return (uint64_t)(uintptr_t)address - left_out[0].start < left_out[0].end - left_out[0].start;
 }
 
-/* Less the recorder's own inner frames, and its definitions of PyTorch's functions, which lie between two of those.
- * Some walks go on beyond the call that runs a node. */
+/* Removes the recorder's own inner frames. Its definitions of PyTorch's functions are removed, too: they lie between
+ * two functions of PyTorch. A walk that went past the call which runs a node is cut at that call. */
 static void leave_out_own(const struct mp_backward *root, struct mp_native_stack *native, void **addresses)
 {
     uint32_t from = 0, kept = 0;
@@ -230,7 +230,7 @@ static void leave_out_own(const struct mp_backward *root, struct mp_native_stack
     native->count = kept;
 }
 
-/* `frame`: of a function that stays on the stack. */
+/* Walks the native stack. `frame`: of a function that stays on the stack. `root`: the node whose call ends the walk. */
 static struct mp_native_stack walk_native(struct mp_stack_room *room, const void *frame, const struct mp_backward *root,
                                           uint64_t *hash)
 {
@@ -248,7 +248,7 @@ static struct mp_native_stack walk_native(struct mp_stack_room *room, const void
     return native;
 }
 
-/* False: not known. */
+/* Walks the Python stack. False: its frames are unknown. */
 static bool walk_python(struct mp_stack_room *room, const struct mp_backward *root, bool may_call_python,
                         struct mp_python_stack *python)
 {
@@ -259,7 +259,8 @@ static bool walk_python(struct mp_stack_room *room, const struct mp_backward *ro
     return mp_session.config.python_stacks && mp_python_walk(python, may_call_python);
 }
 
-/* Learning wants all of a stack; one that ended early is its inner part, and its frames stay where they are. */
+/* Learns where the interpreter loop is. It needs the whole stack: `python` may have ended early, so all is walked
+ * again. */
 static bool learn_loop(struct mp_known_frames *known, const struct mp_python_stack *python)
 {
     struct mp_python_stack whole = *python;
@@ -283,8 +284,8 @@ static uint64_t lost_so_far(void)
            atomic_load_explicit(&mp_session.header->lost_strings, memory_order_relaxed);
 }
 
-/* A path not seen before; MP_TAG_NONE: it could not be entered now. Only the last part holds the table lock: the
- * earlier parts may want the loader's. */
+/* Enters a path that is not known yet. MP_TAG_NONE: it could not be entered now. Only the last part holds the table
+ * lock, since the earlier parts may take the loader's lock. */
 static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward *root, struct mp_native_stack *native,
                             const struct mp_python_stack *python, uint64_t hash)
 {
@@ -297,7 +298,7 @@ static uint32_t enter_stack(struct mp_stack_room *room, const struct mp_backward
     if (!mp_tables_lock()) return MP_TAG_NONE;
     uint64_t lost = lost_so_far();
     uint32_t id = enter_path(room, count, native->cut || (python && python->cut), native->lost, root_node(root));
-    /* One that found no room may find it the next time. */
+    /* A path that lost frames for lack of room is not cached: it may find room the next time. */
     if (lost == lost_so_far() && mp_lock_is_own(&mp_session.page->table_lock)) mp_tag_cache_put(&stacks, hash, id);
     mp_tables_unlock();
     const char *note = mp_session.config.python_stacks ? mp_python_note() : NULL;
@@ -323,7 +324,7 @@ static struct mp_recent_stack *recent_of(struct mp_thread *thread, uint64_t hash
     return &room_of(thread)->recent[hash % MP_RECENT_STACKS];
 }
 
-/* `python` NULL: what Python frames there are is not known. */
+/* The id of a path; 0: none. `python` NULL: the Python frames are unknown. */
 static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *root, struct mp_native_stack *native,
                           uint64_t native_hash, const struct mp_python_stack *python)
 {
@@ -337,8 +338,8 @@ static uint32_t find_path(struct mp_thread *thread, const struct mp_backward *ro
     return id;
 }
 
-/* The node of autograd's graph that the thread runs, if it is known; else NULL. A node that was left by a longjmp()
- * lies further in than `here`. */
+/* The autograd node that the thread runs, if it is known; else NULL. If a longjmp() left a node, its frame lies further
+ * in than `here`. */
 static const struct mp_backward *root_of(struct mp_thread *thread, const void *here)
 {
     const struct mp_stack_thread *own = mp_stack_thread(thread);
@@ -351,8 +352,8 @@ static const struct mp_backward *root_of(struct mp_thread *thread, const void *h
     return NULL;
 }
 
-/* A node's allocations belong to the module that made the node, unless a module runs inside, as in a recomputed
- * checkpoint. */
+/* The module of an allocation. A node's allocations belong to the module that made the node. A module that runs inside
+ * the node comes first, as in a recomputed checkpoint. */
 static uint32_t module_of(const struct mp_backward *root, const struct mp_python_stack *python, bool may_call_python)
 {
     if (python && python->module) return mp_module_path_id(python->module, may_call_python);
@@ -366,7 +367,7 @@ void mp_stack_calls_are_reported(void)
     atomic_store_explicit(&calls_are_reported, true, memory_order_relaxed);
 }
 
-/* Calls of the function of --step-at. The next alloc says that one has begun. */
+/* Looks for a call of the function of --step-at. If one has begun, the next alloc's record says so. */
 static void look_for_call(struct mp_thread *thread)
 {
     enum mp_python_calls_answer answer = mp_python_call(&mp_stack_thread(thread)->calls);

@@ -1,8 +1,8 @@
 /*
- * From a moment in a thread to the id of its call path in the spool: native and Python frames in one path.
+ * Captures a thread's call path, native and Python frames in one, and returns its id in the spool.
  *
- * The path is walked raw and hashed; a hash seen before is answered from a cache without any lock. Only a new path is
- * taken apart: modules found, Python names copied, frames and nodes entered into the spool's tables.
+ * The path is walked raw and hashed. For a known hash a cache returns the id without any lock. Only a new path is taken
+ * apart: modules found, Python names copied, frames and nodes entered into the spool's tables.
  */
 #ifndef MP_CAPTURE_STACK_H
 #define MP_CAPTURE_STACK_H
@@ -14,17 +14,17 @@
 #include "capture/native/walk.h"
 #include "capture/python/merge.h"
 
-#define MP_WALK_MAX   4096 /* native frames walked at most */
+#define MP_WALK_MAX   4096 /* native frames that a walk goes through at most */
 #define MP_MERGED_MAX (MP_WALK_MAX + MP_PYTHON_FRAMES_MAX)
 
-/* The thread's recent paths, checked before the cache that all threads share, since they lie near. */
+/* The thread's recent paths. They are checked before the cache that all threads share, because they are near. */
 #define MP_RECENT_STACKS 4096
 struct mp_recent_stack {
-    uint64_t hash; /* also of the session; 0: none */
+    uint64_t hash; /* includes the session's generation; 0: none */
     uint32_t id;
 };
 
-/* A thread's room for one walk. Mapped, so that only what a deep stack needs is ever touched. */
+/* A thread's memory for one walk. It is mapped, so that only the pages that a deep stack needs are touched. */
 struct mp_stack_room {
     void *native[MP_WALK_MAX];
     struct mp_python_frame python[MP_PYTHON_FRAMES_MAX];
@@ -34,51 +34,51 @@ struct mp_stack_room {
     struct mp_recent_stack recent[MP_RECENT_STACKS];
 };
 
-/* A node of an autograd graph that a thread runs. Blocks allocated meanwhile get the path that made the node in
- * forward, instead of the path that ran it. */
+/* A node of an autograd graph that a thread runs. Blocks allocated while it runs get the path that made the node in
+ * forward, instead of the path that ran the node. */
 enum mp_backward_root {
-    MP_BACKWARD_UNKNOWN, /* who made it is not known: stacks are as they are */
-    MP_BACKWARD_THREAD,  /* likewise, on a thread of autograd's own, whose outer frames say nothing */
+    MP_BACKWARD_UNKNOWN, /* the path that made it is unknown: stacks stay as they are */
+    MP_BACKWARD_THREAD,  /* also unknown, on a thread of autograd's own, whose outer frames say nothing */
     MP_BACKWARD_OF,
 };
 struct mp_backward {
     enum mp_backward_root root;
-    uint32_t generation;         /* of the session, whose ids `creation` holds */
+    uint32_t generation;         /* of the session whose ids `creation` holds */
     struct mp_captured creation; /* of MP_BACKWARD_OF; else zero */
-    uintptr_t frame; /* an address in the C frame of the call that runs it: frames from there on are left out */
-    const void *python_frame; /* the thread's innermost when the running began; likewise */
+    uintptr_t frame; /* an address in the C frame of the call that runs it: this frame and outer ones are left out */
+    const void *python_frame; /* the thread's innermost Python frame when the node began: left out likewise */
     const void *task;         /* the backward pass */
 };
 
-/* A node may start another backward pass, which runs nodes. PyTorch itself continues on another thread at 60. */
+/* A node may start another backward pass, which runs nodes. At 60 levels PyTorch itself continues on another thread. */
 #define MP_BACKWARD_LEVELS 64
 
-/* A thread's data for its stacks. */
+/* A thread's data for capturing stacks. */
 struct mp_stack_thread {
     struct mp_stack_room room;
     struct mp_python_calls calls;
-    uint32_t level;                                 /* how many nodes run now, each inside the one before */
-    struct mp_backward running[MP_BACKWARD_LEVELS]; /* the outer ones */
+    uint32_t level;                                 /* number of nodes that run now, each inside another */
+    struct mp_backward running[MP_BACKWARD_LEVELS]; /* the outermost ones */
 };
 struct mp_stack_thread *mp_stack_thread(struct mp_thread *thread);
 
 extern const struct mp_front mp_stack_front;
 bool mp_stack_same(struct mp_thread *thread, uintptr_t inner, uintptr_t outer);
 
-/* The inner frames of the module that `address` is in are left out of stacks, as the recorder's own are. For a few
- * modules; before their first. */
+/* Makes stacks leave out the inner frames of the module that contains `address`, like the recorder's own. For at most 4
+ * modules, each before its first event. */
 void mp_stack_leave_out(uintptr_t address);
-/* Python itself reports calls of the function of --step-at, so the recorder does not look for them. */
+/* From now on Python itself reports calls of the function of --step-at, so the recorder need not look for them. */
 void mp_stack_calls_are_reported(void);
-/* Code was unloaded: addresses may mean something else from now on. */
+/* Code was unloaded: an address may belong to other code from now on. */
 void mp_stack_code_unloaded(void);
 
-/* The calling thread's stack; 0 if stacks are off, the tables are full, or it has none. */
+/* Captures the calling thread's stack; id 0 if stacks are off, the tables are full, or there is none. */
 struct mp_captured mp_stack_capture(struct mp_thread *thread, bool may_call_python);
-/* The same for what makes a node: Python frames alone, where it has any. A moment at which Python may be called. */
+/* Captures the path that makes an autograd node: only the Python frames, if there are any. Python's API may be used. */
 struct mp_captured mp_stack_creation(struct mp_thread *thread);
-/* The same where this thread was at that path before: touches nothing but the thread's own memory, so that it may be
- * called behind the thread's guard alone, without a hook's ring. False: it was not. */
+/* The same if this thread was at that path before. Touches only the thread's own memory, so the thread's guard is
+ * enough, without a hook's ring. False: the path is new. */
 bool mp_stack_creation_again(struct mp_thread *thread, struct mp_captured *creation);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * PyTorch up to 2.6 notes regions in its memory history only for the thread that began the very first one. It then adds
- * a callback for that thread, once per process (_initRecordAnnotations). The shim's own history needs no regions, and
- * must not be that first one. A callback that PyTorch adds while the shim's history begins is therefore withheld, and
- * added when the program begins its own.
+ * a callback for that thread, once per process (_initRecordAnnotations). The shim's history needs no regions, and must
+ * not be that first one. While the shim's history begins, a callback that PyTorch adds is therefore withheld. It is
+ * added when the program begins a history of its own.
  *
  * Source: ATen/record_function.h. A callback is five words of plain data, which the ABI passes on the stack.
  */
@@ -18,14 +18,14 @@
 
 static struct mp_next add_callback = {ADD_CALLBACK, "libtorch_cpu.so", NULL};
 
-/* With room for more members; beyond the callback lies the caller's own frame. */
+/* Larger than a callback, in case it gets more members. Behind it on the stack lies the caller's own frame. */
 struct callback {
     uint64_t words[8];
 };
 
 static __thread bool keeping;
 static struct callback kept;
-static _Atomic(void *) adds_kept; /* NULL: nothing is kept */
+static _Atomic(void *) adds_kept; /* the function that adds the withheld callback; NULL: none is withheld */
 
 static void enter(void)
 {

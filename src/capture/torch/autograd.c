@@ -1,13 +1,15 @@
 /*
- * Backward belongs to forward: a node of PyTorch's autograd graph takes a number when it is made, and is run by one
- * function of the engine, on whatever thread. Both functions are exported and called through the PLT, so preloaded
- * definitions of the same names run instead. The first keeps the path that makes the node. The second gives that path
- * to allocations while the node runs (struct mp_backward).
+ * Connects backward with forward. A node of PyTorch's autograd graph takes a number when it is made. One function of
+ * the engine runs it, on any thread. Both functions are exported and called through the PLT, so preloaded definitions
+ * of the same names run instead. The first definition keeps the path that makes the node. The second gives that path to
+ * allocations while the node runs (struct mp_backward).
  *
  * Sources: ATen/SequenceNumber.h (numbers are per thread and start at 0), torch/csrc/autograd/function.h (Node's first
- * members), torch/csrc/autograd/engine.cpp (the queue; who runs what). Numbers are taken under no lock of PyTorch's.
+ * members), torch/csrc/autograd/engine.cpp (the queue; which thread runs a node). PyTorch takes numbers without holding
+ * a lock.
  *
- * Nodes without a match stay as they are: those made before the recording, or too long ago (capture/torch/torch.h).
+ * Some nodes have no match: those made before the recording, or too long ago (capture/torch/torch.h). Stacks in them
+ * stay as they are.
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,8 +33,8 @@ static struct mp_next take_number = {TAKE_NUMBER, "libtorch_cpu.so", NULL};
 static struct mp_next thread_number = {THREAD_NUMBER, "libtorch_cpu.so", NULL};
 static struct mp_next run_node = {RUN_NODE, "libtorch_cpu.so", NULL};
 
-/* Where a node keeps its number and that of the thread which took it. The right layout is the one in which the first
- * node's two words are a pair that was given out; a wrong one could have such a pair only by chance. */
+/* Offsets in a node: of its number, and of the number of the thread that took it. The right layout is the one in which
+ * the first node's two words are a pair that was given out. With a wrong layout that can happen only by chance. */
 static const struct layout {
     uint16_t number, thread;
 } layouts[] = {
@@ -40,14 +42,14 @@ static const struct layout {
     {16, 40}, /* behind c10::intrusive_ptr_target: 2.14 */
 };
 #define LAYOUTS (sizeof layouts / sizeof *layouts)
-static const struct layout *_Atomic layout; /* NULL: not seen yet */
-static _Atomic uint32_t nodes_in_vain;      /* that ran until then */
+static const struct layout *_Atomic layout; /* NULL: not known yet */
+static _Atomic uint32_t nodes_in_vain;      /* nodes that ran before the layout was known */
 #define NODES_IN_VAIN_MAX 4096
-#define UNNUMBERED        UINT64_MAX /* AccumulateGrad's and others' */
+#define UNNUMBERED        UINT64_MAX /* in place of a number: AccumulateGrad and others have none */
 
 struct autograd_thread {
     uint64_t number; /* PyTorch's own number of this thread; 0: not yet known */
-    /* The node that ran last, and its task: nodes without a number run after the last one that feeds them. */
+    /* The node that ran last, and its task. A node without a number runs right after the last node that feeds it. */
     struct mp_captured last; /* stack 0: none */
     uint32_t last_generation, last_level;
     const void *last_task;
@@ -94,7 +96,7 @@ static uint64_t number_of_thread(struct mp_thread *thread, const void *caller)
     return *number;
 }
 
-/* Most nodes are made where this thread has made some before. */
+/* Fast path without a hook: most nodes are made at a path where this thread has made one before. */
 static bool keep_again(struct mp_thread *thread, uint64_t number)
 {
     struct mp_captured creation;
@@ -117,11 +119,11 @@ static void keep_creation(uint64_t number, const void *caller)
     mp_hook_leave(thread);
 }
 
-/* uint64_t at::sequence_number::get_and_increment(): a node is being made. */
+/* uint64_t at::sequence_number::get_and_increment(): called when a node is made. */
 uint64_t take_sequence_number(void) MP_PRELOADED(TAKE_NUMBER);
 uint64_t take_sequence_number(void)
 {
-    static _Atomic uint64_t own; /* never needed: whoever calls this has linked PyTorch's */
+    static _Atomic uint64_t own; /* never used: a caller of this function has linked PyTorch's own */
     uint64_t (*next)(void);
     MP_NEXT(next, &take_number);
     uint64_t number = next ? next() : atomic_fetch_add(&own, 1);
@@ -157,8 +159,8 @@ static bool find_by_any(const struct mp_thread *thread, const char *node, struct
     return false;
 }
 
-/* A node without a number collects the results of others. It is first in the engine's queue, runs right after the last
- * of them on the same thread, and belongs to that one's line. */
+/* A node without a number collects the results of other nodes. It is first in the engine's queue, so it runs right
+ * after the last of them on the same thread. It gets that node's line. */
 static bool find_by_last(struct mp_thread *thread, const struct mp_backward *running, uint32_t level,
                          struct mp_captured *creation)
 {
@@ -168,10 +170,10 @@ static bool find_by_last(struct mp_thread *thread, const struct mp_backward *run
            own->last_level == level;
 }
 
-static bool find(struct mp_thread *thread, const char *node, const struct mp_backward *running, uint32_t level,
-                 struct mp_captured *creation)
+static bool find_creation(struct mp_thread *thread, const char *node, const struct mp_backward *running, uint32_t level,
+                          struct mp_captured *creation)
 {
-    static _Atomic uint32_t noted; /* in that session */
+    static _Atomic uint32_t noted; /* generation of the session that has the note */
     const struct layout *by = atomic_load_explicit(&layout, memory_order_relaxed);
     if (!by) return find_by_any(thread, node, creation);
     if (load(node, by->number) == UNNUMBERED) return find_by_last(thread, running, level, creation);
@@ -182,7 +184,7 @@ static bool find(struct mp_thread *thread, const char *node, const struct mp_bac
     return false;
 }
 
-/* The calling thread's state, made where it is missing and the process is recorded. */
+/* The calling thread's state. If the process is recorded and the thread has none, a hook makes it. */
 static struct mp_thread *own_thread(void)
 {
     struct mp_thread *thread = mp_thread_present();
@@ -197,21 +199,21 @@ static void look_up(struct mp_thread *thread, const char *node, struct mp_backwa
 {
     if (!mp_session_recording() || !mp_fork_guard(thread)) return;
     bool python_known = mp_python_newest(&running->python_frame);
-    if (find(thread, node, running, level, &running->creation))
+    if (find_creation(thread, node, running, level, &running->creation))
         running->root = MP_BACKWARD_OF;
     else if (python_known && !running->python_frame)
         running->root = MP_BACKWARD_THREAD;
     thread->inside = 0;
 }
 
-/* Calls that are not counted, because the thread had no state yet, lie outside all counted ones. */
-static struct mp_thread *begin(const void *const *task, const char *node, const void *frame)
+/* Calls without a thread's state are not counted; they can only lie outside all counted ones. */
+static struct mp_thread *begin_node(const void *const *task, const char *node, const void *frame)
 {
     struct mp_thread *thread = wanted() ? own_thread() : NULL;
     if (!thread) return NULL;
     struct mp_stack_thread *own = mp_stack_thread(thread);
     while (own->level && own->level <= MP_BACKWARD_LEVELS && own->running[own->level - 1].frame <= (uintptr_t)frame)
-        own->level--; /* left by a longjmp() */
+        own->level--; /* a longjmp() left it */
     if (own->level < MP_BACKWARD_LEVELS) {
         struct mp_backward running = {.generation = thread->generation, .frame = (uintptr_t)frame, .task = *task};
         look_up(thread, node, &running, own->level);
@@ -222,7 +224,7 @@ static struct mp_thread *begin(const void *const *task, const char *node, const 
     return thread;
 }
 
-static void end(struct mp_thread *thread, uint32_t level)
+static void end_node(struct mp_thread *thread, uint32_t level)
 {
     struct mp_stack_thread *stack = mp_stack_thread(thread);
     struct autograd_thread *own = autograd_of(thread);
@@ -234,8 +236,9 @@ static void end(struct mp_thread *thread, uint32_t level)
     own->last_level = level;
 }
 
-/* The personality routine of the call below: an exception passes it, and it has nothing to catch. Without a landing pad
- * nothing is asked of the program's unwinder. (Itanium C++ ABI: Exception Handling, 1.3 and 2.5.2) */
+/* The personality routine of run_autograd_node(). An exception passes through that function, which catches nothing.
+ * There is no landing pad, so the program's unwinder needs no help. (Itanium C++ ABI: Exception Handling, 1.3 and
+ * 2.5.2) */
 int mp_autograd_unwound(int version, int actions, uint64_t class, void *exception, void *context) __attribute__((used));
 int mp_autograd_unwound(int version, int actions, uint64_t class, void *exception, void *context)
 {
@@ -252,11 +255,11 @@ int mp_autograd_unwound(int version, int actions, uint64_t class, void *exceptio
 void run_autograd_node(void *engine, void *task, void *node, void *inputs, void *queue) MP_PRELOADED(RUN_NODE);
 void run_autograd_node(void *engine, void *task, void *node, void *inputs, void *queue)
 {
-    __asm__ volatile(".cfi_personality 0x1b, mp_autograd_unwound"); /* 0x1b: relative to its place, 32 bits */
+    __asm__ volatile(".cfi_personality 0x1b, mp_autograd_unwound"); /* 0x1b: 32 bits, relative to the entry */
     void (*next)(void *, void *, void *, void *, void *);
     MP_NEXT(next, &run_node);
-    struct mp_thread *thread = begin(task, node, __builtin_frame_address(0));
+    struct mp_thread *thread = begin_node(task, node, __builtin_frame_address(0));
     uint32_t level = thread ? mp_stack_thread(thread)->level - 1 : 0;
     if (next) next(engine, task, node, inputs, queue);
-    if (thread) end(thread, level);
+    if (thread) end_node(thread, level);
 }

@@ -14,7 +14,7 @@
 #include "capture/core/session.h"
 #include "capture/python/asker.h"
 
-#define FIRST_STEPS    8 /* what was kept in fewer is no leak yet */
+#define FIRST_STEPS    8 /* in fewer steps a leak cannot show */
 #define ASKED_EVERY_NS (100 * MP_NS_PER_MS)
 
 static struct mp_asker asker;
@@ -23,7 +23,7 @@ static _Atomic uint32_t steps, ooms;
 _Atomic uint32_t mp_holders_taken;
 atomic_bool mp_holders_wanted;
 
-/* A row a record; the thread's ring may be full in between, and then waits as for any event. */
+/* Records one row in a hook of its own: if the ring is full, it waits as for any event. */
 static void record_one(uint64_t address, const struct mp_record *row)
 {
     struct mp_thread *thread = mp_hook_enter();
@@ -60,7 +60,7 @@ void mp_holders_record(const uint64_t *addresses, size_t count, int kind, int ce
         if (addresses[i]) record_one(addresses[i], &row);
     if (count) return;
     record_one(0, &row);
-    /* The collector takes rows that were published before it saw this. */
+    /* Stored last: the collector takes all rows that were published before it sees this number. */
     if (mp_session_recording()) atomic_store(&mp_session.header->look_ended, atomic_load(&mp_holders_taken));
 }
 
@@ -71,7 +71,7 @@ int mp_holders_ask(int (*ask)(void *), void *context)
     return at_steps ? (int)mp_session.config.holders_ms : 0;
 }
 
-/* As the kernel has it. */
+/* The kernel's struct sigaction, which differs from the C library's. */
 struct kernel_action {
     union {
         void (*plain)(int);
@@ -84,9 +84,10 @@ struct kernel_action {
 
 static void (*_Atomic python_handler)(int);
 
-/* Passes the signal on to Python's handler. A thread of Python that waits for a lock would go on waiting, since the
- * kernel begins calls anew for us (SA_RESTART: libraries need not know EINTR). This one call, for which every library
- * is prepared, ends instead: the kernel has set the thread back to its instruction, and we take it past that. */
+/* Passes the signal on to Python's handler. If a thread of Python waits for a lock, the kernel would repeat its call
+ * (SA_RESTART is set, because libraries need not expect EINTR), and it would wait on. Every library expects that a
+ * futex wait may end early, so only this call is ended. The kernel has set the thread back to the call's instruction;
+ * this code moves it past the instruction. */
 static void woken(int signal, siginfo_t *info, void *context)
 {
     void (*handler)(int) = atomic_load(&python_handler);
@@ -106,7 +107,8 @@ static void woken(int signal, siginfo_t *info, void *context)
 #endif
 }
 
-/* Stands before Python's handler of SIGURG. A program that sets another one takes this one away, too. */
+/* Installs woken() before Python's handler of SIGURG. If the program sets another handler, that replaces this one,
+ * too. */
 static void stand_before(void)
 {
     struct kernel_action action = {.flags = 0};
@@ -142,14 +144,14 @@ unsigned mp_holders_due(void)
 
 void mp_holders_come_by(bool may_call_python)
 {
-    static _Atomic uint64_t not_before; /* a look that Python cannot take now is not asked for at each event */
+    static _Atomic uint64_t not_before; /* while Python cannot take a look, events ask only every 100 ms */
     uint64_t now = atomic_load(&asker.ask) ? mp_clock_monotonic_ns() : 0;
     if (!now || now < atomic_load(&not_before) || mp_asker_is_asked(&asker)) return;
     atomic_store(&not_before, now + ASKED_EVERY_NS);
     mp_asker_call_soon(&asker, may_call_python);
 }
 
-/* True after 1, 2, 4, 8, ... steps, or refusals of memory: all looks together cost little more than the last one. */
+/* True at counts of 1, 2, 4, 8, ... from `first` on. All looks together then cost little more than the last one. */
 static bool is_time(_Atomic uint32_t *count, uint32_t first)
 {
     uint32_t now = atomic_fetch_add(count, 1) + 1;

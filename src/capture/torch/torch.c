@@ -1,7 +1,7 @@
 /*
- * PyTorch's allocators, seen where they report to PyTorch's own profiler: libc10 exports the reporting functions, calls
- * them through its PLT, and a preloaded definition of the same name is called instead. This file has the signatures of
- * every release since 1.9; the profiler behind them still gets its reports.
+ * Sees PyTorch's allocators where they report to PyTorch's own profiler. libc10 exports the reporting functions and
+ * calls them through its PLT, so a preloaded definition of the same name is called instead. This file has the
+ * signatures of every release since 1.9. The profiler still gets its reports.
  *
  * Sources: c10/core/Allocator.h (functions), c10/cuda/CUDACachingAllocator.cpp and c10/core/CPUAllocator.cpp (when and
  * under which locks they are called). CUDA reports come under the allocator's device mutex, often with the GIL: nothing
@@ -46,7 +46,7 @@ static void enter(void)
 const struct mp_front mp_torch_front = {.enter = enter};
 
 static _Atomic bool other_device_seen;
-static _Atomic int sources = MP_SOURCE_TORCH; /* what a tensor proves */
+static _Atomic int sources = MP_SOURCE_TORCH; /* sources that a recording with tensors names */
 
 void mp_torch_shim_started(void)
 {
@@ -72,7 +72,7 @@ uint16_t mp_torch_track(int device)
     return track_of((struct mp_c10_device){.type = MP_DEVICE_CUDA, .index = (int8_t)device});
 }
 
-/* Under `auto`, CPU tensors are recorded until the first block on another device: after that they do not matter. */
+/* Under `auto`, CPU tensors are recorded until the first block on another device; after that they do not matter. */
 static bool left_out(bool is_cpu, bool is_alloc)
 {
     if (mp_session.config.cpu_throughout) return false;
@@ -83,7 +83,7 @@ static bool left_out(bool is_cpu, bool is_alloc)
     return false;
 }
 
-static _Atomic uint64_t c10_start, c10_end; /* of libc10's code: CPU blocks are allocated there; 0: not seen yet */
+static _Atomic uint64_t c10_start, c10_end; /* libc10's code, which allocates CPU blocks; 0: not known yet */
 
 static void note_c10(const void *caller)
 {
@@ -113,7 +113,7 @@ static void record_usage(void *address, int64_t bytes, uint64_t allocated, uint6
     if (mp_session.config.torch && (!is_cpu || mp_session.config.cpu_tensors) && !left_out(is_cpu, bytes > 0)) {
         say_source();
         bool cpu_is_closing = is_cpu && atomic_load_explicit(&other_device_seen, memory_order_relaxed);
-        /* Storage mapped from files (MapAllocator) reports totals of 0, which mean nothing. */
+        /* Storage that is mapped from files (MapAllocator) reports totals of 0, which mean nothing. */
         bool has_totals = allocated != MP_RECORD_TOTAL_UNKNOWN && !cpu_is_closing && (!is_cpu || allocated);
         struct mp_block_facts block = {
             .track = track_of(device),
@@ -151,7 +151,7 @@ static void record_out_of_memory(int64_t bytes, uint64_t allocated, uint64_t res
 }
 
 /* bool c10::memoryProfilingEnabled(): called by the CPU allocator at every alloc and free. The answer never changes in
- * a process: an allocator that saw "yes" at the alloc must see it at the free. */
+ * a process: if an allocator saw "yes" at the alloc, it must see "yes" at the free. */
 bool memory_profiling_enabled(void) MP_PRELOADED(PROFILING_ENABLED);
 bool memory_profiling_enabled(void)
 {
@@ -168,7 +168,7 @@ bool memory_profiling_enabled(void)
     return next && next();
 }
 
-/* 2.x. The totals of 1.10-1.13 are signed, which is the same on this ABI. */
+/* 2.x. Releases 1.10 to 1.13 have signed totals, which are passed alike on this ABI. */
 #define USAGE(suffix, which)                                                                                           \
     void report_usage_##suffix(void *address, int64_t bytes, size_t allocated, size_t reserved,                        \
                                struct mp_c10_device device) MP_PRELOADED(MP_C10_USAGE_##which);                        \
@@ -183,7 +183,7 @@ bool memory_profiling_enabled(void)
 USAGE(unsigned, UNSIGNED)
 USAGE(signed, SIGNED)
 
-/* PyTorch 1.9 and before. CUDA passed the address of its Block there, which identifies a block, too. */
+/* PyTorch 1.9 and before. CUDA passed the address of its Block object, which identifies a block, too. */
 void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device) MP_PRELOADED(MP_C10_USAGE_OLD);
 void report_usage_old(void *address, int64_t bytes, struct mp_c10_device device)
 {

@@ -7,7 +7,7 @@
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
 
-#define AT_ONCE     256 /* records between two pauses for other threads */
+#define AT_ONCE     256 /* records in one hook; between hooks other threads may fork */
 #define WAIT_MAX_NS (100 * MP_NS_PER_MS)
 #define LOOK_NS     (5 * MP_NS_PER_MS)
 
@@ -33,7 +33,7 @@ static void record_row(struct mp_thread *thread, const uint64_t *row)
     mp_record_prepared(thread, &record);
 }
 
-/* Outside of a hook: others may fork meanwhile. */
+/* Waits outside of a hook, so that other threads may fork meanwhile. */
 static void wait_for_collector(void)
 {
     struct mp_spool_header *header = mp_session.header;

@@ -4,7 +4,7 @@
 
 static uint64_t key_of(uint16_t track, uint64_t address)
 {
-    /* Spread over all bits: an application may use any number as an address. */
+    /* Mixes the track into all bits, because an application may use any number as an address. */
     uint64_t key = address ^ (track + 1) * UINT64_C(0x9e3779b97f4a7c15);
     return key ? key : UINT64_MAX;
 }
@@ -24,7 +24,7 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "out of memory while following live blocks");
 }
 
-/* Records name their tracks, and in a damaged spool a name may be any number. */
+/* A record has its track's number. In a damaged spool it may be any number. */
 static enum mp_status no_track(uint16_t track, struct mp_error *error)
 {
     if (track < MP_LEDGER_TRACKS) return no_memory(error);
@@ -70,7 +70,7 @@ static void add(struct mp_ledger *ledger, struct mp_ledger_track *track, uint64_
     track->peak_step = ledger->steps;
 }
 
-/* Notes the end of a block that the file has, while nothing is kept. */
+/* During a pause, notes the end of a block that the file has. */
 static bool note_unseen_end(struct mp_ledger *ledger, const struct mp_base_block *block, uint64_t time_ns)
 {
     if (!ledger->paused || block->block & MP_LEDGER_UNNUMBERED) return true;
@@ -159,8 +159,8 @@ enum { FIRST = 8, LATER = 64 };
 
 void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t bytes, uint64_t total)
 {
-    /* Where the allocator does not hold its lock, threads may report out of order: single events then disagree, even
-     * the first ones, and later ones agree again. The majority counts: a difference that lasts for a while. */
+    /* If the allocator holds no lock, threads may report out of order. Single events then disagree, even the first
+     * ones, and later ones agree again. A difference is therefore wrong only if it lasts for some events. */
     struct mp_ledger_track *track = mp_ledger_track(ledger, number);
     if (!track) return;
     if (total == MP_BYTES_UNKNOWN) {
@@ -191,7 +191,7 @@ void mp_ledger_check_total(struct mp_ledger *ledger, uint16_t number, int64_t by
 
 uint64_t mp_ledger_totals_wrong(const struct mp_ledger *ledger)
 {
-    /* A difference that grows with every event never settles on one value. */
+    /* If the difference grows with every event, it never settles on one value. */
     uint64_t wrong = ledger->totals_wrong;
     for (size_t i = 0; i < ledger->tracks.count; i++)
         if (ledger->tracks.at[i].total_off >= LATER) wrong += ledger->tracks.at[i].total_off;

@@ -18,7 +18,7 @@ void mp_state_open(struct mp_state *state, const char *configuration, mp_state_t
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
-/* `before`: the track's peak before this change. */
+/* Updates the sites of peaks for a change of a block. `before`: the track's peak before the change. */
 static bool follow_sites(struct mp_state *state, const struct mp_base_block *block, int64_t bytes, int blocks,
                          uint64_t before)
 {
@@ -75,7 +75,7 @@ static inline enum mp_status take_free(struct mp_state *state, struct mp_event *
     return mp_ledger_free(&state->ledger, event, known_block, error);
 }
 
-/* memprof's recorders never make these; other files have them. */
+/* Resizes come only from files of other programs: memprof's recorders do not make them. */
 static enum mp_status take_resize(struct mp_state *state, const struct mp_event *event, struct mp_error *error)
 {
     const struct mp_base_block *block = mp_ledger_at(&state->ledger, event->track, event->address);
@@ -88,7 +88,7 @@ static enum mp_status take_resize(struct mp_state *state, const struct mp_event 
     return follow_sites(state, block, more, 0, before) ? MP_OK : no_memory(error);
 }
 
-/* ---- the others ------------------------------------------------------------------------------------------------- */
+/* ---- other events ------------------------------------------------------------------------------------------------ */
 
 enum mp_status mp_state_boundary(struct mp_state *state, const struct mp_event *event, bool *begins,
                                  struct mp_error *error)
@@ -154,7 +154,7 @@ enum mp_status mp_state_replay(struct mp_state *state, struct mp_event event, st
     if (event.type != MP_EVENT_ALLOC && event.type != MP_EVENT_FREE && event.type != MP_EVENT_RESIZE)
         return mp_state_take(state, &event, NULL, NULL, error);
     const struct mp_base_block *block = mp_ledger_at(ledger, event.track, event.address);
-    bool again = event.type == MP_EVENT_ALLOC && block && block->block == event.block; /* repeats what is known */
+    bool again = event.type == MP_EVENT_ALLOC && block && block->block == event.block; /* a base has listed it */
     uint64_t next = ledger->next_block > event.block ? ledger->next_block : event.block + 1;
     ledger->next_block = event.block;
     enum mp_status status = again ? MP_OK : mp_state_take(state, &event, NULL, NULL, error);
@@ -182,7 +182,7 @@ static bool is_same(const struct mp_base_block *block, const struct mp_base_bloc
     return block && block->block == listed->block && block->bytes == listed->bytes;
 }
 
-/* A base knows better than the events before it, some of which may be lost: a block that it lacks has ended. */
+/* A base is right where events were lost: ends the live blocks that it does not list. */
 static enum mp_status end_others(struct mp_state *state, struct mp_error *error)
 {
     struct mp_ledger *ledger = &state->ledger;
@@ -210,7 +210,7 @@ static enum mp_status take_base(struct mp_state *state, const struct mp_chunk *c
     struct mp_ledger *ledger = &state->ledger;
     bool first = !state->events && !ledger->by_address.count && !state->past.events;
     if (!chunk->base_before) state->base.count = 0;
-    if (chunk->base_before != state->base.count) return MP_OK; /* one of its parts is lost */
+    if (chunk->base_before != state->base.count) return MP_OK; /* a part of this base is lost */
     if (!mp_vec_append(&state->base, chunk->base, chunk->count)) return no_memory(error);
     if (state->base.count < chunk->base_total) return MP_OK;
     *whole = true;
@@ -224,7 +224,7 @@ static enum mp_status take_base(struct mp_state *state, const struct mp_chunk *c
         else
             status = add_base_block(state, listed, error);
     }
-    for (size_t i = 0; first && i < ledger->tracks.count; i++) /* of the time before anything happened */
+    for (size_t i = 0; first && i < ledger->tracks.count; i++) /* these blocks lived before everything */
         ledger->tracks.at[i].peak_ns = ledger->tracks.at[i].peak_step = 0;
     return status;
 }
@@ -250,7 +250,7 @@ static enum mp_status take_past(struct mp_state *state, const struct mp_chunk *c
     return MP_OK;
 }
 
-#define WAITING_MAX 4096 /* beyond this, and the number of live blocks, waiting labels are given to their blocks */
+#define WAITING_MAX 4096 /* more waiting labels than this, plus live blocks: give them to their blocks */
 
 static enum mp_status take_words(struct mp_state *state, const struct mp_chunk *chunk, struct mp_error *error)
 {

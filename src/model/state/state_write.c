@@ -11,7 +11,7 @@ size_t mp_state_open_events(const struct mp_state *state)
            state->reserved_count;
 }
 
-/* How many of the repeated events begin a step. */
+/* How many of the events that write_lasting() repeats begin a step. */
 static uint64_t open_steps(struct mp_state *state)
 {
     struct mp_step_rule *rule = &state->steps;
@@ -79,7 +79,7 @@ enum mp_status mp_state_write_events(const struct mp_state *state, struct mp_wri
     return status;
 }
 
-/* Writes everything that still holds, as events of the moment at which the new file begins. */
+/* Writes everything that is still in force as events. Their time is the moment at which the new file begins. */
 static enum mp_status write_lasting(const struct mp_state *state, struct mp_writer *writer,
                                     const struct mp_ring_mark *marks, size_t mark_count, struct mp_error *error)
 {
@@ -97,7 +97,7 @@ static enum mp_status write_lasting(const struct mp_state *state, struct mp_writ
     for (size_t i = 0; i < events.count; i++)
         events.at[i].time_ns = state->time_ns;
     enum mp_status status = done ? MP_OK : no_memory(error);
-    /* Even without events: the marks must not be lost. */
+    /* Written even without events, because of the marks. */
     if (!status) status = mp_state_write_events(state, writer, events.at, events.count, marks, mark_count, error);
     mp_vec_free(&events);
     return status;

@@ -1,4 +1,4 @@
-/* Internals of the stand-ins of cuBLAS and cuBLASLt, which are built for several versions each. */
+/* Shared by the stand-ins of cuBLAS and cuBLASLt, each of which is built for several versions. */
 #ifndef SOFTGPU_BLAS_BLAS_H
 #define SOFTGPU_BLAS_BLAS_H
 
@@ -19,7 +19,7 @@ enum {
     CUBLAS_STATUS_INTERNAL_ERROR = 14
 };
 
-/* A function computes: the driver counts its kernel. Programs that call the library alone have no driver. */
+/* A function computes: tells the driver to count a kernel. Some programs use the library without a driver. */
 static inline cublasStatus_t softblas_launch(void *stream)
 {
     static __typeof__(softgpu_cublas_launch) *launch;

@@ -1,5 +1,6 @@
-/* The stand-in of cuBLAS: handles, their settings, and products that compute nothing. It allocates no memory: PyTorch
- * gives each handle and stream a workspace, so each handle is one of its own. */
+/* The stand-in of cuBLAS: handles, their settings, and products that compute nothing. It allocates no memory of its
+ * own: PyTorch gives each handle and stream a workspace. Each handle is a different one, so that PyTorch can tell them
+ * apart. */
 #include "softgpu/blas/blas.h"
 
 #include <stddef.h>
@@ -11,7 +12,7 @@ struct cublasContext {
 };
 typedef struct cublasContext *cublasHandle_t;
 
-/* Stubs of functions that compute call this (stub.h). */
+/* Called by stubs of functions that compute (stub.h). */
 int soft_launched(void *handle);
 int soft_launched(void *handle)
 {
@@ -70,7 +71,8 @@ EXPORTED size_t cublasGetCudartVersion(void)
     }
 SETTINGS(SETTING)
 
-/* They tell the host at once whether their arguments were right; what came of each matrix is on the device. */
+/* Functions that return *info, a result about their arguments, on the host at once. Results about each matrix stay on
+ * the device. */
 #define TOLD(name, parameters)                                                                                         \
     EXPORTED cublasStatus_t cublasS##name parameters                                                                   \
     {                                                                                                                  \

@@ -1,4 +1,4 @@
-/* The stand-in of cuBLASLt: every product has one algorithm, which needs no workspace beyond the caller's. */
+/* The stand-in of cuBLASLt. Every product has one algorithm, which needs no workspace beyond the caller's. */
 #include "softgpu/blas/blas.h"
 
 #include <stddef.h>
@@ -13,7 +13,7 @@ typedef struct {
     int reserved[4];
 } cublasLtMatmulHeuristicResult_t;
 
-static char anything; /* the target of descriptors */
+static char anything; /* all descriptors point to it */
 
 EXPORTED cublasStatus_t cublasLtMatmul(void *handle, void *operation, const void *alpha, const void *a, void *a_layout,
                                        const void *b, void *b_layout, const void *beta, const void *c, void *c_layout,

@@ -1,6 +1,6 @@
 /*
- * The stand-in of CUPTI for programs that ask for it themselves, as torch.profiler does: calls succeed, and no activity
- * of the device ever comes. NVIDIA's own CUPTI recurses until the stack is gone where it finds no driver of NVIDIA's.
+ * The stand-in of CUPTI for programs that use CUPTI themselves, as torch.profiler does. Calls succeed, and no activity
+ * of the device is ever reported. Without a driver of NVIDIA's, NVIDIA's own CUPTI recurses until the stack overflows.
  * (The stand-in that makes records is in tests/softgpu/cupti.)
  */
 #include <stddef.h>

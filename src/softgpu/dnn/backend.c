@@ -1,7 +1,7 @@
 /*
- * cuDNN's graph interface, which PyTorch uses for convolutions and attention: descriptors keep what is set, every graph
- * has one engine, and running its plan does nothing. Only cuDNN knows the workspace of the engine that it would choose:
- * the stand-in's takes none, and the recording says so (workspaces.c).
+ * cuDNN's graph interface, which PyTorch uses for convolutions and attention. Descriptors store what is set, every
+ * graph has one engine, and running its plan does nothing. Only cuDNN knows the workspace of the engine that it would
+ * choose. The stand-in's engine takes none, and the recording says so (workspaces.c).
  */
 #include "softgpu/dnn/dnn.h"
 
@@ -16,7 +16,7 @@ enum {
     HEURISTIC_RESULTS = 202,
     CONFIG_ENGINE = 300,
     CONFIG_WORKSPACE = 303,
-    CONFIG_SHARED_MEMORY = 304, /* of 32 bits, the other numbers of 64 */
+    CONFIG_SHARED_MEMORY = 304, /* has 32 bits, the other numbers 64 */
     PLAN_WORKSPACE = 402,
     PLAN_JSON = 405,
     GRAPH_ENGINES = 802,
@@ -34,14 +34,14 @@ struct descriptor {
     struct attribute *attributes;
 };
 
-/* Bytes of an element of a cudnnBackendAttributeType_t; unnamed ones are enumerations. */
+/* Bytes of an element of a cudnnBackendAttributeType_t; types without a case are enumerations. */
 static size_t bytes_of(int type)
 {
     static const unsigned char sizes[] = {[0] = 8, [2] = 1, [3] = 8, [5] = 8, [6] = 8, [15] = 8, [24] = 1, [26] = 16};
     return type >= 0 && type < (int)sizeof sizes && sizes[type] ? sizes[type] : 4;
 }
 
-static struct attribute *find(const struct descriptor *of, int name)
+static struct attribute *find_attribute(const struct descriptor *of, int name)
 {
     struct attribute *at = of->attributes;
     while (at && at->name != name)
@@ -83,7 +83,8 @@ EXPORTED int cudnnBackendFinalize(struct descriptor *of)
     return of ? SUCCESS : BAD_PARAM;
 }
 
-/* What nobody set. The caller made the descriptors of engines and their configurations itself: one of each is filled. */
+/* The value of an attribute that the program did not set. Engines and configurations are descriptors that the caller
+ * made: one of each counts as filled in. */
 static int64_t answer(int name, int64_t room, void *to)
 {
     static const char json[] = "{}";
@@ -115,7 +116,7 @@ EXPORTED int cudnnBackendGetAttribute(const struct descriptor *of, int name, int
                                       void *to)
 {
     if (!of) return BAD_PARAM;
-    const struct attribute *set = find(of, name);
+    const struct attribute *set = find_attribute(of, name);
     int64_t found = set ? set->count : answer(name, room, to);
     if (set && to) memcpy(to, set->data, (size_t)(room < found ? room : found) * bytes_of(type));
     if (count) *count = found;

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* $SOFTGPU_CUDNN, as 92600 for 9.26.0: PyTorch wants the version that it was built with, or a newer one. */
+/* $SOFTGPU_CUDNN, 92600 for 9.26.0. PyTorch needs the version that it was built with, or a newer one. */
 static size_t version(void)
 {
     const char *text = getenv("SOFTGPU_CUDNN");

@@ -1,4 +1,4 @@
-/* Internals of the stand-in of cuDNN. */
+/* Shared by the files of the stand-in of cuDNN. */
 #ifndef SOFTGPU_DNN_DNN_H
 #define SOFTGPU_DNN_DNN_H
 
@@ -6,7 +6,8 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* Bytes of a workspace, which are not known: none. Says so in the recording, once. Returns 0, cuDNN's success. */
+/* Sets the bytes of a workspace to 0, since nobody knows its size, and marks that in the recording once. Returns 0,
+ * cuDNN's success. */
 int softdnn_workspace(size_t *bytes);
 
 #endif

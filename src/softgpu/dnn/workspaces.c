@@ -1,12 +1,12 @@
 /*
- * Convolutions and normalisations through cuDNN's older functions. Only cuDNN knows which algorithm it would choose, and
- * so its workspace: the stand-in's takes none, and the recording says so.
+ * Convolutions and normalisations through cuDNN's older functions. Only cuDNN knows which algorithm it would choose,
+ * and thus the workspace. The stand-in's algorithm takes none, and the recording says so.
  */
 #include "softgpu/dnn/dnn.h"
 
 #include <memprof.h>
 
-/* cudnnConvolutionFwdAlgoPerf_t, and those of backward, which have the same layout. */
+/* cudnnConvolutionFwdAlgoPerf_t. The types for backward have the same layout. */
 struct algorithm {
     int algorithm, status;
     float time;

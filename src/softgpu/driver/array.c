@@ -97,7 +97,7 @@ static CUresult destroy_mipmap(CUmipmappedArray handle)
     return CUDA_SUCCESS;
 }
 
-/* A level is the mipmap's own memory: its handle is no block. */
+/* A level shares the mipmap's memory, so its handle is no block. */
 static CUresult get_level(CUarray *to, CUmipmappedArray handle, unsigned level)
 {
     if (!soft_find(SOFT_mipmap, (uint64_t)(uintptr_t)handle)) return CUDA_ERROR_INVALID_HANDLE;

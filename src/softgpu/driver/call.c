@@ -1,5 +1,5 @@
-/* A call from its entry to its exit: whether the driver may be used, and the tools' callbacks. Injection at
- * cuInit(). */
+/* One call of the driver from entry to exit: checks whether the driver may be used, and calls the tools. Also the
+ * injection at cuInit(). */
 #include "softgpu/driver/driver.h"
 
 #include <dlfcn.h>
@@ -13,14 +13,14 @@
 
 static const struct soft_tool *tool;
 static uint32_t correlations;
-static pid_t started_in; /* the process that called cuInit(): CUDA does not survive a fork */
+static pid_t started_in; /* the process that called cuInit(); in a forked child calls fail */
 static __thread struct soft_call *innermost;
-static __thread uint64_t read_back; /* bytes that the running call returned and nobody computed */
+static __thread uint64_t read_back; /* bytes that the running call returned although no kernel computed them */
 static __thread struct {
     int device;
-    uint32_t shares; /* a bit for each that the running call made grow */
+    uint32_t shares; /* shares that the running call made grow: one bit each */
 } grown;
-static __thread bool refusing; /* the running call shall find no memory */
+static __thread bool refusing; /* the test makes the running call find no memory */
 
 EXPORTED void softgpu_set_tool(const struct soft_tool *to)
 {
@@ -57,7 +57,7 @@ void soft_read_back(uint64_t bytes)
     read_back += bytes;
 }
 
-/* Makes a mark in the recording, with the present stack; the recorder may be absent. */
+/* Makes a mark in the recording, with the present stack, if there is a recorder. */
 static void report_read_back(void)
 {
     char text[64];
@@ -94,7 +94,7 @@ void soft_exit(struct soft_call *call)
         call->tool->call(call, true);
 }
 
-/* $SOFTGPU_FAIL=SYMBOL:N,... Under the lock. */
+/* True if $SOFTGPU_FAIL=SYMBOL:N,... names this call. Under the lock. */
 static bool asked_to_fail(const char *name)
 {
     enum { MOST = 32 };
@@ -129,7 +129,7 @@ bool soft_refusing(void)
     return refusing;
 }
 
-/* The child gets an unlocked lock, and none of the ledger's unwritten text. */
+/* The ledger's text is written, and the lock taken, so that the child gets no unwritten text and no foreign lock. */
 static void before_fork(void)
 {
     softgpu_flush();
@@ -152,7 +152,7 @@ void soft_inject(void)
     void *library = dlopen(path, RTLD_NOW);
     int (*initialize)(void);
     void *found = library ? dlsym(library, "InitializeInjection") : NULL;
-    if (!found) return; /* a path that does not exist: the program runs on, as with NVIDIA's driver */
+    if (!found) return; /* there is no such library: the program runs on, as with NVIDIA's driver */
     memcpy(&initialize, &found, sizeof found);
     initialize();
 }

@@ -1,4 +1,4 @@
-/* Contexts, each thread's stack of them, and what ends with one. */
+/* Contexts, each thread's stack of them, and the blocks that end with a context. */
 #include "softgpu/driver/driver.h"
 
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void collect(struct soft_block *block, void *to)
     found->blocks[found->count++] = block;
 }
 
-/* The handle is never used again, so that a test can see who still uses it. */
+/* Destroys a context. The handle is never used again, so that a test sees who still uses it. */
 static void destroy_context(CUcontext context)
 {
     soft_report_context(2, context);
@@ -99,8 +99,8 @@ void soft_destroy(struct soft_block *block)
     case SOFT_event:
         free((void *)(uintptr_t)block->address);
         break;
-    default: /* registered memory belongs to the program; variables go with their modules; streams are never used
-              * again */
+    default: /* registered memory belongs to the program; variables end with their modules; handles of streams are never
+              * used again */
         break;
     }
     soft_remove(block);

@@ -15,8 +15,8 @@ pthread_mutex_t soft_lock = PTHREAD_MUTEX_INITIALIZER;
 struct soft_device soft_devices[SOFT_DEVICES];
 int soft_device_count;
 
-/* Nothing is mapped there: a program that reads device memory faults, as on a GPU. Freed ranges are reused at once, the
- * latest first, by the power of two of their size. */
+/* Device addresses, to which nothing is mapped: a program that reads there faults, as on a GPU. A freed range is reused
+ * at once, the latest first, from a list for each power of two of the size. */
 #define ADDRESS_BITS 44
 #define SMALLEST     9
 static uint64_t range_from, next_address, address_end, next_low = 0x10000000;
@@ -138,7 +138,8 @@ static void open_state(void)
     }
 }
 
-/* One entry of CUDA_VISIBLE_DEVICES: an ordinal, or the beginning of a UUID; -1: no such device. */
+/* The physical ordinal that an entry of CUDA_VISIBLE_DEVICES means: it is an ordinal or the beginning of a UUID. -1:
+ * none. */
 static int physical_device(const char *text, size_t length, int present)
 {
     for (int i = 0; i < present; i++) {
@@ -163,7 +164,7 @@ static void find_devices(void)
     while (visible && *visible && soft_device_count < present) {
         size_t length = strcspn(visible, ",");
         int physical = physical_device(visible, length, present);
-        if (physical < 0) break; /* as in CUDA, the rest of the list is invisible, too */
+        if (physical < 0) break; /* as in CUDA, an invalid entry hides the rest of the list, too */
         soft_devices[soft_device_count++].physical = physical;
         visible += length + (visible[length] == ',');
     }
@@ -171,8 +172,8 @@ static void find_devices(void)
         soft_devices[i].total = number("SOFTGPU_MEMORY", (uint64_t)8 << 30);
 }
 
-/* On a machine with a real GPU a program would compute nothing and not notice, so there the stand-in works only for
- * users who set SOFTGPU_ON. */
+/* On a machine with a real GPU a program would compute nothing without noticing. There the stand-in works only if
+ * SOFTGPU_ON is set. */
 static bool is_meant(void)
 {
     const char *on = getenv("SOFTGPU_ON");

@@ -1,6 +1,6 @@
 /*
  * Internals of the stand-in driver. Every function of the driver API is an ENTRY; the functions declared here compute
- * its answer under one lock. Speed does not matter, exactness does.
+ * its answer, under one lock. The code is written to be exact, not fast.
  */
 #ifndef SOFTGPU_DRIVER_H
 #define SOFTGPU_DRIVER_H
@@ -13,23 +13,23 @@
 #include "softgpu/state.h"
 #include "softgpu/tool.h"
 
-#define SOFT_GRANULE ((uint64_t)2 << 20) /* of physical memory and pools */
+#define SOFT_GRANULE ((uint64_t)2 << 20) /* physical memory and pools are multiples of it */
 #define SOFT_HOST    (-1)
 
 /* ---- the ledger (ledger.c) ---- */
 
 struct soft_block {
-    struct soft_block *next; /* of its hash bucket */
+    struct soft_block *next; /* in the same hash bucket */
     enum soft_class class;
-    int device; /* ordinal; -1: the host's */
+    int device; /* ordinal; -1: host memory */
     uint64_t address, bytes;
     CUcontext context; /* the context that it ends with; NULL: none */
-    void *more;        /* data of its class; malloced, freed with the block */
+    void *more;        /* data of the class, allocated by malloc(), freed with the block */
 };
 
 struct soft_block *soft_add(enum soft_class class, int device, uint64_t address, uint64_t bytes, CUcontext context);
 struct soft_block *soft_find(enum soft_class class, uint64_t address);
-/* Any block at that address of the address space of `like`. */
+/* A block at that address, of any class with the same address space as `like`. */
 struct soft_block *soft_find_like(enum soft_class like, uint64_t address);
 void soft_remove(struct soft_block *block);
 void soft_refused(enum soft_class class, int device, uint64_t bytes);
@@ -54,11 +54,11 @@ extern struct soft_device soft_devices[SOFT_DEVICES];
 extern int soft_device_count;
 
 bool soft_has_device(CUdevice device);
-/* Takes physical memory of a device; false: it is full, or the test makes the call fail. Books the refusal of
- * `asked`. */
+/* Takes `bytes` of a device's physical memory. False: the device is full, or the test makes the call fail; the ledger
+ * then gets a refusal of `asked` bytes. */
 bool soft_take(enum soft_class class, int device, uint64_t bytes, uint64_t asked);
 void soft_give(int device, uint64_t bytes);
-/* Addresses of the device's range; `low`: below 4 GiB, for the calls of CUDA 2. */
+/* Returns addresses of the devices' range; the second function's are below 4 GiB, for the calls of CUDA 2. */
 uint64_t soft_new_address(uint64_t bytes);
 uint64_t soft_new_low_address(uint64_t bytes);
 void soft_free_address(uint64_t address, uint64_t bytes);
@@ -74,9 +74,10 @@ void soft_read_profile(void);
 const char *soft_profile_name(void);
 int soft_threads_per_sm(void);
 int soft_attribute(int attribute, int physical);
-int soft_capability(void); /* 90 for 9.0 */
-/* Bytes that the driver and the libraries take; 0: not modelled. The first is a switch, the second the threads that
- * have local memory, the last the granularity of memory that multicast objects share (0: the device has none). */
+int soft_capability(void); /* 90 means 9.0 */
+/* Numbers of the profile; 0: not modelled. They are bytes that the driver and the libraries take, except: the first is
+ * a switch, and the second a number of threads that have local memory. The last is the granularity of memory that
+ * multicast objects share (0: the device has none). */
 enum soft_profile_share {
     SOFT_PROFILE_KERNELS,
     SOFT_PROFILE_LOCAL_THREADS,
@@ -87,7 +88,7 @@ enum soft_profile_share {
 };
 uint64_t soft_profile_share(enum soft_profile_share which);
 
-/* ---- what the driver takes itself (share.c) ---- */
+/* ---- memory that the driver takes for itself (share.c) ---- */
 
 enum soft_share {
     SOFT_SHARE_KERNELS,
@@ -101,22 +102,23 @@ const char *soft_share_name(enum soft_share share);
 uint64_t soft_share_reserved(int device, enum soft_share share);
 bool soft_share_take(int device, enum soft_share share, uint64_t bytes);
 void soft_share_give(int device, enum soft_share share, uint64_t bytes);
-/* The device's primary context ended. */
+/* The device's primary context ended, and the driver's share with it. */
 void soft_share_end(int device);
-/* Loads the kernel where it is not loaded yet; false: no memory. */
+/* Loads a kernel unless it is loaded. False: there is no memory. */
 bool soft_share_launch(const void *function);
-/* Another kernel may come to have this handle. */
+/* Forgets a kernel's handle, since another kernel may get the same one. */
 void soft_share_forget(const void *function);
-/* The share grew: marked in the recording when the call ends. */
+/* A share grew: when the running call ends, the recording gets a mark. */
 void soft_share_changed(int device, enum soft_share share);
-/* The bytes of a module that the program loaded itself; false: the handle is no module. */
+/* Sizes of a module that the program loaded itself. False: the handle is no module. */
 bool soft_module_code(const void *handle, uint64_t *bytes, uint64_t *local);
 
 /* ---- the contents of device memory (values.c) ---- */
 
-/* A kernel ran: device memory may no longer hold what the program copied there. */
+/* A kernel ran, so device memory may no longer hold what the program copied there. */
 void soft_values_changed(void);
-/* The running call gave the program bytes that nobody computed; the recorder is notified when the lock is free. */
+/* The running call returned bytes to the program that no kernel computed. The recorder gets a mark after the lock is
+ * released. */
 void soft_read_back(uint64_t bytes);
 
 /* ---- contexts and streams (context.c, stream.c) ---- */
@@ -127,15 +129,15 @@ struct CUctx_st {
     bool alive, primary;
 };
 
-/* The thread's live context; NULL: none. */
+/* The thread's current context, if it is live; else NULL. */
 CUcontext soft_current(void);
-/* Destroys a block that ends with a context or a module, by class: frees memory and removes the block. */
+/* Removes a block whose context or module ends, and frees its memory as its class requires. */
 void soft_destroy(struct soft_block *block);
 bool soft_is_stream(CUstream stream);
-/* The graph that captures the stream's operations; NULL: the stream is not capturing. */
+/* The graph into which the stream captures; NULL: the stream does not capture. */
 CUgraph soft_capturing(CUstream stream);
 uint32_t soft_stream_id(CUstream stream);
-void soft_pools_idle(void); /* pools give back memory above their thresholds, as at a synchronisation */
+void soft_pools_idle(void); /* as at a synchronisation: pools give back memory above their thresholds */
 
 /* ---- graphs (graph.c) ---- */
 CUresult soft_capture_alloc(CUgraph graph, int device, CUdeviceptr *address, size_t bytes);
@@ -150,11 +152,11 @@ void soft_capture_kernel(CUstream stream);
 CUgraphNode soft_new_step(CUgraph graph, bool kernel, const CUgraphNode *dependencies, size_t count);
 CUgraph soft_new_graph(void);
 bool soft_is_graph(CUgraph graph);
-/* Frees a launched graph's block that the program itself frees. */
+/* The program itself frees a block that a launch of a graph allocated. */
 void soft_free_graph_block(struct soft_block *block);
 
 /* ---- arrays (array.c), physical memory (vmm.c), pools (pool.c), modules (module.c) ---- */
-/* The physical memory mapped at an address; NULL: none. */
+/* The physical memory that is mapped at an address; NULL: none. */
 struct soft_block *soft_mapping_at(uint64_t address);
 uint64_t soft_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels);
 void soft_free_array(struct soft_block *block);
@@ -166,9 +168,9 @@ void soft_free_external(struct soft_block *block);
 
 void soft_enter(struct soft_call *call, uint32_t cbid, const char *name, const void *params);
 void soft_exit(struct soft_call *call);
-/* True if the driver may be used; else `result` says why not. */
+/* True if the driver may be used; otherwise call->result says why not. */
 bool soft_ready(struct soft_call *call);
-/* True if the test wants the running call to find no memory. */
+/* True if the test makes the running call find no memory. */
 bool soft_refusing(void);
 void soft_report_memory(struct soft_block *block, unsigned operation, unsigned kind, CUstream stream, const char *name);
 void soft_report_memory_event(struct soft_memory_event *event);
@@ -214,7 +216,8 @@ enum {
 #undef NUMBER_OF
 };
 
-/* ENTRY(symbol, answer, (type, name)...): a function of the driver API. `answer` is evaluated under the lock. */
+/* ENTRY(symbol, answer, (type, name)...): a function of the driver API. `answer`, an expression, runs under the
+ * lock. */
 #define ENTRY(symbol, answer, ...)                                                                                     \
     EXPORTED CUresult symbol(MAP(PAIR_TYPE, SEP_COMMA, __VA_ARGS__))                                                   \
     {                                                                                                                  \
@@ -230,7 +233,7 @@ enum {
         return call.result;                                                                                            \
     }
 
-/* Both forms of a function that has default streams. */
+/* Both forms of a function that has default streams: the plain one and the one of per-thread default streams. */
 #define ENTRY_BOTH(symbol, answer, ...)                                                                                \
     ENTRY(symbol, answer, __VA_ARGS__)                                                                                 \
     ENTRY(symbol##_ptsz, answer, __VA_ARGS__)

@@ -1,4 +1,4 @@
-/* Kernels, which do nothing: their attributes, and whether they could be launched. */
+/* Kernels, which do nothing: their attributes, and the checks at their launch. */
 #include "softgpu/driver/driver.h"
 
 #define MOST_THREADS 1024
@@ -48,7 +48,7 @@ static CUresult occupancy(int *blocks, int block_size)
     return CUDA_SUCCESS;
 }
 
-/* Accepts any name: nobody looks at a module's code. */
+/* Finds a kernel of any name, since a module's code is not read. */
 static CUresult find_function(CUfunction *to, CUmodule module)
 {
     *to = (CUfunction)module;
@@ -117,7 +117,7 @@ static CUresult put_kernels(CUfunction *to, unsigned count, CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-/* Limits of compute capability 9.0, which the newest kernels are written for. */
+/* Limits of compute capability 9.0, the newest for which kernels are written. */
 enum { LAZY_LOADING = 2, CLUSTERS = 16, CLUSTER_SIZE = 8, SHARED_PER_BLOCK = 232448 };
 
 ENTRY(cuFuncSetCacheConfig, CUDA_SUCCESS, (CUfunction, hfunc), (int, config))
@@ -167,7 +167,7 @@ EXPORTED CUresult cuTensorMapEncodeIm2col(void *tensorMap, int tensorDataType, u
     return CUDA_SUCCESS;
 }
 
-/* More arguments than an ENTRY takes. */
+/* Written out, because it has more arguments than an ENTRY can take. */
 EXPORTED CUresult cuTensorMapEncodeTiled(void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress,
                                          const uint64_t *globalDim, const uint64_t *globalStrides,
                                          const uint32_t *boxDim, const uint32_t *elementStrides, int interleave,

@@ -1,4 +1,4 @@
-/* The stand-in driver's ledger of live blocks, found by address; its sums; and its file. */
+/* The stand-in driver's ledger: the live blocks, found by address, their digests, and the ledger's file. */
 #include "softgpu/driver/driver.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* cuGetProcAddress() in both ABIs, by name, version and kind of default stream, and the texts of errors. */
+/* cuGetProcAddress() in both ABIs, by name, version and kind of default stream. Also the texts of errors. */
 #include "softgpu/driver/driver.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,8 @@
 
 enum { PLAIN, THREAD };
 
-/* The same function at another address, which the library does not export: NVIDIA's driver may answer like this. */
+/* Each function at a second address, which the library does not export: NVIDIA's driver may answer with such an
+ * address. */
 #if defined(__x86_64__)
 #    define JUMP "jmp "
 #elif defined(__aarch64__)
@@ -33,7 +34,8 @@ static const struct row {
 #undef ROW
 };
 
-/* The newest form up to the version, with the wanted kind of stream where the function has streams. */
+/* The newest form of a function up to the version. If the function has streams, of the wanted kind of default
+ * stream. */
 static const struct row *best_row(const char *name, int version, int mode, bool *known)
 {
     const struct row *best = NULL;
@@ -47,7 +49,7 @@ static const struct row *best_row(const char *name, int version, int mode, bool 
     return best;
 }
 
-/* $SOFTGPU_LOOKUPS: a line for each lookup, with the library that asked. */
+/* Writes a line to $SOFTGPU_LOOKUPS for each look-up, with the calling library. */
 static void log_look_up(const char *name, int version, uint64_t flags, const void *caller)
 {
     static FILE *file;
@@ -80,7 +82,7 @@ static CUresult look_up(const char *name, void **found, int version, uint64_t fl
     return row ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-/* Answers before cuInit(), too. */
+/* May be called before cuInit(), too. */
 EXPORTED CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, uint64_t flags)
 {
     return look_up(symbol, pfn, cudaVersion, flags, NULL, __builtin_return_address(0));

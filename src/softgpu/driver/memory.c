@@ -9,7 +9,7 @@
 static CUresult hand_out(enum soft_class class, CUdeviceptr *to, uint64_t bytes, uint64_t address)
 {
     CUcontext context = soft_current();
-    if (!address) { /* no address range is that long */
+    if (!address) { /* there is no such long range of addresses */
         soft_give(context->device, bytes);
         soft_refused(class, context->device, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -81,7 +81,8 @@ static CUresult free_memory(CUdeviceptr address)
     }
 }
 
-/* Host memory that the program may touch. Managed memory is of that kind, too, and takes none of a device's memory. */
+/* Allocates host memory, which the program may touch. Managed memory is host memory here, too, so it takes none of a
+ * device's. */
 static CUresult alloc_host(enum soft_class class, unsigned kind, uint64_t *to, size_t bytes)
 {
     CUcontext context = soft_current();
@@ -177,7 +178,7 @@ static void find_host(struct soft_block *block, void *context)
         inside->found = block;
 }
 
-/* With one device the answer is that device; otherwise it is that of the block that contains the address. */
+/* The device of an address: the only one, or else that of the block that contains the address. */
 static int device_of(uint64_t address)
 {
     struct inside inside = {address, NULL};
@@ -203,7 +204,7 @@ static CUresult pointer_attribute(void *data, int attribute, CUdeviceptr address
         value = on_device ? device_of(address) : inside.found->context ? inside.found->context->device : 0;
         break;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER: /* both are the address: host memory is mapped at its own */
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER: /* also the device pointer: host memory has the same address on a device */
         if (on_device && attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER) return CUDA_ERROR_INVALID_VALUE;
         memcpy(data, &address, sizeof address);
         return CUDA_SUCCESS;

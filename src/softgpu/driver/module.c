@@ -15,10 +15,10 @@
 
 #define VARIABLES   16
 #define NAME        64
-#define IMAGE_LEAST 64 /* bytes that may be looked at of any image */
+#define IMAGE_LEAST 64 /* bytes that every image has at least, so that they may be read */
 
 struct module {
-    uint64_t bytes, local; /* of its code; of local memory for each thread */
+    uint64_t bytes, local; /* size of its code; local memory of each thread */
     size_t count;
     uint64_t addresses[VARIABLES];
     char *names[VARIABLES]; /* never freed, since records point at them */
@@ -35,7 +35,8 @@ static bool read_variable(const char *line, bool *managed, char name[NAME], uint
     return *managed || !strcmp(word, "variable");
 }
 
-/* Output of NVIDIA's compilers: an ELF file, a fat binary or its wrapper, PTX. Nobody looks for variables in it. */
+/* True for output of NVIDIA's compilers: an ELF file, a fat binary or its wrapper, PTX. Variables in it are not
+ * modelled. */
 static bool is_code(const char *image)
 {
     static const uint32_t fat_binary = 0xba55ed50, wrapper = 0x466243b1;

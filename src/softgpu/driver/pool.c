@@ -1,7 +1,7 @@
 /*
- * Stream-ordered pools: the memory that they hold of the device (reserved) and the part that the program has (used). A
- * pool grows by whole granules when the used memory no longer fits, and gives back memory above its threshold at a
- * synchronisation or when trimmed. Holes inside a pool are not modelled.
+ * Stream-ordered pools: how much device memory each holds (reserved), and how much of it the program has (used). A pool
+ * grows by whole granules when the used memory no longer fits. It gives back memory above its threshold at a
+ * synchronisation, or when trimmed. Holes inside a pool are not modelled.
  */
 #include "softgpu/driver/driver.h"
 
@@ -9,11 +9,11 @@
 #include <string.h>
 
 struct CUmemPoolHandle_st {
-    int device; /* -1: in the host's memory */
+    int device; /* -1: host memory */
     bool imported, is_default, destroyed;
     uint64_t blocks;
     uint64_t reserved, reserved_high, used, used_high, threshold;
-    uint64_t base; /* an address that identifies it in records */
+    uint64_t base; /* an address that identifies the pool in records */
     struct CUmemPoolHandle_st *next;
 };
 
@@ -114,7 +114,7 @@ static void remove_pool(CUmemoryPool pool)
     free(pool);
 }
 
-/* Allocations from it live on until they are freed; the pool's memory goes with the last of them. */
+/* Destroys a pool. Its blocks live on until they are freed; its memory is given back with the last of them. */
 static CUresult destroy(CUmemoryPool pool)
 {
     struct soft_block *block = soft_find(SOFT_mempool, (uint64_t)(uintptr_t)pool);
@@ -241,7 +241,8 @@ static CUresult get_attribute(CUmemoryPool pool, int which, void *value)
     return CUDA_SUCCESS;
 }
 
-/* Another process's memory is known by its bytes alone: a handle stands for a pool, a pointer for a block's size. */
+/* Exports a pool. A handle contains only the device, and a pointer only the block's size: no memory is really
+ * shared. */
 static CUresult export_pool(void *handle, CUmemoryPool pool)
 {
     if (!is_pool(pool)) return CUDA_ERROR_INVALID_VALUE;
@@ -298,7 +299,7 @@ static CUresult set_pool(CUdevice device, CUmemoryPool pool)
     return CUDA_SUCCESS;
 }
 
-/* The pools of the host are not modelled as defaults. */
+/* The default or current pool at a location. Host pools are not modelled there. */
 static CUresult get_pool_at(CUmemoryPool *to, const CUmemLocation *location, bool whichever_is_default)
 {
     if (!location || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;

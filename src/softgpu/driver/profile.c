@@ -1,6 +1,6 @@
 /*
  * The devices' properties: $SOFTGPU_PROFILE, "name=NVIDIA A100-SXM4-40GB;cc=80;sms=108;...". Missing values are those
- * of a device of compute capability 8.6 with 80 multiprocessors.
+ * of a device with compute capability 8.6 and 80 multiprocessors.
  */
 #include "softgpu/driver/driver.h"
 
@@ -40,8 +40,8 @@ static const struct {
             {"memory_clock", &profile.memory_clock},
             {"bus_width", &profile.bus_width}};
 
-/* From the CUDA programming guide's table of technical specifications. PyTorch sizes the scratch memory of reductions
- * by threads per multiprocessor. */
+/* From the CUDA programming guide's table of technical specifications. PyTorch derives the size of scratch memory for
+ * reductions from the threads per multiprocessor. */
 static const struct {
     int cc, threads_per_sm, shared_per_block, shared_per_sm;
 } capabilities[] = {
@@ -102,7 +102,7 @@ int soft_threads_per_sm(void)
     return profile.threads_per_sm;
 }
 
-/* Attributes that are not in the table are 1: a program that asks for a feature gets it. */
+/* Attributes that are not in the table have the value 1: a program that asks for a feature gets it. */
 int soft_attribute(int attribute, int physical)
 {
     const struct {

@@ -1,15 +1,15 @@
 /*
- * The driver's own share of a device, by what the program loads. It is the code of launched kernels, local memory for
- * the kernel that needs most, executables of graphs by their kernels, and the libraries' share. All are estimates;
- * $SOFTGPU_PROFILE's keys `kernels`, `graph_node`, `cublas` and `nccl` give their sizes (`devices`). Without `kernels`
- * nothing is taken. A share that shrinks stays with the driver, which uses it again.
+ * The driver's own share of a device, which grows with what the program loads. It consists of the code of launched
+ * kernels, local memory for the kernel that needs most, executables of graphs by their kernels, and the libraries'
+ * share. All are estimates; $SOFTGPU_PROFILE's keys `kernels`, `graph_node`, `cublas` and `nccl` give their sizes
+ * (`devices`). Without `kernels` the share is 0. If a share shrinks, the driver keeps the memory and uses it again.
  */
 #include "softgpu/driver/driver.h"
 
 #include <stdlib.h>
 
-#define PAGE      4096 /* each kernel's code begins on one */
-#define DESCRIBED 4    /* runtimes that know kernels: one of each major version */
+#define PAGE      4096 /* each kernel's code begins at a page */
+#define DESCRIBED 4    /* how many runtimes may describe kernels: one of each major version */
 
 static const char *const names[SOFT_SHARES] = {"kernels", "local memory", "graphs", "cuBLAS", "NCCL"};
 static uint64_t used[SOFT_DEVICES][SOFT_SHARES], reserved[SOFT_DEVICES][SOFT_SHARES];
@@ -17,8 +17,8 @@ static soft_describe *describers[DESCRIBED];
 static struct {
     struct loaded {
         const void *function;
-        uint64_t bytes, local; /* of its code; of each thread */
-        uint32_t devices;      /* a bit for each on which it is loaded */
+        uint64_t bytes, local; /* size of its code; local memory of each thread */
+        uint32_t devices;      /* devices on which it is loaded: one bit each */
         bool described;
     } * at;
     size_t count, room;
@@ -80,7 +80,7 @@ static struct loaded *slot_of(struct loaded *at, size_t room, const void *functi
     return &at[i];
 }
 
-static struct loaded *find(const void *function)
+static struct loaded *find_loaded(const void *function)
 {
     if (2 * kernels.count >= kernels.room) {
         size_t room = kernels.room ? 2 * kernels.room : 1024;
@@ -110,7 +110,7 @@ void soft_share_forget(const void *function)
     if (found) found->described = false, found->devices = 0;
 }
 
-/* A thread's local memory is there for all threads that the device can run at once. */
+/* Takes local memory: `bytes` for every thread that the device can run at once. */
 static bool take_local(int device, uint64_t bytes)
 {
     uint64_t needed = bytes * soft_profile_share(SOFT_PROFILE_LOCAL_THREADS);
@@ -122,7 +122,7 @@ bool soft_share_launch(const void *function)
 {
     CUcontext context = soft_current();
     if (!context || !soft_profile_share(SOFT_PROFILE_KERNELS)) return true;
-    struct loaded *kernel = find(function);
+    struct loaded *kernel = find_loaded(function);
     if (kernel->devices & 1u << context->device) return true;
     kernel->devices |= 1u << context->device;
     return soft_share_take(context->device, SOFT_SHARE_KERNELS, soft_round(kernel->bytes, PAGE)) &&

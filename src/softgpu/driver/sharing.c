@@ -1,17 +1,17 @@
-/* Memory that another owner has: opened by IPC, or imported from a graphics API. */
+/* Memory of another owner: opened by IPC, or imported from a graphics API. */
 #include "softgpu/driver/driver.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The contents of a stand-in's IPC handle. */
+/* The contents of the stand-in's IPC handles. */
 struct shared {
     uint64_t bytes;
     int32_t device;
 };
 
 struct opened {
-    uint64_t times; /* opens of this handle: they all get the same address */
+    uint64_t times; /* how often this handle was opened: all opens return the same address */
     struct shared of;
     uint64_t exporter;
 };

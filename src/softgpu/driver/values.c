@@ -1,12 +1,14 @@
 /*
- * The contents of device memory. Kernels do nothing and the memory is address space only. A policy, $SOFTGPU_VALUES,
- * decides what a program reads back:
+ * The contents of device memory. Kernels do nothing, and device memory is address space only. A policy,
+ * $SOFTGPU_VALUES, decides what a program reads back:
  *
- *     zeros (the default), ones     as bytes, as integers of 8 bytes, as floats of 4 and 2
- *     host                          what was last copied there from the host, else zeros
+ *     zeros (the default)
+ *     ones      1 as an integer of 8 bytes, a float of 4 or 2, or a byte, by the size of the copy
+ *     host      what was last copied there from the host, else zeros
  *
  * Under every policy, data that the host copied or set there comes back unchanged if it is read before any kernel runs:
- * libraries compare shapes between ranks this way. Values that the program's side knows (softgpu_answer()) go first.
+ * libraries compare shapes between ranks this way. Values that the program's side knows (softgpu_answer()) take
+ * precedence.
  */
 #include "softgpu/driver/driver.h"
 
@@ -16,19 +18,19 @@
 enum policy { ZEROS, ONES, HOST };
 
 struct kept {
-    struct kept *next; /* older */
+    struct kept *next; /* the next older one */
     uint64_t address, bytes, epoch;
     unsigned char data[];
 };
 
-#define MOST_KEPT_ONCE   ((uint64_t)64 << 10) /* of one copy, until a kernel runs */
-#define MOST_KEPT_HOST   ((uint64_t)16 << 20) /* of one copy, by the policy "host" */
+#define MOST_KEPT_ONCE   ((uint64_t)64 << 10) /* bytes of one copy, kept until a kernel runs */
+#define MOST_KEPT_HOST   ((uint64_t)16 << 20) /* bytes of one copy, kept by the policy "host" */
 #define MOST_KEPT_IN_ALL ((uint64_t)512 << 20)
 
 static struct kept *newest;
 static uint64_t kept_bytes, epoch;
 
-static __thread uint64_t launches; /* by the thread */
+static __thread uint64_t launches; /* kernels that this thread has launched */
 
 static enum policy policy(void)
 {
@@ -46,7 +48,7 @@ void soft_values_changed(void)
 }
 
 static __thread struct {
-    uint64_t launch; /* the kernel that gives this answer */
+    uint64_t launch; /* number of the kernel after which the value is read */
     uint64_t address;
     unsigned widths;
     uint64_t value;
@@ -71,7 +73,8 @@ EXPORTED void softgpu_answer(const void *data, size_t bytes)
     answer.bytes = bytes;
 }
 
-/* Drops the kept data of the range, and data that a kernel may have changed since, unless the policy keeps it. */
+/* Drops kept data that overlaps the range. Unless the policy is "host", also drops data that a kernel may have
+ * changed. */
 static void forget(uint64_t address, uint64_t bytes)
 {
     for (struct kept **at = &newest; *at;) {
@@ -99,7 +102,7 @@ static void keep(uint64_t address, const void *data, uint64_t bytes)
     kept_bytes += bytes;
 }
 
-/* Kept data that covers the whole range; NULL: none. */
+/* Finds kept data that covers the whole range. NULL: there is none. */
 static const unsigned char *find_kept(uint64_t address, uint64_t bytes)
 {
     for (const struct kept *kept = newest; kept; kept = kept->next)

@@ -1,6 +1,6 @@
 /*
- * Virtual memory management: address ranges, physical memory behind handles with reference counts, mappings. Physical
- * memory of other processes and multicast objects have handles of the same kind.
+ * Virtual memory management: address ranges, physical memory behind handles with reference counts, and mappings.
+ * Physical memory of other processes and multicast objects have handles of the same kind.
  */
 #include "softgpu/driver/driver.h"
 
@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 struct physical {
-    uint64_t references; /* from creation and retention; 0: the handle is gone, but mappings may still hold the
-                          * memory */
+    uint64_t references; /* handles that the program has, from creation and retention; 0: the handle is invalid, but
+                          * mappings may still hold the memory */
     uint64_t mappings;
-    CUmemAllocationProp asked; /* the properties at its creation; zero if another process or a multicast object made
-                                * it */
+    CUmemAllocationProp asked; /* the properties at its creation; zero for memory of another process and multicast
+                                * objects */
 };
 
 struct mapping {
@@ -40,7 +40,7 @@ static CUresult reserve(CUdeviceptr *to, size_t bytes)
 struct range {
     uint64_t from, to;
     enum soft_class class;
-    uint64_t inside, across; /* bytes of whole mappings inside it; mappings that only begin or end in it */
+    uint64_t inside, across; /* bytes of mappings that lie inside the range; mappings that only begin or end in it */
 };
 
 static void look_at(struct soft_block *block, void *context)
@@ -142,7 +142,7 @@ static void drop_unused(struct soft_block *block, void *context)
     if (block->class == SOFT_physical || block->class == SOFT_import || block->class == SOFT_multicast) drop(block);
 }
 
-/* Unmaps whole mappings only, all that the range contains. */
+/* Unmaps the mappings in a range, which they must fill exactly. */
 static CUresult unmap(CUdeviceptr address, size_t bytes)
 {
     struct range range = {address, address + bytes, SOFT_mapping, 0, 0};
@@ -178,7 +178,7 @@ static CUresult retain(CUmemGenericAllocationHandle *to, void *address)
     return CUDA_SUCCESS;
 }
 
-/* What the file behind a shareable handle says. Processes send descriptors to each other, so that it must be one. */
+/* The contents of the file behind a shareable handle. It is a file because processes send each other descriptors. */
 struct shared {
     uint64_t bytes;
     int32_t device, multicast;
@@ -243,7 +243,8 @@ static CUresult multicast_add(CUmemGenericAllocationHandle handle, CUdevice devi
     return block && block->class == SOFT_multicast && soft_has_device(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* A binding takes no memory, and its maker keeps what it bound: the stand-in does not count bindings. */
+/* Binds memory to a multicast object. A binding takes no memory, and the program keeps the bound memory, so bindings
+ * are not counted. */
 static CUresult multicast_bind(CUmemGenericAllocationHandle handle, CUmemGenericAllocationHandle memory, size_t offset,
                                size_t bytes)
 {

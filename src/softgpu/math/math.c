@@ -1,10 +1,10 @@
 /*
  * The stand-in of cuFFT, cuSOLVER, cuSPARSE and cuSPARSELt, as far as PyTorch 2.7 to 2.15 calls them: handles and
- * sizes. Other functions only compute (names/math). One library serves all versions: it is preloaded, its symbols have
- * no version, and so it goes before NVIDIA's, which stay loaded and are never called.
+ * sizes. Other functions only compute (names/math). One library serves all versions: it is preloaded, and its symbols
+ * have no version, so they are found before NVIDIA's. NVIDIA's libraries stay loaded and are never called.
  *
- * Only NVIDIA knows how large their workspaces are. One is taken to be as large as the operand, and the recording says
- * so.
+ * Only NVIDIA knows how large the workspaces are. The stand-in makes a workspace as large as the operand, and the
+ * recording says so.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include <memprof.h>
 
 #define EXPORTED __attribute__((visibility("default")))
-#define MOST     20 /* arguments, of which a function reads those that it has */
+#define MOST     20 /* arguments; a function reads only those that it has */
 #define ARGUMENTS                                                                                                      \
     uintptr_t a0, uintptr_t a1, uintptr_t a2, uintptr_t a3, uintptr_t a4, uintptr_t a5, uintptr_t a6, uintptr_t a7,    \
         uintptr_t a8, uintptr_t a9, uintptr_t a10, uintptr_t a11, uintptr_t a12, uintptr_t a13, uintptr_t a14,         \
@@ -31,15 +31,15 @@ static void mark(void)
     if (!__atomic_exchange_n(&marked, 1, __ATOMIC_RELAXED)) memprof_mark("plan: workspaces");
 }
 
-/* Elements of a matrix whose rows and columns are those arguments, which may be of 32 bits. */
+/* Number of elements of a matrix. `rows`, `columns`: positions of these arguments, which may have 32 bits. */
 static uint64_t elements(const uintptr_t *of, int rows, int columns)
 {
     mark();
     return (uint64_t)(uint32_t)of[rows] * (uint32_t)of[columns];
 }
 
-/* cuSOLVER's older functions want an int of elements: names of four types, then the places of the answer, rows and
- * columns. */
+/* cuSOLVER's older functions return an int of elements, and have names for four types. `at`: position of the result;
+ * `rows`, `columns`: positions of the matrix's size. */
 #define COUNT(name, at, rows, columns)                                                                                 \
     EXPORTED int name(ARGUMENTS)                                                                                       \
     {                                                                                                                  \
@@ -70,7 +70,7 @@ OF_TWO(C, Z, heevj, 7, 3, 3)
 OF_TWO(S, D, syevjBatched, 7, 3, 3)
 OF_TWO(C, Z, heevjBatched, 7, 3, 3)
 
-/* Its newer ones want bytes on the device and on the host; the type, a cudaDataType, is an argument. */
+/* Newer functions return bytes on the device and on the host. `type`: position of the type, a cudaDataType. */
 #define BYTES(name, at, rows, columns, type)                                                                           \
     EXPORTED int cusolverDnX##name##_bufferSize(ARGUMENTS)                                                             \
     {                                                                                                                  \
@@ -87,7 +87,7 @@ BYTES(syevBatched, 11, 4, 4, 5)
 BYTES(sytrs, 11, 2, 3, 4)
 BYTES(geev, 17, 4, 4, 5)
 
-/* cuSPARSE's matrices. */
+/* A matrix of cuSPARSE. */
 struct matrix {
     int64_t rows, columns, nonzero;
 };
@@ -95,7 +95,7 @@ struct matrix {
 static int make(struct matrix **to, int64_t rows, int64_t columns, int64_t nonzero)
 {
     *to = malloc(sizeof **to);
-    /* A count that was read from the device may be anything. */
+    /* The count may have been read from the device, so it may be anything. */
     bool known = nonzero >= 0 && (!columns || nonzero / columns <= rows);
     if (*to) **to = (struct matrix){rows, columns, known ? nonzero : 0};
     return *to ? 0 : 2;
@@ -135,7 +135,7 @@ EXPORTED const char *cusparseGetErrorString(int error)
     return error ? "not imitated by the stand-in of cuSPARSE" : "success";
 }
 
-/* Eight bytes for each element that is not zero: its value and its place. */
+/* Workspaces of eight bytes for each element that is not zero: its value and its position. */
 #define OF_MATRIX(name, at, operand)                                                                                   \
     EXPORTED int cusparse##name(ARGUMENTS)                                                                             \
     {                                                                                                                  \
@@ -150,7 +150,7 @@ OF_MATRIX(SpSM_bufferSize, 10, 4)
 OF_MATRIX(SpSV_bufferSize, 9, 3)
 OF_MATRIX(SpGEMM_workEstimation, 11, 4)
 
-/* Random matrices: each element of A meets as many of B as B has in a row. */
+/* Estimates the result's elements as for random matrices: each element of A meets as many of B as B has in a row. */
 EXPORTED int cusparseSpGEMM_compute(ARGUMENTS)
 {
     const struct matrix *a = (const struct matrix *)a4, *b = (const struct matrix *)a5;
@@ -181,7 +181,7 @@ SIZE_OF_FOUR(csrgeam2_bufferSizeExt, size_t, 19, 8 * ((uint64_t)(uint32_t)a5 + (
 SIZE_OF_FOUR(bsrsv2_bufferSize, int, 11, 8 * (uint32_t)a4)
 SIZE_OF_FOUR(bsrsm2_bufferSize, int, 13, 8 * (uint32_t)a6)
 
-/* cuSPARSELt's matrices lie in the caller's memory, and half of their elements are kept, with two bits for each. */
+/* A matrix of cuSPARSELt lies in the caller's memory. Half of its elements are kept, with two bits for each. */
 EXPORTED int cusparseLtStructuredDescriptorInit(void *handle, struct matrix *matrix, int64_t rows, int64_t columns,
                                                 int64_t leading, uint32_t alignment, int type)
 {
@@ -218,7 +218,7 @@ EXPORTED int cufftCreate(int *plan)
     return 0;
 }
 
-/* Complex elements of the executed type, a cudaDataType. */
+/* The workspace has one complex element, of the executed cudaDataType, for each element of the plan. */
 EXPORTED int cufftXtMakePlanMany(int plan, int rank, const long long *n, const long long *in, long long in_stride,
                                  long long in_distance, int input, const long long *out, long long out_stride,
                                  long long out_distance, int output, long long batch, size_t *bytes, int executed)

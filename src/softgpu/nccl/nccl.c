@@ -1,7 +1,7 @@
 /*
- * The stand-in of NCCL: communicators know their rank and size, collectives return at once, nothing is sent. Each rank
- * gets back its own data: a broadcast or a sum leaves the buffer unchanged. It takes no device memory; the plan states
- * separately how much NVIDIA's takes.
+ * The stand-in of NCCL. Communicators know their rank and size, collectives return at once, and nothing is sent. Each
+ * rank gets back its own data: a broadcast or a sum leaves the buffer unchanged. It takes no device memory itself; the
+ * plan states separately how much NVIDIA's takes.
  */
 #include <memprof.h>
 #include <stdbool.h>
@@ -25,7 +25,7 @@ typedef struct {
 
 struct ncclComm {
     int rank, size, device;
-    bool connected; /* its buffers are there */
+    bool connected; /* its buffers have been made */
 };
 typedef struct ncclComm *ncclComm_t;
 
@@ -43,7 +43,7 @@ static ncclResult_t create(ncclComm_t *to, int size, int rank, int device)
 
 EXPORTED ncclResult_t ncclGetVersion(int *version)
 {
-    *version = 22203; /* of the interface: what came later is here as well */
+    *version = 22203; /* of the interface; later functions exist here, too */
     return ncclSuccess;
 }
 
@@ -80,14 +80,16 @@ EXPORTED ncclResult_t ncclCommInitAll(ncclComm_t *to, int size, const int *devic
     return result;
 }
 
-/* ncclDataType_t: 8, 32 and 64 bit integers, half, float, double, bfloat16, two of 8 bits */
+/* Bytes of elements of an ncclDataType_t: integers of 8, 32 and 64 bits, half, float, double, bfloat16, two of 8
+ * bits */
 static size_t bytes_of(size_t count, int type)
 {
     static const unsigned char sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
     return count * (type >= 0 && type < (int)sizeof sizes ? sizes[type] : 1);
 }
 
-/* The driver's public function, so that the host's knowledge of the values is copied, too; NULL: there is no driver. */
+/* Copies by the driver's public function, which also copies what the stand-in knows of the values. `driver` NULL: there
+ * is none. */
 static ncclResult_t give(const void *from, void *to, size_t bytes, void *stream)
 {
     static int (*copy)(unsigned long long, unsigned long long, size_t, void *);
@@ -96,7 +98,7 @@ static ncclResult_t give(const void *from, void *to, size_t bytes, void *stream)
     return ncclSuccess;
 }
 
-/* A collective that carries so much uses all channels, whose buffers NCCL makes then. */
+/* A collective of this many bytes uses all channels; NCCL then makes their buffers. */
 #define CONNECTS ((size_t)1 << 20)
 
 static ncclResult_t use(ncclComm_t comm, size_t bytes, void *stream)
@@ -132,7 +134,7 @@ EXPORTED ncclResult_t ncclAllGather(const void *from, void *to, size_t count, in
     return ncclSuccess;
 }
 
-/* The others send what this rank sends to itself. */
+/* Each other rank is assumed to send what this rank sends to itself. */
 EXPORTED ncclResult_t ncclAlltoAll(const void *from, void *to, size_t count, int type, ncclComm_t comm, void *stream)
 {
     return ncclAllGather((const char *)from + (size_t)comm->rank * bytes_of(count, type), to, count, type, comm,
@@ -184,7 +186,7 @@ EXPORTED ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, in
     return use(comm, bytes, stream) ? ncclUnhandledCudaError : give(from, to, bytes, stream);
 }
 
-/* The colour says which ranks stay together, which one rank cannot know: assumes that all of them do. */
+/* `color` says which ranks stay together. One rank cannot know the others' colours: assumes that all stay together. */
 EXPORTED ncclResult_t ncclCommSplit(ncclComm_t from, int color, int key, ncclComm_t *to, void *config)
 {
     (void)key, (void)config;
@@ -195,7 +197,7 @@ EXPORTED ncclResult_t ncclCommSplit(ncclComm_t from, int color, int key, ncclCom
 EXPORTED ncclResult_t ncclCommShrink(ncclComm_t from, int *left_out, int count, ncclComm_t *to, void *config, int flags)
 {
     (void)config, (void)flags;
-    int before = 0; /* ranks that leave and come before this one */
+    int before = 0; /* ranks before this one that leave */
     for (int i = 0; i < count; i++)
         before += left_out[i] < from->rank;
     return create(to, from->size - count, from->rank - before, from->device);
@@ -214,7 +216,7 @@ EXPORTED ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *id)
     return ncclGetUniqueId(id);
 }
 
-/* A registered buffer's handle, and its window, is its address. */
+/* The handle of a registered buffer is its address; so is its window. */
 EXPORTED ncclResult_t ncclCommRegister(ncclComm_t comm, void *buffer, size_t bytes, void **handle)
 {
     (void)comm, (void)bytes;

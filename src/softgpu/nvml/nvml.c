@@ -1,12 +1,13 @@
 /*
- * A stand-in for libnvidia-ml.so.1: the devices of the stand-in driver, and what its processes hold of them (state.h).
+ * A stand-in for libnvidia-ml.so.1: the devices of the stand-in driver, and the memory that its processes hold on them
+ * (state.h).
  *
  *     SOFTGPU_DEVICES, SOFTGPU_MEMORY, SOFTGPU_STATE     as the driver has them (softgpu.h)
- *     SOFTNVML_OTHERS=BYTES       process 1 holds so much of device 0
- *     SOFTNVML_PROCESSES=none     per-process numbers cannot be had; some: that of process 1; hidden: no process is
- *                                 listed, as in a container; crowd: more than anybody has room for; drawing: all of
- *                                 them draw, too
- *     SOFTNVML_MIG=N              device 0 is cut into N instances; its processes are theirs, round by round
+ *     SOFTNVML_OTHERS=BYTES       process 1 holds that many bytes of device 0
+ *     SOFTNVML_PROCESSES=none     no bytes per process; some: only those of process 1; hidden: no process is listed, as
+ *                                 in a container; crowd: more processes than any caller has room for; drawing: all
+ *                                 processes draw, too
+ *     SOFTNVML_MIG=N              device 0 is cut into N instances; its processes are dealt out to them in turn
  *     SOFTNVML_FAIL=ERROR         nvmlInit fails
  *
  * Types and numbers as in nvml.h of CUDA 12 and 13.
@@ -55,7 +56,7 @@ struct pci {
 };
 
 static struct device devices[SOFT_DEVICES], instances[INSTANCES];
-static unsigned initialized; /* nvmlInit() counts */
+static unsigned initialized; /* calls of nvmlInit() less calls of nvmlShutdown() */
 static const struct soft_state *state;
 
 static uint64_t number(const char *name, uint64_t otherwise)
@@ -212,7 +213,7 @@ EXPORTED int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **to)
     return NOT_FOUND;
 }
 
-/* The text behind "key=" in $SOFTGPU_PROFILE, up to ';'; NULL: it has none. */
+/* Finds the text of "key=" in $SOFTGPU_PROFILE, which ends at ';'. NULL: the profile has no such key. */
 static const char *profile_text(const char *key, size_t *length)
 {
     const char *profile = getenv("SOFTGPU_PROFILE"), *found = profile ? strstr(profile, key) : NULL;
@@ -238,13 +239,13 @@ EXPORTED int nvmlDeviceGetCudaComputeCapability(const struct device *device, int
     (void)device;
     size_t length;
     const char *text = profile_text("cc=", &length);
-    int capability = text ? atoi(text) : 86; /* as the driver's stand-in */
+    int capability = text ? atoi(text) : 86; /* the same default as the stand-in driver's */
     *major = capability / 10;
     *minor = capability % 10;
     return initialized ? OK : UNINITIALIZED;
 }
 
-/* The stand-in has no nodes, and its devices reach each other. */
+/* The stand-in models no NUMA nodes. All its devices reach each other. */
 EXPORTED int nvmlDeviceGetNumaNodeId(const struct device *device, unsigned *to)
 {
     (void)device;
@@ -288,7 +289,7 @@ EXPORTED int nvmlDeviceGetPciInfo_v3(const struct device *device, struct pci *to
     return OK;
 }
 
-/* A process that is dead, or has ended and not yet been waited for, holds nothing on a device. */
+/* True if a process lives. A process that has ended but was not yet waited for holds nothing on a device. */
 static bool is_alive(int pid)
 {
     char path[64], text[512];
@@ -302,7 +303,7 @@ static bool is_alive(int pid)
     return after && after[1] && after[2] != 'Z' && after[2] != 'X';
 }
 
-/* Lists the processes on a device or instance. `to`: room for SOFT_PROCESSES + 1. */
+/* Lists the processes on a device or instance. `to` has room for SOFT_PROCESSES + 1. */
 static unsigned list_processes(const struct device *device, struct process *to)
 {
     unsigned count = 0, in_turn = 0;
@@ -353,7 +354,7 @@ EXPORTED int nvmlDeviceGetMemoryInfo_v2(const struct device *device, struct memo
     return OK;
 }
 
-/* `count` in: room; out: the number of processes. */
+/* *count: room before the call, the number of processes after it. */
 static int give_processes(const struct device *device, unsigned *count, struct process *to, struct process_v1 *to_v1)
 {
     if (!initialized) return UNINITIALIZED;
@@ -437,7 +438,7 @@ EXPORTED int nvmlDeviceIsMigDeviceHandle(const struct device *device, unsigned *
     return initialized ? OK : UNINITIALIZED;
 }
 
-/* PyTorch looks this up when memory runs out, and before it copies between devices: "0000:01:00.0". */
+/* PyTorch looks a device up by "0000:01:00.0" when memory runs out, and before it copies between devices. */
 EXPORTED int nvmlDeviceGetHandleByPciBusId_v2(const char *id, struct device **to)
 {
     unsigned domain, bus;

@@ -1,8 +1,8 @@
 /*
- * The values that the program will read from a kernel's result, by the kernel's name. A test of "all" holds, a test of
- * "any" does not, and numbers are finite. A condition selects a share of the elements ($SOFTGPU_SELECTED). The driver
- * gets the value after each launch, and returns it at the same thread's next read-back (driver/values.c). Names are
- * those of the device functions, which compiled code registers; all are PyTorch's and CUB's.
+ * The values that a program reads from a kernel's result, chosen by the kernel's name. A test of "all" is true, a test
+ * of "any" is false, and numbers are finite. A condition selects a share of the elements ($SOFTGPU_SELECTED). The
+ * driver gets the value after each launch, and returns it at the same thread's next read-back (driver/values.c). The
+ * names are those of device functions, which compiled code registers; all are PyTorch's and CUB's.
  */
 #include "softgpu/runtime/runtime.h"
 
@@ -13,26 +13,26 @@
 #include "softgpu/driver_function.h"
 #include "softgpu/softgpu.h"
 
-/* The result of a kernel, as its name shows it. */
+/* The kind of a kernel's result, by its name. */
 enum answer {
-    OTHER = 1, /* among them comparisons: they do not hold */
-    COMPARES,  /* with a number: only the test that nothing is negative holds */
+    OTHER = 1, /* all other kernels, comparisons too: false or zero */
+    COMPARES,  /* with a number: true only if the test is that nothing is negative */
     HOLDS,
-    ALL, /* over truths that are not known: ALL holds, ANY does not (truths.c) */
+    ALL, /* a reduction of booleans. If these are unknown (truths.c), ALL is true and ANY is false */
     ANY,
-    ADDS,         /* adds a number to the memory's value, which is zero */
-    NEGATES,      /* the result of the thread's last kernel */
-    KEEPS,        /* the same result */
-    SELECTS,      /* gives the count of the selected elements; an argument says how many there are */
-    ADDS_SELECTED /* CUB's second pass */
+    ADDS,         /* adds a number to a value in memory, which counts as zero */
+    NEGATES,      /* the opposite of the last kernel's result on this thread */
+    KEEPS,        /* the last kernel's result again */
+    SELECTS,      /* the number of selected elements; an argument gives the number of all */
+    ADDS_SELECTED /* the same; CUB's second pass */
 };
 
-/* A name must contain all parts. Vectorized and unrolled elementwise kernels take the same arguments. Isfinite ends
- * with a product of truths; NonZeroOp counts for nonzero and masks. */
+/* A name must contain both parts. Vectorized and unrolled elementwise kernels take the same arguments. Isfinite ends
+ * with a product of booleans. NonZeroOp counts elements for nonzero() and for masks. */
 static const struct {
     const char *parts[2];
     enum answer answer;
-    int elements; /* the argument's position */
+    int elements; /* position of the argument that has the number of elements */
 } known[] = {
     {{"reduce_kernel", "15and_kernel_cuda"}, ALL, 0},
     {{"reduce_kernel", "14or_kernel_cuda"}, ANY, 0},
@@ -58,7 +58,7 @@ static const struct {
 static __typeof__(softgpu_expect) *expect;
 static __typeof__(softgpu_is_device_address) *is_device_address;
 static double share = 0.5;
-/* The result of the thread's last kernel. */
+/* The result of the last kernel that this thread launched. */
 static __thread bool truth;
 static __thread uint64_t selected;
 
@@ -86,7 +86,7 @@ bool softrt_is_device_address(uint64_t address)
     return is_device_address(address);
 }
 
-/* At least one of several, unless the share is none. */
+/* The number of selected elements: at least one, unless there are none or the share is 0. */
 static uint64_t share_of(const void *argument)
 {
     int32_t elements;
@@ -96,7 +96,8 @@ static uint64_t share_of(const void *argument)
     return some ? some : 1;
 }
 
-/* For PyTorch's compare_scalar_kernel: its argument is an operation (0: greater or equal), then the number. */
+/* True for PyTorch's compare_scalar_kernel if it tests `>= 0`. Its argument has the operation (0: >=), then the
+ * number. */
 static bool is_not_negative(const char *name, void *const *arguments)
 {
     static const char kernel[] = "compare_scalar_kernelI", zero[8];
@@ -107,8 +108,8 @@ static bool is_not_negative(const char *name, void *const *arguments)
     return !operation && !memcmp(closure + (width == 8 ? 8 : 4), zero, width);
 }
 
-/* For one element: PyTorch's functor holds the number and a factor; the kernel's last argument begins with the result's
- * address. Sums of integers decide where slices end. */
+/* Expects the result of adding a number to one element, since sums of integers decide where slices end. PyTorch's
+ * functor contains the number and a factor; the kernel's last argument begins with the result's address. */
 static void expect_sum(const char *name, void *const *arguments)
 {
     static const char functor[] = "CUDAFunctorOnSelf_addI";

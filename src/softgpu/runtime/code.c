@@ -1,6 +1,6 @@
 /*
- * The code of kernels that compiled programs register: a fat binary for each source file, with the code for some
- * devices, compressed or not. Read when a kernel is first launched, for the driver's share (driver/share.c).
+ * The code of kernels that compiled programs register. Each source file has a fat binary with code for some devices,
+ * compressed or not. It is read when a kernel is first launched, for the driver's share (driver/share.c).
  */
 #include "softgpu/runtime/runtime.h"
 
@@ -16,7 +16,7 @@
 #define ELF_CODE   2
 #define LARGEST    ((uint64_t)1 << 30)
 
-struct wrapper { /* what __cudaRegisterFatBinary() gets */
+struct wrapper { /* the argument of __cudaRegisterFatBinary() */
     uint32_t magic, version;
     const unsigned char *binary;
 };
@@ -24,23 +24,23 @@ struct wrapper { /* what __cudaRegisterFatBinary() gets */
 struct header {
     uint32_t magic;
     uint16_t version, bytes;
-    uint64_t size; /* of the entries that follow */
+    uint64_t size; /* bytes of the entries behind this header */
 };
 
 struct entry {
     uint16_t kind, version;
-    uint32_t bytes; /* of this header */
+    uint32_t bytes; /* bytes of this header */
     uint64_t size;
     uint32_t compressed_size, options;
     uint16_t minor, major;
-    uint32_t capability; /* 90 */
+    uint32_t capability; /* 90 means 9.0 */
     uint32_t name, name_length;
-    uint64_t flags, zero, whole_size; /* of the code once it is not compressed */
+    uint64_t flags, zero, whole_size; /* whole_size: of the code when it is uncompressed */
 };
 
 enum { LZ4 = 0x2000, ZSTD = 0x8000 };
 
-/* A block of LZ4: literals, then a match in what is written already, as often as there is input. */
+/* Unpacks a block of LZ4. It is a sequence of literals, each followed by a match in the output so far. */
 static bool unpack_lz4(const unsigned char *from, size_t length, unsigned char *to, size_t size)
 {
     const unsigned char *end = from + length;
@@ -77,7 +77,7 @@ static bool unpack_zstd(const unsigned char *from, size_t length, unsigned char 
     return decompress && decompress(to, size, from, length) == size;
 }
 
-/* The entry with code for that capability, else for the nearest one below; NULL: none has code. */
+/* The entry with code for that capability, or for the nearest lower one; NULL: none has code. */
 static const struct entry *entry_for(const struct wrapper *wrapper, int capability)
 {
     const struct entry *best = NULL;

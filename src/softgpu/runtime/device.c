@@ -1,4 +1,4 @@
-/* The devices' properties, as each version of the runtime returns them, and what devices can do with each other. */
+/* The devices' properties, as each version of the runtime returns them, and which devices reach each other. */
 #include "softgpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -75,7 +75,8 @@ EXPORTED cudaError_t cudaGetDeviceProperties(void *to, int device)
 {
     properties p;
     cudaError_t error = softrt_keep(fill(&p, device));
-    /* CUDA 12's programs that were compiled for 11 call this name, and have room for the shorter struct only. */
+    /* Programs that were compiled for CUDA 11 call this name in CUDA 12, too, and have room only for the shorter
+     * struct. */
     if (!error) memcpy(to, &p, SOFTRT_MAJOR == 12 ? sizeof(struct device_properties_11) : sizeof p);
     return error;
 }
@@ -128,7 +129,7 @@ EXPORTED cudaError_t cudaDeviceSynchronize(void)
     return softrt_keep(error ? error : soft_driver.cuCtxSynchronize());
 }
 
-/* CUDA 12.5 added the version to the arguments; the status is the driver's enumeration. */
+/* Finds a function of the driver. CUDA 12.5 added the version to the arguments; *status is the driver's enumeration. */
 static cudaError_t entry_point(const char *name, void **to, int version, int *status)
 {
     *to = softrt_find(name, version);

@@ -1,4 +1,4 @@
-/* The kernels that compiled code registers when it is loaded, by function. */
+/* The kernels that compiled code registers when it is loaded, found by their function. */
 #include "softgpu/runtime/runtime.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* Kernels: compiled code registers and launches them. They do nothing. */
+/* Compiled code registers kernels and launches them. The kernels do nothing. */
 #include "softgpu/runtime/runtime.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ EXPORTED void __cudaRegisterVar(void **handle, char *variable, char *address, co
     (void)handle, (void)variable, (void)address, (void)name, (void)external, (void)bytes, (void)constant, (void)global;
 }
 
-/* CUDA 13 looks up the kernel first, and launches the result. */
+/* CUDA 13 looks a kernel up before it launches it. */
 EXPORTED cudaError_t __cudaGetKernel(void **to, const void *function)
 {
     *to = (void *)(uintptr_t)function;

@@ -1,4 +1,4 @@
-/* Memory and copies: the driver's, in the thread's context. */
+/* Memory and copies: calls of the driver in the thread's context. */
 #include "softgpu/runtime/runtime.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ EXPORTED cudaError_t cudaMalloc(void **to, size_t bytes)
 {
     cudaError_t error = softrt_ready();
     if (error) return softrt_keep(error);
-    *to = NULL; /* zero bytes: no address, no error */
+    *to = NULL; /* zero bytes: NULL, and success */
     return softrt_keep(bytes ? soft_driver.cuMemAlloc_v2((CUdeviceptr *)to, bytes) : cudaSuccess);
 }
 
@@ -45,7 +45,7 @@ EXPORTED cudaError_t cudaIpcOpenMemHandle(void **to, cudaIpcMemHandle_t handle, 
     return softrt_keep(error ? error : soft_driver.cuIpcOpenMemHandle_v2((CUdeviceptr *)to, of_driver, flags));
 }
 
-/* The first attributes concern the reuse of memory, which the driver's stand-in does not model. */
+/* The first attributes are about the reuse of memory, which the stand-in driver does not model. */
 EXPORTED cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, int which, void *value)
 {
     cudaError_t error = softrt_ready();
@@ -103,7 +103,7 @@ EXPORTED cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *fr
     return softrt_keep(error ? error : soft_driver.cuMemcpyAsync(AT(to), AT(from), bytes, stream));
 }
 
-/* Row by row, as it lies in memory. */
+/* Copies row by row. */
 EXPORTED cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                                        size_t height, int kind, cudaStream_t stream)
 {

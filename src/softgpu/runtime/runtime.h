@@ -1,6 +1,6 @@
 /*
- * Internals of the stand-in of NVIDIA's runtime (libcudart): its public functions over the driver's public functions,
- * which it finds as NVIDIA's does. It keeps no memory of its own.
+ * Internals of the stand-in of NVIDIA's runtime (libcudart). Its public functions call the driver's public functions,
+ * which it finds as NVIDIA's does. It keeps no device memory of its own.
  */
 #ifndef SOFTGPU_RUNTIME_RUNTIME_H
 #define SOFTGPU_RUNTIME_RUNTIME_H
@@ -12,13 +12,13 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-/* This library's version, 12040 for CUDA 12.4's; set by the build. */
+/* The version of this library, 12040 for CUDA 12.4; the build sets it. */
 #ifndef SOFTRT_VERSION
 #    define SOFTRT_VERSION 12040
 #endif
 #define SOFTRT_MAJOR (SOFTRT_VERSION / 1000)
 
-/* The driver's functions that it calls: F(name, version, symbol). */
+/* The functions of the driver that the runtime calls: F(name, version, symbol). */
 #define RUNTIME_NEEDS(F)                                                                                               \
     F(cuInit, 2000, cuInit)                                                                                            \
     F(cuDriverGetVersion, 2020, cuDriverGetVersion)                                                                    \
@@ -95,7 +95,7 @@ cudaError_t softrt_initialized(void);
 /* Makes sure that the thread's device is current and its primary context exists. */
 cudaError_t softrt_ready(void);
 bool softrt_has_device(int device);
-/* The driver's function for a version, from cuGetProcAddress(); NULL: it has none. */
+/* The driver's function of that name for a version, from cuGetProcAddress(); NULL: there is none. */
 void *softrt_find(const char *name, int version);
 /* Sets the next result of cudaGetLastError(); returns `error`. */
 cudaError_t softrt_keep(cudaError_t error);
@@ -104,40 +104,42 @@ cudaError_t softrt_keep(cudaError_t error);
 
 struct softrt_kernel {
     const void *function;
-    const char *name;             /* of the device function; it stays, as the wrapper does */
-    const void *wrapper;          /* what its fat binary was registered with; NULL: unknown */
-    int answer, elements, follow; /* what answers.c makes of the name; answer 0: not looked at yet */
+    const char *name;             /* of the device function; valid as long as the wrapper */
+    const void *wrapper;          /* of the fat binary with its code; NULL: unknown */
+    int answer, elements, follow; /* what answers.c finds in the name; answer 0: not looked at yet */
 };
 void softrt_register_kernel(const void *function, const char *name, const void *wrapper);
-/* False: nobody registered it; `kernel` has no name then. From any thread. */
+/* Finds a registered kernel. False: no code registered it; `kernel` then has no name. Any thread. */
 bool softrt_find_kernel(const void *function, struct softrt_kernel *kernel);
 
-/* ---- results of kernels that compute nothing (answers.c) ---- */
+/* ---- made-up results of kernels (answers.c) ---- */
 
-/* Fills in what the name shows. Called once for each kernel, under the lock of kernels.c. */
+/* Fills in `answer`, `elements` and `follow` by the kernel's name. Called once for each kernel, under the lock of
+ * kernels.c. */
 void softrt_look_at_name(struct softrt_kernel *kernel);
-/* Called when the thread launched the kernel. */
+/* Called after the thread has launched the kernel. */
 void softrt_expect_answer(const void *function, void *const *arguments);
 
 /* ---- the code of kernels (code.c) ---- */
 
-/* Lets the driver ask what a kernel takes. Called once. */
+/* Lets the driver ask how much memory a kernel takes. Called once. */
 void softrt_offer_code(void);
 
-/* ---- the contents of tensors of truths (truths.c) ---- */
+/* ---- the contents of boolean tensors (truths.c) ---- */
 
 enum softrt_truth { SOFTRT_UNKNOWN, SOFTRT_FALSE, SOFTRT_TRUE };
-/* How to follow a kernel of that name; 0: not at all. Looked up once for each. */
+/* How truths.c follows a kernel of that name; 0: not at all. Looked up once for each kernel. */
 int softrt_follow_of(const char *name);
-/* Called when the thread launches the kernel. */
+/* Called when the thread launches a kernel that is followed. */
 void softrt_follow_truths(int follow, const char *name, void *const *arguments);
-/* Called when the thread copies from tensor to tensor. */
+/* Called when the thread copies one tensor to another. */
 void softrt_copy_truths(const void *to, const void *from);
-/* Called when the thread launches a reduction to truths (all, any): its result, `otherwise` where that is unknown. */
+/* Called when the thread launches a reduction to booleans (all, any). Returns its result, or `otherwise` if that is
+ * unknown. */
 enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise);
 bool softrt_is_device_address(uint64_t address);
 
-/* FUNCTION parameters { the driver's call } in the thread's context. */
+/* Defines FUNCTION(parameters) as the driver's call, in the thread's context. */
 #define FORWARD(function, parameters, call)                                                                            \
     EXPORTED cudaError_t function parameters                                                                           \
     {                                                                                                                  \

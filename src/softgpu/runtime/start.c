@@ -19,7 +19,8 @@ static int device_count;
 static __thread cudaError_t last_error;
 static __typeof__(cuGetProcAddress_v2) *look_up;
 
-/* The stand-ins are one set: over NVIDIA's own driver nothing would be computed, and nobody would notice. */
+/* True for the stand-in driver. The stand-ins work only together: over NVIDIA's own driver nothing would be computed,
+ * and nobody would notice. */
 static bool is_stand_in(void *library)
 {
     if (dlsym(library, "softgpu_live")) return true;

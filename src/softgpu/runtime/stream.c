@@ -1,4 +1,4 @@
-/* Streams, events and graphs: the driver's. */
+/* Streams, events and graphs: calls of the driver. */
 #include "softgpu/runtime/runtime.h"
 
 FORWARD(cudaStreamCreateWithPriority, (cudaStream_t * to, unsigned flags, int priority),
@@ -16,7 +16,7 @@ FORWARD(cudaStreamIsCapturing, (cudaStream_t stream, int *status),
         cuStreamGetCaptureInfo_v2(stream, status, NULL, NULL, NULL, NULL))
 FORWARD(cudaThreadExchangeStreamCaptureMode, (int *mode), cuThreadExchangeStreamCaptureMode(mode))
 
-/* The oldest form asks for the number only; CUDA 13 gave the name to what 12 called _v3. */
+/* The oldest form returns only the number. CUDA 13 gave its name to the form that 12 called _v3. */
 #if SOFTRT_MAJOR < 13
 FORWARD(cudaStreamGetCaptureInfo, (cudaStream_t stream, int *status, unsigned long long *id),
         cuStreamGetCaptureInfo_v2(stream, status, id, NULL, NULL, NULL))
@@ -73,7 +73,7 @@ EXPORTED cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t st
     return cudaEventRecord(event, stream);
 }
 
-/* "Not ready" is an answer, not an error to remember. */
+/* The answer "not ready" is not remembered as an error. */
 EXPORTED cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     cudaError_t error = softrt_ready();
@@ -105,7 +105,7 @@ FORWARD(cudaGraphInstantiate, (cudaGraphExec_t * to, cudaGraph_t graph, cudaGrap
 EXPORTED cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
 {
     (void)graph;
-    if (!nodes) *count = 1; /* PyTorch warns of an empty graph */
+    if (!nodes) *count = 1; /* PyTorch would warn of an empty graph */
     return softrt_keep(softrt_ready());
 }
 

@@ -1,9 +1,9 @@
 /*
- * The contents of tensors of truths, as far as the kernels that made them show. Programs end what they generate with
- * `done = zeros(bool)`, `done |= token == 2` and `if done.all(): break`; these must not end at once, as an argument
- * check with all() would. Tensors are known by the address that a kernel writes to, per thread. Elements are assumed to
- * be equal, and an integer to differ from a number that it is compared with (except 0 and 1, which masks hold). Names
- * are PyTorch's, as in answers.c.
+ * The contents of boolean tensors, as far as the kernels that made them show. Generating programs test `done =
+ * zeros(bool)`, `done |= token == 2` and `if done.all(): break`. They must not end at once, as they would if all() were
+ * always true. For argument checks it is (answers.c). A tensor is known by the address that a kernel writes to, per
+ * thread. All its elements are assumed to be equal. An integer is assumed to differ from the number that it is compared
+ * with, unless that number is 0 or 1, as in masks. Names are PyTorch's, as in answers.c.
  */
 #include <stdint.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 
 enum follow { NOT_LOOKED_AT, NOTHING, WRITES, FILLS, EQUALS, ORS, ANDS, NOTS };
 
-/* Vectorized and unrolled kernels take (how many, functor, addresses); others (how many, closure). */
+/* Vectorized and unrolled kernels take (count, functor, addresses); others take (count, closure). */
 #define ELEMENTWISE "ed_elementwise_kernel"
 
-/* A name must contain all parts; the first row that fits counts. */
+/* A name must contain both parts. The first row that fits counts. */
 static const struct {
     const char *parts[2];
     enum follow follow;
@@ -45,7 +45,7 @@ static __thread struct {
 } made[REMEMBERED];
 static __thread unsigned made_count, made_next;
 
-/* Elementwise kernels only: a row's number plus one. */
+/* Returns a row's number plus one. Only elementwise kernels are followed. */
 int softrt_follow_of(const char *name)
 {
     for (size_t i = 0; strstr(name, "elementwise_kernel") && i < sizeof known / sizeof *known; i++)
@@ -54,7 +54,7 @@ int softrt_follow_of(const char *name)
     return 0;
 }
 
-/* The first place in a range of an argument where that many device addresses follow each other. */
+/* Finds the first `wanted` device addresses in a row between bytes `from` and `to` of an argument. */
 static const char *addresses_in(const void *argument, size_t from, size_t to, size_t wanted)
 {
     size_t found = 0;
@@ -67,8 +67,8 @@ static const char *addresses_in(const void *argument, size_t from, size_t to, si
     return NULL;
 }
 
-/* A closure begins with the offsets: 25 dimensions with a divisor (12 bytes) and a stride of each tensor (4 bytes);
- * unused ones may hold anything. The addresses and the functor follow. */
+/* A closure begins with the offsets: for each of 25 dimensions a divisor (12 bytes) and a stride of each tensor (4
+ * bytes). Unused dimensions may hold anything. The addresses and the functor come behind. */
 static const char *addresses_in_closure(const void *closure, size_t tensors)
 {
     size_t at = (4 + 25 * 12 + 25 * 4 * tensors + 7) / 8 * 8;
@@ -95,7 +95,8 @@ static void remember(uint64_t address, enum softrt_truth truth)
     made[at].truth = truth;
 }
 
-/* AUnaryFunctor<integer, integer, bool, CompareEqFunctor>: equal (0) or not, the number. */
+/* The result of AUnaryFunctor<integer, integer, bool, CompareEqFunctor>. The functor has: equal (0) or not, then the
+ * number. */
 static enum softrt_truth compared(const char *name, const char *functor)
 {
     int differs;
@@ -122,7 +123,7 @@ void softrt_follow_truths(int row, const char *name, void *const *arguments)
     const char *addresses = apart ? arguments[2] : addresses_in_closure(arguments[1], tensors);
     if (!addresses) return;
     const char *functor = apart ? arguments[1] : addresses + bytes;
-    uint64_t at[3] = {0}; /* the result, its sources */
+    uint64_t at[3] = {0}; /* of the result and of its sources */
     memcpy(at, addresses, bytes);
     enum softrt_truth first = truth_at(at[1]), second = truth_at(at[2]), truth = SOFTRT_UNKNOWN;
     if (follow == FILLS)
@@ -143,7 +144,7 @@ void softrt_copy_truths(const void *to, const void *from)
     if (made_count) remember((uint64_t)(uintptr_t)to, truth_at((uint64_t)(uintptr_t)from));
 }
 
-/* ReduceOp: after the offsets come the addresses of the source and of the result. */
+/* In a ReduceOp, the addresses of the source and of the result come behind the offsets. */
 enum softrt_truth softrt_reduce_truths(void *const *arguments, enum softrt_truth otherwise)
 {
     uint64_t at[2];

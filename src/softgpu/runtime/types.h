@@ -1,6 +1,7 @@
 /*
- * The types of NVIDIA's runtime API that the stand-in's answers use, by its documentation and names. Where NVIDIA's
- * headers are installed, tests/e2e/check_cuda_nvidia.py compares them with those (CUDA 13's). Enumerations are ints.
+ * The types of NVIDIA's runtime API that the stand-in's answers use, written from its documentation and with its names.
+ * If NVIDIA's headers (of CUDA 13) are installed, tests/e2e/check_cuda_nvidia.py compares these types with them.
+ * Enumerations are ints.
  */
 #ifndef SOFTGPU_RUNTIME_TYPES_H
 #define SOFTGPU_RUNTIME_TYPES_H
@@ -42,7 +43,7 @@ struct cudaPointerAttributes {
     void *devicePointer, *hostPointer;
 };
 
-/* The beginning, which is the same in all versions. */
+/* The first members, which are the same in all versions. */
 struct cudaFuncAttributes {
     size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
     int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes,
@@ -57,8 +58,8 @@ typedef struct {
     unsigned numAttrs;
 } cudaLaunchConfig_t;
 
-/* cudaDeviceProp: CUDA 13 dropped the members marked OLD. Those after reservedSharedMemPerBlock are in CUDA 12 and
- * 13. */
+/* cudaDeviceProp. CUDA 13 dropped the members marked OLD. Members after reservedSharedMemPerBlock are only in CUDA 12
+ * and 13. */
 #define DEVICE_PROPERTIES(OLD)                                                                                         \
     char name[256];                                                                                                    \
     CUuuid uuid;                                                                                                       \
