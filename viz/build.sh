@@ -29,7 +29,7 @@ bundle()
     printf %s "$(cat "$work/out$2")" >"$work/$2"
 }
 
-# As the page's Content-Security-Policy names an element that may run.
+# The hash by which the page's Content-Security-Policy names an element that may run.
 hash_of()
 {
     sha256sum <"$work/$1" | cut -c1-64 | tr a-f A-F | basenc --base16 -d | base64

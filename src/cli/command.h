@@ -11,7 +11,7 @@ struct mp_command {
     const char *usage;   /* the text after the options: "FILE" */
     const char *about;   /* a paragraph or two for --help and the manual; may be NULL */
     const char *example; /* a whole command line */
-    const char *writes;  /* the command needs -o FILE, a name such as these; NULL: it does not */
+    const char *writes;  /* examples of FILE, for commands that need -o FILE; NULL: -o is not needed */
     /* Meanings of options that differ from the table of options; ends with MP_OPT_NONE. */
     struct mp_option_meaning {
         enum mp_option option;
@@ -27,7 +27,7 @@ struct mp_command {
 extern const struct mp_command *const mp_commands[]; /* in order of --help, NULL-terminated */
 
 const struct mp_command *mp_command_find(const char *name);
-/* The heading above this one in the list of commands; NULL: it stands under the one before. */
+/* The heading above the command in the list of commands; NULL: the heading above applies to it, too. */
 const char *mp_command_heading(const struct mp_command *command);
 const char *mp_command_option_help(const struct mp_command *command, enum mp_option option);
 bool mp_command_takes(const struct mp_command *command, enum mp_option option);

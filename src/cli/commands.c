@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "cli/gone.h"
 
-/* In the order in which a user meets them: record, read, write other forms. */
+/* In the order of use: record, read, export. */
 #define COMMANDS(X)                                                                                                    \
     X(snapshot)                                                                                                        \
     X(attach)                                                                                                          \
@@ -71,13 +71,13 @@ bool mp_command_takes(const struct mp_command *command, enum mp_option option)
     return false;
 }
 
-/* Other tools' names for commands. */
+/* The command for a name that other tools use; NULL: none. */
 static const char *by_other_name(const char *name)
 {
     static const char *const names[][2] = {
-        {"record", "snapshot"}, {"run", "snapshot"},     {"plot", "trace_plot"},
-        {"view", "trace_plot"}, {"html", "trace_plot"},  {"diff", "compare"},    {"summary", "report"},
-        {"print", "report"},    {"flame", "flamegraph"}, {"stats", "info"},      {"convert", "import"},
+        {"record", "snapshot"},  {"run", "snapshot"}, {"plot", "trace_plot"}, {"view", "trace_plot"},
+        {"html", "trace_plot"},  {"diff", "compare"}, {"summary", "report"},  {"print", "report"},
+        {"flame", "flamegraph"}, {"stats", "info"},   {"convert", "import"},
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i][0])) return names[i][1];

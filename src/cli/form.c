@@ -13,7 +13,7 @@ static const struct {
 } forms[] = {
     {"text", false, MP_MARKDOWN}, {"markdown", true, MP_MARKDOWN}, {"html", true, MP_HTML}, {"csv", true, MP_CSV}};
 
-/* The form that a file name's ending asks for; NULL: none. */
+/* The form that a file name's ending selects; NULL: none. */
 static const char *format_of_name(const char *path)
 {
     static const char *const endings[][2] = {{".html", "html"}, {".htm", "html"}, {".md", "markdown"}, {".csv", "csv"}};
@@ -49,7 +49,7 @@ int mp_form_read(const struct mp_invocation *invocation, bool *document, enum mp
     return MP_EXIT_USAGE;
 }
 
-/* The tables of each command whose columns can be chosen, of one recording and of a job. */
+/* Each command's tables whose columns can be chosen: for one recording, and for a job. */
 static const struct {
     const char *command;
     const struct mp_column *one[4], *job[4];

@@ -10,10 +10,10 @@
 
 #define MP_FORM_OPTIONS MP_OPT_FORMAT, MP_OPT_COLUMNS
 
-/* Which document is asked for, if any. Returns an exit status; where it is not 0, a message was printed. */
+/* Reads which document is requested, if any. Returns an exit status, after a message if it is not 0. */
 int mp_form_read(const struct mp_invocation *invocation, bool *document, enum mp_document_form *form);
-/* Sets `text` up to write into `out`, by way of `document`, which must not move, where one is asked for. `job`: whether
- * the command answers about a job, whose tables have other columns. Returns an exit status as above. */
+/* Sets up `text` to write into `out`. If a document is requested, `text` writes through `document`, which must not
+ * move. `job`: the command answers about a job, whose tables have other columns. Returns an exit status as above. */
 int mp_form_open(const struct mp_invocation *invocation, bool job, struct mp_buffer *out, struct mp_text *text,
                  struct mp_document *document);
 /* Ends the document, if one was begun. */

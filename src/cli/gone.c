@@ -7,7 +7,7 @@
 /* tests/unit/cli/check_commands.py reads these rows, and tries each. */
 static const struct gone {
     const char *command; /* "": every command */
-    const char *option;  /* without dashes; "": the command itself is gone */
+    const char *option;  /* without dashes; "": the command itself was removed */
     const char *instead; /* follows "... any more: " */
 } rows[] = {
     {"advise", "ranks", "run the sharded program under `memprof plan`, which needs no GPU"},

@@ -1,12 +1,12 @@
-/* Commands and options that earlier versions had, or that users expect: a message says what to use in their place. They
- * stand in no help, manual or completion. */
+/* Commands and options that earlier versions had, or that users expect. A message says what to use in their place.
+ * Help, manual and completion do not list them. */
 #ifndef MP_CLI_GONE_H
 #define MP_CLI_GONE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Both print the message and return true where the name is one that is gone; else they print nothing. */
+/* Both print the message and return true if the name is in the list; else they print nothing. */
 bool mp_gone_command(const char *name);
 /* `command` NULL: any command, as in a file of settings. The name has no dashes and need not end after `length`. */
 bool mp_gone_option(const char *command, const char *name, size_t length);

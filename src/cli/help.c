@@ -6,7 +6,7 @@
 #include "cli/output_file.h"
 
 #define WIDTH        80
-#define COMMAND_ROOM 14 /* for a name of the list, and what parts it from what it does */
+#define COMMAND_ROOM 14 /* columns for a command's name and the blanks after it */
 
 static int print(struct mp_buffer *out)
 {
@@ -16,7 +16,7 @@ static int print(struct mp_buffer *out)
     return status;
 }
 
-/* Text in lines of at most WIDTH characters, each after `indent` blanks. The first line continues after `written`
+/* Appends `text` in lines of at most WIDTH characters, each after `indent` blanks. The first line already has `written`
  * characters. */
 static void wrap(struct mp_buffer *out, const char *text, int indent, int written)
 {

@@ -12,16 +12,15 @@
 #include "cli/settings.h"
 #include "cli/size_probing.h"
 
-/* Where the caller closed a standard descriptor, a file opened here would get its number and be written to by mistake.
- * An unusable descriptor takes the number instead: writes to it fail, and are noticed. */
+/* If the caller closed a standard descriptor, a file that we open would get its number, and messages would be written
+ * into the file. So we open an unusable descriptor under that number: writes to it fail, and are noticed. */
 static void guard_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0) return;
 }
 
-/* The hook by which code from the model up ends the program where there is no memory (base/memory.h). Removes what has
- * been written so far. */
+/* Ends the program on lack of memory (base/memory.h), in code from the model up. Removes unfinished output. */
 static void end_without_memory(size_t bytes)
 {
     char needed[MP_UNIT_TEXT];
@@ -47,8 +46,8 @@ static int run_command(const struct mp_command *command, int argc, char **argv)
     return status;
 }
 
-/* `memprof FILE` is `memprof report FILE`. A word with a dot or a slash is a file name, since no command has such a
- * name: so a mistyped file is reported as missing. */
+/* `memprof FILE` is `memprof report FILE`. A word with a dot or a slash is taken for a file, as no command has one, so
+ * that a mistyped file is reported as missing. */
 static bool names_file(const char *name)
 {
     return strpbrk(name, "./") || !access(name, F_OK);

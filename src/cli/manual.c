@@ -3,7 +3,7 @@
 #include "analysis/categories/categories.h"
 #include "cli/help.h"
 
-/* Text that roff takes literally: no line begins a request, no hyphen is stretched. */
+/* Appends text so that roff takes it literally: hyphens are escaped, and so are lines that would begin a request. */
 static void roff(struct mp_buffer *out, const char *text)
 {
     for (; *text; text++) {

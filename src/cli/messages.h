@@ -18,12 +18,12 @@ enum mp_exit_status {
 /* Prints "memprof: " and the text on one line of stderr; control characters become '?'. */
 void mp_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define MP_SHOWN_ROOM (2 * PATH_MAX)
-/* The path as the user would type it: without the current folder in front, and quoted where a shell would misread it.
- * Stored in `room`. */
+/* The path as the user would type it: without the current folder in front, and quoted if a shell would misread it. The
+ * result may be stored in `room`. */
 const char *mp_shown_path(char room[MP_SHOWN_ROOM], const char *path);
 /* Prints the message of an error, and returns its exit status. */
 int mp_message_error(const struct mp_error *error);
-/* The name of `names` (NULL-terminated) that the user may have meant; NULL where none is near. */
+/* The entry of `names` (NULL-terminated) that the user may have meant by `name`; NULL if none is similar. */
 const char *mp_nearest(const char *name, const char *const *names);
 
 /* "1 event was" or "12 events were", until the next call. */

@@ -234,7 +234,7 @@ struct parser {
     char shorts[2 * MP_OPTIONS + 3];
 };
 
-/* getopt_long's own tables. An option's value is 256 + id, so that letters cannot clash with it. */
+/* Makes getopt_long's tables. An option's value is 256 + id, and so differs from all letters. */
 static void make_parser(const struct mp_command *command, struct parser *parser)
 {
     size_t longs = 0;
@@ -294,7 +294,7 @@ static int parse_arguments(const struct mp_command *command, int argc, char **ar
     return MP_EXIT_DONE;
 }
 
-/* Handles a second file for a command that takes one: the user has two recordings in mind. */
+/* True if a command for one file got two: the user may want to compare them. */
 static bool reads_one_file(const struct mp_invocation *invocation)
 {
     return invocation->command->operands_max == 1 && mp_command_takes(invocation->command, MP_OPT_JSON) &&

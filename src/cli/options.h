@@ -126,20 +126,20 @@ struct mp_invocation {
     char **operands;               /* NULL-terminated, in order */
     size_t operand_count;
     char *settings;                    /* texts of values that came from a file or the environment */
-    unsigned setting_line[MP_OPTIONS]; /* of that file; MP_SETTING_VARIABLE: the environment; 0: no setting */
+    unsigned setting_line[MP_OPTIONS]; /* line in that file; MP_SETTING_VARIABLE: from the environment; 0: no setting */
 };
 
 /* MP_OPT_NONE: no such option. */
 enum mp_option mp_option_named(const char *name, size_t length);
 
-/* The number that an option has, from `least` to `most`; *to stays where it was not given. Returns an exit status,
- * after a message where it is not 0. */
-/* --unwind. */
+/* Reads --unwind. Returns an exit status, after a message if it is not 0. */
 int mp_option_unwind(const struct mp_invocation *invocation, bool *libunwind);
+/* Reads an option's number, from `least` to `most`. *to stays unchanged if the option was not given. Returns an exit
+ * status, after a message if it is not 0. */
 int mp_option_number(const struct mp_invocation *invocation, enum mp_option option, uint64_t least, uint64_t most,
                      uint32_t *to);
-/* Parses argv (argv[0] is the command's name; the array is reordered). Options missing there come from the file of
- * --config, and then from MEMPROF_CONF. Returns an exit status; where it is not 0, a message was printed. */
+/* Parses argv (argv[0] is the command's name; the array is reordered). Options missing in argv are taken from the file
+ * of --config, then from MEMPROF_CONF. Returns an exit status; if it is not 0, a message was printed. */
 int mp_options_parse(const struct mp_command *command, int argc, char **argv, struct mp_invocation *invocation);
 void mp_invocation_free(struct mp_invocation *invocation);
 

@@ -20,13 +20,13 @@ struct mp_output_file {
 };
 
 /* `path` NULL or "-": stdout. Files that format/new_file.h protects are refused without --force. Returns an exit
- * status; where it is not 0, a message was printed. An interrupt removes an unfinished file. */
+ * status; if it is not 0, a message was printed. An interrupt removes an unfinished file. */
 int mp_output_open(const struct mp_invocation *invocation, const char *path, struct mp_output_file *output);
 /* Flushes, closes and moves the file to its name; or, with `keep` false, removes it. */
 int mp_output_close(struct mp_output_file *output, bool keep);
 
-/* Opens the file that -o names, lets `write` fill it, and closes it: it appears only where everything
- * succeeded. Returns an exit status; where it is not 0, a message was printed. */
+/* Opens the file that -o names, lets `write` fill it, and closes it. The file appears only if everything succeeded.
+ * Returns an exit status; if it is not 0, a message was printed. */
 int mp_output_write(const struct mp_invocation *invocation,
                     enum mp_status (*write)(void *context, FILE *out, struct mp_error *error), void *context);
 /* True if a path has that ending: ".gz". */
@@ -35,7 +35,7 @@ bool mp_path_ends(const char *path, const char *end);
 /* Writes the whole buffer to the file that -o names. */
 int mp_output_buffer(const struct mp_invocation *invocation, const struct mp_buffer *buffer);
 
-/* Removes what an open output has written so far, as a signal does. */
+/* Removes an unfinished output file, as a signal does. */
 void mp_output_take_back(void);
 
 #endif

@@ -20,10 +20,10 @@
 static pthread_t watcher;
 static bool is_watching;
 static _Atomic bool is_over;
-static const char *watched, *work; /* a file that is read; else what is done */
+static const char *watched, *work; /* the file that is being read, or the name of other work */
 static _Atomic unsigned work_percent;
 
-/* The watched file's descriptor's position, from the kernel: readers need not report it. */
+/* The position of the watched file's descriptor. The kernel gives it, so readers need not report progress. */
 static bool find_position(unsigned long long *position)
 {
     char target[PATH_MAX], link[64], path[64];

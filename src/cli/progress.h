@@ -5,10 +5,10 @@
 
 #include "cli/options.h"
 
-/* Starts watching how far this process has read `path`. Shows nothing where stderr is no terminal, or with --progress
+/* Starts watching how far this process has read `path`. Shows nothing if stderr is no terminal, or with --progress
  * never. */
 void mp_progress_start(const struct mp_invocation *invocation, const char *path);
-/* The same for other work, `activity`, that reports how far it has come, as mp_tune_progress does. */
+/* The same for other work named `activity`, which reports its progress, as mp_tune_progress does. */
 void mp_progress_start_work(const struct mp_invocation *invocation, const char *activity);
 void mp_progress_report(void *context, size_t done, size_t of);
 /* False, after a message, where --progress has an unknown value. */

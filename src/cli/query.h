@@ -14,11 +14,11 @@ struct mp_query {
     struct mp_model *model;
     struct mp_view view;
     struct mp_filter *filter;
-    struct mp_rules rules; /* of --rules; view.grouping.rules points here */
-    uint16_t track;        /* MP_TRACK_NONE: none was requested and, unless all are meant, the recording has none */
+    struct mp_rules rules; /* rules of --rules; view.grouping.rules points here */
+    uint16_t track;        /* MP_TRACK_NONE: all tracks, or the recording has none */
     struct mp_buffer out;
     struct mp_text text;
-    struct mp_document document; /* of `text`; its out is NULL where the form is text */
+    struct mp_document document; /* the document that `text` writes to; document.out is NULL if the form is text */
     struct mp_json json;
     bool as_json;
 };
@@ -29,15 +29,17 @@ struct mp_query {
     MP_OPT_LIMIT, MP_OPT_GROUP, MP_OPT_SORT, MP_OPT_FILTER, MP_OPT_RULES, MP_OPT_SKIP_FRAMES, MP_OPT_FULL_STACKS
 #define MP_WINDOW_OPTIONS MP_OPT_TRACK, MP_OPT_FROM, MP_OPT_TO
 
-/* Checks the options, and loads the recording that the last operand names. Returns an exit status; where it is not 0, a
+/* Checks the options, and loads the recording that the last operand names. Returns an exit status; if it is not 0, a
  * message was printed and nothing is held. `default_sort`: used without --sort. */
 int mp_query_open(const struct mp_invocation *invocation, enum mp_sort_by default_sort, struct mp_query *query);
 /* Passes over the frames that --skip-frames names. */
 enum mp_status mp_query_skip(const struct mp_invocation *invocation, struct mp_model *model, struct mp_error *error);
-/* --filter for a recording, which need not be the query's; NULL where none was given. The caller frees it. */
+/* Compiles --filter for a recording, which need not be the query's. The result is NULL without --filter; the caller
+ * frees it. */
 enum mp_status mp_query_filter(const struct mp_query *query, const struct mp_model *model, struct mp_filter **filter,
                                struct mp_error *error);
-/* Picks the default track where none was requested. Returns an exit status, after a message where there is none. */
+/* Picks the default track if none was requested. Returns an exit status, after a message if the recording has no
+ * track. */
 int mp_query_pick_track(struct mp_query *query);
 /* Writes query->text or query->json, reports on stderr what the recording lacks, and frees the query. `status` is the
  * command's so far; after an error nothing is written. Returns the exit status. */
@@ -47,13 +49,13 @@ int mp_query_end(struct mp_query *query, int status);
 
 /* The exit status of a command whose check, if --fail asks for it, found something. */
 int mp_query_found(const struct mp_invocation *invocation, bool found, int status);
-/* Reports on stderr what a recording lacks; false where it lacks nothing. */
+/* Reports on stderr what a recording lacks; false if it lacks nothing. */
 bool mp_query_report_missing(const char *path, const struct mp_model *model);
 
-/* --limit; without it *limit stays. Returns an exit status, after a message where it is not 0. */
+/* Reads --limit; without it *limit stays unchanged. Returns an exit status, after a message if it is not 0. */
 int mp_query_limit(const struct mp_invocation *invocation, size_t *limit);
 /* Sets `*color` to true if --color, or else the terminal, asks for colours. Returns an exit status, after a message
- * where it is not 0. */
+ * if it is not 0. */
 int mp_query_color(const struct mp_invocation *invocation, bool *color);
 
 #endif

@@ -7,11 +7,12 @@
 
 #include "cli/options.h"
 
-/* The milliseconds of --budget, or what a look may take without it. Returns an exit status; where it is not 0, a
- * message was printed. */
+/* The milliseconds of --budget, or the default time of a look. Returns an exit status; if it is not 0, a message was
+ * printed. */
 int mp_running_budget(const struct mp_invocation *invocation, uint32_t *budget_ms);
-/* Asks for the live blocks of the process that --pid names, or has it look for holders. *fd holds the answer, stays
- * open until it was read, and is then the only file that the invocation names. Returns an exit status, as above. */
+/* Asks for the live blocks of the process that --pid names, or, with `holders`, has it look for holders. The answer is
+ * in the file *fd, which becomes the invocation's only operand. Keep *fd open until the file was read. Returns an exit
+ * status, as above. */
 int mp_running_ask(struct mp_invocation *invocation, bool holders, int *fd);
 
 /* `memprof snapshot --pid`: writes a running program's recording so far to the file of -o. Returns an exit status. */

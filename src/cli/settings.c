@@ -38,7 +38,7 @@ static int unknown_setting(const struct source *source, const char *name)
     return status;
 }
 
-/* Settings serve every command: one that this command cannot use is skipped. */
+/* Applies a setting. Settings are shared by all commands, so a setting that this command cannot use is skipped. */
 static int take_setting(struct mp_invocation *invocation, const struct source *source, const char *name,
                         const char *value)
 {

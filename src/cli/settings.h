@@ -4,7 +4,7 @@
 
 #include "cli/options.h"
 
-/* Fills in the values missing from `invocation`. Returns an exit status; where it is not 0, a message was printed. */
+/* Fills in the values missing from `invocation`. Returns an exit status; if it is not 0, a message was printed. */
 int mp_settings_take(struct mp_invocation *invocation);
 
 /* For a command that could not use a value: prints the origin of each value that came from a setting. */

@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "cli/messages.h"
 
-#define LAST_BYTES 2000 /* of a failed command's output that are looked at */
+#define LAST_BYTES 2000 /* most bytes of a failed command's output that are read */
 #define LAST_LINES 6
 #define HOLE       "{batch}"
 
@@ -23,7 +23,7 @@ extern char **environ;
 
 /* ---- signals that end the program ------------------------------------------------------------------------------- */
 
-/* The signal goes to the current run, too; then the folder is removed, then the signal has its usual effect. */
+/* These signals are passed on to the current run. Then the folder is removed, and the signal has its usual effect. */
 static const int ending[] = {SIGTERM, SIGHUP};
 #define ENDING (sizeof ending / sizeof *ending)
 
@@ -58,7 +58,7 @@ static void end_if_asked(void)
 /* ---- the command ------------------------------------------------------------------------------------------------ */
 
 /* A word of the command with the batch filled in. */
-static char *fill(const char *word, uint64_t batch)
+static char *fill_word(const char *word, uint64_t batch)
 {
     struct mp_buffer filled = {0};
     for (const char *hole; (hole = strstr(word, HOLE)); word = hole + strlen(HOLE)) {
@@ -112,11 +112,11 @@ static char **make_command(const struct mp_invocation *invocation, uint64_t batc
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (own[i]) words[count++] = mp_text_copy(own[i]);
     for (size_t i = 0; i < invocation->operand_count; i++)
-        words[count + i] = fill(invocation->operands[i], batch);
+        words[count + i] = fill_word(invocation->operands[i], batch);
     return words;
 }
 
-/* Starts it with its output to `log`. */
+/* Starts `words` as a process with its output in `log`. */
 static int start(char **words, const char *log, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
@@ -128,7 +128,7 @@ static int start(char **words, const char *log, pid_t *pid)
     sigemptyset(&blocked);
     for (size_t i = 0; i < ENDING; i++)
         sigaddset(&blocked, ending[i]);
-    sigprocmask(SIG_BLOCK, &blocked, &mask); /* a signal that comes now reaches the run, too */
+    sigprocmask(SIG_BLOCK, &blocked, &mask); /* a signal that arrives now is passed on to the run, too */
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
@@ -144,7 +144,7 @@ static int start(char **words, const char *log, pid_t *pid)
     return failure;
 }
 
-/* The last lines that it printed. */
+/* Prints the log's last lines. */
 void mp_probing_print_tail(const char *log)
 {
     char text[LAST_BYTES + 1];
@@ -231,7 +231,7 @@ static int run_one(const struct mp_invocation *invocation, const char *shown, ui
     return status < 0 ? MP_EXIT_COULD_NOT : judge(status, value, path, log);
 }
 
-/* SIGINT and SIGQUIT reach the run, too, and end it; the folder must then be removed. */
+/* Ignores SIGINT and SIGQUIT: they also reach the run and end it, and we must live on to remove the folder. */
 static void start_ignoring(struct mp_probing *probing)
 {
     static const struct sigaction ignore = {.sa_handler = SIG_IGN};

@@ -10,7 +10,7 @@
 #include "cli/options.h"
 
 struct mp_probing {
-    char *folder; /* with recordings and the commands' output; NULL: nothing was run */
+    char *folder; /* folder with the recordings and the commands' output; NULL: nothing was run */
     bool caught;  /* signals that end the program wait until the folder is removed */
     bool ignores; /* former handling of SIGINT and SIGQUIT */
     struct sigaction interrupt, quit;
@@ -21,7 +21,7 @@ struct mp_probing {
  * exit status; a message says which run failed, how, and shows the end of its output. */
 int mp_probing_run(const struct mp_invocation *invocation, const uint64_t *batches, size_t count,
                    struct mp_probing *probing, char **paths);
-/* The parts of it. This one catches signals and makes the folder; returns an exit status. */
+/* Parts of mp_probing_run(). This function catches signals and makes the folder; returns an exit status. */
 int mp_probing_begin(struct mp_probing *probing);
 /* Runs memprof with these words (NULL-terminated), which it frees, its output in `log`. `shown` is on the terminal
  * meanwhile. Returns a wait status, or -1 after a message. */
@@ -33,9 +33,9 @@ char **mp_probing_plan_words(const struct mp_invocation *invocation, const char 
 bool mp_probing_is_interrupted(int status);
 /* Prints the last lines of a command's output in this file, as messages. */
 void mp_probing_print_tail(const char *log);
-/* Removes the folder. Where a signal has asked this process to end, it ends here. */
+/* Removes the folder. If a signal has asked this process to end, it ends here. */
 void mp_probing_end(struct mp_probing *probing);
-/* Removes the folder if there is one left: for code that ends at once. */
+/* Removes the folder, if it still exists. For code that ends the process at once. */
 void mp_probing_take_back(void);
 
 #endif

@@ -27,10 +27,10 @@ enum mp_status mp_text_file_open(const char *path, FILE **file, struct mp_error 
         if (fd >= 0) close(fd);
         return status;
     }
-    /* Waits for a pipe that another process holds open, such as <(command): it ends. */
+    /* A pipe that another process already writes, such as <(command), may be waited for, since it ends. */
     bool is_open = !strncmp(path, "/dev/fd/", strlen("/dev/fd/")) || !strcmp(path, "/dev/stdin");
     bool is_pipe = S_ISFIFO(facts.st_mode) && is_open;
-    if (is_pipe) fcntl(fd, F_SETFL, 0); /* a file needs no waiting for, unless it is one such as /proc/kmsg */
+    if (is_pipe) fcntl(fd, F_SETFL, 0); /* only pipes: reads of /proc/kmsg could block forever */
     if ((S_ISREG(facts.st_mode) || is_pipe) && (*file = fdopen(fd, "r"))) return MP_OK;
     close(fd);
     errno = EISDIR;

@@ -7,12 +7,12 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* Opens the file without waiting for another process: MP_INVALID where it is no file (an open pipe, as <(command) makes
- * one, is accepted). The caller closes it. */
+/* Opens the file without waiting for another process: MP_INVALID if the path is no file (a pipe as <(command) makes is
+ * accepted). The caller closes it. */
 enum mp_status mp_text_file_open(const char *path, FILE **file, struct mp_error *error);
 
 /* Reads the whole file, with a NUL behind it, into the empty buffer `text`, which the caller frees, even after a
- * failure. MP_IO; MP_INVALID where it has a byte 0 or more than a mebibyte, which nobody writes by hand. */
+ * failure. MP_IO; MP_INVALID if the file has a byte 0, or more than 1 MiB, which nobody writes by hand. */
 enum mp_status mp_text_file_read(const char *path, struct mp_buffer *text, struct mp_error *error);
 
 #endif

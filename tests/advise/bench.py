@@ -55,7 +55,7 @@ def answer(path, *options):
 
 
 def compare(folder, name, habits, *options):
-    """For each change that is advised: the change, what it is said to save, what it saves, and the peak without it."""
+    """For each advised change: the change, its predicted and its real saving, and the peak without it."""
     before = measure(folder, name, habits)
     found = answer(record(folder, name, habits), *options)
     assert found["peak_bytes"] == before, (name, habits, found["peak_bytes"], before)

@@ -30,8 +30,8 @@ class Advice(bed.TestCase):
         return run, stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"]
 
     def compare(self, name, habits, **variables):
-        """For each change that is advised: what is changed, what it is said to save, and what it saves: of allocated bytes, or
-        of reserved ones where only those are saved."""
+        """For each advised change: the change, its predicted and its real saving. Savings are in allocated bytes, or in
+        reserved ones if only these are saved."""
         run, allocated, reserved = self.peaks(name, habits, **variables)
         path = run.path.rename(self.folder / "unchanged.mp")
         found = bench.answer(path, "--track", "cuda:0/torch")

@@ -34,7 +34,8 @@ class Lifetimes(harness.TestCase):
         self.check("sums", "zeroed", ["zero_grad"])
 
     def test_copies_by_chance(self):
-        """Among them a last gradient that is turned, behind what is freed before it, and one for whose copy more is needed."""
+        """Random programs. Among them are a transposed last gradient after earlier frees, and a gradient whose copy
+        needs more memory."""
         for seed in (0, 5, 6, 8, 13, 19):
             self.check(f"chance{seed}", "zeroed", ["zero_grad"])
 

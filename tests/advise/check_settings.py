@@ -167,7 +167,7 @@ def settings_of(text, recorded=None):
 
 
 def advise(path, *options):
-    """In JSON; the text is held against it."""
+    """The advice in JSON; the text is compared with it."""
     found, text = (subprocess.run([MEMPROF, "advise", str(path), *form, *options], capture_output=True, text=True, timeout=120)
                    for form in (["--json"], []))
     assert found.returncode in (0, 4) and found.returncode == text.returncode, found.stderr
@@ -217,7 +217,7 @@ class Settings(unittest.TestCase):
             if not replayed:
                 continue
             found, best, usual = replayed
-            # What saves less than a part in a hundred is not listed.
+            # savings below 1 % are not listed
             worth = [reserved for reserved in usual.values() if reserved <= found["reserved_peak_bytes"] * 0.99]
             self.assertLessEqual(best, min(worth, default=best), (path.name, usual))
             self.assertLessEqual(found["least_reserved_bytes"] or 0, best, path.name)
@@ -288,7 +288,7 @@ class Settings(unittest.TestCase):
                 self.assertEqual([change["saved_reserved_bytes"] for change in found["changes"]],
                                  [now.peak_reserved - reserved for reserved in truth], seed)
                 best = min([now.peak_reserved, *truth])
-                # What saves less than a part in a hundred is not listed.
+                # savings below 1 % are not listed
                 worth = [usually for usually in usual.values() if usually <= now.peak_reserved * 0.99]
                 self.assertLessEqual(best, min(worth, default=best), (seed, usual))
                 self.assertLessEqual(found["least_reserved_bytes"], best, seed)

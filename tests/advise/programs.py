@@ -1,4 +1,4 @@
-"""Trainings whose owner could change something: programs.py NAME HABITS [CHANGES], each a comma-separated list.
+"""Trainings with wasteful habits: programs.py NAME HABITS [CHANGES], each a comma-separated list.
 
 Habits of the program as it is: `late`, gradients are freed between forward and backward; `zeroed`, they are set to zero;
 `held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `evaluates`,
@@ -47,7 +47,7 @@ def deep():
 
 
 class Language(nn.Module):
-    """Logits over a vocabulary are the largest thing that there is."""
+    """A model whose largest tensors are the logits over a vocabulary."""
 
     def __init__(self, vocabulary, width, depth):
         super().__init__()

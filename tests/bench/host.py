@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What `snapshot --host` costs a program: its processor time with the option to that without, in pairs, in one run. In
-build/:
+"""The cost of `snapshot --host`: the ratio of a program's processor time with the option to the time without, in pairs
+of runs. In build/:
 
     python3 ../tests/bench/host.py PAIRS
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An anonymised recording: no name of the user's is in it, by a reader that is not memprof's; every figure is."""
+"""An anonymised recording has no name of the user's, by a reader that is not memprof's, and keeps every figure."""
 
 import json
 import os
@@ -106,7 +106,7 @@ class Anonymize(harness.TestCase):
         self.assertEqual(harness.memprof("report", anonymous).returncode, 0)
 
     def test_marks_that_replays_go_by(self):
-        """They have the shim's own words alone; a program's marks are regions of the user's."""
+        """Marks with only the shim's own words stay. A program's own marks are renamed like regions."""
         kept = ["torch: empty_cache", "torch: pool 0:1 made on cuda:0", "torch: capture begins on cuda:1",
                 "torch: memory fraction 0.5 on cuda:0", "torch: DataLoader 6 ahead", "torch: settings:max_split_size_mb:64"]
         gone = [f"torch: {SECRET}", f"torch: pool 0:1 made on {SECRET}", f"torch: pool of {SECRET}", SECRET]

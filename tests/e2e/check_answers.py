@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Answers about small programs as users write them: blocks that live at the peak for nothing, holders, failures."""
+"""Answers about small programs as users write them: blocks needlessly live at the peak, holders, failures."""
 
 import harness
 
@@ -62,7 +62,7 @@ class Answers(harness.TestCase):
         return file
 
     def test_requests_that_fail_one_after_the_other(self):
-        """Each is counted; one that is larger than the machine's memory has its cause in that."""
+        """Each failed request is counted. The cause of a request larger than the machine's memory is capacity."""
         oom = harness.answer("frag", self.record(HALVING))["oom"]
         self.assertEqual(oom["cause"], "capacity")
         self.assertEqual(oom["most_requested_bytes"], 256 << 40)
@@ -76,7 +76,8 @@ class Answers(harness.TestCase):
                                      if change["pattern"] == "idle_variable"}
 
     def test_a_variable_that_nothing_reads_again(self):
-        """What its `del` saves is what advice says; none where it is read later, or the graph has it."""
+        """Deleting the variable saves what advice predicts. No advice if the variable is read later, or autograd's
+        graph holds the tensor."""
         before, changes = self.peak_and_changes()
         logits, state = changes["train().logits"], changes["train().state"]
         self.assertIn("before backward()", logits["code"])
@@ -91,7 +92,8 @@ class Answers(harness.TestCase):
         self.assertNotIn("before", changes.get("train().logits", {"code": ""})["code"])
 
     def test_a_leak_comes_first(self):
-        """And alone, where it is most of the peak; stopped, it saves what advice says."""
+        """A leak that is most of the peak is the only advice. Without the leak, the peak falls by what advice
+        predicts."""
         def ask(**parts):
             (self.folder / "run.mp").unlink(missing_ok=True)
             return harness.answer("advise", self.record(KEEPS.format(**parts), "--holders"))

@@ -26,7 +26,7 @@ class Pass:
 
 
 class Reading:
-    """Gives each block that was allocated in backward the nodes that it may be of, by the tags of the program."""
+    """Finds for each block allocated in backward the nodes that may have allocated it, by the program's tags."""
 
     def __init__(self, oracle, stacks):
         self.first, self.tag_bytes, self.stacks = oracle["first_node"], oracle["tag_bytes"], stacks
@@ -37,8 +37,8 @@ class Reading:
         return [frame["function"] for frame in self.stacks[block["stack"]] if frame["function"]]
 
     def nodes_of(self, block, before, after):
-        """Gradients of several uses are added up by the engine itself, after the node that ran last. Without native
-        frames the two cannot be distinguished."""
+        """The engine itself adds up gradients of several uses, after a node has run. Without native frames, blocks of
+        these additions cannot be distinguished from the next node's."""
         called = self.functions(block)
         engine = [i for i, name in enumerate(called) if name.startswith("torch::autograd::Engine::evaluate_")]
         if before is None or after is None or not engine:
@@ -70,7 +70,8 @@ class Reading:
 
 
 def paths_of(stack):
-    """The Python frames beyond each border, up to the next one: of the node, of that which ran when it was made, ..."""
+    """The Python frames beyond each border up to the next border: the path that made the node, the path that made the
+    node running at that time, ..."""
     paths = []
     for frame in stack:
         if frame["language"] == "backward":
@@ -82,7 +83,8 @@ def paths_of(stack):
 
 
 def is_right(stack, oracle, number):
-    """PyTorch's trace of a node that was made in backward goes on into what called for that."""
+    """True if the stack has the oracle's path. PyTorch's trace of a node made in backward continues with the callers of
+    backward()."""
     for path in (paths := paths_of(stack)):
         if number is None:
             return False
@@ -95,7 +97,7 @@ def is_right(stack, oracle, number):
 
 
 def has_native_path(stack, oracle, number):
-    """Without Python frames the oracle cannot say more: native frames on both sides of the border."""
+    """True if native frames are on both sides of the border: without Python frames the oracle cannot check more."""
     languages = [frame["language"] for frame in stack]
     return "backward" in languages[1:-1] and set(languages) == {"backward", "native"}
 
@@ -113,7 +115,7 @@ class Backward(harness.TestCase):
         return json.loads(answer.read_text()), [json.loads(line) for line in rows.read_text().splitlines()]
 
     def shares(self, oracle, rows, judge=is_right):
-        """By network: bytes allocated in backward, those of them whose path is right, and the names of other nodes."""
+        """By network: bytes allocated in backward; bytes with the right path; names of the nodes with wrong paths."""
         stacks = {row["stack"]: row["frames"] for row in rows if row["type"] == "stack"}
         reading = Reading(oracle, stacks)
         for row in rows:
@@ -209,7 +211,8 @@ class Backward(harness.TestCase):
 
 
 class StandIn(harness.TestCase):
-    """Nodes of a program in C, where the releases keep what identifies them; odd ways out of a node."""
+    """Nodes of a program in C that keep number and thread at the offsets of PyTorch's releases; unusual ways out of a
+    node."""
 
     program = harness.program("autograd_program"), harness.program("autograd_stand_in.so")
 

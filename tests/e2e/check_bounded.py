@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Recordings of the newest events (--max-events). Their live blocks and peaks equal those of a full recording of the
-same program. The file stays small on disk. Kills at random moments leave a whole file. $MEMPROF_KILLS sets how many
+same program. The file stays small on disk. Kills at random moments leave a complete file. $MEMPROF_KILLS sets how many
 (5)."""
 
 import os

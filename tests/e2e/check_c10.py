@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The torch front end on a stand-in of libc10: CUDA devices, every signature of the reports, reserved totals, out of
-memory, totals that disagree, CPU tensors until the first CUDA block, and PyTorch's own profiler behind us."""
+memory, totals that disagree, CPU tensors until the first CUDA block, and PyTorch's own profiler after the recorder."""
 
 import harness
 
@@ -49,7 +49,7 @@ class StandIn(harness.TestCase):
         self.assertEqual(harness.answer("peak", self.record(0))["track"], "cuda:0/torch")
 
     def test_where_blocks_were_freed(self):
-        """Half of what the peak holds was freed later, by one place."""
+        """Half of the bytes at the peak were freed later, by one site."""
         for options, blocks in (((), 0), (("--free-stacks",), 50)):
             sites = harness.answer("peak", self.record(0, options=options))["sites"]
             freed = [share for site in sites for share in site.get("freed_at", [])]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The categories of blocks at a peak, compared with the program's own count by role: within 2 % of the peak for each
-category. Peaks lie right before backward and in the midst of it. Each case runs with PyTorch's facts about its tensors
+category. Peaks are right before backward, or in the middle of it. Each case runs with PyTorch's facts about its tensors
 and without (stacks and lifetimes alone)."""
 
 import collections
@@ -51,7 +51,7 @@ class Categories(harness.TestCase):
 
 @harness.unittest.skipUnless(PYTHON, "no interpreter with torch")
 class Owned(harness.TestCase):
-    """Parameters, gradients and optimizer state belong to modules: byte by byte what the program counts."""
+    """Parameters, gradients and optimizer state of each module equal the program's count, to the byte."""
 
     def check(self, name):
         recording, counts = self.folder / "run.mp", self.folder / "counts.json"
@@ -75,8 +75,8 @@ class Owned(harness.TestCase):
 
 @harness.unittest.skipUnless(PYTHON, "no interpreter with torch")
 class Phases(harness.TestCase):
-    """Validation inside of training is inference: what its networks make is working memory, or kept over calls, and what
-    training makes is neither. The running functions distinguish blocks and moments."""
+    """Validation inside of training is inference: its blocks are working memory, or kept over calls. Training's blocks
+    are neither. The running functions show which is which."""
 
     KEPT = {"working memory", "kept over calls"}
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The last lines about a tree of processes, and which of them leave a file. They are compared with the programs' own
-words, the files, and the kernel's word on how each ended."""
+"""The last lines about a tree of processes, and which processes get a file. Compared with the programs' output, the
+files, and the wait status of each process."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import harness
 
 PYTHON = harness.python_with_torch()
 
-# Forks. Each child does its task, and the parent prints its pid and its end as the kernel gives it.
+# Forks. Each child does its task; the parent prints the child's pid and wait status.
 SERVER = textwrap.dedent("""
     import json, os, signal, sys, time, torch
     kept = torch.ones(2 << 20, dtype=torch.uint8)
@@ -115,7 +115,7 @@ class Closing(harness.TestCase):
                 self.assertEqual(len(self.files()), count, self.said)
 
     def test_what_ended_badly_is_kept_and_named(self):
-        """A small one, too: what a program that died or failed had held is of interest however little it was."""
+        """Even a small process that died or failed gets a file: its memory is of interest."""
         bad = {"os.kill(os.getpid(), signal.SIGSEGV)": "killed by SIGSEGV", "os.abort()": "killed by SIGABRT", "os._exit(3)": "exit 3",
                "refuse()": "exit 9, memory ran out", "os.kill(os.getpid(), signal.SIGKILL)": "killed by SIGKILL"}
         children = [f"small = held(0.01); {end}" for end in bad]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""CUDA without a GPU: programs on the stand-ins of tests/softgpu under `memprof snapshot`, by each way in, against the
-stand-in driver's own ledger, block for block."""
+"""CUDA without a GPU: programs on the stand-ins of tests/softgpu under `memprof snapshot`, by CUPTI and by hooks,
+compared block by block with the stand-in driver's own ledger."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ WAYS = ("dlopen", "lookup", "lookup_v1", "threads")
 
 
 class EveryKind(stand_in.TestCase):
-    """The same ledger, whatever the way to the driver and the way of looking at it."""
+    """The ledger is the same for all ways to call the driver, and for all ways to record it."""
 
     def check(self, variables=True, **how):
         for way in WAYS:
@@ -38,7 +38,7 @@ class EveryKind(stand_in.TestCase):
                                                          options=("--capture", "cupti"), cupti=version))
 
     def test_calls_that_an_old_cupti_does_not_know(self):
-        """The hooks see them."""
+        """Hooks record calls that an old CUPTI does not report."""
         for version in ("11.2", "11.6"):
             with self.subTest(version=version):
                 self.assert_same_ledger(self.run_program(stand_in.program("every_kind"), "lookup", cupti=version))
@@ -61,13 +61,13 @@ class WhatIsTold(stand_in.TestCase):
     cupti = {"options": ("--capture", "cupti"), "cupti": "13.0"}
 
     def sites(self, recording, track):
-        """Who holds what at the track's peak, but for modules' variables, of which CUPTI alone tells."""
+        """Bytes by site at the track's peak, without modules' variables, which only CUPTI reports."""
         sites = harness.answer("peak", recording, "--track", track, "--filter", "fn!~modules")["sites"]
         return sorted((site["bytes"], [(frame["function"], frame["file"], frame["line"]) for frame in site["stack"]])
                       for site in sites)
 
     def test_stacks_are_the_programs_own(self):
-        """Neither the driver's nor the recorder's frames come first, and both ways in see the same."""
+        """Stacks begin with neither the driver's nor the recorder's frames, and are the same by CUPTI and by hooks."""
         tracks = ("cuda:0/driver", "cuda:0/driver/pool", "cuda:0/driver/nodes", "cuda:0/driver/graph", "cpu/driver",
                   "cuda:0/driver/managed", "cuda:0/driver/mapped")
         seen = []
@@ -113,7 +113,7 @@ class WhatIsTold(stand_in.TestCase):
                     self.assertTrue(devices["cuda:0"]["uuid"].startswith(f"GPU-{0x50 + 16 * first:x}"), devices)
 
     def test_processes_of_a_command(self):
-        """Each has a recording, equal to its own ledger."""
+        """Each process has a recording, equal to its own ledger."""
         program = stand_in.program("runtime_kinds")
         command = "; ".join(f"SOFTGPU_LEDGER={self.folder}/ledger{i} {program}" for i in (0, 1))
         result = self.run_program("sh", "-c", command, **self.hooks)

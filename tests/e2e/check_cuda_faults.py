@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Wrong programs, broken records and a CUPTI that is busy or goes away, on the stand-ins of tests/softgpu: the program
-runs on, and the recording says what happened."""
+"""Faulty programs, broken records, and a CUPTI that is busy or fails later, on the stand-ins of tests/softgpu. The
+program runs on, and the recording says what happened."""
 
 import subprocess
 
@@ -9,7 +9,7 @@ import harness
 
 
 class Faults(stand_in.TestCase):
-    """Programs that do wrong, or to which it is done."""
+    """Programs that misuse CUDA, or that are disturbed."""
 
     ways_in = (("hooks", {"options": ("--capture", "hooks")}),
                ("cupti", {"options": ("--capture", "cupti"), "cupti": "13.0"}))
@@ -35,14 +35,14 @@ class Faults(stand_in.TestCase):
         self.check("fork_and_use")
 
     def test_fork_out_of_a_signal_handler(self):
-        """The child comes back into the middle of the recorder, whose tables and spool are the parent's."""
+        """The child returns into the middle of a hook, with the parent's tables and spool."""
         for follow in ("yes", "no"):
             with self.subTest(follow=follow):
                 result = self.run_program(stand_in.program("faults"), "lookup", "fork_in_recorder",
                                           options=("--capture", "hooks", "--follow", follow))
                 forks, contexts, blocks = map(int, result.stdout.split())
                 self.assertEqual(forks, 60, "it was not interrupted in the recorder")
-                # The parent's own calls, each once, and none of a child's.
+                # each of the parent's calls once, and none of a child's
                 info = harness.answer("info", result.recording)
                 self.assertTrue(info["coverage"]["complete"], info["coverage"])
                 tracks = {track["id"]: (track["allocs"], track["frees"], track["end_bytes"]) for track in info["tracks"]}
@@ -56,14 +56,15 @@ class Faults(stand_in.TestCase):
                                                          options=("--capture", "hooks")))
 
     def test_use_before_the_recorder_has_started(self):
-        """Calls from a constructor of the program's libraries are not seen; all later calls are."""
+        """Calls from constructors of the program's libraries are not recorded; all later calls are."""
         folders = f"{stand_in.LIB}:{stand_in.SOFTGPU / 'programs'}"
         result = self.run_program(stand_in.program("early"), options=("--capture", "hooks"), LD_LIBRARY_PATH=folders)
         track = harness.answer("info", result.recording, status=(0, 4))["tracks"]
         self.assertEqual([entry["allocs"] for entry in track if entry["id"] == "cuda:0/driver"], [10])
 
     def test_first_calls_under_the_loaders_lock(self):
-        """A plug-in's constructor waits for a thread that uses the driver; and dlerror() is the program's."""
+        """A plug-in's constructor waits for a thread that uses the driver. dlerror() still reports the program's own
+        errors."""
         for how in ("linked", "dlopen", "lookup", "lookup_v1"):
             with self.subTest(how=how):
                 result = self.run_program(stand_in.program("under_lock"), how,
@@ -81,7 +82,8 @@ class Faults(stand_in.TestCase):
         self.assertIn("without flushing CUPTI", self.notes(result))
 
     def test_out_of_memory(self):
-        """Each function that finds none leaves an event with what was asked for, where that would have been booked."""
+        """Each function that runs out of memory leaves an event with the requested bytes, on the track that the block
+        would have had."""
         symbols = ("cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemAllocManaged", "cuMemHostAlloc",
                    "cuMemAllocHost_v2", "cuArrayCreate_v2", "cuArray3DCreate_v2",
                    "cuMipmappedArrayCreate", "cuMemAllocAsync", "cuMemAllocAsync_ptsz", "cuMemAllocFromPoolAsync",
@@ -96,7 +98,7 @@ class Faults(stand_in.TestCase):
 
 
 class Records(stand_in.TestCase):
-    """Records in CUPTI's buffers are checked against the callbacks, and never needed for them."""
+    """Records in CUPTI's buffers are only compared with the callbacks; the recording does not need them."""
 
     def record(self, *arguments, **how):
         return self.run_program(stand_in.program("every_kind"), "lookup", *arguments, options=("--capture", "cupti"),
@@ -139,7 +141,7 @@ class Records(stand_in.TestCase):
 
 
 class Fallback(stand_in.TestCase):
-    """CUPTI is absent, busy, broken, or goes in the middle. The hooks record on, and the recording says so."""
+    """CUPTI is absent, busy, broken, or stops in the middle. The hooks record on, and the recording says so."""
 
     def record(self, *options, **how):
         return self.run_program(stand_in.program("every_kind"), "lookup", options=options, **how)
@@ -173,7 +175,7 @@ class Fallback(stand_in.TestCase):
                     self.assertIn("CUPTI", self.notes(result))
 
     def test_only_cupti_and_it_is_busy(self):
-        """Nothing is recorded, so there is no file; the program's own status stays."""
+        """Nothing is recorded, so there is no file; the program's exit status is passed on."""
         result = self.record("--capture", "cupti", cupti="13.0", SOFTCUPTI_HELD_BY="Nsight Systems")
         self.assertIn("Nsight Systems", result.stderr)
 
@@ -189,7 +191,7 @@ class NoDriver(stand_in.TestCase):
                 self.assertIn(alone.stderr, result.stderr)
 
     def test_injection_path_that_does_not_exist(self):
-        """Another tool's path stands: it is that tool's, and the hooks record."""
+        """Another tool's injection path stays as it is, and the hooks record."""
         result = self.run_program(stand_in.program("every_kind"), "lookup", cupti="13.0",
                                   CUDA_INJECTION64_PATH="/nowhere/injected.so")
         self.assert_same_ledger(result, variables=False)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""NVIDIA's ABI as memprof and its stand-ins state it, against NVIDIA's own libraries. No GPU is needed for this.
-Skipped where there is no CUDA toolkit ($CUDA_HOME, /usr/local/cuda)."""
+"""The ABI that memprof and its stand-ins declare, compared with NVIDIA's own libraries. No GPU is needed for this.
+Skipped without a CUDA toolkit ($CUDA_HOME, /usr/local/cuda)."""
 
 import glob
 import os
@@ -21,7 +21,7 @@ TOOLKIT = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
 NVIDIA = harness.SOURCE / "tests" / "softgpu" / "nvidia"
 COMPILER = shlex.split(os.environ.get("CC", "gcc"))
 
-# The runtime's calls that the recorder must see: all that hand out memory, give it back, or hold it.
+# The runtime's calls that the recorder must see: all that allocate, free or reserve memory.
 MEMORY = re.compile(
     r"cu(Mem(Alloc|Free|Host(Alloc|Register|Unregister)|Address|Create|Release|Map$|Unmap|ImportFrom|Retain)"
     r"|MemPool(Create|Destroy|TrimTo|Import)|DeviceSetMemPool|DeviceGet(Default)?MemPool|Mem(GetDefault|Get|Set)MemPool"
@@ -54,7 +54,7 @@ class Nvidia(stand_in.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 
-    # Each stand-in: how many functions are compared at least, NVIDIA's headers, the folder, options for the compiler.
+    # Each stand-in: least number of functions to compare, NVIDIA's headers, the folder, options for the compiler.
     LIBRARIES = {
         "driver": (100, ["cuda.h"], "driver", []),
         "runtime": (70, ["cuda_runtime_api.h"], "runtime", ["-DSOFTRT_VERSION=13000"]),
@@ -70,7 +70,7 @@ class Nvidia(stand_in.TestCase):
         return declarations.Headers(headers, [f"-I{TOOLKIT / 'include'}"])
 
     def test_layouts(self):
-        """Each struct and each enumerator that src/softgpu declares of the driver's and the runtime's."""
+        """Each struct and enumerator of the driver and the runtime that src/softgpu declares."""
         theirs = self.nvidia("cuda.h", "cuda_runtime_api.h")
         ours = declarations.Headers(["softgpu/runtime/types.h"], [f"-I{harness.SOURCE / 'src'}"])
         text = declarations.preprocessed(COMPILER, ours)
@@ -94,7 +94,8 @@ class Nvidia(stand_in.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""))
 
     def test_functions(self):
-        """Each function that a stand-in defines takes and returns what NVIDIA's of that name does, by size."""
+        """Each function of a stand-in has parameters and a result of the same sizes as NVIDIA's function of that
+        name."""
         for library_name, (least, headers, folder, options) in self.LIBRARIES.items():
             with self.subTest(library=library_name):
                 theirs = self.nvidia(*headers)
@@ -115,7 +116,7 @@ class Nvidia(stand_in.TestCase):
         self.assertRegex(told, r"^\d{3} asked, 0 wrong\n$")
 
     def test_walker(self):
-        """NVIDIA's library walks the buffers that the stand-in filled; what the recorder reads there is right."""
+        """NVIDIA's library reads the same records as the recorder from buffers that the stand-in filled."""
         cupti = library("libcupti.so.13")
         for more in ({}, {"SOFTCUPTI_DISORDER": 1}, {"SOFTCUPTI_STRANGE": 1}):
             with self.subTest(more=more):
@@ -130,7 +131,7 @@ class Nvidia(stand_in.TestCase):
                     SOFTCUPTI_WALKER=cupti, **more), variables=None)
 
     def lookups(self, *command):
-        """Runs a program with the runtime under memprof's hooks: what it asked the stand-in driver for."""
+        """Runs a program with the runtime under memprof's hooks. Returns its look-ups in the stand-in driver."""
         asked = self.folder / "asked"
         asked.unlink(missing_ok=True)
         self.run_program(*command, options=("--capture", "hooks"), SOFTGPU_LOOKUPS=asked)
@@ -145,14 +146,14 @@ class Nvidia(stand_in.TestCase):
         lines = asked.splitlines()
         names = {line.split()[0] for line in lines}
         self.assertGreaterEqual(len(names), 300)
-        # Every question came through the hooks: they asked the driver.
+        # every look-up reached the driver through the hooks
         self.assertEqual({os.path.basename(line.split()[3]) for line in lines}, {"libmemprof-hooks.so"})
         answers = self.output(self.compile("who_answers.c"), input=asked,
                               env=stand_in.environment(LD_PRELOAD=f"{harness.BUILD / 'libmemprof.so'}:{self.hooks()}"))
         rows = [line.split() for line in answers.splitlines()]
         caught = {name for name, _, _, where in rows if os.path.basename(where) == "libmemprof-hooks.so"}
         self.assertEqual([row for row in rows if MEMORY.match(row[0]) and row[0] not in caught], [])
-        # Each form of a name: by version, and for per-thread default streams.
+        # each form of a name: by version, and for per-thread default streams
         self.assertEqual([row for row in rows if row[0] in caught and "libmemprof" not in row[3]], [])
         memory = {name for name in names if MEMORY.match(name)}
         print(f"{len(lines)} questions, {len(names)} names, {len(memory)} of memory, all caught; {len(caught)} in all")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Random operations from eight threads on the stand-in driver of tests/softgpu. At random moments, the recording's live
-blocks are those that the driver holds, by every way in. tools/test --long: ten million operations and 1000 moments,
-half a minute each way."""
+"""Random operations from eight threads on the stand-in driver of tests/softgpu. At random moments the recording's live
+blocks equal the driver's, by CUPTI and by hooks. tools/test --long: ten million operations and 1000 moments, half a
+minute each way."""
 
 import collections
 import subprocess

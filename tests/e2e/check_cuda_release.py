@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""CUPTI is given back when the program asks for it: another tool of the process gets it, and the hooks record on."""
+"""CUPTI is released when the program asks for that: another tool in the process gets CUPTI, and the hooks go on
+recording."""
 
 import harness
 import cuda_stand_in as stand_in

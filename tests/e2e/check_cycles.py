@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A collector that is killed while a schedule opens and closes the window: what is left is recovered, and the schedule goes
-on where it was."""
+"""A collector is killed while a schedule opens and closes the window. The rest is recovered, and the schedule
+continues."""
 
 import os
 import signal
@@ -13,13 +13,13 @@ CYCLES = ((3, 4, 5), (9, 10, 11), (15, 16, 17))  # the steps that are active, fr
 
 
 class Killed(harness.TestCase):
-    """The collector is killed at each of its writes, and what is left is recovered: every step of the schedule is there."""
+    """The collector is killed at each of its writes. The recovered file has every step of the schedule."""
 
     FAULT_POINT = harness.BUILD / "tests/faults/fault_point.so"
     SCHEDULES = ((SCHEDULE, CYCLES), ("wait=4,active=2,repeat=1", ((5, 6),)))
 
     def record(self, schedule, number, where):
-        """The file, where the collector came so far."""
+        """Records with a kill at write `number`. Returns the file, or None if the collector made fewer writes."""
         file = self.folder / "run.mp"
         for path in self.folder.iterdir():
             path.unlink()

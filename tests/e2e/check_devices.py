@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A device's total and the recording's own bytes, on the stand-ins of NVML and of libc10. Checks which device is which,
-the uses of its memory, and the words if NVML gives no answer."""
+"""A device's total and the recording's own bytes, on the stand-ins of NVML and of libc10. Checks the mapping of device
+numbers, the uses of a device's memory, and the messages if NVML fails."""
 
 import os
 import sys
@@ -95,7 +95,7 @@ class Devices(harness.TestCase):
         self.assertIn("without numbers", self.notes(info))
 
     def test_processes_of_whom_some_are_not_known(self):
-        """A sum that lacks somebody is no sum; one who is listed twice is there once."""
+        """If a process's bytes are unknown, so is the sum. A process that is listed twice counts once."""
         for which, process, others in (("some", 428 * MIB, None), ("crowd", None, None),
                                        ("drawing", 428 * MIB, 512 * MIB)):
             info = self.record("0=0", SOFTNVML_OTHERS=str(512 * MIB), SOFTNVML_PROCESSES=which)

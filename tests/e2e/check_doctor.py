@@ -100,7 +100,7 @@ class Doctor(harness.TestCase):
         torch = self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch")
         self.assertEqual((torch["state"], torch["found"]), ("limited", "2.9.0+cu130, hooks of 1.9"))
         self.assertIn("no forward line", torch["advice"])
-        # The recorder defines what it wraps, and no more.
+        # the recorder defines only the functions that it wraps
         os.symlink(harness.BUILD / "libmemprof.so", self.folder / "torch" / "lib" / "libtorch_cpu.so")
         self.assertEqual(self.one(self.examine(PATH=f"{self.folder}:/bin"), "torch"), torch)
 

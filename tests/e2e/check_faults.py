@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Faults around a recording, and programs that do odd things. The program never notices, the command keeps its exit
-status, and a sentence names each loss. Some tests need a mount namespace (root) and are skipped without."""
+"""Faults during a recording, and programs that do unusual things. The program is not affected, the command keeps its
+exit status, and a message names each loss. Some tests need a mount namespace (root) and are skipped without."""
 
 import os
 import pathlib
@@ -19,7 +19,7 @@ TRACK = "cpu/app/guest"
 
 
 def spools_of(folder):
-    """The spools whose snapshot files were to be in `folder`: other tests run at the same time."""
+    """The spools of recordings in `folder`. Other tests, which run at the same time, have spools, too."""
     found = []
     for path in pathlib.Path("/dev/shm").glob("memprof-*.spool"):
         try:
@@ -146,7 +146,7 @@ class Programs(Recording):
     def test_secure_execution_is_left_alone(self):
         if os.geteuid():
             self.skipTest("not root")
-        # The user that runs the copy is another than its owner: the loader takes no preload from that environment.
+        # The copy is set-user-ID of another user, so the loader ignores LD_PRELOAD.
         program = self.folder / "guest"
         shutil.copy(GUEST, program)
         os.chown(program, 65534, 65534)
@@ -209,7 +209,7 @@ class ExitStatus(Recording):
         self.assertFalse((self.folder / "ran").exists())
 
     def test_children_that_nobody_waits_for(self):
-        """A parent that ignores SIGCHLD hands that down."""
+        """memprof inherits an ignored SIGCHLD from its parent."""
         result = subprocess.run([sys.executable, "-c", "import os, signal, sys\n"
                                  "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nos.execv(sys.argv[1], sys.argv[1:])",
                                  harness.MEMPROF, "snapshot", "-o", self.file, "--", "sh", "-c", "exit 3"],
@@ -218,7 +218,8 @@ class ExitStatus(Recording):
 
 
 def hear_all_signals():
-    """Where the tests run under nohup or in the background of a shell, signals are ignored that a shell cannot trap."""
+    """Resets signals that nohup, or a shell for background jobs, has set to be ignored: a shell cannot trap ignored
+    signals."""
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -249,12 +250,12 @@ class Signals(Recording):
         self.assertEqual(int(result.stdout.split()[1], 16), 1 << signal.SIGUSR1 - 1 | 1 << signal.SIGTERM - 1)
         result = self.snapshot("grep", "-E", "Sig(Blk|Ign)", "/proc/self/status", options=["--force"],
                                preexec_fn=hear_all_signals)
-        # posix_spawn() leaves the two signals that are glibc's own ignored.
+        # posix_spawn() leaves glibc's own two signals ignored
         masks = {int(line.split()[1], 16) & ~0x180000000 for line in result.stdout.splitlines()}
         self.assertEqual(masks, {0})
 
     def test_the_terminal_stays_the_commands(self):
-        """The command reads from the terminal: it is in the foreground there."""
+        """The command can read from the terminal: it is the terminal's foreground process."""
         try:
             pid, terminal = pty.fork()
         except OSError as error:
@@ -267,7 +268,7 @@ class Signals(Recording):
         os.close(terminal)
 
     def test_stopped_collector(self):
-        """The program goes on without it, and what is lost is counted."""
+        """The program goes on without the collector, and lost events are counted."""
         process = self.start("sh", "-c", f"echo ready; read line; exec {GUEST} paths 3000", stdin=subprocess.PIPE)
         self.addCleanup(process.stdin.close)
         guest = harness.first_child(process.pid)
@@ -337,7 +338,7 @@ class FullDisks(Recording):
                 self.assertEqual(allocs + frees + dropped, 36000)
 
     def test_shared_memory_is_left_to_the_program(self):
-        """While the tables and rings grow, somebody else's room stays."""
+        """While tables and rings grow, room for other users of /dev/shm remains."""
         result = self.inside('"$MEMPROF" snapshot --no-symbols -o "$KEPT/run.mp" -- sh -c \'"$GUEST" many-threads 90 200; '
                              'df --output=avail -k /dev/shm | tail -1\'; ', shm="64m")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -349,7 +350,7 @@ class FullDisks(Recording):
         self.assertGreaterEqual(min(free), 24 * 1024)
 
     def test_limit_on_file_sizes(self):
-        """Not even the spool may be made: the program runs, and a sentence says so."""
+        """Even the spool exceeds the limit: the program runs, and a message says so."""
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         result = self.snapshot(GUEST, "plain", 10, preexec_fn=limit)
         self.assertIn("File too large", result.stderr)

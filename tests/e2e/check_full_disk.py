@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A disk that runs full: each event is in the file, in shared memory, or counted as dropped, and the cause is said."""
+"""A disk runs full: each event is in the file, in shared memory, or counted as dropped, and a message names the
+cause."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`snapshot --host`: the C allocator's blocks on cpu/malloc. What a program keeps, by its own count, lies within the
-error that the recording states; blocks of PyTorch's CPU allocator are on cpu/torch alone; without the option nothing is
-hooked."""
+"""`snapshot --host`: the C allocator's blocks on cpu/malloc. The bytes that a program keeps, by its own count, are
+within the recording's stated error. Blocks of PyTorch's CPU allocator are only on cpu/torch. Without the option nothing
+is hooked."""
 
 import glob
 import math
@@ -18,7 +18,7 @@ MEAN = 512 << 10
 
 
 def allocators():
-    """The C library's own, and others to preload."""
+    """The allocators: the C library's own, and others to preload."""
     patterns = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so*")
     return [None] + [path for pattern in patterns for path in sorted(glob.glob(f"/usr/lib/*/{pattern}"))[:1]]
 
@@ -37,7 +37,8 @@ class Host(harness.TestCase):
         return harness.answer("leaks", path, "--outstanding", "--track", "cpu/malloc")["outstanding"]
 
     def assertIsEstimate(self, estimate, truth, block):
-        """Within six standard errors: a chance of one in a hundred million where nothing is wrong."""
+        """Asserts that the estimate is within six standard errors. A correct estimate fails with a probability below
+        1e-8."""
         share = 1 - math.exp(-block / MEAN)
         deviation = math.sqrt(truth / block * (1 - share) / share) * block
         self.assertLess(abs(estimate - truth), 6 * deviation + 1, (estimate, truth, deviation))

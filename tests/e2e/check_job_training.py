@@ -83,7 +83,7 @@ class Training(harness.TestCase):
                          {0: "clean", 1: "clean", 2: "leak", 3: "clean"})
         finding = told["findings"][0]
         self.assertEqual(told["processes"][finding["process"]]["rank"], 2)
-        # 100 000 floats a step, as the program says.
+        # the program keeps 100 000 floats per step
         self.assertAlmostEqual(finding["bytes_per_step"], 400000, delta=4000)
         self.assertTrue(any((frame["file"] or "").endswith("train.py") for frame in finding["stack"]))
         text = harness.memprof("leaks", "--fail", run)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Files left after the program, the collector or both were killed, and the result of `memprof recover`: chosen cases.
-The matrix of all kills at all moments is tests/faults/check_matrix.py."""
+"""Files that remain after the program, the collector or both were killed, and the result of `memprof recover`, in
+selected cases. The matrix of all kills at all moments is tests/faults/check_matrix.py."""
 
 import os
 import signal
@@ -84,7 +84,7 @@ class Kills(harness.Churning):
                 while (result := harness.memprof("recover", file, "-o", whole, "--force")).returncode == 1:
                     self.assertLess(time.monotonic(), deadline, result.stderr)
                     time.sleep(0.05)
-                # The 40 of the windows, the 280 between them, and one for what comes after.
+                # 40 steps of the windows, 280 between them, and one for the time after the last window
                 self.assertEqual(harness.answer("info", whole)["steps"]["count"], 321, at)
 
     def test_a_killed_memprof_leaves_no_folder_for_ever(self):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Programs that start others, each in its own way. Every process with events has a file of its own, named as the manual
-says, with its own blocks. No file overwrites another."""
+"""Programs that start other programs, in different ways. Every process with events has a file of its own, named as the
+manual says, with its own blocks. No file overwrites another."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ import harness
 
 PYTHON = harness.python_with_torch()
 
-# A worker makes as many blocks as its number says, so that its file differs from others'.
+# A worker makes as many blocks as its number, so that workers' files differ.
 WORK = textwrap.dedent("""
     import os, torch
     def work(number):
@@ -114,7 +114,7 @@ class Launchers(harness.TestCase):
             self.check_member(info, rank=rank, local_rank=rank, world_size=3, role=None)
 
     def test_names_from_the_environment(self):
-        """A role is anything that somebody put there; it is printed without what a terminal would obey."""
+        """A role may be any text; it is printed without control characters."""
         worker = self.script("rank.py", RANK)
         os.environ.update(RANK="3", ROLE_NAME="a\x1b[2Jb\nc\u202e", TORCHELASTIC_RUN_ID="night\tly", WORLD_SIZE="two")
         for name in ("RANK", "ROLE_NAME", "TORCHELASTIC_RUN_ID", "WORLD_SIZE"):
@@ -129,7 +129,7 @@ class Launchers(harness.TestCase):
 
     def test_torchrun(self):
         worker = self.script("rank.py", RANK)
-        # Redirected: PyTorch 1.13 fails under Python 3.11 to read that nothing is to be.
+        # redirects, as PyTorch 1.13 under Python 3.11 cannot parse its default of no redirects
         files, _ = self.record("run.%r.mp", *harness.torchrun(), "--nproc_per_node", "2",
                                "--redirects", "1", "--tee", "1", worker)
         ranks = {name: info for name, info in files.items() if name in ("run.0.mp", "run.1.mp")}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The command lines of README and manual. Each names an existing command and its options. Commands in blocks run in
-their order, and print the shown output but for numbers."""
+"""The command lines of README and manual. Each names an existing command and options of it. Commands in blocks run in
+order, and print the shown output, except for numbers."""
 import os
 import pathlib
 import re
@@ -18,7 +18,7 @@ import harness
 DOCUMENTS = [harness.SOURCE / "README.md", *sorted((harness.SOURCE / "docs" / "manual").glob("*.md"))]
 COMMENT = re.compile(r"\s+#\s.*|\s{3,}\S.*")  # after a command: "# why", or a gap and what it is for
 
-# Why a line in a block is not run here; what it is made of is looked at all the same.
+# Why a line in a block is not run here. Its command and options are checked nevertheless.
 NOT_RUN = {
     "memprof plan": "needs PyTorch for CUDA: tests/plan runs plans of it",
     "memprof frag oom.pickle": "a snapshot from a GPU: tests/recordings keeps such an answer",
@@ -46,7 +46,8 @@ for _ in range(3):
     layer(torch.ones(8, 64)).sum().backward()
     optimizer.step()
 """
-# PID stands for this program, which goes on. Its first steps are over when the file "steps" exists.
+# PID is replaced by the pid of this program, which keeps running. Its first steps are over when the file "steps"
+# exists.
 LOOP = "import time" + TRAIN.replace("_ in range(3)", "step in range(1_000_000)") + """\
     time.sleep(0.01)
     if step == 9:
@@ -63,7 +64,7 @@ TOOLS = {
 
 
 def blocks(document):
-    """(line, command, what is shown below it) of the indented lines."""
+    """(line, command, output shown below the command) of the indented lines."""
     lines, found, shown = document.read_text().splitlines(), [], None
     for number, line in enumerate(lines, 1):
         if not line.startswith("    "):
@@ -81,20 +82,20 @@ def blocks(document):
 
 
 def mentions(document):
-    """`memprof ...` in sentences, which lines may break."""
+    """`memprof ...` in sentences, also across a line break."""
     text = re.sub(r"^    .*$", "", document.read_text(), flags=re.MULTILINE)
     return [" ".join(span.split()) for span in re.findall(r"`((?:[^`]|\n)+)`", text) if span.startswith("memprof ")]
 
 
 def skeleton(line):
-    """Without numbers, bars and gaps."""
+    """A line without numbers, bars and gaps."""
     line = re.sub(r"[▇▁-█]+", "", line)
     line = re.sub(r"\d[\d .]*(\s?([KMGT]i)?B\b|\s?%|\s?(ms|s|min)\b)?", "#", line)
     return re.sub(r"\s+", " ", line).strip()
 
 
 def missing(shown, printed):
-    """Lines shown that were not printed in that order; "..." stands for any."""
+    """Shown lines that were not printed in that order; "..." matches any lines."""
     printed, at, lacking = [skeleton(line) for line in printed.splitlines()], 0, []
     for line in shown:
         wanted = skeleton(line)

@@ -28,7 +28,7 @@ sys.stdin.readline()
 """
 
 
-# Three layers keep what they made; what tensors are for and whose they are the program counts for itself.
+# Three layers keep their outputs. The program itself counts bytes by role and by module.
 NETWORK = """
 import json, sys, torch, libmemprof as mp
 class Net(torch.nn.Module):
@@ -113,7 +113,7 @@ class Metrics(harness.TestCase):
         path = self.folder / "memprof.prom"
         run = self.start(str(path), NETWORK)
         counts, modules = json.loads(run.first_line)
-        # Metrics are of a moment after the line, which is the last change, once a text has come since.
+        # The program's last change is before this time, so a text written later has the final numbers.
         ready = time.time()
         self.wait_for(lambda: path.exists() and path.stat().st_mtime > ready, "no metrics came")
         text = path.read_text()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The module of every block of a recording, read by tests/unit/format/read_mp.py, equals the program's own count. Runs
-on every CPython found, with the pool of the C API and with PyTorch's tensors. $MEMPROF_TEST_PYTHONS names more
-interpreters, separated by colons."""
+"""The module of every block, as tests/unit/format/read_mp.py reads it from the recording, equals the program's own
+notes. Runs on every CPython found, with the pool of the C API and with PyTorch's tensors. $MEMPROF_TEST_PYTHONS names
+more interpreters, separated by colons."""
 
 import csv
 import json
@@ -95,7 +95,7 @@ class Modules(harness.TestCase):
         self.assertEqual(list(recording.labels.values()), [[(1, "net.weight"), (2, "net.grad")]])
 
     def test_exports(self):
-        """All that is exported says the same; the root's name, which all paths share, is left out."""
+        """All export formats have the same modules, without the root's name, which all paths share."""
         path, record = self.record(sys.executable, "pool")
         expected = {int(address): module for address, module in json.loads(record.read_text()).items()
                     if not isinstance(module, list)}
@@ -120,7 +120,7 @@ class Modules(harness.TestCase):
         database.close()
 
     def says(self, path, record):
-        """Every block has its module and its last label, by the model's own word."""
+        """Every block has the module and the last label that the model itself noted."""
         record = json.loads(record.read_text())
         table = self.folder / "table.csv"
         result = harness.memprof("export", path, "-o", table, "--format", "csv", "--force")
@@ -133,7 +133,7 @@ class Modules(harness.TestCase):
             for address, module in record["modules"].items()})
 
     def halves(self, *arguments, options=()):
-        """Yields in the middle, with the collector; then the program has ended."""
+        """Yields the collector in the middle of the program. Afterwards the program has ended."""
         self.path, self.all, self.middle = (self.folder / name for name in ("run.mp", "all.json", "middle.json"))
         collector = subprocess.Popen([harness.MEMPROF, "snapshot", "-o", self.path, *options, "--", sys.executable,
                                       PROGRAM, self.all, "halves", self.middle, *arguments], stderr=subprocess.DEVNULL)
@@ -175,12 +175,12 @@ class Modules(harness.TestCase):
         self.assertIn(", in blocks.0.attn", self.said)
 
     def test_blocks_of_the_driver(self):
-        """Memory that CUDA handed out, on the stand-in of its driver."""
+        """Blocks of CUDA's driver, on the stand-in driver."""
         path, record = self.record(sys.executable, "driver", environment=cuda_stand_in.environment())
         self.check(path, record)
 
     def test_without_stacks(self):
-        """Python frames off: no modules, and nothing else changes."""
+        """Without Python frames there are no modules; nothing else changes."""
         path, record = self.record(sys.executable, "unasked", options=("--stacks", "none"))
         self.assertEqual(set(Recording(path).modules.values()), {None})
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/monitoring in the real Prometheus: it reads the file and scrapes the metrics of a recorded program. Each
-query of the Grafana dashboard has an answer, and it is right if the program prints the truth."""
+query of the Grafana dashboard has an answer, and the answer equals the program's output if the program prints that
+number."""
 
 import http.server
 import json
@@ -41,7 +42,7 @@ def questions():
 
 class Monitoring(harness.TestCase):
     def test_dashboard(self):
-        """As far as it can be looked at without Grafana."""
+        """Checks the dashboard as far as possible without Grafana."""
         dashboard = json.loads((EXAMPLES / "grafana-dashboard.json").read_text())
         ids = [panel["id"] for panel in dashboard["panels"]]
         self.assertEqual(len(set(ids)), len(ids))
@@ -53,7 +54,7 @@ class Monitoring(harness.TestCase):
                 self.assertIn(f'"{name.removesuffix("_total")}"', told)
 
     def serve(self, path, port):
-        """The file over HTTP, as node_exporter or any web server would."""
+        """Serves the file over HTTP, like node_exporter or any web server."""
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 body = path.read_bytes() if path.exists() else b"# EOF\n"

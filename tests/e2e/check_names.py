@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Names of sites. Functions of C++ are named as people call them, whatever their types, with debugging information and
-without. Lines of notebooks' cells are numbered as people count them."""
+"""Names of sites. Functions of C++ have names without types, with and without debugging information. Lines of notebooks
+have the numbers of the cell and of the line in it."""
 
 import pathlib
 import re
@@ -14,7 +14,7 @@ import harness
 PROGRAMS = harness.SOURCE / "tests" / "e2e" / "programs"
 PYTHON = harness.python_with_torch()
 
-# Takes 4 KiB, and puts argv[1] in the place of argv[2]; argv[3]: then lives on.
+# Allocates 4 KiB, and replaces the file argv[2] by argv[1]. With argv[3] it then keeps running.
 REPLACED = """
 #include <memprof.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ class Names(harness.TestCase):
         found = self.texts(recording)
         self.assertEqual(found.keys(), truth.keys())
         for size, name in truth.items():
-            # The first is made(), which they share.
+            # the first line is made(), which all share
             yield name, re.sub(r"  +\S+$", "", found[size][1])
 
     @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")
@@ -71,7 +71,7 @@ class Names(harness.TestCase):
 
     @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")
     def test_of_cpp_with_debugging_information(self):
-        """Which names some functions by their last part alone."""
+        """Debugging information names some functions only by the last part of their name."""
         for source in ("names_of_templates.cpp", "names_of_closures.cpp"):
             for name, said in self.of_cpp(source, "-g"):
                 with self.subTest(source=source, name=name):
@@ -79,14 +79,15 @@ class Names(harness.TestCase):
 
     @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")
     def test_of_cpp_without_build_id(self):
-        """Whose program has ended before anybody looks for its file."""
+        """The program has ended before memprof looks for its file."""
         for name, said in self.of_cpp("names_of_closures.cpp", "-Wl,--build-id=none"):
             with self.subTest(name=name):
                 self.assertEqual(said, name)
 
     @harness.unittest.skipUnless(shutil.which("g++"), "no g++ here")
     def test_of_another_program_of_that_name(self):
-        """A program without a build-id that put another in its place gets no names from that, ended or not."""
+        """If a program without a build-id replaces its own file by another program, the new file gives no names,
+        whether the program has ended or not."""
         other, program, recording = self.folder / "other", self.folder / "program", self.folder / "run.mp"
         for lives_on in ([], ["on"]):
             with self.subTest(lives_on=lives_on):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""NVTX ranges as regions, marks and steps. Programs print what they did; an independent reader of the snapshot file
-prints what was recorded. They use NVIDIA's own headers, if the build found them, and a stand-in."""
+"""NVTX ranges as regions, marks and steps. Programs print their ranges, and an independent reader prints those of the
+recording. The programs use NVIDIA's own headers, if the build found them, and a stand-in."""
 
 import collections
 import json

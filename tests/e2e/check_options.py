@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Options of `memprof snapshot` that change what it says of itself: its exit status, and the command in its file."""
+"""Options of `memprof snapshot` that change its exit status, or the command that its file names."""
 
 import json
 
@@ -8,7 +8,7 @@ import harness
 
 class Options(harness.TestCase):
     def record(self, *arguments, status=0):
-        """programs/held ends with 0 and holds memory; "false" and "true" hold none."""
+        """programs/held ends with 0 and has memory; "false" and "true" have none."""
         result = harness.memprof("snapshot", "--force", "-o", self.folder / "run.mp", *arguments)
         self.assertEqual(result.returncode, status, result.stderr)
         return result

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`memprof plan` without PyTorch: a program that calls NVIDIA's runtime by its own names, planned on GPUs that are not
-here. The program itself knows how much it took. tests/plan compares plans of PyTorch with recordings from real GPUs."""
+"""`memprof plan` without PyTorch: a program that calls NVIDIA's runtime directly, planned on GPUs that this machine
+lacks. The program itself knows how much it allocated. tests/plan compares plans of PyTorch with recordings from real
+GPUs."""
 import json
 import os
 import pathlib
@@ -15,7 +16,7 @@ import harness
 
 MIB, GIB = 1 << 20, 1 << 30
 
-# argv: GiB to take in blocks of 1 GiB; what to do then
+# argv: GiB to allocate in blocks of 1 GiB; what to do afterwards
 PROGRAM = """
 import ctypes, sys
 cuda = ctypes.CDLL("libcudart.so.12")
@@ -112,7 +113,7 @@ class Plan(unittest.TestCase):
         self.assertEqual(lines[4], "0001020304050607")
 
     def test_values_that_were_set(self):
-        """A little that is set is known; what lies across two such is not put together."""
+        """A small memset value is known when it is read back. A value that crosses two memsets is not put together."""
         for values in ("zeros", "host"):
             lines = self.plan("--device", "4GiB", "--values", values, arguments=["1", "set"]).stdout.split("\n")
             self.assertEqual(lines[1], f"{'05' * 6} {'00' * 8}")
@@ -138,7 +139,7 @@ class Plan(unittest.TestCase):
         self.assertIn("{batch} stands nowhere in the command", result.stderr)
 
     def test_largest_that_is_interrupted(self):
-        """Nothing stays behind, also not from the run that went on."""
+        """No files and no process remain, even of the run that was going on."""
         (self.folder / "program.py").write_text("import pathlib, sys, time\npathlib.Path(sys.argv[2]).touch()\ntime.sleep(60)")
         left, begun = self.folder / "tmp", self.folder / "begun"
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -146,8 +147,8 @@ class Plan(unittest.TestCase):
             running = subprocess.Popen([harness.MEMPROF, "plan", "--size", "batch=8", "--", sys.executable,
                                         self.folder / "program.py", "8", begun], env=dict(os.environ, TMPDIR=str(left)),
                                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                       # As from a terminal; whoever runs the tests in the background, or under nohup,
-                                       # ignores them.
+                                       # default handling as in a terminal: background shells and nohup ignore these
+                                       # signals
                                        preexec_fn=lambda: [signal.signal(of, signal.SIG_DFL)
                                                            for of in (signal.SIGINT, signal.SIGHUP)])
             while not begun.exists():
@@ -217,7 +218,8 @@ class Plan(unittest.TestCase):
         self.assertIn("this PyTorch (2.7.1+cpu) is built without CUDA", result.stderr)
 
     def test_conditions_of_another_pytorch(self):
-        """Kernels that make a truth are known for PyTorch 2.6. The plan calls values of other versions less sure."""
+        """Kernels that compute true or false are known for PyTorch 2.6. The plan calls values of other versions less
+        sure."""
         (self.folder / "condition.c").write_text(
             "int read_is_nonzero(int (*copy)(void *, const void *, unsigned long, int), const void *at)\n"
             "{ char truth = 1; int failed = copy(&truth, at, 1, 2); return failed ? -1 : truth; }\n")
@@ -293,7 +295,7 @@ class Plan(unittest.TestCase):
                          ["NVIDIA A100-SXM4-40GB", str(total), str(total - 1536 * MIB), f"{1536 * MIB}\n"])
 
     def test_visible_devices(self):
-        """As the program sets them itself; what the user's shell had set is no matter (test_device)."""
+        """The program sets CUDA_VISIBLE_DEVICES itself. The user's own setting is ignored (test_device)."""
         text = ("import os; os.environ['CUDA_VISIBLE_DEVICES'] = 'SEEN'\ncount = ctypes.c_int()\n"
                 "cuda.cudaGetDeviceCount(ctypes.byref(count))\nprint(count.value)\nif count.value: take(1 << 30)")
         for seen, count in (("0", 1), ("2,3", 2), ("1,9,2", 1)):
@@ -311,7 +313,7 @@ class Safety(unittest.TestCase):
     setUp, plan = Plan.setUp, Plan.plan
 
     def stand_ins(self):
-        """The variables by which plan makes a program find them."""
+        """The variables by which `memprof plan` makes a program find the stand-ins."""
         shown = self.plan("--device", "4GiB", arguments=["0", "environment"]).stdout
         return dict(line.split("=", 1) for line in shown.splitlines()[1:] if "=" in line)
 
@@ -323,8 +325,8 @@ class Safety(unittest.TestCase):
         self.assertNotIn(str(folder), searched + os.environ.get("LD_LIBRARY_PATH", ""))
 
     def test_beside_a_real_gpu(self):
-        """NVIDIA's kernel module is loaded: a program that found the stand-in by mistake gets a message, and plan goes
-        on."""
+        """With NVIDIA's kernel module loaded, a program that finds the stand-in by mistake gets a message; plan
+        works."""
         as_with_gpu = ["unshare", "--map-root-user", "--mount", "sh", "-c", "mount -t tmpfs none /proc/driver && "
                        "mkdir /proc/driver/nvidia && : > /proc/driver/nvidia/version && exec \"$@\"", "sh"]
         if subprocess.run([*as_with_gpu, "true"], capture_output=True).returncode:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Recordings of a sample (--sample). Their bytes equal those of a full recording or of plain arithmetic, within the
-error that they state. The file has nothing of a block that was left out. Commands that need all blocks say so."""
+"""Recordings of a sample (--sample). Their bytes equal those of a full recording, or computed ones, within the stated
+error. The file contains nothing about blocks that were left out. Commands that need all blocks say so."""
 
 import os
 import select
@@ -29,7 +29,8 @@ class Sampling(harness.TestCase):
             self.assertEqual(coverage[key], 0, key)
 
     def check_guest(self, path, blocks):
-        """Blocks of 100 bytes that stay. The peak is the end, so that it is no maximum over estimates that vary."""
+        """Checks with blocks of 100 bytes that stay. The peak is then at the end, and no maximum over varying
+        estimates."""
         peak = harness.answer("peak", path)
         self.assertLess(abs(peak["peak_bytes"] - 100 * blocks), 5 * peak["standard_error_bytes"])
         self.assertLess(peak["standard_error_bytes"], 100 * blocks / 4)
@@ -77,7 +78,7 @@ class Sampling(harness.TestCase):
 
     def test_children(self):
         self.record("run.mp", "--sample", "2KiB", command=[harness.program("guest"), "children", "6", "20000"])
-        # The parent's ten blocks may all be left out: then a child's file has the name as given.
+        # the sample may leave out all ten blocks of the parent: then a child's file has the given name
         files = [file for file in self.folder.glob("run*.mp")
                  if harness.answer("info", file)["coverage"]["events"] > 100]
         self.assertEqual(len(files), 6)
@@ -117,7 +118,7 @@ class Sampling(harness.TestCase):
             self.assertEqual(peak["coverage"][key], 0, key)
 
     def test_totals_of_an_allocator_are_not_doubted(self):
-        """The stand-in's device totals go with the events; its blocks are of 1 MiB."""
+        """The stand-in reports its device totals with the events. Its blocks are of 1 MiB."""
         for mean in ("20KiB", "4MiB"):
             path, _ = self.record(f"c10-{mean}.mp", "--sample", mean, "--capture", "torch",
                                   command=[harness.program("c10_program"), STAND_IN, "0", "0"])

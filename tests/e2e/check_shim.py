@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The PyTorch shim: programs compute the same with and without it, Python starts as if it were not there, and steps and
-regions are those of the program. $MEMPROF_TORCH_PYTHON names another PyTorch; torch.compile is only in those from 2 on."""
+"""The PyTorch shim: programs compute the same with and without the shim, Python starts as without it, and steps and
+regions are the program's. $MEMPROF_TORCH_PYTHON names another PyTorch; torch.compile needs version 2 or newer."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import harness
 PYTHON = harness.python_with_torch()
 PROGRAMS = harness.SOURCE / "tests" / "e2e" / "programs" / "training.py"
 EXAMPLES = harness.SOURCE / "examples"
-# A memprof with sanitizers runs here below another, whose library is loaded first.
+# A memprof with sanitizers may run here under another memprof, whose library is loaded first.
 SINGLE = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1",
               ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "verify_asan_link_order=0"))
 
@@ -21,7 +21,7 @@ class Shim(harness.TestCase):
         self.snapshot = self.folder / "run.mp"
         done = harness.memprof("snapshot", "--quiet", "--force", "-o", self.snapshot, *options, "--", *command,
                                env=dict(SINGLE, **variables))
-        # Lines of memprof itself at the end, as that nothing was allocated, are not the program's.
+        # Remove memprof's own last lines, such as that nothing was allocated.
         done.stderr = "".join(line for line in done.stderr.splitlines(True) if not line.startswith("memprof: "))
         return done
 
@@ -36,7 +36,7 @@ class Shim(harness.TestCase):
         return path
 
     def same(self, *command, options=(), **variables):
-        """The program says and prints the same either way; its output."""
+        """Asserts that the program behaves and prints the same with and without memprof. Returns its output."""
         without, with_ = self.plain(*command, **variables), self.recorded(*command, options=options, **variables)
         self.assertEqual((with_.returncode, with_.stdout), (without.returncode, without.stdout), with_.stderr)
         self.assertEqual(with_.stderr, without.stderr)
@@ -71,7 +71,7 @@ class Programs(Shim):
         self.assertEqual(self.recorded(PYTHON, EXAMPLES / "train.py", "--steps", "5").returncode, 0)
         steps = harness.answer("steps", self.snapshot)
         self.assertEqual((steps["source"], len(steps["steps"])), ("torch", 5))
-        # Each ends where the optimizer's work does: what is live then is the same from the first step on.
+        # Each step ends after the optimizer's work, when the live bytes are the same from the first step on.
         self.assertEqual(len({step["end_bytes"] for step in steps["steps"]}), 1)
         ends = [step["end_ns"] for step in steps["steps"]]
         self.assertEqual([step["start_ns"] for step in steps["steps"]][1:], ends[:-1])
@@ -168,7 +168,7 @@ class Programs(Shim):
 
 
 class Start(Shim):
-    """Any Python will do: torch is a folder with an empty __init__.py."""
+    """Works with any Python: torch is a folder with an empty __init__.py."""
 
     def setUp(self):
         super().setUp()
@@ -183,7 +183,7 @@ class Start(Shim):
         self.same_but_finder(sys.executable, self.show)
 
     def same_but_finder(self, *command, **variables):
-        """sys.meta_path has one finder more until torch is imported."""
+        """Asserts the same behaviour, except that sys.meta_path has one more finder until torch is imported."""
         without, with_ = self.plain(*command, **variables), self.recorded(*command, **variables)
         ours = [line if not line.isdigit() else str(int(line) - 1) for line in with_.stdout.splitlines()]
         self.assertEqual(ours, without.stdout.splitlines(), with_.stderr)
@@ -230,7 +230,7 @@ class Start(Shim):
                          done.stderr)
 
     def test_a_torch_that_is_none(self):
-        """Nothing that the shim knows is there: the program hears nothing of it."""
+        """The module torch has none of the names that the shim needs: the program runs without messages."""
         for text in ("", "nn = autograd = None\n", "class nn:\n    Module = object()\n"):
             self.script(text, "own/torch.py")
             done = self.same(sys.executable, "-c", "import torch; print(torch.__name__)",

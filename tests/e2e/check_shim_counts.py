@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Modules and roles at the peak, within 2 % of what programs count by hooks and tensors of their own; names and roles of
-single tensors exactly. $MEMPROF_TORCH_PYTHON names another PyTorch."""
+"""Modules and roles at the peak, within 2 % of the programs' own count by hooks and tensors. Names and roles of single
+tensors match exactly. $MEMPROF_TORCH_PYTHON names another PyTorch."""
 
 import csv
 import json
@@ -41,7 +41,7 @@ class Counted(harness.TestCase):
             path, record = self.record(model, "modules")
             wanted = {module.partition(".")[2]: size for module, size in record["modules"]
                       if module and "." in module}  # the one root is not shown
-            # Parameters and what belongs to them are their module's, whoever allocated them.
+            # parameters, their gradients and optimizer state belong to their module, even if other code allocated them
             for role, tensors in record["roles"].items():
                 for name, size in tensors.values():
                     path_of = name.split(".")[1:-2 if role == "optimizer_state" else -1]
@@ -65,7 +65,7 @@ class Counted(harness.TestCase):
                     labels = recording.labels.get(last[int(address)])
                     self.assertTrue(labels, f"{model}: nothing on {role} {name}")
                     self.assertEqual((ROLES[labels[-1][0]], labels[-1][1]), (role, name))
-            # And what readers make of it, without labels of all blocks.
+            # also the categories that readers derive without labels of all blocks
             wanted = {CATEGORIES[role]: sum(size for _, size in tensors.values())
                       for role, tensors in record["roles"].items()}
             self.close(self.groups(path, "category"), {name: size for name, size in wanted.items() if size}, model)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Snapshots of programs that run on: asked for by the program, by a signal, or taken when memory runs out. Each is a
-whole file of its moment, and the recording itself is as if none had been taken."""
+"""Snapshots of running programs: requested by the program, by a signal, or taken when memory runs out. Each is a
+complete file of its moment, and does not change the recording itself."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ class OfARunningProgram(harness.Churning):
             after = sum(self.handed_over())
             track = self.track(path, self.track_id)
             count = track["allocs"] + track["frees"]
-            # The collector may not have read yet what was handed over in its last round.
+            # events handed over since the collector's last round may be missing
             self.assertGreater(count, seen)
             self.assertLessEqual(count, after + self.threads)
             self.assertGreaterEqual(count, min(before, seen))
@@ -185,11 +185,12 @@ class OfPyTorch(harness.TestCase):
         self.assertFalse((self.folder / "run.oom.mp").exists())
 
     def test_memory_runs_out_again(self):
-        """The out-of-memory that ends the program is reported too, however soon after one that it survived."""
+        """The out-of-memory that ends the program is reported even if it follows soon after one that the program
+        survived."""
         said = self.record(OUT_OF_MEMORY.format("more = torch.zeros(3000)\ntorch.zeros(1 << 48)"), status=1)
         self.assertEqual(said.count("OUT OF MEMORY"), 2, said)
         self.assertIn("asked for 1.00 PiB at script.py:12", said)
-        # The program does not wait for the file: what it made next may be in it.
+        # the program does not wait for the file, so its next block may be in it
         self.assertIn(self.live("run.oom.mp"), ((50 * 4000, 50), (50 * 4000 + 12000, 51)))
         self.assertTrue((self.folder / "run.oom.2.mp").exists())
         self.assertFalse((self.folder / "run.oom.3.mp").exists())

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A collector that does not answer in time is asked again, and what came meanwhile is counted."""
+"""A collector that does not answer in time is asked again, and events in between are counted."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import time
 
 import harness
 
-# Counts its marks in a file. Its first one comes when `go` is there.
+# Counts its marks in a file. The first mark comes when the file `go` exists.
 PROGRAM = """
 import os, sys, time
 import libmemprof as mp

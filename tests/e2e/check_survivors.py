@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Processes that outlive the command: counted, named and not called complete, or recorded to their end with --wait."""
+"""Processes that outlive the command are counted, named, and not called complete; with --wait they are recorded to
+their end."""
 
 import os
 import pathlib
@@ -10,7 +11,7 @@ import sys
 
 import harness
 
-# Starts servers and ends. One that is to `begin` later has recorded nothing before the command ends.
+# Starts servers and ends. A server with `begin` later has no events before the command ends.
 PROGRAM = """
 import os, sys, time
 import libmemprof as mp
@@ -32,7 +33,7 @@ time.sleep(0.3)
 """
 FOREVER = 100
 
-# Its children, or those of a child, cannot be recorded, in one `way` or another.
+# Its children, or a child's children, cannot be recorded; `way` is the cause.
 UNRECORDED = """
 import ctypes, os, resource, sys
 import libmemprof as mp
@@ -125,7 +126,7 @@ class Survivors(harness.TestCase):
                 self.flag.unlink()
 
     def test_who_could_not_be_recorded_is_named(self):
-        """In the file of the process that started it, and where all of the job is reported."""
+        """The process is named in the file of the process that started it, and in the report of the job."""
         self.script.write_text(UNRECORDED)
         ways = ("descriptors", "root", "user") if os.geteuid() == 0 else ("descriptors",)
         for way in ways:

@@ -19,7 +19,7 @@ UTF8 = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
 
 
 def columns_of(line):
-    """By Unicode's own table, not by the C library's."""
+    """The columns of a line, by Unicode's own table, not the C library's."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
 
 
@@ -51,14 +51,14 @@ class Held(harness.TestCase):
             collector.communicate()
 
     def says(self, child=0):
-        """Pid, steps, bytes, blocks."""
+        """(pid, steps, bytes, blocks) from the program's output."""
         try:
             return struct.unpack("<QQQQ", self.folder.joinpath(f"told.{child}" if child else "told").read_bytes())
         except (FileNotFoundError, struct.error):
             return 0, 0, 0, 0
 
     def rest(self):
-        """Until the program has done its steps, and holds what it holds."""
+        """Waits until the program has done its steps, and its memory is constant."""
         self.wait_for(lambda: self.says()[1] == self.steps, "the program did not come to its end")
         self.wait_for(lambda: self.steps_seen() == self.steps, "the collector did not take all steps")
 
@@ -157,7 +157,7 @@ class Once(Held):
         self.assertIn("nothing of yours is being recorded", result.stderr)
 
     def test_a_collector_that_stands_still(self):
-        """The others are shown, in time."""
+        """Other collectors' processes are shown in time."""
         self.begin(leaking=0)
         self.rest()
         os.kill(self.collector.pid, signal.SIGSTOP)
@@ -188,7 +188,7 @@ class Live(Held):
         return result.stdout
 
     def open(self, width=80, height=24, env="", command=None):
-        """A terminal in which a shell runs top, and then says how it ended."""
+        """Opens a terminal in which a shell runs top, and then prints top's exit status."""
         command = command or (f"stty -a >{self.folder}/before; {env} {harness.MEMPROF} top {self.pid} --interval 200ms; "
                               f"echo ended with $?; stty -a >{self.folder}/after; cat")
         self.terminals += 1

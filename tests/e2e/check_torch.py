@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The recorder on real PyTorch, compared with an independent counter that is preloaded in the same run. The peak agrees
-to the byte, as do the numbers of allocs and frees. At least 99 % of the bytes at the peak reach a line of the program's
-own Python."""
+"""The recorder on real PyTorch, compared with an independent counter preloaded in the same run. The peak agrees to the
+byte, as do the numbers of allocs and frees. At least 99 % of the bytes at the peak reach a line of the program's own
+Python."""
 
 import collections
 import json
@@ -99,7 +99,8 @@ class Torch(harness.TestCase):
         self.assertGreater(coverage["totals_checked"], 9000)
 
     def test_no_two_rows_read_alike(self):
-        """Operands of one multiplication, which PyTorch copies by the same functions, in one call of Python."""
+        """Operands of a multiplication: PyTorch copies them by the same functions, in a single call of Python, so their
+        stacks are nearly equal."""
         start = "import os, torch\na, b = torch.randn(16, 64, 32), torch.randn(16, 32, 64)\nwide = lambda x: x.unsqueeze(1).expand(-1, 2, -1, -1)\n"
         programs = {
             "multiplied": "for step in range(4): out = wide(a) @ wide(b)\n",
@@ -156,7 +157,7 @@ class Torch(harness.TestCase):
         self.assertEqual(stats["peak_after_reset"] - stats["live_before"], 8000 * 4)
 
     def test_marks_in_a_snapshot_for_pytorch(self):
-        """Every end names its begin, and each step is written once: by the program's mark rather than the
+        """Every end has the name of its begin. Each step is written once, by the program's mark, not by the
         optimizer's."""
         script, exported = self.folder / "trained.py", self.folder / "run.pickle"
         for marks in ("mp.step()", "pass"):
@@ -203,7 +204,7 @@ class Torch(harness.TestCase):
         script.write_text(WINDOW)
         snapshot, _, _ = self.record(PYTHON, script, options=("--paused",))
         track = self.track(snapshot, "cpu/torch")
-        # 3 blocks inside the window; those from before it are its base, those after it are not seen.
+        # 3 blocks inside the window; earlier blocks are its base, later ones are not recorded
         self.assertEqual(track["allocs"], 3)
         self.assertEqual(track["base_bytes"], 10 * 1024 * 4)
         self.assertEqual(track["peak_bytes"], (10 * 1024 + 3 * 4096) * 4)
@@ -211,9 +212,9 @@ class Torch(harness.TestCase):
     def test_schedule(self):
         script = self.folder / "scheduled.py"
         script.write_text(SCHEDULED)
-        # 1000 floats are kept before the first step, 256 in each of 20; a step has two more blocks, one in a region.
-        # The recording has lasting changes of the time between windows and after the last one, and steps that begin
-        # there. At the end the interpreter frees all.
+        # The program keeps 1000 floats before the first step and 256 in each of 20 steps. A step also has two temporary
+        # blocks, one of them in a region. Lasting changes and steps between windows, and after the last one, are
+        # recorded, too. At the end the interpreter frees everything.
         for schedule, steps, told_steps, regions, between in (
                 ("wait=2,warmup=1,active=3,repeat=2,every=8", (3, 4, 5, 11, 12, 13), 12, (), 5),
                 ("active=1,repeat=3,unit=^eval$", (), 20, (0, 5, 10), 2 * 6), ("wait=19,active=5", (19,), 1, (), 0)):
@@ -231,7 +232,7 @@ class Torch(harness.TestCase):
                                      [4 * (256 + 1024 * (step + 1) + 77) for step in steps])
                     self.assertEqual([step["step"] for step in inside], [step + 1 for step in steps])
                 first = (steps or regions)[0]
-                # In a region, the step's own two blocks are there already.
+                # when the region begins, the step's other two blocks are live
                 base = 1000 + 256 * first + (256 + 1024 * (first + 1) if regions else 0)
                 self.assertEqual(track["base_bytes"], base * 4)
                 last = (steps or regions)[-1]
@@ -356,7 +357,8 @@ for step in range(400):
     optimizer.step()
 """
 
-# A class of the program's; one that PyTorch wraps again, as where two threads make the first ones; and a usual one.
+# Optimizer classes: the program's own; one that PyTorch wraps twice, as if two threads made the first instances; and a
+# usual one.
 NESTED = """
 import torch
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """PyTorch's own history on CUDA, on a stand-in of torch with the signatures of each version. Every block has the
-requested size, stream and pool. The program sees nothing of it, and a failure turns it off."""
+requested size, stream and pool. The program does not notice, and a failure turns the history off."""
 
 import csv
 import json
@@ -35,7 +35,7 @@ class History(harness.TestCase):
         return json.loads(done.stdout)
 
     def recorded(self, version, *arguments, options=(), asked=ASKED, **more):
-        """The program's answer, the recording's blocks on each device in order, its coverage."""
+        """Runs the program. Returns its answer, the recording's blocks on each device in order, and the coverage."""
         path = self.folder / "run.mp"
         done = harness.memprof("snapshot", "--follow", "all", "--quiet", "--force", "-o", path, *asked, *options, "--", sys.executable,
                                PROGRAM, *arguments, env=self.environment(version, **more), cwd=self.folder)
@@ -53,7 +53,8 @@ class History(harness.TestCase):
         return [[row for row in blocks if row["track"] == f"cuda:{device}/torch"] for device in (0, 1)]
 
     def compare(self, answer, devices):
-        """The number of blocks with a history, and of all blocks; each has the requested facts."""
+        """Asserts that blocks have the program's sizes, streams and pools. Returns the number of blocks with a history,
+        and of all blocks."""
         told = count = 0
         for truth, blocks in zip(answer["truth"], devices):
             self.assertEqual(len(truth), len(blocks))
@@ -87,7 +88,7 @@ class History(harness.TestCase):
         self.assertEqual((self.compare(answer, devices), notes), ((380, 380), []))
 
     def test_segments(self):
-        """The end's segments are the allocator's, and so is what frag says of them."""
+        """The segments at the end, and the answer of `memprof frag` about them, equal the allocator's."""
         answer, devices, _ = self.recorded("2.6.0", 6, 60)
         frag = harness.answer("frag", self.snapshot, "--track", "cuda:0/torch")
         self.assertEqual(frag["reserved_bytes"], sum(segment["bytes"] for segment in frag["segments"]))
@@ -108,7 +109,7 @@ class History(harness.TestCase):
         self.assertEqual({site["group"] for site in peak["sites"]}, {"0", str(0x7fff12345678)})
 
     def test_replays_are_exact(self):
-        """The same settings in other words: what is reserved is what was."""
+        """A replay with the recorded settings, written differently, reserves exactly the recorded bytes."""
         for settings in ("", "expandable"):
             self.recorded(NEWEST, 6, 60, STAND_IN_SETTINGS=settings)
             for device in ("cuda:0/torch", "cuda:1/torch"):
@@ -118,7 +119,7 @@ class History(harness.TestCase):
                 self.assertEqual(replay["reserved_peak_bytes"], track["reserved_peak_bytes"])
 
     def test_exported_for_pytorch(self):
-        """A snapshot as PyTorch writes them: sizes that were asked for, and streams."""
+        """The exported snapshot has requested sizes and streams, like PyTorch's own."""
         answer, devices, _ = self.recorded("2.6.0", 6, 60)
         path = self.folder / "snapshot.json"
         self.assertEqual(harness.memprof("export", self.snapshot, "--format", "pytorch", "-o", path).returncode, 0)
@@ -127,7 +128,7 @@ class History(harness.TestCase):
                               if entry["action"] == "alloc"], [[row[0], row[2], row[3]] for row in truth])
 
     def test_batches_are_exact(self):
-        """Sizes that were asked for solve exactly: what larger batches take, to the byte."""
+        """With requested sizes, predictions for larger batches are exact to the byte."""
         program = PROGRAMS / "torch_batch.py"
         probes = []
         for batch in (4, 6, 9, 13):
@@ -141,14 +142,15 @@ class History(harness.TestCase):
                                    text=True, env=self.environment("2.6.0")).stdout
             allocated, reserved = map(int, truth.split())
             self.assertEqual([prediction["allocated_bytes"], prediction["reserved_bytes"]], [allocated, reserved])
-            # On CUDA a larger batch may take scratch memory that no probe has had.
+            # on CUDA a larger batch may use scratch memory that no probe used
             self.assertGreaterEqual(prediction["high_bytes"], reserved)
-            # Beyond the probes it holds surely no more than what is handed out, before rounding.
+            # the lower bound beyond the probes has no rounding, so it is at most the allocated bytes
             self.assertLessEqual(prediction["low_bytes"], allocated)
             self.assertGreater(prediction["low_bytes"], allocated * 0.99)
 
     def test_only_where_it_was_run(self):
-        """The history of a version never run on CUDA is read on request only. Otherwise the recording says why not."""
+        """For versions of PyTorch that were never tested on CUDA, the history is read only on request; otherwise the
+        recording says why not."""
         for version in VERSIONS:
             with self.subTest(version=version):
                 answer, devices, notes = self.recorded(version, 2, 40, asked=())
@@ -192,7 +194,7 @@ class History(harness.TestCase):
         self.assertEqual((self.compare(answer, devices), notes), ((380, 380), []))
 
     def test_allocators_without_history(self):
-        """cudaMallocAsync, a pluggable one: asked by the program, each answers as it would."""
+        """cudaMallocAsync and pluggable allocators: the program gets the same answers from them as without memprof."""
         for version in ("2.6.0", NEWEST):
             plain = self.plain(version, 2, 40, "asks", STAND_IN_FAULT="backend")
             answer, devices, notes = self.recorded(version, 2, 40, "asks", STAND_IN_FAULT="backend")
@@ -213,7 +215,7 @@ class History(harness.TestCase):
             self.compare(answer, devices)
 
     def compare_last(self, answer, devices):
-        """The same numbers for a file that lacks older blocks: its first ones live at its beginning."""
+        """The same numbers for a file that lacks older blocks: its first blocks are those live at its beginning."""
         told = count = 0
         for truth, blocks in zip(answer["truth"], devices):
             base = [block for block in blocks if not block["alloc_ns"]]
@@ -255,7 +257,7 @@ class History(harness.TestCase):
                          {str(truth[int(block["address"], 16)][2]) for block in known})
 
     def test_killed_and_recovered(self):
-        """The reader of the spool joins entries that were handed over before the end."""
+        """Recovery joins the entries that were in the spool before the kill."""
         answer, devices, notes = self.recorded("2.6.0", 6, 60, "killed")
         told, count = self.compare(answer, devices)
         self.assertEqual(notes, [])
@@ -268,7 +270,7 @@ class History(harness.TestCase):
             self.compare(answer, devices)
 
     def test_a_clock_that_is_off(self):
-        """The recording says how many entries were found. Otherwise the segments tell of live blocks alone."""
+        """The recording says how many entries matched. Only segments then give facts, about live blocks."""
         answer, devices, notes = self.recorded("2.6.0", 6, 60, STAND_IN_FAULT="clock")
         self.assertIn("only 0 were found", "".join(notes))
         told, count = self.compare(answer, devices)
@@ -276,12 +278,12 @@ class History(harness.TestCase):
         self.assertGreaterEqual(told, 20)
 
     def test_a_busy_machine(self):
-        """A reading that waits for a processor takes long, and is no reason to remember less."""
+        """A reading that takes long because the machine is busy does not make the history shorter."""
         answer, devices, notes = self.recorded("2.6.0", 3, 700, "looks", STAND_IN_FAULT="busy")
         self.assertEqual((self.compare(answer, devices), notes), ((2120, 2120), []))
 
     def test_more_than_the_ring_holds(self):
-        """Forgotten entries are known for live blocks alone, and all known ones are right."""
+        """If the ring forgot entries, facts are known only of their blocks that are live; all known facts are right."""
         answer, devices, notes = self.recorded("2.6.0", 1, 3500, "short")
         told, count = self.compare(answer, devices)
         self.assertEqual(count, 3520)

@@ -1,6 +1,5 @@
-"""Programs on the stand-ins of src/softgpu: running them under memprof, and holding what was recorded against the
-stand-in driver's own ledger. The recording is read by tests/unit/format/read_mp.py, which shares no code with
-memprof."""
+"""Runs programs on the stand-ins of src/softgpu under memprof, and compares recordings with the stand-in driver's own
+ledger. The recording is read by tests/unit/format/read_mp.py, which shares no code with memprof."""
 
 import collections
 import os
@@ -20,7 +19,7 @@ CUPTI = {"11.2": "libcupti.so.11.2", "11.6": "libcupti.so.11.6", "12.6": "libcup
 # The CUDA version whose functions an old CUPTI reports.
 CUDA_OF = {"11.2": 11020, "11.6": 11060, "12.6": 12060}
 
-# The driver's classes (softgpu.h), by the track that they belong to.
+# The track of each of the driver's classes of blocks (softgpu.h).
 TRACKS = {"linear": "", "pitched": "", "array": "", "mipmap": "", "physical": "", "variable": "", "pool": "pool",
           "graph": "graph", "node": "nodes", "managed": "managed", "managed_variable": "managed",
           "reservation": "addresses", "mapping": "mapped", "external_buffer": "mapped", "external_mipmap": "mapped",
@@ -28,9 +27,9 @@ TRACKS = {"linear": "", "pitched": "", "array": "", "mipmap": "", "physical": ""
           "registered": "registered", "multicast": "multicast", "context": "contexts", "stream": "streams",
           "event": "events", "module": "modules", "library": "libraries", "mempool": "pools", "graph_handle": "graphs",
           "graph_exec": "executables"}
-# Classes recorded without bytes: the driver gives nobody their size.
+# Classes recorded without bytes: the driver has no function for their size.
 SIZE_NOT_TOLD = {"import", "multicast"}
-# Questions that only a hook may ask the driver.
+# Classes whose size needs a call that only hooks, not CUPTI callbacks, may make.
 SIZE_TOLD_TO_HOOKS = {"ipc", "pool_import"}
 VARIABLES = {"variable", "managed_variable"}
 
@@ -42,7 +41,7 @@ def program(name):
 
 
 def environment(cupti=None, **more):
-    """For a program on the stand-ins: two devices, and CUPTI of that version or none."""
+    """The environment of a program on the stand-ins: two devices, and CUPTI of version `cupti`, or none."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("CUDA_", "NVIDIA_"))}
     variables["LD_LIBRARY_PATH"] = f"{LIB}:{CUDA}"
     variables["MEMPROF_CUPTI"] = str(SOFTGPU / f"cupti-{cupti}" / CUPTI[cupti]) if cupti else "/nowhere/libcupti.so"
@@ -57,8 +56,8 @@ def track_name(device, name):
 
 
 def read_ledger(path, unknown=()):
-    """The driver's entries, and those of modules' variables apart: (entries, variables). `unknown`: classes whose sizes
-    could not be known."""
+    """(entries of the driver's ledger, entries of modules' variables). `unknown`: classes whose sizes the recorder
+    cannot know."""
     entries, variables = [], []
     for line in pathlib.Path(path).read_text().splitlines():
         sign, kind, device, address, size = line.split()
@@ -71,8 +70,8 @@ def read_ledger(path, unknown=()):
 
 
 def take_back(entries, again):
-    """A free that failed is recorded, taken back by an alloc, and marked: neither counts. `again`: of each entry,
-    whether it is an alloc from where the block of that address was allocated before."""
+    """Removes frees that failed. Such a free is recorded, then an alloc takes it back, then a mark follows. again[i]:
+    entry i is an alloc with the same address and stack as the block before."""
     known = []
     while entries and entries[-1].sign == "+" and again[-1]:
         known.append(entries.pop())
@@ -85,7 +84,7 @@ def take_back(entries, again):
 
 
 def read_recording(path):
-    """The events of the driver's tracks in the recording's order, as the ledger has them."""
+    """The events of the driver's tracks in the recording's order, as entries like the ledger's."""
     zstd = read_mp.load_zstd()
     _, chunks, end = read_mp.walk(zstd, pathlib.Path(path).read_bytes())
     assert end, "the recording was not ended"
@@ -115,8 +114,8 @@ def read_recording(path):
 
 
 def learn_sizes(entries):
-    """Where CUPTI tells of a block and only a hook of its size, the block is recorded anew; the blocks as they then
-    are, and whether there were such."""
+    """If CUPTI reports a block, and only a hook its size, the block is recorded twice, first without bytes. Returns the
+    entries without the first ones, and whether there were any."""
     known, learned = [], False
     for entry in entries:
         before = known[-2:]
@@ -128,7 +127,7 @@ def learn_sizes(entries):
 
 
 def runs_of(entries):
-    """By track, runs of what has the same sign; what one call did to many blocks has no order."""
+    """By track, runs of entries with the same sign, since the blocks of one call have no order."""
     tracks = collections.defaultdict(list)
     for entry in entries:
         runs = tracks[entry.track]
@@ -139,7 +138,7 @@ def runs_of(entries):
 
 
 def live_of(entries):
-    """By track, the blocks that are live at the end."""
+    """By track, the blocks live at the end."""
     live = collections.Counter()
     for entry in entries:
         if entry.sign != "!":
@@ -149,7 +148,8 @@ def live_of(entries):
 
 class TestCase(harness.TestCase):
     def run_program(self, *command, options=(), cupti=None, status=0, **variables):
-        """Runs a program under memprof; its result with `recording` and `ledger`, the paths. `status` None: any."""
+        """Runs a program under memprof. Returns its result, with the paths `recording` and `ledger`. `status` None: any
+        exit status is right."""
         ledger, recording = self.folder / "ledger", self.folder / "run.mp"
         ledger.unlink(missing_ok=True)
         ledger.touch()
@@ -166,8 +166,8 @@ class TestCase(harness.TestCase):
         return " ".join(harness.answer("info", result.recording, status=status)["coverage"]["notes"])
 
     def assert_same_ledger(self, result, variables=True):
-        """Block for block, call for call. `variables`: modules' variables are recorded; when, is not compared; None:
-        not looked at."""
+        """Asserts that recording and ledger have the same blocks and calls. `variables`: modules' variables must be
+        recorded, at any time; None: they are not compared."""
         sources = harness.answer("info", result.recording, status=(0, 4))["coverage"]["sources"]
         recorded, learned = learn_sizes(read_recording(result.recording))
         unknown = () if learned or "hooks" in sources else SIZE_TOLD_TO_HOOKS

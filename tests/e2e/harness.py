@@ -33,7 +33,8 @@ def program(name):
 
 
 def mpi_environment(folder):
-    """For mpirun on this machine: slots, root and a network are no matter. Open MPI leaves memory when it ends."""
+    """Variables for mpirun on this machine, which allow root and any number of slots, and use no network. Leak checks
+    are off, as Open MPI leaks at its end."""
     options = ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "detect_leaks=0")))
     return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl": "self,vader", "OMPI_MCA_plm": "isolated",
@@ -41,7 +42,7 @@ def mpi_environment(folder):
 
 
 def torchrun():
-    """The words that begin a torchrun of one node. Its --standalone takes one and the same port wherever it runs."""
+    """The first words of a torchrun on one node. --standalone is not used, since it always takes the same port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -86,13 +87,14 @@ def interpreters():
 
 
 def memprof(*arguments, **options):
-    """Runs a command to its end; its output is text where `text` is not False."""
+    """Runs memprof to its end. The output is text unless `text` is False."""
     options = {"timeout": TIMEOUT, "stdin": subprocess.DEVNULL, "text": True, **options}
     return subprocess.run([MEMPROF, *map(str, arguments)], capture_output=True, **options)
 
 
 def record_whole(path, command, *options):
-    """Records a command, again where something was dropped, as happens where the machine is busy; what it printed."""
+    """Records a command, and again if events were dropped, as happens on a busy machine. Returns the command's
+    output."""
     for _ in range(5):
         result = memprof("snapshot", "--force", *options, "-o", path, "--", *command,
                          env=dict(os.environ, OMP_NUM_THREADS="1"))
@@ -110,7 +112,7 @@ def make_recording(path, kind, *size):
 
 
 def answer(*arguments, status=0):
-    """A command's JSON. `status`: the exit status that is right, or a tuple of those."""
+    """The JSON of a memprof command. `status`: the expected exit status, or a tuple of several."""
     result = memprof(*arguments, "--json")
     wanted = status if isinstance(status, tuple) else (status,)
     if result.returncode not in wanted:
@@ -119,7 +121,7 @@ def answer(*arguments, status=0):
 
 
 def first_child(pid):
-    """The first child of a process, which may be about to start it."""
+    """Waits for the first child of a process, and returns its pid."""
     deadline = time.monotonic() + 60
     while True:
         with open(f"/proc/{pid}/task/{pid}/children") as children:
@@ -130,7 +132,7 @@ def first_child(pid):
 
 
 def state_of(pid):
-    """The letter that the kernel has for what a process does; Z, also for one that is no more: it has ended."""
+    """The kernel's letter for a process's state; Z also for a process that no longer exists."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rsplit(")", 1)[1].split()[0]
@@ -177,7 +179,7 @@ class Churning(TestCase):
         self.program = first_child(self.collector.pid)
 
     def leave_nothing(self, collector):
-        """Nothing runs on, whatever a test came to."""
+        """Ends all processes, whatever the test's result."""
         collector.kill()
         try:
             if self.program:
@@ -187,7 +189,7 @@ class Churning(TestCase):
         collector.communicate()
 
     def handed_over(self):
-        """Allocs and frees."""
+        """The number of allocs and frees that were handed over."""
         try:
             data = self.counters.read_bytes()
         except FileNotFoundError:
@@ -196,7 +198,7 @@ class Churning(TestCase):
         return sum(row[0] for row in rows), sum(row[1] for row in rows)
 
     def end(self):
-        """Ends the program as a user does; what memprof said."""
+        """Ends the program as a user would. Returns memprof's output."""
         os.kill(self.program, signal.SIGTERM)
         said = self.collector.communicate(timeout=TIMEOUT)[1]
         self.assertEqual(self.collector.returncode, 128 + signal.SIGTERM, said)

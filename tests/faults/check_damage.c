@@ -1,9 +1,10 @@
 /*
  * Runs every command that reads a recording on recordings that were cut at every byte, and on some with a flipped bit.
- * Each command is right and says that something is missing (status 4), or refuses in a sentence (status 1). None
- * crashes, hangs or takes unbounded memory. None leaves half a file, or says less than before without a word.
+ * Each command answers correctly and says that something is missing (status 4), or refuses with a message (status 1).
+ * None crashes, hangs, takes unbounded memory, or leaves half a file. None answers less than for the whole recording
+ * without a message.
  *
- *     check_damage [RECORDING...]      each instead of the small one that is made here
+ *     check_damage [RECORDING...]      these recordings in place of the small one made here
  *
  * The commands run in this program, thousands of times. tools/test --long: every byte and 10 000 flips; else some.
  */
@@ -29,7 +30,7 @@
 #define DEADLINE_S   60
 #define MEMORY       ((rlim_t)2 << 30)
 #define FLIPS        10000
-#define SHORT_CUTS   97 /* every so many bytes */
+#define SHORT_CUTS   97 /* distance of the cuts in bytes */
 #define SHORT_FLIPS  120
 #define CASES_A_FORK 200
 #define FILE_NAME    "run.mp"
@@ -37,7 +38,7 @@
 
 enum form { TEXT, JSON, BYTES, JSON_FILE, RECORDING };
 
-/* Commands to run: %f is the damaged recording, %s a whole one of another run, %o the output. */
+/* Commands to run: %f is the damaged recording, %s a complete one of another run, %o the output. */
 static const struct row {
     const char *line;
     enum form form;
@@ -105,7 +106,7 @@ static char folder[] = "/tmp/memprof-damage-XXXXXX";
 static char output[128];
 static int said_fd, told_fd, real_stderr;
 
-/* Where a worker is, for the parent that buries it. */
+/* The position of a worker, so that the parent knows where it died. */
 static struct place {
     size_t which, row;
     unsigned failures;
@@ -138,7 +139,7 @@ static void put_file(const char *name, const void *bytes, size_t size)
     close(fd);
 }
 
-/* The words of a row, with the names put in; freed as one. */
+/* The words of a row with the names filled in, in one allocation. */
 static char *make_words(const struct row *row, char **argv, int *argc)
 {
     char *line = malloc(512), *to = line;
@@ -205,7 +206,7 @@ static bool is_json(const char *text, size_t size)
     return right && size;
 }
 
-/* Every line is memprof's own, and nothing in it moves a terminal. */
+/* True if every line is memprof's own, and none has control characters. */
 static bool is_told_well(const char *text)
 {
     static const char mark[] = "memprof: ";
@@ -220,7 +221,7 @@ static bool is_told_well(const char *text)
     return true;
 }
 
-/* A recording made of one that has lost something says so as well. */
+/* The fault of a recording that a command made of a damaged one: it must report losses, too. */
 static const char *fault_of_recording(void)
 {
     struct mp_model *model;
@@ -245,7 +246,7 @@ static const char *fault_of_partial(enum form form, const struct result *result)
     case RECORDING:
         return result->file ? fault_of_recording() : "it wrote no file";
     default:
-        return result->file ? NULL : "it wrote no file"; /* empty, where nothing is left to tell */
+        return result->file ? NULL : "it wrote no file"; /* may be empty if nothing is left */
     }
 }
 
@@ -299,7 +300,7 @@ static uint64_t dice(uint64_t *state)
     return *state;
 }
 
-/* Case `which` of `cuts` cuts and then flips. */
+/* Makes the damage of case `which`: the first `cuts` cases are cuts, the others flips. */
 static void damage(unsigned char *bytes, size_t size, size_t which, size_t cuts, size_t every)
 {
     if (which < cuts) {
@@ -329,7 +330,7 @@ static void work(unsigned char *bytes, size_t size, size_t end, size_t cuts, siz
     _exit(0);
 }
 
-/* Workers do the cases in portions. If one dies, that is reported, and the next goes on behind it. */
+/* Workers do the cases in portions. If a worker dies, the case is reported, and another worker continues after it. */
 static void run_all(unsigned char *bytes, size_t size, size_t cuts, size_t every, size_t flips)
 {
     *place = (struct place){0};

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Recordings that are legal but extreme. Every command ends on each of them, within bounds of processor time and
-memory. Only quadratic work, or a copy of everything for each thing, exceeds the bounds.
+memory. Only quadratic work, or a copy of everything for each item, exceeds the bounds.
 
-    check_extreme.py [KIND...]    those only
+    check_extreme.py [KIND...] only these kinds
 
-tools/test --long makes them five times as large, and takes more commands."""
+tools/test --long makes them five times as large, and runs more commands."""
 
 import pathlib
 import resource
@@ -48,7 +48,7 @@ def limit():
 
 
 def run(name, command, out, *hidden):
-    """The complaint, or nothing."""
+    """Runs the command. Returns a complaint, or None."""
     out.unlink(missing_ok=True)
     result = subprocess.run([harness.MEMPROF, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=limit)
     if result.returncode in (0, 1, 3, 4):

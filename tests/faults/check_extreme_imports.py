@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Files of other programs that are legal but extreme: Nsight Systems' databases, traces of PyTorch's profiler, RMM's
-logs. Each becomes a recording, or is refused with a sentence, within bounds of processor time and memory. Only
-quadratic work, or a copy of everything for each thing, exceeds the bounds. The new recording is read within them, too.
+logs. Each becomes a recording, or is refused with a message, within bounds of processor time and memory. Only quadratic
+work, or a copy of everything for each item, exceeds the bounds. Reading the new recording stays within them, too.
 
-    check_extreme_imports.py [KIND...]    those only
+    check_extreme_imports.py [KIND...] only these kinds
 
-tools/test --long makes them five times as large, and takes more commands."""
+tools/test --long makes them five times as large, and runs more commands."""
 
 import json
 import pathlib

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Programs that a profiler does not expect (hostile.c): they end as they do alone, and what is not recorded is counted.
+"""Programs that a profiler does not expect (hostile.c): they end as without memprof, and events that are not recorded
+are counted.
 """
 
 import errno
@@ -26,7 +27,8 @@ class Hostile(harness.TestCase):
         return result, harness.answer("info", path, status=(0, 4))["coverage"]
 
     def complete(self, *arguments):
-        """Each event is in the recording, or counted as dropped; those that were left at the end of one may be both."""
+        """Asserts that each event is recorded or counted as dropped. Events of hooks that were left by a jump may be
+        both."""
         result, coverage = self.record(*arguments)
         calls, begun = map(int, re.search(r"calls (\d+) begun (\d+)", result.stdout).groups())
         kept, dropped = coverage["events"], coverage["dropped"]
@@ -62,7 +64,8 @@ class Hostile(harness.TestCase):
         self.assertEqual(harness.answer("info", children[0], status=(0, 4))["coverage"]["events"], 200)
 
     def test_threads_that_never_come_back(self):
-        """Others that wait for the collector, which waits for those, drop events for a moment."""
+        """The collector waits for hooks of these threads for a while, other threads wait for the collector, and drop
+        events meanwhile."""
         self.complete("jumps-out-for-ever")
 
     def test_questions_that_are_left(self):
@@ -91,7 +94,7 @@ class Hostile(harness.TestCase):
             self.assertEqual(self.complete("stacks-by-hand", wrong_rule)[1], 0)
 
     def test_a_handler_needs_little_stack(self):
-        """8 KiB is the size that programs take (SIGSTKSZ); the kernel's part of it is some 3 KiB."""
+        """Programs use 8 KiB (SIGSTKSZ), of which the kernel takes about 3 KiB."""
         self.assertEqual(self.complete("small-alternate-stack", 8192)[1], 0)
         self.assertEqual(self.complete("attach-on-alternate-stack", 8192, 1)[1], 0)
 
@@ -108,7 +111,7 @@ class Hostile(harness.TestCase):
         return result.stdout
 
     def test_a_process_without_events_pays_nothing(self):
-        """Address space, and what mlockall() pins: both are limited where jobs share a machine."""
+        """No address space and no memory pinned by mlockall(): both are limited on shared machines."""
         for locked in (0, 1):
             with_, without = self.memory(locked), self.memory(locked, recorded=False)
             self.assertLess(with_["VmSize"] - without["VmSize"], 8 << 10)
@@ -121,7 +124,7 @@ class Hostile(harness.TestCase):
         self.assertLess(with_["VmSize"] - without["VmSize"], 32 << 10)
 
     def test_with_little_address_space_what_is_lost_is_said(self):
-        """From where nothing can be recorded to where nothing is lost."""
+        """Limits from too low to record anything up to high enough to lose nothing."""
         ways = set()
         for limit in range(12000, 34000, 2000):
             path = self.folder / "x.mp"
@@ -197,7 +200,7 @@ class Hostile(harness.TestCase):
                 self.skipTest("no sandbox can be made here")
             self.assertEqual(alone.returncode, 0, "the program itself needs more")
             result, coverage = self.record("only-these-calls", attached, *names)
-            # Recorded, or counted as dropped: a busy machine's collector may be too slow.
+            # recorded or counted as dropped, since the collector may be too slow on a busy machine
             self.assertGreater(coverage["events"] + coverage["dropped"], 60000)
             self.assertGreater(coverage["events"], 1000)
             self.assertNotIn("refused", " ".join(coverage["notes"]))
@@ -206,7 +209,7 @@ class Hostile(harness.TestCase):
         listing = subprocess.run(["nm", "-D", "--undefined-only", harness.BUILD / "libmemprof.so"], capture_output=True,
                                  text=True, check=True).stdout
         imported = {line.split()[-1].split("@")[0] for line in listing.splitlines() if " U " in line}
-        # Names that a fortified C library, or another machine's, gives its functions.
+        # without the prefixes of a fortified C library, or of other machines
         plain = {re.sub(r"^__(\w+)_chk$", r"\1", name) for name in imported} - {"__stack_chk_fail"}
         self.assertLessEqual(plain, set(self.listed("imported functions")))
 

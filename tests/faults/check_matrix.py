@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The matrix of kills: who (the program, the collector, both) x how x when. After each, every event whose hook had
-returned is there once: in the file, or in the one that `memprof recover` makes of file and spool. If only its collector
-was harmed, the program ends by itself. The program keeps its own count (tests/e2e/programs/churn.c).
+"""The matrix of kills: who (the program, the collector, both) x how x when. After each kill, every event whose hook had
+returned occurs once: in the file, or in the file that `memprof recover` makes of file and spool. If only the collector
+was killed, the program ends by itself. The program counts its events itself (tests/e2e/programs/churn.c).
 
 A short form of some 70 kills; the long form (tools/test --long): more than 500, and a table."""
 
@@ -35,8 +35,8 @@ RING_RECORDS = 16384
 MEMORY_GROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 
 SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGSEGV": signal.SIGSEGV, "SIGTERM": signal.SIGTERM, "SIGABRT": signal.SIGABRT}
-# Tries of each case in the short and in the long form. The moments are before the first event, around the attaching,
-# under load, with full rings, in the middle of a write, and at the end.
+# The number of tries of each case in the short and in the long form. The moments are before the first event, while
+# attaching, under load, with full rings, in the middle of a write, and at the end.
 MATRIX = {
     "program": {
         "start": ("SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT"),
@@ -71,7 +71,7 @@ class Wrong(Exception):
 
 
 class Control:
-    """The program's counters, and the words by which it is led."""
+    """The program's counters, and the words by which the test controls it."""
     WORDS = {"waits": 0, "open": 1, "death": 2, "recorded": 3, "done": 4}
 
     def __init__(self, path):
@@ -110,7 +110,7 @@ def wait_for(condition, what):
 
 
 class Group:
-    """A control group with a bound of memory: whoever passes it is killed by the kernel."""
+    """A control group with a memory limit: the kernel kills processes that exceed it."""
 
     def __init__(self, pids, room):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="memprof-test-", dir=MEMORY_GROUPS))
@@ -172,7 +172,7 @@ class Case:
             hit = signal.SIGSTOP if self.who == "program" or self.how == "SIGSTOP" else SIGNALS[self.how]
             environment["MEMPROF_FAULT_POINT"] = f"{'any' if self.when == 'write' else 'end'}:{number}:{where}:{int(hit)}"
             environment["LD_PRELOAD"] = str(FAULT_POINT)
-        # Programs that must reach their own end have one; the others run on until they are killed.
+        # programs that must end by themselves make a fixed number of events; the others run until they are killed
         ends = self.who == "collector" or self.when == "end"
         events = -1 if not ends else 60000 if self.when == "full" else self.chance.choice((3000, 60000))
         pause_us = self.chance.choice((0, 0, 50)) if events != 60000 else 0
@@ -281,7 +281,7 @@ class Case:
         return self.collector.poll() is not None and harness.is_gone(self.program)
 
     def settle(self):
-        """The program must come to an end by itself; a collector that was stopped goes on, half of the times."""
+        """Waits until the program has ended by itself. A stopped collector is continued in half of the cases."""
         stopped = self.when == "full" and self.who == "program" or self.who == "program" and self.when == "write"
         if self.who == "collector" and self.how == "SIGSTOP":
             wait_for(lambda: self.control["done"], "the program hangs while its collector stands still")
@@ -321,7 +321,7 @@ class Case:
         self.check_events(path, threads)
 
     def recover(self):
-        """None: nothing was left, and nothing was recorded."""
+        """Recovers the recording. None: nothing was recorded, and nothing remains."""
         whole = self.folder / "whole.mp"
         result = harness.memprof("recover", self.file, "-o", whole)
         if result.returncode == 1 and not whole.exists() and not self.counted:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Recovery after a kill from a damaged spool and file of a real program. Bits are turned, pages are gone, parts
-exchanged, ends cut. `memprof recover` ends with a readable recording, or with a sentence. If events are missing, it
-says so. `check_mutated_spool.py [ROUNDS [SEED]]`; tools/test --long: 600 rounds, new ones."""
+"""Recovery after a kill from a damaged spool and file of a real program. Bits are flipped, pages zeroed, parts
+exchanged, ends cut. `memprof recover` makes a readable recording, or fails with a message. If events are missing, it
+says so. `check_mutated_spool.py [ROUNDS [SEED]]`; tools/test --long: 600 rounds with new seeds."""
 
 import json
 import os
@@ -23,7 +23,7 @@ PAGE = 4096
 
 
 def leave(folder):
-    """A program and its collector, killed in the middle: what is left in `folder`, and how many events there are."""
+    """Kills a program and its collector in the middle. Returns what is left in `folder`, and the number of events."""
     file, env = folder / "x.mp", os.environ | {"XDG_RUNTIME_DIR": str(folder)}
     recording = subprocess.Popen([harness.MEMPROF, "snapshot", "--quiet", "--force", "-o", file, "--", HOSTILE,
                                   "jumps-out", "3"], env=env, stdout=subprocess.DEVNULL, start_new_session=True)
@@ -60,7 +60,7 @@ def put(path, parts, end, mode):
 
 
 def harm(dice, path):
-    """One way in which memory and files go bad; what was done."""
+    """Damages a file in one of the ways in which memory and files go bad. Returns a description."""
     parts, end = parts_of(path)
     if not parts:
         return "nothing"
@@ -102,7 +102,7 @@ def harm(dice, path):
 
 
 def recovered(file, whole, env):
-    """The result, or a sentence about its fault."""
+    """Recovers. Returns the result, or a sentence about its fault."""
     whole.unlink(missing_ok=True)
     try:
         result = subprocess.run([harness.MEMPROF, "recover", file, "-o", whole], capture_output=True, text=True, env=env,
@@ -139,7 +139,7 @@ LANE = ((52, 4, 2), (16, 8, 1 << 40))
 
 
 def wrong_records(left, folder, most):
-    """Records that name what there is not are lost, each alone, and counted."""
+    """Records that refer to missing entries are lost and counted, without affecting others."""
     spool, parts, end, mode = next(file for file in left["files"] if file[0].suffix == ".spool")
     blocks = [(at + i, data[i:i + RECORD]) for at, data in parts for i in range(0, len(data), RECORD)
               if RINGS <= at + i < RINGS + 96 * RING and data[i + 50] in (1, 2)]  # allocs and frees
@@ -163,7 +163,8 @@ def wrong_records(left, folder, most):
 
 
 def begun_files(top):
-    """The collector dies when it has made the file and not yet written to it: the spool is found by each name of it."""
+    """The collector dies after it has made the file, before writing to it. The spool is found by each name of the
+    file."""
     for number, name in enumerate(("run.mp", "run.%p.mp", "a-%h-%p.mp")):
         (folder := top / str(number)).mkdir()
         env = os.environ | {"XDG_RUNTIME_DIR": str(folder), "MEMPROF_FAULT_POINT": "any:1:before:9",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""No output replaces a file that it may not. Every command with -o, by its own help, writes to a recording, a source,
-its own input, links, a folder and a pipe. The files that a recording writes follow."""
+"""No output replaces a protected file. Every command with -o (according to its help) writes to a recording, a source,
+its own input, links, a folder and a pipe. Then come the files that `memprof snapshot` writes."""
 
 import os
 import pathlib
@@ -50,7 +50,7 @@ class Outputs(harness.TestCase):
         return harness.memprof(*self.words(command), "-o", output, *more, **options)
 
     def works(self, command):
-        """Commands without an answer for this recording write nothing."""
+        """True if the command works here: commands without an answer for this recording write nothing."""
         result = self.write(command, self.folder / "works")
         made = result.returncode in (0, 3, 4) and (self.folder / "works").exists()
         (self.folder / "works").unlink(missing_ok=True)
@@ -249,7 +249,7 @@ class Recordings(harness.TestCase):
         self.assertFalse(path.exists())
 
     def test_metrics_leave_what_came_meanwhile(self):
-        """A file that took the name before the command ended stays."""
+        """A file that another program has made under the name meanwhile stays."""
         path, other = self.folder / "m.prom", self.folder / "other"
         script = f'while [ ! -s "{path}" ]; do sleep 0.05; done; echo mine > "{other}"; mv "{other}" "{path}"'
         result = self.record("-o", self.folder / "run.mp", "--metrics", path,
@@ -282,7 +282,7 @@ class Recordings(harness.TestCase):
                 self.assertFalse((self.folder / "nosuch.mp").exists())
 
     def test_force_makes_a_new_file(self):
-        """Who reads the old recording, or has another name of it, keeps it."""
+        """The old recording stays for readers that have it open, and under its other names."""
         path, other = self.folder / "run.mp", self.folder / "other.mp"
         shutil.copy(RECORDING, path)
         os.link(path, other)

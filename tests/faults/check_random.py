@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Random hostile programs show the same with memprof, and each of their events is recorded or counted as dropped.
+"""Random hostile programs print the same with memprof as without, and each event is recorded or counted as dropped.
 
-So they do where the disk is full (every fourth), and where the collector stands still now and then (likewise).
-MEMPROF_RANDOM_PROGRAMS says how many (2 000 in the long form); MEMPROF_RANDOM_FIRST is the first seed.
+A fourth of them run with a full disk, and a fourth with a collector that is stopped now and then.
+MEMPROF_RANDOM_PROGRAMS is the number of programs (2 000 in the long form); MEMPROF_RANDOM_FIRST is the first seed.
 """
 
 import os
@@ -23,7 +23,7 @@ PROGRAMS = int(os.environ.get("MEMPROF_RANDOM_PROGRAMS", "40"))
 
 
 def stop_now_and_then(process, seed):
-    """Stops it for up to 0.3 s each time: greetings wait for longer."""
+    """Stops the process for up to 0.3 s each time, less than a program waits for an answer when it attaches."""
     chance = random.Random(seed)
     while process.poll() is None:
         time.sleep(chance.uniform(0, 0.05))
@@ -39,7 +39,7 @@ class Random(harness.TestCase):
         self.small.mkdir()
 
     def fill_disk(self, seed):
-        """A disk with little or no room; False where none can be made here."""
+        """Mounts a disk with little or no room; False if that is not possible here."""
         size = (4, 16, 40, 100)[seed // 4 % 4]
         made = os.geteuid() == 0 and not subprocess.run(
             ["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", self.small], capture_output=True).returncode
@@ -53,7 +53,7 @@ class Random(harness.TestCase):
         return sum(coverage["events"] + coverage["dropped"] for coverage in coverages)
 
     def recovered(self, folder):
-        """Likewise, with what waits in shared memory."""
+        """The same number, with the events that are still in shared memory."""
         files = []
         for file in sorted(folder.glob("*.mp")):
             whole = self.folder / f"whole-{file.name}"

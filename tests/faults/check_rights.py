@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A recorded program gets nothing through memprof that it could not do itself: no file, and no look at others."""
+"""Through memprof a recorded program can do nothing that it may not do itself: write no file, and read no other
+process."""
 
 import os
 import pathlib
@@ -9,7 +10,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 import harness  # noqa: E402
 
-# Connects to memprof, gives rights up, and asks.
+# Connects to memprof, drops rights, and asks.
 PROGRAM = """
 import ctypes, os, signal, socket, struct, sys, time
 import libmemprof as mp
@@ -77,7 +78,7 @@ elif what == "questions":
 sys.stdout.flush()
 """
 
-# Says in its shared memory that it is its child, which has files of its own under the numbers of the program's.
+# Claims in its shared memory that it is its child. The child has its own files under the program's descriptor numbers.
 FORGER = """
 import ctypes, os, re, signal, struct, sys, time
 import libmemprof as mp
@@ -148,7 +149,7 @@ class OfTheProgram(harness.TestCase):
                 self.assertTrue(harness.answer("info", self.folder / "run.mp")["coverage"]["complete"])
 
     def test_a_forged_number_leads_to_no_other_process(self):
-        """What a program writes into its shared memory is not believed."""
+        """memprof does not trust a pid that a program writes into its shared memory."""
         self.script.write_text(FORGER)
         said, messages = self.ask("", "", self.folder / "victim", "--follow", "no")
         self.assertEqual(said, "forged", messages)
@@ -178,7 +179,7 @@ class OfTheProgram(harness.TestCase):
             self.assertTrue((opened / name).exists())
 
     def test_a_link_that_waits_for_a_childs_file_is_not_followed(self):
-        """Whose folder it is may know what the next files are called."""
+        """The owner of a folder may guess the names of the next files."""
         self.script.write_text("import os, sys, libmemprof as mp\nmp.mark('x')\nif not os.fork():\n"
                                "    os.symlink(sys.argv[3], os.path.dirname(sys.argv[3]) + f'/run.{os.getpid()}.mp')\n"
                                "    mp.mark('y')\n    os._exit(0)\nos.wait()\n")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A recording is somebody else's: names in it move no terminal and no page, and no path in it is opened for writing.
-A recording's temporary files are the user's alone, and gone afterwards."""
+"""A recording may come from somebody else. Names in it cannot control a terminal or a page, and no path in it is opened
+for writing. Temporary files of a recording are accessible only to the user, and removed afterwards."""
 
 import json
 import os
@@ -43,7 +43,7 @@ for step in range(20):
 
 
 def reading_commands(recording, folder):
-    """Every command that reads a recording, with where it writes to."""
+    """Every command that reads a recording, with its output."""
     for words in (["report"], ["report", "--format", "html"], ["report", "--format", "markdown"], ["peak"], ["leaks"],
                   ["steps"], ["frag"], ["advise"], ["info"], ["compare", recording]):
         yield [*words, recording], None
@@ -55,7 +55,7 @@ def reading_commands(recording, folder):
 
 
 class AHostileRecording(harness.TestCase):
-    """Recordings of programs whose name, arguments, regions and marks are what a terminal or a browser would obey."""
+    """Recordings of programs whose name, arguments, regions and marks contain control sequences and markup."""
 
     def setUp(self):
         super().setUp()
@@ -129,7 +129,7 @@ class AHostileRecording(harness.TestCase):
 
 
 class FilesOfTheUsers(harness.TestCase):
-    """A path that should be a small file and is none makes nobody wait."""
+    """If a path that should be a small file is a pipe or a device, commands do not wait for it."""
 
     def test_pipes_sockets_folders_and_devices(self):
         recording = harness.SOURCE / "tests" / "recordings" / "formats" / "1-first.mp"
@@ -187,7 +187,7 @@ class WhileItRuns(harness.Churning):
         self.assertEqual(len(names), 4)  # nothing comes twice
 
     def ask_as_somebody_else(self, path, message):
-        """The outcome for another user's process: 'refused', or how many bytes and descriptors."""
+        """The outcome for another user's process: 'refused', or the number of bytes and descriptors that it got."""
         reader, writer = os.pipe()
         child = os.fork()
         if not child:
@@ -217,7 +217,7 @@ class WhileItRuns(harness.Churning):
         return connection
 
     def ask(self, message, connection=None, files=()):
-        """How many bytes and descriptors the user gets."""
+        """The number of bytes and descriptors that the user gets."""
         connection = connection or self.connect()
         socket.send_fds(connection, [message], files)
         data, descriptors, _, _ = socket.recv_fds(connection, 512, 4)
@@ -275,7 +275,7 @@ class WhileItRuns(harness.Churning):
         self.assertEqual(harness.memprof("info", self.folder / "run.mp").returncode, 0)
 
     def test_nobody_else_takes_a_collectors_place(self):
-        """Once a collector has ended, anyone may make a folder of its name."""
+        """After a collector has ended, any user may make a folder of its name."""
         if os.geteuid():
             self.skipTest("not root")
         self.folder.chmod(0o755)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Random hostile programs (soak.c), each alone and recorded: they print the same and end the same, none is stuck, and
-what was recorded can be read. `check_soak.py [--runs N] [--first SEED] [--jobs N]`; a program alone is `soak SEED ACTS PLUGIN`.
+"""Random hostile programs (soak.c), each alone and recorded: they print the same and end the same, none hangs, and the
+recording can be read. `check_soak.py [--runs N] [--first SEED] [--jobs N]`; a program alone is `soak SEED ACTS PLUGIN`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def outcome(command):
 
 
 def differs(seed):
-    """The fault of a seed's program when it is recorded, or None."""
+    """The fault that a seed's program shows when recorded, or None."""
     program = [str(FAULTS / "soak"), str(seed), str(ACTS), str(FAULTS / "plugin.so")]
     alone, _ = outcome(program)
     with tempfile.TemporaryDirectory(prefix="memprof-soak-") as folder:
@@ -39,7 +39,7 @@ def compare(seed, program, alone, folder):
     path = folder / "soak.mp"
     recorded, said = outcome([harness.MEMPROF, "snapshot", "--quiet", "--force", "-o", str(path), "--", *program])
     if alone != recorded and recorded != "stuck":
-        # A program that a busy machine makes end otherwise is none to compare with.
+        # skip a program that ends differently alone, because the machine is busy
         if outcome(program)[0] != alone:
             return None
     wrong = None if alone == recorded else f"alone {alone}, recorded {recorded}\n{said}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs in surroundings that a profiler does not expect: other clocks, namespaces and limits; other allocators,
-sanitizers and runtimes. They end and print as they do alone, and what is recorded is right, or it is said that there is
-nothing."""
+sanitizers and runtimes. They end and print as without memprof, and the recording is right, or a message says that there
+is none."""
 
 import os
 import pathlib
@@ -53,7 +53,7 @@ def library(pattern):
 
 class Recorded(harness.TestCase):
     def record(self, *command, env=None, options=(), same=True):
-        """Like alone, to the letter; what memprof said."""
+        """Asserts that the program prints exactly the same as alone. Returns memprof's messages."""
         env = os.environ | (env or {})
         alone = subprocess.run(command, capture_output=True, text=True, env=env, timeout=WATCHDOG)
         result = harness.memprof("snapshot", "--force", *options, "-o", self.folder / "x.mp", "--", *command, env=env,
@@ -67,13 +67,13 @@ class Recorded(harness.TestCase):
         return harness.answer("info", self.folder / "x.mp", status=(0, 4))
 
     def events(self):
-        """Recorded, or counted as dropped: a busy machine's collector may be too slow."""
+        """The number of events, recorded or dropped: on a busy machine the collector may be too slow."""
         coverage = self.info()["coverage"]
         self.assertGreater(coverage["events"], 0)
         return coverage["events"] + coverage["dropped"]
 
     def compile(self, name, text, *flags, compiler="gcc"):
-        """False: this compiler, or its library, is not here."""
+        """Compiles a program. False: this machine lacks the compiler or its library."""
         source = self.folder / f"{name}.c"
         source.write_text(text)
         built = subprocess.run([compiler, *flags, INCLUDE, "-o", self.folder / name, source, "-ldl", "-lpthread"],
@@ -102,7 +102,8 @@ class Surroundings(Recorded):
             self.assertLess(info["process"]["duration_ns"], 900e9)
 
     def test_where_nothing_can_be_reached(self):
-        """Other users, environments and files: nothing is recorded, and it is not said that there was nothing."""
+        """Other users, environments and files: nothing is recorded, and memprof does not claim that there was nothing
+        to record."""
         ways = [("env", "-i"), ("env", "-u", "LD_PRELOAD")]
         if not os.geteuid() and shutil.which("setpriv"):
             ways += [("setpriv", "--reuid", "65534", "--clear-groups"), ("setpriv", "--reuid", "65534", "--no-new-privs",
@@ -115,7 +116,7 @@ class Surroundings(Recorded):
             self.assertFalse((self.folder / "x.mp").exists())
 
     def test_the_header_where_the_c_library_hides_rtld_default(self):
-        """As glibc before 2.33 does, Debian 11's among them, in C without _GNU_SOURCE."""
+        """glibc before 2.33 (Debian 11's, too) hides it in C without _GNU_SOURCE."""
         hidden = "#include <dlfcn.h>\n#undef RTLD_DEFAULT\n" + ALLOCATE
         self.assertTrue(self.compile("hidden", hidden, "-std=c99"))
         self.record(self.folder / "hidden")
@@ -156,7 +157,7 @@ class Surroundings(Recorded):
 
     def test_low_limits(self):
         small = {"PATH": os.environ["PATH"]}  # what the environment takes of a stack is not memprof's
-        # AddressSanitizer wants terabytes of addresses, and larger frames.
+        # AddressSanitizer needs terabytes of address space, and larger stack frames
         of_memory = ("-s 256",) if harness.SANITIZED else ("-s 64", "-v 700000", "-v 30000")
         for limit in (*of_memory, "-n 12", "-l 0", "-c 0"):
             result = subprocess.run(["sh", "-c", f"ulimit {limit} && exec \"$@\"", "sh", harness.MEMPROF, "snapshot",
@@ -167,7 +168,8 @@ class Surroundings(Recorded):
             self.assertEqual(self.events(), 9000)
 
     def stack_of_the_command(self, *limit):
-        """The limit that the command reports, and the end of memprof, run with a limit of its own."""
+        """Runs memprof with a limit on its stack. Returns the limit that the command reports, and memprof's exit
+        status."""
         small = {"PATH": os.environ["PATH"]}
         result = subprocess.run(["prlimit", *limit, harness.MEMPROF, "snapshot", "--force", "-o", self.folder / "x.mp", "--",
                                  "sh", "-c", f"ulimit -S -s; exec {HOSTILE} asks-for-errors"], capture_output=True, text=True,
@@ -177,7 +179,8 @@ class Surroundings(Recorded):
     @harness.unittest.skipIf(harness.SANITIZED, "AddressSanitizer has larger frames")
     @harness.unittest.skipUnless(shutil.which("prlimit"), "no prlimit")
     def test_a_stack_that_is_too_small_for_memprof(self):
-        """Its own limit is raised where that may be, the command's is left; else the command is not started."""
+        """memprof raises its own limit, if allowed, and leaves the command's. Otherwise it does not start the
+        command."""
         for kib in (32, 48):
             self.assertEqual(self.stack_of_the_command(f"--stack={kib << 10}:8388608")[:2],
                              (0, f"{kib}\ncalls 9000 begun 9000\n"))
@@ -196,7 +199,7 @@ class Surroundings(Recorded):
 
 
 class Rough(Recorded):
-    """Programs that are rough with their own process (rough.c)."""
+    """Programs that treat their own process roughly (rough.c)."""
 
     def try_modes(self, *modes):
         for mode in modes:
@@ -222,7 +225,7 @@ class Rough(Recorded):
 
 
 class Owner(Recorded):
-    """Programs to which the whole process belongs (owner.c)."""
+    """Programs that act as if the whole process were theirs (owner.c)."""
 
     def try_modes(self, *modes):
         for mode in modes:
@@ -238,7 +241,7 @@ class Owner(Recorded):
         self.try_modes("no-standard-files", "closes-all", "daemonizes")
 
     def test_descriptors_that_lack_for_a_while(self):
-        """Recording begins once there are some, and counts what came before."""
+        """Recording begins when descriptors are available again, and counts earlier events."""
         for mode, before, files in (("without-descriptors", 200, 1), ("few-descriptors", 600, 1),
                                     ("tensors-without-descriptors", 200, 1),
                                     ("children-without-descriptors", 200, 4)):
@@ -288,7 +291,7 @@ class Owner(Recorded):
             self.assertGreater(self.events(), 4000)
 
     def test_functions_of_the_c_library_replaced(self):
-        """A hook makes its calls past them: where one is replaced it may want a lock, be not ready, or make an event."""
+        """Hooks do not call these functions: a replaced one may take a lock, not be ready, or make an event."""
         for functions in ("mmap munmap mprotect madvise munlock", "syscall", "close socket connect recvmsg mkdir getpid",
                           "memcpy", "malloc", "dlsym"):
             for ready in (0, 1) if functions not in ("malloc", "dlsym") else (1,):
@@ -297,7 +300,7 @@ class Owner(Recorded):
                     self.skipTest("no compiler")
                 with self.subTest(functions=functions, ready=ready):
                     self.record(self.folder / "replaced")
-                    # The program's own malloc() reports puts()'s buffer.
+                    # the program's own malloc() also reports the buffer of puts()
                     self.assertEqual(self.events(), 9997 if functions == "malloc" else 9995)
                     self.assertEqual(self.info()["coverage"]["dropped"], 0)
 

@@ -3,9 +3,9 @@
  *
  *     MEMPROF_FAULT_POINT=WHEN:N:WHERE:SIGNAL
  *
- * WHEN: `any` counts from the start, `main` those of the collector alone and not of its children, `end` from the moment
- * at which the command has ended. WHERE: Faults come `before` the write, with `half` of it written, or `after` it,
- * before anybody knows. Only in a process called memprof, not in what it starts.
+ * WHEN: `any` counts writes from the start, `main` only those of the collector and not of its children, `end` those
+ * after the command has ended. WHERE: the fault comes `before` the write, with `half` of it written, or `after` it,
+ * before the call returns. Works only in a process called memprof, not in processes that it starts.
  */
 #include <dlfcn.h>
 #include <errno.h>

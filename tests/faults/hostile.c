@@ -1,7 +1,7 @@
 /*
  * Programs that do what a profiler does not expect, one mode each: `hostile MODE [NUMBER...]`. Each does the same
- * whether it is recorded or not, and says at the end "calls N": how many events it made, at least; and "begun N": at
- * most. Exit status 0 where everything went as it does unrecorded.
+ * whether it is recorded or not. At the end it prints "calls N", the least number of events that it made, and "begun
+ * N", the most. Exit status 0 if everything went as without a recorder.
  */
 #include <alloca.h>
 #include <dlfcn.h>
@@ -58,7 +58,7 @@ static void event_in_handler(int unused)
     event();
 }
 
-/* Handlers on the thread's alternate stack, which lies above or below its own. */
+/* Handlers on the thread's alternate stack, at a higher or lower address than the thread's own stack. */
 static int events_under_alarms(void)
 {
     stack_t own = {.ss_size = 65536};
@@ -107,7 +107,7 @@ static void jump_for(double seconds)
     alarms(0);
 }
 
-/* NUMBER other threads make new paths all the while. */
+/* Meanwhile NUMBER other threads make new paths. */
 static int jumps_out(void)
 {
     pthread_t threads[8];
@@ -120,7 +120,7 @@ static int jumps_out(void)
     return jumps == 0;
 }
 
-/* One that was left is not the end: deeper in, in a child, and from threads that come later. */
+/* Recording continues after a hook was left: in deeper calls, in a child, and in later threads. */
 static int jumps_out_and_goes_on(void)
 {
     int status = 0;
@@ -141,7 +141,7 @@ static int jumps_out_and_goes_on(void)
     return 0;
 }
 
-/* Threads jump out of hooks, never to come back, while others go on. */
+/* Threads jump out of hooks and never call one again, while others go on. */
 static __thread sigjmp_buf own_back;
 static __thread volatile sig_atomic_t own_armed;
 static pthread_barrier_t all_out;
@@ -179,7 +179,7 @@ static int jumps_out_for_ever(void)
         rest(1500000 + (long)(i * 7919 % 1000000));
         pthread_kill(leaving[i], SIGUSR1);
     }
-    /* One that was not armed yet is asked again. */
+    /* try again with a thread that was not ready yet */
     for (int i = 0; out < LEAVING; i = (i + 1) % LEAVING) {
         rest(1000000);
         pthread_kill(leaving[i], SIGUSR1);
@@ -210,7 +210,7 @@ static void *victim(void *number)
     return NULL;
 }
 
-/* Threads end in the middle: cancelled, or by pthread_exit() in a handler. */
+/* Threads end inside of a hook: cancelled, or by pthread_exit() in a handler. */
 static int ends_threads(void)
 {
     pthread_t other;
@@ -256,7 +256,7 @@ static int overflows_stack(void)
     return overflows != 10;
 }
 
-/* Statistics are asked for, and left. */
+/* Asks for statistics, and leaves the call by a jump. */
 static void *ask(void *unused)
 {
     (void)unused;
@@ -295,14 +295,14 @@ void hostile_event(void)
     event();
 }
 
-/* NUMBER: the plug-in's thread makes the first events of all. */
+/* With NUMBER the plug-in's thread makes the very first events. */
 static int loads_plugin(const char *path)
 {
     if (!numbers[0]) event();
     return !dlopen(path, RTLD_NOW);
 }
 
-/* The text that the program asks for after its own call failed. */
+/* dlerror()'s text after the program's own call failed must be the program's. */
 static int asks_for_errors(void)
 {
     int lost = 0;
@@ -331,7 +331,7 @@ static void run_deep(int depth)
     (void)frame;
 }
 
-/* Coroutines whose stacks take one another's addresses: a large one that is gone, then a small one. */
+/* Coroutines whose stacks have the same addresses: first a large one that is unmapped, then a small one. */
 static int stacks_that_shrink(void)
 {
     const size_t large = 1 << 20, small = 64 << 10;
@@ -351,8 +351,8 @@ static int stacks_that_shrink(void)
 }
 
 #if defined(__x86_64__)
-/* The same by hand, as many a runtime has it: the entry's return address is a function's start, which no frame rule is
- * right for. */
+/* The same with stacks made by hand, as in many runtimes. The entry's return address is the start of a function, and no
+ * frame rule is right there. */
 static void *main_stack, *coroutine_stack;
 void hostile_switch(void **save, void *to);
 __asm__(".text\n"
@@ -410,7 +410,8 @@ static int stacks_by_hand(void)
 }
 #endif
 
-/* A handler on an alternate stack of NUMBER bytes, behind which nothing is; it may be what attaches. */
+/* A handler on an alternate stack of NUMBER bytes with an unmapped page below. The handler may make the event that
+ * attaches. */
 static int small_alternate_stack(void)
 {
     size_t bytes = (size_t)numbers[0];
@@ -423,7 +424,7 @@ static int small_alternate_stack(void)
     return 0;
 }
 
-/* NUMBER regions, each with a long name that no other has. */
+/* NUMBER regions, each with a unique long name. */
 static int many_names(void)
 {
     char name[256];
@@ -440,7 +441,7 @@ static int many_names(void)
 
 /* ---- limits --------------------------------------------------------------------------------------------------- */
 
-/* Prints what the kernel counts of this process, in KiB. */
+/* Prints the kernel's memory figures of this process, in KiB. */
 static void print_memory(void)
 {
     char line[256];
@@ -451,7 +452,7 @@ static void print_memory(void)
     if (status) fclose(status);
 }
 
-/* NUMBER: 0 no event; 1 no event, and all memory locked; 2 an event, and then all locked. */
+/* NUMBER 0: no event; 1: no event, and all memory locked; 2: an event, then all memory locked. */
 static int memory(void)
 {
     if (numbers[0] == 2) mark_in_handler(0);
@@ -476,7 +477,7 @@ static void *short_thread(void *unused)
     return unused;
 }
 
-/* More threads at once than there are rings, and then others, one after the other. */
+/* More threads at once than rings, then further threads one after the other. */
 static int many_threads(void)
 {
     enum { HELD = 120, SHORT = 100 };
@@ -498,7 +499,8 @@ static int many_threads(void)
     return 0;
 }
 
-/* A sandbox that refuses (NUMBER: with that errno) whatever a plain program has no need of; then a path at each event.
+/* A sandbox that refuses all calls that a plain program does not need (with errno NUMBER). Then each event has a new
+ * path.
  */
 #define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 static int sandbox(void)
@@ -521,7 +523,8 @@ static int sandbox(void)
     return 0;
 }
 
-/* Every call but these kills: what the arguments name, for hooks, and what the program itself does here. */
+/* In this sandbox every other call kills: allowed are the calls that the arguments name, for hooks, and those of the
+ * program itself. */
 static const struct {
     const char *name;
     unsigned number;

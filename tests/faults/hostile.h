@@ -1,5 +1,5 @@
 /*
- * Parts that hostile programs share: events, paths of their own, alarms, and threads that no alarm reaches.
+ * Shared by hostile programs: events, unique paths, alarms, and threads that no alarm interrupts.
  */
 #ifndef TESTS_FAULTS_HOSTILE_H
 #define TESTS_FAULTS_HOSTILE_H
@@ -18,7 +18,7 @@
 #define NOINLINE __attribute__((noinline))
 
 static uint32_t pool;
-static _Atomic long calls, begun; /* of memprof's functions that are events */
+static _Atomic long calls, begun; /* calls of memprof's functions that make events */
 static _Atomic bool stop;         /* others() */
 
 static void event(void)
@@ -31,7 +31,7 @@ static void event(void)
     atomic_fetch_add(&calls, 2);
 }
 
-/* A path of the program's that no other number has. */
+/* Makes an event with a stack that is unique for `bits`. */
 NOINLINE static int path(unsigned bits, int depth)
 {
     volatile int x = depth;
@@ -51,7 +51,7 @@ NOINLINE static int path(unsigned bits, int depth)
     }
 }
 
-/* Paths of `count` numbers from `from` on. */
+/* Makes the paths of `count` numbers from `from` on. */
 static __attribute__((unused)) int paths(unsigned from, unsigned count)
 {
     int sum = 0;
@@ -101,7 +101,7 @@ static void mask_alarms(int how)
     pthread_sigmask(how, &set, NULL);
 }
 
-/* A thread that no alarm reaches, from its first instruction. */
+/* Starts a thread that no alarm interrupts, from its first instruction on. */
 static bool start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     mask_alarms(SIG_BLOCK);

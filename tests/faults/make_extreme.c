@@ -1,5 +1,5 @@
 /*
- * Writes a recording that is legal, but of which one thing is as many as a format allows or as a program could make it.
+ * Writes a recording that is legal, but has as many items of one kind as the format allows, or as a program could make.
  *
  *     make_extreme KIND COUNT FILE      writes it
  *     make_extreme                      lists the kinds
@@ -53,7 +53,7 @@ static uint32_t say_text(struct world *world, const char *text)
     return say(world, text, strlen(text));
 }
 
-/* PREFIX0, PREFIX1, ...; the id of the first. */
+/* Adds the strings PREFIX0, PREFIX1, ...; returns the id of the first. */
 static uint32_t say_many(struct world *world, const char *prefix, uint32_t count, const char *ending)
 {
     struct mp_string *strings = room(count, sizeof *strings);
@@ -121,7 +121,7 @@ static void put_devices(struct world *world, uint32_t first_name, uint32_t count
     free(devices);
 }
 
-/* Tracks on devices 0, 1, ... `devices` - 1 in turn, of all layers. */
+/* Adds tracks of all layers on devices 0, 1, ... `devices` - 1 in turn. */
 static void put_tracks(struct world *world, uint32_t count, uint32_t devices, uint32_t first_name)
 {
     struct mp_track *tracks = room(count, sizeof *tracks);
@@ -136,7 +136,7 @@ static void put_tracks(struct world *world, uint32_t count, uint32_t devices, ui
     free(tracks);
 }
 
-/* One thread; frames and stacks: `depth` Python frames on one another, `wide` of them at the root. */
+/* Adds one thread, frames and stacks: `depth` Python frames below one another, and `wide` frames at the root. */
 static void put_stacks(struct world *world, uint32_t function, uint32_t functions, uint32_t file, uint32_t depth,
                        uint32_t wide)
 {
@@ -170,7 +170,7 @@ static void usual(struct world *world, uint32_t depth, uint32_t wide)
     put_stacks(world, function, names, file, depth, wide);
 }
 
-/* A loop of steps, each of which keeps a block and lets another go. */
+/* A loop of steps, each of which keeps one block and frees another. */
 static void train(struct world *world, uint32_t steps)
 {
     for (uint32_t i = 0; i < steps; i++) {
@@ -265,7 +265,7 @@ static void make_nested_regions(struct world *world)
     nest(world, false, true);
 }
 
-/* As many regions open as were begun, each closed out of turn: the first one first. */
+/* All regions are open at the same time, and end out of order: the first one first. */
 static void make_crossed_regions(struct world *world)
 {
     uint32_t name = say_many(world, "region", world->count, "");
@@ -286,7 +286,7 @@ static void make_deep_stack(struct world *world)
     train(world, STEPS);
 }
 
-/* Frames that call one another in turn: names that repeat on the path. */
+/* Frames that call one another in turn, so that names repeat on the path. */
 static void make_recursion(struct world *world)
 {
     uint32_t device = say_text(world, "cuda:0"), function = say_many(world, "f", 2, "");
@@ -513,7 +513,7 @@ static void make_past(struct world *world)
     train(world, STEPS);
 }
 
-/* Steps that are found in stacks and rhythm: nobody marked any. */
+/* Steps that are only found from stacks and rhythm, since none are marked. */
 static void make_unmarked(struct world *world)
 {
     usual(world, 4, 64);
@@ -547,7 +547,7 @@ static void make_windows(struct world *world)
 static const struct {
     const char *name;
     void (*make)(struct world *world);
-    uint32_t most; /* 0: as many as asked for */
+    uint32_t most; /* 0: as many as requested */
 } kinds[] = {
     {"tracks", make_tracks, 4096},
     {"devices", make_devices, 512},

@@ -1,6 +1,6 @@
 /*
- * A stack that overflows, with an event at every call, and the handler on another stack that jumps out of it. Include
- * it after hostile.h: it gives `back`, the place to jump to, and `stop`.
+ * A stack that overflows, with an event at every call, and a handler on another stack that jumps out. Include it after
+ * hostile.h and after definitions of `back`, the place to jump to, and `stop`.
  */
 #ifndef TESTS_FAULTS_OVERFLOW_H
 #define TESTS_FAULTS_OVERFLOW_H

@@ -1,6 +1,6 @@
 /*
- * Programs to which the whole process belongs: they close, stop, replace and mark what they did not make. `owner MODE`.
- * Each prints the same, recorded or not: its output depends on nothing else.
+ * Programs that act as if the whole process were theirs: they close, stop, replace and mark things that they did not
+ * make. `owner MODE`. The output depends only on the mode, so it is the same recorded or not.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 
 extern char **environ;
 
-/* Functions that PyTorch's allocators ask, and report to. Nobody defines them in a program that is not recorded. */
+/* Functions that PyTorch's allocators call. They are defined only if the program is recorded. */
 bool profiling_enabled(void) __asm__("_ZN3c1022memoryProfilingEnabledEv") __attribute__((weak));
 void report_usage(void *address, int64_t bytes, size_t allocated, size_t reserved,
                   uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")
@@ -40,8 +40,8 @@ static long now_ns(void)
     return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* The time until the recorder tries to attach again. It waits four times as long each time: at most three times as long
- * as it has tried so far, however busy the machine is. */
+/* Waits until the recorder tries to attach again. The recorder waits four times as long each time, so that is at most
+ * three times the time since its first try. */
 static void rest_until_tried_again(long since)
 {
     rest(50000000 + 4 * (now_ns() - since));
@@ -49,7 +49,7 @@ static void rest_until_tried_again(long since)
 
 /* ---- descriptors ------------------------------------------------------------------------------------------------ */
 
-/* Without the three that everybody takes for granted, the first ones opened are these. */
+/* Standard descriptors are closed, so the first files that the program opens get their numbers. */
 static int no_standard_files(void)
 {
     int kept = dup(1), first[3];
@@ -66,7 +66,7 @@ static int no_standard_files(void)
     return plain ? sum : -1;
 }
 
-/* The first events come where no descriptor is left, those after `rest` where there are some again. */
+/* The first events happen when no descriptor is available; after `rest` some are available again. */
 static int without_descriptors(void)
 {
     struct rlimit before, none;
@@ -82,7 +82,7 @@ static int without_descriptors(void)
     return sum + paths(0, 1000);
 }
 
-/* As many are left as the parts of attaching need, one after the other, and never enough. */
+/* In turn enough descriptors are available for one, two, ... parts of attaching, but never for all. */
 static int few_descriptors(void)
 {
     struct rlimit before;
@@ -113,7 +113,7 @@ static void tensors(int count)
     }
 }
 
-/* The allocator asks once for all whether to report. */
+/* The allocator asks only once whether to report. */
 static int tensors_without_descriptors(void)
 {
     struct rlimit before, none;
@@ -129,7 +129,7 @@ static int tensors_without_descriptors(void)
     return 0;
 }
 
-/* Only its children lack them. */
+/* Only the program's children lack descriptors. */
 static int children_without_descriptors(void)
 {
     pool = memprof_pool("owner", -1);
@@ -142,7 +142,7 @@ static int children_without_descriptors(void)
     return sum;
 }
 
-/* Closes all again and again, while other threads make events. */
+/* Closes all descriptors again and again, while other threads make events. */
 static int closes_all(void)
 {
     pthread_t threads[3];
@@ -161,7 +161,7 @@ static int closes_all(void)
     return sum + wrong;
 }
 
-/* Becomes a server, as its books say: twice away from its parent, without files, elsewhere. */
+/* Becomes a daemon as textbooks say: forks twice, closes all files, changes the folder. */
 static int daemonizes(void)
 {
     int done[2];
@@ -208,7 +208,7 @@ static int is_short(void)
     return paths(0, 20);
 }
 
-/* Becomes itself, from a thread, from a child between fork and exec, and at last from main. */
+/* Replaces itself by exec(): from a thread, from a child after fork, and at last from main. */
 static void *becomes(void *unused)
 {
     rest(2000000);
@@ -235,7 +235,7 @@ static int becomes_itself(void)
     return sum + status_of(child);
 }
 
-/* Stopped and gone on with all the time, by a child. */
+/* A child stops and continues the program all the time. */
 static int stops_and_goes_on(void)
 {
     pid_t parent = getpid(), child = fork();
@@ -254,7 +254,7 @@ static int stops_and_goes_on(void)
     return status + (sum != 0);
 }
 
-/* More events than a ring holds, while the collector stands still. */
+/* More events than a ring has room for, while the collector is stopped. */
 static int stops_collector(void)
 {
     pid_t collector = getenv("MEMPROF_SESSION") ? getppid() : 0;
@@ -299,7 +299,7 @@ static int read_mappings(void)
     return count;
 }
 
-/* Memory that a child shall not inherit, as a program with a network card marks its buffers; here too much of it. */
+/* Marks memory as not inherited by children, as programs with network cards mark their buffers; here too much of it. */
 static int marks_memory(int advice)
 {
     int before = read_mappings();
@@ -335,7 +335,7 @@ static int wiped_in_children(void)
     return marks_memory(MADV_WIPEONFORK);
 }
 
-/* Gives back to the system what it can do without, as a service under pressure does. */
+/* Returns memory that it does not need to the system, like a service under memory pressure. */
 static int gives_back(void)
 {
     int sum = 0;
@@ -348,7 +348,7 @@ static int gives_back(void)
     return sum;
 }
 
-/* A thread's stack that is as small as can be. */
+/* A thread with the smallest possible stack. */
 static void *small(void *sum)
 {
     *(int *)sum += path(12345, 3);
@@ -395,7 +395,7 @@ static bool has_addresses(size_t bytes)
     return at != MAP_FAILED;
 }
 
-/* Waits until the collector has taken all, however busy the machine is: its answer includes the earlier events. */
+/* Waits until the collector has taken all events: its answer for statistics includes earlier events. */
 static void catch_up(void)
 {
     struct memprof_stats stats;
@@ -403,13 +403,13 @@ static void catch_up(void)
         continue;
 }
 
-/* Memory that a job's limit leaves for data. The program itself needs half of it. */
+/* A job's limit on data, half of which the program itself needs. */
 static int budget_of_addresses(void)
 {
     const struct rlimit limit = {128 << 20, 128 << 20};
     int sum = paths(0, 100);
     if (setrlimit(RLIMIT_AS, &limit) || !has_addresses(64 << 20)) return -1;
-    for (unsigned from = 100; from < 20100; from += 2000) { /* each of a quarter of a ring */
+    for (unsigned from = 100; from < 20100; from += 2000) { /* each round fills a quarter of a ring */
         sum += paths(from, 2000);
         catch_up();
     }
@@ -442,7 +442,7 @@ static int budget_of_threads(void)
     return has_addresses(96 << 20) ? sum : -3;
 }
 
-/* A child that begins with what its parent has left of the limit. */
+/* A child starts with the part of the limit that its parent has left. */
 static int budget_of_children(void)
 {
     const struct rlimit limit = {128 << 20, 128 << 20};

@@ -1,10 +1,10 @@
-/* A plug-in whose constructor starts a thread, lets it make events, and waits for it: under the loader's lock. */
+/* A plug-in whose constructor, under the loader's lock, starts a thread that makes events, and waits for it. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The function that PyTorch's allocators report to. Nobody defines it in a program that is not recorded. */
+/* The function that PyTorch's allocators ask. It is defined only if the program is recorded. */
 bool profiling_enabled(void) __asm__("_ZN3c1022memoryProfilingEnabledEv") __attribute__((weak));
 void report_usage(void *address, int64_t bytes, size_t allocated, size_t reserved,
                   uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE")

@@ -1,5 +1,5 @@
-/* A program of random hostile deeds, by its seed. Between events its children give up their user or root, close
- * descriptors, fork in masses, take signals and die of them. Prints the number of its events of all processes. */
+/* A program of random hostile deeds, by its seed. Between events its children change user or root, close descriptors,
+ * fork many times, and take signals or die of them. Prints the number of events of all processes. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 
 static _Atomic uint64_t *count;
 static uint32_t pool;
-static unsigned scale = 1; /* of the numbers of events */
+static unsigned scale = 1; /* factor for numbers of events */
 
 static void make_events(unsigned number)
 {
@@ -106,7 +106,7 @@ static void (*const deeds[])(void) = {close_descriptors, take_signals, limit_fil
                                       limit_descriptors, die,          abort_now};
 enum { DEEDS = sizeof deeds / sizeof *deeds };
 
-/* Earlier deeds first: a process that gave its rights up has no children that memprof could reach. */
+/* Children first: memprof cannot reach the children of a process that has dropped its rights. */
 static int run_child(unsigned seed)
 {
     srand(seed);

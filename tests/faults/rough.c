@@ -1,6 +1,6 @@
 /*
- * Programs that are rough with the process that they are: `rough MODE [ARGUMENT]`. Each prints the same, recorded or
- * not: its output depends on nothing else.
+ * Programs that treat their own process roughly: `rough MODE [ARGUMENT]`. The output depends only on the arguments, so
+ * it is the same recorded or not.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -252,7 +252,7 @@ static void swap_stacks(int unused)
     errno = saved;
 }
 
-/* The alternate stack is out of use while a handler runs on it, which brings in another. */
+/* The handler that runs on the alternate stack installs another alternate stack. */
 static int alternate_stacks(void)
 {
     const unsigned disarmed_in_handlers = 1U << 31;
@@ -265,7 +265,7 @@ static int alternate_stacks(void)
     return sum;
 }
 
-/* Green threads that a timer pre-empts, in the middle of whatever they do; each comes back to it. */
+/* Green threads that a timer pre-empts at any moment; each continues later. */
 enum { GREEN = 6 };
 static ucontext_t green[GREEN], green_main;
 static char green_stacks[GREEN][1 << 18];
@@ -287,7 +287,7 @@ static void preempt(int unused)
 
 static void run_green(int number)
 {
-    mask_alarms(SIG_UNBLOCK); /* here: in the middle of a switch one would take one thread for the other */
+    mask_alarms(SIG_UNBLOCK); /* only here: during a switch an alarm would confuse the two threads */
     for (unsigned i = 0; i < 3000; i++)
         sums[number] += path((i * GREEN + (unsigned)number) * 2654435761U >> 8, 12);
     mask_alarms(SIG_BLOCK);
@@ -319,7 +319,7 @@ static int green_threads(void)
     return (int)(sum & 0xffffff);
 }
 
-/* Code that is gone while it is on the stack (rough_plugin.c). */
+/* Code that is unloaded while it is on the stack (rough_plugin.c). */
 static sigjmp_buf back;
 static void unload_caller(void *library)
 {
@@ -340,8 +340,8 @@ static int unloaded_code(void)
     return sigsetjmp(back, 1) ? 0 : call_back(unload_caller, library);
 }
 
-/* Code that nothing describes and that uses the frame pointer for something else: what lies there looks like a frame of
- * a library that another thread loads and unloads. */
+/* Code without frame rules that uses the frame pointer for something else. The value in it looks like a frame of a
+ * library that another thread loads and unloads. */
 static _Atomic uintptr_t stale;
 
 static void *unload_again_and_again(void *unused)

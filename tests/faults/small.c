@@ -12,7 +12,7 @@
 #define STEPS       12
 #define STEP_BLOCKS 6
 #define STEP_NS     1000000
-#define KEPT        180 /* events of one that is folded */
+#define KEPT        180 /* events of the folded form */
 
 static const char *const texts[] = {"",         "cuda:0", "GPU-7",       "Soft GPU", "main",          "train",
                                     "train.py", "leak",   "/lib/lib.so", "forward",  "cuda:0/device", "torch",
@@ -126,7 +126,8 @@ static void put_chunk(struct maker *maker)
         maker->live[maker->held[i].track] += maker->held[i].bytes;
 }
 
-/* A step: a few blocks that end before the next one, one that stays every second time, a segment below them. */
+/* Adds a step: a few blocks that end before the next step, one that stays in every second step, a segment of the layer
+ * below. */
 static void put_step(struct maker *maker, unsigned step)
 {
     maker->now_ns = (uint64_t)step * STEP_NS;
@@ -140,7 +141,7 @@ static void put_step(struct maker *maker, unsigned step)
     for (unsigned i = 0; i < STEP_BLOCKS; i++)
         hold(maker, 1, 4096 * (uint64_t)maker->batch + 512 * i, 2);
     put_event(maker, (struct mp_event){.type = MP_EVENT_REGION_END, .name = S_FORWARD});
-    if (step % 3 == 2) put_chunk(maker); /* so that blocks end in other chunks than they began */
+    if (step % 3 == 2) put_chunk(maker); /* so that blocks end in other chunks than they began in */
     while (maker->held_count > first)
         let_go(maker, first);
     hold(maker, 1, 1024, 3);
@@ -172,7 +173,7 @@ static void put_end(struct maker *maker)
     must(maker, mp_writer_finish(maker->writer, error));
 }
 
-/* The newest events in place of all that was written. */
+/* Replaces the file by one with only the newest events. */
 static void fold(struct maker *maker, int fd)
 {
     struct mp_written written;

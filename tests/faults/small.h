@@ -1,16 +1,16 @@
-/* A small recording with something of everything: what the damage tests cut and flip. */
+/* A small recording with something of every kind, which the damage tests cut and flip. */
 #ifndef MP_TESTS_FAULTS_SMALL_H
 #define MP_TESTS_FAULTS_SMALL_H
 
 enum small_form {
     SMALL_READINGS, /* with readings of the device */
-    SMALL_PLAIN,    /* without: questions may be answered from a part of the file */
+    SMALL_PLAIN,    /* without readings, so that questions may be answered from a part of the file */
     SMALL_FOLDED,   /* its newest events; without readings */
     SMALL_FORMS
 };
 
-/* Writes it to fd (taken over), of a run with that batch size. The same bytes each time. Ends the process where that
- * fails. */
+/* Writes the recording of a run with batch size `batch` to `fd`, and takes over `fd`. The bytes are the same each time.
+ * Ends the process on failure. */
 void small_recording(int fd, unsigned batch, enum small_form form);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A random hostile program: `soak SEED ACTS PLUGIN`. The seed decides acts, order and sizes. The output depends on
- * nothing else, so it must be the same recorded and not.
+ * A random hostile program: `soak SEED ACTS PLUGIN`. The output depends only on the seed, which decides acts, order and
+ * sizes, so it must be the same recorded or not.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -188,7 +188,7 @@ static int short_threads(void)
     return sum;
 }
 
-/* On a stack of the program's own, which is gone afterwards. */
+/* A thread on a stack of the program's own, which is unmapped afterwards. */
 static int own_stack_thread(void)
 {
     size_t bytes = (size_t)(32 + chance(8) * 16) << 10;
@@ -235,7 +235,7 @@ static int spawns(void)
     return status_of(child);
 }
 
-/* A fork out of a handler that may have interrupted anything of ours. */
+/* A fork in a handler that may have interrupted any code of memprof. */
 static volatile sig_atomic_t forked_badly;
 static void fork_in_handler(int unused)
 {
@@ -358,7 +358,7 @@ static int closes_all(void)
     return fd;
 }
 
-/* A child in a sandbox that refuses a call or two. */
+/* A child in a sandbox that refuses one or two system calls. */
 static int sandboxes(void)
 {
     static const int refused[] = {SYS_futex,   SYS_mmap,   SYS_mprotect, SYS_rt_sigprocmask, SYS_madvise,

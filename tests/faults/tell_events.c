@@ -1,6 +1,7 @@
 /*
- * tell_events FILE: what a recording of tests/e2e/programs/churn holds, chunk by chunk as the reader gives it, so that
- * an event that is there twice is seen. One line for each thread of the program, and for each event out of its turn:
+ * tell_events FILE: counts the events of a recording of tests/e2e/programs/churn, chunk by chunk as the reader gives
+ * them, so that duplicate events are noticed. Prints a line for each thread of the program, and for each event out of
+ * order:
  *
  *     thread 1 allocs 4711 frees 2355 missing 0 twice 0
  */
@@ -15,7 +16,7 @@ static struct seen {
     uint64_t next_alloc, next_free, allocs, frees, missing, twice;
 } seen[THREADS];
 
-/* Block i of a thread is freed if i is odd; both come in order. */
+/* Takes an alloc or free of a thread. Both come in order of block numbers; the frees are of odd ones. */
 static void take(struct seen *of, uint64_t number, uint64_t *next, uint64_t step, uint64_t *count)
 {
     if (number < *next) {

@@ -1,4 +1,4 @@
-/* A program whose clocks are its own, as under libfaketime: 57 years ahead, and going backwards. */
+/* A program with its own clocks, as under libfaketime: 57 years ahead, and running backwards. */
 #include <memprof.h>
 #include <stdio.h>
 #include <time.h>

@@ -1,7 +1,6 @@
 /*
- * libFuzzer target for the session's socket: what a process says to the collector, with a number of descriptors, and
- * what a collector answers. The input: how many descriptors come along, whether the first is an empty file, then the
- * message.
+ * libFuzzer target for the session's socket: messages of a process to the collector, with descriptors, and the
+ * collector's answers. The input: the number of descriptors, whether the first is an empty file, then the message.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -40,7 +39,7 @@ static void send_all(int connection, const uint8_t *message, size_t size, const 
     (void)sendmsg(connection, &header, MSG_NOSIGNAL);
 }
 
-/* A collector that listens where only this process can speak to it, and has no process yet. */
+/* Makes a collector that only this process can reach, and that has no process yet. */
 static int listen_here(struct sockaddr_un *address, socklen_t *length)
 {
     int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

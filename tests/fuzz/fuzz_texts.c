@@ -1,6 +1,6 @@
 /*
- * libFuzzer target for what people write and programs name: a byte that picks the reader, then the text. Accepted texts
- * are used; refused ones are refused in one sentence.
+ * libFuzzer target for texts of users, and names of programs: a byte that picks the reader, then the text. Accepted
+ * texts are used; refused ones are refused in one sentence.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -96,7 +96,7 @@ static void suppressions(const char *text, size_t size)
     mp_suppressions_free(&all);
 }
 
-/* A rule fits a frame where its expression does, whatever is looked for first. */
+/* A rule matches a frame exactly if its expression does, although a literal is searched first. */
 static void rules(const char *text, size_t size)
 {
     struct mp_rules all = {0};

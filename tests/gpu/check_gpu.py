@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A real GPU: allocations of every kind and PyTorch trainings, recorded and held against what the programs themselves
-counted. Skipped (exit status 77) where there is no GPU.
+"""A real GPU: allocations of every kind and PyTorch trainings, recorded and compared with the programs' own counts.
+Skipped (exit status 77) without a GPU.
 
     check_gpu.py [-v] [NAME...]
 
@@ -135,7 +135,7 @@ for name_ in KINDS:
 
 
 class Training(Gpu):
-    """PyTorch's own counts against the recording's."""
+    """Compares PyTorch's own counts with the recording's."""
 
     @classmethod
     def setUpClass(cls):
@@ -211,7 +211,7 @@ class Training(Gpu):
 
 
 class History(Gpu):
-    """PyTorch's own history, joined: what was asked for in each block, on which stream, from which pool."""
+    """PyTorch's own history, joined to blocks: each block's request, stream and pool."""
 
     @classmethod
     def setUpClass(cls):

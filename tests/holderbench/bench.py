@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Names the holders of labelled leaks (programs/*.py) and says how often that was right.
+"""Finds the holders of labelled leaks (programs/*.py), and prints how often the result was right.
 
     bench.py [-v] [NAME...]      exit status 1: fewer than 97 % were right, or one was wrong that claimed to be sure
 """

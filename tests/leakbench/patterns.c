@@ -210,7 +210,7 @@ static void fragmenting(struct world *world, struct state *state, const struct p
     (void)variant;
 }
 
-/* Each request a little larger than the buffers that lie ready. */
+/* Each request is a little larger than the cached buffers. */
 static void ratchet(struct world *world, struct state *state, const struct pattern *pattern,
                     const struct variant *variant)
 {

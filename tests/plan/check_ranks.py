@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof plan` of many ranks without their GPUs: torchrun with all of them, and one rank of many alone, which takes what
-it takes among the others. In the environment of tools/cuda-torch."""
+"""`memprof plan` of many ranks without their GPUs: torchrun with all ranks, and a single rank of many, which needs the
+same memory as among the others. Runs in the environment of tools/cuda-torch."""
 import json
 import os
 import pathlib
@@ -38,7 +38,7 @@ class Ranks(bed.TestCase):
         self.assertIn("rank 0 of 2, alone", alone.stderr)
 
     def test_objects_of_others(self):
-        """Python objects that ranks send each other over NCCL arrive, though no tensor is sent."""
+        """Python objects sent over NCCL arrive, although the plan sends no tensors."""
         program = self.folder / "objects.py"
         program.write_text("""import torch, torch.distributed as dist
 dist.init_process_group("nccl")
@@ -70,7 +70,7 @@ print(rank, [each["rank"] for each in all], one[0], to[0], flush=True)
         result = self.plan("--world-size", 64, "--rank", 0, "-o", "plan.mp", "--", sys.executable, PROGRAM)
         peaks = self.peaks(result)
         parameters = 6 * 4 * (1024 * 1024 + 1024)
-        # Whole, parameters, gradients and two states are four times that, without what cuBLAS takes.
+        # unsharded, parameters, gradients and two states are four times that, without cuBLAS's workspace
         self.assertLess(peaks["fsdp"][0], 4 * parameters)
         self.assertLess(peaks["fsdp"][0], peaks["zero"][0])
         plan = harness.answer("info", self.folder / "plan.mp")["plan"]

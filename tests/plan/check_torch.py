@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof plan` of real CUDA PyTorch equals a run on the stand-in to the byte, and recordings from real GPUs (two of
-compare.py's). It reports programs that read values back. In the environment of tools/cuda-torch."""
+"""`memprof plan` of real CUDA PyTorch equals a run on the stand-in to the byte, and two recordings of compare.py from
+real GPUs. It reports programs that read values back. Runs in the environment of tools/cuda-torch."""
 import os
 import pathlib
 import pickle
@@ -16,7 +16,7 @@ import harness  # noqa: E402
 
 PROGRAMS = [["graph"], ["mempool"], ["stress", "1", "1", "800"], ["train", "transformer"], ["train", "amp"],
             ["train", "conv"], ["train", "streams"], ["train", "checkpoint"], ["train", "double"]]
-# One process runs them all: each would begin with PyTorch's start.
+# One process runs all programs, to start PyTorch only once.
 ALL = """
 import gc, runpy, sys, torch
 for name, *words in PROGRAMS:
@@ -55,12 +55,13 @@ class Equal(bed.TestCase):
 
     @staticmethod
     def totals(device):
-        """Autocast empties its cache in an order that differs from run to run, and with it how free blocks are split."""
+        """Totals only: autocast empties its cache in a varying order, so free blocks are split differently in each
+        run."""
         return {key: value for key, value in device["stats"].items() if "inactive_split" not in key}
 
     @staticmethod
     def unaddressed(value):
-        """Without what differs between two runs of the same program: addresses and handles."""
+        """The value without addresses and handles, which differ between two runs of a program."""
         if isinstance(value, list):
             return [Equal.unaddressed(one) for one in value]
         if isinstance(value, dict):
@@ -169,7 +170,7 @@ print(early_stop(), scaled(), sampled(), experts(), sizes(), checked(), recurren
 """
 
 
-# How programs end what they generate; each of them must go on to its sixth token, since nobody knows better.
+# Ways in which programs end their generation. Each must go on to the sixth token, since values are unknown.
 LOOPS = """
 import torch
 

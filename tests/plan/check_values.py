@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Values that the host itself put on the device, under `memprof plan`: programs decide by them as they would on a GPU,
-values that kernels would have made stay guessed, and memory is the same whether they are followed or not."""
+"""Values that the host itself put on the device, under `memprof plan`. Programs decide by them as on a GPU. Values that
+kernels would compute stay guessed. Memory is the same whether values are followed or not."""
 import pathlib
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plans against recordings from real GPUs, by others: peaks, sequences, segments.
+"""Compares plans with recordings that others made on real GPUs: peaks, sequences, segments.
 
     tests/plan/compare.py [CASE...]
     tests/plan/compare.py [--device NAME] [--settings TEXT] --recording THEIRS.pickle --dumps OURS.pickle -- COMMAND...

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plans of servers beside what engines' logs say on real GPUs: a row for each public log whose model is in models.py.
+"""Compares plans of servers with engines' logs on real GPUs: a row for each public log whose model is in models.py.
 
     tests/serving/bench.py LOGS.tsv [-o results.tsv] [ROW...]     plans rows (all that results.tsv lacks)
     tests/serving/bench.py --table results.tsv LOGS.tsv           the table of misses
@@ -48,7 +48,7 @@ ROWS = [
     ("w8a8-redhatai-llam", "llama-3.1-8b-w8a8", {}),
     ("w8a8-redhatai-qwen2-5-7b", "qwen2.5-7b-w8a8", {}),
 ]
-# What the planner's own report says of its KV cache, in percent off: accuracy_report.md beside those logs.
+# The error of the planner's KV cache in percent, by its own report: accuracy_report.md next to those logs.
 PLANNER = {
     "google-gemma-2-27b": "-4.6", "google-gemma-2-2b": "-1.4", "ibm-granite-granite-3-3": "-6.0",
     "meta-llama---h100-80gb--tp1pp1dp1--8192-dtbf16-kvfp8": "-51.7", "meta-llama-llama-3---h100-80gb--tp1pp1dp1--8192-qfp8":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The ledger of a server: what an engine says of itself, and what is recorded, add up to the device."""
+"""The ledger of a server: the engine's own figures and the recorded bytes add up to the device."""
 
 import json
 import os
@@ -73,7 +73,7 @@ class Ledger(harness.TestCase):
                       harness.memprof("report", self.path).stdout)
 
     def test_a_worker_that_multiprocessing_began(self):
-        """Its first line is no line of the user's."""
+        """The first line of such a worker's stacks is not the user's."""
         program = self.folder / "spawns.py"
         program.write_text("""import multiprocessing, torch
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof size` on real programs: what it says fits does fit, and one more does not, by a counter that shares no code
-with memprof."""
+"""`memprof size` on real programs: the largest batch fits, and one more does not, by a counter that shares no code with
+memprof."""
 
 import collections
 import json

@@ -49,7 +49,7 @@ must_fail cli/new.c capture/core/recorder.h 'cli may not include capture'
 must_fail model/new.c model.h 'does not begin with a layer'
 must_fail model/new.c memprof.h 'only capture'
 
-# no_room FILE REASON: a source there is refused, wherever its includes lead.
+# no_room FILE REASON: a source file at this place is refused, whatever it includes.
 no_room() {
     refused "$1" ''
     held [ "$said" = "src/$1: $2" ]

@@ -1,6 +1,6 @@
 /* The frame of every Check program here: list the tests, get a main(). `$CK_FORK=no` runs them under a debugger. A test
- * that passes without having asserted anything fails, and one that leaves a descriptor open. Each begins without a
- * standard input: then 0 is a descriptor like any other, as it may be in a program that memprof records. */
+ * fails if it passes without an assertion, or leaves a descriptor open. Each test begins with standard input closed, so
+ * that 0 is an ordinary descriptor, as it may be in a recorded program. */
 #ifndef MP_TESTS_SUITE_H
 #define MP_TESTS_SUITE_H
 
@@ -39,7 +39,7 @@ static inline void mp_suite_end(void)
                   mp_suite_open_before);
 }
 
-/* Check notes where a test was last: at its beginning, or at an assertion. Results are in the order of the tests. */
+/* Check notes the last position of a test: its beginning, or an assertion. Results are in the order of the tests. */
 static inline int mp_suite_without_assertions(SRunner *runner, const TTest *const *tests, int count)
 {
     int silent = 0;

@@ -8,17 +8,16 @@
 /* ---- the fields of each type: V is a value, T a string id, N a structure or an array
  * -------------------------------------------------------- */
 
-#define FIELDS_mp_device(V, T, N)      T(name) T(uuid) T(model) V(total_bytes)
-#define FIELDS_mp_track(V, T, N)       V(device) V(layer) V(size_basis) T(name)
-#define FIELDS_mp_thread_info(V, T, N) V(tid) T(name)
-#define FIELDS_mp_module(V, T, N)      T(path) V(start) V(end) V(bias) N(file)
-#define FIELDS_mp_frame(V, T, N)       V(language) V(module) V(address) T(function) T(file) V(line) T(more)
-#define FIELDS_mp_stack_node(V, T, N)  V(parent) V(frame)
-#define FIELDS_mp_symbol(V, T, N)      V(frame) T(function) T(file) V(line)
-#define FIELDS_mp_event(V, T, N)       MP_EVENT_FIELDS(V, T)
-#define FIELDS_mp_request(V, T, N)     V(bytes) V(stream) V(pool)
-#define FIELDS_mp_base_block(V, T, N)                                                                                  \
-    V(block) V(birth_ns) MP_BLOCK_FIELDS(V) V(role) T(module) T(label) N(request)
+#define FIELDS_mp_device(V, T, N)         T(name) T(uuid) T(model) V(total_bytes)
+#define FIELDS_mp_track(V, T, N)          V(device) V(layer) V(size_basis) T(name)
+#define FIELDS_mp_thread_info(V, T, N)    V(tid) T(name)
+#define FIELDS_mp_module(V, T, N)         T(path) V(start) V(end) V(bias) N(file)
+#define FIELDS_mp_frame(V, T, N)          V(language) V(module) V(address) T(function) T(file) V(line) T(more)
+#define FIELDS_mp_stack_node(V, T, N)     V(parent) V(frame)
+#define FIELDS_mp_symbol(V, T, N)         V(frame) T(function) T(file) V(line)
+#define FIELDS_mp_event(V, T, N)          MP_EVENT_FIELDS(V, T)
+#define FIELDS_mp_request(V, T, N)        V(bytes) V(stream) V(pool)
+#define FIELDS_mp_base_block(V, T, N)     V(block) V(birth_ns) MP_BLOCK_FIELDS(V) V(role) T(module) T(label) N(request)
 #define FIELDS_mp_block_request(V, T, N)  V(block) N(request)
 #define FIELDS_mp_label(V, T, N)          V(time_ns) V(block) V(role) T(name)
 #define FIELDS_mp_block_holder(V, T, N)   V(time_ns) V(block) V(kind) V(certain) T(path) T(file) V(line)
@@ -50,15 +49,25 @@
     V(ooms)                                                                                                            \
     V(base_bytes)                                                                                                      \
     V(peak_bytes)                                                                                                      \
-    V(end_bytes) V(peak_blocks) V(end_blocks) V(unknown_blocks) V(peak_event) V(peak_ns) V(reserved_peak_bytes)        \
-        N(past) V(peak_in_past)
+    V(end_bytes)                                                                                                       \
+    V(peak_blocks) V(end_blocks) V(unknown_blocks) V(peak_event) V(peak_ns) V(reserved_peak_bytes) N(past)             \
+        V(peak_in_past)
 
-#define FIELDS_mp_job_process(V, T, N) V(start_unix_ns) V(duration_ns) V(events) V(dropped) V(steps) V(growth) T(path) T(command) T(host) T(role) T(job) T(exit) T(missing) T(reason) T(step_source) V(pid) V(parent) V(rank) V(local_rank) V(world_size) V(node) V(verdict) V(limited) V(helper)
-#define FIELDS_mp_job_track(V, T, N) V(events) V(peak_bytes) V(peak_ns) V(peak_blocks) V(peak_step) V(end_bytes) V(end_blocks) V(reserved_bytes) V(device_bytes) V(process) T(id) T(kind) T(device) T(uuid) V(layer) V(size_basis) V(chosen) V(memory)
-#define FIELDS_mp_job_site(V, T, N) V(bytes) V(blocks) V(least) V(most) V(stack) T(kind) V(processes) V(least_process) V(most_process) V(sense)
+#define FIELDS_mp_job_process(V, T, N)                                                                                 \
+    V(start_unix_ns)                                                                                                   \
+    V(duration_ns) V(events) V(dropped) V(steps) V(growth) T(path) T(command) T(host) T(role) T(job) T(exit)           \
+        T(missing) T(reason) T(step_source) V(pid) V(parent) V(rank) V(local_rank) V(world_size) V(node) V(verdict)    \
+            V(limited) V(helper)
+#define FIELDS_mp_job_track(V, T, N)                                                                                   \
+    V(events)                                                                                                          \
+    V(peak_bytes) V(peak_ns) V(peak_blocks) V(peak_step) V(end_bytes) V(end_blocks) V(reserved_bytes) V(device_bytes)  \
+        V(process) T(id) T(kind) T(device) T(uuid) V(layer) V(size_basis) V(chosen) V(memory)
+#define FIELDS_mp_job_site(V, T, N)                                                                                    \
+    V(bytes) V(blocks) V(least) V(most) V(stack) T(kind) V(processes) V(least_process) V(most_process) V(sense)
 #define FIELDS_mp_job_holding(V, T, N) V(bytes) V(blocks) V(process) V(stack)
-#define FIELDS_mp_job_finding(V, T, N) V(bytes) V(blocks) V(bytes_per_step) V(eta_oom_steps) V(process) T(track) V(stack) V(first_step) V(class) V(certain)
-#define FIELDS_mp_job_point(V, T, N) V(at) V(most) V(last) V(process) T(track) V(shift) V(curve)
+#define FIELDS_mp_job_finding(V, T, N)                                                                                 \
+    V(bytes) V(blocks) V(bytes_per_step) V(eta_oom_steps) V(process) T(track) V(stack) V(first_step) V(class) V(certain)
+#define FIELDS_mp_job_point(V, T, N)   V(at) V(most) V(last) V(process) T(track) V(shift) V(curve)
 #define FIELDS_mp_job_trouble(V, T, N) T(path) T(text) V(kind)
 
 /* clang-format off */
@@ -97,7 +106,7 @@ static uint64_t number_at(const void *row, const struct whole_field *field)
     return number;
 }
 
-/* Structures inside have padding, which is nobody's. */
+/* Compares members, since structures inside have padding with any contents. */
 static bool same_file(const void *got, const void *wanted)
 {
     return !whole_difference(whole_mp_file_id(), got, wanted, NULL, NULL);

@@ -1,7 +1,7 @@
 /*
  * Whole results compared: every field of a row of a recording, of a live block, of an event, of a model. The fields of
- * each type are listed once, in whole.c, where a list that lacks one does not compile: a new field cannot be forgotten.
- * String ids are compared by their texts where both sides' texts are given, else as numbers.
+ * each type are listed in whole.c, and an incomplete list does not compile, so new fields cannot be forgotten. String
+ * ids are compared by their texts if both sides' texts are given, else as numbers.
  */
 #ifndef MP_TESTS_WHOLE_H
 #define MP_TESTS_WHOLE_H

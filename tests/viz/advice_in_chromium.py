@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """The page's advice on a training of tests/advise, in a real Chromium. Each curve is compared with `memprof advise` and
-with recordings of the really changed program. The switch, the address and the drawing are tested, too."""
+with recordings of the really changed program. Also tests the switch of a change, the address and the drawing."""
 
 import os
 import pathlib
@@ -22,7 +22,7 @@ DATA = os.environ.get("MEMPROF_TEST_DATA")
 NAME, HABITS = "decoder", "held,late"
 MADE = ("del", "checkpoint:blocks.*:6")
 
-# The highest point of a change's curve in each step, the state that it begins with included.
+# The highest point of a change's curve in each step, including the state at the step's beginning.
 STEPS = """
 const { page, recording, store } = window.memprof, { event, allocated } = recording.changes[arguments[0]].curve;
 const stateOf = (time) => { let i = 0; while (i < page.track.count && page.track.time[i] < time) i++; return i; };
@@ -30,7 +30,7 @@ return recording.notes.steps.map(({ time, end }) => {
   const [from, to] = [stateOf(time), stateOf(end)];
   return Math.max(...allocated.filter((_, i) => (event[i + 1] ?? Infinity) > from && event[i] <= to));
 });"""
-# The colours of a picture's column over the plot, from the top, of the places in bytes.
+# The colours of a column of the picture over the plot, at given heights in bytes, from the top.
 OVER = """
 const { timeline: t } = window.memprof.page, ratio = window.devicePixelRatio, over = document.getElementById('over');
 const copy = new OffscreenCanvas(over.width, over.height).getContext('2d', { willReadFrequently: true });
@@ -95,7 +95,7 @@ class AdviceTest(BrowserTest):
         self.assertEqual(self.state()["change"], 0)
         self.assertEqual(self.js("return document.querySelector('.advice [role=switch]').getAttribute('aria-checked')"), "true")
         self.assertIn("with 1,", self.text("#caption"))
-        # Over the peak of the program as it is: nothing below the curve, the veil above it.
+        # at the unchanged program's peak: nothing is drawn below the curve, and the faded part above
         peak = self.js("const { peak } = window.memprof.page.track; return [peak.event, peak.bytes]")
         places = [[peak[0], best["peak_bytes"] * 0.3], [peak[0], (peak[1] + best["peak_bytes"]) / 2]]
         below, above = self.js(OVER, places)
@@ -154,7 +154,7 @@ class SettingsTest(BrowserTest):
         self.assertIn("reserved", self.text("#caption"))
 
     def test_a_page_of_ten_thousand_changes(self):
-        """Which no recording has: they are put into the page, with sizes beyond any machine's."""
+        """No recording has as many: the test puts them into the page, with sizes beyond any machine's."""
         self.open(fragment="#v=advice")
         self.js("""const { recording, store } = window.memprof, one = recording.changes[0];
           recording.changes = Array.from({ length: 10000 }, (_, i) => ({ ...one, text: '<b>' + i + '</b>' + 'x'.repeat(300),
@@ -169,7 +169,7 @@ class SettingsTest(BrowserTest):
         self.assertEqual(self.driver.find_elements(By.CSS_SELECTOR, ".view.advice b"), [])
 
 
-# A network of modules with such names, the first within the others; the last is longer than a recording keeps.
+# A network of modules with hostile names, nested in one another. The last name is longer than a recording stores.
 HOSTILE_NETWORK = """
 import sys
 import torch
@@ -206,14 +206,14 @@ for _ in range(4):
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 """
-# Texts that a browser would obey, that leave their quotes, or that reverse the following text.
+# Texts with markup, with quotation marks, or with characters that reverse the following text.
 MARKUP = "<img src=x onerror=broken=1>\"'`</script><script>broken=2</script>${broken=3}"
 TURNS = "\u202eeurt si taht\u2066\u2028"
 SHOWN = "\ufffdeurt si taht\ufffd\ufffd"
 
 
 class HostileNames(BrowserTest):
-    """Names in the view of changes are text, turn nothing around, and leave everything else in its place."""
+    """In the view of changes such names stay plain text, and do not change anything else."""
 
     def check(self, *names):
         self.open(fragment="#v=advice&ad=0")
@@ -233,7 +233,7 @@ class HostileNames(BrowserTest):
 
 
 class HostileFiles(HostileNames):
-    """The page of a snapshot whose files and functions have such names."""
+    """The page of a snapshot whose files and functions have hostile names."""
     FILE, FUNCTION = f"/home/{MARKUP}/{'n' * 10000}/a.py", MARKUP + TURNS
 
     @classmethod
@@ -255,7 +255,7 @@ class HostileFiles(HostileNames):
 
 @unittest.skipUnless(bench.PYTHON, "no Python here has torch")
 class HostileModules(HostileNames):
-    """The page of a recording of a network whose modules have such names."""
+    """The page of a recording of a network whose modules have hostile names."""
     NAMES = (MARKUP, TURNS, "n" * 300, "m" * 10000)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A Chromium without a network, for tests of the page; exits with 77 where there is none."""
+"""A Chromium without network access, for tests of the page. Exits with 77 if Chromium is missing."""
 
 import pathlib
 import shutil
@@ -70,7 +70,7 @@ class BrowserTest(unittest.TestCase):
             time.sleep(0.02)
 
     def settle(self):
-        """Until what was asked for is drawn."""
+        """Waits until the page has drawn everything."""
         self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
 
     def text(self, selector):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The page of memprof flamegraph, in a Chromium: its tree against folded stacks, search and zoom, keys, hostile
-names."""
+"""The page of memprof flamegraph, in a Chromium: compares its tree with folded stacks; tests search, zoom, keys and
+hostile names."""
 
 import json
 import os
@@ -41,14 +41,14 @@ class Flame(BrowserTest):
         peak = json.loads(subprocess.run([BUILD / "memprof", "peak", self.folder / "train.mp", "--json"],
                                          capture_output=True, check=True).stdout)
         self.assertEqual(self.js("return [root.after, root.blocks]"), [peak["peak_bytes"], peak["blocks"]])
-        # First Python frames alone, then all frames: the first stack has native ones within.
+        # first only Python frames, then all frames: the first stack has native frames between
         inside = "return boxes.map(box => label(box.node))"
         self.assertNotIn("c10::alloc_cpu(unsigned long)", self.js(inside))
         self.assertIn("train_step (train.py:42)", self.js(inside))
         self.press("n")
         self.assertIn("c10::alloc_cpu(unsigned long)", self.js(inside))
         self.assertEqual(self.js("return root.after"), peak["peak_bytes"])
-        # Every node is as wide as its bytes, and holds its children.
+        # every node is as wide as its bytes, and contains its children
         self.assertTrue(self.js("return boxes.every(box => box.w <= canvas.clientWidth + 1 && Math.abs(box.w -"
                                  " box.node.after / root.after * canvas.clientWidth) < 0.01)"))
 
@@ -92,7 +92,7 @@ class Flame(BrowserTest):
         self.assertGreater(self.js("return boxes.length"), 3)
 
     def test_page_in_a_notebook(self):
-        """libmemprof.show() gives a notebook the page, in a frame that may run scripts and no more."""
+        """libmemprof.show() puts the page into a notebook, in a frame that may only run scripts."""
         self.draw("train")
         code = "import libmemprof, sys; print(libmemprof.show(sys.argv[1])._repr_html_())"
         shown = subprocess.run([sys.executable, "-c", code, self.folder / "train.mp"], check=True, cwd=self.folder,

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """The page of a job, in a Chromium. Its ranks, curves, sites and differences are compared with memprof's answers for
-the single recordings. A click leads to a rank, and names stay text."""
+the single recordings. A click chooses a rank, and names stay plain text."""
 
 import json
 import os
@@ -52,7 +52,7 @@ class Page(BrowserTest):
         return self.js(PAGE + code, *arguments)
 
     def place(self, code):
-        """Where something of a drawing is, in the viewport: code returns [canvas, x, y] of it."""
+        """The position of a drawn item in the viewport. `code` returns [canvas, x, y] of the item."""
         return self.of_page("const [canvas, x, y] = (() => {" + code + "})(); const area = canvas.getBoundingClientRect();"
                             "return [area.x + x, area.y + y]")
 
@@ -81,7 +81,7 @@ class Page(BrowserTest):
         self.open(fragment="#along=clock")
         self.assertEqual(self.of_page("return page.curves.of.map((curve) => Math.max(...curve.most))"),
                          self.of_page("return job.processes.peak"))
-        # Each rank began 1 ms after the one before; points are as long as a 128th of the recording.
+        # each rank began 1 ms after the one before; a point lasts 1/128 of the recording
         begins = self.of_page("return page.curves.of.map((curve) => [curve.at[0] * curve.unit, curve.unit])")
         starts = self.of_page("return job.processes.start_ns")
         for (begin, unit), start in zip(begins, starts):
@@ -143,7 +143,7 @@ class Page(BrowserTest):
             most = self.of_page("return [...page.curves.of[arguments[0]].most]", i)
             self.assertEqual([value for value in row if value is not None][-1], most[-1])
             self.assertLessEqual(set(value for value in row if value is not None), set(most))
-        # From the median: the one that leaks stands out most, at its end.
+        # differences from the median: the leaking rank differs most, at its end
         self.js("document.getElementById('differences').click()")
         self.settle()
         self.assertEqual(self.of_page("const { shown, most } = page.heat; const at = shown.values.indexOf(most);"
@@ -156,7 +156,7 @@ class Page(BrowserTest):
         self.assertEqual(colours.count(colours[8]), 1, colours)
 
     def test_thousands_fit_a_heat_map(self):
-        """More processes than pixels: the odd one is not lost."""
+        """With more processes than pixels, the unusual process stays visible."""
         self.open(fragment="#view=heat")
         shown = self.of_page("""
             const many = [], odd = job.processes.name.indexOf('rank 7'), usual = job.processes.name.indexOf('rank 1');
@@ -225,7 +225,7 @@ class Page(BrowserTest):
         self.of_page("page.choose(1)")
         self.settle()
         self.assertIn("<script>alert(1)<!--1.mp", self.text("#block"))
-        # The command is for a shell, which must read the path as it is.
+        # a shell must read the path in the command unchanged
         for path in ("-r0.mp", "a/$(touch PWNED) 'r0'.mp", "-$x.mp", "run/r0.mp"):
             told = self.of_page("job.processes.path[1] = arguments[0]; page.panel.draw(page.curves);"
                                 "return document.querySelector('#block code.line').textContent", path)

@@ -10,7 +10,7 @@
 
 #define CHUNK_EVENTS 65536
 
-/* Everything that goes into the builder, gathered first. */
+/* Everything for the builder, collected first. */
 struct making {
     struct mp_intern strings;
     MP_VEC(struct mp_device) devices;
@@ -27,7 +27,7 @@ struct making {
     uint64_t now_ns;
     uint64_t dropped;
     uint64_t random;
-    uint32_t module; /* in which allocate() allocates */
+    uint32_t module; /* module in which allocate() allocates */
 };
 
 static void die(const char *what)
@@ -164,7 +164,7 @@ static void add_chunk(struct mp_builder *builder, const struct mp_chunk *chunk)
     if (mp_builder_add(builder, chunk, &error)) die(error.text);
 }
 
-/* Events as the columns that a chunk has. */
+/* Adds events in the form of a chunk's columns. */
 static void add_event_chunk(struct mp_builder *builder, const struct mp_event *events, size_t count)
 {
     size_t room = count + 1;
@@ -274,8 +274,8 @@ static struct mp_model *finish(struct making *make, const char *const *command)
     return model;
 }
 
-/* main > train_step > made_K > (library) > two native frames, which for made_6 a backward node calls; made_0 bears the
- * evil names. */
+/* main > train_step > made_K > (library) > two native frames. For made_6 a backward node calls them. made_0 has the
+ * hostile names. */
 static void small_stacks(struct making *make, uint32_t stacks[7])
 {
     uint32_t file = text(make, "/home/me/train.py");
@@ -362,7 +362,7 @@ struct mp_model *made_small(void)
 
 #define LAYERS  24
 #define STACKS  1000
-#define TENSORS 12 /* activations in a layer */
+#define TENSORS 12 /* activations per layer */
 
 static void training_stacks(struct making *make, uint32_t stacks[STACKS])
 {

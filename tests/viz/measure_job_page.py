@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""measure_job_page.py PAGE...: opens pages of jobs from disk in a Chromium without a GPU and prints what that costs, one
-JSON object a page: milliseconds to the first picture, of the longest time that the page does not answer while it opens,
-of a redraw when another process is chosen (curves, heat map), of the heat map's first drawing and of its distances from
-the median, and the JavaScript heap with all buffers. For `tools/bench jobpage`; as measure_page.py, the least of several
-times."""
+"""measure_job_page.py PAGE...: opens pages of jobs from disk in a Chromium without a GPU. Prints the costs as one JSON
+object per page. Milliseconds are those to the first picture and of the longest task while the page opens. Then come
+those of a redraw when another process is chosen (curves, heat map), of the heat map's first drawing, and of its
+differences from the median. Bytes are the JavaScript heap with all buffers. For `tools/bench jobpage`. As in
+measure_page.py, each number is the least of several runs."""
 
 import json
 import pathlib
@@ -26,7 +26,7 @@ const work = [];
   done(work);
 })();
 """
-# The time that a switch of the view takes: its drawing from nothing.
+# The time of a change of view, including its first drawing.
 SWITCH = """
 const done = arguments[0], { page } = window.memprof;
 const frame = () => new Promise((go) => requestAnimationFrame(go));

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""measure_opening.py [--rounds N] PAGE...: when a page's whole picture stands, as the eye sees it: milliseconds from the
-navigation's start until the browser's own screen shows what it then goes on showing (plot, tables, panel), by the frames
-that Chromium hands out of its screen. Beside it the same of a page with one canvas, the least that this browser takes,
-and the page's own `firstFrame`. One JSON object a page, medians over all openings.
+"""measure_opening.py [--rounds N] PAGE...: the time until the eye sees a page's whole picture. Counted are milliseconds
+from the navigation's start to the first frame after which Chromium's screen (plot, tables, panel) no longer changes.
+Also prints the same time of a page with a single canvas, as the least for this browser, and the page's own
+`firstFrame`. One JSON object per page, with medians over all openings.
 
-For `tools/bench viz`, and to hold one page against another: the pages take turns, each in a fresh browser every round,
-where it is opened several times. Needs Chromium alone: it is spoken to through a pipe."""
+For `tools/bench viz`, and to compare pages: they take turns, and in each round a new browser opens a page several
+times. Needs only Chromium, which it controls through a pipe."""
 
 import argparse
 import base64
@@ -68,7 +68,7 @@ class Browser:
         return self.sent
 
     def next(self, timeout_s):
-        """The next message, or None where none comes in that time."""
+        """The next message, or None if none comes in that time."""
         while b"\0" not in self.rest:
             if not select.select([self.answers], [], [], timeout_s)[0]:
                 return None
@@ -103,7 +103,7 @@ class Browser:
         return self.call("Runtime.evaluate", expression=code, returnByValue=True)["result"].get("value")
 
     def watch(self):
-        """Frames of the screen from now on; a page that is being left has none for a moment."""
+        """Receives frames of the screen from now on. While a page is being left, there are none for a moment."""
         for _ in range(50):
             try:
                 return self.call("Page.startScreencast", format="jpeg", quality=60, everyNthFrame=1)
@@ -112,7 +112,8 @@ class Browser:
         sys.exit("measure_opening: Chromium shows no frames")
 
     def open(self, path):
-        """{stands_ms, shown_ms, first_ms, frames}: the whole picture, the first frame of it, the page's own mark."""
+        """{stands_ms, shown_ms, first_ms, frames}: times of the whole picture, of its first frame, and of the page's
+        own mark."""
         self.call("Page.navigate", url="about:blank")
         self.until_quiet(0.3)
         self.watch()

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""measure_page.py PAGE...: opens pages from disk in a Chromium without a GPU and prints what that costs, one JSON
-object a page: milliseconds to the first picture, of the longest time that the page does not answer while it opens, of a
-redraw while zooming (p50, p95) and of a hover, the processor time of the page's thread for opening and for a redraw, and
-the JavaScript heap with all buffers, the worker's included.
+"""measure_page.py PAGE...: opens pages from disk in a Chromium without a GPU. Prints the costs as one JSON object per
+page. Milliseconds are those to the first picture, of the longest task while the page opens, of a redraw while zooming
+(p50, p95) and of a hover. Then come the processor time of the page's thread for opening and for a redraw, and the
+JavaScript heap with all buffers, the worker's included.
 
-For `tools/bench viz`. Each page is opened in a fresh browser, as a user would, and everything is done several times: as
-the machine may be busy with other things, the least is given."""
+For `tools/bench viz`. Each page is opened in a new browser, as by a user. Everything is measured several times, and the
+least is printed, since the machine may be busy with other things."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "-
          "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND",
          "--window-size=1600,1000", "--enable-precise-memory-info"]
 
-# From the navigation's start until the frame that holds the picture was handed on.
+# Time from the navigation's start until the frame with the picture was submitted.
 FIRST = "return window.memprof && window.memprof.page.firstFrame"
 
 # The longest task of the page's thread since it was opened; the browser does not report tasks under 50 ms.
@@ -98,7 +98,8 @@ def browser():
 
 
 def opened(driver, page, fragment=""):
-    """Opens it TIMES times: the times to the first picture, and of the longest task; fails where it does not open."""
+    """Opens the page TIMES times. Returns the times to the first picture, and of the longest task. Fails if the page
+    does not open."""
     firsts, longest = [], []
     for _ in range(TIMES):
         driver.get("about:blank")

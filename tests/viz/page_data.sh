@@ -1,5 +1,5 @@
 #!/bin/sh
-# The page's data layer against brute force, in node.
+# Compares the page's data layer with brute force, in node.
 case $(node --version 2>/dev/null) in
 v1[89].* | v[2-9][0-9].*) ;;
 *)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The page in a real Chromium, opened from disk and without a network, held against what its recording holds."""
+"""The page in a real Chromium, opened from disk and without a network, compared with its recording."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ return { left: box.left + t.x(page.store.state.start), top: box.top + t.top, wid
          columns: t.columns, rows: t.rows, low: t.low, high: t.high, start: page.store.state.start,
          end: page.store.state.end, unit: page.recording.timeUnit };"""
 
-# How many pixels of two pictures (PNG as base64) differ within a box.
+# The number of pixels in a box in which two pictures (PNG as base64) differ.
 DIFFERING = """
 const [pictures, { x, y, width, height }, done] = arguments;
 Promise.all(pictures.map((base64) => new Promise((loaded) => {
@@ -47,7 +47,7 @@ def total(blocks):
 
 
 class Truth:
-    """Live bytes over time, from the list of blocks alone."""
+    """Live bytes over time, computed only from the list of blocks."""
 
     def __init__(self, blocks):
         self.blocks = sorted(blocks, key=lambda block: -1 if block["birth_ns"] is None else block["birth_ns"])
@@ -59,7 +59,7 @@ class Truth:
                 (block["death_ns"] is None or block["death_ns"] > ns)]
 
     def fullest(self, start, end):
-        """The blocks of the fullest moment of [start, end)."""
+        """The live blocks at the moment of [start, end) with most bytes."""
         moments = [self.live(start)] + [self.live(ns) for ns in self.times if start < ns < end]
         return max(moments, key=total)
 
@@ -74,8 +74,7 @@ class PageTest(BrowserTest):
         return Truth([block for block in self.truth["blocks"] if block["track"] == index])
 
     def places(self, count, least_rows=5):
-        """Pixels in the middle of blocks that are high enough, with the block that lies there: (x, y, block), in some
-        of `count` columns."""
+        """(x, y, block) of pixels in the middle of blocks that are high enough, in some of `count` columns."""
         shape = self.js(GEOMETRY)
         truth = self.truth_of_track(0)
         scale = shape["rows"] / (shape["high"] - shape["low"])
@@ -83,7 +82,7 @@ class PageTest(BrowserTest):
         found = []
         for i in range(count):
             column = int(shape["columns"] * (i + 0.5) / count)
-            # A pixel of the viewport is a whole number, so take the column that it falls into.
+            # Viewport coordinates are whole numbers, so take the column that contains the pixel.
             x = int(shape["left"] + column / ratio) + 0.5
             column = int((x - shape["left"]) * ratio)
             span = (shape["end"] - shape["start"]) / shape["columns"]
@@ -173,7 +172,7 @@ class PageTest(BrowserTest):
             self.assertIn(next(name for name in block["stack"] if name and ("made_" in name or "<" in name)), tip)
 
     def test_modules_are_those_of_the_recording(self):
-        """In the panel, in search, in groups, as colours and under a flame graph."""
+        """Modules in the panel, the search, groups, colours, and below a flame graph."""
         truth = self.truth_of_track(0)
         path = lambda block: block["module"].removeprefix("Net.")
         self.open()
@@ -336,7 +335,7 @@ class PageTest(BrowserTest):
         self.assertIn(block["address"], self.text("#block"))
 
     def test_levels_are_where_their_bytes_are(self):
-        """Reserved bytes, the device's total as it was sampled, its capacity: a line each, at the height of its bytes."""
+        """Reserved bytes, the device's sampled total and its capacity each have a line at the height of their bytes."""
         self.open()
         self.settle()
         lines = self.js("""const t = window.memprof.page.timeline, n = t.levels.lines.length;
@@ -345,7 +344,7 @@ class PageTest(BrowserTest):
         self.assertEqual([name for name, _, _ in lines], ["reserved", "device, in use", "capacity 96.0 MiB"])
         self.assertEqual([most for _, most, _ in lines], [80 << 20, 91 << 20, 96 << 20])
         self.assertEqual(lines[1][2], 8)
-        # With nothing else on the canvas, ink lies only in rows where a line is.
+        # with nothing else on the canvas, only the lines' rows have colour
         rows = self.js("""
             const { timeline: t } = window.memprof.page, c = document.getElementById('over'), k = c.getContext('2d');
             const ratio = c.height / t.box.clientHeight, x = Math.round((74 + t.width * 0.56) * ratio);
@@ -363,7 +362,7 @@ class PageTest(BrowserTest):
             self.assertTrue(any(abs(y - wanted) < 2.5 for y in rows[0]), (wanted, rows[0]))
 
     def test_a_broken_link_still_opens_the_page(self):
-        """Numbers that the recording does not have, words that mean nothing."""
+        """A link with numbers that the recording does not have, and unknown words."""
         self.open()
         whole = self.state()["start"], self.state()["end"]
         for fragment in ("t=999999999999999-9999999999999999", "x=events&e=99999999-999999999", "w=5-1&at=7e9", "x=events&e=0-0",
@@ -431,7 +430,7 @@ class PageTest(BrowserTest):
         self.assertIn(f"Peak {self.truth['peaks'][0] / 2**20:.1f} MiB", words)
 
     def test_a_picture_is_what_a_screen_shows(self):
-        """Pictures are taken without a window and without waiting: the time in them is the browser's own."""
+        """Screenshots are taken without a window and without waiting, in the browser's virtual time."""
         self.addCleanup(self.driver.execute_cdp_cmd, "Emulation.clearDeviceMetricsOverride", {})
         for width, height in ((1280, 720), (1000, 800)):
             for fragment in ("", "#v=steps"):
@@ -444,7 +443,7 @@ class PageTest(BrowserTest):
                     "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False})
                 self.open(fragment=fragment)
                 self.settle()
-                # Without the round corners, whose pixels are mixed in another way.
+                # without the round corners, whose pixels are blended differently
                 box = self.js("const { x, y, width, height } = document.getElementById('plot').getBoundingClientRect();"
                               "return { x: x + 6, y: Math.ceil(y) + 6, width: width - 12, height: Math.floor(height) - 14 }")
                 shown = self.driver.get_screenshot_as_base64()

@@ -35,7 +35,7 @@ VIEWS = ("flame", "sites", "steps", "growth", "segments", "summary")
 
 
 async def address_of(process, log):
-    """Where the browser listens, once it does."""
+    """Waits for the browser, and returns the address at which it listens."""
     with trio.fail_after(60):
         while not (found := LISTENING.search(log.read_text())):
             if process.poll() is not None:
@@ -92,7 +92,7 @@ class Firefox:
                     return answer["result"]
 
     async def js(self, code):
-        """The value of an expression, which JSON must be able to carry."""
+        """The value of an expression; it must be representable in JSON."""
         answer = await self.ask("script.evaluate", expression=f"(async () => JSON.stringify(await ({code})))()",
                                 target={"context": self.tab}, awaitPromise=True)
         if answer["type"] != "success":
@@ -100,8 +100,8 @@ class Firefox:
         return json.loads(answer["result"].get("value", "null"))
 
     async def navigate(self, url, ready):
-        """Goes to a page and gives what an expression says there once it says something. (To wait for "complete" hangs
-        now and then.)"""
+        """Goes to a page, waits until the expression `ready` has a value there, and returns it. (Waiting for "complete"
+        hangs now and then.)"""
         await self.ask("browsingContext.navigate", context=self.tab, url=url, wait="none")
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
@@ -123,7 +123,7 @@ class Firefox:
         await self.js("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => go(1))))")
 
     async def until(self, expression):
-        """An expression's value once it is true."""
+        """Waits until an expression is true, and returns its value."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if value := await self.js(expression):
@@ -220,8 +220,8 @@ class FirefoxTest(unittest.TestCase):
         await firefox.until("document.getElementById('search-said').textContent.includes('blocks')")
 
     async def sizes_that_wait_are_no_failure(self, firefox, page):
-        """A box that grows whenever its size was looked at: the browser tells the window of it. The page also says what
-        it cannot do."""
+        """A box grows whenever its size was observed, which the browser reports as an error: the page ignores that, but
+        still shows real errors."""
         await firefox.open(page)
         for failed, code in (("", """await new Promise((go) => {
                 addEventListener("error", go, { once: true });

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The page of a leaking program in a window of 1280 x 720. The leak and its holder are shown and not cut, search moves
-nothing, and no words of the plot lie on others. Held against what `memprof leaks` says of the file."""
+"""The page of a leaking program in a window of 1280 x 720. The leak and its holder are visible and not cut, searching
+moves nothing, and no words of the plot overlap. Compared with the answer of `memprof leaks`."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from browser import BrowserTest, By
 BUILD = pathlib.Path(os.getcwd())
 PLACES = """return [...document.querySelectorAll('body *')].filter((one) => one.id !== 'search-said' && !one.closest('svg'))
     .map((one) => { const { x, y, width, height } = one.getBoundingClientRect(); return [one.tagName, x, y, width, height]; });"""
-# The visible part of an element once it was scrolled to: without parts that its ancestors cut off.
+# The visible part of an element after scrolling to it, without parts that its ancestors cut off.
 CUT = """
 const [one] = arguments;
 one.scrollIntoView({ block: 'nearest' });
@@ -62,7 +62,7 @@ class SmallWindow(BrowserTest):
         self.assertGreater(len(lines), len(finding["holders"]))
         for line in lines:
             self.assertLess(self.js(CUT, line), 1, line.text)
-        # The view can be scrolled, and nothing inside of it.
+        # the view can be scrolled, but nothing inside of it
         self.assertEqual(self.js("return [...document.querySelectorAll('.growth, .growth *')].filter((one) => "
                                  "/auto|scroll/.test(getComputedStyle(one).overflowY)).map((one) => one.className)"),
                          ["view growth"])
@@ -72,7 +72,7 @@ class SmallWindow(BrowserTest):
         self.assertEqual(said.count("a kept tensor holds the graph that made it"), 1)
 
     def test_every_row_below_the_leaks_comes_into_sight(self):
-        """Rows are made where they are in sight, of which the leaks above them take a part."""
+        """Only visible rows are made, and the leaks above the table take part of the visible area."""
         self.at("#v=growth")
         self.js("""
             const { table } = window.memprof.page.pane.view();
@@ -105,7 +105,7 @@ class SmallWindow(BrowserTest):
                       f"{frame['line']}", f"held by {certain['path']}", f"{os.path.basename(certain['file'])}:{certain['line']}",
                       certain["advice"]):
             self.assertIn(words, line.text)
-        # Seen without scrolling, its first line at least.
+        # at least its first line is visible without scrolling
         self.assertLess(self.js("return arguments[0].getClientRects()[0].bottom", self.driver.find_element(
             By.CSS_SELECTOR, ".summary .leak")), 710)
         line.find_element(By.TAG_NAME, "button").click()
@@ -129,7 +129,7 @@ class SmallWindow(BrowserTest):
                 self.settle()
 
     def test_words_of_the_plot_lie_apart(self):
-        """Memory ran out right behind the peak: both are said."""
+        """Memory ran out right after the peak: both have a label."""
         for width in (1280, 1000):
             self.at(width=width)
             labels = self.js("return window.memprof.page.timeline.overlay.labels")

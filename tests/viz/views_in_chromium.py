@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The page's views and keys on a real recording of PyTorch, held against what memprof's reports say of the file."""
+"""The page's views and keys on a real recording of PyTorch, compared with memprof's reports."""
 
 import collections
 import json
@@ -94,7 +94,7 @@ class TrainingTest(ViewTest):
         self.assertEqual(sorted([row[0], row[2]] for row in found), sorted(expected))
         self.assertEqual([row[0] for row in found], [site[0] for site in expected])
         self.assertEqual(self.amount(), [self.peak["peak_bytes"], self.peak["blocks"]])
-        # A newcomer's question: the line that holds most is the first row, and stands in the panel.
+        # a new user's question: the line that holds most is the first row, and is in the panel
         top = next(frame for frame in self.peak["sites"][0]["stack"] if (frame["file"] or "").endswith("train.py"))
         line = f"train.py:{top['line']}"
         self.assertIn(line, self.text(".view.sites tbody tr:not(.space)"))
@@ -212,7 +212,7 @@ class TrainingTest(ViewTest):
         self.press(Keys.ESCAPE)
         self.assertIsNone(self.state()["window"])
         self.assertEqual(self.js(FLAME)[""], self.peak["peak_bytes"])
-        # By keyboard, and by a drag along the axis.
+        # by keyboard, and by dragging along the axis
         self.press("x")
         self.assertEqual(self.state()["window"], [self.state()["start"], self.state()["end"]])
         self.assertEqual(self.js(FLAME)[""], self.peak["peak_bytes"])
@@ -275,7 +275,7 @@ class TrainingTest(ViewTest):
         regions = self.js("""const { timeline: t, recording: r } = window.memprof.page;
             return r.notes.lanes[0].regions.filter((one) => t.x(one.end) - t.x(one.start) > 6)
                 .map((one) => [one.name, t.x((one.start + one.end) / 2)])""")
-        # Which of them are wide enough depends on how long each took.
+        # which of them are wide enough depends on their durations
         self.assertLessEqual({name for name, _ in regions}, {"forward", "backward", "optimizer",
                                                              "Optimizer.zero_grad#Adam.zero_grad",
                                                              "Optimizer.step#Adam.step"})
@@ -540,7 +540,7 @@ class SnapshotTest(ViewTest):
     def test_segments_over_time_hold_what_is_live(self):
         self.view("v=segments&sg=time&x=events")
         self.wait("return document.querySelector('.view.segments canvas[aria-label*=\"over time\"]') !== null")
-        # Each column's pixels against the live bytes in its middle: the largest blocks are many pixels high.
+        # compare each column's pixels with the live bytes in its middle: the largest blocks are many pixels high
         found = self.js("""
             const view = window.memprof.page.pane.view(), { track } = window.memprof.page, { time } = view;
             const { start, end } = window.memprof.store.state, out = [];
@@ -565,7 +565,7 @@ class SnapshotTest(ViewTest):
                          self.js("return window.memprof.page.track.info.blocks"))
 
     def test_blocks_are_grouped_by_their_streams(self):
-        """A snapshot whose entries are spread over streams by hand."""
+        """A snapshot whose entries the test distributes over streams."""
         with open(pathlib.Path(DATA) / "silmont_small.pickle", "rb") as file:
             snapshot = pickle.load(file)
         streams = collections.Counter()
@@ -603,7 +603,7 @@ class SnapshotTest(ViewTest):
         self.assertFalse(self.driver.find_element(By.ID, "strips").is_displayed())
 
     def test_steps_that_nobody_marked_are_those_of_the_report(self):
-        """Inferred, or from PyTorch's own profiler."""
+        """Steps that are inferred, or from PyTorch's own profiler."""
         for name in ("niu_fb_200_mixed.pickle", "sidnb13_transformer.pt.trace.json", "bolong_cl128.pickle"):
             recording, page = pathlib.Path(DATA) / name, self.folder / "steps.html"
             subprocess.run([MEMPROF, "trace_plot", recording, "-o", page], check=True)

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import time
 
-# Tests of the tree as a whole, or of themselves, show nothing about a small change.
+# Tests of the tree as a whole, and benches, say nothing about a small change.
 NEVER = ("tests/tools/", "tests/bench/")
-# Changed code is compiled quickly, and stops at behaviour that C leaves undefined.
+# Compile quickly, and trap on undefined behaviour.
 CFLAGS = ("-g0 -O1 -fsanitize=undefined -fsanitize-undefined-trap-on-error "
           "-Werror=int-conversion -Werror=incompatible-pointer-types -Werror=implicit-function-declaration")
 SANITIZED_CFLAGS = "-g0 -O1"
@@ -23,8 +23,8 @@ def used_by_children():
 
 
 def end_session(leader):
-    """Ends whatever a test left behind, which would take the next one's time. Check gives each test's process a process
-    group of its own, so only the session tells what belongs together."""
+    """Ends processes that a test left behind, which would slow down the next test. Check gives each test its own
+    process group, so only the session shows which processes belong together."""
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             session = int(stat.read_bytes().rpartition(b")")[2].split()[3])  # a name may be any bytes
@@ -37,18 +37,19 @@ def end_session(leader):
 class Copy:
     def __init__(self, source, folder):
         self.source, self.folder = source, folder
-        # In the tree, as `tools/build` has it: so ccache knows the objects of the working tree's own build.
+        # build/ is inside of the tree, as with `tools/build`, so that ccache finds the objects of the working tree's
+        # own build.
         self.tree, self.build, self.covered = folder / "tree", folder / "tree/build", folder / "tree/build-coverage"
         self.sanitized = folder / "tree/build-sanitized"
         self.log = folder / "log"
 
     def call(self, *command, cwd=None, **options):
-        """True if a command worked; what it said is appended to the log."""
+        """True if a command succeeded. Its output is appended to the log."""
         with open(self.log, "ab") as log:
             return subprocess.run(list(map(str, command)), cwd=cwd, stdout=log, stderr=log, check=False, **options).returncode == 0
 
     def follow(self):
-        """Makes the copy what the working tree is now; files that are the same keep their time."""
+        """Makes the copy equal to the working tree. Unchanged files keep their times."""
         listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=self.source,
                                 capture_output=True, check=True).stdout.decode().split("\0")
         wanted = {name for name in listed if name and (self.source / name).is_file()}
@@ -83,12 +84,13 @@ class Copy:
             return False
 
     def make_all(self, build, *settings):
-        """Everything, with the programs that tests need."""
+        """Builds everything, with the programs that tests need."""
         if not self.make(build, *settings, "check", "TESTS=", timeout=3600, jobs=os.cpu_count()):
             raise SystemExit(f"mutate: the copy does not build: {self.log}")
 
     def sanitized_tests(self):
-        """The Check programs that the test command runs under AddressSanitizer, with what they need but themselves made there."""
+        """The Check programs that the test command runs under AddressSanitizer. Builds everything there that they need,
+        except the programs themselves."""
         if not hasattr(self, "under_sanitizers"):
             self.configure(self.sanitized, "--enable-asan", "--enable-ubsan", f"CFLAGS={SANITIZED_CFLAGS}")
             self.under_sanitizers = set(self.variable("SANITIZED_TESTS")) & set(self.variable("check_PROGRAMS"))
@@ -105,8 +107,8 @@ class Copy:
         return [t for t in self.variable("TESTS") if not t.startswith(NEVER)]
 
     def needs(self, test):
-        """Targets that must be made before a test runs. A script is taken to run the programs that it, or a module in
-        its folder, names."""
+        """Targets that must be made before a test runs. We assume that a script runs all programs whose names are in
+        it, or in a module in its folder."""
         if not hasattr(self, "programs"):
             self.programs = self.variable("check_PROGRAMS") + [p for p in self.variable("check_DATA") if p.startswith("tests/fuzz/")]
             self.all_tests = set(self.variable("TESTS"))
@@ -122,8 +124,8 @@ class Copy:
         return ["all", *named]
 
     def run(self, build, test, timeout, whole=False, **more):
-        """"passed", "failed", "skipped" or "hung"; seconds by the clock; seconds of processors. Cases behind one that
-        fails are left out, unless the whole is asked for."""
+        """("passed", "failed", "skipped" or "hung"; wall seconds; processor seconds). With `whole` false the test stops
+        at the first case that fails."""
         where = build / test
         command = [str(where if where.exists() else self.tree / test)]
         if not whole and test.endswith(".py") and "unittest" in (self.tree / test).read_text():

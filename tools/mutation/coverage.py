@@ -1,6 +1,6 @@
 """Which lines each test reaches, and how long it takes: C by gcov, JavaScript by V8 in node, Python by calls
-put in front of each statement. Lines of the page that a browser's tests reach are not seen; the tests may notice all
-the same."""
+put in front of each statement. Lines of the page that only tests in a browser reach are not covered, although these
+tests may notice a mutant there."""
 
 import ast
 import difflib
@@ -12,7 +12,7 @@ import pathlib
 import shutil
 import subprocess
 
-# A built-in, since the libraries' functions may run with the globals of what they wrap.
+# The mark is a built-in, since functions of the libraries may run with other modules' globals.
 HIT = """
 import builtins as _mutate_builtins, os as _mutate_os
 def _mutate_hit(path, line, seen=set()):
@@ -62,7 +62,8 @@ def hash_of(path):
 
 
 class Coverage:
-    """{test: {"seconds", "used", "result", "hash", "lines": {file: [text, [line]]}}}; a text is kept by its hash."""
+    """{test: {"seconds", "used", "result", "hash", "lines": {file: [text, [line]]}}}. `text` is the hash of the file's
+    text."""
 
     def __init__(self, copy):
         self.copy = copy
@@ -82,7 +83,7 @@ class Coverage:
         return hash_of(source if source.exists() else source.with_name(source.name + ".c"))
 
     def refresh(self, wanted, say):
-        """Runs those of the wanted tests that are new or changed since they were covered."""
+        """Runs the wanted tests that are new, or have changed since they were covered."""
         stale = [t for t in wanted if self.tests.get(t, {}).get("hash") != self.test_hash(t)]
         if not stale:
             return
@@ -126,7 +127,8 @@ class Coverage:
                             "lines": {name: [self.keep(name), sorted(found)] for name, found in lines.items()}}
 
     def read_v8(self, scripts, lines):
-        """An inner range of V8's comes behind the ranges around it; a line counts if its first letter ran."""
+        """Reads V8's coverage, in which an inner range comes after the ranges around it. A line counts if its first
+        letter ran."""
         for script in scripts:
             path = pathlib.Path(script["url"].removeprefix("file://"))
             if not path.is_relative_to(self.copy.tree / "viz/src"):
@@ -167,7 +169,7 @@ class Coverage:
                         lines.setdefault(str(path.relative_to(copy.tree)), set()).update(reached)
 
     def reaching(self):
-        """{file: {line: [test]}}, the lines as they are numbered now."""
+        """{file: {line: [test]}}, with the present line numbers."""
         moved, result = {}, {}
         for test, found in self.tests.items():
             if found["result"] == "skipped":
@@ -186,7 +188,7 @@ class Coverage:
         return result
 
     def moved(self, name, text):
-        """{line when covered: line now} of what is still the same."""
+        """{line number when covered: present line number} of unchanged lines."""
         path = self.copy.tree / name
         if not path.exists():
             return {}

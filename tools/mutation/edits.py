@@ -1,14 +1,15 @@
-"""Where a source could be wrong in a small way: every such change of a file as an Edit, with what kind of bug it is.
+"""Finds the places where a source could be wrong in a small way: every such change of a file is an Edit with a kind of
+bug.
 
-C and JavaScript are read as tokens, since what is changed looks alike in both and must survive macros; what does not
-compile is thrown away by whoever builds it. Python is read by its own parser.
+C and JavaScript are read as tokens: the edits look alike in both, and C has macros. The caller drops edits that do not
+compile. Python is read by its own parser.
 """
 
 import ast
 import collections
 import re
 
-# `line` counts from 1, `start` and `end` are offsets in the text.
+# `line` counts from 1; `start` and `end` are offsets in the text.
 Edit = collections.namedtuple("Edit", "kind line start end new")
 Token = collections.namedtuple("Token", "kind text start end line")
 
@@ -32,7 +33,7 @@ SWAPS = {
     "sign": {"+": "-", "-": "+", "+=": "-=", "-=": "+=", "++": "--", "--": "++", "*": "/", "/": "*", "<<": ">>",
              ">>": "<<", "&": "|", "|": "&", "|=": "&=", "&=": "|=", "%": "/"},
 }
-# A token after which a sign has something on its left.
+# Kinds of tokens after which an operator is binary.
 VALUES = {"name", "number", "string"}
 NOT_VALUES = {"return", "case", "sizeof", "typeof", "in", "of", "else", "do", "await", "yield"}
 NOT_CALLS = {"if", "for", "while", "switch", "return", "sizeof", "catch", "function", "_Static_assert", "assert"}
@@ -60,7 +61,7 @@ REGEX = re.compile(r"/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n\[])+/[a-z]*"
 
 
 def tokens_of(text, javascript):
-    """Without space, comments and preprocessor lines."""
+    """The tokens of a text, without space, comments and preprocessor lines."""
     skipped = {} if javascript else {m.start(): m.end() for m in PREPROCESSOR.finditer(text)}
     result, at, line = [], 0, 1
     while at < len(text):
@@ -75,7 +76,7 @@ def tokens_of(text, javascript):
             if regex:
                 kind, end = "string", regex.end()
         elif kind == "space" and not javascript:
-            # A preprocessor line is indented at times.
+            # a preprocessor line may be indented
             end = at + 1
         if kind not in ("space", "comment"):
             result.append(Token(kind, text[at:end], at, end, line))
@@ -85,7 +86,7 @@ def tokens_of(text, javascript):
 
 
 def closers(tokens):
-    """For each bracket the index of its partner."""
+    """By index of a bracket: the index of its partner."""
     partner, open_ = {}, []
     for i, token in enumerate(tokens):
         if token.text in OPENING and token.kind == "operator":
@@ -97,7 +98,7 @@ def closers(tokens):
 
 
 class Source:
-    """The tokens of a C or JavaScript file, and what lies around each."""
+    """The tokens of a C or JavaScript file, and the brackets around each."""
 
     def __init__(self, text, javascript):
         self.text, self.javascript = text, javascript
@@ -109,7 +110,7 @@ class Source:
             if i in self.partner and token.text in CLOSING:
                 open_.pop()
             self.around.append(open_[-1] if open_ else None)
-            # Only in C: a body is a brace after a closing parenthesis, outside of everything.
+            # Only in C: a function's body is an outermost brace after a closing parenthesis.
             outermost = open_[0] if open_ and not javascript else None
             self.body.append(outermost if outermost is not None and self.at(outermost - 1).text == ")" else None)
             if i in self.partner and token.text in OPENING:
@@ -123,7 +124,7 @@ class Source:
         return token.text in (")", "]") or (token.kind in VALUES and token.text not in NOT_VALUES)
 
     def operand_end(self, i, stops):
-        """The index behind the operand that begins at i."""
+        """The index after the operand that begins at i."""
         while i < len(self.tokens):
             if self.tokens[i].text in OPENING and i in self.partner:
                 i = self.partner[i]
@@ -152,7 +153,7 @@ def swapped_operators(source):
                 continue
             binary = source.is_value(i - 1) and token.text not in ("++", "--")
             counts = token.text in ("++", "--") and (source.is_value(i - 1) or source.is_value(i + 1))
-            # A type before a star or an ampersand has no value to multiply.
+            # After a type, a star or an ampersand is no binary operator.
             pointer = token.text in ("*", "&") and not source.javascript and source.at(i + 1).start == token.end
             if (binary and not pointer) or counts:
                 yield Edit(kind, token.line, token.start, token.end, swaps[token.text])
@@ -184,7 +185,7 @@ def changed_constants(source):
 
 
 def dropped_operands(source):
-    """A check of several that is forgotten."""
+    """Edits that forget one of several conditions."""
     for i, token in enumerate(source.tokens):
         if token.text in ("&&", "||") and token.kind == "operator":
             end = source.operand_end(i + 1, {"&&", "||", ";", ",", "?", ":", "="})
@@ -240,7 +241,7 @@ def is_void(source, body):
 
 
 def fields(source):
-    """`.name = value,` of an initializer."""
+    """Edits that drop `.name = value,` of an initializer."""
     for i, token in enumerate(source.tokens):
         if token.text == "." and source.at(i - 1).text in ("{", ",") and source.at(i + 1).kind == "name" \
                 and source.at(i + 2).text == "=":
@@ -312,7 +313,7 @@ class PythonEdits(ast.NodeVisitor):
         self.edits.append(Edit(kind, node.lineno, first if start is None else start, last if end is None else end, new))
 
     def between(self, kind, left, right, old, new):
-        """Another operator between two operands, of which each may stand in parentheses."""
+        """Replaces the operator between two operands, each of which may be in parentheses."""
         at = self.text.find(old, self.span(left)[1], self.span(right)[0])
         if at >= 0:
             self.add(kind, left, new, at, at + len(old))

@@ -1,5 +1,5 @@
-// A bar for each process: its peak, and in it what is outstanding at its end. Where processes are more than pixels, a
-// column shows the highest of those in it.
+// A bar for each process: its peak, and in it the bytes outstanding at its end. If there are more processes than
+// pixels, a column shows the highest of its processes.
 
 import { axisTop, byteTicks } from "../src/draw/axis.js";
 import { formatBytes } from "../src/format.js";
@@ -61,7 +61,7 @@ export class Bars {
     this.describe(most);
   }
 
-  /** The first process of a column, and the one past it. */
+  /** The first process of a column, and the first of the next column. */
   span(column, columns) {
     const count = this.order.length;
     return [Math.floor(count * column / columns), Math.max(Math.floor(count * (column + 1) / columns), Math.floor(count * column / columns) + 1)];

@@ -1,8 +1,8 @@
-// Shared by the drawings of a job: a canvas as sharp as the screen, colours of the theme, an area under a curve.
+// Shared by the drawings of a job: a canvas in the screen's resolution, colours of the theme, an area under a curve.
 
 import { Curves } from "./data.js";
 
-/** A canvas that fills a box; `label` is for those who cannot see it. */
+/** A canvas that fills a box; screen readers read `label`. */
 export function drawing(box, label) {
   const canvas = document.createElement("canvas");
   canvas.className = "drawn";
@@ -34,7 +34,7 @@ export function colour(name) {
   return known[name] ??= getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** The path of a curve's highest bytes in a box: each point reaches to the next one. */
+/** The path of a curve's highest bytes in a box. Each point's value lasts until the next point. */
 export function trace(context, curve, box, end, top) {
   const x = (value) => box.x + Math.min(value / end, 1) * box.width;
   const y = (bytes) => box.y + box.height - Math.min(bytes / top, 1) * box.height;

@@ -2,7 +2,7 @@
 
 import { readNumbers, unzigzag } from "../src/data/varint.js";
 
-/** Curves that are drawn along the same axis: of the processes' chosen tracks, and of all tracks. */
+/** Curves along the same axis: one of each process's chosen track, and those of all tracks. */
 export class Curves {
   /** @param {number[][]} rows [process, track, shift, points] @param {Uint8Array} bytes @param {number} count of points */
   constructor(rows, bytes, count, facts, byStep) {
@@ -25,7 +25,7 @@ export class Curves {
     }
   }
 
-  /** The place of a curve's point: the first step in it, or nanoseconds since the job began. */
+  /** The position of a curve's point: its first step, or nanoseconds since the job began. */
   static start(curve, i) {
     return curve.at[i] * curve.unit;
   }
@@ -79,7 +79,7 @@ export class Job {
     return this.facts.groups[this.processes.group[process]]?.median ?? 0;
   }
 
-  /** The process of its group whose peak is nearest to the median: the usual one. */
+  /** The usual process of a process's group: the one whose peak is nearest to the median. */
   usual(process) {
     const { group, peak } = this.processes;
     let best = -1;
@@ -90,7 +90,7 @@ export class Job {
     return best;
   }
 
-  /** Sites with most bytes at a process's peak, the most first. */
+  /** The sites with most bytes at a process's peak, largest first. */
   held(process) {
     const out = [];
     for (let i = this.heldFrom[process]; i < this.heldFrom[process + 1]; i += 4) {
@@ -112,9 +112,9 @@ export class Job {
     });
   }
 
-  /** Sites with most bytes at the peaks of two processes, by the size of the difference. A process names 16 sites: what
-   * one
-   * does not name is at most what it names least (`atMost`), and nothing where it names fewer. */
+  /** Sites at the peaks of two processes, by the size of the difference. The page has at most 16 sites of a process. A
+   * site not among these has at most the bytes of the smallest of them (`atMost`), or none if there are fewer than
+   * 16. */
   difference(a, b) {
     const least = (list) => list.length < 16 ? 0 : list[list.length - 1].bytes;
     const [first, second] = [this.held(a), this.held(b)];

@@ -1,5 +1,5 @@
-// All processes as rows of colour, time or steps from left to right: what thousands of ranks do is seen at once. Where
-// rows are more than pixels, each pixel shows the value among its processes that lies farthest from the scale's middle.
+// All processes as rows of colour, over time or steps, so that thousands of ranks are visible at once. If there are
+// more rows than pixels, a pixel shows the value of its processes that is farthest from the scale's middle.
 
 import { countTicks, timeTicks } from "../src/draw/axis.js";
 import { scaleColours, word } from "../src/draw/palette.js";
@@ -18,7 +18,7 @@ export class Heat {
     this.canvas = drawing(box, "the course of all processes' memory as colours; the view Processes lists them");
   }
 
-  /** The values of each process in columns of one width; NaN where it has none. */
+  /** The values of each process in columns of equal width; NaN: no value. */
   matrix(order, curves) {
     const end = curves.end(order);
     const columns = Math.min(COLUMNS, curves.byStep ? end : COLUMNS);
@@ -38,7 +38,7 @@ export class Heat {
     return { values, columns, end };
   }
 
-  /** How far each value is from the median of its column: what the ranks have in common goes. */
+  /** The difference of each value from its column's median, so that only differences between ranks remain. */
   apart({ values, columns, end }, rows) {
     const out = new Float64Array(values.length);
     for (let column = 0; column < columns; column++) {
@@ -64,7 +64,7 @@ export class Heat {
     this.paint();
   }
 
-  /** Colours from the least to the most; of differences, from less over none to more. */
+  /** Colours from least to most; for differences, from negative over 0 to positive. */
   colours() {
     const dark = document.documentElement.dataset.theme === "dark";
     if (!this.differences) return scaleColours(SHADES, dark);

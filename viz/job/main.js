@@ -1,4 +1,5 @@
-// The page of a job: a bar for each process, their curves or a heat map of them, the sites of all, one process beside.
+// The page of a job: a bar for each process, curves or a heat map, the sites of all processes, and one process at the
+// side.
 
 import { Unpacker } from "../src/data/unpack.js";
 import { byId, element, inNextFrame, onResize, option } from "../src/dom.js";
@@ -11,7 +12,7 @@ import { Heat } from "./heat.js";
 import { Multiples } from "./multiples.js";
 import { Panel } from "./panel.js";
 
-const MANY = 400; // processes from which a heat map says more than curves
+const MANY = 400; // from this many processes on, a heat map is easier to read than curves
 const VIEWS = [["curves", "Curves"], ["heat", "Heat map"], ["sites", "Sites"], ["processes", "Processes"]];
 const ORDERS = [["rank", "by rank"], ["peak", "highest peak first"], ["end", "most outstanding first"], ["growth", "fastest growth first"]];
 

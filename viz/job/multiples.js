@@ -1,4 +1,5 @@
-// Small multiples: the curve of each process in a box of its own, all on the same scales, so that what differs shows.
+// Small multiples: the curve of each process in a box of its own, all on the same scales, so that differences are
+// visible.
 
 import { axisTop } from "../src/draw/axis.js";
 import { formatBytes } from "../src/format.js";
@@ -14,7 +15,7 @@ function arrange(count, width, height) {
   for (let columns = 1; columns <= Math.max(Math.floor(width / LEAST_WIDTH), 1); columns++) {
     const rows = Math.ceil(count / columns);
     const box = { columns, rows, width: width / columns, height: Math.min(height / rows, 150) };
-    const worth = Math.min(box.width / 1.8, box.height); // boxes about twice as wide as high show most
+    const worth = Math.min(box.width / 1.8, box.height); // boxes about twice as wide as high are easiest to read
     if (box.height >= LEAST_HEIGHT && (!best || worth > best.worth)) best = { ...box, worth };
   }
   if (best) return best;
@@ -34,7 +35,7 @@ export class Multiples {
     this.paint();
   }
 
-  /** Only the boxes that are in sight: a browser has no room for a canvas of thousands of them. */
+  /** Paints only the visible boxes: a canvas for thousands of boxes is too large for a browser. */
   paint() {
     const { order, curves, box } = this;
     if (!order) return;

@@ -1,11 +1,11 @@
-// Beside the drawings: one process, or two of them and what differs; where none is chosen, what deserves a look.
+// The panel next to the drawings: one process, or two and their differences; if none is chosen, findings worth a look.
 
 import { byteTicks, axisTop } from "../src/draw/axis.js";
 import { byId, copyText, element, option } from "../src/dom.js";
 import { formatBytes, formatCount, formatCounted, formatDuration, formatExact } from "../src/format.js";
 import { colour, fillUnder, prepare, trace } from "./canvas.js";
 
-/** A path as one word of a shell's command, and never taken for an option. */
+/** A path quoted as one word of a shell's command, and not mistakable for an option. */
 function shellWord(path) {
   const word = path.startsWith("-") ? "./" + path : path;
   return /^[A-Za-z0-9._/-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'";
@@ -124,7 +124,7 @@ export class Panel {
         element("span", { class: "function" }, frame.name), " ", element("span", { class: "place" }, frame.place)))));
   }
 
-  /** Choosing what it is compared with, without a pointer. */
+  /** A list to choose the process to compare with, for users of the keyboard. */
   chooser(i) {
     if (this.job.count < 2) return "";
     const { name } = this.job.processes;

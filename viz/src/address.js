@@ -1,5 +1,5 @@
-// The page's address holds what is shown, so that copying it gives a link: #track=cpu/torch&t=START-END&b=BLOCK&v=flame
-// Times are in nanoseconds, bytes in bytes.
+// The page's address contains the state of the view, so that the address is a link to it:
+// #track=cpu/torch&t=START-END&b=BLOCK&v=flame Times are in nanoseconds, bytes in bytes.
 
 import { FRAMES, UNDER } from "./data/flame.js";
 import { GROUPS } from "./data/group.js";
@@ -11,7 +11,7 @@ import { VIEWS } from "./views/pane.js";
 
 const BY_ID = Object.fromEntries(VIEWS.map((View) => [View.id, View]));
 
-/** Settings with a few words: the name in the state and in the address, the words, and the default one. */
+/** Settings whose values are words: [name in the state, name in the address, words, default]. */
 const WORDS = [
   ["view", "v", BY_ID, "sites"], ["of", "of", SCOPES, "peak"], ["colour", "c", COLOURS, "site"],
     ["group", "g", GROUPS, "stack"],
@@ -20,11 +20,11 @@ const WORDS = [
   ["segments", "sg", SEGMENT_LOOKS, "map"],
 ];
 
-/** Shown if neither the address nor the recording (usualFor()) says more. */
+/** The state, unless the address or the recording (usualFor()) sets another. */
 export const DEFAULTS = { ...Object.fromEntries(WORDS.map(([key, , , value]) => [key, value])), inverted: false, strips: false,
   query: "" };
 
-/** The same for a recording: what blocks are for says more than who allocated them. */
+/** The defaults for a recording: colours by category, if known, tell more than colours by site. */
 export function usualFor(recording) {
   return { ...DEFAULTS, ...(recording.categories.length > 1 ? { colour: "category" } : {}),
     ...(recording.timeless ? { along: "events" } : {}) };

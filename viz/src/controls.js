@@ -8,7 +8,7 @@ import { VIEWS } from "./views/pane.js";
 const ZOOM_STEP = 1.3;
 const PAN_STEP = 0.12;
 export const NO_MOMENT = -2;
-const CLICK_SLOP = 4; // pixels that a click may wander
+const CLICK_SLOP = 4; // pixels that the pointer may move in a click
 
 export class Controls {
   constructor(recording, store, timeline, tip) {
@@ -41,7 +41,7 @@ export class Controls {
     this.moveTo(middle - (middle - start) * factor, middle + (end - middle) * factor);
   }
 
-  /** The place under the pointer; undefined where it is not over the plot. */
+  /** The place under the pointer; undefined if the pointer is not over the plot. */
   pointed() {
     return this.pointerX === undefined ? undefined : this.timeline.placeAt(this.pointerX);
   }
@@ -74,7 +74,7 @@ export class Controls {
     this.store.set({ start: low, end: high, low: 0, high: null });
   }
 
-  /** The peak in the middle; closer than before, so that it can be seen which blocks make it. */
+  /** Moves the peak to the middle and zooms in, so that its blocks can be seen. */
   goToPeak() {
     this.goTo(this.timeline.along.ofState(this.timeline.track.peak.event));
   }
@@ -91,7 +91,7 @@ export class Controls {
     this.store.set({ low: 0, high: null });
   }
 
-  /** Time or events along the plot, which goes on showing what it did. */
+  /** Sets the axis, time or events, and keeps showing the same part. */
   putAlong(along) {
     const { low, high } = this.timeline.along;
     const { start, end } = this.store.state;
@@ -111,7 +111,8 @@ export class Controls {
     this.store.set({ pinned: -1, site: -1, hover: -1, window: null, moment: NO_MOMENT, of: "peak", change: -1 });
   }
 
-  /** Selects a window of time, which every view follows; its fullest moment where they were not at a window before. */
+  /** Selects a window of time, which every view follows. If they showed no window before, they show the window's moment
+   * with most bytes. */
   select(from, to) {
     const { from: least, to: most } = this.recording;
     const window = [Math.max(Math.min(from, to), least), Math.min(Math.max(from, to), most)];
@@ -128,7 +129,7 @@ export class Controls {
     this.moveTo(from - margin, to + margin);
   }
 
-  /** Pins a block, and moves the window to it where it is not in sight. */
+  /** Pins a block, and moves the window to the block if it is not visible. */
   pin(id) {
     const { track } = this.timeline;
     const { start, end } = this.store.state;
@@ -249,7 +250,7 @@ export class Controls {
     this.store.set({ hover: -1 });
   }
 
-  /** The block above or below the pinned one at the moment that was clicked; the largest where none is pinned. */
+  /** Pins the block above or below the pinned one at the clicked moment; the largest block if none is pinned. */
   stepBlock(direction) {
     const { pinned } = this.store.state;
     const { track } = this.timeline;
@@ -266,7 +267,7 @@ export class Controls {
     this.store.set({ colour: names[(names.indexOf(this.store.state.colour) + 1) % names.length] });
   }
 
-  /** A state in which the block lives: the one clicked last, else one in the middle of its life. */
+  /** A state in which the block is live: the last clicked one, else one in the middle of its life. */
   momentOf(id) {
     const { track } = this.timeline;
     const { birth, death } = track.blocks;

@@ -1,4 +1,4 @@
-// Small helpers for elements. Text always goes in as text, never as HTML.
+// Small helpers for elements. Texts are always inserted as text, never as HTML.
 
 /** element("div", {class: "tile", title: "..."}, "text", child, ...) */
 export function element(name, attributes = {}, ...children) {
@@ -20,7 +20,7 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Copies text also where the clipboard's own interface is missing, as on pages opened from disk in some browsers. */
+/** Copies text, even if the browser has no clipboard interface, as some have none for pages opened from disk. */
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -49,9 +49,9 @@ export function inNextFrame(draw) {
   };
 }
 
-/** Runs `draw` whenever the size of `box` has changed, before that frame is shown. A late drawing is stretched in it,
- * for good if no later frame comes, as in a picture that Chromium takes without a window. Gives what says
- * that the size has been drawn that `box` has now: for that one it is not run again. */
+/** Runs `draw` whenever the size of `box` has changed, before the frame is shown: a frame with an old drawing would
+ * show it stretched, and may be the last one, as in screenshots without a window. Returns a function to call when the
+ * present size has been drawn, so that `draw` is not run for it again. */
 export function onResize(box, draw) {
   const size = () => `${box.clientWidth} ${box.clientHeight}`;
   let drawn = "";

@@ -15,7 +15,7 @@ function save(name, blob) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-/** A name from a recording must not become a formula of the program that opens the file. */
+/** A field of CSV. A spreadsheet must not take a name from a recording for a formula. */
 export function csvField(value) {
   if (typeof value === "number") return String(value);
   const text = /^[=+\-@\t\r]/.test(value) ? "'" + value : String(value);

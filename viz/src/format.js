@@ -2,7 +2,7 @@
 
 const BYTES = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/** As C's printf rounds: a tie goes to the even digit, so that the page says what the reports say. */
+/** Rounds like C's printf, ties to the even digit, so that the page shows the same numbers as the reports. */
 function fixed(value, digits) {
   const scale = 10 ** digits;
   const whole = Math.floor(value * scale);
@@ -20,7 +20,7 @@ export function formatBytes(bytes) {
   return fixed(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2) + " " + BYTES[unit];
 }
 
-/** "1 234 567": thousands apart by a thin no-break space. */
+/** "1 234 567": thousands are separated by a thin no-break space. */
 export function formatCount(count) {
   return String(count).replace(/\B(?=(\d{3})+$)/g, "\u202f");
 }
@@ -30,7 +30,7 @@ export function formatCounted(count, noun) {
   return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** Exact bytes behind the rounded ones if the two differ. */
+/** The exact bytes, to follow the rounded ones; "" if both are equal. */
 export function formatExact(bytes) {
   return bytes < 1024 ? formatBytes(bytes) : `${formatBytes(bytes)} (${formatCount(bytes)} B)`;
 }

@@ -21,12 +21,12 @@ import { drawTiles } from "./views/tiles.js";
 import { Timeline } from "./views/timeline.js";
 import { Tip } from "./views/tip.js";
 
-// Milliseconds from the page's beginning: what can be drawn by then is all drawn in one frame, which stands sooner than the
-// same in two.
+// Milliseconds after the page's start: parts that are ready by then are drawn in one frame, since one frame is shown
+// sooner than two.
 const SOON = 250;
 
-// Browsers tell the window where what an observer of sizes drew changed a size, which is looked at in the next frame then.
-// Nothing failed. (https://drafts.csswg.org/resize-observer/#deliver-resize-error)
+// Browsers report this error if an observer of sizes changed a size. They handle the change in the next frame, so
+// nothing failed. (https://drafts.csswg.org/resize-observer/#deliver-resize-error)
 const SIZES_WAIT = /^ResizeObserver loop /;
 
 function say(...words) {
@@ -35,10 +35,10 @@ function say(...words) {
   document.documentElement.dataset.ready = "error";
 }
 
-/** Says on the page what went wrong; nobody reads a console. */
+/** Shows an error on the page, as nobody reads the console. */
 function fail(error) {
   const message = error instanceof Error ? error.message : String(error);
-  // Thrown by browsers when an array finds no room.
+  // Browsers throw RangeError if there is no memory for an array.
   const short = error instanceof RangeError ? " The recording is too large for this browser's memory; memprof report " +
     "and memprof peak --from --to tell of it without a page." : "";
   say(element("strong", {}, "This page cannot show its recording. "), message + short);
@@ -56,7 +56,8 @@ function drawHead(header) {
     element("option", { value: i }, `${track.id}  ${formatBytes(track.peak_bytes)}`)));
 }
 
-/** Where no frame comes, as in the virtual time of Chromium's --screenshot or behind another tab, a moment later. */
+/** Waits until a frame was painted. If no frame comes, as in Chromium's --screenshot or in a hidden tab, waits 200
+ * ms. */
 function afterPaint() {
   return new Promise((go) => {
     requestAnimationFrame(() => setTimeout(go));
@@ -97,7 +98,7 @@ class Page {
     store.subscribe((state, changed) => this.changed(state, changed));
   }
 
-  /** The window that the address asks for, or that the track before had; all of it where neither is. */
+  /** Shows the window of the address, or of the track before; without either the whole recording. */
   showAgain(track, index) {
     const { state } = this.store;
     const axis = alongOf(track, state);
@@ -123,7 +124,7 @@ class Page {
     drawTiles(this.recording, track, this.context);
     this.timeline.show(track);
     if (performance.now() > SOON) {
-      await afterPaint(); // the picture first
+      await afterPaint(); // paint the picture first
       if (this.track !== track) return;
     }
     for (const part of [this.minimap, this.strips, this.panel, this.pane, this.search]) part.show(track);
@@ -141,13 +142,13 @@ class Page {
     }
   }
 
-  /** In the frame of a notebook's cell the page has no address. */
+  /** Writes the state into the address. In the frame of a notebook's cell the page has none. */
   keepAddress() {
     if (location.protocol === "about:") return;
     history.replaceState(null, "", writeAddress(this.store.state, this.recording));
   }
 
-  /** After every frame. */
+  /** Called after every frame. */
   drawn() {
     const { timeline } = this;
     const { blocks } = timeline.track.info;

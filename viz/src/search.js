@@ -1,10 +1,10 @@
-// The field that looks for blocks, and the walk from match to match.
+// The search field, and the steps from match to match.
 
 import { byId } from "./dom.js";
 import { findBlocks, parseQuery } from "./data/search.js";
 import { formatBytes, formatCounted } from "./format.js";
 
-const PAUSE = 120; // ms after a key, before it looks
+const PAUSE = 120; // ms between a key and the search
 
 export class Search {
   constructor({ recording, store }, controls) {
@@ -56,7 +56,7 @@ export class Search {
     this.store.set({ found });
   }
 
-  /** The next block that was searched for, in order of allocation; after the last comes the first. */
+  /** Pins the next match in order of allocation; after the last comes the first. */
   next(step) {
     const { found, pinned } = this.store.state;
     if (!found?.blocks) return;

@@ -1,4 +1,4 @@
-// The page's state: one object that views read and change, and hear about.
+// The page's state: one object that views read and change. Views subscribe to changes.
 
 export class Store {
   constructor(state) {

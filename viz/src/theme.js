@@ -30,7 +30,7 @@ export class Theme {
     this.store.set({ dark });
   }
 
-  /** As the system, the other way, the system's way whatever it becomes, and as the system again. */
+  /** Goes on to the next theme: system, the opposite, the system's present one fixed, and system again. */
   toggle() {
     const system = this.system.matches ? "dark" : "light";
     const other = system === "dark" ? "light" : "dark";
@@ -39,7 +39,7 @@ export class Theme {
       if (this.chosen) localStorage.setItem(KEY, this.chosen);
       else localStorage.removeItem(KEY);
     } catch {
-      // then it holds until the page is closed
+      // the choice is lost when the page is closed
     }
     this.apply();
   }

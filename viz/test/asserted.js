@@ -1,4 +1,4 @@
-// node's assert and test for the tests here: one that passes without having asserted anything fails.
+// node's assert and test for these tests. A test that passes without any assertion fails.
 
 import plain from "node:assert/strict";
 import run from "node:test";
@@ -16,7 +16,7 @@ export const assert = new Proxy(plain, {
   },
 });
 
-/** One after the other in a file, as node runs them. */
+/** Tests of a file run one after the other, as in node. */
 export function test(name, body) {
   return run(name, async (context) => {
     const before = asserted;

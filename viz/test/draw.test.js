@@ -11,7 +11,7 @@ function chooseInTime(track, ...values) {
   return chooseColumns(track, (place, from) => along.firstAt(place, from), ...values);
 }
 
-/** Each column's states by looking at every event: those that stand at its start or are reached inside it. */
+/** Each column's states, found by looking at every event: the state at its start, and those reached inside of it. */
 function columnsTheSlowWay(life, start, end, width) {
   const scale = (end - start) / width;
   const out = { max: [], min: [] };
@@ -55,7 +55,7 @@ test("along events, every event has its room, whatever the time", () => {
   assert.deepEqual([...columns.max], [...columns.max.keys()].map((x) => totalAfter(life, columns.state[x])));
   const wide = chooseColumns(track, (place) => along.firstAt(place), 100, 110, 100);
   for (let x = 0; x < 100; x++) {
-    // A column that begins between two events shows the state that stands there, or the higher one that follows.
+    // A column that begins between two events shows the state at its start, or a higher one that follows.
     const stands = Math.ceil(100 + x / 10) - 1;
     const follows = Math.ceil(100 + (x + 1) / 10) - 1;
     assert.equal(wide.max[x], Math.max(totalAfter(life, stands), totalAfter(life, follows)));
@@ -82,7 +82,7 @@ function blocksOfColumn(life, state, low, scale, height) {
 
 test("every pixel shows the block that lies there", () => {
   const random = randomFrom(12);
-  // Little is live; much; little at first and then much.
+  // Few live blocks; many; few at first and then many.
   for (const options of [{}, { keep: 2000, base: 1500 }, { base: 0, keep: 3000 }, { sizes: 3 }]) {
     const life = makeLife(random, { events: 3000, ...options });
     const track = trackOf(life);

@@ -1,4 +1,4 @@
-// Columns as the program writes them, from lists; and answers found the slow way, to hold the data layer against.
+// Makes columns as the program writes them, from lists; and finds answers the slow way, to compare the data layer with.
 
 import { Track } from "../src/data/track.js";
 import { readTrack, TRACK_COLUMNS } from "../src/data/track_read.js";

@@ -12,7 +12,7 @@ const VISIONS = {
   tritanopia: [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
 };
 
-/** CIE L*a*b* (D65) of a colour as an eye sees it. */
+/** CIE L*a*b* (D65) of a colour for an eye with `vision`. */
 function seen(colour, vision) {
   const linear = colour.map((value) => {
     const part = value / 255;

@@ -121,7 +121,7 @@ test("steps follow each other, regions nest per thread, an end closes what is in
   const notes = new Notes(columns, steps, makeStacks(), { end: 30, stepsEnd: 30, before: 6 });
   assert.deepEqual(notes.steps.map(({ time, end }) => [time, end]), [[10, 20], [20, 30]]);
   assert.equal(notes.stepAt(9), undefined);
-  assert.equal(notes.stepAt(19).index, 7); // of the program, whose first six are in no file
+  assert.equal(notes.stepAt(19).index, 7); // number in the program; its first six steps are not in the file
   assert.equal(notes.stepAt(20).name, "f");
   assert.deepEqual(notes.regions.map(({ start, end, name, depth }) => [start, end, name, depth]),
     [[11, 15, "f", 0], [12, 15, "inner", 1], [12, 30, "outer", 0], [22, 30, "f", 0], [23, 24, "inner", 1]]);
@@ -175,7 +175,7 @@ test("names have numbers of 32 bits, each its own", () => {
   assert.ok(numbers.every((number) => Number.isInteger(number) && number >= 0 && number < 2 ** 32));
   assert.equal(new Set(numbers).size, names.length);
   assert.deepEqual(names.map(hashName), numbers);
-  // Colours go by the lower digits, which distinguish as many names as chance would.
+  // Colours use the hash's low digits, which must distinguish as many names as random numbers would.
   for (const colours of [8, 12, 16]) {
     const counts = Array.from({ length: colours }, (_, colour) => numbers.filter((n) => n % colours === colour).length);
     assert.ok(Math.min(...counts) > names.length / colours / 2, `${counts}`);

@@ -254,7 +254,7 @@ test("search finds what its words, sizes and addresses say", () => {
   });
   const life = makeLife(randomFrom(13));
   const track = trackOf(life);
-  // Site i is a node of its own under node 9; the word is in the frames of sites 2 and 5, or in the root's.
+  // Site i is a separate node under node 9; the word is in the frames of sites 2 and 5, or in the root's.
   const stacks = (hits) => ({
     count: 9, node: Uint32Array.from({ length: 9 }, (_, i) => i + 2),
       frame: Uint32Array.from({ length: 11 }, (_, i) => i),

@@ -1,4 +1,4 @@
-// Whole answers on a random recording, against the plainest account of its rows.
+// Compares whole answers on a random recording with answers computed in the simplest way.
 
 import { createHash } from "node:crypto";
 
@@ -29,7 +29,7 @@ const MODULES = ["", "net.0.attn", "net.1.attn", "head"];
 const CATEGORIES = ["", "gradients", "input"];
 const UNIT = 1000;
 
-/** Stacks of nine sites, by lists of frames, innermost first, and the place of the one that names the site, from 1. */
+/** Stacks of nine sites: lists of frames, innermost first, and the position from 1 of the frame that names the site. */
 const frame = (name, python, more = {}) => ({ function: name, file: `/src/${name}.py`, line: name.length, python, ...more });
 const SITES = [
   { frames: [frame("malloc", false), frame("one", true), frame("two", true)], headline: 2, library: "libc" },
@@ -67,7 +67,7 @@ function columnsOf(rows) {
 
 const stepColumns = (times, names) => ({ time: column(deltas(times)), name: column(names) });
 
-/** The notes, by walking the rows for each answer anew. */
+/** The notes, computed by walking all rows for each answer. */
 function plainNotes(rows, end) {
   const regions = [];
   const open = [];
@@ -99,7 +99,7 @@ function plainNotes(rows, end) {
   return { regions, marks, reserved };
 }
 
-/** The path on a thread at a time, which is after what happened at it. */
+/** The path on a thread at a time, after the events of that time. */
 function plainPath(regions, time, thread) {
   const threads = [thread, ...new Set(regions.map((region) => region.thread))];
   for (const own of threads) {
@@ -128,7 +128,7 @@ test("notes are what their rows say", () => {
     for (let time = 0; time < 255; time += 1 + random(4)) {
       assert.deepEqual(notes.stepAt(time), steps.findLast((step) => step.time <= time));
       for (let thread = 0; thread < 5; thread++) {
-        // An empty name leaves nothing of itself in a path that has others.
+        // Skip rows with an empty name: in a path with other names it leaves no trace.
         if (plain.regions.some(({ name }) => !name)) continue;
         assert.equal(notes.regionPath(time, thread), plainPath(plain.regions, time, thread), `${seed} ${time} ${thread}`);
       }
@@ -168,7 +168,7 @@ function made(seed, withSteps = true) {
 const UNKNOWN = "(unknown)";
 const birthOf = (life, { birth }) => birth < 0 ? -1 : life.events[birth].time;
 
-/** The name of a block's line, by `count` lines of the language of the one that names it. */
+/** The name of a block's group by `count` lines: in the language of the line that names the block. */
 function plainLines({ frames, headline, backward }, count) {
   if (!headline) return UNKNOWN;
   const out = [];
@@ -230,7 +230,7 @@ test("a way to group is offered where it says something", () => {
     ["category", "modules", "module", "metadata", "step", "region", "stream", "pool"]);
 });
 
-/** The classes of values by limits, as they are named. */
+/** The name of a value's class by limits. */
 function plainRange(value, limits, names) {
   return names[limits.filter((limit) => value >= limit).length];
 }
@@ -272,7 +272,7 @@ test("each block has the colour of its class, and classes come by their bytes at
           ranged ? scale[i] : colour === "category" ? categoryColour(name, recording.categories, dark)
             : name.startsWith("(") ? noColour(dark) : siteColour(hashName(name), dark), `${colour} ${name}`));
         if (ranged) {
-          assert.deepEqual(new Set(classes.names), new Set(names), colour); // none that no block is of
+          assert.deepEqual(new Set(classes.names), new Set(names), colour); // no empty classes
           continue;
         }
         const held = new Map([...new Set(names)].map((name) => [name, 0]));

@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 #include "cli/query.h"
 
-/* Kinds of changes that no replay could prove, and what proves them. */
+/* Kinds of changes that no replay can prove, and what does prove them. */
 static const struct {
     const char *name, *instead;
 } gone[] = {
@@ -32,7 +32,8 @@ static int refuse_kind(const char *name, size_t length)
     return MP_EXIT_USAGE;
 }
 
-/* `list`: names of kinds, apart by commas; NULL: all. MP_EXIT_USAGE, after a message, where it makes no sense. */
+/* Reads `list`, names of kinds separated by commas (NULL: all). MP_EXIT_USAGE, after a message, if a name is
+ * unknown. */
 static int read_kinds(const char *list, unsigned *kinds)
 {
     *kinds = list ? 0 : ~0u;
@@ -51,7 +52,7 @@ static int read_kinds(const char *list, unsigned *kinds)
     return MP_EXIT_DONE;
 }
 
-/* 0 where it is not given, or is for the recording to say. */
+/* Reads --capacity. 0: not given, or to be taken from the recording. */
 static int read_capacity(const char *text, uint64_t *capacity)
 {
     *capacity = 0;

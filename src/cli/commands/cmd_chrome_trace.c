@@ -11,7 +11,7 @@
 struct trace {
     struct mp_query *query;
     struct mp_chrome_query ask;
-    struct mp_invocation to; /* with the path that --tensorboard determined */
+    struct mp_invocation to; /* the user's options, with the path that --tensorboard determines */
     char path[4096];
     uint64_t left_out;
 };

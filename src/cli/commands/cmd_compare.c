@@ -10,11 +10,11 @@
 #include "output/report/compare.h"
 #include "output/report/job_compare.h"
 
-#define GROWTH_PERCENT 5.0 /* allowed by --fail where --max-growth is not given */
+#define GROWTH_PERCENT 5.0 /* allowed growth of --fail without --max-growth */
 
 struct limit {
     uint64_t bytes;
-    double percent; /* negative: bytes count */
+    double percent; /* negative: the limit is in bytes */
 };
 
 static int read_limit(const struct mp_invocation *invocation, struct limit *limit)
@@ -45,7 +45,7 @@ static int read_sense(const char *of, enum mp_profile_of *sense)
     return MP_EXIT_USAGE;
 }
 
-/* A profile query for a recording, with the options as they apply to it. The caller frees the filter. */
+/* Makes the profile query of one recording from the options. The caller frees the filter. */
 static int ask_of(const struct mp_query *query, const struct mp_model *model, struct mp_profile_query *ask,
                   struct mp_filter **filter)
 {
@@ -90,7 +90,7 @@ static void describe(const struct mp_query *query, const struct mp_model *model,
     compared->complete = !mp_model_incomplete(model) && !mp_model_limited(model);
 }
 
-/* The facts shown of each recording. */
+/* Fills in the facts that are shown of a recording. */
 static int sum_up(const struct mp_query *query, const struct mp_model *model, struct mp_compared *compared)
 {
     struct mp_profile_query ask;
@@ -142,7 +142,7 @@ static int compare_all(struct mp_query *query, enum mp_profile_of sense, const s
 {
     size_t count = query->invocation->operand_count;
     struct mp_compared *all = mp_alloc_zeroed(count, sizeof *all);
-    struct mp_model *before = NULL, *lacking = NULL; /* the first, and the first that lacks something */
+    struct mp_model *before = NULL, *lacking = NULL; /* the first recording, and the first that lacks something */
     int status = MP_EXIT_DONE;
     for (size_t i = 0; !status && i < count; i++) {
         struct mp_model *model = query->model;
@@ -204,7 +204,7 @@ static int write_jobs(struct mp_job_query *query, const struct mp_job_comparison
     return mp_output_buffer(query->invocation, &query->out);
 }
 
-/* Where one of the operands is a job, each is. */
+/* If one operand is a job, the others are read as jobs, too. */
 static int compare_jobs(const struct mp_invocation *invocation, enum mp_profile_of of, const struct limit *limit,
                         bool *grew)
 {

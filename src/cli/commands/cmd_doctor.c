@@ -22,7 +22,7 @@ static void write_json(struct mp_buffer *out, const struct mp_checks *checks)
         mp_json_end_object(&json);
     }
     mp_json_end_array(&json);
-    mp_json_null(&json, "coverage"); /* there is no recording */
+    mp_json_null(&json, "coverage"); /* required in JSON, but there is no recording */
     mp_json_end_object(&json);
 }
 

@@ -6,7 +6,7 @@
 #include "exchange/tables/text_export.h"
 #include "model/track.h"
 
-/* Differences between the file and the recording. */
+/* Reports differences between the file and the recording on stderr. */
 static void say_differences(const struct mp_query *query, const struct mp_pytorch_exported *exported)
 {
     char id[MP_TRACK_ID_MAX];

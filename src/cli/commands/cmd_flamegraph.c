@@ -18,7 +18,7 @@ struct graph {
     char about[256];
 };
 
-/* `flames` is NULL where the format is by place. */
+/* `flames` is NULL if the format is by_place. */
 typedef enum mp_status writer(const struct graph *graph, const struct mp_flames *flames, FILE *out,
                               struct mp_error *error);
 
@@ -62,8 +62,8 @@ static enum mp_status write_html(const struct graph *graph, const struct mp_flam
 static const struct format {
     const char *name;
     writer *write;
-    bool by_place;       /* it has places and all senses; else functions, of one sense */
-    const char *ends[4]; /* of a file's name, that choose it without --format; none: it is chosen where no other is */
+    bool by_place;       /* takes whole stacks and all senses, not merged flames of one sense */
+    const char *ends[4]; /* endings of file names that select the format without --format; none: the default */
 } formats[] = {
     {"html", write_html, false, {NULL}},
     {"folded", write_folded, false, {".folded", ".folded.gz", ".txt"}},
@@ -84,7 +84,7 @@ static enum mp_status write_graph(void *context, FILE *out, struct mp_error *err
     return status;
 }
 
-/* The profile of one recording, for the options as they apply to it. */
+/* Makes the profile of one recording from the options. */
 static int make_profile(const struct graph *graph, const struct mp_model *model, uint16_t track,
                         struct mp_profile *profile)
 {
@@ -129,7 +129,8 @@ static int compare_with(struct graph *graph, const char *path)
     return MP_EXIT_COULD_NOT;
 }
 
-/* An empty graph is written like any other, but with a message. pprof holds the other senses as well. */
+/* Prints a message if the graph is empty; it is written anyway. No message for pprof, whose files also have the other
+ * senses. */
 static void note_empty(const struct graph *graph)
 {
     for (int side = 0; side < MP_SIDES; side++)
@@ -166,7 +167,7 @@ static int read_sense(const char *of, struct graph *graph)
     return MP_EXIT_USAGE;
 }
 
-/* Without --format, the file's name decides. */
+/* The format of --format; without it, the one that the file's name selects. */
 static const struct format *format_of(const struct mp_invocation *invocation)
 {
     const char *given = invocation->value[MP_OPT_FORMAT], *path = invocation->value[MP_OPT_OUTPUT];

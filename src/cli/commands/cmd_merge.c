@@ -7,7 +7,7 @@
 #include "cli/mpi/tree.h"
 #include "cli/output_recording.h"
 
-/* A job may take more recordings in; a recording would be lost. */
+/* Refuses to write over a recording, which would be lost. A job may be written over to take in more recordings. */
 static int check_output(const char *output, const struct mp_job_paths *paths)
 {
     struct stat there, input;
@@ -27,7 +27,7 @@ static int merge(const struct mp_invocation *invocation, const struct mp_mpi_ran
     struct mp_job_paths paths = {0};
     struct mp_error error;
     *model = NULL;
-    int status = rank ? MP_EXIT_DONE : mp_output_recording_check(invocation); /* the others write nothing */
+    int status = rank ? MP_EXIT_DONE : mp_output_recording_check(invocation); /* other ranks write nothing */
     if (!status && !rank) status = mp_job_paths_find(invocation->operands, invocation->operand_count, &paths);
     if (!status && !rank) status = check_output(invocation->value[MP_OPT_OUTPUT], &paths);
     if (ranks) status = mp_mpi_tell_paths(ranks, rank, size, status, invocation, &paths);

@@ -27,9 +27,9 @@ struct planning {
     unsigned devices, rank, world;
     char values[16];
     double selected;
-    bool random; /* values of the CPU's tensors are made, too */
+    bool random; /* random values are also made for the CPU's tensors */
     char folder[PATH_MAX];
-    char state[PATH_MAX]; /* file of the devices' memory in use, while the processes run; "": none */
+    char state[PATH_MAX]; /* file that counts the devices' memory in use while processes run; "": none */
 };
 
 /* ---- the user's options ---------------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static bool read_selected(struct planning *planning, const char *text)
     return false;
 }
 
-/* The folder with the stand-ins: next to the program, in the build, or where it was installed. */
+/* Finds the folder of the stand-in libraries: next to the program, in the build, or in the installation. */
 static bool find_folder(char folder[PATH_MAX])
 {
     static const char *const drivers[] = {"src/softgpu/lib/libcuda.so.1", "softgpu/lib/libcuda.so.1",
@@ -83,7 +83,7 @@ static bool find_folder(char folder[PATH_MAX])
     return false;
 }
 
-/* Where the program was not installed, the list of devices is among the sources. */
+/* Finds the device. In a build that is not installed, the list of devices is among the sources. */
 static enum mp_status find_device(const struct mp_invocation *invocation, struct planning *planning,
                                   struct mp_error *error)
 {
@@ -109,8 +109,9 @@ static bool set(const char *name, const char *format, ...)
     return done;
 }
 
-/* By path, so that a library that is searched by run path is already loaded under its name. One of each major version,
- * since nobody knows which one the command's PyTorch wants: their symbols have versions. */
+/* Adds the stand-ins to LD_PRELOAD by path: a library that the command searches by run path is then already loaded
+ * under its name. All major versions are added, since we do not know which one PyTorch needs; their symbols have
+ * versions, so they do not clash. */
 static bool preload(const struct planning *planning)
 {
     static const char *const libraries[] = {
@@ -143,8 +144,8 @@ static bool make_state(struct planning *planning)
     return set("SOFTGPU_STATE", "%s", planning->state);
 }
 
-/* Sets up this process, from which the command inherits. Loads NVML's stand-in here, too: a real GPU's memory must not
- * enter the plan. */
+/* Sets up the environment, which the command inherits. Loads NVML's stand-in into this process, too: a real GPU's
+ * memory must not enter the plan. */
 static bool set_up(struct planning *planning)
 {
     const struct mp_plan_device *device = &planning->device;
@@ -163,7 +164,8 @@ static bool set_up(struct planning *planning)
             device->name, device->cc, device->sms, device->l2, device->local_threads,
             (unsigned long long)device->graph_node, (unsigned long long)device->cublas,
             (unsigned long long)device->nccl, (unsigned long long)device->multicast) &&
-        set("TRITON_LIBCUDA_PATH", "%s/lib", planning->folder) && /* Triton asks ldconfig, which does not know it */
+        set("TRITON_LIBCUDA_PATH", "%s/lib", planning->folder) && /* Triton would ask ldconfig, which does not know the
+                                                                   * stand-in */
         set("MEMPROF_PLAN", "random=%s;values=%s;rank=%u;world=%u", planning->random ? "made" : "left",
             planning->values, planning->rank, planning->world);
     if (done && dlopen(nvml, RTLD_NOW | RTLD_GLOBAL)) return true;

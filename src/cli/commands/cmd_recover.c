@@ -14,7 +14,7 @@
 #include "collect/recover/recover.h"
 #include "format/new_file.h"
 
-/* The file that becomes the output. */
+/* The output while it is being made. */
 struct output {
     const char *path;
     bool force;
@@ -29,7 +29,7 @@ static enum mp_status create(void *context, struct mp_recording *recording, char
     enum mp_status status = mp_new_file_open(output->path, &rule, &output->file, error);
     if (status) return status;
     *fd = output->file.fd;
-    *path = mp_text_copy(output->file.name ? output->file.name : output->path); /* a bounded one is folded there, too */
+    *path = mp_text_copy(output->file.name ? output->file.name : output->path); /* folds use this name, too */
     return MP_OK;
 }
 
@@ -47,7 +47,7 @@ static int print_summary(const char *input, const char *output, const struct mp_
         mp_message("%s  %s events: what could be read of %s; no spool was found", output, total, input);
     if (recovery->summary.dropped)
         mp_message("%s dropped; memprof report says why", mp_dropped_events(recovery->summary.dropped));
-    /* The rest of the last chunk, cut by a kill, came from the spool. */
+    /* A kill cut the last chunk, but the spool had its events: nothing is lost. */
     bool joined = recovery->had_spool && damage->cut && !damage->lost_chunks;
     if (!joined && (damage->lost_chunks || damage->lost_bytes)) {
         char lost[MP_UNIT_TEXT], chunks[64] = "";
@@ -70,13 +70,13 @@ static int run_recover(const struct mp_invocation *invocation)
         return MP_EXIT_COULD_NOT;
     }
     struct output to = {.path = output, .force = mp_given(invocation, MP_OPT_FORCE)};
-    mp_memory_on_lack(NULL); /* the collector's code returns a status instead, and the unfinished file is removed */
+    mp_memory_on_lack(NULL); /* the collector's code returns a status for lack of memory */
     struct mp_recovery recovery;
     struct mp_error error;
     enum mp_status status = mp_recover(input, create, &to, &recovery, &error);
     result = MP_EXIT_COULD_NOT;
     if (!status && recovery.summary.path && mp_new_file_put(&to.file, &error)) {
-        /* The spool is gone: the file made from it must not be lost, too. */
+        /* The spool is deleted by now: name the file made from it, so that the user keeps it. */
         mp_message("%s. The recovered events are in %s", error.text, to.file.name ? to.file.name : output);
         free(to.file.name);
         to.file.name = NULL;

@@ -1,7 +1,7 @@
 #include "cli/jobs/job.h"
 #include "cli/query.h"
 
-#define TOP_SITES       3 /* all must fit on one screen */
+#define TOP_SITES       3 /* the report must fit on one screen */
 #define TOP_IN_DOCUMENT 10
 #define TOP_OF_JOB      8
 
@@ -28,7 +28,7 @@ static int write_story(struct mp_query *query, const struct mp_leaks *leaks)
         bool sampled = mp_model_sample_of(query->model, query->track);
         if (!sampled && mp_frag_find(query->model, &holes, &frag, &error)) status = mp_message_error(&error);
         story.frag = sampled ? NULL : &frag;
-        bool whole = query->view.window.whole && !query->filter && !sampled; /* changes are replayed on all of it */
+        bool whole = query->view.window.whole && !query->filter && !sampled; /* replays need the whole recording */
         const struct mp_advise_query changes = {.track = query->track, .kinds = ~(1u << MP_CHANGE_ALLOCATOR)};
         if (!status && whole && mp_advise_find(query->model, &changes, &advise, &error))
             status = mp_message_error(&error);
@@ -52,7 +52,7 @@ static int write_report(struct mp_query *query)
     struct mp_leaks_query ask = {
         query->track, query->view.window, {.by = MP_GROUP_STACK, .sort = MP_SORT_GROWTH}, query->filter, NULL};
     if (mp_leaks_find(query->model, &ask, &leaks, &error)) return mp_message_error(&error);
-    if (!query->as_json) mp_sites_sort(&leaks.outstanding, MP_SORT_BYTES); /* JSON: each part as in its own command */
+    if (!query->as_json) mp_sites_sort(&leaks.outstanding, MP_SORT_BYTES); /* JSON: as in `memprof leaks` */
     int status = write_story(query, &leaks);
     mp_leaks_free(&leaks);
     return status;

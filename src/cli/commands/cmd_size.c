@@ -21,16 +21,16 @@ struct sizing {
     uint64_t batches[MP_SIZE_PROBES_MAX], predict[POINTS_MAX];
     struct mp_size_probe probes[MP_SIZE_PROBES_MAX];
     struct mp_model *models[MP_SIZE_PROBES_MAX];
-    char *paths[MP_SIZE_PROBES_MAX]; /* of recordings made here */
+    char *paths[MP_SIZE_PROBES_MAX]; /* of recordings that this command made */
     size_t count;
     struct mp_probing probing;
-    double margin_part; /* of the capacity; negative: margin is in bytes */
-    char *verdict;      /* what became of the run at the answer; NULL: there was none to be made */
+    double margin_part; /* the margin as a part of the capacity; negative: the margin is in bytes */
+    char *verdict;      /* the result of the run at the answer; NULL: no such run was requested */
 };
 
 /* ---- the user's options ---------------------------------------------------------------------------------------- */
 
-/* "16"; moves *text behind it. */
+/* Reads a number such as "16" at *text, and moves *text behind it. */
 static bool read_batch(const char **text, uint64_t *batch)
 {
     char *end;
@@ -133,7 +133,7 @@ static int read_question(struct sizing *sizing)
     struct mp_size_question *question = &sizing->question;
     int status = mp_progress_valid(invocation) ? read_capacity(sizing) : MP_EXIT_USAGE;
     if (!status) status = read_margin(sizing);
-    if (!status && probe) /* one is left for the run at the answer */
+    if (!status && probe) /* one probe is left for the run at the answer */
         status = read_batches("probe", probe, sizing->batches, MP_SIZE_PROBES_MAX - 1, &sizing->count);
     for (size_t i = 0; !status && !probe && i < invocation->operand_count; i++)
         status = read_operand(sizing, invocation->operands[i]);
@@ -183,7 +183,7 @@ static int get_recordings(struct sizing *sizing)
     return status;
 }
 
-/* Bytes of a device that other processes used; 0 where unknown. */
+/* Bytes of a device that other processes used; 0 if unknown. */
 static uint64_t used_by_others(const struct mp_model *model, uint32_t device)
 {
     struct mp_device_uses uses = {0};
@@ -196,7 +196,7 @@ static uint64_t used_by_others(const struct mp_model *model, uint32_t device)
     return others;
 }
 
-/* The memory of the last probe's device, less the part that others used where the recording says so. */
+/* Finds the capacity: the memory of the last probe's device, less the bytes of other processes, if recorded. */
 static int find_capacity(struct sizing *sizing)
 {
     struct mp_size_question *question = &sizing->question;
@@ -220,7 +220,7 @@ static int find_capacity(struct sizing *sizing)
 
 /* ---- the answer ------------------------------------------------------------------------------------------------- */
 
-/* -o FILE.html */
+/* True for -o FILE.html. */
 static bool is_page(const struct mp_invocation *invocation)
 {
     const char *path = invocation->value[MP_OPT_OUTPUT], *ending = path ? strrchr(path, '.') : NULL;
@@ -247,7 +247,7 @@ static int write_answer(struct sizing *sizing, const struct mp_size_answer *answ
     return status;
 }
 
-/* Available memory of this machine; 0 where it is not known. */
+/* Available memory of this machine; 0 if it is not known. */
 static uint64_t available_memory(void)
 {
     unsigned long long kib = 0;

@@ -24,7 +24,7 @@
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
 
-/* A comma-separated list; calls `take` for each word until one is refused. */
+/* Calls `take` for each word of a comma-separated list, until it refuses one. */
 static bool each_word(const char *list, bool (*take)(const char *word, struct mp_record_config *config),
                       struct mp_record_config *config)
 {
@@ -90,9 +90,9 @@ static bool parse_on_full(const char *text, struct mp_record_config *config)
     return config->wait_when_full || !strcmp(text, "drop");
 }
 
-#define FILE_FROM_BYTES (UINT64_C(1) << 20) /* of a process that the command started: less is not worth a file */
+#define FILE_FROM_BYTES (UINT64_C(1) << 20) /* a child process of the command with fewer bytes is not worth a file */
 
-/* Sets from how many bytes on a process that the command started has a file. */
+/* Parses --follow: *from_bytes is the least peak for which a child process gets a file. */
 static bool parse_follow(const char *text, struct mp_record_config *config, uint64_t *from_bytes)
 {
     config->follow = strcmp(text, "no") != 0;
@@ -102,7 +102,7 @@ static bool parse_follow(const char *text, struct mp_record_config *config, uint
            (*text >= '0' && *text <= '9' && mp_parse_bytes(text, from_bytes));
 }
 
-/* True if the pattern of a name has this letter after a %. */
+/* True if the pattern of a file's name has `letter` after a %. */
 static bool has_sign(const char *pattern, char letter)
 {
     const char *sign = pattern ? strchr(pattern, '%') : NULL;
@@ -120,7 +120,7 @@ static int read_follow(const struct mp_invocation *invocation, struct mp_collect
     return MP_EXIT_USAGE;
 }
 
-/* Checked here, so that a run of hours does not end without steps. */
+/* Checks the range before the run: otherwise hours of recording could end without steps. */
 static bool parse_step_range(const char *text, struct mp_record_config *config)
 {
     struct mp_step_rule rule;
@@ -212,7 +212,7 @@ static int check_name(const struct mp_invocation *invocation)
     return MP_EXIT_USAGE;
 }
 
-/* When to take snapshots of a program that goes on. */
+/* Reads when to take snapshots of the running program. */
 static int read_snapshots(const struct mp_invocation *invocation, struct mp_collector_options *options)
 {
     const char *at_oom = invocation->value[MP_OPT_ON_OOM], *name = invocation->value[MP_OPT_AT_SIGNAL];
@@ -231,11 +231,11 @@ static int read_snapshots(const struct mp_invocation *invocation, struct mp_coll
     return MP_EXIT_USAGE;
 }
 
-#define IN_FOLDER "%n.mp" /* each process's file by what it is */
+#define IN_FOLDER "%n.mp" /* name of each process's file in a folder, made from the process's part in its job */
 
 /* ---- the output ----------------------------------------------------------------------------------------------- */
 
-/* The name with each % doubled, freed by the caller; NULL. */
+/* The name with each % doubled, freed by the caller; NULL: no memory. */
 static char *escaped(const char *name)
 {
     char *result = mp_alloc(2 * strlen(name) + 1), *to = result;
@@ -247,7 +247,7 @@ static char *escaped(const char *name)
     return result;
 }
 
-/* A name that ends with a slash, or is that of a folder that there is. */
+/* True if the name ends with a slash or is an existing folder's. */
 static bool names_folder(const char *given)
 {
     struct stat facts;
@@ -270,7 +270,7 @@ static char *output_pattern(const struct mp_invocation *invocation, const struct
         mp_message("cannot tell the current folder: %s", strerror(errno));
         return NULL;
     }
-    if (!folder[1]) folder[0] = '\0'; /* the next part begins with a slash */
+    if (!folder[1]) folder[0] = '\0'; /* the root: the part that follows begins with a slash */
     if (given) return mp_text_make("%s/%s%s", folder, given, end);
     char *command = way ? mp_text_copy(way->name) : escaped(basename(invocation->operands[0]));
     char *pattern = mp_text_make("%s/%s.%%p.mp", folder, command);
@@ -292,7 +292,8 @@ static void report(void *context)
                       : mp_snapshot_report(t->result, t->options, t->quiet, t->verbose);
 }
 
-/* True if another run has left recordings in the folder. A rank of a job that records itself meets those of others. */
+/* True if another run has left recordings in the folder. Ranks of a job share a folder, so for a rank the answer is
+ * false. */
 static bool has_recordings(const char *folder)
 {
     struct mp_member self;
@@ -307,7 +308,7 @@ static bool has_recordings(const char *folder)
     return found;
 }
 
-/* Makes the folder, if it is not there. */
+/* Makes the folder if it does not exist. */
 static int check_folder(const struct mp_invocation *invocation, const char *folder)
 {
     if (mkdir(folder, 0777) && errno != EEXIST) {
@@ -321,7 +322,7 @@ static int check_folder(const struct mp_invocation *invocation, const char *fold
     return MP_EXIT_COULD_NOT;
 }
 
-/* Checks for errors that are known before the command starts, so that it is not started. */
+/* Checks for errors that are known before the command starts. */
 static int check_output(const struct mp_invocation *invocation, const char *pattern, bool in_folder)
 {
     char *copy = mp_text_copy(pattern);
@@ -376,7 +377,7 @@ int mp_snapshot_record(const struct mp_invocation *invocation, const struct mp_s
         struct mp_error error;
         options.output = pattern;
         options.folder = folder;
-        mp_memory_on_lack(NULL); /* the collector must not end while there is something to record */
+        mp_memory_on_lack(NULL); /* lack of memory must not end the collector while a program is recorded */
         if (mp_launch_stack(&error) || mp_collector_run(&options, &result, &error)) {
             int message_status = mp_message_error(&error);
             status = result.exit_status ? result.exit_status : message_status;

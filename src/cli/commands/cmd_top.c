@@ -16,12 +16,12 @@
 #include "cli/top/top_screen.h"
 #include "collect/session/control.h"
 
-#define WIDTH          80 /* of a picture that no terminal shows */
+#define WIDTH          80 /* columns, if the output is no terminal */
 #define WIDTH_LEAST    40
 #define WIDTH_MOST     500
 #define SITES_OF_TEXT  10
 #define INTERVAL_LEAST (100 * MP_NS_PER_MS)
-#define JUDGED_WITHIN  (2 * MP_NS_PER_SECOND) /* --once: other processes are judged for so long */
+#define JUDGED_WITHIN  (2 * MP_NS_PER_SECOND) /* --once: most time for judging all but the chosen process */
 
 static const char *const styles[MP_TOP_STYLES] = {
     [MP_TOP_BOLD] = "1",      [MP_TOP_DIM] = "2",     [MP_TOP_WARNING] = "1;31", [MP_TOP_ALLOCATED] = "32",
@@ -63,7 +63,7 @@ static int read_pid(const struct mp_invocation *invocation, pid_t *pid)
     return MP_EXIT_USAGE;
 }
 
-/* The terminal's width, or COLUMNS. */
+/* The output's width: the terminal's, or COLUMNS, or WIDTH. */
 static unsigned width_of_output(void)
 {
     struct winsize size;
@@ -93,7 +93,8 @@ static void write_picture(const struct mp_top_canvas *canvas, bool color, struct
     }
 }
 
-/* The process that the user named: itself, or the one that its memprof would answer about. */
+/* Chooses the process that the user named by `pid`: the process itself, or the one that the memprof of that pid would
+ * answer about. */
 static void choose(struct mp_top_view *view, const struct mp_top_state *state, pid_t pid)
 {
     const struct mp_top_process *best = NULL;
@@ -142,8 +143,8 @@ static int run_live(struct mp_top_gather *gather, struct mp_top_view *view, bool
 #endif
 }
 
-static int look(const struct mp_invocation *invocation, const char *socket, pid_t pid, uint64_t interval,
-                struct mp_top_view *view)
+static int show_processes(const struct mp_invocation *invocation, const char *socket, pid_t pid, uint64_t interval,
+                          struct mp_top_view *view)
 {
     struct mp_top_state state = {0};
     bool color, once = mp_given(invocation, MP_OPT_ONCE);
@@ -181,7 +182,7 @@ static int run_top(const struct mp_invocation *invocation)
     if (status) return status;
     view.utf8 = setlocale(LC_CTYPE, "") && !strcasecmp(nl_langinfo(CODESET), "UTF-8");
     if (pid && mp_control_find(pid, socket, sizeof socket, &error)) return mp_message_error(&error);
-    return look(invocation, pid ? socket : NULL, pid, interval, &view);
+    return show_processes(invocation, pid ? socket : NULL, pid, interval, &view);
 }
 
 extern const struct mp_command mp_command_top;

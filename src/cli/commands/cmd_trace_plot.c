@@ -4,9 +4,9 @@
 #include "output/page/job_page.h"
 #include "output/page/page.h"
 
-#define CHANGES         12      /* that the page draws, the best */
-#define EVENTS          4000000 /* of a recording with more, the page is not to wait for so many replays */
-#define SETTINGS_EVENTS 100000  /* the same for a search of the allocator's settings, which takes dozens */
+#define CHANGES         12      /* best changes that the page draws */
+#define EVENTS          4000000 /* with more events, replays would make the page wait too long */
+#define SETTINGS_EVENTS 100000  /* the same for a search of the allocator's settings, which takes dozens of replays */
 
 struct page {
     const struct mp_query *query;
@@ -29,14 +29,14 @@ static enum mp_status write_page(void *context, FILE *out, struct mp_error *erro
     return mp_page_write(query->model, &options, out, error);
 }
 
-/* Looks for changes of a whole recording that lower the peak of the track shown first. Returns whether there is an
- * answer, to be freed. */
+/* Looks for changes that lower the peak of the track shown first. Returns whether *advise was made; then the caller
+ * frees it. */
 static bool find_advice(const struct mp_query *query, struct mp_advise *advise)
 {
     const struct mp_model *model = query->model;
     struct mp_error error;
     uint16_t track = query->track == MP_TRACK_NONE ? mp_track_default(model) : query->track;
-    if (!query->view.window.whole || query->filter) return false; /* changes are replayed on all of a recording */
+    if (!query->view.window.whole || query->filter) return false; /* replays need the whole recording */
     if (track == MP_TRACK_NONE || mp_model_sample_of(model, track) || model->events.count > EVENTS) return false;
     bool search = model->events.count <= SETTINGS_EVENTS;
     const struct mp_advise_query ask = {

@@ -9,7 +9,7 @@
 #include "exchange/load/load.h"
 
 #define ROWS_OF_TEXT 10
-#define MORE_TO_SAY  8 /* problems that are listed on stderr */
+#define MORE_TO_SAY  8 /* most problems that are listed on stderr */
 
 bool mp_job_asked(const struct mp_invocation *invocation)
 {
@@ -19,7 +19,7 @@ bool mp_job_asked(const struct mp_invocation *invocation)
 
 /* ---- a query ---------------------------------------------------------------------------------------------------- */
 
-/* Options that look into one recording. */
+/* Refuses options that need a single recording. */
 static int check_options(const struct mp_invocation *invocation)
 {
     static const enum mp_option single[] = {MP_OPT_TRACK,  MP_OPT_FROM,  MP_OPT_TO,    MP_OPT_GROUP,

@@ -26,24 +26,24 @@ struct mp_job_query {
 
 /* True if the operands are a job: more than one, a folder, or a job's file. */
 bool mp_job_asked(const struct mp_invocation *invocation);
-/* The same for a job that `count` operands name, without the view. */
+/* Loads the job that `count` operands name. Returns an exit status, after a message if it is not 0. */
 int mp_job_load(const struct mp_invocation *invocation, char *const *operands, size_t count, struct mp_model **model);
-/* The options that all commands of jobs have; a message where one looks into a single recording. */
+/* Reads the options that all commands of jobs have. Refuses, with a message, options that need a single recording. */
 int mp_job_read_options(const struct mp_invocation *invocation, struct mp_job_query *query);
-/* Reads the job. Returns an exit status; where it is not 0, a message was printed and nothing is held. */
+/* Reads the job. Returns an exit status; if it is not 0, a message was printed and nothing is to be freed. */
 int mp_job_open(const struct mp_invocation *invocation, struct mp_job_query *query);
-/* Writes query->text or query->json where `status` is 0, says on stderr what is wrong with the job, and frees the
+/* Writes query->text or query->json if `status` is 0, says on stderr what is wrong with the job, and frees the
  * query. */
 int mp_job_close(struct mp_job_query *query, int status);
-/* The same for an answer that was written already. */
+/* The same for a command that has written its answer. */
 int mp_job_end(struct mp_job_query *query, int status);
-/* Says on stderr what is wrong with a job; false where nothing is. */
+/* Says on stderr what is wrong with a job; false if nothing is. */
 bool mp_job_report_problems(const char *path, const struct mp_job_view *job);
 
 /* True if the job has a process; if not, messages say why. */
 bool mp_job_holds_any(const struct mp_model *model);
 
-/* A whole command: what it does with a job. */
+/* Runs a command for a job, from options to output. `text` and `json` write the answer. */
 typedef void mp_job_text_writer(struct mp_text *text, const struct mp_job_view *job, const struct mp_view *view);
 typedef void mp_job_json_writer(struct mp_json *json, const char *key, const struct mp_job_view *job,
                                 const struct mp_view *view);

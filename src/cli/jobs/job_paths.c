@@ -13,8 +13,8 @@
 #include "exchange/load/load.h"
 #include "format/reader.h"
 
-/* Why a file does not count: an index travels to other processes. A merged job next to its own recordings gets no
- * message. */
+/* Why a file does not count. Other MPI ranks get the reason by its index. "" is for a merged job next to its own
+ * recordings, which gets no message. */
 static const char *const reasons[] = {NULL, "named twice", "",
                                       "taken while its process ran: a later recording of that is there"};
 enum reason { COUNTS, TWICE, IS_JOB, HAS_LATER };
@@ -35,9 +35,9 @@ struct recorded_process {
     size_t at;
 };
 
-/* Reads the file's beginning, once: whether it is a job, and whose process it recorded (start_ns 0: none that is
- * known). */
-static bool look(const char *path, struct recorded_process *process)
+/* Reads the file's beginning. True if the file is a job. *process is the recorded process, and stays unchanged if
+ * unknown. */
+static bool look_at_file(const char *path, struct recorded_process *process)
 {
     struct stat facts;
     struct mp_reader *reader;
@@ -55,7 +55,7 @@ static bool look(const char *path, struct recorded_process *process)
 
 bool mp_job_is_file(const char *path)
 {
-    return look(path, NULL);
+    return look_at_file(path, NULL);
 }
 
 /* ---- which there are -------------------------------------------------------------------------------------------- */
@@ -65,13 +65,14 @@ static int is_recording_name(const struct dirent *entry)
     return *entry->d_name != '.' && mp_path_ends(entry->d_name, ".mp");
 }
 
-/* As the bytes are, in every locale: MPI's ranks may have different ones. */
+/* Compares bytes, not by locale: MPI's ranks may have different locales. */
 static int by_name(const struct dirent **left, const struct dirent **right)
 {
     return strcmp((*left)->d_name, (*right)->d_name);
 }
 
-/* `folder`: of which operand a path is, from 1; 0: an operand itself. */
+/* Paths found. `folder` has for each path the number, from 1, of the operand that is its folder; 0: the path is an
+ * operand. */
 struct found {
     MP_VEC(size_t) folder;
     struct mp_job_paths *paths;
@@ -125,7 +126,7 @@ static int by_identity(const void *left, const void *right)
     return a->at < b->at ? -1 : a->at > b->at;
 }
 
-/* Leaves the first name of each file. */
+/* Leaves out all but the first name of each file. */
 static void leave_out_doubles(struct mp_job_paths *paths)
 {
     struct identified *files = mp_alloc((paths->count + 1) * sizeof *files);
@@ -141,7 +142,7 @@ static void leave_out_doubles(struct mp_job_paths *paths)
     free(files);
 }
 
-/* Leaves the jobs of a folder out, unless it has nothing else: they count the recordings in the same folder. */
+/* Leaves out a folder's jobs, unless the folder has nothing else: they contain the recordings of the same folder. */
 static void leave_out_jobs(const struct found *found, size_t folders)
 {
     struct mp_job_paths *paths = found->paths;
@@ -164,7 +165,7 @@ static int by_process(const void *left, const void *right)
     return strcmp(a->host, b->host);
 }
 
-/* Reads all of the file: a cut one has no index, and its duration is that of its last event. */
+/* Reads the whole file: a cut file has no index, and its duration is the time of its last event. */
 static void find_end(const char *path, struct recorded_process *process)
 {
     static const char snapshot[] = MP_SNAPSHOT_RUNNING;
@@ -190,7 +191,7 @@ static void find_end(const char *path, struct recorded_process *process)
     mp_reader_close(reader);
 }
 
-/* True if `other` holds all that the snapshot holds. Times of files say nothing: a copy has new ones. */
+/* True if `other` contains all events of the snapshot. File times are not used, since copies have new ones. */
 static bool holds_snapshot(const struct recorded_process *other, const struct recorded_process *snapshot,
                            const struct mp_job_paths *paths)
 {
@@ -209,8 +210,8 @@ static void find_later_of(struct recorded_process *same, size_t count, struct mp
                 paths->at[same[i].at].left_out = reasons[HAS_LATER];
 }
 
-/* Reads the beginning of each file, and more where several are of one process. The moment at which a process's
- * recording started, to the nanosecond, its number and its host tell it from all others. */
+/* Reads the beginning of each file, and more if several are of one process. Start of recording in ns, pid and host
+ * identify a process. */
 static void look_at_all(struct found *found, size_t folders)
 {
     struct mp_job_paths *paths = found->paths;
@@ -219,7 +220,7 @@ static void look_at_all(struct found *found, size_t folders)
     for (size_t i = 0; i < paths->count; i++) {
         struct recorded_process process = {.start_ns = 0};
         if (paths->at[i].left_out) continue;
-        paths->at[i].is_job = look(paths->at[i].path, &process);
+        paths->at[i].is_job = look_at_file(paths->at[i].path, &process);
         process.at = i;
         if (process.start_ns) known[count++] = process;
     }
@@ -265,7 +266,7 @@ void mp_job_paths_free(struct mp_job_paths *paths)
 
 /* ---- for another process ---------------------------------------------------------------------------------------- */
 
-/* A byte with the reason and whether it is a job, and the path with its NUL. */
+/* Each path becomes a byte (the reason, and whether it is a job), and the path with its NUL. */
 void mp_job_paths_pack(const struct mp_job_paths *paths, struct mp_buffer *out)
 {
     for (size_t i = 0; i < paths->count; i++) {

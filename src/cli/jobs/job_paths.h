@@ -1,4 +1,4 @@
-/* Which recordings a job is of: what operands and folders name, and what of that counts by another file. */
+/* Which recordings make up a job: files that operands and folders name, without those that others already contain. */
 #ifndef MP_CLI_JOB_PATHS_H
 #define MP_CLI_JOB_PATHS_H
 
@@ -14,7 +14,7 @@ bool mp_job_is_folder(const char *path);
 
 struct mp_job_path {
     char *path;
-    const char *left_out; /* why it does not count ("": there is nothing to say of it); NULL: it does */
+    const char *left_out; /* why the path does not count ("": without a message); NULL: it counts */
     bool is_job;
 };
 
@@ -23,18 +23,18 @@ struct mp_job_paths {
     size_t count, room;
 };
 
-/* The recordings that the operands name, those of folders in order of their names. Some are left out: a second mention
- * of a file; a folder's jobs if the folder has recordings, too. A snapshot of a running process (of now, or when memory
- * ran out) is left out if a later recording of that process is among them. Freed by mp_job_paths_free(). Returns an
- * exit status, after a message where it is not 0. */
+/* Finds the recordings that the operands name; those of a folder are in order of their names. Some are left out: a
+ * second mention of a file; a folder's jobs if the folder has recordings, too. A snapshot of a running process (taken
+ * at will, or when memory ran out) is left out if a later recording of that process is among them. Free with
+ * mp_job_paths_free(). Returns an exit status, after a message if it is not 0. */
 int mp_job_paths_find(char *const *operands, size_t count, struct mp_job_paths *paths);
 void mp_job_paths_free(struct mp_job_paths *paths);
-/* Adds each `of`-th of them from `first` on, one in memory at a time. A recording that cannot be read, or is left out,
- * is a trouble of the job. */
+/* Adds the recordings first, first + of, first + 2 of, ... to the job, with one in memory at a time. A recording that
+ * is left out or cannot be read becomes a problem that the job reports. */
 void mp_job_add_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, size_t first, size_t of,
                       struct mp_job *job);
 
-/* The paths as bytes, for another process; false where they are none. */
+/* The paths as bytes for another process, and back; false if the bytes are no paths. */
 void mp_job_paths_pack(const struct mp_job_paths *paths, struct mp_buffer *out);
 bool mp_job_paths_unpack(const char *bytes, size_t size, struct mp_job_paths *paths);
 

@@ -1,4 +1,4 @@
-/* libmemprof-mpi.so: the only file that MPI's headers are included in. */
+/* The library libmemprof-mpi.so. Only this file includes MPI's headers. */
 #include <limits.h>
 #include <mpi.h>
 #include <stdint.h>
@@ -6,7 +6,7 @@
 
 #include "cli/mpi/ranks.h"
 
-#define PART (1 << 30) /* of a message: MPI counts in int */
+#define PART (1 << 30) /* most bytes of a message, as MPI counts in int */
 #define TAG  25
 
 static bool begin(int *rank, int *size)

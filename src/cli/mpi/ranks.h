@@ -1,6 +1,6 @@
 /*
- * The processes that mpirun started together, as the library libmemprof-mpi.so has them: memprof itself does not need
- * MPI, and opens the library where it runs under a launcher of it. Bytes go from one rank to another, nothing else.
+ * The processes that mpirun started together, through the library libmemprof-mpi.so. memprof itself does not need MPI:
+ * it opens the library only under MPI's launcher. Ranks exchange only bytes.
  */
 #ifndef MP_CLI_MPI_RANKS_H
 #define MP_CLI_MPI_RANKS_H
@@ -11,7 +11,7 @@
 #define MP_MPI_LIBRARY "libmemprof-mpi.so"
 #define MP_MPI_SYMBOL  "mp_mpi_ranks"
 
-/* Each function returns false where MPI reports an error. */
+/* Each function returns false if MPI reports an error. */
 struct mp_mpi_ranks {
     bool (*begin)(int *rank, int *size);
     bool (*send)(int to, const void *bytes, size_t size);

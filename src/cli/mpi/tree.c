@@ -13,7 +13,7 @@
 #include "collect/session/launch.h"
 #include "exchange/common/save.h"
 
-/* Variables that the launchers of Open MPI, MPICH and Slurm's PMI set. */
+/* True if a launcher of Open MPI, MPICH or Slurm's PMI has set its variables. */
 static bool launched(void)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
@@ -22,7 +22,7 @@ static bool launched(void)
     return getenv("PMIX_RANK");
 }
 
-/* One process speaks for all if they cannot talk to each other. */
+/* True in the one process that prints the message if ranks cannot communicate. */
 static bool is_first(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"};
@@ -55,7 +55,7 @@ const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size)
     return NULL;
 }
 
-/* A job travels as the file that it would be. */
+/* Writes the job to a file in memory, whose bytes are sent to other ranks. */
 static enum mp_status pack(struct mp_job *job, int *fd, struct mp_error *error)
 {
     struct mp_model *model;
@@ -108,7 +108,7 @@ static int receive_job(const struct mp_mpi_ranks *ranks, int from, struct mp_job
     struct mp_error error;
     struct mp_model *model;
     bool whole = ranks->receive(from, &bytes, &size);
-    if (whole && !size) { /* it has said why */
+    if (whole && !size) { /* no bytes: that rank failed and has printed why */
         free(bytes);
         return MP_EXIT_COULD_NOT;
     }
@@ -132,7 +132,7 @@ static void put_operands(const struct mp_invocation *invocation, struct mp_buffe
         mp_buffer_append(out, invocation->operands[i], strlen(invocation->operands[i]) + 1);
 }
 
-/* The operands' size in eight bytes, the operands, and the paths; nothing where rank 0 failed. */
+/* The operands' size in eight bytes, the operands, and the paths; nothing if rank 0 failed. */
 static void pack_paths(const struct mp_invocation *invocation, const struct mp_job_paths *paths, struct mp_buffer *out)
 {
     struct mp_buffer operands = {0};
@@ -149,7 +149,7 @@ static int take_paths(const struct mp_invocation *invocation, int rank, const vo
 {
     struct mp_buffer own = {0};
     uint64_t operands;
-    if (size < sizeof operands) return MP_EXIT_COULD_NOT; /* rank 0 has said why */
+    if (size < sizeof operands) return MP_EXIT_COULD_NOT; /* rank 0 failed and has printed why */
     memcpy(&operands, bytes, sizeof operands);
     const char *at = (const char *)bytes + sizeof operands;
     put_operands(invocation, &own);
@@ -160,7 +160,7 @@ static int take_paths(const struct mp_invocation *invocation, int rank, const vo
     return MP_EXIT_COULD_NOT;
 }
 
-/* From rank 0 down the tree by which mp_mpi_join() comes up. */
+/* The paths go from rank 0 down the tree that mp_mpi_join() climbs. */
 int mp_mpi_tell_paths(const struct mp_mpi_ranks *ranks, int rank, int size, int status,
                       const struct mp_invocation *invocation, struct mp_job_paths *paths)
 {
@@ -190,7 +190,7 @@ int mp_mpi_join(const struct mp_mpi_ranks *ranks, int rank, int size, int status
     for (int step = 1; step < size; step *= 2) {
         if (rank % (2 * step) == step) {
             if (status) {
-                ranks->send(rank - step, "", 0); /* without a part, no job is written */
+                ranks->send(rank - step, "", 0); /* tells the receiver that this part failed: then no job is written */
                 return status;
             }
             status = send_job(ranks, rank - step, *job);

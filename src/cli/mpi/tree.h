@@ -5,14 +5,14 @@
 #include "cli/jobs/job.h"
 #include "cli/mpi/ranks.h"
 
-/* Where memprof runs under MPI's launcher and was built with it: the ranks, begun; else NULL with *rank 0 and *size 1.
- * Without the library each process would do the same work and write the same file: then a message says so, and *size is
- * 0. */
+/* Starts MPI if memprof runs under MPI's launcher and was built with MPI, and returns the ranks. Outside of a launcher:
+ * NULL, *rank 0, *size 1. Under a launcher without the library: NULL, *size 0, and a message, as each process would
+ * write the same file. */
 const struct mp_mpi_ranks *mp_mpi_find(int *rank, int *size);
 
-/* Gives all ranks the paths that rank 0 found, so that shares fit together whatever each of them sees, and what is
- * wrong is said once. A rank that was started with other operands says so and fails; where rank 0 failed, all do.
- * Returns an exit status. */
+/* Gives all ranks the paths that rank 0 found, so that their shares fit together even if ranks see different files. A
+ * rank that was started with other operands prints a message and fails. If rank 0 failed, all fail. Returns an exit
+ * status. */
 int mp_mpi_tell_paths(const struct mp_mpi_ranks *ranks, int rank, int size, int status,
                       const struct mp_invocation *invocation, struct mp_job_paths *paths);
 

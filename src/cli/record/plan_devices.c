@@ -11,8 +11,8 @@
 #include "base/units.h"
 #include "cli/text_file.h"
 
-#define OF_BYTES "h100-80gb" /* the properties of a device given by its bytes alone */
-#define ANY      "any"       /* the section of what other sections do not say */
+#define OF_BYTES "h100-80gb" /* the device whose properties a device given only by bytes gets */
+#define ANY      "any"       /* the section with defaults for all devices */
 
 static char *trimmed(char *text)
 {
@@ -50,7 +50,8 @@ static bool take(struct mp_plan_device *device, const char *key, const char *val
     return false;
 }
 
-/* Reads the section of that name, "" for the first; false: there is none. `names`: all names, separated by ", ". */
+/* Reads the section `wanted` ("": the first); *found is false if there is none. Appends all sections' names to `names`,
+ * separated by ", ". */
 static enum mp_status read_section(const char *path, const char *wanted, struct mp_plan_device *device, char *names,
                                    size_t room, bool *found, struct mp_error *error)
 {
@@ -85,7 +86,7 @@ static enum mp_status read_section(const char *path, const char *wanted, struct 
     return status;
 }
 
-/* "24" means 24 bytes, which is surely a mistake. */
+/* Refuses a device that is too small for its own context: "24" means 24 bytes, which is surely a mistake. */
 static enum mp_status check_room(const struct mp_plan_device *device, struct mp_error *error)
 {
     char total[MP_UNIT_TEXT], context[MP_UNIT_TEXT];

@@ -7,16 +7,16 @@
 #include "base/error.h"
 
 struct mp_plan_device {
-    char key[64]; /* "h100-80gb"; where only bytes were given, the user's text */
+    char key[64]; /* "h100-80gb"; if only bytes were given, the user's text */
     char name[128], source[256];
-    uint64_t total, context;           /* bytes of the device; of those, the part of context and kernels */
+    uint64_t total, context;           /* bytes of the device, and how many of them its context and kernels take */
     uint64_t graph_node, cublas, nccl; /* bytes that the driver takes for a graph's kernel, cuBLAS, a communicator */
     uint64_t multicast;                /* granularity of memory that multicast objects share; 0: the device has none */
-    unsigned cc, sms, l2, local_threads; /* threads of a multiprocessor that have local memory; 0: all */
+    unsigned cc, sms, l2, local_threads; /* local_threads: threads of a multiprocessor that have local memory; 0: all */
 };
 
-/* `wanted`: a name, a file, or bytes (an H100 of that size). The message about an unknown name
- * lists the known ones. `folder`: that of the stand-ins. */
+/* Finds the device `wanted`: a name, a file, or a number of bytes (an H100 of that size). `folder` is that of the
+ * stand-ins. The error about an unknown name lists the known ones. */
 enum mp_status mp_plan_device_find(const char *folder, const char *wanted, struct mp_plan_device *device,
                                    struct mp_error *error);
 

@@ -48,7 +48,8 @@ static void judge(const struct mp_model *model, const struct mp_plan *plan, cons
     for (size_t i = 0; i < plan->read_backs.count; i++)
         ++*(plan->read_backs.at[i].use == MP_PLAN_SIZE ? &outcome->sizes : &outcome->values);
     if (track == MP_TRACK_NONE) return;
-    for (size_t i = 0; i < model->tracks.count; i++) /* PyTorch's refusal follows the driver's */
+    for (size_t i = 0; i < model->tracks.count; i++) /* one layer only: PyTorch's out-of-memory follows the driver's,
+                                                      * and is the same */
         if (on_device(model, (uint16_t)i) && model->tracks.at[i].layer == model->tracks.at[track].layer)
             outcome->ooms += model->sums.at[i].ooms;
     const struct mp_model_track_sum *sum = &model->sums.at[track];
@@ -134,7 +135,7 @@ static void print_peak(const struct mp_model *model, uint16_t track)
     mp_categories_free(categories);
 }
 
-/* The text of that line, cut to the room; "": the file cannot be read. */
+/* The source text of `line`, cut to `bytes`; "": the file cannot be read. */
 static const char *source_line(const struct mp_stack_line *line, char *room, size_t bytes)
 {
     FILE *file = line->language == MP_PYTHON && line->file && line->line ? fopen(line->file, "re") : NULL;
@@ -155,8 +156,8 @@ static const char *source_line(const struct mp_stack_line *line, char *room, siz
     return room;
 }
 
-/* The library's line that read the value on behalf of the user's, ", in masking_utils.py:249"; "": the user's did, or
- * PyTorch. */
+/* The line of a library that read the value for the user's line, as ", in masking_utils.py:249"; "": the user's line or
+ * PyTorch read it. */
 static const char *library_line(const struct mp_stack_lines *lines, const struct mp_stack_line *user, char *room,
                                 size_t bytes)
 {
@@ -210,7 +211,7 @@ static void print_read_backs(const struct mp_model *model, const struct mp_plan 
                    (int)strcspn(plan->torch, " "), plan->torch);
 }
 
-/* `failed`: the command did, so its later needs are unknown. */
+/* Prints whether the program fits. `failed`: the command failed, so its later needs are unknown. */
 static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_plan_device *device,
                       const struct mp_plan *plan, bool failed)
 {
@@ -242,7 +243,7 @@ static void print_fit(const struct mp_plan_outcome *outcome, const struct mp_pla
     mp_buffer_free(&unknown);
 }
 
-/* Prints how the command ended, where it failed. */
+/* Prints how the command ended, if it failed. */
 static void print_failure(int status, const char *then)
 {
     const char *signal = status > 128 ? mp_signal_name((unsigned)status - 128) : NULL;
@@ -279,7 +280,7 @@ static bool print_server(const struct mp_model *model)
     return lacks;
 }
 
-/* With many processes the engine's, which has no device, knows what lacks. */
+/* Prints what a server with several processes lacks: only its engine, a process without a device, knows. */
 static void print_server_of(const struct mp_collector_result *result, size_t but)
 {
     struct mp_model *model;

@@ -8,11 +8,11 @@
 
 /* The answer to whether a recorded program fits. */
 struct mp_plan_outcome {
-    bool has_device; /* it allocated on one */
+    bool has_device; /* the program allocated on a device */
     bool fits;       /* memory never ran out, and context and libraries fit in addition to the reserved memory */
     bool unknown;    /* something else takes memory, an unknown amount */
-    size_t sizes;    /* places where a value read from the device decided a size */
-    size_t values;   /* other places that read one */
+    size_t sizes;    /* sites where a value read from the device decided a size */
+    size_t values;   /* other sites that read a value from the device */
     unsigned long ooms;
     uint64_t allocated, reserved, estimated; /* peaks of the device that held most; reserved: at least allocated */
 };

@@ -24,7 +24,7 @@ struct ranks {
     size_t count;
 };
 
-/* The ranks of a pipeline in order, which the program's first rank has told (libmemprof_plan/ranks.py). */
+/* Reads the ranks of a pipeline in order, as rank 0 of the program wrote them (libmemprof_plan/ranks.py). */
 static void read_stages(struct ranks *ranks)
 {
     char *path = mp_text_make("%s/stages", ranks->probing.folder);
@@ -32,13 +32,13 @@ static void read_stages(struct ranks *ranks)
     unsigned rank;
     size_t count = 0;
     while (file && count < STAGES_MAX && fscanf(file, "%u", &rank) == 1)
-        if (count || !rank) ranks->stages[count++].rank = rank; /* those that rank 0 is one of, the first */
+        if (count || !rank) ranks->stages[count++].rank = rank; /* rank 0's pipeline begins with rank 0 */
     if (count > 1) ranks->count = count;
     if (file) fclose(file);
     free(path);
 }
 
-static int run(struct ranks *ranks, size_t number)
+static int run_rank(struct ranks *ranks, size_t number)
 {
     unsigned rank = ranks->stages[number].rank;
     char *path = mp_text_make("%s/%u.mp", ranks->probing.folder, rank);
@@ -108,10 +108,10 @@ int mp_plan_ranks(const struct mp_invocation *invocation, const struct mp_plan_d
     struct ranks ranks = {.invocation = invocation, .device = device, .count = 1};
     int status = mp_probing_begin(&ranks.probing);
     if (!status) setenv("MEMPROF_PLAN_MESSAGES", ranks.probing.folder, 1);
-    if (!status) status = run(&ranks, 0);
+    if (!status) status = run_rank(&ranks, 0);
     if (!status) read_stages(&ranks);
     for (size_t i = 1; !status && i < ranks.count; i++)
-        status = run(&ranks, i);
+        status = run_rank(&ranks, i);
     mp_probing_end(&ranks.probing);
     if (!status && mp_given(invocation, MP_OPT_JSON))
         put_json(&ranks);

@@ -15,7 +15,7 @@
 
 #define PROBES_MAX 48
 #define LARGEST    (UINT64_C(1) << 40)
-#define FARTHEST   16 /* the next value is at most so many times one that fits */
+#define FARTHEST   16 /* the next value is at most 16 times a value that fits */
 
 struct probe {
     uint64_t value;
@@ -30,8 +30,8 @@ struct search {
     struct mp_probing probing;
     struct probe probes[PROBES_MAX];
     size_t count;
-    uint64_t fits, fails; /* the largest value that fits, the smallest that does not; 0: none yet */
-    uint64_t step;        /* how far the last value lay below one that failed */
+    uint64_t fits, fails; /* the largest value known to fit, the smallest known not to; 0: none yet */
+    uint64_t step;        /* distance of the last value below a value that failed */
 };
 
 /* ---- the command ------------------------------------------------------------------------------------------------ */
@@ -52,7 +52,7 @@ static bool read_question(struct search *search)
     return true;
 }
 
-/* The place where an operand ends with the start's number as a word of its own ("32", "--batch-size=32"); NULL. */
+/* Finds the start's number at the end of an operand, as a separate word ("32", "--batch-size=32"); NULL: not there. */
 static const char *number_in(const char *operand, uint64_t start)
 {
     char text[24];
@@ -75,7 +75,7 @@ static bool check_command(const struct search *search)
     return false;
 }
 
-static char *fill(const struct search *search, const char *operand, bool by_hole, uint64_t value)
+static char *fill_operand(const struct search *search, const char *operand, bool by_hole, uint64_t value)
 {
     struct mp_buffer filled = {0};
     const char *number = by_hole ? NULL : number_in(operand, search->start);
@@ -97,7 +97,7 @@ static char *fill(const struct search *search, const char *operand, bool by_hole
     return (char *)filled.data;
 }
 
-/* The words of a run in which the command has this number. */
+/* The words of a run of the command with `value` in place of the start's number. */
 static char **make_words(const struct search *search, const char *path, uint64_t value)
 {
     const struct mp_invocation *invocation = search->invocation;
@@ -109,7 +109,7 @@ static char **make_words(const struct search *search, const char *path, uint64_t
         by_hole |= strstr(invocation->operands[i], search->hole) != NULL;
     for (size_t i = 0; i < invocation->operand_count; i++) {
         free(command[i]);
-        command[i] = fill(search, invocation->operands[i], by_hole, value);
+        command[i] = fill_operand(search, invocation->operands[i], by_hole, value);
     }
     return words;
 }
@@ -160,8 +160,8 @@ static int probe(struct search *search, uint64_t value)
     return MP_EXIT_DONE;
 }
 
-/* Follows the line through the two largest probes that fit to the point where allocated bytes reach the device's.
- * Allocated bytes grow evenly, unlike reserved ones, and this point is mostly a little above the answer. 0: unknown. */
+/* Extrapolates the allocated bytes of the two largest probes that fit to the device's bytes. Allocated bytes grow more
+ * evenly than reserved bytes. The result is mostly a little above the answer. 0: unknown. */
 static uint64_t extrapolated(const struct search *search)
 {
     const struct probe *high = NULL, *low = NULL;
@@ -182,7 +182,8 @@ static uint64_t extrapolated(const struct search *search)
     return value < 1 ? 0 : value > (double)LARGEST ? LARGEST : (uint64_t)value;
 }
 
-/* Goes up by the line until one fails, then down from there in doubling steps, then by halving. */
+/* Extrapolates until a value fails, then narrows down: by extrapolation while the range is wide, in doubling steps from
+ * the failed value, by bisection. */
 static uint64_t next_value(struct search *search)
 {
     uint64_t from = search->fits, to = search->fails, guess = extrapolated(search);
@@ -196,7 +197,7 @@ static uint64_t next_value(struct search *search)
     return to - from > 2 * search->step ? to - search->step : from + (to - from) / 2;
 }
 
-static int look(struct search *search)
+static int find_largest(struct search *search)
 {
     int status = probe(search, search->start);
     if (!status && search->fits && search->start > 1) status = probe(search, (search->start + 1) / 2);
@@ -270,7 +271,7 @@ int mp_plan_size(const struct mp_invocation *invocation, const struct mp_plan_de
     struct search search = {.invocation = invocation, .device = device};
     if (!read_question(&search) || !check_command(&search)) return MP_EXIT_USAGE;
     int status = mp_probing_begin(&search.probing);
-    if (!status) status = look(&search);
+    if (!status) status = find_largest(&search);
     mp_probing_end(&search.probing);
     qsort(search.probes, search.count, sizeof *search.probes, by_value);
     if (!status && mp_given(invocation, MP_OPT_JSON))

@@ -28,7 +28,7 @@ struct trying {
     size_t count;
 };
 
-/* Each setting alone, then all. */
+/* Reads the settings to try: each alone, then all together. */
 static bool read_settings(struct trying *trying)
 {
     const char *text = trying->invocation->value[MP_OPT_TRY];
@@ -52,7 +52,7 @@ static bool read_settings(struct trying *trying)
     return false;
 }
 
-/* The report of one process: the worker, or, if the cache is too small, the engine. */
+/* Reads one process's report, if it has one: the worker has, or, if the cache is too small, the engine. */
 static void read_recording(struct trial *trial, const char *path)
 {
     struct mp_model *model;
@@ -74,7 +74,7 @@ static void read_recording(struct trial *trial, const char *path)
     mp_model_free(model);
 }
 
-/* Recordings are N.mp, N.PID.mp, ... in the folder. */
+/* Reads the recordings of trial `number`: N.mp, N.PID.mp, ... in the folder. */
 static void read_recordings(struct trying *trying, size_t number)
 {
     char beginning[24];
@@ -90,7 +90,7 @@ static void read_recordings(struct trying *trying, size_t number)
     if (folder) closedir(folder);
 }
 
-static int run(struct trying *trying, size_t number)
+static int run_trial(struct trying *trying, size_t number)
 {
     struct trial *trial = &trying->trials[number];
     char *path = mp_text_make("%s/%zu.mp", trying->probing.folder, number);
@@ -160,7 +160,7 @@ int mp_plan_try(const struct mp_invocation *invocation)
     if (!read_settings(&trying)) return MP_EXIT_USAGE;
     int status = mp_probing_begin(&trying.probing);
     for (size_t i = 0; !status && i < trying.count; i++)
-        status = run(&trying, i);
+        status = run_trial(&trying, i);
     mp_probing_end(&trying.probing);
     if (!status && mp_given(invocation, MP_OPT_JSON))
         put_json(&trying);

@@ -1,4 +1,5 @@
-/* `memprof plan --try KEY=VALUE,...`: plans a server as it is given, with each other setting, and with all of them. */
+/* `memprof plan --try KEY=VALUE,...`: plans a server with its given settings, with each setting of the option, and with
+ * all of them. */
 #ifndef MP_CLI_PLAN_TRY_H
 #define MP_CLI_PLAN_TRY_H
 

@@ -14,11 +14,11 @@
 #include "model/model.h"
 #include "model/track.h"
 
-/* The lines printed on stderr when the command has ended. */
+/* ---- the lines printed on stderr when the command has ended ---- */
 
-#define READ_AGAIN_MAX (UINT64_C(64) << 20) /* bytes of a file that is quickly read */
+#define READ_AGAIN_MAX (UINT64_C(64) << 20) /* only files up to this many bytes are read again */
 
-/* "; unattributed 0.6 GiB" where the device's total is known: the same number as in every report. */
+/* Appends "; unattributed 0.6 GiB" if the device's total is known. The number is the same as in every report. */
 static void put_unattributed(const struct mp_recording_summary *summary, char *text, size_t room)
 {
     struct mp_model *model;
@@ -63,7 +63,7 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
                mp_format_duration(duration, summary->duration_ns), kept, mp_format_bytes(size, summary->file_bytes));
     snprintf(device, sizeof device, "%s", summary->track_id);
     if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
-    if (*device) /* otherwise it has only steps, regions and marks */
+    if (*device) /* without a device the recording has only steps, regions and marks */
         mp_message("%s  %speak %s at %s%s, %s outstanding at the end", device,
                    summary->scheduled ? "in the whole run: " : "", mp_format_bytes(peak, track->peak_bytes),
                    mp_format_duration(moment, track->peak_ns), step, mp_format_bytes(outstanding, track->bytes));
@@ -103,7 +103,7 @@ static void print_briefly(const struct mp_recording_summary *summary)
 
 #define PRINTED_MAX 8 /* whole recordings listed one by one; a command may start thousands of processes */
 
-/* A command that failed early has mostly said itself why. */
+/* Prints why nothing was recorded. A command that failed early has mostly printed its own reason. */
 static void print_unseen(int status)
 {
     char failed[48] = "";
@@ -133,7 +133,7 @@ static void print_nothing(const struct mp_collector_result *result, const struct
         print_unseen(result->exit_status);
 }
 
-/* Prints how steps could have been seen, where no process had any, and which calls may not have been. */
+/* If no process had steps, prints how to mark them, and which calls may have been missed. */
 static void print_no_steps(const struct mp_collector_result *result, const struct mp_record_config *record)
 {
     if (*record->step_at && !record->shim)
@@ -153,7 +153,7 @@ static void print_no_steps(const struct mp_collector_result *result, const struc
 
 /* ---- a tree of processes ---------------------------------------------------------------------------------------- */
 
-/* True if the first is more likely the process that the user thinks of. The first difference decides. */
+/* True if `a` is more likely than `b` the process that the user means. The first difference decides. */
 static bool is_before(const struct mp_recording_summary *a, const struct mp_recording_summary *b, const char *output)
 {
     if (a->left_out != b->left_out) return b->left_out;
@@ -182,7 +182,7 @@ struct kinds {
 
 #define RANKS "rank"
 
-/* The common property of processes that share a line: ranks, a role, a program. */
+/* Makes the key of a process's kind, by which processes share a line: ranks, a role, or a program. */
 static void kind_key(const struct mp_recording_summary *summary, const char *more, char *key, size_t room)
 {
     const char *role = summary->member.role;
@@ -265,7 +265,7 @@ static void put_kinds(struct mp_buffer *text, const struct kinds *kinds, bool ha
     if (others) mp_buffer_printf(text, "; %llu of other kinds", (unsigned long long)others);
 }
 
-/* As mp_shown_path(), but that a star needs no quotes: it is to be expanded. */
+/* Like mp_shown_path(), but leaves a star unquoted, so that a shell expands it. */
 static const char *shown_star(char room[MP_SHOWN_ROOM], const struct mp_buffer *star)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=.,:@/*";
@@ -276,7 +276,7 @@ static const char *shown_star(char room[MP_SHOWN_ROOM], const struct mp_buffer *
     return shown + 1;
 }
 
-/* Where the files are: the folder, the one file, or the name with a star for what differs. */
+/* Names the files: a folder, a single file, or a pattern with a star where names differ. */
 static void put_files(struct mp_buffer *text, const struct mp_collector_options *options,
                       const struct mp_recording_summary *main, size_t files)
 {
@@ -303,7 +303,7 @@ static void put_files(struct mp_buffer *text, const struct mp_collector_options 
     mp_buffer_free(&star);
 }
 
-/* The reason to name a process by itself; "": none. */
+/* Appends the reason to give a process its own line; nothing if there is none. */
 static void put_remarks(struct mp_buffer *text, const struct mp_recording_summary *summary)
 {
     const char *between = "";
@@ -411,7 +411,7 @@ static void print_left_out(const struct tree *tree)
     mp_buffer_free(&text);
 }
 
-/* Nothing that went wrong is folded away: a line each, or one for those of a kind that ended in the same way. */
+/* Prints a line for each process with a problem, or one line for processes of a kind that ended in the same way. */
 static void print_remarkable(const struct tree *tree)
 {
     struct kinds kinds = {0};
@@ -484,7 +484,7 @@ static void print_tree(const struct mp_collector_result *result, const struct mp
     print_end(&tree);
 }
 
-/* Several files of one process: of programs that followed each other. */
+/* Prints the files of one process. There are several if programs followed one another by exec(). */
 static void print_one_process(const struct mp_collector_result *result, bool verbose)
 {
     size_t outcome = 0, biggest = 0;

@@ -15,7 +15,7 @@
 #include "output/report/reports.h"
 #include "output/report/sites.h"
 
-/* The lines printed on stderr when an allocator has run out of memory. */
+/* ---- the lines printed on stderr when an allocator has run out of memory ---- */
 
 #define HOLDERS  3
 #define REMEDIES 2
@@ -29,7 +29,7 @@ static uint32_t find_oom(const struct mp_model *model, uint64_t since_ns)
     return MP_NONE;
 }
 
-/* Bytes that the track's allocator held from the layer below before an event; MP_BYTES_UNKNOWN. */
+/* Bytes that the track's allocator had reserved before an event; MP_BYTES_UNKNOWN if not recorded. */
 static uint64_t reserved_before(const struct mp_model *model, uint16_t track, uint32_t event)
 {
     for (size_t i = model->noted.count; i-- > 0;) {
@@ -86,7 +86,7 @@ static void say_holders(const struct mp_model *model, uint32_t event)
     mp_live_blocks_free(&live);
 }
 
-/* Prints the cause, where the recording shows it, and the settings that would have helped. */
+/* Prints the cause, if the recording shows it, and the settings that would have helped. */
 static void say_cause(const struct mp_model *model, uint32_t event)
 {
     const struct mp_frag_query query = {.track = model->events.track[event],
@@ -101,7 +101,7 @@ static void say_cause(const struct mp_model *model, uint32_t event)
 }
 
 /* Explains the first out-of-memory event at or after `oom_ns` in the recording at `path`, shown under the name `shown`.
- * Prints nothing where the file cannot be read or has no such event. */
+ * Prints nothing if the file cannot be read or has no such event. */
 static void autopsy(const char *path, const char *shown, uint64_t oom_ns)
 {
     struct mp_model *model;
@@ -124,7 +124,7 @@ static void say_oom(void *context)
     autopsy(outcome->path, mp_shown_path(shown, outcome->path), outcome->oom_ns);
 }
 
-/* Runs in a child of the collector, which has no hook for lack of memory. */
+/* Runs in a child of the collector, where no hook ends the process on lack of memory. */
 void mp_snapshot_say_oom(void *quiet, const struct mp_snapshot_outcome *outcome)
 {
     (void)quiet;

@@ -5,7 +5,7 @@
 #include "collect/session/collector.h"
 
 /* Printed at the end: three lines for the biggest recording, one for each other; with `quiet` only failures, with
- * `verbose` also memprof's own memory. True where every recording is whole. */
+ * `verbose` also memprof's own memory. True if every recording is complete. */
 bool mp_snapshot_report(const struct mp_collector_result *result, const struct mp_collector_options *options,
                         bool quiet, bool verbose);
 

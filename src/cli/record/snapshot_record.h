@@ -5,12 +5,12 @@
 #include "cli/options.h"
 #include "collect/session/collector.h"
 
-/* Differences from `memprof snapshot`. */
+/* How a command that records differs from `memprof snapshot`. */
 struct mp_snapshot_way {
     void *context;
-    const char *name; /* the file's name, before the process and ".mp", where the user gave none */
+    const char *name;                                                /* default file name, before the pid and ".mp" */
     void (*prepare)(void *context, struct mp_record_config *config); /* after the options were read */
-    /* Prints the outcome for people; false: the recording is not whole. */
+    /* Prints the outcome; false: the recording is incomplete. */
     bool (*report)(void *context, const struct mp_collector_result *result, bool quiet);
 };
 

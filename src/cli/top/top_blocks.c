@@ -8,7 +8,8 @@
 #include "base/memory.h"
 #include "model/steps_infer.h"
 
-/* The sites whose frames need names: all that hold something, by stacks, which have no names yet. */
+/* Names the frames of all sites with live blocks. Sites are grouped by stack here, as other groupings need the
+ * names. */
 static void give_names(struct mp_model *model, struct mp_top_names *names)
 {
     const struct mp_steps none = {0};
@@ -49,7 +50,7 @@ static struct mp_top_growth *growth_at(struct mp_top_blocks *blocks, const char 
     return fresh;
 }
 
-/* By device: what it gains a step in all, and whether something leaks there. */
+/* Sums up for each device the growth per step, and whether a site leaks there. */
 static void sum_up(struct mp_top_blocks *blocks, const struct mp_site_growths *growths)
 {
     const struct mp_model *model = blocks->model;

@@ -1,6 +1,6 @@
 /*
- * The live blocks of one process, as its collector gave them: the sites that hold them with their growth and the
- * verdict of the rule for leaks, and what they are for. Made once, then read by any thread.
+ * The live blocks of one process, as its collector gave them: their sites, with growth and the leak rule's verdict, and
+ * their categories. Made once, then read by any thread.
  */
 #ifndef MP_CLI_TOP_BLOCKS_H
 #define MP_CLI_TOP_BLOCKS_H
@@ -10,7 +10,7 @@
 #include "cli/top/top_names.h"
 
 struct mp_top_site {
-    uint32_t at;   /* in leaks.outstanding */
+    uint32_t at;   /* index in leaks.outstanding */
     double growth; /* bytes a step */
     bool leak;     /* the rule found one here */
 };
@@ -23,10 +23,10 @@ struct mp_top_blocks {
     bool growth_known;
     struct mp_top_growth *growths; /* by device */
     size_t growth_count;
-    unsigned holders; /* of the pointer: the last one frees it */
+    unsigned holders; /* owners of a pointer to this struct; the last one frees it */
 };
 
-/* Reads the file that a collector wrote to `fd`. `names` NULL: nobody reads a stack. */
+/* Reads the file that a collector wrote to `fd`. `names` NULL: stacks are not needed. */
 enum mp_status mp_top_blocks_read(int fd, struct mp_top_names *names, struct mp_top_blocks **blocks,
                                   struct mp_error *error);
 void mp_top_blocks_free(struct mp_top_blocks *blocks);

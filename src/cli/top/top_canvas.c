@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/utf8.h"
 
-#define MARKS_MOST 2 /* on one character */
+#define MARKS_MOST 2 /* most combining marks on one character */
 
 void mp_top_canvas_clear(struct mp_top_canvas *canvas, unsigned width, bool utf8)
 {
@@ -26,21 +26,21 @@ void mp_top_line(struct mp_top_canvas *canvas)
     canvas->column = 0;
 }
 
-/* One character of a name as it is shown. */
+/* One character of a name in the form that is shown. */
 struct shown {
     char bytes[4];
-    size_t size;    /* 0: nothing of it */
+    size_t size;    /* 0: the character is left out */
     unsigned width; /* 0: a mark on the character before it */
 };
 
-/* Pictures that are made of several characters, and their selectors, are as wide as each terminal likes. */
+/* True for characters whose width differs between terminals: parts of composed emoji, and their selectors. */
 static bool is_unsteady(uint32_t point)
 {
     return (point >= 0xfe00 && point <= 0xfe0f) || (point >= 0x1f1e6 && point <= 0x1f1ff) ||
            (point >= 0x1f3fb && point <= 0x1f3ff);
 }
 
-/* *marks: those on the character before; negative: there is none. */
+/* Decodes the next character. *marks counts the marks on the character before; negative: no character before. */
 static size_t next(const struct mp_top_canvas *canvas, const char *at, int *marks, struct shown *shown)
 {
     uint32_t point;
@@ -63,7 +63,7 @@ static size_t next(const struct mp_top_canvas *canvas, const char *at, int *mark
     return size;
 }
 
-/* Puts what fits into `room` columns; returns the columns, and where it ended. */
+/* Appends the part of `text` that fits into `room` columns. Returns its columns; *end is the text's rest. */
 static unsigned put_raw(struct mp_top_canvas *canvas, enum mp_top_style style, const char *text, unsigned room,
                         const char **end)
 {

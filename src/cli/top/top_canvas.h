@@ -1,8 +1,8 @@
 /*
- * A picture of text: lines of runs in styles, none wider than the width, whatever is put into it. Names of unknown
- * origin lose what would move the rest: control characters, marks of direction, piles of combining marks. Widths are
- * those of the terminal (East Asian letters take two columns). Without UTF-8 everything else than ASCII becomes '?'.
- * The locale must have been set where `utf8` is. One thread at a time.
+ * A picture of text: lines of runs in styles. No line exceeds the canvas's width, whatever text is put in. Characters
+ * that would move the rest are removed: control characters, marks of direction, many combining marks. Widths are in
+ * columns of the terminal (East Asian letters take two). Without `utf8` all but ASCII becomes '?'; with it, the locale
+ * must have been set. One thread at a time.
  */
 #ifndef MP_CLI_TOP_CANVAS_H
 #define MP_CLI_TOP_CANVAS_H
@@ -18,7 +18,7 @@ enum mp_top_style {
     MP_TOP_BOLD,
     MP_TOP_DIM,
     MP_TOP_WARNING,
-    MP_TOP_ALLOCATED, /* parts of a bar */
+    MP_TOP_ALLOCATED, /* this style and the next ones are for parts of a bar */
     MP_TOP_RESERVED,
     MP_TOP_OTHERS,
     MP_TOP_FREE,
@@ -35,7 +35,7 @@ struct mp_top_canvas {
     bool utf8;
     struct mp_buffer text;
     MP_VEC(struct mp_top_run) runs;
-    MP_VEC(size_t) lines; /* the first run of each */
+    MP_VEC(size_t) lines; /* index of each line's first run */
     unsigned column;
 };
 
@@ -43,8 +43,8 @@ void mp_top_canvas_clear(struct mp_top_canvas *canvas, unsigned width, bool utf8
 void mp_top_line(struct mp_top_canvas *canvas); /* begins the next line */
 void mp_top_put(struct mp_top_canvas *canvas, enum mp_top_style style, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Exactly `width` columns, as far as the line has them: cut with a mark of that, or filled with blanks, at the left
- * with `right`. */
+/* Puts text into exactly `width` columns, or fewer at the line's end. Longer text is cut, with a mark. Shorter text is
+ * filled with blanks, at its left if `right`. */
 void mp_top_put_in(struct mp_top_canvas *canvas, enum mp_top_style style, unsigned width, bool right, const char *text);
 void mp_top_fill_to(struct mp_top_canvas *canvas, unsigned column); /* blanks */
 void mp_top_repeat(struct mp_top_canvas *canvas, enum mp_top_style style, const char *text, unsigned times);

@@ -55,7 +55,7 @@ static bool is_interpreter(const char *program)
     return !strncmp(last_part(program), "python", strlen("python"));
 }
 
-/* The name by which a user knows a program: the script or the module of a Python, else the program. */
+/* The name by which a user knows a program: of Python the script or module, else the program. */
 static char *title_of(yajl_val command)
 {
     size_t count = count_of(command), at = 0;
@@ -107,8 +107,8 @@ struct tracks {
     MP_VEC(struct track) at;
 };
 
-/* PyTorch's memory lies in the driver's, and the program's pools in either of the two. The uppermost layer counts:
- * PyTorch's where it is used at all. */
+/* The order in which a device's tracks are chosen. PyTorch's memory is part of the driver's, and the program's pools
+ * are part of either. PyTorch's track is chosen if it is used. */
 static int preference(const struct track *track)
 {
     return track->layer == MP_LAYER_TORCH ? 2 : track->layer == MP_LAYER_APP ? 1 : 0;

@@ -1,6 +1,6 @@
 /*
- * The processes that are being recorded, as their collectors describe them (collect/session/collector_parts.h), and how they
- * are shown: one row for each device of each process. One thread at a time.
+ * The processes that are being recorded, as their collectors describe them (collect/session/collector_parts.h), and how
+ * they are shown: one row for each device of each process. One thread at a time.
  */
 #ifndef MP_CLI_TOP_DATA_H
 #define MP_CLI_TOP_DATA_H
@@ -13,22 +13,23 @@
 #include "base/json.h"
 #include "base/vec.h"
 
-/* A process's memory on one device: that of PyTorch's allocator, else of the program's own pools, else of the driver.
+/* A process's memory on one device, from PyTorch's allocator, else from the program's own pools, else from the driver.
  */
 struct mp_top_device {
     uint8_t type; /* enum mp_device_type */
     int index;
     char label[24]; /* "cuda:0", "cpu" */
     uint64_t allocated, peak;
-    uint64_t reserved;             /* by PyTorch's allocator, else by the driver's tracks; MP_BYTES_UNKNOWN */
-    uint64_t used, total, process; /* of the device, by all; by this process. CPU: resident, and the machine's memory */
+    uint64_t reserved;             /* by PyTorch's allocator, else the driver's tracks; MP_BYTES_UNKNOWN: unknown */
+    uint64_t used, total, process; /* device: bytes used by all, total, used by this process. CPU: resident and total
+                                    * memory of the machine */
 };
 
 enum mp_top_fate {
     MP_TOP_RUNS,
     MP_TOP_SILENT, /* its collector does not answer at the moment */
     MP_TOP_ENDED,
-    MP_TOP_ORPHAN, /* it runs, and its collector is gone */
+    MP_TOP_ORPHAN, /* it runs, and its collector has ended */
 };
 
 /* The growth of a device's tracks a step, and whether the rule found a leak on them. */
@@ -39,20 +40,20 @@ struct mp_top_growth {
 };
 
 struct mp_top_process {
-    uint64_t recording; /* its number: a pid may be used again */
+    uint64_t recording; /* the recording's number, since pids are reused */
     uint32_t session;   /* number of the socket's path */
     pid_t pid, memprof, command_pid;
     char *title;                /* "train.py" */
     char *rank, *role, *failed; /* NULL: none */
-    bool helper;                /* it works for another process: the rank is that one's */
+    bool helper;                /* it works for another process, and has that process's rank */
     bool paused;
-    uint64_t steps; /* MP_BYTES_UNKNOWN: it has none yet */
+    uint64_t steps; /* MP_BYTES_UNKNOWN: no steps yet */
     double rate;    /* steps per second; negative: not known */
     uint64_t resident;
-    MP_VEC(struct mp_top_device) devices; /* those on which it has memory, GPUs first */
+    MP_VEC(struct mp_top_device) devices; /* devices on which the process has memory, GPUs first */
     enum mp_top_fate state;
     uint64_t gone_ns;      /* when it was first missing */
-    uint64_t judged_steps; /* it was judged by the rule for leaks at so many steps; 0: not yet */
+    uint64_t judged_steps; /* number of steps when the leak rule last judged it; 0: not yet */
     MP_VEC(struct mp_top_growth) growths;
 };
 
@@ -61,7 +62,7 @@ struct mp_top_processes {
     size_t count, room;
 };
 
-/* Appends what an overview lists. MP_DAMAGED where it is none. */
+/* Appends the processes of an overview. MP_DAMAGED if `text` is no overview. */
 enum mp_status mp_top_overview_read(const char *text, uint32_t session, struct mp_top_processes *processes,
                                     struct mp_error *error);
 void mp_top_processes_copy(const struct mp_top_processes *from, struct mp_top_processes *to);
@@ -70,7 +71,7 @@ void mp_top_process_free(struct mp_top_process *process);
 
 /* NULL: it was not judged. */
 const struct mp_top_growth *mp_top_growth_of(const struct mp_top_process *process, const char *label);
-/* The most that any of its devices holds of it: GPUs count before the machine's own memory. */
+/* The process's bytes on the device where it has most; the machine's own memory counts only without GPUs. */
 uint64_t mp_top_weight(const struct mp_top_process *process);
 /* Sorts by rank, then by the order of pids. */
 void mp_top_processes_sort(struct mp_top_processes *processes);

@@ -12,12 +12,12 @@
 
 #define CLOCK      8
 #define BAR_LEAST  6
-#define BAR_GOOD   12 /* a row has reserved bytes only if so much room is left for the bar */
+#define BAR_GOOD   12 /* reserved bytes are shown only if this many columns are left for the bar */
 #define LEAK       7  /* "  leak?" */
 #define BAR_MOST   48
-#define WIDE       64 /* columns from which the header names the program */
+#define WIDE       64 /* least width with the program's name in the header */
 #define LABEL_MOST 28
-#define CATEGORIES 16 /* lines from which there is a line for categories */
+#define CATEGORIES 16 /* least height with a line for categories */
 
 /* ---- which sites, and in which order ---------------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ static const struct mp_site *site_at(const struct mp_top_blocks *blocks, uint32_
     return &blocks->leaks.outstanding.at[blocks->sites[row].at];
 }
 
-/* Sites in the order of the view. */
+/* The chosen process's sites in the order of the view. */
 struct order {
     struct mp_top_blocks *blocks;
     MP_VEC(uint32_t) at;
@@ -60,7 +60,8 @@ static int by_blocks(const void *left, const void *right, void *context)
     return a < b ? -1 : a > b;
 }
 
-/* The blocks of the chosen process; NULL: none are known. The caller frees order->at. */
+/* Sorts the sites of the chosen process. order->blocks is NULL if they are not known yet. The caller frees
+ * order->at. */
 static void make_order(const struct mp_top_view *view, const struct mp_top_state *state,
                        const struct mp_top_process *chosen, struct order *order)
 {
@@ -80,7 +81,7 @@ static const char *unit_of(const char *text)
     return blank ? blank + 1 : "";
 }
 
-/* "61.4 of 79.1 GiB": one unit where both have it. */
+/* "61.4 of 79.1 GiB": the unit is written once if both have the same. */
 static void format_part(char *to, size_t room, uint64_t part, uint64_t whole)
 {
     char first[MP_UNIT_TEXT], second[MP_UNIT_TEXT];
@@ -108,7 +109,8 @@ struct part {
     const char *utf8, *plain;
 };
 
-/* Columns up to which the shares so far reach: an existing share takes one at least. */
+/* The end column of a bar's part. `share` includes all parts so far, and `before` is the previous part's end. A part
+ * that is not empty gets at least one column. */
 static unsigned columns_of(double share, unsigned width, unsigned before)
 {
     unsigned columns = share >= 1 ? width : (unsigned)(share * width + 0.5);
@@ -143,7 +145,7 @@ static void put_bar(struct mp_top_canvas *canvas, const struct mp_top_device *de
 
 struct row {
     const struct mp_top_process *process;
-    const struct mp_top_device *device; /* NULL: it has no memory yet */
+    const struct mp_top_device *device; /* NULL: the process has no memory yet */
 };
 
 struct rows {
@@ -176,7 +178,7 @@ static void list_rows(const struct mp_top_state *state, const struct mp_top_canv
         rows->titles_differ |= strcmp(process->title, state->processes.at[0].title) != 0;
         for (size_t k = 0; k < process->devices.count; k++) {
             struct row row = {process, &process->devices.at[k]};
-            /* If there are GPUs, tensors on the CPU are of no interest. */
+            /* A process with a GPU gets no row for the CPU. */
             if (row.device->type == MP_DEVICE_CPU && rows->at.count > before) continue;
             mp_vec_add(&rows->at, row);
         }
@@ -208,7 +210,7 @@ static const char *state_of(const struct mp_top_process *process)
     return NULL;
 }
 
-/* The words behind a row's bar. */
+/* The words after a row's bar. */
 struct behind {
     char amount[80], reserved[48], growth[64];
     bool leak;
@@ -255,8 +257,8 @@ static unsigned rest_of(const struct mp_top_canvas *canvas, unsigned fixed, cons
     return canvas->width > fixed ? canvas->width - fixed : 0;
 }
 
-/* As wide as the rows that are shown need them; the bar gets the rest, and where that is too little, columns are left
- * out from the right. */
+/* Makes columns as wide as the shown rows need; the bar gets the rest. If the rest is too small, columns are left out
+ * from the right. */
 static struct columns lay_out(const struct mp_top_canvas *canvas, const struct rows *rows, size_t first, size_t count)
 {
     struct columns columns = {0};
@@ -312,7 +314,8 @@ static void put_row(struct mp_top_view *view, struct mp_top_canvas *canvas, cons
     if (behind.leak) mp_top_put(canvas, MP_TOP_WARNING, "  leak?");
 }
 
-/* How many lines the processes get, and the first of their rows, so that one of the chosen process is seen. */
+/* Returns how many lines the processes get, and sets their first row, so that a row of the chosen process is
+ * visible. */
 static size_t window_of_rows(struct mp_top_view *view, const struct rows *rows)
 {
     size_t chosen = 0, room = rows->at.count;
@@ -365,7 +368,7 @@ static void put_header(struct mp_top_view *view, const struct mp_top_state *stat
     mp_top_put(canvas, MP_TOP_DIM, "%s", clock);
 }
 
-/* A line for what the blocks are for; an empty one where nothing is known of that. */
+/* Writes a line with the blocks' categories; an empty line if none are known. */
 static void put_categories(const struct mp_top_blocks *blocks, struct mp_top_canvas *canvas)
 {
     const struct mp_sites *categories = blocks ? &blocks->categories : NULL;
@@ -440,7 +443,7 @@ static const char *no_sites(const struct mp_top_state *state, const struct mp_to
     return blocks ? "it holds nothing" : "asking for its live blocks ...";
 }
 
-/* The lines that are left for sites, above the line of keys. */
+/* The number of lines left for sites, above the line of keys. */
 static size_t room_for_sites(const struct mp_top_view *view, const struct mp_top_canvas *canvas)
 {
     if (!view->height) return view->limit ? view->limit : SIZE_MAX;

@@ -1,6 +1,6 @@
 /*
- * One picture of what is known: the processes with their devices, and below them the sites of the chosen process. The
- * same for a terminal, with a line of keys, and for `--once`. One thread at a time.
+ * Draws one picture: the processes with their devices, and below them the sites of the chosen process. Used for the
+ * terminal, with a line of keys, and for `--once`. One thread at a time.
  */
 #ifndef MP_CLI_TOP_FRAME_H
 #define MP_CLI_TOP_FRAME_H
@@ -13,16 +13,16 @@
 enum mp_top_sort { MP_TOP_BY_HELD, MP_TOP_BY_GROWTH, MP_TOP_BY_BLOCKS, MP_TOP_SORTS };
 
 struct mp_top_view {
-    unsigned width, height; /* height 0: as high as it becomes, without keys */
-    size_t limit;           /* sites, where the height is 0; 0: all */
+    unsigned width, height; /* height 0: no limit, and no line of keys */
+    size_t limit;           /* most sites if the height is 0; 0: all */
     bool utf8, paused;
     enum mp_top_sort sort;
-    uint64_t chosen; /* recording; 0: the heaviest */
+    uint64_t chosen; /* the chosen process's recording; 0: the process with most memory */
     time_t now;
     size_t first_process; /* the first row that is shown; kept between pictures */
 };
 
-/* The process that the view has chosen, or would choose; NULL: there is none. */
+/* The process that the view has chosen, or chooses by default; NULL: there are no processes. */
 const struct mp_top_process *mp_top_chosen(const struct mp_top_view *view, const struct mp_top_state *state);
 void mp_top_frame_draw(struct mp_top_view *view, const struct mp_top_state *state, struct mp_top_canvas *canvas);
 

@@ -17,28 +17,28 @@
 #include "base/worker.h"
 #include "collect/session/control.h"
 
-#define ROUND_NS     MP_NS_PER_SECOND        /* a collector that does not answer in it is silent */
-#define LOOK_NS      (60 * MP_NS_PER_SECOND) /* millions of blocks */
-#define THOROUGH_NS  (5 * MP_NS_PER_SECOND)  /* between two looks at all processes of the machine */
-#define KEPT_NS      (60 * MP_NS_PER_SECOND) /* what has ended is shown for so long */
-#define SHARE_CHOSEN 10 /* of its time, a look at the chosen process takes one in so many parts at most; */
-#define SHARE_OTHERS 40 /* at others */
+#define ROUND_NS     MP_NS_PER_SECOND        /* a collector that does not answer within this time counts as silent */
+#define LOOK_NS      (60 * MP_NS_PER_SECOND) /* most time for an answer, which may have millions of blocks */
+#define THOROUGH_NS  (5 * MP_NS_PER_SECOND)  /* time between two searches of all processes of the machine */
+#define KEPT_NS      (60 * MP_NS_PER_SECOND) /* a process that has ended is shown for this long */
+#define SHARE_CHOSEN 10                      /* looks at the chosen process: at most 1/10 of the thread's time */
+#define SHARE_OTHERS 40                      /* looks at other processes: 1/40 */
 #define ANSWER_MOST  (64u << 20)
 
 struct session {
     char path[128];
-    int connection; /* -1: nothing was asked */
+    int connection; /* -1: no question is open */
     int file;
-    enum mp_status status; /* of the last round */
+    enum mp_status status; /* result of the last round */
 };
 
 struct mp_top_gather {
-    /* of the thread of rounds */
+    /* used by the thread of rounds */
     const char *only;
     uint64_t interval_ns, thorough_ns;
     struct mp_intern paths;          /* session N has path N + 1 */
-    MP_VEC(struct session) sessions; /* as many as there are paths; added to under the lock */
-    /* of the thread of looks */
+    MP_VEC(struct session) sessions; /* one per path; rows are added under the lock */
+    /* used by the thread of looks */
     struct mp_top_names *names;
     uint64_t names_of;
     /* under the lock */
@@ -99,7 +99,7 @@ static void find_sessions(struct mp_top_gather *gather)
     else
         (void)mp_sessions_find(thorough, &gather->paths);
     if (thorough) gather->thorough_ns = now;
-    pthread_mutex_lock(&gather->lock); /* the other thread reads their paths */
+    pthread_mutex_lock(&gather->lock); /* the other thread reads the sessions' paths */
     while (gather->sessions.count < gather->paths.count) {
         struct session session = {.connection = -1, .file = -1};
         snprintf(session.path, sizeof session.path, "%s",
@@ -125,7 +125,7 @@ static enum mp_status read_overview(const struct session *session, uint32_t numb
     return status;
 }
 
-/* Takes the answers that come until `deadline`. Sessions without one stay asked. */
+/* Takes the answers that come until `deadline`. Questions without an answer stay open. */
 static void take_answers(struct mp_top_gather *gather, uint64_t deadline, struct mp_top_processes *to)
 {
     size_t count = gather->sessions.count, open;
@@ -158,7 +158,7 @@ static enum mp_top_fate state_without(const struct session *session, const struc
     return session->status == MP_NOT_FOUND ? MP_TOP_ORPHAN : MP_TOP_SILENT;
 }
 
-/* Under the lock. A process that is not in `fresh` any more stays for a while, with the reason. */
+/* Call it under the lock. A process that is no longer in `fresh` is kept for a while, with the reason. */
 static void merge(struct mp_top_gather *gather, struct mp_top_processes *fresh)
 {
     uint64_t now = mp_clock_monotonic_ns();
@@ -229,7 +229,7 @@ static void publish(struct mp_top_gather *gather, uint64_t recording, struct mp_
         process->judged_steps = process->steps == MP_BYTES_UNKNOWN ? 0 : process->steps;
         mp_vec_free(&process->growths);
         mp_vec_add_all(&process->growths, blocks->growths, blocks->growth_count);
-    } else if (process && only_judge) { /* not to be asked again at once */
+    } else if (process && only_judge) { /* do not ask again at once */
         process->judged_steps = process->steps;
     }
     if (only_judge) {
@@ -247,8 +247,8 @@ static void publish(struct mp_top_gather *gather, uint64_t recording, struct mp_
     pthread_mutex_unlock(&gather->lock);
 }
 
-static enum mp_status look(const char *path, pid_t pid, struct mp_top_names *names, struct mp_top_blocks **blocks,
-                           struct mp_error *error)
+static enum mp_status look_at_process(const char *path, pid_t pid, struct mp_top_names *names,
+                                      struct mp_top_blocks **blocks, struct mp_error *error)
 {
     int connection, file;
     struct pollfd wait = {.events = POLLIN};
@@ -284,7 +284,7 @@ void mp_top_gather_look(struct mp_top_gather *gather, uint64_t recording, bool o
         gather->names = mp_top_names_new(pid);
         gather->names_of = recording;
     }
-    (void)look(path, pid, only_judge ? NULL : gather->names, &blocks, &error);
+    (void)look_at_process(path, pid, only_judge ? NULL : gather->names, &blocks, &error);
     publish(gather, recording, blocks, only_judge, &error);
 }
 
@@ -304,7 +304,7 @@ uint64_t mp_top_gather_unjudged(struct mp_top_gather *gather)
 
 /* ---- the threads ------------------------------------------------------------------------------------------------ */
 
-/* Until a moment, or until the chosen process is not `chosen` any more. */
+/* Waits until `when`, or until the chosen process is no longer *chosen. */
 static void wait_until(struct mp_top_gather *gather, uint64_t when, const uint64_t *chosen)
 {
     struct timespec moment = {(time_t)(when / MP_NS_PER_SECOND), (long)(when % MP_NS_PER_SECOND)};
@@ -355,7 +355,7 @@ bool mp_top_gather_start(struct mp_top_gather *gather)
     gather->started = true;
     pthread_t thread;
     sigset_t all, before;
-    sigfillset(&all); /* signals are for who draws */
+    sigfillset(&all); /* the drawing thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     bool started = mp_worker_start(&thread, make_rounds, gather) && mp_worker_start(&thread, make_looks, gather);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -12,15 +12,15 @@ struct name {
 };
 
 struct line {
-    const char *function, *file; /* NULL: unknown; of `symbols` */
+    const char *function, *file; /* NULL: unknown; owned by `symbols` */
     uint32_t line;
 };
 
 struct mp_top_names {
-    struct mp_symbols *symbols; /* NULL: there is no memory for it */
+    struct mp_symbols *symbols; /* NULL: memory was short */
     char root[64];
-    size_t modules;         /* added so far: a recording's numbers stay */
-    struct mp_map by_frame; /* a frame's number + 1 to that of its name + 1 */
+    size_t modules;         /* modules added so far; a recording never renumbers them */
+    struct mp_map by_frame; /* number of a frame + 1 to number of its name + 1 */
     MP_VEC(struct name) all;
     MP_VEC(struct line) lines;
 };

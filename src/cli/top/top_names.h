@@ -1,7 +1,6 @@
 /*
- * Functions and lines of a running program's native frames. `top` finds and keeps them, instead of the collector: it
- * looks again and again, and frames stay the same. Only frames of stacks that are live are looked up. One thread at a
- * time.
+ * Functions and lines of a running program's native frames. `top` finds and keeps them, not the collector: it asks
+ * again and again for the same frames. Only frames of live blocks' stacks are looked up. One thread at a time.
  */
 #ifndef MP_CLI_TOP_NAMES_H
 #define MP_CLI_TOP_NAMES_H
@@ -14,7 +13,7 @@
 struct mp_top_names;
 
 struct mp_top_names *mp_top_names_new(pid_t pid);
-/* Gives the frames of the sites' stacks their names, in the model. */
+/* Names the frames of the sites' stacks in the model. */
 void mp_top_names_fill(struct mp_top_names *names, struct mp_model *model, const struct mp_sites *sites);
 void mp_top_names_free(struct mp_top_names *names);
 

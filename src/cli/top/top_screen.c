@@ -7,7 +7,7 @@
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
-/* Macros of ncurses that would take names of ours. */
+/* Turns off ncurses' macros, which clash with our names. */
 #define NCURSES_NOMACROS
 #include <curses.h>
 #include <term.h>
@@ -17,19 +17,19 @@
 #include "base/memory.h"
 #include "cli/messages.h"
 
-#define KEY_WAIT_MS 100 /* new figures are shown so soon */
-#define ESCAPE_MS   50  /* after it, the rest of a key's sequence has come */
+#define KEY_WAIT_MS 100 /* new figures are shown within this time */
+#define ESCAPE_MS   50  /* time for the rest of a key's sequence to arrive after ESC */
 
-/* ---- the terminal, given back at every end ---------------------------------------------------------------------- */
+/* ---- the terminal, which is restored at every end --------------------------------------------------------------- */
 
 static struct termios before;
-static char leave[128]; /* what a terminal is sent to be as it was */
+static char leave[128]; /* sequence that resets the terminal */
 static size_t leave_size;
 static volatile sig_atomic_t entered;
 
 static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPIPE};
 
-/* Safe in a handler: nothing of ncurses. */
+/* Restores the terminal. Safe in a signal handler, as it calls nothing of ncurses. */
 static void give_back(void)
 {
     if (!entered) return;
@@ -201,7 +201,7 @@ static void take_news(struct screen *screen)
 {
     struct mp_top_view *view = screen->view;
     uint64_t number = mp_top_gather_number(screen->gather);
-    bool other = screen->state.blocks_of != view->chosen; /* of the chosen process nothing is shown yet */
+    bool other = screen->state.blocks_of != view->chosen; /* the chosen process's blocks are not shown yet */
     if (number == screen->number || (view->paused && !other)) return;
     screen->number = number;
     mp_top_gather_give_back(screen->gather, &screen->state);

@@ -12,7 +12,7 @@
 
 #define FIRST_WAIT_NS  (2 * MP_NS_PER_SECOND)
 #define EVERY_NS       (100 * MP_NS_PER_MS)
-#define LEAST_APART_NS (10 * MP_NS_PER_MS) /* even for requests to read at once */
+#define LEAST_APART_NS (10 * MP_NS_PER_MS) /* least time between readings, even for immediate ones */
 #define READINGS       256
 #define GPUS_MAX       64
 
@@ -23,13 +23,13 @@ struct mp_device_watch {
     bool started, ready, asked, at_once, leaving;
     struct mp_gpus gpus; /* not changed once `ready` */
     char trouble[200];
-    struct mp_device_reading readings[READINGS]; /* reading N at N % READINGS */
+    struct mp_device_reading readings[READINGS]; /* a ring: reading N is at index N % READINGS */
     uint64_t count;
     struct mp_device_reading first[GPUS_MAX];
     bool has_first[GPUS_MAX];
 };
 
-/* Under the lock. True where the watch must end. */
+/* Waits until `when`. Call it under the lock. True if the watch must end. */
 static bool wait_until(struct mp_device_watch *watch, uint64_t when)
 {
     struct timespec moment = {(time_t)(when / MP_NS_PER_SECOND), (long)(when % MP_NS_PER_SECOND)};
@@ -86,7 +86,7 @@ static void *run(void *context)
     if (!status) status = mp_nvml_gpus(nvml, &watch->gpus, &error);
     if (!status) read_all(watch, nvml);
     pthread_mutex_lock(&watch->lock);
-    /* A missing driver is no trouble. */
+    /* A missing driver is no error. */
     if (status && status != MP_NOT_FOUND) memcpy(watch->trouble, error.text, sizeof watch->trouble - 1);
     watch->ready = true;
     pthread_cond_broadcast(&watch->changed);
@@ -130,7 +130,7 @@ void mp_device_watch_close(struct mp_device_watch *watch)
     free(watch);
 }
 
-/* The thread is not in the child: its lock must not be held by it there. */
+/* The child does not have the watch's thread, so hold the lock during fork(): the thread must not hold it then. */
 pid_t mp_device_watch_fork(struct mp_device_watch *watch)
 {
     if (!watch) return fork();

@@ -1,6 +1,6 @@
 /*
- * The devices of the machine, read repeatedly while somebody wants it, on a thread of its own: NVML may take
- * milliseconds, in which rings would run full. One for all recordings of a session.
+ * Reads the machine's devices repeatedly, while a recording asks for it, on a separate thread: NVML may take
+ * milliseconds, and rings would fill up meanwhile. One watch serves all recordings of a session.
  */
 #ifndef MP_COLLECT_DEVICE_WATCH_H
 #define MP_COLLECT_DEVICE_WATCH_H
@@ -35,11 +35,11 @@ struct mp_gpus {
 
 struct mp_gpu_process {
     uint32_t pid;
-    uint64_t bytes; /* MP_BYTES_UNKNOWN where the driver does not report it */
+    uint64_t bytes; /* MP_BYTES_UNKNOWN if the driver does not report it */
 };
 
-/* The users of a device. Users that do not fit are left out; `sum_known` is then false, as it is if a size is
- * unknown. */
+/* The processes that use a device. Processes beyond MP_GPU_PROCESSES are left out. `sum_known` is false then, and if
+ * any size is unknown. */
 #define MP_GPU_PROCESSES 128
 struct mp_gpu_use {
     uint64_t used_bytes; /* of the whole device, by all processes and by the driver itself; MP_BYTES_UNKNOWN */
@@ -53,14 +53,14 @@ struct mp_gpu_use {
 enum mp_status mp_nvml_open(struct mp_nvml **nvml, struct mp_error *error);
 void mp_nvml_close(struct mp_nvml *nvml);
 
-/* The driver's version ("580.65.06") and the CUDA version that it supports (13000); "" and 0 where unknown. */
+/* The driver's version ("580.65.06") and the CUDA version that it supports (13000); "" and 0 if unknown. */
 void mp_nvml_versions(struct mp_nvml *nvml, char driver[80], int *cuda);
 /* Lists a partitioned GPU's instances in its place. */
 enum mp_status mp_nvml_gpus(struct mp_nvml *nvml, struct mp_gpus *gpus, struct mp_error *error);
 void mp_nvml_use(struct mp_nvml *nvml, const struct mp_gpu *gpu, struct mp_gpu_use *use);
 
 /* The GPU of `gpus` that a process knows as device `ordinal`, by its CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER (NULL:
- * not set); -1 where that cannot be determined. */
+ * not set); -1 if that cannot be determined. */
 int mp_gpu_of_ordinal(const struct mp_gpus *gpus, const char *visible, const char *order, int ordinal);
 
 struct mp_device_watch;
@@ -71,20 +71,20 @@ struct mp_device_reading {
     struct mp_gpu_use use;
 };
 
-/* Starts reading. Returns when each device was read once, so before the command runs; after two seconds at the
- * latest; at once where there is no driver. NULL where memory is short: all functions below then report that nothing
- * is known. */
+/* Starts reading. Returns when each device was read once, so that readings exist before the command runs; after two
+ * seconds at the latest; at once without a driver. NULL if memory is short: all functions below accept it and report
+ * that nothing is known. */
 struct mp_device_watch *mp_device_watch_open(void);
 void mp_device_watch_close(struct mp_device_watch *watch);
-/* As fork(); the child has the watch as it is now, which nobody reads any further. `watch` may be NULL. */
+/* Like fork(). In the child, the watch keeps its present readings and gets no new ones. `watch` may be NULL. */
 pid_t mp_device_watch_fork(struct mp_device_watch *watch);
 
-/* NULL: not known (yet). Does not change once it is there. */
+/* The devices; NULL: not known (yet). Once known they do not change. */
 const struct mp_gpus *mp_device_watch_gpus(struct mp_device_watch *watch);
-/* A sentence; "" while nothing is wrong. */
+/* Writes a sentence about what is wrong; "" if nothing is. */
 void mp_device_watch_trouble(struct mp_device_watch *watch, char *text, size_t room);
 
-/* From now on the devices are read in turns; `at_once`: something has just taken device memory. */
+/* Asks for readings from now on. `at_once`: also reads now, since something has just taken device memory. */
 void mp_device_watch_ask(struct mp_device_watch *watch, bool at_once);
 /* The first reading of a device in this session; false: there is none. */
 bool mp_device_watch_first(struct mp_device_watch *watch, unsigned gpu, struct mp_device_reading *reading);

@@ -163,7 +163,7 @@ enum mp_status mp_nvml_gpus(struct mp_nvml *nvml, struct mp_gpus *gpus, struct m
         void *handle;
         unsigned parts = 0;
         bool added = true;
-        if (nvml->nvmlDeviceGetHandleByIndex_v2(i, &handle)) continue; /* of another user, or lost */
+        if (nvml->nvmlDeviceGetHandleByIndex_v2(i, &handle)) continue; /* a GPU without access, or lost */
         bool cut_up = is_cut_up(nvml, handle);
         if (!cut_up) added = add_gpu(nvml, handle, i, false, gpus);
         if (cut_up && nvml->nvmlDeviceGetMaxMigDeviceCount(handle, &parts)) parts = 0;
@@ -182,9 +182,7 @@ enum mp_status mp_nvml_gpus(struct mp_nvml *nvml, struct mp_gpus *gpus, struct m
 static void add_process(struct mp_gpu_use *use, const struct nvml_process *process)
 {
     for (unsigned i = 0; i < use->process_count; i++)
-        if (use->processes[i].pid == process->pid)
-            return; /* it computes and draws: listed twice, with the same
-                     * number */
+        if (use->processes[i].pid == process->pid) return; /* a process that computes and draws is listed twice */
     if (use->process_count == MP_GPU_PROCESSES) {
         use->sum_known = false;
         return;
@@ -220,8 +218,8 @@ void mp_nvml_use(struct mp_nvml *nvml, const struct mp_gpu *gpu, struct mp_gpu_u
 
 /* ---- matching a program's devices ---- */
 
-/* The entry's device: a whole GPU's number (a GPU cut into instances counts as its first), or a UUID or the beginning
- * of one. -1: none, or several. */
+/* The device that an entry of CUDA_VISIBLE_DEVICES names: by a GPU's number (of a partitioned GPU the first instance),
+ * or by a UUID or its beginning. -1: none, or several. */
 static int gpu_named(const struct mp_gpus *gpus, const char *name, size_t length)
 {
     int found = -1;
@@ -235,7 +233,8 @@ static int gpu_named(const struct mp_gpus *gpus, const char *name, size_t length
     return found;
 }
 
-/* CUDA numbers the fastest GPU first, which determines the order only where all are alike. */
+/* True if CUDA's order is the bus order. By default CUDA puts the fastest GPU first, so the order is certain only if
+ * all GPUs are alike. */
 static bool orders_agree(const struct mp_gpus *gpus, const char *order)
 {
     if (order && !strcmp(order, "PCI_BUS_ID")) return true;

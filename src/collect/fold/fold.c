@@ -6,7 +6,7 @@
 
 #include "model/state/state.h"
 
-/* A sampled counter, of whose values two are kept. */
+/* A sampled counter. Only two of its values are kept. */
 struct counter {
     struct mp_sample highest, last;
 };
@@ -18,8 +18,8 @@ struct folding {
     struct mp_reader *reader;
     struct mp_writer *writer;
     uint64_t events, keep;
-    MP_VEC(struct mp_ring_mark) marks; /* of the last chunk of events that was taken whole */
-    struct mp_event *rest;             /* of the chunk in which the new file begins */
+    MP_VEC(struct mp_ring_mark) marks; /* marks of the last chunk whose events were all taken */
+    struct mp_event *rest;             /* remaining events of the chunk in which the new file begins */
     size_t rest_count;
     MP_VEC(struct mp_ring_mark) rest_marks;
     uint64_t next_offset;
@@ -45,7 +45,7 @@ static bool keep_marks(void *vec_pointer, const struct mp_chunk *chunk)
     return mp_vec_append(marks, chunk->marks, chunk->mark_count);
 }
 
-/* Takes a chunk's events while there are too many; the remaining ones are its rest. */
+/* Takes a chunk's events into the state while the file has too many. The chunk's remaining events become `rest`. */
 static enum mp_status take_events(struct folding *folding, const struct mp_chunk *chunk, struct mp_error *error)
 {
     const struct mp_event_columns *columns = &chunk->events;

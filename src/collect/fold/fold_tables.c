@@ -43,7 +43,7 @@ static enum mp_status write_strings(struct mp_fold_tables *tables, struct mp_wri
     return status;
 }
 
-/* Each kind's rows name only entries of kinds with lower numbers. */
+/* Writes the rows in order of kind: rows refer only to kinds with lower numbers. */
 enum mp_status mp_fold_tables_flush(struct mp_fold_tables *tables, struct mp_writer *writer, struct mp_error *error)
 {
     enum mp_status status = write_strings(tables, writer, error);

@@ -43,11 +43,11 @@ bool mp_history_event(struct mp_history *history, const struct mp_event *event)
 static bool add_request(struct mp_history *history, uint64_t number, const struct mp_request *request)
 {
     const struct mp_block_request row = {number, *request};
-    if (number & MP_LEDGER_UNNUMBERED) return true; /* in no file; the next base repeats it if it is still live */
+    if (number & MP_LEDGER_UNNUMBERED) return true; /* in no file yet; a base will have the request */
     return mp_vec_push(&history->requests, row);
 }
 
-/* Before 2.10 PyTorch gives the pool of a segment only. */
+/* Finds the pools of entries through their segments: PyTorch before 2.10 gives only a segment's pool. */
 static bool find_pools(struct mp_history *history)
 {
     size_t count = history->coming.segments.count;
@@ -66,8 +66,8 @@ static bool find_pools(struct mp_history *history)
     return done;
 }
 
-/* True if most pairs lie close in time. Where they do not, a clock was set or drifted while PyTorch counted its own
- * time, and in a loop each entry may have been joined to its neighbour's allocation. */
+/* True if most pairs are close in time. If not, the clock was set, or drifted from PyTorch's, and in a loop entries may
+ * have been joined to a neighbour's allocation. */
 static bool times_agree(const struct mp_history_alloc *allocs, const struct mp_history_entry *entries,
                         const uint32_t *alloc_of, size_t count, size_t pairs)
 {
@@ -100,7 +100,7 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
         const struct mp_history_alloc *alloc = &allocs[alloc_of[i]];
         const struct mp_request request = {entries[i].bytes, entries[i].stream, entries[i].pool};
         struct mp_base_block *live = mp_ledger_at(ledger, number, alloc->address);
-        /* compared by birth: its number in the file may be new */
+        /* compare births: a live block's number in the file may have changed */
         bool lives = live && live->birth_ns == alloc->time_ns;
         if (lives) live->request = request;
         done = add_request(history, lives ? live->block : alloc->block, &request);
@@ -111,7 +111,8 @@ static bool join_track(struct mp_history *history, struct mp_ledger *ledger, uin
     return done;
 }
 
-/* The block now at a part's address is the one of the reading if its age and size fit. */
+/* Gives live blocks the requests that segments show. The block now at a part's address is the reading's block if it is
+ * old enough and has the part's size. */
 static bool learn_from_parts(struct mp_history *history, struct mp_ledger *ledger, uint64_t moment_ns)
 {
     const struct mp_segment_part *parts = history->coming.parts.at;
@@ -143,7 +144,7 @@ static enum mp_status end_reading(struct mp_history *history, struct mp_ledger *
         history->held_ns = moment_ns;
         history->coming = before;
     }
-    /* PyTorch forgets entries at each reading: later ones come with the next. */
+    /* A reading takes all entries that PyTorch has, so allocations until now wait for no later entry. */
     for (size_t i = 0; i < history->tracks.count; i++) {
         struct mp_history_track *track = &history->tracks.at[i];
         track->entries.count = 0;

@@ -6,8 +6,8 @@
 #include "base/vec.h"
 #include "base/words.h"
 
-#define CANDIDATES 16 /* the allocations nearest in time that one entry may be */
-#define LOOKS      64 /* at its address, to find the candidates */
+#define CANDIDATES 16 /* most candidates of one entry, the nearest in time */
+#define LOOKS      64 /* most allocations at the address that are looked at for candidates */
 
 /* An allocation and an entry that may be the same; a chain of pairs rises in both. */
 struct pair {
@@ -26,9 +26,10 @@ struct place {
 struct joiner {
     const struct mp_history_alloc *allocs;
     size_t alloc_count;
-    struct place *places; /* of all allocations, by address, then order */
-    uint64_t *best;       /* Fenwick tree over allocations: of all before, the highest worth of a chain's end */
-    uint32_t *best_pair;  /* and the pair with that worth */
+    struct place *places; /* all allocations, sorted by address, then by order */
+    uint64_t *best;       /* Fenwick tree over allocations: the highest worth of a chain that ends at an earlier
+                           * allocation */
+    uint32_t *best_pair;  /* the last pair of that chain */
     MP_VEC(struct pair) pairs;
 };
 
@@ -46,7 +47,8 @@ static void sort_places(struct joiner *j)
     if (j->alloc_count) qsort(j->places, j->alloc_count, sizeof *j->places, by_address);
 }
 
-/* The first place of an address at which something was allocated at or after a time, or the end of the address. */
+/* The first index in `places` of an allocation at `address` at or after `time_ns`, or the end of that address's
+ * places. */
 static size_t place_from(const struct joiner *j, uint64_t address, uint64_t time_ns)
 {
     return MP_COUNT_BEFORE(j->alloc_count, i,
@@ -59,7 +61,7 @@ static uint64_t distance(const struct mp_history_alloc *alloc, const struct mp_h
     return alloc->time_ns > entry->time_ns ? alloc->time_ns - entry->time_ns : entry->time_ns - alloc->time_ns;
 }
 
-/* The allocation at that place, if it is near enough in time and at the entry's address; else NULL. */
+/* The allocation at index `place`, if it is at the entry's address and near enough in time; else NULL. */
 static const struct mp_history_alloc *near(const struct joiner *j, size_t place, const struct mp_history_entry *entry,
                                            uint64_t allowed)
 {
@@ -68,8 +70,8 @@ static const struct mp_history_alloc *near(const struct joiner *j, size_t place,
     return distance(alloc, entry) <= allowed ? alloc : NULL;
 }
 
-/* The first allocation from that place on that the entry may be, at any distance. Returns the place after it, or the
- * same place. */
+/* Finds the first allocation from `place` on that may be the entry's, at any distance in time. Returns the index after
+ * it, or `place` if there is none. */
 static size_t after_first_later(const struct joiner *j, size_t place, const struct mp_history_entry *entry)
 {
     const struct mp_history_alloc *alloc;
@@ -123,7 +125,8 @@ static void raise(struct joiner *j, uint32_t alloc, uint64_t worth, uint32_t pai
         }
 }
 
-/* Adds the chains that end with this entry. Going down through its candidates, none of them builds on another. */
+/* Adds the chains that end with this entry. Candidates are added from the latest to the earliest, so that no chain uses
+ * the entry twice. */
 static bool add_entry(struct joiner *j, const struct mp_history_entry *entry)
 {
     uint32_t found[CANDIDATES];

@@ -37,11 +37,12 @@ static size_t pick(struct mp_base_block *blocks, size_t count, uint16_t track)
 struct maker {
     struct mp_history_held *to;
     const struct mp_history *history;
-    const struct mp_base_block *blocks; /* of the track, by address */
+    const struct mp_base_block *blocks; /* the track's live blocks, by address */
     size_t count, next, placed;
-    const struct mp_segment_part *part, *parts_end; /* the segment's parts as read, so far; the end of all parts */
+    const struct mp_segment_part *part, *parts_end; /* the next part of the segment in the reading; the end of all
+                                                     * parts */
     uint64_t part_address;
-    bool unchanged; /* nothing has happened since the reading, so pending parts are still pending */
+    bool unchanged; /* no events since the reading, so pending parts are still pending */
 };
 
 static bool put(struct maker *m, uint64_t bytes, uint64_t requested, enum mp_torch_state state)
@@ -53,7 +54,7 @@ static bool put(struct maker *m, uint64_t bytes, uint64_t requested, enum mp_tor
     return !bytes || mp_vec_push(&m->to->parts, part);
 }
 
-/* Adds room without a live block: as it was read, where that still holds. */
+/* Adds the parts of a range without live blocks: pending parts of the reading if unchanged, else free ones. */
 static bool put_room(struct maker *m, uint64_t address, uint64_t end)
 {
     for (; m->unchanged && m->part < m->parts_end && m->part_address < end; m->part_address += m->part++->bytes) {
@@ -67,7 +68,7 @@ static bool put_room(struct maker *m, uint64_t address, uint64_t end)
     return put(m, end - address, 0, MP_TORCH_FREE);
 }
 
-/* `part`: the segment's first one as read. */
+/* Adds a segment and its parts. `part` is its first part in the reading. */
 static bool put_segment(struct maker *m, const struct mp_segment *segment, const struct mp_segment_part *part)
 {
     const struct mp_history_held *held = &m->history->held;
@@ -125,7 +126,7 @@ static bool put_all(const struct mp_history *history, const struct mp_ledger *le
         bool unchanged = is_unchanged(history, track);
         for (next = i; next < held->segments.count && sorted[next]->track == track; next++)
             bytes += sorted[next]->bytes;
-        /* No event shows memory given back after a free: then only the reading knows. */
+        /* Skip the track if segments changed since the reading: no event tells which segment was released. */
         if (track >= ledger->tracks.count || (!unchanged && ledger->tracks.at[track].reserved_bytes != bytes)) continue;
         struct maker m = {.to = to,
                           .history = history,

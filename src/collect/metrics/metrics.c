@@ -10,9 +10,9 @@
 #include "format/new_file.h"
 
 #define EVERY_NS (5 * UINT64_C(1000000000))
-#define SHARE    50 /* a text is used for so many times the time that it took to make: millions of blocks may be live */
+#define SHARE    50 /* a new text is made at most 1/50 of the time: with millions of live blocks that takes long */
 
-/* Replaces the file of an earlier run that was killed; leaves anything else. */
+/* Accepts the file of an earlier run that was killed as ours; refuses any other file. */
 static enum mp_status take_over(struct mp_metrics *metrics, struct mp_error *error)
 {
     static const char begins[] = "# TYPE memprof_";
@@ -38,7 +38,7 @@ static enum mp_status open_file(const struct mp_metrics *metrics, struct mp_new_
     return mp_new_file_open(metrics->path, &rule, file, error);
 }
 
-/* An error that is known before the command starts is reported before. */
+/* Tries to make the file, so that errors are reported before the command starts. */
 static enum mp_status try_file(struct mp_metrics *metrics, struct mp_error *error)
 {
     struct mp_new_file probe;

@@ -11,17 +11,17 @@
 
 struct mp_metrics {
     char *path;   /* NULL: no metrics */
-    dev_t device; /* of the file that we made; 0: none yet */
+    dev_t device; /* device and inode of the file that we made; 0: none yet */
     ino_t inode;
     uint64_t written_ns, took_ns; /* of the latest text, and the time it took */
 };
 
-/* `path` NULL: no metrics. MP_IO where something is there already that no earlier run made; MP_INVALID for a port or a
- * socket, where earlier versions answered. */
+/* `path` NULL: no metrics. MP_IO if `path` is a file that no earlier run made; MP_INVALID for a port or a socket, which
+ * earlier versions served. */
 enum mp_status mp_metrics_open(const char *path, struct mp_metrics *metrics, struct mp_error *error);
-/* To be called often. */
+/* Writes the file if it is time. Call it often. */
 void mp_metrics_serve(struct mp_metrics *metrics, struct mp_recording *const *recordings, size_t count);
-/* Removes the file, if it is still the one that was made: nothing that runs no more is reported. */
+/* Removes the file if it is still ours, so that ended processes are not reported. */
 void mp_metrics_close(struct mp_metrics *metrics);
 
 #endif

@@ -64,7 +64,7 @@ static uint64_t value_of(const struct mp_recording *recording, const struct mp_l
     return MP_BYTES_UNKNOWN;
 }
 
-/* pid; rank, role and job where they are known. */
+/* Labels: pid; rank, role and job if known. */
 static void put_process_labels(struct mp_buffer *out, const struct mp_recording *recording)
 {
     const struct mp_spool_header *spool = recording->spool.header;
@@ -165,7 +165,7 @@ static const char *text_or_null(const struct mp_tables *tables, uint32_t spool_s
     return id ? mp_intern_get(&tables->strings, id, NULL) : NULL;
 }
 
-/* The Python lines of a stack, innermost first: native ones get their names only at the end. */
+/* The Python lines of a stack, innermost first. Native frames are left out: they get names only at the end. */
 static void python_lines(const struct mp_recording *recording, uint32_t stack, struct mp_stack_lines *lines)
 {
     struct mp_spool_header *spool = recording->spool.header;
@@ -186,7 +186,7 @@ static void python_lines(const struct mp_recording *recording, uint32_t stack, s
             line.user = line.file && mp_stack_is_user_file(line.file);
             if (!mp_vec_push(lines, line)) return;
         }
-        stack = parent < stack ? parent : 0; /* parents come before their children */
+        stack = parent < stack ? parent : 0; /* a parent's id must be lower than its child's */
     }
 }
 

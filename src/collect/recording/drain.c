@@ -2,18 +2,18 @@
 
 #include "base/clock.h"
 
-/* A hook takes microseconds, and a tenth of a second at most where its ring is full. A hook that is open for longer
- * never ended (a longjmp out of a signal handler, a stopped thread): it no longer holds back the other rings. */
+/* A hook takes microseconds, or at most 0.1 s if its ring is full. A hook that is open for longer is taken for one that
+ * never ends (a longjmp out of a signal handler, a stopped thread), and no longer holds back the other rings. */
 #define HOOK_MAX_NS     (MP_NS_PER_SECOND)
 #define CLOCK_MARGIN_NS 1000
 
-#define RETIRED_MANY 8 /* rings of ended threads: a program that starts many threads should not need many rings */
+#define RETIRED_MANY 8 /* release early if this many rings are of ended threads, so that new threads reuse them */
 
 /* The part of a ring to take: [next, end). */
 struct cursor {
     uint32_t ring;
     uint64_t next, end;
-    uint64_t order; /* of the record at next: its time, with frees first among equals */
+    uint64_t order; /* sort key of the record at `next`: its time; at equal times frees come first */
 };
 
 static uint32_t rings_of(const struct mp_spool_header *spool)
@@ -38,9 +38,9 @@ static bool is_abandoned(struct mp_drain *drain, uint32_t ring, uint64_t open, u
     return now - drain->hooks[ring].first_ns >= HOOK_MAX_NS;
 }
 
-/* The moment before which everything that will ever be recorded is already in the rings; *rings is their number. The
- * clock is read before the rings: a ring or a hook that is not seen began later. The processor may read the clock a
- * little late, hence the margin. */
+/* The horizon: no record older than this moment can still be added to a ring. *rings is the number of rings. The clock
+ * is read before the rings, so a ring or hook that we do not see began later. The margin is for processors that read
+ * the clock a little late. */
 static uint64_t horizon(struct mp_drain *drain, const struct mp_spool_header *spool, uint32_t *rings)
 {
     uint64_t now = mp_clock_monotonic_ns(), oldest = now - CLOCK_MARGIN_NS;
@@ -96,12 +96,12 @@ uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bo
         place(heap, count, i);
 
     while (count) {
-        /* Goes on in one ring until another ring has an older record. */
+        /* Stay with this ring until another ring has an older record. */
         struct cursor *first = &heap[0];
         uint64_t limit = oldest_after_first(heap, count);
         do {
             const struct mp_record *record = mp_ring_record(spool, first->ring, first->next);
-            drain->next[first->ring] = ++first->next; /* before the visit, which may write marks */
+            drain->next[first->ring] = ++first->next; /* counted before the visit, since the visit may write marks */
             taken++;
             if (!visit(context, first->ring, record)) return taken;
             first->order = first->next < first->end ? order_of(mp_ring_record(spool, first->ring, first->next)) : until;

@@ -1,15 +1,15 @@
 /*
- * Takes records out of a spool's rings in the order in which they happened. Reading moves the collector's own position;
- * the rings' tails move only when the records are safe in the file (mp_drain_release). One thread at a time.
+ * Takes records out of a spool's rings in order of time. Taking moves only the collector's own position. The rings'
+ * tails move when the records are safe in the file (mp_drain_release()). One thread at a time.
  *
- * A record is in its ring when its hook returns, with the time at which the hook began. A record that is taken must not
- * be followed by an older one, so none is taken that is younger than a hook that still runs. An example:
+ * A record has the time at which its hook began, but enters its ring only before the hook returns. Records must be
+ * taken in order, so a record waits while an older hook still runs. An example:
  *
  *     ring 0    alloc 10   alloc 20   alloc 50
  *     ring 1    alloc 15   free 20                 a hook runs since 40
  *
- * Taken are alloc 10, alloc 15, free 20 and alloc 20: a free goes first among equals, since its address may be handed
- * out again at once. Alloc 50 waits, for the hook may still write a record of 40.
+ * The drain takes alloc 10, alloc 15, free 20 and alloc 20. At equal times a free comes first, since its address may be
+ * reused at once. Alloc 50 waits, since the hook may still write a record of time 40.
  */
 #ifndef MP_COLLECT_DRAIN_H
 #define MP_COLLECT_DRAIN_H
@@ -34,8 +34,7 @@ typedef bool mp_drain_visit(void *context, uint32_t ring, const struct mp_record
 uint64_t mp_drain_take(struct mp_drain *drain, struct mp_spool_header *spool, bool process_ended, mp_drain_visit *visit,
                        void *context);
 
-/* True where a ring is at least half full of unreleased records, or where rings of ended threads wait for release and
- * new threads for rings. */
+/* True if a ring is at least half full of unreleased records, or if many rings of ended threads wait for release. */
 bool mp_drain_is_pressing(const struct mp_spool_header *spool);
 
 /* How far each ring was taken; returns the number of marks, at most MP_SPOOL_RINGS_MAX. */
@@ -44,7 +43,8 @@ size_t mp_drain_marks(const struct mp_drain *drain, struct mp_ring_mark *marks);
 /* How many records were taken from all rings. */
 uint64_t mp_drain_taken(const struct mp_drain *drain);
 
-/* The taken records are safe: frees their room, and the rings of ended threads for new ones. */
+/* Call it when the taken records are safe in the file. Frees their room, and gives the rings of ended threads to new
+ * threads. */
 void mp_drain_release(const struct mp_drain *drain, struct mp_spool_header *spool);
 
 #endif

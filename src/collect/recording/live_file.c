@@ -6,7 +6,7 @@
 
 #include "collect/recording/recording_parts.h"
 
-/* A block, ended or live; blocks from before the first step are base. */
+/* A block, ended or live, that was born after the first step began. Older blocks are in `base`. */
 struct entry {
     struct mp_base_block block;
     uint32_t birth, death; /* units; death UINT32_MAX: live */
@@ -20,7 +20,7 @@ struct live_file {
     MP_VEC(struct entry) entries;
     MP_VEC(struct mp_event) events;
     MP_VEC(struct mp_label) labels;
-    MP_VEC(uint64_t) live_bytes, before; /* by track: now, and at the first waiting event */
+    MP_VEC(uint64_t) live_bytes, before; /* by track: live bytes now, and before the first event of `events` */
     uint64_t next_block;
 };
 
@@ -65,7 +65,7 @@ static enum mp_status flush(struct live_file *file, struct mp_error *error)
     return status;
 }
 
-static enum mp_status put(struct live_file *file, const struct mp_event *event, struct mp_error *error)
+static enum mp_status put_event(struct live_file *file, const struct mp_event *event, struct mp_error *error)
 {
     if (!file->events.count) {
         file->before.count = 0;
@@ -78,7 +78,7 @@ static enum mp_status put(struct live_file *file, const struct mp_event *event, 
     return file->events.count == MP_CHUNK_EVENTS ? flush(file, error) : MP_OK;
 }
 
-/* The file's number of one of the recording's texts. */
+/* Gives text `id` of the recording a number in the file. */
 static enum mp_status put_text(struct live_file *file, uint32_t id, uint32_t *to, struct mp_error *error)
 {
     *to = 0;
@@ -126,7 +126,8 @@ static enum mp_status gather(struct live_file *file, struct mp_error *error)
     return status;
 }
 
-/* The entries' indices by unit: unit N's lie in order[first[N]] to order[first[N + 1]]. NULL: out of memory. */
+/* Sorts the entries' indices by unit: those of unit N are order[first[N]] to order[first[N + 1] - 1]. NULL: out of
+ * memory. */
 static uint32_t *sort(const struct live_file *file, bool by_death, uint32_t *first)
 {
     size_t units = file->recording->lives.begun_ns.count;
@@ -164,12 +165,12 @@ static enum mp_status put_blocks(struct live_file *file, const uint32_t *order, 
         event->block = entry->block.block;
         struct mp_label label = {event->time_ns, event->block, entry->block.role, entry->block.label};
         if (event->type == MP_EVENT_ALLOC && label.role && !mp_vec_push(&file->labels, label)) return no_memory(error);
-        status = put(file, event, error);
+        status = put_event(file, event, error);
     }
     return status;
 }
 
-/* Writes unit by unit: its step, the blocks that end in it, those that begin in it. */
+/* Writes for each unit a step, the frees of blocks that end in it, and the allocs of blocks that begin in it. */
 static enum mp_status put_units(struct live_file *file, uint32_t thread, uint32_t step, struct mp_error *error)
 {
     const struct mp_lives *lives = &file->recording->lives;
@@ -180,7 +181,7 @@ static enum mp_status put_units(struct live_file *file, uint32_t thread, uint32_
     for (uint32_t unit = 0; !status && unit < units; unit++) {
         struct mp_event event = {
             .type = MP_EVENT_STEP, .time_ns = lives->begun_ns.at[unit], .thread = thread, .name = step};
-        status = put(file, &event, error);
+        status = put_event(file, &event, error);
         event.name = 0;
         event.type = MP_EVENT_FREE;
         if (!status) status = put_blocks(file, by_death, dead, unit, &event, error);
@@ -194,8 +195,8 @@ static enum mp_status put_units(struct live_file *file, uint32_t thread, uint32_
     return status;
 }
 
-/* Writes the allocators' totals: a reader then knows which memory of the layer below is theirs, and does not count it
- * in addition to what they handed out. */
+/* Writes the allocators' reserved totals. With them a reader knows which memory of the layer below is theirs, and does
+ * not count the same memory twice. */
 static enum mp_status put_reserved(struct live_file *file, uint32_t thread, struct mp_error *error)
 {
     const struct mp_state *state = &file->recording->state;
@@ -206,7 +207,7 @@ static enum mp_status put_reserved(struct live_file *file, uint32_t thread, stru
                                  .thread = thread,
                                  .track = (uint16_t)i,
                                  .bytes = state->ledger.tracks.at[i].reserved_bytes};
-        if (event.bytes != MP_BYTES_UNKNOWN) status = put(file, &event, error);
+        if (event.bytes != MP_BYTES_UNKNOWN) status = put_event(file, &event, error);
     }
     return status ? status : flush(file, error);
 }

@@ -20,7 +20,7 @@ static void coarsen(struct mp_lives *lives)
 }
 
 /* Forgets the older half of the ended lives. */
-static void forget(struct mp_lives *lives)
+static void forget_older(struct mp_lives *lives)
 {
     size_t half = lives->ended.count / 2;
     memmove(lives->ended.at, lives->ended.at + half, (lives->ended.count - half) * sizeof *lives->ended.at);
@@ -42,7 +42,7 @@ void mp_lives_step(struct mp_lives *lives, struct mp_ledger *ledger, enum mp_liv
     if (mp_lives_unit(lives, lives->steps + 1) == MP_LIVES_UNITS) coarsen(lives);
     ledger->step_now = ++lives->steps;
     if (mp_lives_unit(lives, lives->steps) == lives->begun_ns.count && !mp_vec_push(&lives->begun_ns, time_ns))
-        restart(lives, ledger); /* without memory for less than a page little else is possible */
+        restart(lives, ledger); /* less than a page could not be allocated: begin anew */
 }
 
 void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger)
@@ -59,11 +59,11 @@ void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger)
                            .kind = block->kind};
     if (lives->ended.count == MP_LIVES_ENDED) {
         coarsen(lives);
-        if (lives->ended.count > MP_LIVES_ENDED / 4 * 3) forget(lives);
+        if (lives->ended.count > MP_LIVES_ENDED / 4 * 3) forget_older(lives);
         mp_lives_end(lives, ledger);
         return;
     }
-    (void)mp_vec_push(&lives->ended, life); /* where memory is short the rule sees less */
+    (void)mp_vec_push(&lives->ended, life); /* if memory is short, the leak rule just sees fewer lives */
 }
 
 void mp_lives_free(struct mp_lives *lives)

@@ -1,4 +1,4 @@
-/* Where the files lie that a program has loaded, and which they are: it may have ended when they are looked for. */
+/* Finds and identifies the files that a program has loaded. The program may have ended by then. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "base/clock.h"
 #include "collect/recording/recording_parts.h"
 
-#define TICK_NS (10 * MP_NS_PER_MS) /* times of files are as old as this: those of the kernel's last tick */
+#define TICK_NS (10 * MP_NS_PER_MS) /* file times may lag by this much: the kernel takes them from its last tick */
 
-/* True if two paths lead to one file; *known: whether both lead anywhere. */
+/* True if two paths lead to the same file. *known: both paths exist. */
 static bool are_one(const char *one, const char *other, bool *known)
 {
     struct stat left, right;
@@ -27,8 +27,8 @@ bool mp_recording_look_at_root(struct mp_recording *recording)
     return known;
 }
 
-/* True if the process has a mapping of a file that another one has taken the place of at `path`; *running: whether
- * there are mappings. */
+/* True if the process maps a deleted file that was at `path`: the file now there is another one. *running: the process
+ * has mappings. */
 static bool has_replaced(const struct mp_recording *recording, const char *path, bool *running)
 {
     char maps[sizeof recording->root], *line = NULL, *deleted;
@@ -49,8 +49,8 @@ static bool has_replaced(const struct mp_recording *recording, const char *path,
     return found;
 }
 
-/* The identity of a file without a build-id. None if the file may not be the loaded one: another took its place, or the
- * program has ended and the file changed since it began. */
+/* Identifies a file without a build-id. *known stays empty if the file may not be the loaded one: it was replaced, or
+ * the program has ended and the file changed after the program's start. */
 static void identify(const struct mp_recording *recording, const char *path, const char *full, struct mp_file_id *known)
 {
     struct stat facts;
@@ -73,6 +73,6 @@ void mp_recording_add_module(void *context, uint32_t id, const char *path, const
     char full[4096];
     snprintf(full, sizeof full, "%s%s", root, path);
     if (!known.build_id_size) identify(recording, path, full, &known);
-    struct mp_error ignored; /* a module without symbols: its addresses stay bare */
+    struct mp_error ignored; /* on failure the module's addresses stay without names */
     (void)mp_symbols_add_module(recording->symbols, id, path, &known, root, &ignored);
 }

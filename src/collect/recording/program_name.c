@@ -24,7 +24,7 @@ static const char *base_name(const char *path, size_t length, size_t *left)
     return name;
 }
 
-/* The interpreter's options that a value follows: what comes then is no script. */
+/* True for an interpreter's option with a separate value. The next argument then is no script. */
 static bool takes_value(const char *option, size_t length)
 {
     return length == 2 && strchr("WX", option[1]);

@@ -13,7 +13,7 @@
 #include "base/units.h"
 
 #define WRITE_AFTER_NS (2 * MP_NS_PER_SECOND)
-/* At first more often: a short run is to have readings enough. */
+/* At first samples are taken more often, so that short runs have enough. */
 #define FIRST_NS              (5 * MP_NS_PER_SECOND)
 #define SAMPLE_EVERY_FIRST_NS (10 * MP_NS_PER_MS)
 #define SAMPLE_EVERY_NS       (50 * MP_NS_PER_MS)
@@ -41,8 +41,7 @@ struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols,
     *spool = (struct mp_spool_file){.fd = -1};
     const char *configuration = recording->spool.header->configuration;
     mp_state_open(&recording->state, configuration, name_text, &recording->tables.strings);
-    mp_step_rule_only_asked(&recording->state.steps); /* a schedule counts them; the user is informed if there was
-                                                       * none */
+    mp_step_rule_only_asked(&recording->state.steps); /* a schedule counts marked steps only */
     mp_setting(recording->step_at, sizeof recording->step_at, configuration, "step_at");
     mp_record_config_defaults(&recording->config);
     mp_record_config_parse(configuration, &recording->config);
@@ -90,7 +89,7 @@ bool mp_recording_check(struct mp_recording *recording, enum mp_status status, c
         struct mp_spool_header *spool = recording->spool.header;
         snprintf(spool->failure, sizeof spool->failure, "%.*s", (int)sizeof spool->failure - 1, error->text);
         spool->full_before = mp_recording_ring_full(spool);
-        atomic_store(&spool->file_failed, 1); /* nobody waits for a reader any more; what is dropped is counted */
+        atomic_store(&spool->file_failed, 1); /* from now on hooks drop events if a ring is full */
     }
     return !status;
 }
@@ -186,7 +185,7 @@ bool mp_recording_round(struct mp_recording *recording, bool process_ended)
     atomic_store(&spool->rung, 0);
     if (!process_ended) {
         if (mp_spool_file_grow(&recording->spool)) mp_spool_file_wake(&recording->spool);
-        if (recording->writer) sample_memory(recording); /* without a file, samples would only pile up */
+        if (recording->writer) sample_memory(recording); /* without a file, samples would only accumulate */
     }
     mp_device_samples_round(recording);
     bool pressing = mp_drain_is_pressing(spool);
@@ -267,11 +266,11 @@ bool mp_recording_ended_well(const struct mp_recording_summary *summary)
     return how->by_signal ? how->status == SIGTERM && mp_member_is_helper(&summary->member) : !how->status;
 }
 
-/* Counts events after the last window at the end. */
+/* Writes the state at the end, if events were left out after the last window. */
 static void write_end(struct mp_recording *recording)
 {
     struct mp_error error;
-    /* Blocks that came and went there are unknown: it is one step of unknown content. */
+    /* Blocks that lived only after the window are not in the file, so the time since is written as a single step. */
     if (recording->unkept_steps.count) recording->unkept_steps.count = 1;
     enum mp_status status = mp_recording_write_gap(recording, 0, &error);
     if (!status) status = mp_recording_write(recording, true, &error);
@@ -289,7 +288,7 @@ void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const 
     if (recording->copied_bytes >= MP_COPIED_MIN) mp_recording_note(recording, note);
     mp_recording_round(recording, true);
     if (!recording->window_open && recording->writer && !recording->failed) write_end(recording);
-    /* A thread of that process that still runs need no longer wait for us. */
+    /* A process that still has this spool mapped need no longer wait for us. */
     atomic_store(&recording->spool.header->collector_left, 1);
     mp_spool_file_wake(&recording->spool);
 }

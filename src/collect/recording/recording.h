@@ -27,21 +27,22 @@
 
 #define MP_PROGRAM_NAME 64
 
-/* Writes the script or the module of an interpreter ("train.py"), else the program's own name; "" without arguments.
- * Each argument has its NUL; an empty one, or `room` bytes, ends them. UTF-8 without control characters. */
+/* Writes the script or module that an interpreter runs ("train.py"), else the program's own name; "" without arguments.
+ * `arguments` are NUL-terminated texts one after the other, up to an empty one or `room` bytes. The name is UTF-8
+ * without control characters. */
 void mp_program_name(const char *arguments, size_t room, char to[MP_PROGRAM_NAME]);
 
 /*
  * Blocks that outlived a step, while the program runs: evidence for the rule of analysis/leaks/leak_rule.h in bounded
- * memory. A unit is one step at first; its length doubles whenever there are too many units or too many ended lives,
- * and lives that then lie within one unit are forgotten. The rule thus sees a long run as it sees a short one, with
- * fewer boundaries. The ledger has the births of live blocks. One thread at a time.
+ * memory. A unit is one step at first. Its length doubles whenever there are too many units or ended lives; lives that
+ * are then within one unit are forgotten. So the rule sees a long run like a short one, with fewer boundaries. Births
+ * of live blocks are in the ledger. One thread at a time.
  */
 
 #define MP_LIVES_UNITS 2048
 #define MP_LIVES_ENDED (UINT32_C(1) << 17)
 
-/* A block that was freed in a later unit than it was born in. Units from 0. */
+/* A block that was freed in a later unit than it was born. Units count from 0. */
 struct mp_life {
     uint64_t bytes;
     uint32_t stack;
@@ -60,11 +61,11 @@ struct mp_lives {
     MP_VEC(uint64_t) begun_ns; /* by unit */
 };
 
-/* A step begins. Marked steps make an optimizer's void. */
+/* Call it when a step begins. The first marked step discards the steps of optimizers. */
 void mp_lives_step(struct mp_lives *lives, struct mp_ledger *ledger, enum mp_lives_source source, uint64_t time_ns);
-/* The block ledger->freed has ended. */
+/* Call it when the block ledger->freed has ended. */
 void mp_lives_end(struct mp_lives *lives, const struct mp_ledger *ledger);
-/* The unit of a step as the ledger counts births (from 1; 0: before the first, which has none). */
+/* The unit of a step. Steps count from 1, as in the ledger's births; step 0, before the first, has no unit. */
 static inline uint32_t mp_lives_unit(const struct mp_lives *lives, uint32_t step)
 {
     return (step - 1) >> lives->shift;
@@ -72,31 +73,32 @@ static inline uint32_t mp_lives_unit(const struct mp_lives *lives, uint32_t step
 void mp_lives_free(struct mp_lives *lives);
 
 /*
- * The role of most blocks of one stack, module and size. The program labels only some of them, in turns; others like
- * them then have the same role. In bounded memory. One thread at a time.
+ * The role of most blocks of one kind: of one stack, module and size. The program labels only some blocks, in turns;
+ * other blocks of the kind get the same role. In bounded memory. One thread at a time.
  */
 
 #define MP_USUAL_ROLES 65536 /* kinds of blocks; others have no usual role */
 
 /* Zero-initialised is empty. */
 struct mp_usual_roles {
-    struct mp_map by_kind; /* key: hash of the common facts; value: a role, and by how much it leads */
+    struct mp_map by_kind; /* key: hash of stack, module and size; value: the leading role and its lead in votes */
 };
 
-/* Adds the first label of a block. False where memory is short. */
+/* Adds the first label of a block. False if memory is short. */
 bool mp_usual_roles_add(struct mp_usual_roles *usual, const struct mp_base_block *block, unsigned role);
-/* enum mp_role: the block's own last role, else the usual one. */
+/* The block's own last role, else the usual one (enum mp_role). */
 unsigned mp_usual_role(const struct mp_usual_roles *usual, const struct mp_base_block *block);
 void mp_usual_roles_free(struct mp_usual_roles *usual);
 
 /*
- * The devices of one process's recording: their identity, and the watch's readings as samples.
+ * The devices of one process's recording: their identity, and readings of mp_device_watch as samples. The samples'
+ * counters are:
  *
  *     cuda:N/device    in use on the device, by everybody
  *     cuda:N/process   by this process; absent where NVML does not report it
  *     cuda:N/others    by other processes; absent likewise
  *     cuda:N/before    once, at 0: in use before the command ran
- *     cuda:N/system    once, at 0: the part of that held by no process
+ *     cuda:N/system once, at 0: the part of before that no process holds
  *
  * N is the device's number in the process. One thread at a time.
  */
@@ -107,31 +109,32 @@ struct mp_device_samples {
     struct mp_device_watch *watch; /* not owned; NULL: nothing is read */
     uint64_t cursor;
     uint64_t tracks_seen;
-    uint32_t changed; /* the spool's devices_changed, as last seen */
+    uint32_t changed; /* the last value seen of the spool's devices_changed */
     bool any;
     char *visible, *order; /* the process's CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, owned; NULL: not set */
     struct mp_device_seen {
         bool used, begun, named, has_total, has_process;
-        bool described;                     /* the tables say which device it is */
+        bool described;                     /* the tables have the device's identity */
         int gpu;                            /* -1: unknown */
-        uint64_t used_bytes, process_bytes; /* as last read; MP_BYTES_UNKNOWN */
+        uint64_t used_bytes, process_bytes; /* the last reading; MP_BYTES_UNKNOWN: none */
     } devices[MP_DEVICES_SEEN];
 };
 
 struct mp_recording;
 
-/* Called when the process has just connected, while its original environment can be read. `watch`: not owned; NULL:
- * nothing is read. */
+/* Call it when the process has just connected, while its original environment can be read. `watch` stays the caller's;
+ * NULL: no readings. */
 void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_watch *watch);
-/* Called once per round: takes new devices and new readings; reads at once where the recorder reports that something
- * took memory. */
+/* Call it once per round: takes new devices and new readings. Asks for an immediate reading if the recorder reports
+ * that something took device memory. */
 void mp_device_samples_round(struct mp_recording *recording);
-/* Adds notes on missing data, before coverage is written. */
+/* Adds notes on missing data. Call it before coverage is written. */
 void mp_device_samples_notes(struct mp_recording *recording);
 void mp_device_samples_free(struct mp_device_samples *samples);
 
 /*
- * The memory that recording one process takes, by its bounds. At any moment, on the recording thread.
+ * The memory that recording one process takes, with the bound of each part. May be read at any moment, on the recording
+ * thread.
  *
  *     spool    shared with the program: rings for its threads (96 MiB at most) and tables of names, frames and stacks
  *              (about 220 MiB at most), as far as they were ever used
@@ -154,10 +157,10 @@ void mp_recording_memory(const struct mp_recording *recording, struct mp_recordi
 uint64_t mp_recording_memory_sum(const struct mp_recording_memory *memory);
 
 /*
- * A recording that keeps only its newest events (--max-events). When its file has twice as many, a thread of its own
- * folds away all but the newest (collect/fold/fold.h), into a file that replaces it. The recording goes on meanwhile.
- * At every moment one whole file has the name. Events that wait for a fold are bounded: by the requested number, or
- * MP_BOUND_SLACK, plus those that come during a fold.
+ * A recording that keeps only its newest events (--max-events). When the file has twice as many, a separate thread
+ * folds all but the newest away (collect/fold/fold.h), into a new file that then replaces it. The recording goes on
+ * meanwhile. The name always leads to a complete file. Beyond the requested number the file has at most as many events
+ * again, or MP_BOUND_SLACK, plus the events that come during a fold.
  */
 
 #define MP_BOUND_SLACK (UINT64_C(1) << 18) /* events: fewer are not worth a fold */
@@ -168,86 +171,85 @@ struct mp_bound_job;
 struct mp_bound {
     uint64_t max_events;      /* 0: no bound */
     uint64_t file_events;     /* in the file */
-    uint64_t fold_at;         /* at this many */
-    struct mp_bound_job *job; /* the one under way */
+    uint64_t fold_at;         /* the next fold begins at this many events */
+    struct mp_bound_job *job; /* the fold under way */
 };
 
-/* Called after a chunk was written: puts a folded file in place, and begins to fold one that is too long. */
+/* Call it after a chunk was written: puts a finished fold in place, and begins a fold if the file is too long. */
 enum mp_status mp_recording_bound(struct mp_recording *recording, struct mp_error *error);
-/* Called before the file's end is written: leaves exactly max_events. May take as long as reading the file. */
+/* Call it before the file's end is written: leaves exactly max_events events. May take as long as reading the file. */
 enum mp_status mp_recording_bound_end(struct mp_recording *recording, struct mp_error *error);
 /* Abandons a fold that is under way. */
 void mp_recording_bound_free(struct mp_recording *recording);
 
 struct mp_recording;
 
-/* Chooses the snapshot file's name and opens it when the first events come; the path is allocated. */
+/* Chooses the recording's file name and opens the file when the first events come. The caller frees *path. */
 typedef enum mp_status mp_recording_name(void *context, struct mp_recording *recording, char **path, int *fd,
                                          struct mp_error *error);
 
 /* A request for a file of the present state (collect/session/snapshots.h). */
 struct mp_snapshot_request {
-    uint32_t number; /* of the program's question; 0: not the program's */
+    uint32_t number; /* number of the program's question; 0: the program did not ask */
     uint32_t path;   /* string id of the requested path; 0: next to the recording */
-    int file;        /* with a path: the program's descriptor of it, -1 where it could not make the file */
-    int reason;      /* errno of that */
-    bool at_oom;     /* otherwise on request */
+    int file;        /* with a path: the program's descriptor of the file; -1: the program could not make the file */
+    int reason;      /* errno of that failure */
+    bool at_oom;     /* made at an out-of-memory; false: on request */
     uint64_t oom_ns; /* the time when memory ran out */
 };
 
-/* The first refusal since its thread last got memory. */
+/* A thread's first refusal since the thread last got memory. */
 struct mp_refusal {
     uint32_t thread;
-    uint16_t track; /* of the driver: PyTorch's allocator on its device may have asked */
+    uint16_t track; /* a track of the driver: PyTorch's allocator on the device may have made the request */
     uint64_t time_ns;
 };
 
 struct mp_recording {
-    struct mp_spool_file spool;     /* owned; the header identifies the process, its texts become the file's */
+    struct mp_spool_file spool;     /* owned; its header identifies the process */
     struct mp_record_config config; /* from the spool's configuration */
     struct mp_drain drain;
     struct mp_tables tables;
-    struct mp_state state;      /* what is live, the step, what is open */
+    struct mp_state state;      /* live blocks, the step, open regions */
     struct mp_symbols *symbols; /* NULL: not wanted */
-    uint32_t pid;               /* as the kernel gave it; the header is the program's to change */
+    uint32_t pid;               /* from the kernel; the program could change the pid in the header */
     char root[64];              /* /proc/PID/root: the root of the process's paths, while it runs */
-    bool shares_root;           /* it is ours, as last seen */
+    bool shares_root;           /* that root was ours when last looked at */
 
     mp_recording_name *name;
     void *name_context;
     struct mp_writer *writer; /* NULL until there is something to write */
-    char *path;               /* of the file, owned; NULL likewise */
+    char *path;               /* the file's path, owned; NULL until there is a file */
     enum mp_status failed;    /* the file could not be written any further; see failure */
     struct mp_error failure;
 
-    MP_VEC(struct mp_event) pending;        /* taken, not yet written */
+    MP_VEC(struct mp_event) pending;        /* events taken and not yet written */
     MP_VEC(uint64_t) pending_live;          /* live bytes per track before the first of them */
     MP_VEC(struct mp_label) labels;         /* likewise */
-    MP_VEC(struct mp_aside) asides;         /* for its end: one of a kind */
+    MP_VEC(struct mp_aside) asides;         /* texts for the file's end, one of each kind */
     MP_VEC(struct mp_block_holder) holders; /* likewise */
     struct mp_history history;
-    uint32_t ends_early;      /* string id of the reason; 0: it does not */
+    uint32_t ends_early;      /* string id of the reason; 0: does not end early */
     uint32_t lacks_processes; /* likewise */
     MP_VEC(struct mp_snapshot_request) requests;
     MP_VEC(struct mp_event)
-    unkept_steps;                       /* steps that began while the window was closed, to be written when it
-                                         * opens */
-    MP_VEC(struct mp_refusal) refusals; /* by the driver, and undecided whether the program survives them */
+    unkept_steps;                       /* steps begun while the window was closed, not yet written */
+    MP_VEC(struct mp_refusal) refusals; /* refusals by the driver; not yet decided whether PyTorch survives them */
     unsigned ooms_looked_at;
-    uint64_t last_oom_ns;        /* of the refusals */
-    bool oom_passed_over;        /* no snapshot was made of the very last one, */
-    uint64_t oom_passed_over_ns; /* which was at this time */
+    uint64_t last_oom_ns;        /* the last out-of-memory that got a snapshot */
+    bool oom_passed_over;        /* the latest out-of-memory got no snapshot, */
+    uint64_t oom_passed_over_ns; /* and was at this time */
     MP_VEC(struct mp_sample) samples;
-    MP_VEC(uint32_t) notes; /* of the file, as string ids */
+    MP_VEC(uint32_t) notes; /* notes of the file, as string ids */
     uint64_t notes_read;
     struct mp_bound bound;
     uint64_t id; /* the spool's number when this recording began */
     uint64_t events, events_since_base, last_write_ns, first_sample_ns, last_sample_ns;
-    uint64_t resident_bytes, shared_bytes; /* last sampled */
+    uint64_t resident_bytes, shared_bytes;                   /* last sampled */
     uint64_t last_private_ns, inherited_bytes, copied_bytes; /* of the parent's pages: its least and most, copied */
     struct mp_device_samples devices;
     char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder marks; "": none */
-    uint32_t step_name;            /* its string id; 0: not yet known */
+    uint32_t step_name;            /* string id of that name; 0: not yet known */
     struct mp_lives lives;         /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;
     uint64_t steps_unseen;              /* begun before the file's first window */
@@ -255,11 +257,11 @@ struct mp_recording {
     const struct mp_schedule *schedule; /* not owned; NULL: only the program opens and closes the window */
     struct mp_schedule_state schedule_state;
     struct mp_schedule_position position_before; /* before the record being taken */
-    unsigned schedule_mark;                      /* the one of the spool's two that was written last */
+    unsigned schedule_mark;                      /* index of the spool's mark (of two) that was written last */
     bool ended;                                  /* the process has ended */
-    int may_not_write;                           /* then: an errno, where it had not the right to make its files */
+    int may_not_write;                           /* errno, if the ended process had no right to make its files */
     bool under_rank;                             /* as in the summary; the collector sets it at the end */
-    struct mp_exit how;                          /* how, also in words; for a previous file: its end */
+    struct mp_exit how;                          /* how the process ended; for a file read back: its end */
     char how_text[96];
 };
 
@@ -267,20 +269,20 @@ struct mp_recording {
 
 /* A finished recording in one line. */
 struct mp_recording_summary {
-    char *path; /* owned by the holder of the summary; NULL where nothing was recorded */
+    char *path; /* owned by the summary's owner; NULL if nothing was recorded */
     uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: events in the file */
-    uint64_t full;                                           /* dropped as a ring had no room */
+    uint64_t full;                                           /* events dropped because a ring was full */
     bool ends_early;                                         /* processes ran on (mp_recording_ends_early) */
     bool lacks_processes;                                    /* processes that it started were not recorded */
     bool lacks_names;                                        /* some events lack their stack or a name in it */
-    uint64_t steps;                                          /* begun, by the recording's rule */
+    uint64_t steps;                                          /* steps begun, by the recording's step rule */
     struct mp_recording_memory memory;                       /* the memory that it took; no table ever shrinks */
     uint32_t sample_bytes;                                   /* bytes and peak are estimated from a sample; 0: they are
                                                               * exact */
-    bool scheduled;                                          /* only parts were to be kept */
+    bool scheduled;                                          /* only parts were requested */
     uint32_t pid;
     struct mp_member member;
-    struct mp_exit how;            /* its text is a string of the file's */
+    struct mp_exit how;            /* its text is a string id of the file */
     char how_text[96];             /* the same */
     char program[MP_PROGRAM_NAME]; /* what the command line runs: "train.py"; "": not known */
     bool under_rank;               /* a program that a rank has started, with the rank's environment */
@@ -289,50 +291,49 @@ struct mp_recording_summary {
     uint64_t copied_bytes;         /* pages of its parent that a worker wrote to, and so copied */
     bool used_device;              /* a track of a device had bytes */
     bool ooms;                     /* memory ran out */
-    uint32_t leaks;         /* places that keep growing, where that was looked at (collect/session/collector_parts.h) */
-    bool left_out;          /* the file was removed: the process was started by another one and held next to nothing */
-    uint64_t device, inode; /* of the file */
-    bool attached;          /* the program already ran (config.attached) */
-    bool has_totals;        /* of devices: the file has unattributed memory */
+    uint32_t leaks;               /* sites that keep growing, if that was checked (collect/session/collector_parts.h) */
+    bool left_out;                /* the file was removed: a child process with hardly any memory */
+    uint64_t device, inode;       /* of the file */
+    bool attached;                /* the program already ran (config.attached) */
+    bool has_totals;              /* the file has totals of devices, and so unattributed memory */
     struct mp_ledger_track track; /* the track with the highest peak, and its id */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;
 };
 
-/* Called before the end is taken. `why`: one sentence on the losses of this recording, or of those next to it. */
+/* Call it before mp_recording_end(). `why`: one sentence on what this recording, or those next to it, will lack. */
 void mp_recording_ends_early(struct mp_recording *recording, const char *why);
 void mp_recording_lacks_processes(struct mp_recording *recording, const char *why);
 
-/* True if the process is a rank itself, and none that works for one. */
+/* True if the process is a rank itself, not a helper of one. */
 bool mp_recording_is_rank(const struct mp_recording_summary *summary);
 
-/* True if the process is known to have ended well: with 0, or, as a worker of multiprocessing, by its parent's
- * SIGTERM. */
+/* True if the process is known to have ended well: with status 0, or, for a worker of multiprocessing, by SIGTERM. */
 bool mp_recording_ended_well(const struct mp_recording_summary *summary);
 
-/* Called before the first round. The schedule is the caller's and must outlive the recording. */
+/* Call it before the first round. The schedule stays the caller's and must outlive the recording. */
 void mp_recording_schedule(struct mp_recording *recording, const struct mp_schedule *schedule);
-/* For recovery: has the schedule go on where it stood after the records that the drain has taken. */
+/* For recovery: sets the schedule to its position after the records that the drain has taken. Returns the position. */
 const struct mp_schedule_position *mp_recording_resume(struct mp_recording *recording);
 
-/* Takes over the spool; NULL where that fails: then it is still the caller's. The settings are in the spool's
- * configuration: a paused recording opens its window with the first start event, or when the schedule says so. */
+/* Takes over the spool. On failure returns NULL, and the spool stays the caller's. Settings come from the spool's
+ * configuration. A paused recording opens its window at the first start event, or when the schedule says so. */
 struct mp_recording *mp_recording_new(struct mp_spool_file *spool, bool symbols, mp_recording_name *name,
                                       void *name_context, struct mp_error *error);
 
 /* One round: gives the spool space, takes new records and answers questions. It also samples the process's memory, and
- * writes when it is time. False if the file can no longer be written (recording->failure). */
+ * writes the file when due. False if the file can no longer be written (recording->failure). */
 bool mp_recording_round(struct mp_recording *recording, bool process_ended);
 
-/* The process has ended: takes everything that is still in the spool. `how` lacks its text and time; `text` is the end
+/* Call it when the process has ended: takes everything left in the spool. `how` lacks text and time; `text` is the end
  * in words. */
 void mp_recording_end(struct mp_recording *recording, struct mp_exit how, const char *text);
-/* After mp_recording_end, on any thread: writes symbols, coverage and the end, and closes the file. May take seconds.
- * Unless summary->failed, the spool is then no longer needed. */
+/* Call it after mp_recording_end(), on any thread: writes symbols, coverage and the end, and closes the file. May take
+ * seconds. Unless summary->failed, the spool is not needed afterwards. */
 void mp_recording_finish(struct mp_recording *recording, struct mp_recording_summary *summary);
 
-/* Before that: native frames stay without names, which takes no time. */
+/* Call it before mp_recording_finish() to save the time for symbols: native frames then stay without names. */
 void mp_recording_forgo_symbols(struct mp_recording *recording);
 
 /* Adds a sentence to the file's notes. */
@@ -342,13 +343,12 @@ void mp_recording_note(struct mp_recording *recording, const char *text);
 void mp_recording_free(struct mp_recording *recording, bool remove_spool);
 
 /*
- * A running program as a snapshot file of its own: the live blocks, with their stacks, and those ended ones that
- * outlived a step (collect/recording/recording.h), as events between steps. Every command reads it; `memprof leaks`
- * judges it by its rule for whole recordings.
+ * A running program's live blocks as a file: with stacks, and with ended blocks that outlived a step (mp_lives above),
+ * as events between steps. Every command reads it; `memprof leaks` judges it by its rule for whole recordings.
  */
 
-/* Writes the file to fd, an empty file, which is closed. It contains what the recording has taken so far. May take
- * seconds, for symbols: call it in a child of the collector (collect/session/snapshots.h). */
+/* Writes to `fd`, an empty file, and closes it. The file has what the recording has taken so far. Symbols may take
+ * seconds: call it in a child of the collector (collect/session/snapshots.h). */
 enum mp_status mp_live_file_write(struct mp_recording *recording, int fd, struct mp_error *error);
 
 #endif

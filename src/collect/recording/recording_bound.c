@@ -15,10 +15,10 @@
 
 struct mp_bound_job {
     struct mp_written from;
-    uint64_t events; /* in the file when the job began */
+    uint64_t events; /* events in the file when the job began */
     uint64_t keep;
     struct mp_new_file file; /* the file that will replace the old one */
-    int fd;                  /* a duplicate of the new file's, which its writer owns */
+    int fd;                  /* a duplicate of the new file's descriptor; the writer owns the original */
     int new_fd;
     struct mp_folded folded;
     enum mp_status status;
@@ -49,8 +49,8 @@ static void free_job(struct mp_recording *recording)
     recording->bound.job = NULL;
 }
 
-/* Begins to fold; with `here`, and where no thread can be started, folds completely on this one. */
-static enum mp_status begin(struct mp_recording *recording, bool here, struct mp_error *error)
+/* Begins a fold. With `here`, or if no thread can be started, folds completely on this thread. */
+static enum mp_status begin_fold(struct mp_recording *recording, bool here, struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;
     struct mp_bound_job *job = calloc(1, sizeof *job);
@@ -82,7 +82,7 @@ static enum mp_status begin(struct mp_recording *recording, bool here, struct mp
     return MP_OK;
 }
 
-/* Replaces the old file by the new one, to which the events written meanwhile are added. */
+/* Adds the events written meanwhile to the folded file, and puts it in place of the old one. */
 static enum mp_status take_fold(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;
@@ -111,7 +111,7 @@ static uint64_t slack(const struct mp_bound *bound)
     return bound->max_events > MP_BOUND_SLACK ? bound->max_events : MP_BOUND_SLACK;
 }
 
-/* A file that cannot be folded now keeps growing; a later attempt follows. */
+/* Decides when to fold next. After a failure the file keeps growing until the next attempt. */
 static enum mp_status go_on(struct mp_recording *recording, enum mp_status status, const struct mp_error *error)
 {
     struct mp_bound *bound = &recording->bound;
@@ -132,7 +132,7 @@ enum mp_status mp_recording_bound(struct mp_recording *recording, struct mp_erro
     if (bound->job)
         return atomic_load(&bound->job->done) ? go_on(recording, take_fold(recording, error), error) : MP_OK;
     if (bound->file_events < bound->fold_at) return MP_OK;
-    enum mp_status status = begin(recording, false, error);
+    enum mp_status status = begin_fold(recording, false, error);
     return status ? go_on(recording, status, error) : MP_OK;
 }
 
@@ -143,7 +143,7 @@ enum mp_status mp_recording_bound_end(struct mp_recording *recording, struct mp_
     if (!bound->max_events || !recording->writer) return MP_OK;
     if (bound->job) status = go_on(recording, take_fold(recording, error), error);
     if (status || bound->file_events <= bound->max_events) return status;
-    status = begin(recording, true, error);
+    status = begin_fold(recording, true, error);
     if (!status) status = take_fold(recording, error);
     return go_on(recording, status, error);
 }

@@ -8,8 +8,8 @@
 
 #include "collect/recording/recording_parts.h"
 
-/* The value of a variable that the process was started with; NULL: not set. Its own later settings are invisible
- * here. */
+/* The value of a variable in the process's initial environment; NULL: not set. Later changes by the process are not
+ * visible here. */
 static char *started_with(uint32_t pid, const char *name)
 {
     char path[64], *text = NULL, *found = NULL;
@@ -25,7 +25,7 @@ static char *started_with(uint32_t pid, const char *name)
     return found;
 }
 
-/* Bytes that a process uses; MP_BYTES_UNKNOWN where the driver does not report them. */
+/* Bytes that a process uses; MP_BYTES_UNKNOWN if the driver does not report them. */
 static uint64_t used_by(const struct mp_gpu_use *use, uint32_t pid, bool *named)
 {
     for (unsigned i = 0; i < use->process_count; i++) {
@@ -44,7 +44,8 @@ static uint64_t sum_of(const struct mp_gpu_use *use)
     return use->sum_known ? sum : MP_BYTES_UNKNOWN;
 }
 
-static void put(struct mp_recording *recording, unsigned ordinal, const char *counter, uint64_t time_ns, uint64_t value)
+static void put_sample(struct mp_recording *recording, unsigned ordinal, const char *counter, uint64_t time_ns,
+                       uint64_t value)
 {
     char name[64];
     if (value == MP_BYTES_UNKNOWN) return;
@@ -54,7 +55,7 @@ static void put(struct mp_recording *recording, unsigned ordinal, const char *co
     if (id != MP_INTERN_FAILED) (void)mp_vec_push(&recording->samples, sample);
 }
 
-/* True if the process still has memory: not if it has ended, even if nobody has waited for it. */
+/* True if the process still has memory. A zombie has none. */
 static bool is_alive(uint32_t pid)
 {
     char path[64], text[256] = "";
@@ -77,8 +78,8 @@ void mp_device_samples_begin(struct mp_recording *recording, struct mp_device_wa
     samples->order = started_with(recording->pid, "CUDA_DEVICE_ORDER");
 }
 
-/* The GPU by the UUID from the program's own driver; -1 where the program did not ask it. NVML puts "GPU-" or "MIG-" in
- * front. */
+/* The GPU with the UUID that the program's own driver reported; -1 if the recorder has no UUID. NVML adds "GPU-" or
+ * "MIG-" in front. */
 static int gpu_by_uuid(const struct mp_gpus *gpus, const struct mp_spool_header *spool, unsigned ordinal)
 {
     char uuid[MP_UUID_TEXT];
@@ -91,8 +92,8 @@ static int gpu_by_uuid(const struct mp_gpus *gpus, const struct mp_spool_header 
     return -1;
 }
 
-static void begin(struct mp_recording *recording, unsigned ordinal, struct mp_device_seen *device,
-                  const struct mp_gpus *gpus)
+static void begin_device(struct mp_recording *recording, unsigned ordinal, struct mp_device_seen *device,
+                         const struct mp_gpus *gpus)
 {
     struct mp_device_samples *samples = &recording->devices;
     struct mp_device_reading first;
@@ -109,8 +110,8 @@ static void begin(struct mp_recording *recording, unsigned ordinal, struct mp_de
     device->described = true;
     if (!mp_device_watch_first(samples->watch, (unsigned)device->gpu, &first)) return;
     uint64_t sum = sum_of(&first.use), used = first.use.used_bytes;
-    put(recording, ordinal, "before", 0, used);
-    if (sum <= used) put(recording, ordinal, "system", 0, used - sum);
+    put_sample(recording, ordinal, "before", 0, used);
+    if (sum <= used) put_sample(recording, ordinal, "system", 0, used - sum);
 }
 
 static void look_for_devices(struct mp_recording *recording)
@@ -131,24 +132,24 @@ static void look_for_devices(struct mp_recording *recording)
 
 /* ---- readings ---- */
 
-/* Takes every reading, even one equal to the one before: that nothing changed around a moment is worth knowing, and a
- * reading takes a dozen bytes. */
+/* Takes every reading, even if it equals the one before: it shows that nothing changed until then, and takes only a
+ * dozen bytes. */
 static void take_reading(struct mp_recording *recording, unsigned ordinal, const struct mp_device_reading *reading)
 {
     struct mp_device_seen *device = &recording->devices.devices[ordinal];
     const struct mp_gpu_use *use = &reading->use;
     uint64_t time_ns = mp_recording_time(recording, reading->begun_ns + (reading->ended_ns - reading->begun_ns) / 2);
     uint64_t ours = used_by(use, recording->pid, &device->named), sum = sum_of(use);
-    /* About a process that has ended meanwhile it says nothing. */
+    /* The process has ended meanwhile: the reading has nothing about it. */
     if (ours == MP_BYTES_UNKNOWN && !is_alive(recording->pid)) return;
     uint64_t others = ours == MP_BYTES_UNKNOWN || sum == MP_BYTES_UNKNOWN ? MP_BYTES_UNKNOWN : sum - ours;
     device->has_process |= ours != MP_BYTES_UNKNOWN;
     device->has_total = true;
     device->used_bytes = use->used_bytes;
     device->process_bytes = ours;
-    put(recording, ordinal, "device", time_ns, use->used_bytes);
-    put(recording, ordinal, "process", time_ns, ours);
-    put(recording, ordinal, "others", time_ns, others);
+    put_sample(recording, ordinal, "device", time_ns, use->used_bytes);
+    put_sample(recording, ordinal, "process", time_ns, ours);
+    put_sample(recording, ordinal, "others", time_ns, others);
 }
 
 void mp_device_samples_round(struct mp_recording *recording)
@@ -157,14 +158,15 @@ void mp_device_samples_round(struct mp_recording *recording)
     struct mp_device_reading reading;
     if (!samples->watch) return;
     look_for_devices(recording);
-    /* A context or module was made, which takes memory outside of the blocks: read now. */
+    /* A new context or module takes memory outside of blocks, so read now. */
     uint32_t changed = atomic_load_explicit(&recording->spool.header->devices_changed, memory_order_relaxed);
     if (samples->any && changed != samples->changed) mp_device_watch_ask(samples->watch, true);
     samples->changed = changed;
     const struct mp_gpus *gpus = samples->any ? mp_device_watch_gpus(samples->watch) : NULL;
     if (!gpus) return;
     for (unsigned i = 0; i < MP_DEVICES_SEEN; i++)
-        if (samples->devices[i].used && !samples->devices[i].begun) begin(recording, i, &samples->devices[i], gpus);
+        if (samples->devices[i].used && !samples->devices[i].begun)
+            begin_device(recording, i, &samples->devices[i], gpus);
     while (mp_device_watch_next(samples->watch, &samples->cursor, &reading))
         for (unsigned i = 0; i < MP_DEVICES_SEEN; i++)
             if (samples->devices[i].begun && samples->devices[i].gpu == (int)reading.gpu)

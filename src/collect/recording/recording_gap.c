@@ -2,7 +2,8 @@
 
 #include <stdlib.h>
 
-/* Steps between two windows. Beyond these the oldest are forgotten: a window that never opens must not cost memory. */
+/* The most steps kept between two windows. The oldest are forgotten first: a window that never opens must not cost
+ * memory. */
 #define UNKEPT_STEPS_MAX (1u << 20)
 
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
@@ -17,7 +18,7 @@ struct gap {
     MP_VEC(struct mp_event) events;
 };
 
-/* At equal times ends come first, to make room for beginnings. */
+/* Orders by time. At equal times ends come first, since their addresses may be reused at once. */
 static int by_time(const void *left, const void *right)
 {
     const struct mp_event *a = left, *b = right;
@@ -41,7 +42,7 @@ static bool add_block(struct gap *gap, const struct mp_base_block *block, unsign
     return mp_vec_push(&gap->events, event);
 }
 
-/* Writes a named region that is a step as one that ends where it begins. */
+/* Writes a step that is a named region as a region of no length. */
 static bool add_step(struct gap *gap, const struct mp_event *step)
 {
     struct mp_event end = *step;

@@ -1,8 +1,8 @@
 #include "base/sampling.h"
 #include "collect/recording/recording_parts.h"
 
-/* An address may lie in blocks of several tracks: an allocator's block inside one from the driver. The program means
- * the uppermost. */
+/* An address may be in blocks of several tracks: in an allocator's block inside of a driver's. The program means the
+ * block with the highest rank. */
 static unsigned rank_of(struct mp_recording *recording, uint16_t track)
 {
     static const unsigned ranks[MP_LAYERS] = {[MP_LAYER_DRIVER] = 1, [MP_LAYER_APP] = 2, [MP_LAYER_TORCH] = 3};
@@ -10,7 +10,8 @@ static unsigned rank_of(struct mp_recording *recording, uint16_t track)
     return tracks[track].layer < MP_LAYERS ? ranks[tracks[track].layer] : 0;
 }
 
-/* In a sample, a block stands for more bytes than it has. */
+/* True if the address is beyond the block's real size. In a sample, `bytes` of a block is scaled up to the bytes that
+ * it represents. */
 static bool is_beyond(struct mp_recording *recording, const struct mp_base_block *block, uint64_t address)
 {
     const struct mp_wire_track *tracks = mp_spool_entries(recording->spool.header, MP_TABLE_TRACKS);
@@ -18,7 +19,7 @@ static bool is_beyond(struct mp_recording *recording, const struct mp_base_block
            (double)(address - block->address) >= mp_sampling_size(block->bytes, recording->config.sample_bytes);
 }
 
-/* The block that begins there, as a tensor's mostly does; else the one that contains the address. */
+/* The block that begins at the address, as most tensors' blocks do; else the block that contains it. */
 static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t address)
 {
     const struct mp_ledger *ledger = &recording->state.ledger;
@@ -42,7 +43,7 @@ static struct mp_base_block *block_at(struct mp_recording *recording, uint64_t a
     return best;
 }
 
-/* Numbers the file of a path; 0 where it is unknown. */
+/* Finds the file's string id of a spool's text; 0 if unknown. */
 static enum mp_status file_of(struct mp_recording *recording, uint32_t id, uint32_t *file, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
@@ -81,7 +82,7 @@ enum mp_status mp_recording_take_label(struct mp_recording *recording, const str
         return mp_fail(error, MP_NO_MEMORY, "out of memory for labels");
     block->role = event->kind;
     block->label = event->name;
-    if (!recording->window_open) return MP_OK; /* the base written when the window opens has it */
+    if (!recording->window_open) return MP_OK; /* the base that is written when the window opens has the label */
     struct mp_label label = {
         .time_ns = event->time_ns, .block = block->block, .role = event->kind, .name = event->name};
     return mp_vec_push(&recording->labels, label) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory for labels");

@@ -1,8 +1,9 @@
 /*
  * Finds out when memory ran out, and whether that is worth a snapshot. A refusal by the driver does not count if
- * PyTorch survives it: its caching allocator gives back free segments and asks again. Where that may have asked, the
- * next action of the same thread decides, however late: PyTorch gets memory on that device, or itself reports that it
- * is out of memory; anything else shows that another library asked. Any other refusal gets a snapshot at once.
+ * PyTorch survives it: its caching allocator releases free segments and asks again. If PyTorch may have asked, the
+ * thread's next action decides, however late. If PyTorch gets memory on that device, there is no snapshot. If PyTorch
+ * reports out-of-memory, or does anything else (then another library had asked), there is one. Other refusals get a
+ * snapshot at once.
  */
 #include "collect/recording/recording_parts.h"
 
@@ -18,11 +19,11 @@ static enum mp_status ask_for_look(struct mp_recording *recording, uint64_t time
     return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
-/* A program that searches for a batch size runs out of memory often. The first few times are worth a file, and the last
- * one if the program did not end well. */
+/* A program that searches for a batch size runs out of memory often. Only the first few times get a file, and the last
+ * time if the program did not end well. */
 static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, struct mp_error *error)
 {
-    /* One that was undecided is looked at after later ones. */
+    /* A refusal that was undecided for long may be looked at after later ones. */
     uint64_t last = recording->last_oom_ns, apart = time_ns > last ? time_ns - last : last - time_ns;
     bool soon = recording->ooms_looked_at && apart < OOM_APART_NS;
     recording->oom_passed_over_ns = time_ns;
@@ -33,7 +34,7 @@ static enum mp_status look_at(struct mp_recording *recording, uint64_t time_ns, 
     return ask_for_look(recording, time_ns, error);
 }
 
-/* NULL where that is no track. */
+/* The track numbered `track`; NULL if there is none. */
 static const struct mp_wire_track *track_of(const struct mp_recording *recording, uint16_t track)
 {
     struct mp_spool_header *spool = recording->spool.header;
@@ -61,7 +62,7 @@ static bool has_allocator_above(const struct mp_recording *recording, uint16_t t
     return false;
 }
 
-/* True if PyTorch's allocator may have asked for its very first segment: the track is no pool's. */
+/* True if PyTorch's allocator may have asked for its very first segment. It never asks on a pool's track. */
 static bool may_be_first(const struct mp_recording *recording, uint16_t track)
 {
     const struct mp_wire_track *facts = track_of(recording, track);
@@ -76,12 +77,12 @@ static struct mp_refusal *refusal_of(struct mp_recording *recording, uint32_t th
     return NULL;
 }
 
-static void forget(struct mp_recording *recording, struct mp_refusal *refusal)
+static void forget_refusal(struct mp_recording *recording, struct mp_refusal *refusal)
 {
     *refusal = recording->refusals.at[--recording->refusals.count];
 }
 
-/* True if the track is of that layer, on the device that refused. */
+/* True if the track is of layer `layer` on the device that refused. */
 static bool is_on_refusing_device(const struct mp_recording *recording, const struct mp_refusal *refusal,
                                   uint16_t track, enum mp_layer layer)
 {
@@ -94,7 +95,7 @@ static enum mp_status decide(struct mp_recording *recording, struct mp_refusal *
                              struct mp_error *error)
 {
     uint64_t time_ns = refusal->time_ns;
-    forget(recording, refusal);
+    forget_refusal(recording, refusal);
     return answered ? MP_OK : look_at(recording, time_ns, error);
 }
 
@@ -114,8 +115,8 @@ static enum mp_status take_oom(struct mp_recording *recording, const struct mp_e
     return mp_vec_push(&recording->refusals, refusal) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
-/* True for an event that PyTorch may cause between a refusal and its report: it makes room, and asks again, for
- * expandable segments in pieces. */
+/* True for an event that PyTorch may cause between a refusal and its report: it frees memory, and asks again, in pieces
+ * for expandable segments. */
 static bool may_be_retry(const struct mp_recording *recording, const struct mp_refusal *refusal,
                          const struct mp_event *event)
 {

@@ -1,51 +1,53 @@
 /* Calls between the parts of a recording: taking records (recording_take.c), writing the file (recording_write.c), the
- * rounds and the end (recording.c). Not for others. */
+ * rounds and the end (recording.c). Other code does not include this file. */
 #ifndef MP_COLLECT_RECORDING_PARTS_H
 #define MP_COLLECT_RECORDING_PARTS_H
 
 #include "collect/recording/recording.h"
 
-/* A moment of CLOCK_MONOTONIC as a time in the recording. */
+/* Converts a time of CLOCK_MONOTONIC to a time of the recording. */
 uint64_t mp_recording_time(const struct mp_recording *recording, uint64_t monotonic_ns);
-/* Keeps the first failure. True where status is MP_OK. */
+/* Keeps the first failure. True if `status` is MP_OK. */
 bool mp_recording_check(struct mp_recording *recording, enum mp_status status, const struct mp_error *error);
 
-/* Keeps the live bytes from before the next event of the file. False: out of memory. */
+/* Remembers the live bytes before the file's next event. False: out of memory. */
 bool mp_recording_remember_live(struct mp_recording *recording);
 /* Turns one record of a ring into events, an answer, or a change of the window. The drain's visitor. */
 bool mp_recording_take(void *recording, uint32_t ring, const struct mp_record *record);
 
-/* Writes the lasting changes of the time in which the window was closed, each at its moment. They are ended blocks of
- * the file, live new blocks, and steps. Blocks from before the file's beginning go to its base instead. From here on
- * the window counts as open. */
+/* Writes the lasting changes of the time in which the window was closed, each at its own time: frees of the file's
+ * blocks, new blocks that still live, and steps. Before the file has a first window, live blocks go to its base
+ * instead. Afterwards the window counts as open. */
 enum mp_status mp_recording_write_gap(struct mp_recording *recording, uint32_t thread, struct mp_error *error);
-/* Writes the same changes while the window stays closed, before the rings forget the taken records. Does so only if
- * steps began meanwhile, and more steps are to be written. */
+/* Writes the same changes while the window stays closed, before the taken records are released from the rings. Does so
+ * only if steps began meanwhile, and a later window needs them. */
 enum mp_status mp_recording_write_meanwhile(struct mp_recording *recording, struct mp_error *error);
-/* The program labels the live block that contains event->address: a role (event->kind), and event->name. */
+/* Takes the program's label of the live block that contains event->address: a role (event->kind), and event->name. */
 enum mp_status mp_recording_take_label(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error);
-/* Takes a holder of such a block, or the end of a look for holders. */
+/* Takes a holder of a live block, or the end of a look for holders. */
 enum mp_status mp_recording_take_holder(struct mp_recording *recording, const struct mp_record *record,
                                         const struct mp_event *event, struct mp_error *error);
-/* Memory ran out, or the thread of a refusal goes on: asks for a snapshot where that is worth one. */
+/* Takes an out-of-memory, or the next event of a thread with an undecided refusal. Asks for a snapshot if that is worth
+ * one. */
 enum mp_status mp_recording_follow_oom(struct mp_recording *recording, const struct mp_event *event,
                                        struct mp_error *error);
-/* When the process has ended: the same for refusals without a following event, and for the last of a program that ended
- * badly. */
+/* Call it when the process has ended: decides refusals without a following event, and asks for a snapshot of the last
+ * out-of-memory if the program ended badly. */
 enum mp_status mp_recording_look_at_last_ooms(struct mp_recording *recording, struct mp_error *error);
-/* PyTorch's data about its caching allocators (collect/history/history.h). The first follows births and ends of blocks,
- * the second takes a record of a reading. The others write to the file, after the events concerned and at its end. */
+/* PyTorch's data about its caching allocators (collect/history/history.h). mp_recording_follow_history() follows births
+ * and ends of blocks; the next function takes a record of a reading. The others write to the file: after the events
+ * concerned, and at its end. */
 enum mp_status mp_recording_follow_history(struct mp_recording *recording, const struct mp_event *event,
                                            struct mp_error *error);
 enum mp_status mp_recording_take_history(struct mp_recording *recording, const struct mp_record *record,
                                          struct mp_error *error);
-/* Adds a note where most of that history matched none of the recorded blocks. */
+/* Adds a note if most entries of PyTorch's history matched no recorded block. */
 void mp_recording_note_history(struct mp_recording *recording);
 enum mp_status mp_recording_write_requests(struct mp_recording *recording, struct mp_error *error);
 enum mp_status mp_recording_write_segments(struct mp_recording *recording, struct mp_error *error);
-/* The number by which readers know a step (mp_step_of()). A step that no optimizer has ended yet has the number of the
- * last one that was. */
+/* The number by which readers know a step (mp_step_of()). If optimizers mark steps, a step that has not ended yet has
+ * the number of the step before. */
 uint64_t mp_recording_public_step(const struct mp_recording *recording, uint64_t step);
 /* Notes a step that began outside of the window. */
 enum mp_status mp_recording_note_step(struct mp_recording *recording, const struct mp_event *event,
@@ -53,24 +55,24 @@ enum mp_status mp_recording_note_step(struct mp_recording *recording, const stru
 
 /* True if a track of the spool is of that layer. */
 bool mp_recording_has_layer(const struct mp_recording *recording, uint16_t track, enum mp_layer layer);
-/* Notes whether the process has our root and mounts (recording->shares_root). False: it cannot be asked, as one that
- * has ended; what was noted stays. */
+/* Notes whether the process has our root and mounts (recording->shares_root). False: the process cannot be asked, for
+ * instance because it has ended; the earlier note stays. */
 bool mp_recording_look_at_root(struct mp_recording *recording);
-/* A mp_tables_module_seen: finds the file of a module for its symbols. Where the process has our root, it is found
- * without the process, which may end at any time. */
+/* A mp_tables_module_seen: finds the file of a module for its symbols. If the process has our root, the path does not
+ * depend on the process, which may end at any time. */
 void mp_recording_add_module(void *recording, uint32_t id, const char *path, const struct mp_file_id *file);
 /* Reads names and modules that are new in the spool. */
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error);
-/* Begins a file of the recording's process; `has_spool`: which recovery joins to the spool. Takes over `fd`. */
+/* Begins a file of the recording's process, and takes over `fd`. `has_spool`: the file names the spool, so that
+ * recovery can join both. */
 enum mp_status mp_recording_open_writer(const struct mp_recording *recording, int fd, const char *configuration,
                                         bool has_spool, struct mp_writer **writer, struct mp_error *error);
-/* Writes everything taken to the file, followed by a base with `with_base` or where it is time for one; then gives the
- * rings their room back. */
+/* Writes everything taken to the file, then a base, if `with_base` or if one is due. Then releases the taken records
+ * from the rings. */
 enum mp_status mp_recording_write(struct mp_recording *recording, bool with_base, struct mp_error *error);
 /* Writes the live blocks as a base; tables must have been written. */
 enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp_error *error);
-/* Writes functions and lines of all native frames that `tables` has written; these are the recording's own tables or a
- * copy. */
+/* Writes functions and lines of all native frames that `tables` (the recording's own, or a copy) has written. */
 enum mp_status mp_recording_write_symbols(struct mp_recording *recording, struct mp_tables *tables,
                                           struct mp_writer *writer, struct mp_error *error);
 /* Fills in the summary, except for the file's path, duration and size, and the recorder's losses. */
@@ -85,8 +87,8 @@ bool mp_recording_lacks_names(const struct mp_spool_header *spool);
 
 /* The role of a process that its stacks show. One thread at a time. */
 
-/* Looks in what the tables have up to now for functions that only a worker runs, and puts the role where the process's
- * membership is (the spool's header), if there is one. */
+/* Looks in the tables for functions that only a worker runs, and writes the role, if found, into the process's
+ * membership in the spool's header. */
 void mp_recording_find_role(struct mp_recording *recording);
 
 #endif

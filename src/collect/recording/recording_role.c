@@ -12,7 +12,7 @@ static const struct {
     {"_worker_loop", "/torch/utils/data/_utils/worker.py", MP_ROLE_LOADER_WORKER},
 };
 #define WORKERS    (sizeof workers / sizeof *workers)
-#define NODES_MOST (UINT64_C(1) << 16) /* those of the beginning: a worker's own come first */
+#define NODES_MOST (UINT64_C(1) << 16) /* only the first nodes are searched: a worker's functions run first */
 #define DEPTH_MOST 4096
 
 static bool ends_with(const char *text, const char *end)
@@ -26,20 +26,20 @@ static const char *spool_text(const struct mp_tables *tables, uint32_t spool_str
     return mp_intern_get(&tables->strings, mp_tables_spool_string(tables, spool_string), NULL);
 }
 
-/* The number of the row that the frame is; WORKERS: none. */
+/* The index of the row in `workers` with the frame's function; WORKERS: none. */
 static size_t row_of(const struct mp_tables *tables, const struct mp_wire_frame *frame)
 {
     size_t row = 0;
     if (frame->language != MP_PYTHON) return WORKERS;
     const char *function = spool_text(tables, frame->function), *dot = strrchr(function, '.');
-    if (dot) function = dot + 1; /* from 3.11 on a method's name begins with its class */
+    if (dot) function = dot + 1; /* from 3.11 on a method's name begins with the class's name */
     while (row < WORKERS && strcmp(function, workers[row].function) != 0)
         row++;
     return row < WORKERS && ends_with(spool_text(tables, frame->file), workers[row].file) ? row : WORKERS;
 }
 
-/* True if multiprocessing has begun the process further out in the stack. A thread of a ThreadPool runs the same
- * functions in any process. */
+/* True if an outer frame is of multiprocessing's start of a process. Without it, the functions may run in a thread of a
+ * ThreadPool, which any process may have. */
 static bool is_in_worker(const struct mp_tables *tables, const struct mp_wire_node *nodes, uint32_t node,
                          const struct mp_wire_frame *frames)
 {
@@ -58,7 +58,7 @@ void mp_recording_find_role(struct mp_recording *recording)
     const struct mp_wire_frame *frames = mp_spool_entries(recording->spool.header, MP_TABLE_FRAMES);
     const struct mp_wire_node *nodes = mp_spool_entries(recording->spool.header, MP_TABLE_NODES);
     size_t best = WORKERS;
-    /* The last one in the table above: a pool's worker has the frame of every worker, too. */
+    /* Take the last match of the table above: a pool's worker also has the frame that every worker has. */
     for (uint64_t i = 1; i < tables->seen[MP_TABLE_NODES] && i < NODES_MOST; i++) {
         uint32_t frame = nodes[i].frame;
         if (frame >= tables->seen[MP_TABLE_FRAMES]) continue;

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/sampling.h"
 
-#define EVENTS_OF_A_RECORD 4 /* at most: a step, a missed free, the reserved total, the event itself */
+#define EVENTS_OF_A_RECORD 4 /* most: a step, a missed free, the reserved total, the event itself */
 
 bool mp_recording_remember_live(struct mp_recording *recording)
 {
@@ -66,7 +66,7 @@ static enum mp_status take_reserved(struct mp_recording *recording, const struct
     return status ? status : keep(recording, &event, error);
 }
 
-/* The mean of a track whose blocks are a sample; 0: it has all of them. */
+/* The sampling mean in bytes of a track whose blocks are a sample; 0: the track has all blocks. */
 static uint32_t sample_of(const struct mp_recording *recording, uint16_t track)
 {
     struct mp_spool_header *spool = recording->spool.header;
@@ -106,7 +106,7 @@ static enum mp_status take_block(struct mp_recording *recording, const struct mp
     return status;
 }
 
-/* Writes the allocators' totals, which may have changed while nothing was kept. */
+/* Writes the allocators' reserved totals, which may have changed while the window was closed. */
 static enum mp_status write_reserved(struct mp_recording *recording, const struct mp_event *at, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
@@ -121,7 +121,7 @@ static enum mp_status write_reserved(struct mp_recording *recording, const struc
     return status;
 }
 
-/* Everything written from here on must not count the current record as taken: a kill would lose it. */
+/* Uncounts the current record: chunks written from here on must not count it as taken, or a kill would lose it. */
 static struct mp_schedule_position step_back(struct mp_recording *recording, uint32_t ring)
 {
     struct mp_schedule_position after = recording->schedule_state.position;
@@ -136,7 +136,8 @@ static void step_on(struct mp_recording *recording, uint32_t ring, struct mp_sch
     recording->schedule_state.position = after;
 }
 
-/* Ends the blocks that ended while nothing was kept, writes the live ones, then begins the window. */
+/* Opens the window: writes the frees of blocks that ended while it was closed, then a base of live blocks, then the
+ * start event. */
 static enum mp_status open_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
                                   struct mp_error *error)
 {
@@ -151,7 +152,7 @@ static enum mp_status open_window(struct mp_recording *recording, uint32_t ring,
     return status ? status : write_reserved(recording, event, error);
 }
 
-/* `whole`: the current record lies in the window that this ends. */
+/* Opens or closes the window at `event`. `whole`: the current record still belongs to the window that closes. */
 static enum mp_status take_window(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
                                   bool whole, struct mp_error *error)
 {
@@ -194,11 +195,11 @@ static enum mp_status request_snapshot(struct mp_recording *recording, struct mp
     return mp_vec_push(&recording->requests, request) ? MP_OK : mp_fail(error, MP_NO_MEMORY, "out of memory");
 }
 
-/* The last one of a kind counts. */
+/* Keeps a text for the file's end. A later text of the same kind replaces it. */
 static enum mp_status take_aside(struct mp_recording *recording, const struct mp_event *event, struct mp_error *error)
 {
     const struct mp_aside aside = {event->name, event->kind};
-    if (!aside.text) return MP_OK; /* there was no room for its text, and an earlier one must not be lost for that */
+    if (!aside.text) return MP_OK; /* the recorder had no room for the text: keep the earlier one */
     for (size_t i = 0; i < recording->asides.count; i++)
         if (recording->asides.at[i].kind == aside.kind) {
             recording->asides.at[i] = aside;
@@ -267,7 +268,7 @@ static enum mp_status ask_schedule(struct mp_recording *recording, uint32_t ring
     recording->schedule_state.position.steps = recording->state.ledger.steps;
     if (status || !recording->schedule || event->type >= MP_EVENT_TYPES) return status;
     const char *name = mp_intern_get(&recording->tables.strings, event->name, NULL);
-    /* A range that may end on another thread fits no thread's order. */
+    /* A range on a lane may end on any thread, so it has no thread's order. */
     if (record->flags & MP_RECORD_LANE) ring = MP_SPOOL_RINGS_MAX;
     *wish = mp_schedule_next(recording->schedule, &recording->schedule_state, ring, event, name, *is_step);
     return MP_OK;
@@ -297,7 +298,7 @@ static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const 
     return status;
 }
 
-/* A call of the function of --step-at begins with this event: a step. */
+/* Makes a step: a call of the function of --step-at begins with this event. */
 static enum mp_status take_call(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
                                 struct mp_error *error)
 {
@@ -315,7 +316,7 @@ static enum mp_status take_record(struct mp_recording *recording, uint32_t ring,
                                   struct mp_error *error)
 {
     struct mp_spool_header *spool = recording->spool.header;
-    /* While the window is closed, the file's live bytes stay as they were. */
+    /* The live bytes before the file's next event are remembered only while the window is open. */
     if (!recording->pending.count && recording->window_open && !mp_recording_remember_live(recording))
         return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
 #define TAKE(field, type) .field = record->field,
@@ -344,8 +345,8 @@ static enum mp_status take_record(struct mp_recording *recording, uint32_t ring,
     return status ? status : pass(recording, ring, record, &event, error);
 }
 
-/* A program that writes where it should not may reach the spool, and so may a disk: what names something that there is
- * not is left out, and counted. */
+/* False for a record that names a missing track or stack, or has an unknown type. The program's stray writes, or a bad
+ * disk, may have damaged the spool. Such records are left out and counted. */
 static bool is_sound(const struct mp_spool_header *spool, const struct mp_record *record)
 {
     const struct mp_spool_table *nodes = &spool->tables[MP_TABLE_NODES], *tracks = &spool->tables[MP_TABLE_TRACKS];

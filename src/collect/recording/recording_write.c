@@ -9,8 +9,10 @@
 
 #include "base/clock.h"
 
-#define NOTES_WITH_MODULES 16 /* modules are not noted beyond these: a program may have thousands without a file */
-#define BASE_FACTOR        4  /* a base is written after this many events per live block */
+#define NOTES_WITH_MODULES                                                                                             \
+    16                /* most notes until which modules are noted: a program may have thousands without a              \
+                       * file */
+#define BASE_FACTOR 4 /* a base is written after this many events per live block */
 
 enum mp_status mp_recording_read_tables(struct mp_recording *recording, struct mp_error *error)
 {
@@ -58,15 +60,15 @@ enum mp_status mp_recording_write_base(struct mp_recording *recording, struct mp
     return status;
 }
 
-/* Steps are counted from the program's first one, wherever the file begins. */
+/* Writes the number of steps before the file's first event, since steps count from the program's start. */
 static enum mp_status write_past(struct mp_recording *recording, struct mp_error *error)
 {
     struct mp_past past = {.steps = recording->steps_unseen, .time_ns = recording->state.time_ns};
     return mp_writer_past(recording->writer, &past, error);
 }
 
-/* Writes waiting rows of a kind. Labels come before the events that they belong to: a kill in between leaves labels
- * that the spool still has; they then come twice, which does no harm. */
+/* Writes waiting rows of a kind. Labels are written before their events. After a kill in between, the spool still has
+ * the labels, and recovery writes them twice, which does no harm. */
 static enum mp_status write_rows(struct mp_recording *recording, enum mp_chunk_kind kind, const void *rows,
                                  size_t *count, struct mp_error *error)
 {
@@ -95,15 +97,15 @@ static enum mp_status write_pending(struct mp_recording *recording, struct mp_er
     return status;
 }
 
-/* Says which records a base knows of, where no events came before it that would. */
+/* Writes an empty chunk of events with the rings' marks, for a base that no chunk of events precedes. */
 static enum mp_status write_marks(struct mp_recording *recording, struct mp_error *error)
 {
     if (!mp_recording_remember_live(recording)) return mp_fail(error, MP_NO_MEMORY, "out of memory for events");
     return write_pending(recording, error);
 }
 
-/* Says where the schedule stands before the file says that the records until there are taken. After a kill at any
- * moment, `recover` finds one of the two that fits. */
+/* Writes the schedule's position to the spool, before the file counts the records until there as taken. The spool has
+ * two such marks, so after a kill at any moment one of them fits the file. */
 static void mark_schedule(struct mp_recording *recording)
 {
     struct mp_schedule_mark *marks = recording->spool.header->schedule_marks;
@@ -210,9 +212,10 @@ static void note_count(struct mp_recording *recording, uint64_t count, const cha
     mp_recording_note(recording, text);
 }
 
-/* The recorder's losses, and where CUPTI's records, which only check its callbacks, differ from them. */
+/* Notes about the recorder's losses, and about differences between CUPTI's records and its callbacks, which the records
+ * only check. */
 static const struct loss {
-    size_t counter; /* its place in the header */
+    size_t counter; /* offset in the spool's header */
     const char *one, *more;
 } losses[] = {
 #define LOSS(counter, one, more)                                                                                       \
@@ -329,9 +332,9 @@ static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *li
     return status;
 }
 
-/* More calls of the function of --step-at may have begun, as a rule at most one a doubt. A loop inside a call makes
- * doubts, too. Readers therefore count without the function only if few calls were seen, or many times as many doubts.
- * Otherwise a note says so if steps may be off by 1 %. */
+/* Notes that calls of the function of --step-at may have been missed: as a rule at most one for each doubt. Loops
+ * inside of a call also cause doubts. Readers therefore ignore the function only if few calls were seen, or far more
+ * doubts than calls. Otherwise this note is added if steps may be off by 1 %. */
 static void note_doubtful_calls(struct mp_recording *recording)
 {
     enum { DOUBTS = 8, FEW_CALLS = 12, DOUBTS_A_CALL = 64, CALLS_A_DOUBT = 100 };

@@ -12,7 +12,7 @@ static const struct word {
     size_t offset;
 } words[] = {
     {"wait", offsetof(struct mp_schedule, idle)},
-    {"warmup", offsetof(struct mp_schedule, idle)}, /* there is nothing to warm up: the same as waiting */
+    {"warmup", offsetof(struct mp_schedule, idle)}, /* memprof needs no warm-up: the same as waiting */
     {"active", offsetof(struct mp_schedule, active)},
     {"repeat", offsetof(struct mp_schedule, repeat)},
     {"every", offsetof(struct mp_schedule, every)},
@@ -101,7 +101,8 @@ static enum mp_schedule_wish begin_unit(const struct mp_schedule *schedule, stru
     return !state->position.over && is_active(schedule, unit) ? MP_SCHEDULE_OPEN : MP_SCHEDULE_CLOSE;
 }
 
-/* A unit is the outermost region of that name; others that begin meanwhile do not count. */
+/* Follows regions. A unit is an outermost region with the schedule's name; regions that begin inside of it do not
+ * count. */
 static enum mp_schedule_wish next_region(const struct mp_schedule *schedule, struct mp_schedule_state *state,
                                          uint32_t ring, const struct mp_event *event, const char *name)
 {

@@ -1,6 +1,7 @@
 /*
- * When a recording keeps events: in cycles of units, which are steps or regions of a name. A schedule decides before or
- * after each event; the program's own starts and stops come in addition. Pure; one thread at a time.
+ * When a recording keeps events: in cycles of units, which are steps or regions of a name. A schedule opens and closes
+ * the window before or after an event. The program's own starts and stops apply in addition. Pure; one thread at a
+ * time.
  */
 #ifndef MP_COLLECT_SCHEDULE_H
 #define MP_COLLECT_SCHEDULE_H
@@ -13,14 +14,13 @@
 #include "format/recording.h"
 #include "wire/spool.h"
 
-/* The user's schedule. Zero-initialised: everything is kept. Read-only once made, and then for any thread. */
+/* The user's schedule. Zero-initialised: everything is kept. Once made it is read-only, and any thread may read it. */
 struct mp_schedule {
-    uint64_t idle,
-        active;      /* units of a cycle: first idle ones, then active ones, of which a schedule has one or more */
-    uint64_t every;  /* units from one cycle's beginning to the next one's */
-    uint64_t repeat; /* cycles; 0: without end */
-    bool by_region;  /* else by step */
-    char *pattern;   /* owned */
+    uint64_t idle, active; /* units of a cycle: first idle ones, then active ones (at least one) */
+    uint64_t every;        /* units from one cycle's beginning to the next one's */
+    uint64_t repeat;       /* cycles; 0: without end */
+    bool by_region;        /* else by step */
+    char *pattern;         /* owned */
     regex_t unit;
 };
 
@@ -40,14 +40,14 @@ static inline bool mp_schedule_is_set(const struct mp_schedule *schedule)
 /* One recording's position in the schedule. */
 struct mp_schedule_state {
     struct mp_schedule_position position;
-    uint32_t depth[MP_SPOOL_RINGS_MAX]; /* of each thread's open regions, as far as they were seen */
+    uint32_t depth[MP_SPOOL_RINGS_MAX]; /* number of each thread's open regions, of those whose begin was seen */
 };
 
 enum mp_schedule_wish {
     MP_SCHEDULE_NONE,
-    MP_SCHEDULE_OPEN,        /* the window, before this event */
-    MP_SCHEDULE_CLOSE,       /* before this event */
-    MP_SCHEDULE_CLOSE_AFTER, /* this event is the last one inside */
+    MP_SCHEDULE_OPEN,        /* open the window before this event */
+    MP_SCHEDULE_CLOSE,       /* close it before this event */
+    MP_SCHEDULE_CLOSE_AFTER, /* close it after this event */
 };
 
 /* Called for each event in order of time. `ring`: MP_SPOOL_RINGS_MAX for a region of no thread; `name`: that of a

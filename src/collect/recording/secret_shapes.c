@@ -9,11 +9,11 @@
 
 enum letters { HEX, ALNUM, WORD, DOTTED, BASE64, TO_BLANK };
 
-/* The rules of gitleaks and detect-secrets for tokens with a beginning of their own. Lengths are at most theirs:
- * services lengthen and shorten theirs. */
+/* Shapes of tokens with a fixed beginning, from the rules of gitleaks and detect-secrets. Least lengths are at most as
+ * in those rules, since services change the lengths of their tokens. */
 static const struct shape {
     const char *begins;
-    unsigned char least; /* letters behind the beginning */
+    unsigned char least; /* least number of letters after the beginning */
     unsigned char letters;
 } shapes[] = {
     /* Models and their services */
@@ -160,8 +160,8 @@ static bool belongs(unsigned char letter, unsigned letters)
     }
 }
 
-/* Words in lower case, as in sk-learn-contrib-models, are no token: one has 20 letters without a dash, or digits
- * between letters. */
+/* True if the text looks like a token: 20 letters and digits in a row, or 6 with both. Words in lower case, as in
+ * sk-learn-contrib-models, do not. */
 static bool looks_random(const char *text, size_t length)
 {
     size_t run = 0;
@@ -182,7 +182,8 @@ static bool looks_random(const char *text, size_t length)
     return false;
 }
 
-/* A token begins a word, also behind the escapes of shells, JSON and URLs: \nTOKEN, %20TOKEN. */
+/* True if a word begins at `at`, where a token may begin. A word may follow an escape of shells, JSON or URLs: \nTOKEN,
+ * %20TOKEN. */
 static bool begins_word(const char *text, const char *at)
 {
     if (at == text || !isalnum((unsigned char)at[-1])) return true;
@@ -190,7 +191,7 @@ static bool begins_word(const char *text, const char *at)
     return at - text >= 3 && at[-3] == '%' && isxdigit((unsigned char)at[-2]) && isxdigit((unsigned char)at[-1]);
 }
 
-/* The letters of the token that begins there; 0: none. */
+/* The length of the token at the beginning of `text`; 0: none. */
 static size_t token_length(const char *text)
 {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -203,7 +204,7 @@ static size_t token_length(const char *text)
     return 0;
 }
 
-/* A PEM block, as far as the text has it. */
+/* The length of the PEM block at the beginning of `text`, or of its part in the text; 0: none. */
 static size_t pem_length(const char *text)
 {
     static const char begin[] = "-----BEGIN ", end[] = "-----END ";
@@ -212,7 +213,7 @@ static size_t pem_length(const char *text)
     return last ? (size_t)(last - text) + 5 : strlen(text);
 }
 
-/* The letters of the secret that begins at `at`; 0: none. */
+/* The length of the secret that begins at `at`; 0: none. */
 static size_t secret_length(const char *text, const char *at)
 {
     size_t length = *at == '-' ? pem_length(at) : 0;

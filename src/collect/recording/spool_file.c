@@ -15,12 +15,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define NAME_PREFIX     "memprof-"
-#define NAME_SUFFIX     ".spool"
-#define FIRST_RINGS     2
-#define ROOM_LEFT_BYTES (UINT64_C(48) << 20) /* a folder with less free space is not used (64 MB /dev/shm) */
-#define KEPT_FREE_BYTES                                                                                                \
-    (UINT64_C(24) << 20) /* growing stops here: another user of the folder would get SIGBUS at its end */
+#define NAME_PREFIX      "memprof-"
+#define NAME_SUFFIX      ".spool"
+#define FIRST_RINGS      2
+#define ROOM_LEFT_BYTES  (UINT64_C(48) << 20) /* a folder with less free space is not used (64 MB /dev/shm) */
+#define KEPT_FREE_BYTES  (UINT64_C(24) << 20) /* growing stops here: others in a full folder would get SIGBUS */
 #define GROW_BYTES_LEAST (UINT64_C(256) << 10)
 
 static const uint64_t first_entries[MP_TABLES] = {
@@ -28,7 +27,7 @@ static const uint64_t first_entries[MP_TABLES] = {
     [MP_TABLE_TRACKS] = 255,  [MP_TABLE_STRINGS] = 131072,
 };
 
-/* Space for [offset, offset + bytes); false where the file system has none to spare. */
+/* Allocates space for [offset, offset + bytes); false if the file system has too little left. */
 static bool allocate(struct mp_spool_file *spool, uint64_t offset, uint64_t bytes)
 {
     struct statfs facts;
@@ -94,7 +93,7 @@ static bool hold_collector_mutex(struct mp_spool_header *header)
     return held;
 }
 
-/* `shared`: with the recorder. */
+/* Maps the spool. `shared`: writes are visible to the recorder. */
 static bool map(struct mp_spool_file *spool, bool shared)
 {
     int how = shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
@@ -104,7 +103,7 @@ static bool map(struct mp_spool_file *spool, bool shared)
     return true;
 }
 
-/* Makes the empty file a spool; false with errno where the file system has no room or no fallocate. */
+/* Makes the empty file a spool; false, with errno, if the file system has no room or no fallocate. */
 static bool fill(struct mp_spool_file *spool, const struct mp_spool_header *facts)
 {
     if (ftruncate(spool->fd, (off_t)spool->bytes) || fallocate(spool->fd, 0, 0, (off_t)MP_SPOOL_HEADER_BYTES) ||
@@ -115,7 +114,7 @@ static bool fill(struct mp_spool_file *spool, const struct mp_spool_header *fact
     if (!commit_rings(spool, FIRST_RINGS)) return false;
     for (int id = 0; id < MP_TABLES; id++)
         if (!commit_entries(spool, (enum mp_spool_table_id)id, first_entries[id])) return false;
-    /* Entry 0 of these tables means "none"; fallocate's space is zero. */
+    /* Entry 0 of these tables means "none". It is zero, as is all space of fallocate(). */
     atomic_store(&spool->header->tables[MP_TABLE_NODES].count, 1);
     atomic_store(&spool->header->tables[MP_TABLE_MODULES].count, 1);
     atomic_store(&spool->header->tables[MP_TABLE_STRINGS].count, sizeof(uint32_t));
@@ -125,7 +124,7 @@ static bool fill(struct mp_spool_file *spool, const struct mp_spool_header *fact
     return spool->held;
 }
 
-/* Kernel headers before 5.16 lack some of them. */
+/* Kernel headers before 5.16 lack some of these numbers. */
 #ifndef CIFS_SUPER_MAGIC
 #    define CIFS_SUPER_MAGIC 0xff534d42
 #    define SMB2_SUPER_MAGIC 0xfe534d42
@@ -250,7 +249,7 @@ char *mp_spool_file_find(const char *output, const char *output_folder)
 
 void mp_spool_file_close(struct mp_spool_file *spool, bool remove)
 {
-    /* A held robust mutex is in a list of its thread that runs through the spools: it must not be unmapped. */
+    /* A thread's held robust mutexes are a linked list through the spools, so unlock before unmapping. */
     if (spool->held) pthread_mutex_unlock(&spool->header->collector);
     if (spool->header) munmap(spool->header, spool->bytes);
     if (remove && spool->path && *spool->path) unlink(spool->path);

@@ -1,9 +1,9 @@
 /*
- * The collector's side of a spool: making it, giving it space, opening one that was left behind.
+ * The collector's side of a spool: makes it, gives it space, opens one that a killed collector left.
  *
  * fallocate() provides all space before the recorder may touch it: a hole on a full file system would raise SIGBUS in
- * the user's program. One thread at a time; the thread that creates a spool must live as long as the collector does (it
- * holds the robust mutex that shows the recorder that somebody reads).
+ * the user's program. One thread at a time. The thread that creates a spool must live as long as the collector: it
+ * holds the robust mutex by which the recorder sees that a collector reads.
  */
 #ifndef MP_COLLECT_SPOOL_FILE_H
 #define MP_COLLECT_SPOOL_FILE_H
@@ -12,7 +12,7 @@
 #include "wire/spool.h"
 
 struct mp_spool_file {
-    int fd;                         /* -1 where not open */
+    int fd;                         /* -1 if not open */
     char *path;                     /* "" for a memfd */
     struct mp_spool_header *header; /* base of the mapping */
     uint64_t bytes;
@@ -23,16 +23,16 @@ struct mp_spool_file {
  * system; else in memory without a name. `header` gives pid, times, texts. */
 enum mp_status mp_spool_file_create(const struct mp_spool_header *header, const char *output_folder,
                                     struct mp_spool_file *spool, struct mp_error *error);
-/* Commits more space wherever less than half is left. Returns true where anything was added. */
+/* Commits more space to each part of which less than half is left. Returns true if anything was added. */
 bool mp_spool_file_grow(struct mp_spool_file *spool);
 /* Changes the futex word on which a waiting recorder sleeps. */
 void mp_spool_file_wake(struct mp_spool_file *spool);
 
-/* Opens a spool that a killed collector left. It is read-only, since its name may come from another user's recording. A
- * copy is emptied, and the file stays until mp_spool_file_close() removes it. */
+/* Opens a spool that a killed collector left. The file is only read, since its name may come from another user's
+ * recording: changes go to a private mapping. The file stays until mp_spool_file_close() removes it. */
 enum mp_status mp_spool_file_open(const char *path, struct mp_spool_file *spool, struct mp_error *error);
-/* The path of a left spool whose output, or file, was `output` (absolute), in the folders above, or NULL. The caller
- * frees it. */
+/* Searches the folders above for a spool whose output file was `output` (absolute). Returns its path, which the caller
+ * frees, or NULL. */
 char *mp_spool_file_find(const char *output, const char *output_folder);
 
 /* Unmaps and closes, on the thread that created the spool; `remove` also deletes the file. */

@@ -52,8 +52,7 @@ static enum mp_status read_strings(struct mp_tables *tables, struct mp_spool_hea
 enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *spool, mp_tables_module_seen *seen,
                               void *context, struct mp_error *error)
 {
-    /* Read referencing tables before referenced ones: then no entry below these counts can point past another
-     * table's. */
+    /* Tables are read before the tables that they refer to. Then no entry refers beyond the count of another table. */
     static const enum mp_spool_table_id order[] = {MP_TABLE_NODES, MP_TABLE_FRAMES, MP_TABLE_TRACKS, MP_TABLE_MODULES,
                                                    MP_TABLE_STRINGS};
     uint64_t modules_before = tables->seen[MP_TABLE_MODULES];
@@ -104,7 +103,7 @@ static enum mp_status device_of(struct mp_tables *tables, const struct mp_spool_
     return mp_vec_push(&tables->devices, entry) && mp_vec_push(&tables->device_keys, key) ? MP_OK : no_memory(error);
 }
 
-/* A second entry of the same name: the first may be in the file already. No device has its key. */
+/* Adds a second entry with the device's name, since the first may already be in the file. Its key matches no track. */
 enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, int index, const char *uuid,
                                       const char *model, uint64_t total_bytes, struct mp_error *error)
 {
@@ -205,7 +204,7 @@ static enum mp_status write_strings(struct mp_tables *tables, struct mp_writer *
         tables->done[table_id] += count_;                                                                              \
     } while (0)
 
-/* A program that writes out of bounds may damage the spool: a reference to a missing entry refers to none. */
+/* The id, or `none` if the table has no such entry: a program that writes out of bounds may damage the spool. */
 static uint32_t known_or(struct mp_tables *tables, uint32_t id, uint64_t count, uint32_t none)
 {
     if (id < count) return id;
@@ -243,7 +242,7 @@ static enum mp_status write_modules_and_frames(struct mp_tables *tables, struct 
 static enum mp_status write_tracks(struct mp_tables *tables, struct mp_spool_header *spool, struct mp_writer *writer,
                                    struct mp_error *error)
 {
-    /* Devices come first: their names are strings, so they must exist before the strings are written. */
+    /* Devices come first: they add their names to the strings, which are written next. */
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
     uint64_t count = tables->seen[MP_TABLE_TRACKS], from = tables->done[MP_TABLE_TRACKS];
     struct mp_track entries[256];

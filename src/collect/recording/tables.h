@@ -15,11 +15,11 @@
 #include "wire/spool.h"
 
 struct mp_tables {
-    struct mp_intern strings; /* the file's, in its numbering */
+    struct mp_intern strings; /* the file's strings, by the file's ids */
     uint32_t strings_written;
     struct mp_map spool_strings; /* spool id + 1 to file id */
     uint64_t seen[MP_TABLES];    /* per spool table: entries (bytes of strings) at the last reading */
-    uint64_t done[MP_TABLES];    /* per spool table: entries in the file; of strings, bytes read */
+    uint64_t done[MP_TABLES];    /* per spool table: entries in the file; for strings, bytes read */
     uint64_t mended;             /* references to missing entries in a damaged spool */
     MP_VEC(struct mp_device) devices;
     MP_VEC(uint16_t) device_keys; /* type << 8 | index + 1, per device */
@@ -30,11 +30,11 @@ struct mp_tables {
     MP_VEC(uint32_t) lane_thread;             /* the thread number + 1 of each lane */
 };
 
-/* A track's device by its type and index. No device has MP_DEVICE_KEY_NOBODY. */
+/* Identifies a track's device by type and index. No device has MP_DEVICE_KEY_NOBODY. */
 #define MP_DEVICE_KEY_NOBODY UINT16_MAX
 uint16_t mp_tables_device_key(const struct mp_wire_track *track);
 
-/* "GPU-6f1c8a3e-...", as NVIDIA's tools write it; "" where the program's driver did not give it. */
+/* A device's UUID in the form of NVIDIA's tools, "GPU-6f1c8a3e-..."; "" if the program's driver did not give it. */
 #define MP_UUID_TEXT 48
 void mp_tables_device_uuid(const struct mp_spool_header *spool, int index, char to[MP_UUID_TEXT]);
 
@@ -44,7 +44,7 @@ enum mp_status mp_tables_thread(struct mp_tables *tables, const struct mp_spool_
 /* The number of the thread that represents a lane of regions, from 1 to this. */
 #define MP_LANES_MAX 255
 enum mp_status mp_tables_lane(struct mp_tables *tables, uint64_t lane, uint32_t *thread, struct mp_error *error);
-/* Sets the facts about a device ("" and MP_BYTES_UNKNOWN: unknown); the file gets them in addition to what it has. */
+/* Sets facts about a device ("" and MP_BYTES_UNKNOWN: unknown). The file gets a further entry for the device. */
 enum mp_status mp_tables_device_facts(struct mp_tables *tables, unsigned type, int index, const char *uuid,
                                       const char *model, uint64_t total_bytes, struct mp_error *error);
 /* Notes that a thread of the file is a lane: its name says which. */
@@ -52,15 +52,14 @@ void mp_tables_known_lane(struct mp_tables *tables, uint32_t thread);
 /* The id of a track of the spool, "cuda:0/torch"; "" for one that the tables have not seen yet. */
 void mp_tables_track_id(const struct mp_tables *tables, struct mp_spool_header *spool, size_t track,
                         char id[MP_ID_TEXT]);
-/* The file's number of a string of the spool (0 where unknown), of a text. */
+/* The file's id of a string of the spool (0: unknown), and of a text. */
 uint32_t mp_tables_spool_string(const struct mp_tables *tables, uint32_t spool_id);
 enum mp_status mp_tables_text(struct mp_tables *tables, const char *text, uint32_t *id, struct mp_error *error);
 
 /* Called for each new module. */
 typedef void mp_tables_module_seen(void *context, uint32_t id, const char *path, const struct mp_file_id *file);
 
-/* Looks how far each table goes and reads new strings. Everything that the records taken so far refer to is then
- * known. */
+/* Reads each table's length, and new strings. Afterwards everything is known that records taken so far refer to. */
 enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *spool, mp_tables_module_seen *seen,
                               void *context, struct mp_error *error);
 /* Writes what the last reading found. */

@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 
-#define LEAD 8 /* bits below it are the role */
+#define LEAD 8 /* lowest bit of the lead; bits below are the role */
 
 static uint64_t kind_of(const struct mp_base_block *block)
 {
@@ -11,7 +11,7 @@ static uint64_t kind_of(const struct mp_base_block *block)
     return hash ? hash : 1;
 }
 
-/* Boyer and Moore's majority vote: a role that more than half of all have leads in the end. */
+/* Boyer and Moore's majority vote: a role of more than half of all blocks leads in the end. */
 bool mp_usual_roles_add(struct mp_usual_roles *usual, const struct mp_base_block *block, unsigned role)
 {
     uint64_t kind = kind_of(block), *vote = mp_map_find(&usual->by_kind, kind);

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* True if the kill came within the first write: the file's first object, which names the spool, is not whole. */
+/* True if the collector was killed during the first write: the file's first object, which names the spool, is
+ * incomplete. */
 static bool only_begun(const char *path)
 {
     struct mp_reader *reader;
@@ -48,7 +49,7 @@ enum mp_status mp_left_recording(const char *path, struct mp_reader **reader, st
     return holds_nothing(path) ? MP_OK : mp_reader_open(path, reader, error);
 }
 
-/* True where the spool's process still has it mapped. */
+/* True if the spool's process still has it mapped. */
 static bool is_in_use(const struct mp_spool_file *spool)
 {
     char path[64], *line = NULL;

@@ -12,7 +12,8 @@ static const char *end_of_recording(const struct mp_spool_header *spool)
                                              : "the collector was killed, and the program did not end in order";
 }
 
-/* Goes on where file and rings, or the rings alone, end. */
+/* Sets the position at which taking records continues: after the file's marks, or, without a file, at the rings'
+ * tails. */
 static void restore_position(struct mp_recording *recording, bool has_file)
 {
     struct mp_tables *tables = &recording->tables;
@@ -20,7 +21,7 @@ static void restore_position(struct mp_recording *recording, bool has_file)
     for (uint32_t ring = 0; ring < MP_SPOOL_RINGS_MAX; ring++) {
         for (size_t i = 0; i < tables->threads.count; i++)
             if (tables->threads.at[i].tid == spool->rings[ring].tid) tables->ring_thread[ring] = (uint32_t)i + 1;
-        /* Records that a closed window left out were released without a chunk that records it. */
+        /* Records that a closed window left out were released, but no chunk has marks for them. */
         uint64_t tail = atomic_load(&spool->rings[ring].tail);
         if (tail > recording->drain.next[ring]) recording->drain.next[ring] = tail;
     }
@@ -46,7 +47,7 @@ static enum mp_status recover_with_spool(struct mp_recovering *recovering, struc
     enum mp_status status = MP_OK;
     if (recovering->reader) {
         int fd;
-        recording->state.ledger.paused = false; /* until the file is read: its blocks already have numbers */
+        recording->state.ledger.paused = false; /* while the file is read: its blocks already have numbers */
         status = recording->name(recording->name_context, recording, &recording->path, &fd, error);
         if (!status) status = mp_writer_open(fd, mp_reader_start(recovering->reader), &recording->writer, error);
         if (!status) status = mp_recover_copy(recovering, recording->writer, error);
@@ -97,8 +98,8 @@ static enum mp_status recover_alone(struct mp_recovering *recovering, mp_recordi
     return mp_writer_finish(recovering->writer, error);
 }
 
-/* A schedule continues where the collector was killed. Without a file the program had not yet said start; a file has
- * its own start. */
+/* Makes the recording, and continues its schedule where the collector was killed. Without a file the program had not
+ * started recording yet; a file contains its start event. */
 static enum mp_status new_recording(struct mp_recovering *recovering, struct mp_spool_file *spool,
                                     mp_recording_name *name, void *name_context, struct mp_error *error)
 {
@@ -128,8 +129,8 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
     recovery->had_spool = !found;
     if (!found) {
         status = new_recording(&recovering, &spool, name, name_context, error);
-        /* A file that begins with a window is of no use before it has the window's base; the rings have all that is
-         * there. */
+        /* A file that begins with a window, but was cut before the window's base, is of no use: the rings have all its
+         * records. */
         if (!status && recovering.reader && !recovering.recording->window_open && mp_left_without_events(path)) {
             mp_reader_close(recovering.reader);
             recovering.reader = NULL;
@@ -144,6 +145,6 @@ enum mp_status mp_recover(const char *path, mp_recording_name *name, void *name_
         if (!status) status = recover_alone(&recovering, name, name_context, error);
     }
     mp_reader_close(recovering.reader);
-    if (status == MP_INVALID) status = error->status = MP_DAMAGED; /* the remains are at fault, not the caller */
+    if (status == MP_INVALID) status = error->status = MP_DAMAGED; /* the files are invalid, not the arguments */
     return status;
 }

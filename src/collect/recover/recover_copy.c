@@ -9,8 +9,8 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "out of memory while recovering");
 }
 
-/* The file's string numbers continue in ours. A text that the file has twice, as the stand-ins for lost texts,
- * gets a unique name in ours. */
+/* Gives a string of the file the same number in our table. If the file has a text twice, as it has placeholders of lost
+ * texts, the second one becomes a unique text in our table. */
 static enum mp_status restore_string(struct mp_intern *strings, const char *text, size_t length, struct mp_error *error)
 {
     uint32_t number = strings->count, given = mp_intern_bytes(strings, text, length);
@@ -40,7 +40,8 @@ static enum mp_status copy_strings(struct mp_recovering *recovering, const struc
     return status;
 }
 
-/* Marks the file's entries of a spool's table as done, where the file belongs to the spool, which has them all. */
+/* Marks `count` entries of a spool's table as written, if the spool belongs to the file: the spool has all entries of
+ * the file. */
 static enum mp_status pass_over(struct mp_recording *recording, enum mp_spool_table_id id, size_t count,
                                 struct mp_error *error)
 {
@@ -66,7 +67,7 @@ static enum mp_status restore_table(struct mp_recording *recording, const struct
                                     struct mp_error *error)
 {
     struct mp_tables *tables = &recording->tables;
-    const uint16_t nobody = MP_DEVICE_KEY_NOBODY; /* until a track says whose it is */
+    const uint16_t nobody = MP_DEVICE_KEY_NOBODY; /* set when a track refers to it */
     bool done = true;
     switch (chunk->kind) {
     case MP_CHUNK_DEVICES:
@@ -126,8 +127,8 @@ static enum mp_status copy_events(struct mp_recovering *recovering, const struct
     return MP_OK;
 }
 
-/* A base is the set of live blocks, whatever was lost before it; but a base with a lost part says nothing about the
- * blocks that it lacks. */
+/* Copies a base. A complete base is the set of live blocks, whatever was lost before. A base with a lost part is
+ * skipped, since blocks that it lacks may be live. */
 static enum mp_status copy_base(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                 struct mp_writer *writer, struct mp_error *error)
 {
@@ -140,13 +141,13 @@ static enum mp_status copy_base(struct mp_recovering *recovering, const struct m
     return mp_writer_base(writer, chunk->time_ns, state->base.at, state->base.count, error);
 }
 
-/* The blocks of a bounded recording are not numbered from 0. */
+/* Sets the first block number: a bounded recording does not count from 0. */
 static void begin_numbers(struct mp_recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
 {
     if (mp_reader_start(recovering->reader)->starts_late) mp_writer_lost(writer, 0, chunk->next_block);
 }
 
-/* Copies rows that the state takes in: of blocks, and of the time before a bounded recording's file. */
+/* Copies rows that the state needs: those about blocks, and those about the time before a bounded recording's file. */
 static enum mp_status copy_words(struct mp_recovering *recovering, const struct mp_chunk *chunk,
                                  struct mp_writer *writer, struct mp_error *error)
 {
@@ -188,7 +189,7 @@ static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct 
     default:
         break;
     }
-    if (recovering->recording) return MP_OK; /* the end is written anew */
+    if (recovering->recording) return MP_OK; /* the recording writes the end anew */
     switch (chunk->kind) {
     case MP_CHUNK_SYMBOLS:
     case MP_CHUNK_SEGMENTS:
@@ -209,12 +210,12 @@ static enum mp_status copy_chunk(struct mp_recovering *recovering, const struct 
     }
 }
 
-/* Losses of the file are losses of the new one. */
+/* Counts losses of the file as losses of the new file. */
 static void copy_losses(struct mp_recovering *recovering, const struct mp_chunk *chunk, struct mp_writer *writer)
 {
     uint64_t lost = mp_reader_damage(recovering->reader)->lost_chunks;
     bool begins = chunk && (chunk->kind == MP_CHUNK_EVENTS_KIND ||
-                            (chunk->kind == MP_CHUNK_BASE && !chunk->base_before)); /* whose parts wait for the last */
+                            (chunk->kind == MP_CHUNK_BASE && !chunk->base_before)); /* parts wait for the last */
     mp_writer_lost(writer, lost - recovering->lost_chunks, lost && begins ? chunk->next_block : 0);
     recovering->lost_chunks = lost;
 }
@@ -226,7 +227,7 @@ static bool end_reading(struct mp_recording *recording, uint64_t put_in)
     state->ledger.missed_frees = put_in;
     if (state->window.type) recording->window_open = state->window.type == MP_EVENT_START;
     bool done = mp_state_settle(state, UINT64_MAX);
-    state->labels.count = 0; /* the spool has the others, and their blocks */
+    state->labels.count = 0; /* labels that are left belong to blocks of the spool, which has them, too */
     return done;
 }
 
@@ -240,7 +241,7 @@ enum mp_status mp_recover_copy(struct mp_recovering *recovering, struct mp_write
     while (!(status = mp_reader_next(recovering->reader, &chunk, error))) {
         copy_losses(recovering, &chunk, writer);
         status = copy_chunk(recovering, &chunk, writer, error);
-        if (status == MP_INVALID && chunk.kind > MP_CHUNK_STACKS) { /* it contradicts the others, so it is lost */
+        if (status == MP_INVALID && chunk.kind > MP_CHUNK_STACKS) { /* a chunk that contradicts others counts as lost */
             mp_writer_lost(writer, 1, 0);
             refused++;
         } else if (status) {

@@ -12,10 +12,10 @@
 #define DEBUG_FOLDER "/usr/lib/debug"
 #define BUILD_ID_MAX 64
 
-/* How a candidate proves that it belongs to the module. */
+/* The proof that a candidate file belongs to the module: its build-id or checksum. */
 struct proof {
     const unsigned char *build_id;
-    int build_id_size; /* 0: the checksum counts */
+    int build_id_size; /* 0: compare the checksum */
     GElf_Word crc;
 };
 
@@ -54,7 +54,7 @@ static bool proves(int fd, const struct proof *proof)
     return size == (size_t)proof->build_id_size && !memcmp(id, proof->build_id, size);
 }
 
-/* Opens root + folder + name if it is the wanted file; *found is then its path, which the caller frees. */
+/* Opens root + folder + name if that is the wanted file. *found is then the path, which the caller frees. */
 static int try_path(const struct proof *proof, const char *root, int root_length, const char *folder, int folder_length,
                     const char *name, char **found)
 {
@@ -70,7 +70,7 @@ static int try_path(const struct proof *proof, const char *root, int root_length
     return -1;
 }
 
-/* Tries a name relative to /usr/lib/debug, first under the module's own root, then of this machine. */
+/* Tries a name relative to /usr/lib/debug, first under the module's own root, then under ours. */
 static int try_debug_folder(const struct proof *proof, const struct mp_debug_search *search, const char *name,
                             char **found)
 {
@@ -126,7 +126,7 @@ int mp_find_debug_file(Dwfl_Module *module, void **userdata, const char *module_
 
     int fd = -1;
     if (proof.build_id_size) fd = try_build_id(&proof, search, found);
-    /* For the alternate file of dwz the name is relative to the debug file, which is then file_name. */
+    /* If the alternate file of dwz is wanted, file_name is the debug file, and the link is relative to it. */
     if (fd < 0 && link) fd = try_link(&proof, search, file_name ? file_name : search->path, link, found);
     errno = 0; /* libdwfl takes any other value for a failure of the search instead of "there is none" */
     return fd;

@@ -15,7 +15,7 @@ struct mp_demangler {
     void *library;
     demangle_function *demangle;
     struct mp_map
-        shown; /* from the address of the symbol's name to that of the text to show; the text is owned if they differ */
+        shown; /* address of a symbol's name to address of the text to show; the text is owned if the two differ */
 };
 
 struct mp_demangler *mp_demangler_open(void)

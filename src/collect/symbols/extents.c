@@ -10,7 +10,7 @@ bool mp_extents_add(struct mp_extents *extents, uint64_t start, uint64_t end, ui
     return mp_vec_push(&extents->added, ((struct mp_extent){start, end, value, rank}));
 }
 
-/* Where two cover an address, the one sorted later wins. */
+/* Order of precedence: if two extents cover an address, the later one in this order wins. */
 static int compare(const void *left, const void *right)
 {
     const struct mp_extent *a = left, *b = right;
@@ -20,7 +20,7 @@ static int compare(const void *left, const void *right)
     return (a->value < b->value) - (a->value > b->value);
 }
 
-/* Cannot fail: mp_extents_seal() made room for two edges of each extent. */
+/* Adds an edge. Cannot fail: mp_extents_seal() made room for two edges of each extent. */
 static void edge(struct mp_extents *extents, uint64_t at, uint64_t value)
 {
     struct mp_extent_edge *last = extents->edges.count ? &extents->edges.at[extents->edges.count - 1] : NULL;

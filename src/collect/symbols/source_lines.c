@@ -7,11 +7,11 @@
 #include "base/map.h"
 #include "collect/symbols/extents.h"
 
-#define TREE_DEPTH 256 /* of scopes within a unit; a deeper file is damaged */
+#define TREE_DEPTH 256 /* most nested scopes within a unit; a deeper file is damaged */
 
 struct unit {
-    Dwarf_Die lines;  /* the one whose line table counts */
-    Dwarf_Die scopes; /* the one whose functions count: the split unit, where DWARF lies in .dwo files */
+    Dwarf_Die lines;  /* the DIE whose line table is used */
+    Dwarf_Die scopes; /* the DIE whose functions are used: the split unit's, if DWARF is in .dwo files */
     bool indexed;
     struct mp_extents functions; /* values: index in function_dies, plus 1 */
     MP_VEC(Dwarf_Die) function_dies;
@@ -19,8 +19,7 @@ struct unit {
 
 struct mp_source_lines {
     MP_VEC(struct unit) units;
-    struct mp_map paths;      /* from the address of a relative file name, which represents one unit, to that of its
-                               * full path */
+    struct mp_map paths;      /* address of a relative file name (different in each unit) to address of its full path */
     struct mp_extents ranges; /* values: index in units, plus 1 */
 };
 
@@ -29,7 +28,7 @@ static bool add_ranges(struct mp_extents *extents, Dwarf_Die *die, uint64_t valu
     Dwarf_Addr base, start, end;
     ptrdiff_t offset = 0;
     while ((offset = dwarf_ranges(die, offset, &base, &start, &end)) > 0)
-        /* Ranges of code that the linker dropped begin at 0 (or 1, or the highest address). */
+        /* The linker sets ranges of dropped code to 0 (or 1, or the highest address): skip them. */
         if (start > 1 && !mp_extents_add(extents, start, end, value, 0)) return false;
     return true;
 }
@@ -54,7 +53,7 @@ struct mp_source_lines *mp_source_lines_open(Dwarf *dwarf)
     return source;
 }
 
-/* True if functions with code may lie in it; in types, those of lambdas. */
+/* True if a DIE with this tag may contain functions with code. Types may contain lambdas. */
 static bool holds_functions(int tag)
 {
     switch (tag) {
@@ -139,7 +138,7 @@ static Dwarf_Word number_of(Dwarf_Die *die, unsigned name)
     return dwarf_attr(die, name, &attribute) && dwarf_formudata(&attribute, &number) == 0 ? number : 0;
 }
 
-/* A relative file name is relative to the folder that the compiler ran in. */
+/* Completes a relative file name with the folder in which the compiler ran. */
 static const char *full_path(struct mp_source_lines *source, struct unit *unit, const char *name)
 {
     const char *folder;

@@ -12,7 +12,7 @@
 #include "base/vec.h"
 #include "collect/symbols/extents.h"
 
-/* An answer is kept as one number: the beginning of its lines, and their count. */
+/* A kept answer is one number: index of its first line, and above all the number of lines in the low bits. */
 #define COUNT_BITS 8
 #define COUNT_MASK ((1u << COUNT_BITS) - 1)
 _Static_assert(MP_INLINE_DEPTH + 1 <= COUNT_MASK, "the lines of one address are counted in COUNT_BITS");
@@ -24,7 +24,7 @@ struct mp_symbol_file {
     struct mp_debug_search search;
     bool loaded, changed;
     Dwfl *dwfl;
-    void **userdata;             /* where dwfl has `search`; NULL: there is no module */
+    void **userdata;             /* where dwfl stores the pointer to `search`; NULL: there is no module */
     struct mp_extents functions; /* values: const char * of the symbol's name */
     struct mp_source_lines *source;
     Dwarf_Addr source_bias;
@@ -32,7 +32,7 @@ struct mp_symbol_file {
     MP_VEC(struct mp_symbol_line) lines;
 };
 
-/* Never needed, because the file itself is handed over; the library's own search would ask the network. */
+/* Replaces libdwfl's search for the file, which would ask the network. Never needed, as we pass the open file. */
 static int find_no_elf(Dwfl_Module *module, void **userdata, const char *name, Dwarf_Addr base, char **found, Elf **elf)
 {
     return -1;
@@ -92,8 +92,8 @@ static void load_functions(struct mp_symbol_file *file, Dwfl_Module *module)
     mp_extents_seal(&file->functions);
 }
 
-/* Files that ended recordings have read: the processes of a command load the same libraries, and reading the C
- * library's debug information takes 50 ms. Only the newest stay. */
+/* Symbols of files that earlier recordings have read; only the newest are kept. The processes of a command load the
+ * same libraries, and reading the C library's debug information takes 50 ms. */
 enum { READ_FILES = 32 };
 static struct mp_symbol_file *read_files[READ_FILES];
 static unsigned next_read;
@@ -116,7 +116,7 @@ static struct mp_symbol_file *take_read(const struct mp_symbol_file *file)
 
 static void free_file(struct mp_symbol_file *file);
 
-/* Takes over what another recording has read of the same file. */
+/* Takes over the symbols that another recording has read from the same file. */
 static bool adopt(struct mp_symbol_file *file)
 {
     struct mp_symbol_file *read = take_read(file);
@@ -162,7 +162,7 @@ static void load(struct mp_symbol_file *file)
     if (dwarf) file->source = mp_source_lines_open(dwarf);
 }
 
-/* libdw maps the file: one that has been overwritten in place must not be touched, for symbols or anything else. */
+/* False if the file was overwritten in place. libdw maps the file, so its contents must then not be used at all. */
 static bool is_intact(struct mp_symbol_file *file)
 {
     struct stat now;
@@ -241,7 +241,7 @@ static void free_file(struct mp_symbol_file *file)
 void mp_symbol_file_close(struct mp_symbol_file *file)
 {
     struct mp_symbol_file *oldest = file;
-    mp_map_free(&file->answers); /* their names belong to the recording's demangler */
+    mp_map_free(&file->answers); /* the answers' names belong to the recording's demangler */
     mp_vec_free(&file->lines);
     if (shares && file->userdata && !file->changed && !file->note) {
         pthread_mutex_lock(&read_lock);

@@ -13,30 +13,32 @@
 struct mp_symbol_file;
 struct mp_demangler;
 
-/* Takes over fd, which has `status`; reads nothing before the first lookup. `path` (copied) names debug files; its
- * first root_length bytes are a prefix such as /proc/PID/root. NULL where memory is short: fd is then still open. */
+/* Takes over `fd`, whose fstat() is `status`; reads nothing before the first lookup. `path` (copied) is used to find
+ * debug files; its first root_length bytes are a prefix such as /proc/PID/root. NULL if memory is short: `fd` then
+ * stays the caller's. */
 struct mp_symbol_file *mp_symbol_file_open(int fd, const struct stat *status, const char *path, size_t root_length);
-/* True if `status` is that of this same file, unchanged. */
+/* True if `status` shows the same file, unchanged. */
 bool mp_symbol_file_is(const struct mp_symbol_file *file, const struct stat *status);
-/* As mp_symbols_resolve(), with the address itself (not a return address) in the file's own address space. */
+/* Like mp_symbols_resolve(), but `address` is the address itself, not a return address, in the file's own address
+ * space. */
 size_t mp_symbol_file_find(struct mp_symbol_file *file, uint64_t address, struct mp_demangler *demangler,
                            const struct mp_symbol_line **lines);
-/* As mp_symbols_note(). */
+/* Like mp_symbols_note(), for one file. */
 const char *mp_symbol_file_note(const struct mp_symbol_file *file);
 void mp_symbol_file_close(struct mp_symbol_file *file);
-/* True if closed files keep what they have read for the next recording that loads them: at first not. Without, nothing
- * stays. While no other thread reads symbols. */
+/* Sets whether the symbols of closed files are kept for later recordings (default: no). `share` false also frees the
+ * kept ones. Call it while no other thread reads symbols. */
 void mp_symbol_files_share(bool share);
 
 /*
- * Functions, inlined functions and lines of an address, from DWARF. The index of units is made at once, a unit's index
- * of functions at the first address in it. libdw's own lookups need .debug_aranges, which clang does not write, and
- * walk a whole unit for every address. One thread at a time.
+ * Functions, inlined functions and lines of an address, from DWARF. The index of units is made when opened, a unit's
+ * index of functions at the first lookup in the unit. libdw's own lookups need .debug_aranges, which clang does not
+ * write, and walk a whole unit for every address. One thread at a time.
  */
 
 /* One source-level frame; texts live as long as the struct mp_source_lines and the Dwarf. */
 struct mp_source_line {
-    const char *linkage_name; /* mangled; NULL where DWARF has none */
+    const char *linkage_name; /* mangled; NULL if DWARF has none */
     const char *name;         /* as written in the source, unqualified; NULL: unknown */
     const char *file;         /* NULL: unknown */
     unsigned line;            /* 0: unknown */
@@ -46,44 +48,44 @@ struct mp_source_line {
 
 struct mp_source_lines;
 
-/* `dwarf` stays the caller's and must live longer. NULL where memory is short. */
+/* `dwarf` stays the caller's and must live longer. NULL if memory is short. */
 struct mp_source_lines *mp_source_lines_open(Dwarf *dwarf);
-/* Fills `lines` (of MP_INLINE_DEPTH + 1), innermost first, and returns their number; 0 where DWARF does not know the
- * address. The last one is the function that contains the code; it has no name where no function does. */
+/* Fills `lines` (of MP_INLINE_DEPTH + 1), innermost first, and returns their number; 0 if DWARF does not know the
+ * address. The last line is of the function that contains the code, and has no name if no function contains it. */
 unsigned mp_source_lines_find(struct mp_source_lines *source, Dwarf_Addr address, struct mp_source_line *lines);
 void mp_source_lines_close(struct mp_source_lines *source);
 
 /*
  * Finds the debugging information of a stripped file: by build-id or by .gnu_debuglink, on this machine only. libdwfl's
- * own search is not used, because it asks debuginfod servers where DEBUGINFOD_URLS is set.
+ * own search is not used, because it asks debuginfod servers if DEBUGINFOD_URLS is set.
  */
 
 /* The callback's context for a module: libdwfl's userdata of the module points to it. */
 struct mp_debug_search {
-    const char *path;   /* of the module's file, with the root in front */
-    size_t root_length; /* how much of path is a prefix such as /proc/PID/root */
+    const char *path;   /* path of the module's file, with the root in front */
+    size_t root_length; /* length of the prefix of `path` such as /proc/PID/root */
 };
 
-/* A find_debuginfo callback for struct Dwfl_Callbacks. Takes only a file that is proven to belong to the module: by
- * build-id where the module has one, else by the checksum in .gnu_debuglink. */
+/* A find_debuginfo callback for struct Dwfl_Callbacks. Accepts only a file that provably belongs to the module: by
+ * build-id if the module has one, else by the checksum in .gnu_debuglink. */
 int mp_find_debug_file(Dwfl_Module *module, void **userdata, const char *module_name, Dwarf_Addr base,
                        const char *file_name, const char *link, GElf_Word link_crc, char **found);
 
-/* The GNU build-id of the ELF file behind fd, cut to `room` bytes; 0 where it has none. Reads only headers and notes.
+/* The GNU build-id of the ELF file behind fd, cut to `room` bytes; 0 if it has none. Reads only headers and notes.
  */
 size_t mp_read_build_id(int fd, unsigned char *build_id, size_t room);
 
 /*
- * C++ names as their authors wrote them. Uses the C++ runtime's own demangler where the machine has it, opened at the
- * first mangled name, so that a C program links no C++. One thread at a time.
+ * Demangles C++ names. Loads the C++ runtime's demangler, if the machine has it, at the first mangled name, so that
+ * memprof need not link C++. One thread at a time.
  */
 
 struct mp_demangler;
 
-struct mp_demangler *mp_demangler_open(void); /* NULL where memory is short */
-/* The name to show for a symbol's name, which must live as long as the demangler and keep its address: each is computed
- * once. Versions ("@@GLIBC_2.34") are dropped, and from mangled names the compiler's marks of a partial or specialised
- * copy (".isra.0"). A name that cannot be demangled is returned unchanged. */
+struct mp_demangler *mp_demangler_open(void); /* NULL if memory is short */
+/* The name to show for `symbol`. `symbol` must stay at its address as long as the demangler lives, since results are
+ * kept by address. Versions ("@@GLIBC_2.34") are dropped, and from mangled names the compiler's marks of a partial or
+ * specialised copy (".isra.0"). A name that cannot be demangled is returned unchanged. */
 const char *mp_demangle(struct mp_demangler *demangler, const char *symbol);
 void mp_demangler_close(struct mp_demangler *demangler);
 

@@ -19,7 +19,7 @@ struct module {
 
 struct mp_symbols {
     MP_VEC(struct module) modules; /* by id */
-    /* Files are shared by all modules that map them, even of other processes. */
+    /* One entry for each file, shared by all modules that map it, even of several processes. */
     MP_VEC(struct mp_symbol_file *) files;
     struct mp_demangler *demangler;
 };
@@ -50,7 +50,7 @@ static bool is_same(int fd, const struct stat *status, const struct mp_file_id *
            mtime_ns(status) == id->mtime_ns;
 }
 
-/* True if nothing is known of the file that the program loaded. */
+/* True if `id` has no facts about the file that the program loaded. */
 static bool is_unknown(const struct mp_file_id *id)
 {
     return id && !id->build_id_size && !id->inode;
@@ -84,7 +84,7 @@ static void attach(struct mp_symbols *symbols, struct module *module, const char
             module->file = mp_symbol_file_open(fd, &status, full, strlen(root));
             if (module->file) {
                 symbols->files.at[symbols->files.count++] = module->file;
-                fd = -1; /* now owned by the file */
+                fd = -1; /* the new symbol file owns it now */
             }
         }
     }

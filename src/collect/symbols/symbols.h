@@ -12,9 +12,9 @@
 #include "base/error.h"
 #include "base/file_id.h"
 
-#define MP_SYMBOL_MODULES_MAX (1u << 20) /* module ids lie below it */
+#define MP_SYMBOL_MODULES_MAX (1u << 20) /* module ids are below this */
 
-/* One source-level frame. C++ names are demangled and whole; template arguments make some of them very long. */
+/* One source-level frame. C++ names are demangled and not cut; template arguments make some very long. */
 struct mp_symbol_line {
     const char *function; /* NULL: no known function contains the address */
     const char *file;     /* NULL: unknown */
@@ -26,9 +26,9 @@ struct mp_symbols;
 enum mp_status mp_symbols_open(struct mp_symbols **symbols, struct mp_error *error);
 
 /*
- * Module `module` is the file at `path`, in the program's own naming, behind `root` (/proc/PID/root; may be NULL). `id`
- * identifies the loaded file: by build-id if both sides have one, else by size, inode and modification time. NULL
- * trusts the path. A path that is not absolute ("[vdso]") is no file.
+ * Adds the module `module`, which is the file at root + path. `path` is as the program sees it; `root` is
+ * /proc/PID/root, or NULL. `id` identifies the loaded file: by build-id if both sides have one, else by size, inode and
+ * modification time. NULL trusts the path. A path that is not absolute ("[vdso]") is no file.
  *
  * An unusable file is no error: its addresses have no symbols, and mp_symbols_note() gives the reason. Adding an id
  * again replaces it.
@@ -36,13 +36,13 @@ enum mp_status mp_symbols_open(struct mp_symbols **symbols, struct mp_error *err
 enum mp_status mp_symbols_add_module(struct mp_symbols *symbols, uint32_t module, const char *path,
                                      const struct mp_file_id *id, const char *root, struct mp_error *error);
 
-/* Why the module has no symbols, as a sentence without a full stop; NULL where there is nothing to report. */
+/* Why the module has no symbols, as a sentence without a full stop; NULL if there is nothing to report. */
 const char *mp_symbols_note(const struct mp_symbols *symbols, uint32_t module);
 
 /*
  * The source-level frames of a return address, innermost (most inlined) first; `offset` is the address less the load
- * bias, and the call before it is looked up. Returns their number: 0 where nothing is known. *lines is valid until the
- * next call with `symbols`, its texts until mp_symbols_close().
+ * bias. The call before the return address is looked up. Returns the number of frames; 0 if nothing is known. *lines is
+ * valid until the next call with `symbols`, its texts until mp_symbols_close().
  */
 size_t mp_symbols_resolve(struct mp_symbols *symbols, uint32_t module, uint64_t offset,
                           const struct mp_symbol_line **lines);

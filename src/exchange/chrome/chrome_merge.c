@@ -92,7 +92,7 @@ enum mp_status mp_chrome_align(const struct mp_chrome_input *input, const struct
         return mp_fail(error, MP_INVALID, "%s does not say when it was made: its times count from nowhere",
                        input->path);
     if (start < UNIX_MIN) return mp_fail(error, MP_INVALID, "the recording does not say when it was made");
-    /* on the recording's clock; a trace's own times are far from the limits of 64 bits, but its base may not be */
+    /* on the recording's clock; the trace's base may be so large that sums of times wrap */
     int64_t shift, first, last;
     if (__builtin_sub_overflow(input->base_ns, start, &shift) ||
         __builtin_add_overflow(input->first_ns, shift, &first) || __builtin_add_overflow(input->last_ns, shift, &last))
@@ -105,7 +105,7 @@ enum mp_status mp_chrome_align(const struct mp_chrome_input *input, const struct
     return MP_OK;
 }
 
-/* Copies from the present place up to `end`, or the file's end. */
+/* Copies from the current offset up to offset `end`, or the file's end. */
 static enum mp_status copy(struct mp_input *from, uint64_t end, struct mp_sink *sink, struct mp_error *error)
 {
     while (mp_input_offset(from) < end) {

@@ -23,12 +23,12 @@ struct mp_chrome {
     uint64_t memory_events; /* written so far; Kineto counts them */
 };
 
-/* "[memory]", or "[OutOfMemory]", which has no address. */
+/* The contents of an event "[memory]" or "[OutOfMemory]". The latter has no address. */
 struct chrome_memory {
     uint64_t ns, address, bytes; /* address 0: unknown */
     bool freed, out_of_memory;
     bool totals;                  /* allocated and reserved are known */
-    uint64_t allocated, reserved; /* after the event; reserved 0 where never reported */
+    uint64_t allocated, reserved; /* after the event; reserved is 0 if it was never reported */
     unsigned device_type;
     int device;
     uint32_t pid, tid;
@@ -36,7 +36,7 @@ struct chrome_memory {
 
 #define DEVICE_TYPES 32 /* c10 has fewer */
 
-/* c10's type and number of a device by its name; "cpu" is 0 and -1, as in Kineto. */
+/* c10's type and number of a device by its name; "cpu" has type 0 and number -1, as in Kineto. */
 static void chrome_device(const char *name, unsigned *type, int *index)
 {
     size_t length = strcspn(name, ":");
@@ -51,8 +51,8 @@ static void chrome_device(const char *name, unsigned *type, int *index)
     }
 }
 
-/* True if a device has a row of its own. The row of its counters is the GPU's number, as in Kineto, else the
- * process. */
+/* True if a device has a row of its own. As in Kineto, a GPU's counters are in the row of its number, others in the row
+ * of the process. */
 static bool chrome_has_row(const char *device)
 {
     unsigned type;
@@ -125,7 +125,7 @@ static void chrome_slice(struct mp_chrome *chrome, uint32_t pid, uint32_t tid, u
     mp_buffer_append_text(&chrome->sink.text, "}");
 }
 
-/* The time of recording, as the profiler states its own. */
+/* Writes the time of recording in the form of the profiler's own span. */
 static void chrome_window(struct mp_chrome *chrome, uint64_t start_ns, uint64_t end_ns)
 {
     mp_buffer_printf(&chrome->sink.text,
@@ -181,8 +181,8 @@ struct instants {
     bool memory, out_of_memory; /* what is written */
 };
 
-/* True if the track lies above the device's others: later layers lie above; in one layer, the track without a name is
- * the main one. */
+/* True if the track is the uppermost of its device. PyTorch's layer is above all others, then the layer with the
+ * highest number. Within a layer the unnamed track is the main one. */
 static bool is_upper(const struct mp_model *model, size_t track)
 {
     const struct mp_track *mine = &model->tracks.at[track];
@@ -226,7 +226,7 @@ static void write_one(struct instants *instants, uint32_t event, uint64_t addres
     if (bytes != MP_BYTES_UNKNOWN && bytes) chrome_memory(instants->chrome, &memory);
 }
 
-/* A block that changes its size is written as a free and a new block at its place. */
+/* A block that changes its size is written as a free and an alloc at the same address. */
 static void write_block(struct instants *instants, uint32_t event, const struct follower *before)
 {
     const struct mp_model *model = instants->model;
@@ -242,7 +242,7 @@ static void write_block(struct instants *instants, uint32_t event, const struct 
     if (type != MP_EVENT_FREE) write_one(instants, event, address, has, false, now);
 }
 
-static void follow(struct instants *instants, uint32_t event)
+static void follow_event(struct instants *instants, uint32_t event)
 {
     const struct mp_model *model = instants->model;
     unsigned type = model->events.type[event];
@@ -272,9 +272,9 @@ static void start(struct instants *instants)
     }
 }
 
-/* Writes events of the uppermost layer of each device, as the format has one allocator per device; blocks of unknown
- * size have none. Failures come with the total. Events that the trace to merge into already has are not written
- * again. */
+/* Writes memory events of the uppermost layer of each device, as the format has one allocator per device. Blocks of
+ * unknown size are left out. Failures come with the total. A kind of event is left out if the trace to merge into has
+ * events of this kind. */
 static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, uint64_t shift_ns,
                             struct mp_chrome *chrome, uint64_t *left_out)
 {
@@ -292,7 +292,7 @@ static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, u
     *left_out = instants.memory && count > MP_CHROME_MEMORY_MAX ? count : 0;
     if (*left_out) instants.memory = false;
     for (uint32_t event = 0; event < query->window.last; event++)
-        follow(&instants, event);
+        follow_event(&instants, event);
     free(instants.tracks);
 }
 
@@ -300,14 +300,14 @@ static void chrome_instants(const struct mp_chrome_query *query, uint32_t pid, u
 #define STEPS_TID 0
 
 #define POINTS_EXACT 1000000 /* changes of one counter that are written one by one */
-#define THIN_PARTS   100000  /* beyond that, parts of the recording's time, with four points each */
-#define GPU_PLACE    5000000 /* Kineto sorts the rows of GPUs from here on */
+#define THIN_PARTS   100000  /* thinned: the recording's time has this many parts, with four points each */
+#define GPU_PLACE    5000000 /* sort index of a GPU's row less the GPU's number, as in Kineto */
 
 struct trace {
     struct mp_chrome chrome;
     const struct mp_chrome_query *query;
     const struct mp_model *model;
-    uint64_t shift_ns; /* from the recording's clock to the trace's; wraps */
+    uint64_t shift_ns; /* offset from the recording's clock to the trace's, modulo 2^64 */
     uint32_t pid;
 };
 
@@ -403,7 +403,7 @@ static uint32_t thread_tid(const struct mp_model *model, uint32_t thread)
     return thread < model->threads.count ? model->threads.at[thread].tid : 0;
 }
 
-/* Writes the part of a span that lies in the window. */
+/* Writes the part of a span inside of the window. */
 static void put_span(struct trace *trace, uint32_t tid, uint64_t start_ns, uint64_t end_ns, const char *name)
 {
     const struct mp_window *window = &trace->query->window;

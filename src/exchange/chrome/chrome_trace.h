@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "model/window.h"
 
-/* Further memory events are left out: readers pair all of them in memory. */
+/* A recording with more memory events gets none of them: readers pair all of them in memory. */
 #define MP_CHROME_MEMORY_MAX 1000000
 
 struct mp_chrome_query {
@@ -24,9 +24,9 @@ struct mp_chrome_query {
     const struct mp_chrome_input *merge; /* into a copy of this trace; NULL: a trace of its own */
 };
 
-/* *left_out: memory events beyond the limit. With `merge` only data that the trace lacks is added: counters, names of
- * devices' rows, memory events where it has none; the window should lie in the trace's. MP_IO, and for
- * the copied trace the errors of chrome_merge.h. */
+/* *left_out is the number of memory events, if they are left out because of the limit, else 0. With `merge` only data
+ * that the trace lacks is added: counters, names of devices' rows, and memory events if it has none. The query's window
+ * should be inside of the trace's. Errors: MP_IO, and with `merge` those of chrome_merge.h. */
 enum mp_status mp_chrome_trace_write(const struct mp_chrome_query *query, FILE *out, uint64_t *left_out,
                                      struct mp_error *error);
 

@@ -16,7 +16,7 @@
 
 #define STEP_FUNCTION "step_function"
 
-/* The use of a string: the same text may have two uses, and then gets two names. */
+/* The use of a string. A text with two uses gets two names. */
 enum role {
     ROLE_KEPT,
     ROLE_FUNCTION,
@@ -31,7 +31,7 @@ enum role {
     ROLE_METADATA,
     ROLE_DEVICE,
     ROLE_MODEL,
-    ROLE_WORDS, /* of memprof's own: a track's, a counter's, how the process ended */
+    ROLE_WORDS, /* memprof's own words: names of tracks and counters, and how the process ended */
     ROLE_COUNTER,
     ROLES
 };
@@ -41,10 +41,10 @@ struct renaming {
     struct mp_intern to;
     struct mp_map known; /* role and old id + 1 to new id */
     uint32_t count[ROLES];
-    struct mp_intern parts; /* those of modules' paths; the number of each stands for it */
-    struct mp_intern said;  /* likewise, of texts about blocks and about graphs' nodes */
+    struct mp_intern parts; /* parts of modules' paths; the id of a part is the number in its new name */
+    struct mp_intern said;  /* texts about blocks and graphs' nodes; numbered in the same way */
     struct mp_step_rule steps;
-    bool by_pattern; /* steps follow a pattern of the user's, which may contain names, too */
+    bool by_pattern; /* the user gave a pattern for steps, and the pattern may contain names */
 };
 
 static uint32_t intern(struct renaming *renaming, const char *text)
@@ -67,8 +67,8 @@ static bool is_plain_value(const char *text, size_t length)
            is_in(text, length, truths, sizeof truths / sizeof *truths);
 }
 
-/* Keeps settings that PyTorch's allocator has, with values that are numbers, true or false. Their form is key=value,...
- * or that of PYTORCH_CUDA_ALLOC_CONF. */
+/* Appends the settings that PyTorch's allocator has and whose values are numbers, true or false. The form of `settings`
+ * is key=value,... or that of PYTORCH_CUDA_ALLOC_CONF. */
 static void rename_settings(const char *settings, struct mp_buffer *out)
 {
     static const char *const known[] = {"max_split_size",
@@ -106,7 +106,7 @@ static void rename_settings(const char *settings, struct mp_buffer *out)
     }
 }
 
-/* The text that a buffer holds, which is freed, as an id. */
+/* Interns the buffer's text and frees the buffer. Returns the id. */
 static uint32_t intern_buffer(struct renaming *renaming, struct mp_buffer *text)
 {
     mp_buffer_append(text, "", 1);
@@ -122,7 +122,7 @@ static uint32_t numbered(struct renaming *renaming, enum role role, const char *
     return intern(renaming, text);
 }
 
-/* ".py", ".cpp"; "" where the text behind the last dot is no ending. */
+/* The ending of a file's name, such as ".py" or ".cpp"; "" if it has none. */
 static const char *ending_of(const char *path)
 {
     const char *dot = strrchr(path, '.');
@@ -151,8 +151,8 @@ static bool is_numbered(const char *name, const char *beginning)
            strspn(name + length, " _#-0123456789") == strlen(name + length);
 }
 
-/* True if a mark of the PyTorch shim (python/libmemprof_torch/pools.py, loaders.py) has its own words and numbers
- * alone: "capture begins on cuda:0". */
+/* True if a mark of the PyTorch shim (python/libmemprof_torch/pools.py, loaders.py) consists only of the shim's words
+ * and numbers, such as "capture begins on cuda:0". */
 static bool is_shims_mark(const char *text)
 {
     static const char *const words[] = {"empty_cache", "pool",     "made",    "begins",    "ends",   "released",
@@ -169,8 +169,8 @@ static bool is_shims_mark(const char *text)
     return true;
 }
 
-/* The anonymous text of a mark that replays and predictions need, with the public part of settings. 0: it is another
- * mark. */
+/* The anonymous text of a mark that replays and predictions need; settings keep their public part. 0 for other
+ * marks. */
 static uint32_t rename_mark(struct renaming *renaming, const char *name)
 {
     static const char *const settings[] = {MP_TORCH_MARK "settings:", MP_TORCH_MARK "began with settings:"};
@@ -334,7 +334,7 @@ static uint32_t new_name(struct renaming *renaming, enum role role, uint32_t old
     }
 }
 
-/* A function in Python is public where its file and its name are, a native one where its library is. */
+/* A Python function is public if its file and its name are public. A native function is public if its library is. */
 static bool is_public(const struct mp_model *model, const struct mp_frame *frame, const char *function,
                       const char *path)
 {
@@ -345,7 +345,8 @@ static bool is_public(const struct mp_model *model, const struct mp_frame *frame
     return frame->module && mp_public_library(mp_model_text(model, model->modules.at[frame->module].path));
 }
 
-/* Files of others name no libraries. Backward shows there by the functions of its engine, which lose their types. */
+/* The public name of a function of autograd's engine, without its types; NULL for others. Other programs' files name no
+ * libraries, and backward is recognised in them only by these functions. */
 static const char *engine_function(const struct mp_frame *frame, const char *function)
 {
     static const char *const known[] = {"torch::autograd::Engine::evaluate_function",
@@ -370,7 +371,7 @@ static uint32_t rename_function(struct renaming *renaming, const struct mp_frame
     return engine ? intern(renaming, engine) : new_name(renaming, kept ? ROLE_KEPT : ROLE_FUNCTION, function);
 }
 
-/* The node of a graph: PyTorch's word for its kind stays, its name and its target become numbers. */
+/* Renames a node of a graph: PyTorch's word for its kind stays; its name and its target become numbers. */
 static uint32_t rename_node(struct renaming *renaming, uint32_t node)
 {
     static const char *const kinds[] = {"placeholder", "get_attr", "call_function", "call_module",
@@ -474,7 +475,8 @@ static void rename_ids(struct renaming *renaming, enum role role, uint32_t *ids,
         ids[i] = new_name(renaming, role, ids[i]);
 }
 
-/* The settings that are numbers; of those that are words only what a running program says of its steps. */
+/* Appends the settings whose values are numbers. The only setting with a word that stays is live_source, the source of
+ * steps. */
 static void put_numbers(struct mp_buffer *to, const char *configuration)
 {
     static const char source[] = "live_source";

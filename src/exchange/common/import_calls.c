@@ -14,7 +14,7 @@ struct importer {
     struct mp_import_log *log;
     struct mp_error *error;
     MP_VEC(struct mp_base_block) base;
-    struct mp_map live; /* by key_of(): the call that made the block, + 1 */
+    struct mp_map live; /* by key_of(): index of the call that made the block, + 1 */
     uint64_t blocks;    /* numbered so far, without the base */
     uint64_t unknown_frees, missed_frees;
     struct mp_import_events events;
@@ -120,8 +120,8 @@ static void pair(struct importer *importer)
     importer->blocks = importer->base.count;
 }
 
-static void put(struct importer *importer, const struct mp_import_call *call, uint8_t type, uint64_t bytes,
-                uint64_t block)
+static void put_event(struct importer *importer, const struct mp_import_call *call, uint8_t type, uint64_t bytes,
+                      uint64_t block)
 {
     const struct mp_event event = {.time_ns = (uint64_t)(call->ns - importer->log->calls.at[0].ns),
                                    .address = call->address,
@@ -141,21 +141,21 @@ static void put_alloc(struct importer *importer, struct mp_import_call *call)
     uint64_t *live = mp_map_at(&importer->live, key_of(call), NULL);
     if (*live) {
         const struct mp_import_call *before = &importer->log->calls.at[*live - 1];
-        put(importer, call, MP_EVENT_FREE, before->bytes, before->block);
+        put_event(importer, call, MP_EVENT_FREE, before->bytes, before->block);
     }
     *live = (uint64_t)(call - importer->log->calls.at) + 1;
     call->block = importer->blocks++;
-    put(importer, call, MP_EVENT_ALLOC, call->bytes, call->block);
+    put_event(importer, call, MP_EVENT_ALLOC, call->bytes, call->block);
 }
 
 static void put_free(struct importer *importer, const struct mp_import_call *call)
 {
     uint64_t made;
     if (call->base) {
-        put(importer, call, MP_EVENT_FREE, call->bytes, call->block);
+        put_event(importer, call, MP_EVENT_FREE, call->bytes, call->block);
     } else if (mp_map_remove(&importer->live, key_of(call), &made)) {
         const struct mp_import_call *alloc = &importer->log->calls.at[made - 1];
-        put(importer, call, MP_EVENT_FREE, alloc->bytes, alloc->block);
+        put_event(importer, call, MP_EVENT_FREE, alloc->bytes, alloc->block);
     }
 }
 
@@ -167,7 +167,7 @@ static enum mp_status put_events(struct importer *importer)
         if (call->type == MP_EVENT_ALLOC) put_alloc(importer, call);
         if (call->type == MP_EVENT_FREE) put_free(importer, call);
         if (call->type != MP_EVENT_ALLOC && call->type != MP_EVENT_FREE)
-            put(importer, call, call->type, call->bytes, 0);
+            put_event(importer, call, call->type, call->bytes, 0);
     }
     return mp_import_events_flush(&importer->events);
 }
@@ -215,7 +215,7 @@ static enum mp_status fill_calls(struct importer *importer)
     return status ? status : put_coverage(importer, source);
 }
 
-static enum mp_status build(struct importer *importer, const char *path, struct mp_model **model)
+static enum mp_status build_log(struct importer *importer, const char *path, struct mp_model **model)
 {
     struct mp_import_log *log = importer->log;
     int64_t first = log->calls.at[0].ns;
@@ -242,7 +242,7 @@ enum mp_status mp_import_log_model(struct mp_import_log *log, const char *path, 
     struct importer *importer = mp_alloc_zeroed(1, sizeof *importer);
     importer->log = log;
     importer->error = importer->events.error = error;
-    enum mp_status status = build(importer, path, model);
+    enum mp_status status = build_log(importer, path, model);
     mp_vec_free(&importer->base);
     mp_map_free(&importer->live);
     free(importer);

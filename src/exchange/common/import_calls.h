@@ -2,8 +2,8 @@
  * Makes a model from an allocator's calls that another program logged: allocs and frees by address, failures, reserved
  * totals, regions and marks. Times may come in any order; calls of equal time keep the order in which they were given.
  *
- * A free of an address that is not live belongs to a block of the base, whose size is the one in the log's free. An
- * alloc at an address that is live first ends the block there. Both cases are counted. Zero-initialised is ready for
+ * A free of an address that is not live frees a block of the base. The block has the size that the log's free states.
+ * An alloc at an address that is live first ends the block there. Both cases are counted. Zero-initialised is ready for
  * use; one thread at a time.
  */
 #ifndef MP_EXCHANGE_IMPORT_CALLS_H
@@ -18,7 +18,7 @@ struct mp_import_call {
     uint16_t track;
     uint8_t type; /* enum mp_event_type: alloc, free, oom, reserved, region_begin, region_end, mark */
     uint8_t kind;
-    bool base; /* from here on filled in by the functions below: the free of a block of the base */
+    bool base; /* the free of a block of the base. This field and those below are set by the functions below */
     uint64_t block;
     uint32_t order;
 };
@@ -29,10 +29,10 @@ struct mp_import_log {
     struct mp_map track_ids;
     MP_VEC(struct mp_import_call) calls;
     MP_VEC(uint32_t) notes; /* string ids */
-    const char *format;     /* of the model: "rmm" */
+    const char *format;     /* of the model, such as "rmm" */
     uint32_t command;       /* string id; 0: unknown */
     uint32_t pid;
-    bool dated; /* unix_ns is known: the zero of the calls' times */
+    bool dated; /* unix_ns, the UNIX time of the calls' time 0, is known */
     int64_t unix_ns;
     bool overlong; /* more devices or tracks than a log may have */
 };
@@ -45,7 +45,7 @@ uint16_t mp_import_track(struct mp_import_log *log, unsigned device_type, int de
 /* The number of a thread, made at its first use. */
 uint32_t mp_import_thread(struct mp_import_log *log, uint32_t tid);
 
-/* The model, which the caller frees. There must be a call. MP_LIMIT. */
+/* Makes the model; the caller frees it. The log must have at least one call. MP_LIMIT. */
 enum mp_status mp_import_log_model(struct mp_import_log *log, const char *path, struct mp_model **model,
                                    struct mp_error *error);
 void mp_import_log_free(struct mp_import_log *log);

@@ -49,8 +49,7 @@ uint32_t mp_import_stack(struct mp_import_tables *tables, uint32_t parent, uint3
 {
     const struct mp_stack_node node = {parent, frame};
     bool added = false;
-    /* A frame's number is below 2^32 - 1, a cut's is exactly that, so only the parent could make the key overflow: it
-     * cannot, since there are fewer nodes. */
+    /* The key + 1 cannot wrap to 0: that takes the parent 2^32 - 1, and there are fewer nodes. */
     uint64_t *id = mp_map_at(&tables->node_ids, ((uint64_t)parent << 32 | frame) + 1, &added);
     if (!added) return (uint32_t)*id;
     need_root(tables);
@@ -73,7 +72,7 @@ static enum mp_status put_strings(const struct mp_import_tables *tables, struct 
     return status;
 }
 
-/* Native frames have no lines of their own in a recording: their symbols have them. */
+/* In a recording the lines of native frames are stored in symbols, not in the frames. */
 static enum mp_status put_symbols(const struct mp_import_tables *tables, struct mp_builder *builder,
                                   struct mp_error *error)
 {

@@ -13,7 +13,7 @@
 
 /* Events of a recording that is made from another program's file, collected as columns for a builder. */
 
-/* Three mebibytes: not for the stack. Zeroes, with builder and error, are ready for use. */
+/* Its 3 MiB are too large for the stack. Zeroes, with builder and error set, are ready for use. */
 struct mp_import_events {
     struct mp_builder *builder;
     struct mp_error *error;
@@ -37,7 +37,7 @@ struct mp_import_tables {
 };
 
 uint32_t mp_import_text(struct mp_import_tables *tables, const char *text, size_t length);
-/* A frame of source: texts are string ids, 0 where unknown; line 0 where unknown. */
+/* A frame of source: texts are string ids, 0 if unknown; line 0 if unknown. */
 uint32_t mp_import_frame(struct mp_import_tables *tables, enum mp_language language, uint32_t function, uint32_t file,
                          uint32_t line);
 /* The stack of `parent` (0: the empty one) extended by a frame (or MP_FRAME_CUT) that it called. */
@@ -48,11 +48,11 @@ enum mp_status mp_import_tables_put(struct mp_import_tables *tables, struct mp_b
                                     struct mp_error *error);
 void mp_import_tables_free(struct mp_import_tables *tables);
 
-/* Says how the recording was made and how it ended: the last chunks that a builder gets. */
+/* Adds the last chunks, which say how the recording was made and how it ended. */
 enum mp_status mp_import_end(struct mp_builder *builder, const struct mp_coverage *coverage, const struct mp_exit *how,
                              struct mp_error *error);
-/* The end of every import: frees the builder, NULL or not. Where `filled` is MP_OK, makes the model of its contents;
- * else returns `filled`. `format` lives as long as the model. */
+/* Ends an import: frees the builder, which may be NULL. If `filled` is MP_OK, makes the model of the builder's
+ * contents; else returns `filled`. `format` lives as long as the model. */
 enum mp_status mp_import_finish(struct mp_builder *builder, enum mp_status filled, uint64_t file_bytes,
                                 const char *format, struct mp_model **model, struct mp_error *error);
 

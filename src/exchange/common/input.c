@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 
-/* A trace or a snapshot is at most a hundred times as large as its compressed file. */
+/* Real traces and snapshots are at most 100 times as large as their compressed files. */
 #define UNWRAPPED_TIMES 200
 #define UNWRAPPED_MORE  (32u << 20)
 
@@ -29,7 +29,7 @@ enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp
         status = mp_fail_errno(error, "cannot open %s", path);
     else if (S_ISDIR(facts.st_mode))
         status = mp_fail(error, MP_NOT_A_RECORDING, "%s is a folder, not a file", path);
-    else if (!S_ISREG(facts.st_mode)) /* it is read more than once */
+    else if (!S_ISREG(facts.st_mode)) /* the file must be seekable, as it is read more than once */
         status =
             mp_fail(error, MP_NOT_A_RECORDING, "%s is not a regular file: copy what comes out of it into one", path);
     if (status) {

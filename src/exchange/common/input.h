@@ -1,6 +1,6 @@
 /*
- * Another program's file as a stream of bytes, unwrapped where it is gzip-compressed, with look-ahead. Offsets count
- * unwrapped bytes. One thread at a time.
+ * Reads another program's file as a stream of bytes with look-ahead. Files compressed with gzip are decompressed;
+ * offsets count decompressed bytes. One thread at a time.
  */
 #ifndef MP_EXCHANGE_INPUT_H
 #define MP_EXCHANGE_INPUT_H
@@ -11,23 +11,24 @@
 
 #include "base/error.h"
 
-#define MP_INPUT_WINDOW 262144      /* the look-ahead in bytes, unless the file ends before */
-#define MP_INPUT_TOKEN  (16u << 20) /* of JSON: no sensible file has a longer text or number */
+#define MP_INPUT_WINDOW 262144      /* most bytes of look-ahead */
+#define MP_INPUT_TOKEN  (16u << 20) /* most bytes of a JSON token: no sensible file has a longer text or number */
 
 struct mp_input {
-    const unsigned char *at, *end; /* read and not yet taken: a reader may move `at` up to `end` */
+    const unsigned char *at, *end; /* bytes that were read and not yet taken; the caller takes bytes by moving `at`
+                                    * towards `end` */
     uint64_t offset;               /* of `end` */
     bool wrapped;                  /* gzip */
     uint64_t file_bytes;           /* on disk */
-    uint64_t most;                 /* the limit on a compressed file's contents: reading stops there with an error */
+    uint64_t most;                 /* most bytes that a compressed file may contain; beyond them reading fails */
     const char *path;              /* as given to mp_input_open(), which the caller keeps */
     struct mp_input_state *state;
 };
 
 /* Opens a regular file. MP_IO, MP_NOT_A_RECORDING; the sentence names path. */
 enum mp_status mp_input_open(const char *path, struct mp_input *input, struct mp_error *error);
-/* Reads on, keeping the bytes not yet taken, until `want` bytes (at most MP_INPUT_WINDOW) lie between `at` and `end`
- * or the file ends: there it returns MP_OK with fewer. MP_IO; MP_DAMAGED for a gzip file that is cut or damaged;
+/* Reads on, keeping the bytes not yet taken, until `want` bytes (at most MP_INPUT_WINDOW) are between `at` and `end`.
+ * At the file's end it returns MP_OK with fewer. Errors: MP_IO; MP_DAMAGED for a gzip file that is cut or damaged;
  * MP_LIMIT. */
 enum mp_status mp_input_fill(struct mp_input *input, size_t want, struct mp_error *error);
 void mp_input_close(struct mp_input *input);

@@ -8,8 +8,8 @@
 
 /* ---- the lists ---- */
 
-/* Folders and files of Python's library, PyTorch and NumPy. A path is public where all its parts are here, so that a
- * file that somebody put into one of their folders is private. The rules of memprof's reports go by most of them. */
+/* Folders and files of Python's library, PyTorch and NumPy. A path is public if all its parts are in this list: a
+ * user's file inside of PyTorch's folder stays private. The rules of memprof's reports look for most of these names. */
 static const char path_parts[] =
     " torch torchgen functorch numpy nn modules parallel optim optimizer autograd utils data cuda amp distributed"
     " fsdp fx jit quantization ao profiler functional init module linear conv container activation batchnorm"
@@ -102,7 +102,7 @@ static const char functions[] =
     " OpOverload OpOverloadPacket _Ops Thread Process BaseProcess Popen ThreadPoolExecutor ProcessPoolExecutor"
     " _WorkItem Future ContextDecorator ";
 
-/* Shared objects, behind which a version may stand. */
+/* Shared objects; a version may follow each. */
 static const char libraries[] =
     " libc.so libm.so libpthread.so libdl.so librt.so ld-linux-x86-64.so ld-linux-aarch64.so libgcc_s.so"
     " libstdc++.so libgomp.so libiomp5.so libcuda.so libcudart.so libcublas.so libcublasLt.so libcufft.so"
@@ -152,7 +152,7 @@ static const char own_words[] =
     " usage use used uses value values variables version versions visible wait wanted warmup was went were what when"
     " where which while whose window with without work would write written wrote x ";
 
-/* True if a list has the word (`length` bytes), which no blank is part of. */
+/* True if a list has the word (`length` bytes, without blanks). */
 static bool is_listed(const char *list, const char *word, size_t length)
 {
     if (!length || memchr(word, ' ', length)) return false;
@@ -192,7 +192,7 @@ static bool is_like_one(const char *text, const char *const *patterns)
 
 /* ---- files and libraries ---- */
 
-/* The beginning of a standard library path in "/usr/lib/python3.11/json/encoder.py": behind the version. */
+/* The part of a path after Python's version: "json/encoder.py" of "/usr/lib/python3.11/json/encoder.py". */
 static const char *behind_version(const char *path)
 {
     static const char *const folders[] = {"/lib/python3.", "/lib64/python3."};
@@ -233,7 +233,7 @@ static const char *python_part(const char *path)
     }
     const char *name = behind_version(path);
     if (name && is_listed_file(name)) return strstr(path, "/lib64/") ? strstr(path, "/lib64/") : strstr(path, "/lib/");
-    /* PyTorch's profiler gives its own files from there on. */
+    /* PyTorch's profiler writes paths of PyTorch's files without the folders before torch/. */
     return !strncmp(path, "torch/", strlen("torch/")) && is_listed_file(path) ? path : NULL;
 }
 
@@ -272,7 +272,7 @@ static bool is_numbered(const char *text)
     return strspn(text, ".-0123456789") == strlen(text);
 }
 
-/* PyTorch's own extension lies in its folder; others may have the same name. */
+/* True if the file is the extension in PyTorch's own folder; other packages may have one of the same name. */
 static bool is_extension_of_torch(const char *path, const char *name)
 {
     static const char folder[] = "/torch/";

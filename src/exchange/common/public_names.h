@@ -1,6 +1,6 @@
 /*
  * Public names: of Python, PyTorch, CUDA, the C and C++ libraries, and of memprof's own sentences. A name is public
- * because a short list has it, never because of how it begins: a name that no list has is private. Pure; any thread.
+ * only if one of the short lists has it, never because of its beginning. Pure; any thread.
  */
 #ifndef MP_EXCHANGE_PUBLIC_NAMES_H
 #define MP_EXCHANGE_PUBLIC_NAMES_H
@@ -21,10 +21,10 @@ bool mp_public_thread(const char *name);
 bool mp_public_words(const char *text);
 /* True if a setting's key in a recording's configuration (`length` bytes) has a number as its value. */
 bool mp_public_setting(const char *key, size_t length);
-/* True if the part of a process in its job has a name that memprof or a launcher gives ("loader worker", "trainer"), or
- * none. */
+/* True if `role`, the part of a process in its job, is empty or a name that memprof or a launcher gives ("loader
+ * worker", "trainer"). */
 bool mp_public_role(const char *role);
-/* True if the name is a device's ("cuda:0"), or its maker's name of it ("NVIDIA H200"). */
+/* True if the name is a device ("cuda:0") or a maker's product ("NVIDIA H200"). */
 bool mp_public_device(const char *name);
 bool mp_public_model(const char *name);
 

@@ -17,8 +17,8 @@ struct mp_block_rows {
     const struct mp_window *window;
     const struct mp_filter *filter;
     struct mp_steps steps;
-    uint32_t *regions; /* by block: string ids, MP_NONE where there is none */
-    size_t root;       /* of modules' paths: mp_module_root() */
+    uint32_t *regions; /* by block: string ids, MP_NONE if there is none */
+    size_t root;       /* length of the modules' common root, by mp_module_root() */
     struct mp_placements placements;
 };
 
@@ -33,14 +33,14 @@ struct mp_row {
     const char *role, *label; /* from its last label; NULL: none */
     uint32_t stack;
     uint64_t requested, stream; /* the request to PyTorch's allocator */
-    char torch_pool[24];        /* its pair of numbers, as "0,1"; "": unknown */
+    char torch_pool[24];        /* PyTorch's pair of numbers for the pool, as "0,1"; "": unknown */
 };
 
 /* The texts belong to the model. Model, window and filter must outlive the rows. */
 void mp_block_rows_start(const struct mp_model *model, const struct mp_window *window, const struct mp_filter *filter,
                          struct mp_block_rows *rows);
 bool mp_block_rows_pick(const struct mp_block_rows *rows, uint32_t block);
-/* The next picked block from row->block on; false where there is none. Begin with row->block 0, go on with + 1. */
+/* The next picked block from row->block on; false if there is none. Begin with row->block 0, go on with + 1. */
 bool mp_block_rows_next(const struct mp_block_rows *rows, struct mp_row *row);
 void mp_block_rows_free(struct mp_block_rows *rows);
 

@@ -10,10 +10,10 @@ struct saver {
     const struct mp_model *model;
     struct mp_writer *writer;
     struct mp_error *error;
-    uint64_t *numbers; /* by block: numbers in order of appearance, those of the base first */
+    uint64_t *numbers; /* by block: its number in the file: blocks of the base first, then in order of birth */
     uint64_t *live;    /* by track: bytes */
     uint64_t next_number;
-    uint32_t unknown_thread; /* stands for MP_NONE */
+    uint32_t unknown_thread; /* number of a thread for events whose thread is MP_NONE */
 };
 
 static uint64_t known(uint64_t bytes)
@@ -32,7 +32,7 @@ static enum mp_status save_strings(struct saver *s)
     return status;
 }
 
-/* Events that a lost part of a file held have no thread; a recording's have. */
+/* Adds an unnamed thread: every event in a file needs one, and events without a thread come from damaged files. */
 static enum mp_status save_threads(struct saver *s)
 {
     const struct mp_model *model = s->model;
@@ -183,7 +183,7 @@ static enum mp_status save_events(struct saver *s)
     return status;
 }
 
-/* Labels from the very start are in the base. */
+/* Writes the labels, except those from the very start, which are in the base. */
 static enum mp_status save_labels(struct saver *s)
 {
     const struct mp_model *model = s->model;
@@ -200,7 +200,7 @@ static enum mp_status save_labels(struct saver *s)
     return status;
 }
 
-/* Look by look, each with its end. */
+/* Writes the holders that each look found, and the end of the look. */
 static enum mp_status save_holders(struct saver *s)
 {
     const struct mp_model *model = s->model;
@@ -240,7 +240,7 @@ static enum mp_status save_metadata(struct saver *s)
     return status;
 }
 
-/* Labels of base blocks are in the base. */
+/* Requests of base blocks are in the base. */
 static enum mp_status save_requests(struct saver *s)
 {
     const struct mp_model *model = s->model;

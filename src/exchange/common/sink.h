@@ -1,6 +1,6 @@
 /*
- * The target of an exporter's text: a file, compressed with gzip or not, through a buffer. An error is kept until
- * mp_sink_end() returns it, so that an exporter may append freely. One thread at a time.
+ * The target of an exporter's text: a file, compressed with gzip or not, through a buffer. mp_sink_end() returns the
+ * first error, so an exporter need not check each write. One thread at a time.
  */
 #ifndef MP_EXCHANGE_SINK_H
 #define MP_EXCHANGE_SINK_H
@@ -20,9 +20,9 @@ struct mp_sink {
 
 /* `out` stays the caller's. */
 void mp_sink_start(struct mp_sink *sink, FILE *out, bool compress);
-/* To be called now and then: writes the text once there is enough of it. */
+/* Writes the text if there is enough of it. Call it after each small part. */
 void mp_sink_pass(struct mp_sink *sink);
-/* Writes the rest and frees everything. `status` is the exporter's so far, and is returned where it is not MP_OK; else
+/* Writes the rest and frees everything. Returns `status`, the exporter's own, if it is not MP_OK; else MP_OK or
  * MP_IO. */
 enum mp_status mp_sink_end(struct mp_sink *sink, enum mp_status status, struct mp_error *error);
 

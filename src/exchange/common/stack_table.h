@@ -1,7 +1,7 @@
 /*
  * The frames and stacks of an imported file, each once, with the ids of format/recording.h: the contents of a
- * recording's tables of frames, symbols and stacks. A stack that returns costs a hash and a walk along it. One thread
- * at a time.
+ * recording's tables of frames, symbols and stacks. A repeated stack costs one hash and one comparison. One thread at a
+ * time.
  */
 #ifndef MP_EXCHANGE_STACK_TABLE_H
 #define MP_EXCHANGE_STACK_TABLE_H
@@ -12,7 +12,7 @@
 
 /* Function and file are string ids of the table's user. */
 struct mp_stack_table {
-    MP_VEC(struct mp_symbol) frames; /* one for each frame; `frame` is its id */
+    MP_VEC(struct mp_symbol) frames; /* one symbol for each frame; `frame` is its id */
     MP_VEC(uint32_t) more;           /* of each frame */
     MP_VEC(struct mp_stack_node) nodes;
     struct mp_map files, lines, others, children, whole;

@@ -17,7 +17,7 @@ static bool fault(struct mp_values *values, const char *reason)
 
 bool mp_values_fit(struct mp_values *values, uint64_t more, uint64_t offset)
 {
-    enum { TIMES = 3, FREE_BYTES = 48 << 20 }; /* PyTorch's snapshots take twice their size and less */
+    enum { TIMES = 3, FREE_BYTES = 48 << 20 }; /* values of PyTorch's snapshots take at most twice the file's size */
     uint64_t words = values->stack.count + values->marks.count + values->items.count + values->wide.count + more;
     uint64_t bytes = words * sizeof(uint64_t) + values->objects.count * sizeof *values->objects.at;
     if (bytes <= TIMES * offset + FREE_BYTES) return true;
@@ -96,7 +96,7 @@ bool mp_values_unmark(struct mp_values *values, size_t *count)
     return true;
 }
 
-/* Makes room for `extra` more items behind the object's own. */
+/* Makes room for `extra` more items after the object's items. */
 static bool make_room(struct mp_values *values, struct mp_value_object *object, size_t extra)
 {
     size_t need = object->count + extra;

@@ -4,8 +4,8 @@
  * it is complete and then takes no room here. A value with two references is never copied, and nothing recurses. One
  * thread at a time.
  *
- * Functions that return bool are false where memory is short or where the call makes no sense; `fault` then is the
- * reason, NULL for memory.
+ * Functions that return bool return false if memory is short or the call makes no sense. `fault` then is the reason, or
+ * NULL for memory.
  */
 #ifndef MP_EXCHANGE_VALUES_H
 #define MP_EXCHANGE_VALUES_H
@@ -20,12 +20,12 @@ enum mp_value_tag {
     MP_VALUE_TRUE,
     MP_VALUE_INT,    /* signed, 56 bits */
     MP_VALUE_WIDE,   /* index into wide: a signed integer of 64 bits */
-    MP_VALUE_WIDER,  /* index into wide: an unsigned one that does not fit a signed one */
+    MP_VALUE_WIDER,  /* index into wide: an unsigned integer of 64 bits, too large for a signed one */
     MP_VALUE_BIG,    /* an integer beyond 64 bits: its offset in the input */
     MP_VALUE_FLOAT,  /* index into wide: the bits of a double */
     MP_VALUE_TEXT,   /* id in texts */
     MP_VALUE_OBJECT, /* index into objects */
-    MP_VALUE_RECORD, /* and above: the reader's own records */
+    MP_VALUE_RECORD, /* this tag and those above: the reader's own records */
 };
 
 #define MP_VALUES_DEPTH 1000 /* containers inside containers */
@@ -52,7 +52,7 @@ typedef bool mp_make_record(void *context, struct mp_values *values, const uint6
 struct mp_values {
     struct mp_intern texts;
     MP_VEC(uint64_t) stack;
-    MP_VEC(size_t) marks; /* heights of the stack */
+    MP_VEC(size_t) marks; /* heights of the stack at which a pickle's MARK was set */
     MP_VEC(uint64_t) items;
     MP_VEC(struct mp_value_object) objects;
     MP_VEC(uint64_t) wide;
@@ -77,8 +77,8 @@ static inline uint64_t mp_value_make(unsigned tag, uint64_t payload)
     return payload << 8 | tag;
 }
 
-/* False, with `fault`, where the values and `more` words take more memory than a snapshot's values do after `offset`
- * bytes of input: the file is made to fill memory. */
+/* False, with `fault`, if the values and `more` words take more memory than the values of any real snapshot after
+ * `offset` bytes of input: such a file is made to fill memory. */
 bool mp_values_fit(struct mp_values *values, uint64_t more, uint64_t offset);
 void mp_values_free(struct mp_values *values);
 /* Frees all but the texts; other values can no longer be used. */
@@ -102,7 +102,7 @@ static inline size_t mp_values_above(const struct mp_values *values)
     return values->stack.count - (values->marks.count ? values->marks.at[values->marks.count - 1] : 0);
 }
 
-/* Removes the last mark; *count values lie above it. */
+/* Removes the last mark; *count is the number of values above it. */
 bool mp_values_unmark(struct mp_values *values, size_t *count);
 /* Pops `count` values into the list below them, or `count` (an even number) as pairs into the dictionary below them. */
 bool mp_values_append(struct mp_values *values, size_t count);
@@ -118,19 +118,19 @@ static inline uint64_t mp_values_resolve(const struct mp_values *values, uint64_
     return object->kind == MP_OBJECT_SETTLED ? object->start : value;
 }
 
-/* The items of a list or dictionary, which from then on cannot change; NULL where the value is of another kind. Valid
+/* The items of a list or dictionary, which from then on cannot change; NULL if the value is of another kind. Valid
  * until something is appended. *count is the number of items: twice the pairs of a dictionary. */
 const uint64_t *mp_values_items(struct mp_values *values, uint64_t value, enum mp_object_kind kind, size_t *count);
 /* Replaces an object by a record; the object's items are freed. */
 void mp_values_settle(struct mp_values *values, uint64_t object, uint64_t record);
 
-/* An object that was replaced by nothing: a list that its reader has read. */
+/* True if the value is an object that its reader has read and dropped: mp_values_settle() with MP_VALUE_NONE. */
 static inline bool mp_values_is_gone(const struct mp_values *values, uint64_t value)
 {
     return mp_value_tag(value) == MP_VALUE_OBJECT && mp_values_resolve(values, value) == MP_VALUE_NONE;
 }
 
-/* Reads an integer that is not negative (a fraction is cut off); false for all else. */
+/* Reads a number that is not negative, without its fraction; false for all other values. */
 bool mp_values_unsigned(const struct mp_values *values, uint64_t value, uint64_t *number);
 bool mp_values_signed(const struct mp_values *values, uint64_t value, int64_t *number);
 

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "exchange/common/sink.h"
 
-/* Appends a frame's label for a line, in which ';' and line breaks have a meaning. */
+/* Appends a frame's label without ';' and line breaks: the format separates frames and stacks by them. */
 static void fold_label(struct mp_buffer *out, const char *label, size_t length)
 {
     for (size_t i = 0; i < length; i++) {

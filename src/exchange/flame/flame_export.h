@@ -1,7 +1,7 @@
 /*
  * Flame graphs for other programs: folded stacks (read by flamegraph.pl, inferno, speedscope and others) and
  * speedscope's own JSON. With a side MP_BEFORE the folded form has two numbers per line, as difffolded.pl makes them.
- * speedscope gets profiles of both recordings, of the additions and of the removals.
+ * speedscope gets four profiles: both recordings, additions and removals.
  */
 #ifndef MP_EXCHANGE_FLAME_EXPORT_H
 #define MP_EXCHANGE_FLAME_EXPORT_H

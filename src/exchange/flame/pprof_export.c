@@ -38,7 +38,7 @@ static const struct {
 struct pprof {
     const struct mp_pprof_export *export;
     struct mp_sink sink;
-    struct mp_intern texts; /* the string table: its first is the empty one, too */
+    struct mp_intern texts; /* the string table; as profile.proto requires, its first text is empty */
     struct mp_flames flames;
     struct mp_stack_lines lines;
     struct mp_map functions;         /* ids by function and file */
@@ -51,7 +51,7 @@ static void put_varint(struct mp_buffer *out, uint64_t number)
     if (room) mp_buffer_grew(out, (size_t)(mp_varint_put(room, number) - room));
 }
 
-/* Appends a number field; 0 is the meaning of an absent one. */
+/* Appends a number field, unless it is 0: readers take an absent field as 0. */
 static void put_number(struct mp_buffer *out, unsigned field, uint64_t number)
 {
     if (!number) return;

@@ -9,7 +9,7 @@
 #include "exchange/common/import_tables.h"
 #include "exchange/kineto/kineto_parts.h"
 
-/* Begins and ends of regions, and steps, in their order of effect at one time. */
+/* The order in which boundaries of one time take effect. */
 enum turn { ENDS, STEPS, BEGINS, ENDS_AT_ONCE };
 
 struct boundary {
@@ -101,7 +101,7 @@ static uint8_t kind_of(const struct mp_kineto_device *device)
     return device->type ? MP_KIND_DEVICE : MP_KIND_HOST;
 }
 
-/* Writes the end of the block that the alloc numbered `alloc` made. */
+/* Writes the free of the block that alloc number `alloc` made. */
 static void put_free(struct importer *i, const struct mp_kineto_memory *at, uint32_t alloc)
 {
     const struct mp_kineto_memory *made = alloc == MP_NONE ? at : &i->kineto->memory.at[alloc];
@@ -114,7 +114,7 @@ static void put_free(struct importer *i, const struct mp_kineto_memory *at, uint
     put_event(i, at->ns, event);
 }
 
-/* Totals of reserved memory of 0, or less than is allocated, are meaningless (the CPU's). */
+/* Writes the reserved total. Skips a total of 0, or below the allocated bytes: the CPU's totals are meaningless. */
 static void put_reserved(struct importer *i, const struct mp_kineto_memory *memory)
 {
     uint64_t *last = &i->reserved[memory->device];
@@ -250,7 +250,7 @@ static enum mp_status put_coverage(struct importer *importer, struct mp_kineto_n
     return mp_import_end(importer->events.builder, &coverage, &how, importer->error);
 }
 
-static enum mp_status fill(struct importer *importer)
+static enum mp_status fill_builder(struct importer *importer)
 {
     struct mp_kineto *kineto = importer->kineto;
     struct mp_kineto_notes notes = {0};
@@ -265,7 +265,7 @@ static enum mp_status fill(struct importer *importer)
     return status;
 }
 
-static enum mp_status build(struct importer *importer, const char *path, struct mp_model **model)
+static enum mp_status build_trace(struct importer *importer, const char *path, struct mp_model **model)
 {
     const struct mp_kineto *kineto = importer->kineto;
     const char *command[] = {mp_intern_get(&kineto->tables.strings, kineto->process_name, NULL), NULL};
@@ -280,7 +280,8 @@ static enum mp_status build(struct importer *importer, const char *path, struct 
     struct stat facts;
     uint64_t file_bytes = stat(path, &facts) ? 0 : (uint64_t)facts.st_size;
     mp_builder_new(&start, &importer->events.builder);
-    return mp_import_finish(importer->events.builder, fill(importer), file_bytes, "kineto", model, importer->error);
+    return mp_import_finish(importer->events.builder, fill_builder(importer), file_bytes, "kineto", model,
+                            importer->error);
 }
 
 static enum mp_status to_model(struct mp_kineto *kineto, const char *path, struct mp_model **model,
@@ -291,7 +292,7 @@ static enum mp_status to_model(struct mp_kineto *kineto, const char *path, struc
     importer->error = importer->events.error = error;
     make_boundaries(importer);
     find_window(importer);
-    enum mp_status status = build(importer, path, model);
+    enum mp_status status = build_trace(importer, path, model);
     mp_vec_free(&importer->boundaries);
     free(importer);
     return status;

@@ -5,7 +5,7 @@
 
 /* The live blocks of a device: by address where events have one, else by size, newest first. */
 struct live {
-    struct mp_map by_address, by_bytes; /* key + 1 to the number of the alloc + 1 */
+    struct mp_map by_address, by_bytes; /* key() of the address or size to the index of the alloc, + 1 */
 };
 
 struct pairing {
@@ -29,7 +29,7 @@ static void pair_by_address(struct pairing *pairing, uint32_t index)
         return;
     }
     uint64_t *at = mp_map_at(map, key(memory->address), NULL);
-    if (*at) memory->alloc = (uint32_t)*at - 1; /* nobody saw its free */
+    if (*at) memory->alloc = (uint32_t)*at - 1; /* the trace lacks the free of the earlier block */
     *at = (uint64_t)index + 1;
 }
 
@@ -66,8 +66,8 @@ static uint64_t signed_bytes(const struct mp_kineto_memory *memory)
     return memory->type == MP_EVENT_FREE ? -memory->bytes : memory->bytes;
 }
 
-/* Finds how much was live before the first event with a total: the total less the changes so far, modulo 2^64. The part
- * that the trace frees is known block by block; the rest is one nameless block. */
+/* Finds how much was live before the trace: the first total less the changes until then, modulo 2^64. Blocks that the
+ * trace frees are known one by one; the rest becomes one block. */
 static void find_bases(struct mp_kineto *kineto)
 {
     for (size_t d = 0; d < kineto->devices.count; d++) {
@@ -88,7 +88,7 @@ static void find_bases(struct mp_kineto *kineto)
     }
 }
 
-/* The change of the sum of live blocks by an event. */
+/* The bytes that an event adds to the sum of live blocks, modulo 2^64. */
 static uint64_t change(const struct mp_kineto *kineto, const struct mp_kineto_memory *memory)
 {
     if (memory->type == MP_EVENT_ALLOC) return memory->bytes;

@@ -5,7 +5,6 @@
 #include "base/words.h"
 #include "exchange/kineto/kineto_parts.h"
 
-
 static bool is_text(const struct mp_kineto_event *event, enum mp_kineto_text which, const char *text)
 {
     return !strcmp(event->texts[which], text);
@@ -21,7 +20,8 @@ static bool is_step(const struct mp_kineto_event *event)
     return !strncmp(event->texts[MP_KINETO_NAME], MP_PROFILER_STEP, strlen(MP_PROFILER_STEP));
 }
 
-/* Before categories were split, everything on a thread was an "Operator"; PyTorch's own annotations had a '#'. */
+/* True if an event of an old trace is a region. Old traces call every span "Operator"; PyTorch's own annotations have a
+ * '#' in the name. */
 static bool is_old_region(const struct mp_kineto_event *event)
 {
     return is_text(event, MP_KINETO_CATEGORY, "Operator") && strchr(event->texts[MP_KINETO_NAME], '#');
@@ -60,7 +60,7 @@ uint64_t mp_kineto_thread_key(const struct mp_kineto_event *event)
     return key_of(event->facts[MP_KINETO_PID], event->facts[MP_KINETO_TID]);
 }
 
-static void put(struct mp_map *map, uint64_t key, uint64_t value)
+static void set_in_map(struct mp_map *map, uint64_t key, uint64_t value)
 {
     uint64_t *at = mp_map_at(map, key, NULL);
     *at = value;
@@ -120,11 +120,11 @@ static void on_memory(struct mp_kineto *kineto, const struct mp_kineto_event *ev
         .alloc = MP_NONE,
         .thread = thread_of(kineto, event),
     };
-    /* The total lacks this alloc: PyTorch reports 0 for memory that none of its allocators counts. */
+    /* The total does not count this alloc: PyTorch reports 0 for memory outside of its allocators. */
     if (memory.type == MP_EVENT_ALLOC && memory.allocated < memory.bytes) memory.allocated = MP_BYTES_UNKNOWN;
     if (!device_of(kineto, event, &memory.device)) return;
     if (memory.order >= MP_NONE - 1) mp_memory_lacks(0); /* events are numbered in four bytes */
-    put(&kineto->pids, key_of(event->facts[MP_KINETO_PID], 0), 1);
+    set_in_map(&kineto->pids, key_of(event->facts[MP_KINETO_PID], 0), 1);
     mp_vec_add(&kineto->memory, memory);
 }
 
@@ -156,10 +156,10 @@ static void on_name(struct mp_kineto *kineto, const struct mp_kineto_event *even
     const char *name = event->texts[MP_KINETO_ARGUMENT_NAME];
     if (!*name || !mp_kineto_has(event, MP_KINETO_PID)) return;
     if (is_text(event, MP_KINETO_NAME, "process_name"))
-        put(&kineto->process_names, key_of(event->facts[MP_KINETO_PID], 0),
-            mp_import_text(&kineto->tables, name, strlen(name)));
+        set_in_map(&kineto->process_names, key_of(event->facts[MP_KINETO_PID], 0),
+                   mp_import_text(&kineto->tables, name, strlen(name)));
     else if (is_text(event, MP_KINETO_NAME, "thread_name") && mp_kineto_has(event, MP_KINETO_TID))
-        put(&kineto->thread_names, mp_kineto_thread_key(event), thread_name(kineto, name));
+        set_in_map(&kineto->thread_names, mp_kineto_thread_key(event), thread_name(kineto, name));
 }
 
 /* The profiler's own span shows when it was on. */

@@ -14,8 +14,8 @@
 
 /* JSON numbers, which come as text so that none is rounded. Pure; any thread. */
 
-/* Reads the number times 10^shift, cut to an integer: exact except for numbers with an exponent. False where it does
- * not fit. */
+/* Reads the number times 10^shift, cut to an integer: exact except for numbers with an exponent. False if the result
+ * does not fit. */
 static bool decimal_integer(const char *text, size_t length, unsigned shift, int64_t *number)
 {
     bool negative = length && *text == '-', fraction = false;
@@ -49,7 +49,7 @@ static bool decimal_integer(const char *text, size_t length, unsigned shift, int
     return true;
 }
 
-/* Reads an address, which some writers give a sign: its 64 bits. */
+/* Reads the 64 bits of an address. Some writers print it as a signed number. */
 static bool decimal_address(const char *text, size_t length, int64_t *number)
 {
     char copy[24], *end;
@@ -106,9 +106,9 @@ struct trace_reader {
     yajl_handle yajl;
     struct mp_kineto_event event, trace;
     struct mp_buffer texts[MP_KINETO_TEXTS];
-    const struct key *key;     /* of the next value; NULL: it has no meaning here */
+    const struct key *key;     /* key of the next value; NULL: not one of ours */
     const struct key *list;    /* the open list on level 2: of events or of devices */
-    unsigned depth, raw_depth; /* raw_depth: where a RAW value began; 0: none is open */
+    unsigned depth, raw_depth; /* raw_depth: depth at which the open RAW value began; 0: none is open */
     bool any_events, arguments;
     bool raw_follows;
     struct mp_buffer piece; /* bytes for yajl */
@@ -354,8 +354,8 @@ static enum mp_status status_of(struct trace_reader *reader, yajl_status result)
     return not_json(reader);
 }
 
-/* Copies without control characters, which some traces have in texts. Outside of texts, the allowed ones mean a
- * space. */
+/* Copies, with spaces for control characters: some traces have them in texts. Between values JSON allows a few, and
+ * they mean a space, too. */
 static void copy_clean(unsigned char *to, const unsigned char *from, size_t size)
 {
     for (size_t i = 0; i < size; i++)
@@ -375,7 +375,8 @@ static enum mp_status feed_piece(struct trace_reader *reader)
     return status;
 }
 
-/* yajl scans an open token anew with each piece: pieces double until it ends, or a long one would cost its square. */
+/* yajl scans an incomplete token from its beginning with each piece. Pieces therefore double in size until the token
+ * ends, or a long token would take quadratic time. */
 static enum mp_status feed(struct trace_reader *reader)
 {
     static const size_t most = 65536;
@@ -390,7 +391,7 @@ static enum mp_status feed(struct trace_reader *reader)
 }
 
 /* Handles the file's end: if the outermost value is not whole, the file was cut. */
-static enum mp_status finish(struct trace_reader *reader)
+static enum mp_status finish_trace(struct trace_reader *reader)
 {
     yajl_status result = yajl_complete_parse(reader->yajl);
     if (result != yajl_status_ok && !reader->status)
@@ -426,7 +427,7 @@ static enum mp_status read_all(struct trace_reader *reader)
         status = feed(reader);
     }
     if (!status && reader->piece.size) status = feed_piece(reader);
-    return status ? status : finish(reader);
+    return status ? status : finish_trace(reader);
 }
 
 enum mp_status mp_kineto_read(const char *path, const struct mp_kineto_sink *sink, struct mp_error *error)

@@ -25,9 +25,9 @@ enum mp_kineto_fact { /* numbers of an event, of a device, of the whole trace */
                       MP_KINETO_DEVICE_TYPE,
                       MP_KINETO_ID,           /* of a device */
                       MP_KINETO_TOTAL_MEMORY, /* of a device */
-                      MP_KINETO_BASE_NS,      /* of the trace: the zero of its times */
-                      MP_KINETO_EVENTS_AT,    /* of the trace: offset of the byte behind the first bracket of its
-                                               * list */
+                      MP_KINETO_BASE_NS,      /* of the trace: UNIX time of its time 0 */
+                      MP_KINETO_EVENTS_AT,    /* of the trace: offset of the byte after the opening bracket of
+                                               * traceEvents */
                       MP_KINETO_FACTS
 };
 
@@ -44,7 +44,7 @@ enum mp_kineto_text {
 /* One event, or one device, or the trace itself. Texts are NUL-terminated, "" where absent, and last until the callback
  * returns. */
 struct mp_kineto_event {
-    uint32_t known; /* bit N: fact N is there */
+    uint32_t known; /* bit N: facts[N] is set */
     int64_t facts[MP_KINETO_FACTS];
     const char *texts[MP_KINETO_TEXTS];
     size_t lengths[MP_KINETO_TEXTS];
@@ -59,14 +59,14 @@ static inline bool mp_kineto_has(const struct mp_kineto_event *event, enum mp_ki
 struct mp_kineto_sink {
     void (*event)(void *context, const struct mp_kineto_event *event);
     void (*device)(void *context, const struct mp_kineto_event *device);
-    void (*trace)(void *context, const struct mp_kineto_event *trace); /* once, at the end, also for the whole part of a
-                                                                        * damaged one */
+    void (*trace)(void *context, const struct mp_kineto_event *trace); /* called once, at the end; for a damaged trace
+                                                                        * after its last readable event */
     void *context;
 };
 
 /* Reads the whole trace. MP_DAMAGED: cut or not JSON; MP_LIMIT: nested too deep, or a text too long;
- * MP_NOT_A_RECORDING: JSON without traceEvents; MP_IO. Sentences name path
- * and, where one byte is to blame, its offset in the (unwrapped) trace. */
+ * MP_NOT_A_RECORDING: JSON without traceEvents; MP_IO. The error's text names the path and, if one byte is to blame,
+ * its offset in the decompressed trace. */
 enum mp_status mp_kineto_read(const char *path, const struct mp_kineto_sink *sink, struct mp_error *error);
 
 #endif

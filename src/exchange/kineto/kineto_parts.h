@@ -1,7 +1,7 @@
 /*
  * Data that the stages of reading a Kineto trace hand to one another. kineto_collect.c finds memory events, regions and
  * names. kineto_spans.c finds the operators that enclose a memory event. kineto_blocks.c pairs frees with allocs.
- * kineto_notes.c and kineto.c make the model. Private to them.
+ * kineto_notes.c and kineto.c make the model. Only these files include this one.
  */
 #ifndef MP_EXCHANGE_KINETO_PARTS_H
 #define MP_EXCHANGE_KINETO_PARTS_H
@@ -14,8 +14,8 @@ struct mp_kineto_memory {
     uint64_t address, bytes;      /* bytes: of an alloc, a free, or a failed request */
     uint64_t allocated, reserved; /* the allocator's totals after it; MP_BYTES_UNKNOWN: not in the trace */
     uint64_t block;               /* its number */
-    uint64_t rest;                /* the rest of the base from here on; MP_BYTES_UNKNOWN: unchanged */
-    uint32_t order;               /* in the file, for events of one time */
+    uint64_t rest;                /* new size of the base's nameless block; MP_BYTES_UNKNOWN: unchanged */
+    uint32_t order;               /* position in the file; orders events of equal times */
     uint32_t thread, stack;
     uint32_t alloc; /* of a free: the event that made the block; of an alloc: the event whose block it replaces, as the
                      * trace lacks that block's free; MP_NONE: none */
@@ -33,12 +33,12 @@ struct mp_kineto_region {
 
 struct mp_kineto_device {
     int64_t type, id;
-    /* Live before the trace, and the part of it that the trace does not free; MP_BYTES_UNKNOWN where there are no
+    /* Bytes live before the trace, and the part of them that the trace does not free; MP_BYTES_UNKNOWN without
      * totals. */
     uint64_t base_bytes, rest_bytes;
     bool has_rest;
     uint64_t rest_block; /* its number */
-    uint64_t level, now; /* while totals are followed: live bytes, and those of the rest */
+    uint64_t level, now; /* while totals are followed: live bytes, and the present size of the rest */
 };
 
 struct mp_kineto_property {
@@ -55,7 +55,7 @@ struct mp_kineto {
     struct mp_import_tables tables;
     struct mp_map thread_ids, device_ids;      /* by (pid, tid), by (type, id) */
     struct mp_map thread_names, process_names; /* string ids by (pid, tid), by pid */
-    struct mp_map pids;                        /* those that have memory events */
+    struct mp_map pids;                        /* processes with memory events */
     MP_VEC(struct mp_kineto_memory) memory;    /* in order of time once collected */
     MP_VEC(struct mp_kineto_region) regions;
     MP_VEC(struct mp_kineto_device) devices;
@@ -68,13 +68,13 @@ struct mp_kineto {
     uint64_t base_blocks;
     uint64_t spans_left;                 /* enclosing operators left out */
     uint64_t without_address, ambiguous; /* memory events; frees that several allocs would fit */
-    uint64_t checked, corrections;       /* totals; those that differ from the sum of the events before */
+    uint64_t checked, corrections;       /* checked totals; totals that differ from the sum of the events before */
     bool overlong;                       /* too many devices */
 };
 
 /* The first reading of the trace. */
 enum mp_status mp_kineto_collect(struct mp_kineto *kineto, const char *path, struct mp_error *error);
-/* The second: sets the stacks of allocs and ooms. */
+/* The second reading: sets the stacks of allocs and ooms. */
 enum mp_status mp_kineto_attribute(struct mp_kineto *kineto, const char *path, struct mp_error *error);
 /* Pairs frees with allocs, finds the base of each device, and numbers the blocks: the rest of each device's base first,
  * then blocks of the base that end, then allocs. */

@@ -7,7 +7,7 @@
 #include "exchange/kineto/kineto_parts.h"
 
 #define OPEN_MAX        1024 /* spans that enclose one event; further ones are left out */
-#define SPANS_PER_EVENT 256  /* kept on average; no program nests deeper */
+#define SPANS_PER_EVENT 256  /* most spans kept per memory event, on average; no program nests deeper */
 #define SPANS_MIN       65536
 
 /* A span that encloses an alloc. Texts are ids in finder.texts. */
@@ -101,8 +101,8 @@ static int by_thread_then_nesting(const void *left, const void *right)
     return a->order < b->order ? -1 : a->order > b->order;
 }
 
-/* Makes a frame from "train.py(12): main": file, line, function. A text of another form is a function without a place;
- * an object's address in it is left out, since the next run has another one. */
+/* Makes a frame from "train.py(12): main": file, line, function. A text of another form is a function without file and
+ * line. An object's address in the text is left out, since it differs in the next run. */
 static uint32_t python_frame(struct mp_import_tables *tables, const char *entry, size_t length)
 {
     const char *close = memmem(entry, length, "): ", 3), *digit = close;
@@ -161,7 +161,7 @@ static uint32_t span_frame(struct finder *finder, struct span *span)
     return span->frame;
 }
 
-/* Makes the stack of "inner;outer;outermost"; returns the innermost. */
+/* Makes the stack of "inner;outer;outermost"; returns its id. */
 static uint32_t call_stack(struct finder *finder, uint32_t entries)
 {
     size_t length;
@@ -183,15 +183,15 @@ static uint32_t stack_at(struct finder *finder, int64_t ns)
     uint32_t stack = 0;
     for (size_t i = 0; i < finder->open.count; i++) {
         struct span *span = &finder->spans.at[finder->open.at[i]];
-        if (span->end_ns < ns) continue; /* it ended inside a span that it does not enclose wholly */
+        if (span->end_ns < ns) continue; /* the span ended inside of an inner span */
         if (!stack && span->call_stack) stack = call_stack(finder, span->call_stack);
         stack = mp_import_stack(&finder->kineto->tables, stack, span_frame(finder, span));
     }
     return stack;
 }
 
-/* Opens a span, and closes those that ended before it begins. In traces with whole microseconds a span may end in the
- * same one as the span around it. */
+/* Opens a span, and closes those that ended before it begins. In traces with whole microseconds an inner span may end
+ * in the same microsecond as the outer one. */
 static void open_span(struct finder *finder, uint32_t index)
 {
     const struct span *next = &finder->spans.at[index];

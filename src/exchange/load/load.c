@@ -49,7 +49,8 @@ static bool starts_with(const struct mp_input *input, const void *start, size_t 
     return (size_t)(input->end - input->at) >= length && !memcmp(input->at, start, length);
 }
 
-/* Files that users hand us and that are no recording, by how they begin. `within`: a text of their first bytes, too. */
+/* Files that users confuse with recordings: each begins with `start`, and its first bytes contain `within` unless that
+ * is NULL. */
 static const struct {
     const char *start, *within, *says;
 } others[] = {
@@ -131,7 +132,7 @@ static enum mp_status load_input(struct mp_input *input, struct mp_model **model
     if (mp_sqlite_begins(input->at, (size_t)(input->end - input->at))) return load_database(input, model, error);
     if (input->wrapped && mp_start_begins(input->at, (size_t)(input->end - input->at)))
         return load_wrapped(input, model, error);
-    if (input->wrapped && starts_with(input, "\n", 1)) /* the first field of its message: a list of pairs */
+    if (input->wrapped && starts_with(input, "\n", 1)) /* tag of pprof's first field, sample_type */
         return mp_fail(error, MP_NOT_A_RECORDING, "%s seems to be a profile of pprof, which memprof only writes",
                        input->path);
     return mp_model_load(input->path, model, error);

@@ -1,7 +1,7 @@
 /*
  * Loads any file that memprof can read as a model: its own recordings, PyTorch snapshots (pickle or JSON, with or
  * without traces) and Kineto traces with memory events, each also gzip-compressed. The content decides what a file is,
- * never its name. Model.format says which it was: "mp", "pytorch", "kineto".
+ * never its name. model->format names the kind: "mp", "pytorch", "kineto".
  */
 #ifndef MP_EXCHANGE_LOAD_H
 #define MP_EXCHANGE_LOAD_H
@@ -9,11 +9,11 @@
 #include "base/error.h"
 #include "model/model.h"
 
-/* The caller owns the model. As mp_model_load(); MP_NOT_A_RECORDING where the file is none of these, MP_DAMAGED where
- * it breaks off or makes no sense, MP_UNSUPPORTED where its contents are never read (a pickle that would run code). The
- * sentence names path and, where one byte is to blame, its offset. */
+/* The caller owns the model. Errors are those of mp_model_load(). MP_NOT_A_RECORDING: the file is none of these.
+ * MP_DAMAGED: the file is cut or makes no sense. MP_UNSUPPORTED: a pickle that would run code. The error's text names
+ * the path and, if one byte is to blame, its offset. */
 enum mp_status mp_exchange_load_any(const char *path, struct mp_model **model, struct mp_error *error);
-/* The same for what needs one recording: refuses a job (mp_model_is_job()) with MP_UNSUPPORTED. */
+/* The same for callers that need one recording: refuses a job (mp_model_is_job()) with MP_UNSUPPORTED. */
 enum mp_status mp_exchange_load(const char *path, struct mp_model **model, struct mp_error *error);
 
 #endif

@@ -305,7 +305,9 @@ static void take_gpu(void *context, sqlite3_stmt *row)
 {
     struct nsys *nsys = context;
     struct mp_import_tables *tables = &nsys->log.tables;
-    if (tables->devices.count > mp_table_most(MP_CHUNK_DEVICES)) return; /* that is an error later */
+    if (tables->devices.count > mp_table_most(MP_CHUNK_DEVICES))
+        return; /* too many devices: the builder reports
+                 * that */
     char id[64];
     int device = (int)(sqlite3_column_int64(row, is_null(row, 0)) & 0xffff);
     mp_format_device_id(id, sizeof id, MP_DEVICE_CUDA, device);
@@ -387,7 +389,7 @@ static enum mp_status read_chains(struct nsys *nsys)
                                            sqlite3_errmsg(sqlite));
 }
 
-/* Sets the stacks of the memory events: backtrace where there is one, the CUDA call, a variable's name. */
+/* Sets the stacks of the memory events: the backtrace, if any, then the CUDA call, then a variable's name. */
 static void put_stacks(struct nsys *nsys)
 {
     struct mp_import_tables *tables = &nsys->log.tables;
@@ -437,8 +439,8 @@ static enum mp_status no_memory_events(struct nsys *nsys)
                    "%s holds no memory events: record them with nsys profile --cuda-memory-usage=true", nsys->path);
 }
 
-/* Opens the file as one that nobody changes. Otherwise SQLite makes journals next to it, and believes and changes
- * existing ones. */
+/* Opens the file as immutable. Otherwise SQLite would make journals next to it, and would apply and change existing
+ * ones. */
 static int open_as_it_is(const char *path, sqlite3 **sqlite)
 {
     struct mp_buffer address = {0};
@@ -486,8 +488,8 @@ static enum mp_status check_journals(const char *path, struct mp_error *error)
     return status;
 }
 
-/* A view, a virtual table or a generated column would compute, without an end or without a bound. Names of SQLite have
- * no case. */
+/* Refuses views, virtual tables and generated columns: they compute, perhaps without end. SQLite ignores the case of
+ * names. */
 static enum mp_status check_is_stored(const struct nsys *nsys, const char *table)
 {
     static const char query[] = "SELECT 1 FROM sqlite_master WHERE name = ?1 COLLATE NOCASE AND (type = 'view' OR "

@@ -7,14 +7,14 @@
 #define PROTOCOL_MIN 2
 #define PROTOCOL_MAX 5
 
-/* The longest number or length after an opcode: one test covers the look-ahead. */
+/* An opcode and its longest number or length: one test of the look-ahead covers both. */
 #define OPCODE_BYTES 9
 
 struct unpickler {
     struct mp_input *input;
     struct mp_values *values;
     struct mp_error *error;
-    const unsigned char *at; /* behind the present opcode */
+    const unsigned char *at; /* the next byte, after the present opcode */
     uint64_t opcode_offset;
     MP_VEC(uint64_t) memo; /* value + 1; 0: never stored */
 };
@@ -89,7 +89,7 @@ static double big_endian_double(const unsigned char *at)
     return number;
 }
 
-/* Makes `count` bytes lie behind u->at. */
+/* Reads on until `count` bytes are available at u->at. */
 static enum mp_status need(struct unpickler *u, size_t count)
 {
     if ((size_t)(u->input->end - u->at) >= count) return MP_OK;
@@ -113,7 +113,7 @@ static enum mp_status skip(struct unpickler *u, uint64_t count)
     return MP_OK;
 }
 
-/* Takes a text whose length stands in `width` bytes. */
+/* Takes a text, which follows its length in `width` bytes. */
 static enum mp_status take_text(struct unpickler *u, size_t width)
 {
     uint64_t length = little_endian(u->at, width);
@@ -149,7 +149,7 @@ static enum mp_status take_long(struct unpickler *u, size_t width)
 static enum mp_status memoize(struct unpickler *u, uint64_t index)
 {
     if (!mp_values_above(u->values)) return bad(u, "stores a value where there is none");
-    /* Each store takes at least a byte, and pickles number them from 0. */
+    /* Pickles number their stores from 0, and each store takes at least a byte. */
     if (index > u->opcode_offset) return bad(u, "stores a value under a number that is out of proportion");
     mp_vec_grow_to(&u->memo, index + 1);
     u->memo.at[index] = u->values->stack.at[u->values->stack.count - 1] + 1;
@@ -171,7 +171,7 @@ static enum mp_status start_protocol(struct unpickler *u)
                    protocol);
 }
 
-/* Pops everything down to the last mark into the object below it, which must be of `kind`, or is made here. */
+/* Pops everything above the last mark into an object of `kind`: a new one, or the one below the mark. */
 static bool close_mark(struct unpickler *u, enum mp_object_kind kind, bool is_new)
 {
     size_t count;
@@ -202,7 +202,7 @@ static bool duplicate(struct unpickler *u)
     return true;
 }
 
-/* Handles one opcode other than STOP, with OPCODE_BYTES behind it or the file's last bytes. */
+/* Handles one opcode other than STOP. OPCODE_BYTES bytes follow it, or fewer at the file's end. */
 static enum mp_status step(struct unpickler *u, unsigned opcode)
 {
     struct mp_values *values = u->values;
@@ -212,7 +212,7 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
     switch (opcode) {
     case MP_OP_PROTO:
         return start_protocol(u);
-    case MP_OP_FRAME: /* how Python groups its reads: no part of the data */
+    case MP_OP_FRAME: /* only tells Python how much to read at once */
         u->at += 8;
         return MP_OK;
     case MP_OP_BININT:
@@ -305,7 +305,7 @@ static enum mp_status step(struct unpickler *u, unsigned opcode)
     return done ? MP_OK : refuse_values(u);
 }
 
-/* The number of bytes of numbers and lengths behind an opcode. */
+/* The number of operand bytes (numbers and lengths) after an opcode. */
 static size_t operand_bytes(unsigned opcode)
 {
     static const unsigned char bytes[256] = {

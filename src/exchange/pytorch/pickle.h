@@ -9,7 +9,7 @@
 #include "exchange/common/input.h"
 #include "exchange/common/values.h"
 
-/* True if a file that begins like this is a pickle that states its protocol (2 and later). */
+/* True if `data`, the beginning of a file, is that of a pickle with a protocol number (2 and later). */
 bool mp_pickle_begins(const unsigned char *data, size_t size);
 
 /* Reads to STOP; *top is the pickled value. Texts are kept up to MP_INPUT_WINDOW bytes. MP_DAMAGED, MP_UNSUPPORTED,

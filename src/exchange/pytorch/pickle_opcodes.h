@@ -1,5 +1,5 @@
-/* The opcodes of Python's pickle (Lib/pickletools.py) that occur in memory snapshots. A file with any other is refused;
- * some of them are written. */
+/* The opcodes of Python's pickle (Lib/pickletools.py) that occur in memory snapshots. A file with any other opcode is
+ * refused. Exported snapshots use some of these. */
 #ifndef MP_EXCHANGE_PICKLE_OPCODES_H
 #define MP_EXCHANGE_PICKLE_OPCODES_H
 

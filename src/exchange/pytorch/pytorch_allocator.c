@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "exchange/pytorch/pytorch_model.h"
 
-/* The device's segments from *part on. */
+/* Adds the parts of a segment of the device; *part is the next part to add. */
 static void add_parts(const struct mp_pytorch_device *device, size_t segment, size_t *part,
                       struct mp_pytorch_rows *rows)
 {
@@ -54,7 +54,7 @@ void mp_pytorch_segment_rows(const struct mp_pytorch_records *records, const str
     free(next);
 }
 
-/* The action of a recording's call. */
+/* The action of a trace's entry in a recording's terms. */
 static enum mp_torch_action action_of(const struct mp_pytorch_device *device, const struct mp_pytorch_entry *entry)
 {
     static const uint8_t actions[MP_ACTIONS] = {

@@ -1,4 +1,4 @@
-/* Sentences about a snapshot: its gaps, its limits; and its settings. */
+/* Sentences about a snapshot's gaps and limits, and the snapshot's settings as a text. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,8 +38,8 @@ static const char *name_of(const struct mp_pytorch_device *device, char *to)
 
 #define TURN_ON "torch.cuda.memory._record_memory_history() before the work turns PyTorch's history on"
 
-/* Where the trace does not reach back to the first allocation, either the recording began later or its ring had
- * overflowed; newer files say which. */
+/* If the trace does not reach back to the first allocation, PyTorch's recording began later or its ring overflowed.
+ * Newer files say which. */
 static void note_beginning(struct notes *t, const struct mp_pytorch_device *device)
 {
     const struct mp_pytorch_snapshot *s = t->snapshot;
@@ -195,7 +195,7 @@ static void put_setting(struct mp_buffer *out, const struct mp_values *values, u
     }
 }
 
-/* roundup_power2_divisions, a dictionary, in the form of PyTorch's setting; nothing where none rounds. */
+/* roundup_power2_divisions, a dictionary, in the form of PyTorch's setting; nothing if no entry rounds. */
 static void put_divisions(struct mp_buffer *out, struct mp_values *values, uint64_t dict)
 {
     struct mp_buffer list = {0};
@@ -214,7 +214,7 @@ static void put_divisions(struct mp_buffer *out, struct mp_values *values, uint6
     mp_buffer_free(&list);
 }
 
-/* Writes settings with one value, even those that are off or empty, since that is information, too. */
+/* Writes every setting that has a single value. A setting that is off or empty is information, too. */
 char *mp_pytorch_settings(struct mp_values *values, uint64_t settings)
 {
     struct mp_buffer out = {0};

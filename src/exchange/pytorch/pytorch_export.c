@@ -16,9 +16,10 @@
 #include "model/spans.h"
 #include "model/track.h"
 
-/* Which tracks of a recording a snapshot of PyTorch shows of a device. For pytorch_export.c. Pure. */
+/* ---- the choice of a device's track ---- */
 
-/* The most informative track: of the uppermost layer with events, the one with the highest peak; MP_TRACK_NONE. */
+/* The track that a snapshot shows of a device: in the uppermost layer with events, the track with the highest peak.
+ * MP_TRACK_NONE if no track has events. */
 static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device)
 {
     uint16_t best = MP_TRACK_NONE;
@@ -36,9 +37,10 @@ static uint16_t pytorch_main_track(const struct mp_model *model, uint32_t device
 }
 
 #define ROUNDING    UINT64_C(512) /* of PyTorch's allocator */
-#define SMALL_BYTES (2u << 20)    /* the size of the segments that it makes for small blocks */
+#define SMALL_BYTES (2u << 20)    /* size of the allocator's segments for small blocks */
 
-/* A text about a block, from its lifetime; written before the first event from `from` on that is not earlier. */
+/* A text that a live block got. It is written before the first event that is not earlier than time_ns and is event
+ * `from` or a later one. */
 struct annotation {
     uint64_t time_ns, address;
     const struct mp_model_metadata *said;
@@ -55,9 +57,10 @@ struct writer {
     struct mp_stack_out stacks;
     struct mp_steps steps;
     struct mp_placements placements;
-    MP_VEC(struct annotation) annotations; /* of a trace, in its order */
+    MP_VEC(struct annotation) annotations; /* a trace's annotations, in its order */
     bool free_stacks;                      /* frees of the trace have stacks of their own */
-    struct mp_map pending;                 /* life + 1: its free was requested, and other streams use it to the end */
+    struct mp_map pending;                 /* set of life + 1: lives whose free was requested, and whose memory other
+                                            * streams use to the end */
     struct mp_pytorch_exported *exported;
 };
 
@@ -134,7 +137,7 @@ static bool has_segments(const struct writer *writer, size_t device)
     return any && !writer->layouts[device].moved_blocks;
 }
 
-/* A block's stream or pool; the default one where unknown. */
+/* A block's stream or pool; 0, the default, if unknown. */
 static uint64_t known_or_default(uint64_t place)
 {
     return place == MP_PLACE_UNKNOWN ? 0 : place;
@@ -148,7 +151,7 @@ static uint64_t requested_of(const struct writer *writer, const struct mp_pytorc
     return whole && requested && requested <= life->bytes ? requested : life->bytes;
 }
 
-/* Writes the first of each kind, of `count` texts about one block. */
+/* Writes the first text of each kind among `count` texts about one block. */
 static void put_said(struct writer *writer, const struct mp_model_metadata *said, size_t count)
 {
     static const char *const keys[MP_METADATA_KINDS] = {
@@ -164,7 +167,7 @@ static void put_said(struct writer *writer, const struct mp_model_metadata *said
     }
 }
 
-/* Writes an entry of the trace; `block`: gives its stream and pool, MP_NONE. */
+/* Writes an entry of the trace. `block` gives the entry's stream and pool; MP_NONE: none. */
 static void put_entry_at(struct writer *writer, const char *action, const char *address_key, uint64_t address,
                          uint64_t bytes, uint32_t stack, uint64_t ns, uint32_t block,
                          const struct mp_model_metadata *said, size_t said_count)
@@ -209,7 +212,7 @@ static int by_time_then_event(const void *left, const void *right)
     return a->said < b->said ? -1 : a->said > b->said;
 }
 
-/* Later requests are written in entries of their own, within the life of their block. */
+/* Collects the texts that become entries of their own. Each gets a time within its block's life. */
 static void find_annotations(struct writer *writer, const struct mp_pytorch_lives *lives)
 {
     const struct mp_model *model = writer->model;
@@ -235,7 +238,7 @@ static void find_annotations(struct writer *writer, const struct mp_pytorch_live
         qsort(writer->annotations.at, writer->annotations.count, sizeof *writer->annotations.at, by_time_then_event);
 }
 
-/* Writes those that are due before an event; `next` is the first that is not written. */
+/* Writes the annotations that are due before an event. *next is the first one not yet written. */
 static void put_annotations_until(struct writer *writer, uint64_t ns, uint32_t event, size_t *next)
 {
     for (; *next < writer->annotations.count; ++*next) {
@@ -247,8 +250,8 @@ static void put_annotations_until(struct writer *writer, uint64_t ns, uint32_t e
     }
 }
 
-/* An end at once: the viewer merges two entries that follow one another. Where no free has a stack, each gets its
- * alloc's, as in PyTorch's traces without stacks of frees. */
+/* Writes the free and the alloc of an event. free_requested and free_completed follow at once: the viewer merges
+ * adjacent ones. If no free has a stack, each gets its alloc's, as in PyTorch's traces without stacks of frees. */
 static void put_lives(struct writer *writer, const struct mp_pytorch_lives *lives, uint32_t ended, uint32_t begun,
                       uint32_t event)
 {
@@ -267,8 +270,8 @@ static void put_lives(struct writer *writer, const struct mp_pytorch_lives *live
     }
 }
 
-/* Pages of an expandable segment, mapped or unmapped one after the other: the driver is called for each, and PyTorch's
- * trace has one entry. */
+/* Adjacent pages of an expandable segment that were mapped or unmapped one after the other. The recording has an event
+ * for each call of the driver; PyTorch's trace has one entry for all. */
 struct pages {
     const char *action;
     uint64_t address, bytes; /* 0: none */
@@ -295,7 +298,7 @@ static void put_range(struct writer *writer, struct pages *pages, const struct p
     if (!expandable) put_pages(writer, pages);
 }
 
-/* A segment's stream and pool are those of the blocks in it. */
+/* An entry's stream and pool are those of the blocks in the segment. */
 static void put_ranges(struct writer *writer, const struct mp_layout *layout, uint32_t ended, uint32_t begun,
                        uint32_t event, struct pages *pages)
 {
@@ -316,12 +319,13 @@ static void put_ranges(struct writer *writer, const struct mp_layout *layout, ui
     }
 }
 
-/* The lives whose memory waits for streams at the end: the last ones where the allocator says so. */
+/* Finds the lives whose memory still waits for streams at the end: for each part that the allocator lists as pending,
+ * the last life at the part's address. */
 static void find_pending(struct writer *writer, size_t device)
 {
     const struct mp_model *model = writer->model;
     const struct mp_pytorch_lives *lives = &writer->layouts[device].lives;
-    struct mp_map last = {0}; /* address to life + 1, 0 where there is none yet */
+    struct mp_map last = {0}; /* address to life + 1; 0: none yet */
     uint64_t address = 0;
     for (size_t i = 0; i < model->parts.count; address += model->parts.at[i++].bytes) {
         const struct mp_segment *segment = &model->segments.at[model->parts.at[i].segment];
@@ -418,8 +422,8 @@ static uint64_t room_of(const struct mp_layout *layout, size_t held, uint64_t en
     return room < most ? room : most;
 }
 
-/* Writes the blocks from *held on that lie in the segment, and the parts between them: together they make the segment.
- * With `write` false they are only counted. */
+/* Writes the segment's parts: the blocks in it, from *held on, and the free parts between them. With `write` false they
+ * are only counted. */
 static struct sums put_blocks(struct writer *writer, const struct mp_layout *layout,
                               const struct mp_layout_segment *segment, size_t *held, bool write)
 {
@@ -464,7 +468,7 @@ static void end_segment(struct writer *writer)
     mp_value_end_dict(&writer->value);
 }
 
-/* The ranges that the layer below handed out, or made-up segments: holes are where no block lives. */
+/* Writes segments from the ranges of the layer below, or made-up segments. Parts without a live block are free. */
 static void put_laid_segments(struct writer *writer, size_t device)
 {
     const struct mp_layout *layout = &writer->layouts[device];
@@ -484,7 +488,7 @@ static void put_laid_segments(struct writer *writer, size_t device)
     }
 }
 
-/* The block that lives at the address at the end; NULL where none does. */
+/* The block that is live at the address at the end; NULL: none. */
 static const struct mp_pytorch_life *held_at(const struct mp_layout *layout, uint64_t address)
 {
     const struct mp_pytorch_life *lives = layout->lives.all.at;
@@ -557,7 +561,8 @@ static void put_step(struct writer *writer, const char *stage, size_t index, uin
     put_annotation(writer, stage, strncmp(own, MP_PROFILER_STEP, strlen(MP_PROFILER_STEP)) ? name : own, ns);
 }
 
-/* Ends and begins the steps that do so up to an event, except those that are regions; `*at` is the next to begin. */
+/* Writes the ends and begins of steps up to an event. Steps that are regions are left out. *at is the next step to
+ * begin. */
 static void put_steps(struct writer *writer, uint32_t event, size_t *at)
 {
     const struct mp_steps *steps = &writer->steps;
@@ -570,7 +575,8 @@ static void put_steps(struct writer *writer, uint32_t event, size_t *at)
     }
 }
 
-/* An end names the region that it ends; the program's own may not, and it also closes regions that are open inside. */
+/* Writes steps and regions. Every end is written with its region's name. The recording's end may have no name, and also
+ * closes the regions open inside. */
 static void put_annotations(struct writer *writer)
 {
     const struct mp_model *model = writer->model;
@@ -641,7 +647,7 @@ static size_t setting_length(const char *settings)
     return length;
 }
 
-/* The allocator's settings: the program's last ones, or an imported file's. */
+/* Writes the allocator's settings: the last ones of the program, or those of an imported file. */
 static void put_settings(struct writer *writer)
 {
     const struct mp_model *model = writer->model;

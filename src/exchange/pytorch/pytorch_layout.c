@@ -10,7 +10,7 @@
 #define ADDRESS_MAX (UINT64_C(1) << 60) /* addresses and sizes beyond it are nonsense */
 #define GAP_MAX     (UINT64_C(1) << 20) /* blocks with smaller gaps share one made-up segment */
 #define ROUNDING    UINT64_C(512)       /* of PyTorch's allocator */
-#define RANGES_MAX  65536               /* live at once; no job has more, and beyond it there is no search */
+#define RANGES_MAX  65536               /* most live ranges: no real job has more; more are not searched */
 
 static uint64_t round_up(uint64_t value, uint64_t to)
 {
@@ -41,7 +41,7 @@ static void put_life(struct mp_pytorch_lives *lives, const struct mp_pytorch_lif
     if (life->bytes) mp_vec_add(&lives->all, *life);
 }
 
-/* `resize` is the first of the block's, if it has any. */
+/* Adds a block's lives. `resize` is the index of the block's first resize, if it has any. */
 static void put_block(const struct mp_model *model, uint32_t block, size_t resize, struct mp_pytorch_lives *lives)
 {
     const struct mp_model_blocks *blocks = &model->blocks;
@@ -61,7 +61,7 @@ static void put_block(const struct mp_model *model, uint32_t block, size_t resiz
     if (life.bytes != MP_BYTES_UNKNOWN) put_life(lives, &life);
 }
 
-/* Covers a track's blocks; with `memory`, the ranges below it. */
+/* Finds the lives of the track's blocks, or, with `memory`, of the ranges of the layer below. */
 static void find_lives(const struct mp_model *model, uint16_t track, const struct mp_track_memory *memory,
                        struct mp_pytorch_lives *lives)
 {
@@ -76,13 +76,13 @@ static void find_lives(const struct mp_model *model, uint16_t track, const struc
     rewind_lives(lives);
 }
 
-/* Gives blocks whose address is unknown, or that of another live block, a place of their own. */
+/* Gives a block a made-up address if its own is unknown or is that of another live block. */
 struct places {
     struct mp_layout *layout;
     struct mp_map live;        /* address to life */
-    struct mp_map vacant;      /* bytes to the place last left, + 1 */
-    MP_VEC(uint64_t) address;  /* of a made-up place */
-    MP_VEC(uint32_t) below;    /* per place: the vacant one of the same size left before it, + 1 */
+    struct mp_map vacant;      /* bytes to the place of that size that was vacated last, + 1 */
+    MP_VEC(uint64_t) address;  /* address of each made-up place */
+    MP_VEC(uint32_t) below;    /* per vacant place: the one of the same size that was vacated before it, + 1 */
     MP_VEC(uint32_t) place_of; /* per life: its made-up place + 1 */
     uint64_t next;             /* address of the next new place */
 };
@@ -175,7 +175,8 @@ static void sort_by_address(uint32_t *indices, size_t count, const struct mp_pyt
     if (count) qsort_r(indices, count, sizeof *indices, by_address, lives->all.at);
 }
 
-/* Finds the lives that last to the end. One that overlaps the next, as no allocator's do, moves. */
+/* Finds the lives that last to the end. A life that overlaps the next one gets a made-up address: real allocators make
+ * no such blocks. */
 static void find_held(struct places *places)
 {
     struct mp_layout *layout = places->layout;
@@ -211,14 +212,14 @@ static void place_lives(const struct mp_model *model, uint16_t track, struct mp_
     mp_vec_free(&places.place_of);
 }
 
-/* The ranges of the layer below that are live at the moment, by address. */
+/* The presently live ranges of the layer below, by address. */
 struct cover {
     struct mp_layout *layout;
     MP_VEC(uint32_t) live;
     bool fits; /* so far: ranges do not overlap, and every block begins in one */
 };
 
-/* The first live range that ends behind the address. */
+/* The index of the first live range that ends after the address. */
 static size_t range_at(const struct cover *cover, uint64_t address)
 {
     const struct mp_pytorch_life *ranges = cover->layout->ranges.all.at;
@@ -248,7 +249,7 @@ static void end_range(struct cover *cover, uint32_t index)
         cover->live.at[at] = cover->live.at[at + 1];
 }
 
-/* An expandable segment is mapped piece by piece: a block may lie across several. */
+/* Checks a block's life. An expandable segment is mapped in pieces, and a block may be in several of them. */
 static void check_life(struct cover *cover, const struct mp_pytorch_life *life)
 {
     const struct mp_pytorch_life *ranges = cover->layout->ranges.all.at;
@@ -295,8 +296,8 @@ static void follow_cover(const struct mp_model *model, uint16_t track, const str
         check_life(cover, &layout->lives.all.at[layout->held.at[i]]);
 }
 
-/* Takes the segments that the layer below holds at the end, if any block ever lay in them: the others belong to
- * somebody else. Adjacent pieces of an expandable segment are one. */
+/* Makes segments of the ranges that are live at the end. Ranges that never contained a block belong to others and are
+ * left out. Adjacent pieces of an expandable segment become one. */
 static void take_ranges(const struct mp_model *model, const struct cover *cover)
 {
     struct mp_layout *layout = cover->layout;
@@ -317,7 +318,7 @@ static void take_ranges(const struct mp_model *model, const struct cover *cover)
     }
 }
 
-/* Makes segments around all places where any block ever lived: nothing else says where they could end. */
+/* Makes segments around all addresses of blocks: without ranges, nothing else shows where segments end. */
 static void make_segments(struct mp_layout *layout)
 {
     MP_VEC(uint32_t) order = {0};

@@ -15,7 +15,7 @@
 
 struct span {
     int64_t start, end;
-    uint32_t name, below; /* the span of that name that was open before it, + 1 */
+    uint32_t name, below; /* the next outer open span of the same name, + 1 */
 };
 
 struct lane {
@@ -37,7 +37,7 @@ static int by_time(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* An end closes the last begun span of its name; one without a start is skipped. */
+/* An end closes the last begun span of its name. An end without a start is skipped. */
 static void pair_up(const struct mp_pytorch_annotation *const *sorted, size_t count, int64_t start_us,
                     struct layout *layout)
 {
@@ -71,7 +71,7 @@ static void put_mark(struct layout *layout, uint32_t lane, int64_t time_us, uint
     mp_vec_add(layout->marks, mark);
 }
 
-/* Ends the spans that are over at `now`. */
+/* Ends the open spans of the lane that are over at `now`. */
 static void close_spans(struct layout *layout, uint32_t lane, int64_t now)
 {
     struct lane *at = &layout->lanes[lane];
@@ -98,7 +98,7 @@ static void lay(struct layout *layout, uint32_t index)
     }
 }
 
-/* Writes each step once, though every rank or thread may have reported it. */
+/* Writes each step once, although every thread may have reported the step. */
 static void lay_all(const struct mp_pytorch_records *records, int64_t start_us, struct layout *layout)
 {
     static const char step[] = MP_PROFILER_STEP;
@@ -151,8 +151,9 @@ static void make_marks(struct mp_pytorch_records *records, int64_t start_us, str
 
 /* How far a device's trace has been written. */
 struct course {
-    size_t next, next_range, next_missed, next_requested; /* in trace, range_events, missed, requested */
-    int64_t time_us;                                      /* of the next entry, never less than the one before */
+    size_t next, next_range, next_missed, next_requested; /* next index in trace, range_events, missed, requested */
+    int64_t time_us;                                      /* time of the next entry; never less than the previous
+                                                           * entry's */
     uint64_t first_block;                                 /* number of the first block of the base */
     uint64_t *range_blocks;                               /* the number of each range */
     uint64_t reserved;
@@ -182,7 +183,7 @@ static enum mp_status put_reserved(struct maker *m, const struct course *course,
     return mp_import_event(m->events, &event);
 }
 
-/* The effect of the trace's next entry on the layer below. */
+/* Writes the events of the layer below that the trace's next entry causes. */
 static enum mp_status write_ranges(struct maker *m, const struct mp_pytorch_device *device, struct course *course,
                                    uint64_t when)
 {
@@ -301,7 +302,8 @@ static enum mp_status write_entry(struct maker *m, const struct mp_pytorch_devic
     return MP_OK;
 }
 
-/* Entries without a time, and those that seem to run backwards, keep their place. */
+/* Finds the time of the next entry. An entry without a time, or with an earlier one, gets the time of the entry
+ * before. */
 static void find_time(const struct maker *m, const struct mp_pytorch_device *device, struct course *course)
 {
     if (course->next >= device->trace.count) return;
@@ -350,7 +352,7 @@ static enum mp_status write_all(struct maker *m)
     return status ? status : mp_import_events_flush(m->events);
 }
 
-/* Writes the blocks of the base, whose numbers come first, and the memory reserved then. */
+/* Writes the base: its blocks, which have the first numbers, and its reserved memory. */
 static enum mp_status write_base(struct maker *m)
 {
     MP_VEC(struct mp_base_block) base = {0};
@@ -397,7 +399,7 @@ static bool is_python(const char *file)
     return (length > 3 && !strcmp(file + length - 3, ".py")) || (*file == '<' && length > 1);
 }
 
-/* A frame is native where its file is not Python's: its names are then a symbol's. */
+/* A frame whose file is no Python file is native; a native frame's names are stored in a symbol. */
 static enum mp_status add_frames(struct maker *m)
 {
     const struct mp_stack_table *table = &m->snapshot->records.stacks;
@@ -481,7 +483,7 @@ static enum mp_status add_strings(struct maker *m)
     return status;
 }
 
-/* Makes the rows before the strings are written: rows bring strings of their own. */
+/* Makes the rows. Must run before the strings are written, since rows add strings. */
 static void make_rows(struct maker *m)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;
@@ -532,7 +534,7 @@ static enum mp_status add_coverage(struct maker *m, const struct mp_pytorch_sent
     return mp_builder_add(m->builder, &chunk, m->error);
 }
 
-/* Adds everything, once all texts are known. */
+/* Adds everything to the builder. All texts must be known by then. */
 static enum mp_status add_all(struct maker *m, bool has_times)
 {
     struct mp_pytorch_snapshot *s = m->snapshot;
@@ -583,7 +585,7 @@ static int64_t find_start(const struct mp_pytorch_snapshot *s)
     return first == INT64_MAX ? MP_PYTORCH_NO_TIME : first;
 }
 
-static enum mp_status build(struct maker *m, uint64_t file_bytes, struct mp_model **model)
+static enum mp_status build_snapshot(struct maker *m, uint64_t file_bytes, struct mp_model **model)
 {
     static const char *const no_command[] = {NULL};
     int64_t start = find_start(m->snapshot);
@@ -613,5 +615,5 @@ enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t f
                                 struct mp_error *error)
 {
     struct maker maker = {.snapshot = snapshot, .error = error};
-    return build(&maker, file_bytes, model);
+    return build_snapshot(&maker, file_bytes, model);
 }

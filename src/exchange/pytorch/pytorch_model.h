@@ -7,8 +7,8 @@
 #include "model/model.h"
 
 /*
- * A snapshot's annotations as steps and regions. PyTorch keeps one list of starts and ends for all threads, without the
- * thread of each; spans that do not nest go to different lanes, in each of which they do. One thread at a time.
+ * A snapshot's annotations as steps and regions. PyTorch keeps one list of starts and ends for all threads, without
+ * thread ids. Spans that do not nest are put on different lanes, so that each lane nests. One thread at a time.
  */
 
 struct mp_pytorch_mark {
@@ -32,15 +32,15 @@ struct mp_pytorch_snapshot {
     char *settings;   /* the allocator's, as key=value,key=value */
     uint64_t strange; /* invalid items of lists */
     bool any_segments;
-    bool says_overflow, overflowed; /* whether the settings mention the ring at all; their answer */
+    bool says_overflow, overflowed; /* the settings say whether the ring overflowed; it did */
 };
 
-/* MP_LIMIT. Uses the records up. */
+/* Makes the model of a snapshot. Afterwards the records can only be freed. MP_LIMIT. */
 enum mp_status mp_pytorch_model(struct mp_pytorch_snapshot *snapshot, uint64_t file_bytes, struct mp_model **model,
                                 struct mp_error *error);
 
-/* The file's data about allocators as rows of a recording: their segments at the end, in the order of the file, and
- * their traces. Appends to existing rows; the caller frees them. */
+/* A file's allocators as rows of a recording: their segments at the end, in the file's order, and their traces. The
+ * functions below append to existing rows. The caller frees the rows. */
 struct mp_pytorch_rows {
     MP_VEC(struct mp_segment) segments;
     MP_VEC(struct mp_segment_part) parts;

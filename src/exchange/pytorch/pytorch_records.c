@@ -9,7 +9,7 @@
 #define PATH_MOST   4096 /* bytes of a path or a name in a traceback */
 #define NODE_MOST   8192 /* bytes of the texts about a node of a graph */
 #define STACK_MOST  4096
-#define JOINED_MOST (UINT64_C(1) << 26) /* frames of stacks with their forward pass, of all entries */
+#define JOINED_MOST (UINT64_C(1) << 26) /* most frames of stacks joined with their forward pass, over all entries */
 
 static const char *const key_names[MP_KEYS] = {
     [MP_KEY_ACTION] = "action",
@@ -51,7 +51,7 @@ static const char *const key_names[MP_KEYS] = {
     [MP_KEY_FX_TARGET] = "fx_node_target",
 };
 
-/* Their text ids follow those of the keys. */
+/* The text ids of these names follow those of the keys. */
 static const char *const action_names[MP_ACTION_UNKNOWN] = {
     [MP_ACTION_ALLOC] = "alloc",
     [MP_ACTION_FREE] = "free",
@@ -67,7 +67,7 @@ static const char *const action_names[MP_ACTION_UNKNOWN] = {
     [MP_ACTION_ANNOTATE] = "annotate",
 };
 
-/* A dictionary's values by key; `mask`: bits 1 << enum mp_pytorch_key of those that it has. */
+/* A dictionary's values by key. `mask` has bit 1 << enum mp_pytorch_key for each key that is present. */
 struct fields {
     uint64_t mask;
     uint64_t of[MP_KEYS];
@@ -122,7 +122,7 @@ static uint32_t text_of(const struct fields *fields, unsigned key)
     return is_text(fields, key) ? (uint32_t)mp_value_payload(fields->of[key]) : 0;
 }
 
-/* Streams are handles; numbers below 0 keep their 64 bits. */
+/* The entry's stream, a handle. Negative numbers keep their 64 bits. */
 static uint64_t stream_of(const struct mp_values *values, const struct fields *fields)
 {
     uint64_t stream = 0;
@@ -132,7 +132,7 @@ static uint64_t stream_of(const struct mp_values *values, const struct fields *f
     return mp_values_unsigned(values, fields->of[MP_KEY_STREAM], &stream) ? stream : 0;
 }
 
-/* A pool's two numbers as one. False where the file does not say. Looks at a shared list only once. */
+/* Reads a pool's two numbers as one. False if the file does not have them. A shared list is read only once. */
 static bool read_pool(struct mp_values *values, const struct fields *fields, uint64_t *pool)
 {
     unsigned key = has(fields, MP_KEY_POOL) ? MP_KEY_POOL : MP_KEY_SEGMENT_POOL;
@@ -147,7 +147,7 @@ static bool read_pool(struct mp_values *values, const struct fields *fields, uin
     return pair;
 }
 
-/* The stack of a list of frames. A shared list is read only once: from then on it is its stack. */
+/* The stack of a list of frames. A shared list is read only once: the stack then replaces the list. */
 static uint32_t read_stack(struct mp_pytorch_records *r, const struct fields *fields)
 {
     struct mp_values *values = &r->values;
@@ -157,7 +157,8 @@ static uint32_t read_stack(struct mp_pytorch_records *r, const struct fields *fi
     size_t count;
     const uint64_t *items = mp_values_items(values, list, MP_OBJECT_LIST, &count);
     if (!items) return 0;
-    uint64_t *odd = values->shared ? mp_map_find(&r->odd_stacks, list) : NULL; /* with what is no frame */
+    uint64_t *odd = values->shared ? mp_map_find(&r->odd_stacks, list) : NULL; /* a list that also has items that are no
+                                                                                * frames */
     if (odd) return (uint32_t)*odd;
     mp_vec_room_for(&r->scratch, count);
     for (size_t i = 0; i < count; i++) {
@@ -184,7 +185,7 @@ struct traceback_line {
     const char *end;
 };
 
-/* The next one in the text; false where there is none. */
+/* Reads the next frame of the text; false if there is none. */
 static bool next_traceback_line(const char *text, struct traceback_line *line)
 {
     static const char begin[] = "File \"", middle[] = "\", line ", end[] = ", in ";
@@ -205,7 +206,7 @@ static bool next_traceback_line(const char *text, struct traceback_line *line)
     return false;
 }
 
-/* The texts may move when one is added. */
+/* Adds a text. Copies it first: adding may move all texts, and `text` may be among them. */
 static uint32_t add_text(struct mp_pytorch_records *r, const char *text, size_t length)
 {
     char copy[PATH_MOST];
@@ -213,7 +214,7 @@ static uint32_t add_text(struct mp_pytorch_records *r, const char *text, size_t 
     return mp_intern_add(&r->values.texts, copy, length);
 }
 
-/* A frame of a traceback that is in the text `id`, from *offset on; MP_NONE where there are no more. */
+/* The next frame of the traceback in text `id`, from *offset on; MP_NONE: no more frames. */
 static uint32_t next_traceback_frame(struct mp_pytorch_records *r, uint32_t id, size_t *offset)
 {
     struct traceback_line line;
@@ -226,7 +227,7 @@ static uint32_t next_traceback_frame(struct mp_pytorch_records *r, uint32_t id, 
     return mp_stack_table_frame(&r->stacks, function, file, (uint32_t)line.line, 0);
 }
 
-/* The frames of a traceback; a text that many entries have is read once. */
+/* The frames of a traceback. A text that several entries share is read once. */
 static struct mp_pytorch_path read_traceback(struct mp_pytorch_records *r, uint32_t text)
 {
     bool fresh;
@@ -257,7 +258,7 @@ static uint64_t read_forward(struct mp_pytorch_records *r, const uint64_t *items
     return r->paths.count - 1;
 }
 
-/* A list that many entries have is read once. */
+/* The forward path of a list of tracebacks. A list that several entries share is read once. */
 static uint64_t forward_of(struct mp_pytorch_records *r, uint64_t list)
 {
     size_t count = 0;
@@ -277,8 +278,9 @@ static bool add_stack(struct mp_pytorch_records *r, uint32_t stack)
     return !stack;
 }
 
-/* Blocks of the backward pass also have the stack of the forward pass (forward_frames: Python's tracebacks, the
- * innermost last): those are the callers, beyond the border. Values that are too long stay as they are. */
+/* Blocks of the backward pass also have the stack of the forward pass (forward_frames: Python's tracebacks, innermost
+ * last). Its frames become callers of `stack`, with the frame "backward of" between. Stacks that would be too long stay
+ * as they are. */
 static uint32_t join_forward(struct mp_pytorch_records *r, const struct fields *fields, uint32_t stack)
 {
     bool fresh;
@@ -321,7 +323,7 @@ static bool make_entry(struct mp_pytorch_records *r, const struct fields *fields
     entry.name = text_of(fields, MP_KEY_ACTION);
     if (entry.name >= MP_KEYS && entry.name - MP_KEYS < MP_ACTION_UNKNOWN)
         entry.action = (uint8_t)(entry.name - MP_KEYS);
-    bool oom = entry.action == MP_ACTION_OOM; /* whose address is the device's free bytes */
+    bool oom = entry.action == MP_ACTION_OOM; /* an oom's address is the device's free bytes */
     unsigned place = oom && has(fields, MP_KEY_DEVICE_FREE) ? MP_KEY_DEVICE_FREE : MP_KEY_ADDR;
     uint64_t time;
     bool has_time;
@@ -347,8 +349,8 @@ static bool is_unknown(const struct mp_pytorch_records *r, uint32_t text)
     return text && !strcmp(mp_intern_get(&r->values.texts, text, NULL), "??");
 }
 
-/* The innermost line of a traceback, which is its last; a text that many frames have is read once. The line is 0 where
- * there is none. */
+/* The innermost, that is last, line of a traceback; line 0 if there is none. A text that several frames share is read
+ * once. */
 static struct mp_symbol last_line_of(struct mp_pytorch_records *r, uint32_t text)
 {
     bool fresh;
@@ -372,8 +374,8 @@ static struct mp_symbol last_line_of(struct mp_pytorch_records *r, uint32_t text
     return line;
 }
 
-/* For generated code PyTorch knows the line of the model that it came from (Python's traceback): that is the program's
- * place. All stay as they are where there is no such line. */
+/* For generated code PyTorch knows the model's line that it was made from (as Python's traceback). That line replaces
+ * the generated file, line and function, if there is one. */
 static void use_fx_trace(struct mp_pytorch_records *r, const struct fields *fields, uint32_t *file, uint32_t *name,
                          uint64_t *line)
 {
@@ -385,7 +387,7 @@ static void use_fx_trace(struct mp_pytorch_records *r, const struct fields *fiel
     *name = last.function;
 }
 
-/* The node of a graph that a frame of generated code is of, as a JSON object (model/graph_node.h); 0: none. */
+/* The graph's node that a frame of generated code belongs to, as a JSON object (model/graph_node.h); 0: none. */
 static uint32_t graph_node_of(struct mp_pytorch_records *r, const struct fields *fields)
 {
     struct mp_buffer json = {0};
@@ -419,7 +421,7 @@ static bool make_frame(struct mp_pytorch_records *r, const struct fields *fields
     return true;
 }
 
-/* True if a list has nothing but blocks; false for another value. */
+/* True if the value is a list of nothing but blocks. */
 static bool has_blocks_alone(struct mp_pytorch_records *r, uint64_t list, bool *is_list)
 {
     size_t count = 0;
@@ -428,7 +430,7 @@ static bool has_blocks_alone(struct mp_pytorch_records *r, uint64_t list, bool *
     *is_list = items;
     if (!items) return false;
     uint64_t *known =
-        r->values.shared ? mp_map_at(&r->plain_lists, list, &fresh) : NULL; /* many segments may have one */
+        r->values.shared ? mp_map_at(&r->plain_lists, list, &fresh) : NULL; /* many segments may share a list */
     if (!fresh) return *known;
     bool plain = true;
     for (size_t i = 0; i < count; i++)
@@ -459,7 +461,7 @@ static bool make_segment(struct mp_pytorch_records *r, const struct fields *fiel
     return true;
 }
 
-/* Before PyTorch 2.1 a block had its past in `history`; the first is the latest. */
+/* Before PyTorch 2.1 a block had a list `history`, the latest item first. */
 static void use_history(struct mp_pytorch_records *r, const struct fields *fields, struct mp_pytorch_block *block)
 {
     size_t count;
@@ -485,7 +487,7 @@ static bool make_block(struct mp_pytorch_records *r, const struct fields *fields
         return false;
     block.stack = read_stack(r, fields);
     if (!old) use_history(r, fields, &block);
-    /* active_allocated, active_pending_free, active_awaiting_free: all but "inactive". */
+    /* live: active_allocated, active_pending_free or active_awaiting_free, but not "inactive". */
     const char *state = mp_intern_get(&values->texts, text_of(fields, MP_KEY_STATE), NULL);
     block.live = !strncmp(state, "active", 6);
     block.pending = block.live && strcmp(state, "active_allocated");
@@ -511,7 +513,7 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
 {
     static const struct {
         unsigned key;
-        uint64_t also; /* one of them: a program's own dictionary may have the key too */
+        uint64_t also; /* one of these keys must also be there, since a program's own dictionary may have `key` */
         bool (*make)(struct mp_pytorch_records *, const struct fields *, uint64_t *);
     } makers[] = {{MP_KEY_ACTION, KEY(ADDR) | KEY(DEVICE_FREE) | KEY(SIZE) | KEY(TIME), make_entry},
                   {MP_KEY_FILENAME, KEY(LINE) | KEY(NAME), make_frame},
@@ -520,7 +522,7 @@ static bool make_record(void *context, struct mp_values *values, const uint64_t 
                   {MP_KEY_REAL_SIZE, KEY(ADDR) | KEY(FRAMES), make_block},
                   {MP_KEY_STAGE, KEY(NAME) | KEY(TIME), make_annotation}};
     struct fields fields;
-    (void)values; /* the context's own */
+    (void)values; /* the values of the context are used */
     sort_fields(pairs, count, &fields);
     for (size_t i = 0; fields.mask && i < sizeof makers / sizeof *makers; i++)
         if (has(&fields, makers[i].key) && (fields.mask & makers[i].also))

@@ -16,7 +16,7 @@ enum mp_pytorch_record { /* tags of values */
                          MP_PYTORCH_ENTRY,
                          MP_PYTORCH_SEGMENT,
                          MP_PYTORCH_BLOCK,
-                         MP_PYTORCH_HISTORY, /* of a block, before PyTorch 2.1: a record like a block's */
+                         MP_PYTORCH_HISTORY, /* an item of a block's history, before PyTorch 2.1 */
                          MP_PYTORCH_ANNOTATION,
 };
 
@@ -65,7 +65,7 @@ enum mp_pytorch_key {
 
 enum mp_pytorch_action {
     MP_ACTION_ALLOC,
-    MP_ACTION_FREE, /* other writers' word for free_requested and free_completed together */
+    MP_ACTION_FREE, /* free_requested and free_completed in one; some writers use it */
     MP_ACTION_FREE_REQUESTED,
     MP_ACTION_FREE_COMPLETED,
     MP_ACTION_SEGMENT_ALLOC,
@@ -76,7 +76,7 @@ enum mp_pytorch_action {
     MP_ACTION_OOM,
     MP_ACTION_USER_DEFINED,
     MP_ACTION_ANNOTATE,
-    MP_ACTION_UNKNOWN, /* or one that makes no sense */
+    MP_ACTION_UNKNOWN, /* unknown, or without sense */
     MP_ACTIONS
 };
 
@@ -87,8 +87,8 @@ struct mp_pytorch_entry {
     uint64_t stream, pool;   /* pool: the first of its two numbers in the upper 32 bits */
     int64_t time_us;         /* MP_PYTORCH_NO_TIME: none */
     uint32_t stack;
-    uint32_t shown;              /* the stack with the forward pass that it is the backward of */
-    uint32_t block;              /* for mp_pytorch_replay() */
+    uint32_t shown;              /* the stack joined with that of its forward pass */
+    uint32_t block;              /* set by mp_pytorch_replay() */
     uint32_t metadata, internal; /* text ids of texts about the block */
     uint32_t name;               /* text id of the action */
     uint8_t action;              /* enum mp_pytorch_action */
@@ -110,7 +110,7 @@ struct mp_pytorch_segment {
     uint32_t stack;
     uint32_t device;
     bool small, expandable;
-    bool overlaps; /* an earlier one, and is not believed */
+    bool overlaps; /* overlaps an earlier segment, and is ignored */
 };
 
 struct mp_pytorch_annotation {
@@ -135,18 +135,18 @@ struct mp_pytorch_records {
     MP_VEC(struct mp_pytorch_path) paths;
     MP_VEC(uint32_t) path_frames;
     MP_VEC(struct mp_symbol) last_lines;
-    /* Shared values of a file are read once. Maps lead from texts (ids + 1) and lists (values) to their path, last line
-     * or stack. `joined` leads from a path + 1 and a stack to both joined. */
+    /* Shared values of a file are read once. Keys are texts (ids + 1) and lists (values); maps give their path, last
+     * line or stack. `joined` maps a pair of path + 1 and stack to the joined stack. */
     struct mp_map traceback_of, forward_of, last_line_of, odd_stacks, joined;
     uint64_t joined_frames;
-    struct mp_map plain_lists; /* list to whether it has nothing but blocks */
-    uint64_t again;            /* lists that stand in the file again after they were read */
+    struct mp_map plain_lists; /* list to 1 if it has nothing but blocks, else 0 */
+    uint64_t again;            /* lists that the file refers to again after they were read */
     uint64_t too_long;         /* stacks that lack their forward pass */
     uint32_t border;           /* the frame "backward of"; MP_NONE: none yet */
     bool any_frames;
 };
 
-/* Ready for mp_pickle_read() or the like into records->values; the caller keeps the struct where it is. */
+/* Makes records->values ready for mp_pickle_read() and the JSON reader. The struct must not move afterwards. */
 void mp_pytorch_records_init(struct mp_pytorch_records *records);
 void mp_pytorch_records_free(struct mp_pytorch_records *records);
 

@@ -13,13 +13,14 @@ struct replay {
     struct mp_pytorch_device *device;
     struct mp_map live;                    /* address + 1 to the entry of the alloc */
     struct mp_map waiting;                 /* address + 1 to the stack of a request that waits for other streams */
-    uint64_t same_stack, other_stack;      /* frees with their alloc's stack, with one of their own */
-    void *ranges;                          /* tree of struct live_range: those taken in the trace, disjoint */
-    void *listed;                          /* likewise: the segments of the end that are believed */
-    MP_VEC(struct mp_pytorch_range) older; /* ranges of the base, as they come to light */
-    MP_VEC(struct mp_pytorch_range_event) events; /* `range` counts older ones from OLDER up */
+    uint64_t same_stack, other_stack;      /* frees with the same stack as their alloc; frees with another one */
+    void *ranges;                          /* tree of disjoint struct live_range: ranges taken in the trace */
+    void *listed;                          /* tree of disjoint struct live_range: segments of the end, without ignored
+                                            * ones */
+    MP_VEC(struct mp_pytorch_range) older; /* ranges of the base, in order of discovery */
+    MP_VEC(struct mp_pytorch_range_event) events; /* `range` is OLDER + index for ranges in `older` */
     MP_VEC(struct mp_pytorch_range) taken;
-    MP_VEC(uint32_t) annotations; /* entries: of blocks that no alloc of the trace made */
+    MP_VEC(uint32_t) annotations; /* annotations (entries) of blocks that no alloc of the trace made */
 };
 
 #define OLDER 0x80000000u
@@ -30,14 +31,14 @@ struct live_range {
     bool seen;
 };
 
-/* Ranges that overlap are equal: so one is found by any part of it. */
+/* Overlapping ranges compare equal, so that any part of a range finds the range. */
 static int by_place(const void *left, const void *right)
 {
     const struct live_range *a = left, *b = right;
     return a->end <= b->start ? -1 : b->end <= a->start;
 }
 
-/* The range of the tree that lies there: `made`, unless another one did. */
+/* Adds `made` to the tree. Returns `made`, or the range of the tree that overlaps it. */
 static const struct live_range *put_in(void **tree, struct live_range *made)
 {
     struct live_range **found = tsearch(made, tree, by_place);
@@ -68,7 +69,7 @@ static void take_range(struct replay *r, uint32_t entry, struct mp_pytorch_range
     put_range_event(r, entry, made->range, false);
 }
 
-/* The remainder of a range that is given back in part is a range of its own. */
+/* Removes [start, end) of a live range. A remainder on either side becomes a new range. */
 static void drop_range(struct replay *r, uint32_t entry, struct live_range *live, uint64_t start, uint64_t end)
 {
     struct live_range was = *live;
@@ -129,7 +130,7 @@ static void on_segment(struct replay *r, uint32_t at, const struct mp_pytorch_en
         each_gap(r, range, at, true);
         return;
     }
-    /* A block that still seems to live there was freed unseen. */
+    /* A range that still seems to be live at these addresses was released, and the trace lacks that. */
     struct live_range *live;
     while ((live = find_range(r, range.address, range.address + range.bytes)))
         drop_range(r, at, live, range.address, range.address + range.bytes);
@@ -148,8 +149,8 @@ static void on_alloc(struct replay *r, uint32_t at, uint32_t id, const struct mp
     r->device->allocs++;
 }
 
-/* Keeps a request to free that is not followed by its completion, which then has the stack of the thread that noticed
- * it. */
+/* Keeps the stack of a request to free that its completion does not follow at once. The late completion has the stack
+ * of the thread that noticed it, not of the request. */
 static void on_request(struct replay *r, uint32_t at, const struct mp_pytorch_entry *entry)
 {
     const struct mp_pytorch_device *device = r->device;
@@ -182,7 +183,8 @@ static void on_free(struct replay *r, uint32_t at, struct mp_pytorch_entry *entr
     mp_vec_add(&r->device->base, block);
 }
 
-/* Finds the block of an annotation: the one that lives there, or, as far as known now, one from before the trace. */
+/* Finds the block of an annotation: the live block at the address, else a block from before the trace, which
+ * find_annotated() finds later. */
 static void on_annotation(struct replay *r, uint32_t id, struct mp_pytorch_entry *entry)
 {
     const uint64_t *alloc = entry->has_address ? mp_map_find(&r->live, entry->address + 1) : NULL;
@@ -191,7 +193,8 @@ static void on_annotation(struct replay *r, uint32_t id, struct mp_pytorch_entry
     if (entry->older) mp_vec_add(&r->annotations, id);
 }
 
-/* Called once all blocks from before the trace are known: no two of them had the same address. */
+/* Finds the blocks of annotations among those from before the trace, once all of these are known. No two of them have
+ * the same address. */
 static void find_annotated(struct replay *r)
 {
     struct mp_map places = {0};
@@ -239,8 +242,8 @@ static void replay_trace(struct replay *r)
     }
 }
 
-/* PyTorch frees a block at free_completed: between free_requested and that, the memory is still taken while other
- * streams use it. A trace that skips that action has only the requests. */
+/* PyTorch frees a block at free_completed: after free_requested, other streams may still use the memory. A trace
+ * without free_completed has only the requests. */
 static uint8_t find_free_action(const struct mp_pytorch_records *records, const struct mp_pytorch_device *device)
 {
     bool requested = false;
@@ -252,7 +255,7 @@ static uint8_t find_free_action(const struct mp_pytorch_records *records, const 
     return requested ? MP_ACTION_FREE_REQUESTED : MP_ACTION_FREE_COMPLETED;
 }
 
-/* Takes a block that lives at the end: the survivor of an alloc of the trace, or one from before it. */
+/* Takes a block that is live at the end: an alloc of the trace made it, or it is from before the trace. */
 static void meet_block(struct replay *r, const struct mp_pytorch_block *block, uint64_t address)
 {
     struct mp_pytorch_device *device = r->device;
@@ -287,7 +290,7 @@ static bool is_sane(const struct mp_pytorch_segment *segment)
     return segment->bytes && segment->bytes <= INT64_MAX && segment->address <= INT64_MAX - segment->bytes;
 }
 
-/* No memory is in two segments: of those that overlap, the one listed first is believed. */
+/* False if the segment overlaps one listed before it: such a segment is ignored. */
 static bool is_believed(struct replay *r, const struct mp_pytorch_segment *segment)
 {
     if (!is_sane(segment)) return true;
@@ -298,7 +301,7 @@ static bool is_believed(struct replay *r, const struct mp_pytorch_segment *segme
     return believed;
 }
 
-/* Counts what the list says about it, for a note. */
+/* Counts an ignored segment and its live blocks, for a note. */
 static void pass_over(struct replay *r, struct mp_pytorch_segment *segment, const uint64_t *items, size_t count)
 {
     segment->overlaps = true;
@@ -360,8 +363,8 @@ static void meet_segments(struct replay *r)
     }
 }
 
-/* A free has its alloc's stack where PyTorch took none at frees; only then it shows which stack a block of the base
- * has. */
+/* If PyTorch took no stacks at frees, each free has its alloc's stack, and shows the stack of a block of the base.
+ * Otherwise the stacks of the base are unknown. */
 static void judge_stacks(struct replay *r)
 {
     r->device->free_stacks = r->other_stack;
@@ -370,7 +373,7 @@ static void judge_stacks(struct replay *r)
         r->device->base.at[i].stack = 0;
 }
 
-/* Ranges of the base first, and the events' numbers to match. */
+/* Joins the ranges, those of the base first, and renumbers the events' ranges. */
 static void join_ranges(struct replay *r)
 {
     struct mp_pytorch_device *device = r->device;

@@ -15,7 +15,7 @@ struct mp_pytorch_range {
     uint8_t kind; /* enum mp_kind */
 };
 
-/* A range taken or given back; one entry of the trace can make several. */
+/* A range allocated or released; one entry of the trace can cause several events. */
 struct mp_pytorch_range_event {
     uint32_t entry; /* index in trace */
     uint32_t range;
@@ -29,27 +29,31 @@ struct mp_pytorch_device {
     MP_VEC(uint32_t) trace;    /* entries, in order */
     MP_VEC(uint32_t) segments; /* at the end */
 
-    /* Filled by mp_pytorch_replay(). In the entries: `block` of a free is the entry of its alloc, or, where the entry
-     * is `older`, the index of a block of the base. */
+    /* The fields below are set by mp_pytorch_replay(), and so is `block` of entries. For a free it is the entry of its
+     * alloc, or, if the entry is `older`, the index of a block of the base. */
     uint8_t free_action; /* the action that frees: free_completed, unless the trace has only free_requested */
     MP_VEC(struct mp_pytorch_block) base;   /* `requested` bytes */
-    MP_VEC(struct mp_pytorch_range) ranges; /* those of the base first */
+    MP_VEC(struct mp_pytorch_range) ranges; /* ranges, those of the base first */
     MP_VEC(struct mp_pytorch_range_event) range_events;
     MP_VEC(struct mp_segment_part) parts; /* at the end; `segment` is an index in segments */
-    MP_VEC(uint32_t) missed; /* pairs: an alloc's entry in trace, the entry of the alloc that still lived there */
     MP_VEC(uint32_t)
-    requested;        /* pairs: an entry in trace that completes a free, the stack of its request some entries before */
-    bool free_stacks; /* frees have stacks of their own: else theirs are those of their allocs */
-    uint64_t overlapping, overlapping_bytes; /* segments that are not believed; of their live blocks */
+    missed; /* pairs: an alloc's index in trace; the entry of an alloc at the same address whose free
+             * is missing */
+    MP_VEC(uint32_t)
+    requested;        /* pairs: index in trace of a completed free; the stack of its request, some entries before */
+    bool free_stacks; /* frees have stacks of their own; else each has its alloc's */
+    uint64_t overlapping, overlapping_bytes; /* ignored segments; bytes of their live blocks */
     size_t base_ranges;
     uint64_t base_bytes, base_range_bytes;
     uint64_t allocs, frees;
-    uint64_t live_rounded, live_requested;           /* of the blocks live at the end, by the segments */
-    uint64_t not_in_segments, not_in_segments_bytes; /* live at the end of the trace only */
-    uint64_t other_size;                             /* live in both, with different sizes */
-    uint64_t ranges_missing;                         /* taken in the trace, not in the segments */
-    uint64_t annotations_lost;                       /* of memory without a known live block */
-    uint64_t bad_entries;                            /* without an address or a size, or beyond the address space */
+    uint64_t live_rounded, live_requested;           /* bytes of the blocks that the segments list as live */
+    uint64_t not_in_segments, not_in_segments_bytes; /* blocks live at the trace's end that the segments do not list */
+    uint64_t other_size;                             /* blocks live in both, with different sizes */
+    uint64_t ranges_missing;                         /* ranges live at the trace's end that are not among the
+                                                      * segments */
+    uint64_t annotations_lost;                       /* annotations of memory without a known live block */
+    uint64_t bad_entries;                            /* entries without an address or a size, or beyond the address
+                                                      * space */
 };
 
 void mp_pytorch_replay(struct mp_pytorch_records *records, struct mp_pytorch_device *device);

@@ -36,7 +36,7 @@ static int on_boolean(void *context, int value)
     return 1;
 }
 
-/* yajl has checked that it is a number by JSON's grammar. */
+/* Pushes a number, whose grammar yajl has checked. */
 static void push_number(struct json_reader *reader, const char *digits, size_t length)
 {
     char text[64], *end;
@@ -129,7 +129,7 @@ static enum mp_status failed(struct json_reader *reader, const struct mp_input *
     return result;
 }
 
-static enum mp_status parse(struct json_reader *reader, struct mp_input *input, struct mp_error *error)
+static enum mp_status parse_json(struct json_reader *reader, struct mp_input *input, struct mp_error *error)
 {
     for (;;) {
         enum mp_status status = mp_input_fill(input, 1, error);
@@ -172,19 +172,20 @@ static enum mp_status values_read_json(struct mp_input *input, struct mp_values 
     struct json_reader reader = {.values = values};
     reader.parser = yajl_alloc(&callbacks, NULL, &reader);
     if (!reader.parser) mp_memory_lacks(0);
-    enum mp_status status = parse(&reader, input, error);
+    enum mp_status status = parse_json(&reader, input, error);
     yajl_free(reader.parser);
     if (!status) *top = values->stack.at[0];
     return status;
 }
 
-
 struct loader {
     struct mp_input *input;
     struct mp_error *error;
     struct mp_pytorch_snapshot snapshot;
-    MP_VEC(struct mp_pytorch_annotation) annotations; /* in lists: a program's own dictionary may look like one */
-    uint64_t taken;                                   /* bits 1 << enum mp_pytorch_key: lists that have been read */
+    MP_VEC(struct mp_pytorch_annotation)
+    annotations;    /* annotations in lists; dictionaries of the program may look like
+                     * annotations */
+    uint64_t taken; /* bits 1 << enum mp_pytorch_key: keys whose list has been read */
 };
 
 static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, bool host)
@@ -201,7 +202,7 @@ static struct mp_pytorch_device *find_device(struct loader *l, uint32_t index, b
     return &s->devices.at[s->devices.count - 1];
 }
 
-/* For a while in 2024 annotations were entries of the trace: their stage and name stand in a frame of their own. */
+/* Versions of 2024 wrote annotations as entries of the trace, with stage and name in a frame. */
 static void take_entry_as_annotation(struct loader *l, const struct mp_pytorch_entry *entry)
 {
     const struct mp_pytorch_records *records = &l->snapshot.records;
@@ -228,7 +229,8 @@ static void take_annotations(struct loader *l, uint64_t list)
     }
 }
 
-/* Reads each trace once only: a file in which two devices share one would otherwise cost more than its size. */
+/* Reads each trace only once: otherwise a file in which devices share a trace could cost far more time than its
+ * size. */
 static enum mp_status take_trace(struct loader *l, uint64_t list, uint32_t index, bool host)
 {
     struct mp_pytorch_records *records = &l->snapshot.records;
@@ -312,7 +314,7 @@ static enum mp_status take_part(struct loader *l, uint64_t key, uint64_t value, 
 {
     uint64_t part = mp_value_tag(key) == MP_VALUE_TEXT && mp_value_payload(key) < MP_KEYS ? mp_value_payload(key) : 0;
     *known = true;
-    if (l->taken >> part & 1) return MP_OK; /* a key that is there twice */
+    if (l->taken >> part & 1) return MP_OK; /* the dictionary has the key twice */
     if (part) l->taken |= UINT64_C(1) << part;
     switch (part) {
     case MP_KEY_SEGMENTS:

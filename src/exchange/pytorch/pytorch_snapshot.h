@@ -1,7 +1,7 @@
 /*
- * PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot() and its relatives), as a model. For each device it has
- * the blocks of the caching allocator on the track .../torch, with the requested sizes, and its segments on .../driver;
- * annotations become steps and regions. Older forms (a list of segments, blocks with a history, no trace) are read,
+ * PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot() and its relatives), as a model. On each device, the
+ * caching allocator's blocks, with requested sizes, are on the track .../torch, and its segments on .../driver.
+ * Annotations become steps and regions. Older forms (a list of segments, blocks with a history, no trace) are read,
  * too. Blocks from before the trace are the base; the coverage lists what the file leaves out or contradicts.
  */
 #ifndef MP_EXCHANGE_PYTORCH_SNAPSHOT_H
@@ -10,7 +10,7 @@
 #include "exchange/common/input.h"
 #include "model/model.h"
 
-/* The input stands at the first byte. As mp_exchange_load(). */
+/* `input` must be at its first byte. Errors are those of mp_exchange_load_any(). */
 enum mp_status mp_pytorch_load_pickle(struct mp_input *input, struct mp_model **model, struct mp_error *error);
 enum mp_status mp_pytorch_load_json(struct mp_input *input, struct mp_model **model, struct mp_error *error);
 

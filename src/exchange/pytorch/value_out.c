@@ -18,7 +18,7 @@ static void put_byte(struct mp_value_out *value, unsigned byte)
     mp_buffer_append(&value->text, &at, 1);
 }
 
-/* An opcode and its argument, little-endian. */
+/* Writes an opcode and its argument, little-endian. */
 static void put_op(struct mp_value_out *value, enum mp_pickle_opcode opcode, uint64_t argument, unsigned bytes)
 {
     put_byte(value, opcode);
@@ -99,7 +99,8 @@ static void put_text(struct mp_value_out *value, const char *text)
     *memo = ++value->memo;
 }
 
-/* Opens the mark before an item of a pickle's list or dictionary, which take all items after the last mark. */
+/* Begins an item. In a pickle an open mark must precede items: the list or dictionary takes all items after the last
+ * mark. */
 static void begin_item(struct mp_value_out *value, const char *key)
 {
     if (value->text.size >= FLUSH_BYTES) drain(value);
@@ -174,7 +175,7 @@ static void put_number(struct mp_value_out *value, uint64_t number)
     } else if (number < UINT64_C(1) << 31) {
         put_op(value, MP_OP_BININT, number, 4);
     } else {
-        /* Signed: a leading zero bit is needed. */
+        /* The pickle's integers are signed: the top bit must be zero. */
         unsigned bytes = 5;
         while (bytes < 8 && number >> (8 * bytes - 1))
             bytes++;
@@ -253,8 +254,8 @@ void mp_value_pair(struct mp_value_out *value, const char *key, uint64_t first, 
     put_byte(value, MP_OP_TUPLE2);
 }
 
-/* True where the object was written before: its number is in *memo (0: not yet) and is written in its place. Otherwise
- * the caller writes it, a dictionary or list, and its number is stored there. */
+/* True if the object was written before: *memo has its number (0: not yet), and a reference was written. Otherwise the
+ * caller writes the object, a dictionary or list, and the number is stored in *memo. */
 static bool value_again(struct mp_value_out *value, const char *key, uint32_t *memo)
 {
     if (value->as_json) return false;
@@ -284,7 +285,7 @@ void mp_stack_out_free(struct mp_stack_out *out)
     free(out->stack_memos);
 }
 
-/* `more`: string id of the node of a graph that it is of; 0: none. */
+/* Writes a frame. `more` is the string id of the graph's node that the frame belongs to; 0: none. */
 static void put_frame(struct mp_stack_out *out, uint32_t *memo, const char *name, const char *file, uint32_t line,
                       uint32_t more)
 {
@@ -337,7 +338,7 @@ static void put_frames_of(struct mp_stack_out *out, uint32_t index)
     put_frame(out, &out->frame_memos[index], NAMELESS, at, 0, frame->raw.more);
 }
 
-/* Innermost first, the way from a stack's id to the root. */
+/* Frames are written innermost first, from the stack's node to the root. */
 void mp_stack_out_put(struct mp_stack_out *out, uint32_t stack)
 {
     const struct mp_model *model = out->model;

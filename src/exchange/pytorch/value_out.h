@@ -28,7 +28,7 @@ struct mp_stack_out {
     uint32_t cut_memo;
 };
 
-/* To be freed in any case. */
+/* The caller frees `out` in any case. */
 void mp_stack_out_init(struct mp_stack_out *out, const struct mp_model *model, struct mp_value_out *value);
 /* Writes the stack under "frames". */
 void mp_stack_out_put(struct mp_stack_out *out, uint32_t stack);
@@ -46,7 +46,7 @@ struct mp_value_out {
         size_t count;
     } levels[MP_VALUE_DEPTH];
     unsigned depth;
-    uint32_t memo; /* objects that a pickle can refer to */
+    uint32_t memo; /* number of objects so far that a pickle can refer to */
     struct mp_intern texts;
     MP_VEC(uint32_t) text_memos; /* by id in texts: number in the memo + 1 */
     uint32_t *share;             /* where to store the next container's number */

@@ -16,12 +16,12 @@ struct rmm_reader {
     struct mp_input *input;
     struct mp_import_log log;
     uint64_t line, line_offset;
-    int64_t day_ns, last_ns; /* whole days since the first line; the time of the line before, day included */
+    int64_t day_ns, last_ns; /* whole days since the first line; the previous line's time, with its day */
     uint64_t backwards;
     uint16_t track;
 };
 
-/* Reads digits at *at, at most 18, and moves behind them. */
+/* Reads at most 18 digits at *at, and moves *at after them. */
 static bool take_number(const char **at, int64_t *number)
 {
     const char *begin = *at;
@@ -85,7 +85,7 @@ static bool take_action(const char **at, uint8_t *type)
     return false;
 }
 
-/* Reads "0x7f00", or "(nil)" and "0" for none. */
+/* Reads a pointer such as "0x7f00"; "(nil)" and "0" are NULL. */
 static bool take_pointer(const char **at, uint64_t *pointer)
 {
     char *end;
@@ -100,18 +100,18 @@ static bool take_pointer(const char **at, uint64_t *pointer)
     return take_char(at, ',');
 }
 
-static bool parse(const char *at, struct mp_import_call *call, int64_t *tid, bool *dated)
+static bool parse_line(const char *at, struct mp_import_call *call, int64_t *tid, bool *dated)
 {
     int64_t bytes;
     if (!take_number(&at, tid) || !take_char(&at, ',') || !take_time(&at, &call->ns, dated) ||
         !take_action(&at, &call->type) || !take_pointer(&at, &call->address) || !take_number(&at, &bytes))
         return false;
     call->bytes = (uint64_t)bytes;
-    return *at == ',' || !*at; /* the stream; old versions have none */
+    return *at == ',' || !*at; /* old versions have no stream after it */
 }
 
-/* Times have no day: one that lies half a day back belongs to the next day. */
-static int64_t follow(struct rmm_reader *reader, int64_t ns, bool dated)
+/* Adds the day, which times in the log lack: a time more than half a day back belongs to the next day. */
+static int64_t add_day(struct rmm_reader *reader, int64_t ns, bool dated)
 {
     if (dated) return ns;
     if (reader->log.calls.count && ns + reader->day_ns < reader->last_ns - DAY_NS / 2) reader->day_ns += DAY_NS;
@@ -124,10 +124,9 @@ static bool take_line(struct rmm_reader *reader, const char *line)
     int64_t tid;
     bool dated;
     if (!*line || !strncmp(line, header, sizeof header - 1)) return true;
-    if (!parse(line, &call, &tid, &dated)) return false;
-    call.ns = follow(reader, call.ns, dated);
-    if (reader->log.calls.count && call.ns < reader->last_ns) { /* the order of the log counts, whatever its clock
-                                                                 * does */
+    if (!parse_line(line, &call, &tid, &dated)) return false;
+    call.ns = add_day(reader, call.ns, dated);
+    if (reader->log.calls.count && call.ns < reader->last_ns) { /* the clock ran backwards; keep the log's order */
         call.ns = reader->last_ns;
         reader->backwards++;
     }
@@ -199,7 +198,7 @@ bool mp_rmm_looks_like(const unsigned char *text, size_t size)
     if (!end) return false;
     memcpy(line, text, (size_t)(end - text));
     line[end - text] = '\0';
-    return parse(line, &call, &tid, &dated);
+    return parse_line(line, &call, &tid, &dated);
 }
 
 enum mp_status mp_rmm_load(struct mp_input *input, struct mp_model **model, struct mp_error *error)

@@ -9,7 +9,7 @@
 #include "exchange/common/input.h"
 #include "model/model.h"
 
-/* True if a file that begins so is such a log. */
+/* True if `text`, the beginning of a file, looks like RMM's log. */
 bool mp_rmm_looks_like(const unsigned char *text, size_t size);
 /* Reads the input from its beginning. MP_DAMAGED: a line does not fit the log; the sentence names the line and its
  * byte. MP_NOT_A_RECORDING: there is no line. */

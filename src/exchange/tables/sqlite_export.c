@@ -51,7 +51,7 @@ struct database {
         frame_keys;         /* function, file, line, module and address of each row of `frames`, under the row's id */
     unsigned char *written; /* by stack */
     struct mp_stack_lines lines;
-    int failed; /* SQLite's first status that was no success */
+    int failed; /* SQLite's first error */
 };
 
 static void check(struct database *db, int result)
@@ -305,7 +305,7 @@ static void execute(struct database *db, const char *statements)
     if (!db->failed) check(db, sqlite3_exec(db->sqlite, statements, NULL, NULL, NULL));
 }
 
-static void fill(struct database *db, const char *filter)
+static void fill_tables(struct database *db, const char *filter)
 {
     execute(db, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; "
                 "PRAGMA temp_store = MEMORY; BEGIN;");
@@ -316,7 +316,7 @@ static void fill(struct database *db, const char *filter)
     execute(db, "COMMIT;");
 }
 
-static enum mp_status finish(struct database *db, struct mp_error *error)
+static enum mp_status finish_database(struct database *db, struct mp_error *error)
 {
     enum mp_status status = MP_OK;
     for (int i = 0; i < TABLES; i++)
@@ -340,6 +340,6 @@ enum mp_status mp_sqlite_export(const struct mp_block_rows *rows, const char *fi
     db.written = mp_alloc_zeroed(rows->model->stacks.count + 1, 1);
     snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(out));
     check(&db, sqlite3_open_v2(path, &db.sqlite, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL));
-    if (!db.failed) fill(&db, filter);
-    return finish(&db, error);
+    if (!db.failed) fill_tables(&db, filter);
+    return finish_database(&db, error);
 }

@@ -1,7 +1,7 @@
 /*
  * A recording as an SQLite database. src/exchange/tables/sqlite_schema.c defines tables, indexes and views, with the
  * meaning of each column, and the database itself contains them for sqlite3's .schema. Written in one transaction
- * without a journal: nobody reads the file before it has its name.
+ * without a journal: nobody reads the file before it is complete and gets its name.
  */
 #ifndef MP_EXCHANGE_SQLITE_EXPORT_H
 #define MP_EXCHANGE_SQLITE_EXPORT_H
@@ -14,7 +14,7 @@
 enum mp_status mp_sqlite_export(const struct mp_block_rows *rows, const char *filter, FILE *out,
                                 struct mp_error *error);
 
-/* The statements that make the tables; after the tables are filled, indexes and views. */
+/* Statements that make the tables, and statements that make indexes and views once the tables are filled. */
 extern const char mp_sqlite_tables[], mp_sqlite_indexes[];
 
 #endif

@@ -14,9 +14,9 @@ struct text_export {
     const struct mp_block_rows *rows;
     struct mp_sink sink;
     struct mp_stack_lines lines;
-    struct mp_buffer folded; /* of the stack `folded_stack` */
+    struct mp_buffer folded; /* folded form of the stack `folded_stack` */
     uint32_t folded_stack;
-    unsigned char *written; /* JSON lines: by stack, whether it was written */
+    unsigned char *written; /* JSON lines: by stack, 1 if it was written */
 };
 
 /* A cell that a spreadsheet would take for a formula gets an apostrophe in front, which marks it as text. */

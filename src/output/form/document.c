@@ -9,7 +9,7 @@
 #include "output/form/html.h"
 #include "output/form/text.h"
 
-/* The characters with a meaning in Markdown, anywhere and at the beginning of a text. */
+/* Characters that Markdown interprets: anywhere, and at the beginning of a text. */
 static const char markdown_marks[] = "\\`*_[]<>|~&", markdown_first[] = "#+-=";
 
 /* A cell that a spreadsheet would take for a formula gets an apostrophe in front, which marks it as text. */
@@ -52,7 +52,7 @@ static void put_format(struct mp_document *document, const char *format, va_list
     free(text);
 }
 
-/* A line or element that holds one text. */
+/* Writes one text as a line of Markdown or an element of HTML. */
 static void put_element(struct mp_document *document, const char *markdown, const char *element, const char *format,
                         va_list values)
 {
@@ -108,7 +108,7 @@ static void put_paragraph(struct mp_document *document, const char *format, ...)
     va_end(values);
 }
 
-/* How each form writes a table: around its row of heads, a row, and what stands between the cells of both. */
+/* Each form's text before and after the row of heads and other rows, and between cells. */
 static const struct {
     const char *start, *heads_end, *row, *row_end, *cell_end, *last_end, *end;
 } marks[] = {
@@ -193,7 +193,7 @@ void mp_document_lines(struct mp_document *document, struct mp_buffer *lines)
 {
     mp_buffer_append(lines, "", 1);
     for (char *rest = (char *)lines->data, *line; rest && (line = strsep(&rest, "\n"));) {
-        line += strspn(line, " ,;:"); /* a heading may have had its beginning */
+        line += strspn(line, " ,;:"); /* the line's beginning may have become a heading */
         if (*line) put_paragraph(document, "%s", line);
     }
     mp_buffer_clear(lines);

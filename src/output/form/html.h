@@ -1,6 +1,6 @@
 /*
- * Parts of every HTML page without a script: one head with the project's style (viz/shell.css, viz/report.css), and
- * texts of unknown origin. The page loads nothing and runs nothing. One thread at a time.
+ * Parts of every HTML page without a script: a head with the project's style (viz/shell.css, viz/report.css), and
+ * escaped texts. The page loads nothing and runs nothing. One thread at a time.
  */
 #ifndef MP_OUTPUT_HTML_H
 #define MP_OUTPUT_HTML_H

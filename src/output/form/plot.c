@@ -9,10 +9,10 @@
 
 #define MARKS_Y   6
 #define MARKS_MAX 32
-#define TIMES     12 /* marks of an axis, at most */
+#define TIMES     12 /* most marks of an axis */
 #define SIZES     6
 #define LEGEND_X  260
-#define COLUMNS   480 /* of the curve, each two units wide */
+#define COLUMNS   480 /* columns of the curve, each two units wide */
 
 double mp_plot_x(const struct mp_plot *plot, double value)
 {
@@ -37,7 +37,7 @@ void mp_plot_start(struct mp_buffer *out, const struct mp_plot *plot, const char
                      shows);
 }
 
-/* All in one unit, with as many digits as the distance between two needs. */
+/* Draws lines at round sizes. All use one unit, with as many digits as the distance between two needs. */
 void mp_plot_sizes(struct mp_buffer *out, const struct mp_plot *plot)
 {
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -58,8 +58,8 @@ void mp_plot_end(struct mp_buffer *out)
 }
 
 struct drawn {
-    uint64_t most[COLUMNS], highest, highest_ns; /* after the window's start */
-    double from, span;                           /* on the plot's axis */
+    uint64_t most[COLUMNS], highest, highest_ns; /* highest_ns counts from the window's start */
+    double from, span;                           /* ns, on the plot's axis */
 };
 
 static void see(struct drawn *drawn, size_t column, uint64_t bytes, uint64_t ns)
@@ -70,7 +70,8 @@ static void see(struct drawn *drawn, size_t column, uint64_t bytes, uint64_t ns)
     drawn->highest_ns = ns;
 }
 
-/* The most of each column. A level holds until the next event, so what lived when a column began counts in it. */
+/* Finds the maximum of each column. A level lasts until the next event, so the level at a column's beginning counts,
+ * too. */
 static void find_columns(struct drawn *drawn, const struct mp_drawn_curve *curve)
 {
     const struct mp_model *model = curve->model;
@@ -98,7 +99,7 @@ static void find_columns(struct drawn *drawn, const struct mp_drawn_curve *curve
         drawn->most[column] = level.bytes;
 }
 
-/* Marks at round times, all in the unit of the distance between two, with as many digits as that needs. */
+/* Draws marks at round times. All marks use one unit, with as many digits as the distance between two needs. */
 static void put_times(struct mp_buffer *out, const struct mp_plot *plot)
 {
     static const struct {
@@ -155,7 +156,8 @@ static void put_highest(struct mp_buffer *out, const struct mp_plot *plot, const
                      mp_format_bytes(number, drawn->highest));
 }
 
-/* Peaks of two runs are often near each other: their names stand side by side above the plot. */
+/* Writes the curves' names side by side above the plot: at the curves they might overlap, as two runs' peaks are often
+ * close. */
 static void put_legend(struct mp_buffer *out, const struct mp_plot *plot, const struct mp_drawn_curve *curves,
                        const struct drawn *drawn)
 {

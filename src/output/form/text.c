@@ -103,12 +103,12 @@ const char *mp_time(uint64_t ns)
     return mp_format_duration(number_room(), ns);
 }
 
-/* Passing a va_list by address needs a struct: it may be an array. */
+/* A struct, since a va_list may be an array, and its address then cannot be passed on. */
 struct values {
     va_list list;
 };
 
-/* Appends one value as its conversion says, which begins with '%' and ends before `end`. */
+/* Appends one value. `conversion` begins with '%' and ends before `end`. */
 static void put_value(struct mp_buffer *out, const char *conversion, const char *end, struct values *values)
 {
     char made[512], of[16];

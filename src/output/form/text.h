@@ -17,26 +17,27 @@ enum mp_style { MP_PLAIN, MP_BOLD, MP_DIM };
 struct mp_document;
 
 struct mp_text {
-    struct mp_buffer *out; /* where `document` is set, the lines since its last heading or table */
+    struct mp_buffer *out; /* if `document` is set: the lines since its last heading or table */
     bool color;
     struct mp_document *document; /* NULL: text for a terminal */
-    const char *columns;          /* of tables, as the user chose them; NULL: as each table has them */
+    const char *columns;          /* the user's choice of columns for tables; NULL: each table's own */
 };
 
-/* Appends what the format says. Texts that come by %s are cleaned (mp_text_clean()). In the format `...` is bold and
- * ^...^ dim. */
+/* Appends the formatted text. Arguments of %s are cleaned (mp_text_clean()). In the format `...` is bold and ^...^
+ * dim. */
 void mp_say(struct mp_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Begins a part: in text an empty line and a bold beginning, which mp_say() goes on with; in a document a heading. */
+/* Begins a part: in a document with a heading; in text with an empty line and bold words, and mp_say() continues that
+ * line. */
 void mp_heading(struct mp_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* "^3 more; -n 20 shows more^" in a line, where rows were left out. */
+/* Writes a line "^3 more; -n 20 shows more^" if rows were left out. */
 void mp_say_more(struct mp_text *text, size_t left_out, size_t limit);
-/* The rows shown of so many; limit 0: all. */
+/* The number of rows shown of `count`; limit 0: all. */
 static inline size_t mp_shown(size_t count, size_t limit)
 {
     return limit && limit < count ? limit : count;
 }
 
-/* Numbers for the arguments of one call: the text stays until a thread has made 15 more. */
+/* These make texts for the arguments of a call. Each stays valid until its thread has made 15 more. */
 const char *mp_bytes(uint64_t bytes);
 const char *mp_delta(int64_t bytes); /* with its sign */
 const char *mp_count(uint64_t count);

@@ -62,7 +62,7 @@ static void put_data(struct mp_buffer *out, const struct mp_flames *flames, cons
     mp_json_end_object(&json);
 }
 
-/* JSON has '<' in texts only; unescaped, it could end the element that holds the data. */
+/* Writes JSON with '<' escaped: JSON has '<' only in texts, and there it could end the element around the data. */
 static void write_harmless(const struct mp_buffer *data, FILE *out)
 {
     const char *at = (const char *)data->data, *end = at + data->size;

@@ -10,7 +10,7 @@
 
 struct mp_flame_page {
     const char *title; /* the recording's name */
-    const char *about; /* "allocated at the peak, 12.6 s, cuda:0/torch" */
+    const char *about; /* what the flames show: "allocated at the peak, 12.6 s, cuda:0/torch" */
     bool differential; /* the flames have a side MP_BEFORE */
 };
 

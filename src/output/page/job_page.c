@@ -11,17 +11,17 @@
 #include "output/form/html.h"
 #include "output/page/page_file.h"
 
-/* Rows that a page shows at most: nobody reads more, and 50 000 sites would be most of the page. */
+/* The most rows that a page shows: nobody reads more, and 50 000 sites would be most of the page's bytes. */
 #define SITES_SHOWN    300
 #define LEAKS_SHOWN    1000
 #define OUTLIERS_SHOWN 1000
 
-/* The page's JSON while it is made. Stacks and frames are numbered in order of their first use. */
+/* The page's JSON under construction. Stacks and frames are numbered in order of first use. */
 struct facts {
     const struct mp_job_view *job;
     const struct mp_model_job *rows;
     struct mp_json json;
-    uint32_t *stack_of; /* by the model's id: the page's; MP_NONE: not used yet */
+    uint32_t *stack_of; /* the page's number of a stack, by the model's id; MP_NONE: not used yet */
     MP_VEC(uint32_t) stacks;
     struct mp_intern frames; /* their JSON */
 };
@@ -48,7 +48,7 @@ static void put_buffer(struct facts *f, const char *key, struct mp_buffer *text)
 
 /* ---- processes -------------------------------------------------------------------------------------------------- */
 
-/* A column of the processes: a member with one value of each. */
+/* Writes a column: a member with one value for each process. */
 #define EACH_PROCESS(key, put)                                                                                         \
     do {                                                                                                               \
         mp_json_array(&f->json, key);                                                                                  \
@@ -224,7 +224,7 @@ static void put_site(struct facts *f, const struct mp_job_site *site)
     mp_json_end_array(&f->json);
 }
 
-/* At the peaks, of all kinds of memory; the rest as a count and a sum. */
+/* Writes the sites at the peaks, of all kinds of memory. Sites beyond SITES_SHOWN are a count and a sum. */
 static void put_sites(struct facts *f)
 {
     MP_VEC(const struct mp_job_site *) sites = {0};
@@ -307,7 +307,7 @@ static void put_stacks(struct facts *f)
 
 /* ---- curves ----------------------------------------------------------------------------------------------------- */
 
-/* Where a curve's points begin to be another's; they are in order of process, track and curve. */
+/* The index at which the next curve's points begin. Points are in order of process, track and curve. */
 static size_t curve_end(const struct mp_model_job *rows, size_t first)
 {
     const struct mp_job_point *point = &rows->points.at[first];
@@ -318,8 +318,8 @@ static size_t curve_end(const struct mp_model_job *rows, size_t first)
     return end;
 }
 
-/* Points are distances from the one before, since curves hardly change from step to step. By the clock they begin at
- * the job's start, also for a process whose own start is unknown. */
+/* Writes each point as the difference from the point before: curves hardly change from step to step, so the numbers are
+ * small. Points by time count from the job's start, even if the process's own start is unknown. */
 static void put_points(struct mp_buffer *to, const struct mp_job_point *points, size_t count, uint64_t from)
 {
     uint64_t at = points->curve == MP_JOB_BY_TIME && points->shift < 64 ? from >> points->shift : 0, most = 0;

@@ -21,9 +21,9 @@
 #include "output/report/holders.h"
 #include "output/report/reports.h"
 
-/* The header that the page reads before it unpacks a column: one JSON object inside a <script> element. */
+/* ---- the page's header: one JSON object inside a <script> element, read before any column is unpacked ---- */
 
-/* The index of the track that is shown first; 0 where there is none. */
+/* The index of the track shown first; 0 if there are no tracks. */
 static unsigned page_first_track(const struct mp_model *model, const struct mp_page_options *options)
 {
     if (options->track >= 0 && (size_t)options->track < model->tracks.count) return (unsigned)options->track;
@@ -109,7 +109,7 @@ static void put_process(struct mp_json *json, const struct mp_model *model)
     mp_json_end_array(json);
 }
 
-/* The periods that distinguish births where there are no steps, as mp_birth_period() has them. */
+/* Writes the periods (mp_birth_period()) that group births if there are no steps. */
 static void put_periods(struct mp_json *json, const struct mp_model *model)
 {
     size_t count = model->events.count;
@@ -129,7 +129,7 @@ static void put_cut(struct mp_json *json, const struct mp_page_options *options,
     mp_json_text(json, "filter", options->cut && options->cut->filter_text ? options->cut->filter_text : "");
 }
 
-#define HOLDERS_SHOWN 3 /* of a finding */
+#define HOLDERS_SHOWN 3 /* holders shown of a finding */
 
 static void put_leaks(struct mp_json *json, const struct mp_model *model, const struct mp_page_data *data)
 {
@@ -161,7 +161,7 @@ static void put_leaks(struct mp_json *json, const struct mp_model *model, const 
     mp_json_end_object(json);
 }
 
-/* PyTorch's numbers of streams, and of pools, which are pairs. */
+/* Writes the lanes: PyTorch's number of a stream, and its pair of numbers of a pool. */
 static void put_lanes(struct mp_json *json, const struct mp_page_lanes *lanes)
 {
     mp_json_array(json, "lanes");

@@ -31,10 +31,10 @@ struct mp_page_options {
     const char *view;               /* the view that the page opens on; NULL or "": the timeline */
     const struct mp_page_cut *cut;  /* NULL: nothing is left out */
     const struct mp_rules *rules;   /* the user's, for categories; NULL: none */
-    const struct mp_advise *advise; /* with curves; of a page from which nothing is left out. NULL: none */
+    const struct mp_advise *advise; /* changes with curves; only for a page of the whole recording. NULL: none */
 };
 
-/* Writes the whole page to `out`, which stays open. MP_IO where a write fails, MP_LIMIT where the model has more than
+/* Writes the whole page to `out`, which stays open. MP_IO if a write fails, MP_LIMIT if the model has more than
  * MP_PAGE_EVENTS_MAX events. */
 enum mp_status mp_page_write(const struct mp_model *model, const struct mp_page_options *options, FILE *out,
                              struct mp_error *error);

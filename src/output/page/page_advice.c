@@ -18,7 +18,7 @@ void mp_page_advice_json(struct mp_json *json, const struct mp_model *model, con
     mp_json_end_object(json);
 }
 
-/* How many of a track's events there are before one of the model: as the page counts them, a resize as two. */
+/* Counts a track's events before an event of the model. A resize counts as two, as on the page. */
 struct counter {
     const struct mp_model *model;
     uint16_t track;

@@ -1,4 +1,4 @@
-/* Changes that would save memory on a page: in words in its header, and the curve of each as columns. */
+/* Changes that would save memory, on a page: their words in the header, their curves as columns. */
 #ifndef MP_OUTPUT_PAGE_ADVICE_H
 #define MP_OUTPUT_PAGE_ADVICE_H
 
@@ -7,9 +7,9 @@
 #include "base/json.h"
 #include "output/page/page_columns.h"
 
-/* As "advice"; null without any. */
+/* Writes the changes as "advice"; null without changes. */
 void mp_page_advice_json(struct mp_json *json, const struct mp_model *model, const struct mp_advise *advise);
-/* Only for a page of the whole recording. */
+/* Adds the changes' curves. Only for a page of the whole recording. */
 enum mp_status mp_page_advice_add(const struct mp_model *model, const struct mp_advise *advise,
                                   struct mp_page_columns *columns, struct mp_error *error);
 

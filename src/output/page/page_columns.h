@@ -1,5 +1,5 @@
 /*
- * Columns of a page while they are made: bytes that grow, and how the rows of one group become compressed columns.
+ * A page's columns under construction: buffers that grow, then become compressed columns.
  */
 #ifndef MP_OUTPUT_PAGE_COLUMNS_H
 #define MP_OUTPUT_PAGE_COLUMNS_H
@@ -23,7 +23,7 @@ struct mp_page_columns {
 /* Repeated values, as pairs of value and length. */
 struct mp_page_runs {
     struct mp_buffer to;
-    uint64_t value, length, count; /* of the current run; of ended runs */
+    uint64_t value, length, count; /* value and length of the current run; number of ended runs */
 };
 
 void mp_page_runs_add(struct mp_page_runs *runs, uint64_t value);

@@ -23,8 +23,8 @@
  */
 struct page_modules {
     const struct mp_model *model;
-    bool any;    /* some block may have one */
-    size_t root; /* bytes of each path that are the same in all: left out */
+    bool any;    /* a block may have a module */
+    size_t root; /* length of the beginning that all paths share; the page leaves it out */
     struct mp_page_words paths;
 };
 
@@ -32,7 +32,7 @@ struct page_modules {
 struct page_track_columns {
     struct mp_page_track count;
     uint64_t frees, resizes, last_resized;
-    uint64_t last_step; /* events at the beginning of the latest step */
+    uint64_t last_step; /* events of the track before the latest step */
     uint64_t last_time; /* in units */
     uint64_t addresses, last_address;
     struct mp_map latest; /* shifted address + 1 to its latest block */
@@ -45,17 +45,18 @@ struct page_shared {
     const struct mp_model *model;
     struct mp_page_stacks *stacks;
     struct page_modules *modules;
-    struct mp_page_words *words;    /* what was said of blocks */
+    struct mp_page_words *words;    /* texts about blocks */
     uint64_t time_unit_ns, from_ns; /* from_ns: the beginning of the page */
     unsigned address_shift;
-    uint32_t *local;             /* by block of the model: its number on its track */
-    const uint32_t *lane;        /* by block of the model, as mp_page_lanes.of_block */
-    const uint16_t *category;    /* by block of the model */
+    uint32_t *local;             /* number of each block of the model on its track */
+    const uint32_t *lane;        /* lane of each block of the model (mp_page_lanes.of_block) */
+    const uint16_t *category;    /* category of each block of the model */
     struct mp_map sizes;         /* bytes + 1 to its index in the dictionary */
     struct mp_buffer dictionary; /* sizes, in order of first use */
 };
 
-/* The number of events after which a block is looked at. */
+/* The number of events after which a block's category is taken: at its track's peak if the block is live then, else
+ * before its free or at the end. */
 static uint32_t moment_of(const struct mp_model *model, uint32_t block)
 {
     uint32_t birth = model->blocks.alloc_event[block], death = model->blocks.free_event[block];
@@ -66,7 +67,7 @@ static uint32_t moment_of(const struct mp_model *model, uint32_t block)
     return death == MP_NONE ? (uint32_t)model->events.count : death;
 }
 
-/* `rules`: the user's; NULL: none. The caller frees them. */
+/* Finds the categories; the caller frees them. `rules` are the user's; NULL: none. */
 static void page_categories_find(const struct mp_model *model, const struct mp_rules *rules,
                                  struct mp_page_categories *categories)
 {
@@ -100,7 +101,7 @@ static void page_categories_free(struct mp_page_categories *categories)
 static void page_lanes_find(const struct mp_model *model, const struct mp_placements *placements,
                             struct mp_page_lanes *lanes)
 {
-    struct mp_intern known = {0}; /* lanes by their bytes, from 1 */
+    struct mp_intern known = {0}; /* lane numbers from 1, by the bytes of (stream, pool) */
     for (size_t i = 0; i < model->blocks.count; i++) {
         if (placements->stream[i] == MP_PLACE_UNKNOWN || placements->pool[i] == MP_PLACE_UNKNOWN) continue;
         const struct mp_page_lane lane = {placements->stream[i], placements->pool[i]};
@@ -180,7 +181,8 @@ static unsigned page_address_shift(const struct mp_model *model)
     return (unsigned)__builtin_ctzll(bits);
 }
 
-/* Allocators reuse few addresses: writes how many blocks ago this one was in use, or 0 and the address. */
+/* Writes how many blocks ago the address was last in use, or 0 and the address. Allocators reuse few addresses, so the
+ * numbers are small. */
 static void add_address(struct page_track_columns *track, struct page_shared *shared, uint64_t address)
 {
     bool added;
@@ -196,7 +198,7 @@ static void add_address(struct page_track_columns *track, struct page_shared *sh
 /* Changes a block's bytes from `before` to `after`. */
 static void change_bytes(struct mp_page_track *track, uint64_t before, uint64_t after, uint64_t time_ns, bool picked)
 {
-    uint64_t change = known(after) - known(before); /* modulo 2^64, as are the sums meanwhile */
+    uint64_t change = known(after) - known(before); /* modulo 2^64; so are the sums until all events are added */
     track->whole_bytes += change;
     if (track->whole_bytes > track->whole_peak_bytes) track->whole_peak_bytes = track->whole_bytes;
     if (!picked) return;
@@ -214,7 +216,7 @@ static uint64_t rounding_of(const struct mp_model *model, uint32_t block, uint64
     return sane ? bytes - request->bytes + 1 : 0;
 }
 
-/* The number of what was said of the block; 0: nothing was. */
+/* The number of the texts about the block; 0: none. */
 static uint32_t metadata_of(struct page_shared *shared, uint32_t block)
 {
     struct mp_buffer text = {0};
@@ -264,7 +266,8 @@ static void add_free(struct page_track_columns *track, const struct page_shared 
     track->count.live_blocks--;
 }
 
-/* The page draws a block as a band of one height, so each size of a block is a block there; `resized` joins them. */
+/* The page draws a block as a band of constant height. Each size of a resized block becomes a block of the page, and
+ * `resized` joins them. */
 static void add_resize(struct page_track_columns *track, struct page_shared *shared, uint32_t event, uint32_t block,
                        uint64_t bytes)
 {
@@ -279,8 +282,8 @@ static void add_resize(struct page_track_columns *track, struct page_shared *sha
     track->resizes++;
 }
 
-/* Takes a block that is live when the page begins, before any event. One that is not `picked` only counts in
- * `whole_`. */
+/* Takes a block that is live when the page begins. Call it before any event. A block that is not `picked` counts only
+ * in whole_bytes and whole_peak_bytes. */
 static void page_track_base(struct page_track_columns *track, struct page_shared *shared, uint32_t block,
                             uint64_t bytes, bool picked)
 {
@@ -290,7 +293,7 @@ static void page_track_base(struct page_track_columns *track, struct page_shared
     track->count.base_blocks++;
 }
 
-/* Takes an alloc, a free or a resize of a block of the track; likewise. */
+/* Takes an alloc, a free or a resize of a block of the track. `picked` is as above. */
 static void page_track_event(struct page_track_columns *track, struct page_shared *shared, uint32_t event, bool picked)
 {
     const struct mp_model *model = shared->model;
@@ -374,8 +377,8 @@ static void page_track_end(struct page_track_columns *track)
         mp_page_runs_end(runs[i]);
 }
 
-/* Recordings with more events have their times in microseconds: nanoseconds would be most of the page, and the order of
- * events is clear without them. */
+/* Recordings with more events have their times in microseconds: nanoseconds would be most of the page's bytes, and are
+ * not needed for the order of events. */
 #define EXACT_TIMES 100000
 #define COARSE_NS   1000
 
@@ -465,7 +468,7 @@ static void add_step(struct maker *make, uint32_t event)
         page_track_step(&make->tracks[i]);
 }
 
-/* Notes what came before the last step's end; `events` have been added. */
+/* Notes the tracks' events before the last step's end, if that is now: after `events` events. */
 static void end_steps(struct maker *make, uint32_t events)
 {
     if (!make->steps.count || make->steps.at[make->steps.count - 1].end != events) return;
@@ -496,7 +499,7 @@ static void add_base(struct maker *make)
     }
 }
 
-/* All columns, in the page's order. The caller frees the list. */
+/* Lists all columns in the page's order. The caller frees the list. */
 static void find_rows(struct maker *make, struct named_rows *rows)
 {
     struct note_columns *notes = &make->notes;

@@ -15,17 +15,17 @@
 #include "output/page/page_columns.h"
 
 /*
- * Categories of a page's blocks, one for each block. A block live at its track's peak has its category at the peak, so
- * that a page describes the peak as `memprof peak` does. Any other block has its last category.
+ * One category for each block of a page. A block live at its track's peak has its category at the peak, as in `memprof
+ * peak`. Other blocks have their last category.
  */
 struct mp_page_categories {
-    struct mp_categories *categories; /* NULL where no block has one */
-    uint16_t *of_block;               /* by block of the model; 0: none */
+    struct mp_categories *categories; /* NULL if no block has a category */
+    uint16_t *of_block;               /* category of each block of the model; 0: none */
 };
 
 /*
- * The stream and the pool of a caching allocator in which each block was allocated, where a recording has the
- * allocator's own trace or its segments. A *lane* is a pair of the two.
+ * A *lane*: the stream and the pool in which a caching allocator made a block. Known only if a recording has the
+ * allocator's own trace or its segments.
  */
 struct mp_page_lane {
     uint64_t stream, pool; /* as in struct mp_segment */
@@ -37,43 +37,43 @@ struct mp_page_lanes {
     uint32_t *of_block; /* by block of the model: its lane, from 1; 0: unknown */
 };
 
-/* Counts of a track's columns. Bytes and blocks of the peak and the end are those in the page, base included. */
+/* Counts of a track's columns. Bytes and blocks of the peak and the end are of the page's blocks, base included. */
 struct mp_page_track {
-    uint64_t events;         /* of blocks; a resize counts two */
+    uint64_t events;         /* events about blocks; a resize counts two */
     uint64_t blocks;         /* a block that is resized counts once for each of its sizes */
-    uint64_t base_blocks;    /* the first ones */
+    uint64_t base_blocks;    /* blocks of the base, which come first */
     uint64_t unknown_blocks; /* of unknown size */
     uint64_t left_out;       /* blocks of the recording that are not in the page */
     uint64_t growth_events;  /* events before the leaks' `held` was taken */
     uint64_t step_events;    /* events before the last step's end; 0: no steps */
     uint64_t bytes, peak_bytes, peak_ns;
     uint64_t live_blocks;
-    uint64_t whole_bytes, whole_peak_bytes; /* the same with the blocks that a filter leaves out */
+    uint64_t whole_bytes, whole_peak_bytes; /* bytes and peak_bytes with the blocks that a filter leaves out */
 };
 
 struct mp_page_data {
     uint64_t time_unit_ns;
     unsigned address_shift;
-    uint64_t from_ns, to_ns; /* the part of the recording that it shows */
-    const char *step_source; /* as mp_steps_source() */
+    uint64_t from_ns, to_ns; /* the part of the recording that the page shows */
+    const char *step_source; /* see mp_steps_source() */
     uint32_t steps_before;   /* steps of the program before the recording's first event */
     uint64_t steps_end_ns;   /* when the last step ended; 0: no steps */
     struct mp_page_lanes lanes;
     MP_VEC(struct mp_pool_lines) pools; /* one per track of the model */
     struct mp_page_categories categories;
-    struct mp_leaks leaks;               /* of that part */
-    MP_VEC(uint32_t) leak_sites;         /* by finding: its site in the page */
+    struct mp_leaks leaks;               /* leaks of that part */
+    MP_VEC(uint32_t) leak_sites;         /* the page's site of each finding */
     MP_VEC(struct mp_page_track) tracks; /* one per track of the model */
     struct mp_page_columns columns;
 };
 
-/* Makes the data of the whole recording, or of the part and the blocks that `cut` names (NULL: all); `rules` as in
- * struct mp_page_options. MP_LIMIT where it has too many events for a browser. */
+/* Makes the data of the part and the blocks that `cut` names (NULL: the whole recording). `rules` is as in struct
+ * mp_page_options. MP_LIMIT if there are too many events for a browser. */
 enum mp_status mp_page_data_make(const struct mp_model *model, const struct mp_page_cut *cut,
                                  const struct mp_rules *rules, struct mp_page_data *data, struct mp_error *error);
 void mp_page_data_free(struct mp_page_data *data);
 
-/* The names of numbers from 1 on, as "categories". */
+/* Writes the names of categories, in order of their numbers from 1, as "categories". */
 void mp_page_categories_json(struct mp_json *json, const struct mp_page_categories *categories);
 
 #endif

@@ -28,7 +28,8 @@ void mp_page_put_columns(struct mp_json *json, const struct mp_page_columns *col
     mp_json_number(json, "scripts", mp_packed_scripts(bytes));
 }
 
-/* `<`, `>` and `&` stand only inside JSON's strings, but `</script` and `<!--` mean something to HTML. */
+/* Appends JSON with `<`, `>` and `&` escaped: JSON has them only in strings, and HTML would interpret `</script` and
+ * `<!--` there. */
 static void append_for_script(struct mp_buffer *to, const struct mp_buffer *json)
 {
     size_t from = 0;

@@ -1,6 +1,6 @@
 /*
- * A page as a file: a template that viz/ built, its title, one JSON object, and columns. No byte of the contents, also
- * not of names, can end the element around them.
+ * A page as a file: a template that viz/ built, its title, one JSON object, and columns. The contents, names included,
+ * are escaped so that they cannot end the element around them.
  */
 #ifndef MP_OUTPUT_PAGE_FILE_H
 #define MP_OUTPUT_PAGE_FILE_H
@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "output/page/page_columns.h"
 
-/* Members "columns", "bytes" and "scripts" of the header: by them the page finds its columns (viz/FORMAT.md). */
+/* Writes members "columns", "bytes" and "scripts" of the header. The page finds its columns by them (viz/FORMAT.md). */
 void mp_page_put_columns(struct mp_json *json, const struct mp_page_columns *columns);
 /* `title`: HTML that is safe (mp_html_text()). `header`: the JSON object. */
 enum mp_status mp_page_file_write(const unsigned char *template, const struct mp_buffer *title,

@@ -57,10 +57,10 @@ size_t mp_packed_scripts(size_t bytes)
     return (bytes + SCRIPT_BYTES - 1) / SCRIPT_BYTES;
 }
 
-/* The base64 text in the making. */
+/* The base64 text under construction. */
 struct text {
     FILE *out;
-    size_t written;         /* bytes taken in, all elements together */
+    size_t written;         /* bytes taken so far, over all elements */
     unsigned char carry[3]; /* bytes that do not make a group of three yet */
     unsigned carried;
     unsigned filled;

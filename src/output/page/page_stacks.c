@@ -8,7 +8,7 @@
 #include "model/stack.h"
 #include "output/page/page_words.h"
 
-/* An array for `count` ids, none of them given yet. */
+/* An array of `count` ids, all MP_NONE. */
 static uint32_t *no_ids(size_t count)
 {
     uint32_t *ids = mp_alloc((count ? count : 1) * sizeof *ids);
@@ -46,7 +46,7 @@ uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string)
     return *id = (uint32_t)stacks->strings.count - 1;
 }
 
-/* The page's word for the graph's node that the frame's line was made of; 0: none. */
+/* The number of the page's text about the graph's node that the frame's line was compiled from; 0: none. */
 static uint32_t graph_node(struct mp_page_stacks *stacks, const struct mp_model_frame *frame)
 {
     struct mp_buffer text = {0};
@@ -94,7 +94,7 @@ static void mark_paths(const struct mp_page_stacks *stacks, uint32_t *node_of_st
     }
 }
 
-/* Numbers the marked nodes, parents before children as in the model, and writes them with their frames. */
+/* Numbers the marked nodes and writes them with their frames. Parents come before children, as in the model. */
 static void write_nodes(struct mp_page_stacks *stacks, uint32_t *node_of_stack, uint32_t *frame_of_model,
                         struct mp_stack_lines *lines, struct mp_page_stack_columns *columns)
 {
@@ -119,7 +119,7 @@ static void write_nodes(struct mp_page_stacks *stacks, uint32_t *node_of_stack, 
     }
 }
 
-/* The page's string + 1 of a library that a line of a stack names; each module's text is stored once. */
+/* The page's string + 1 of a line's library. Each library's text is stored once. */
 static uint64_t library_string(struct mp_page_stacks *stacks, const char *library)
 {
     const struct mp_model *model = stacks->model;

@@ -26,11 +26,11 @@ struct mp_page_stack_columns {
     struct mp_buffer headline; /* by site: the line of its stack that names it, counted from 1; 0: none */
     struct mp_buffer library;  /* by site: string + 1 of the shared object that allocated; 0: unknown */
     struct mp_buffer parent;   /* by node, from 1: the distance back to its parent */
-    struct mp_buffer frame;    /* by node, from 1: frame + 1, or 0 where the stack was cut */
+    struct mp_buffer frame;    /* by node, from 1: frame + 1, or 0 if the stack was cut */
     struct mp_buffer language; /* by frame, one byte: enum mp_language */
     struct mp_buffer module;   /* by frame: string */
     struct mp_buffer address;  /* by frame */
-    struct mp_buffer graph;    /* by frame: its node in PyTorch's FX graph, of the page's words; 0: none */
+    struct mp_buffer graph;    /* by frame: number of the page's text about its node of PyTorch's FX graph; 0: none */
     struct mp_buffer lines;    /* by frame: the number of its lines */
     struct mp_buffer line;     /* by line: function, file (strings), line */
     struct mp_buffer user;     /* by line, one byte: 1 for the user's own Python code */
@@ -41,7 +41,7 @@ struct mp_page_stack_columns {
 
 /* `words`: receives the texts about frames. */
 void mp_page_stacks_init(struct mp_page_stacks *stacks, const struct mp_model *model, struct mp_page_words *words);
-/* The site of a stack of the model, and the page's number of a string of it. */
+/* These give the page's site of a stack of the model, and the page's number of a string of the model. */
 uint32_t mp_page_stacks_site(struct mp_page_stacks *stacks, uint32_t stack);
 uint32_t mp_page_stacks_string(struct mp_page_stacks *stacks, uint32_t string);
 /* Fills in the columns, once every site and string is known. The caller frees them. */

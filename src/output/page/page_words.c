@@ -29,7 +29,7 @@ uint32_t mp_page_words_number(struct mp_page_words *words, const char *text, siz
     return number;
 }
 
-/* The empty text is one of them, too, and stands for none. */
+/* The empty text, which is number 0 of `known`, is not counted. */
 uint64_t mp_page_words_count(const struct mp_page_words *words)
 {
     return words->known.count ? words->known.count - 1 : 0;

@@ -6,7 +6,7 @@
 #include "base/intern.h"
 
 struct mp_page_words {
-    struct mp_intern known;        /* the number of a text is its id */
+    struct mp_intern known;        /* texts by number */
     struct mp_buffer length, text; /* columns: each text's bytes, and the texts one after the other */
 };
 

@@ -10,13 +10,13 @@
 #include "output/report/reports.h"
 #include "output/report/size_parts.h"
 
-/* One SVG picture, drawn here, with the tables below it: the page needs neither a script nor a network. */
+/* ---- the page: one SVG picture, and tables below it, without script or network ---- */
 
-#define GROWING  10 /* sites, at most */
+#define GROWING  10 /* most sites */
 #define LEGEND_Y 14
 #define MARKS_Y  6
 #define LINE_Y   16
-#define BATCHES  12 /* marks, at most */
+#define BATCHES  12 /* most marks */
 
 static uint64_t bytes_probed(const struct mp_size_answer *answer, const struct mp_size_probed *probed)
 {
@@ -48,7 +48,7 @@ static void put_batches(struct mp_buffer *out, const struct mp_plot *plot)
                      (plot->left + plot->width - plot->right) / 2, plot->height - 8);
 }
 
-/* A line across, with its name at its end, `lower` units below. */
+/* Draws a line across, with its name at the end, `lower` units below the line. */
 static void put_level(struct mp_buffer *out, const struct mp_plot *plot, const char *class, const char *name,
                       uint64_t bytes, double lower)
 {
@@ -88,7 +88,7 @@ static void put_dot(struct mp_buffer *out, const struct mp_plot *plot, const cha
                      (unsigned long long)first, mp_format_bytes(number, bytes));
 }
 
-/* A line up, with its name. */
+/* Draws a vertical line with its name. */
 static void put_largest(struct mp_buffer *out, const struct mp_plot *plot, uint64_t batch, const char *name)
 {
     if (!batch) return;
@@ -100,7 +100,7 @@ static void put_largest(struct mp_buffer *out, const struct mp_plot *plot, uint6
     mp_buffer_append_text(out, "</text>\n");
 }
 
-/* The name of one sign of the picture; moves `x` behind it. */
+/* Writes the legend's name of a sign at *x, and moves *x behind the name. */
 static void put_name(struct mp_buffer *out, int *x, int sign, const char *name)
 {
     mp_buffer_printf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n", *x + sign + 7, LEGEND_Y + 4, name);
@@ -164,7 +164,7 @@ void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, co
     mp_document_lines(&document, &document.lines);
     put_picture(out, answer);
     mp_document_heading(&document, "What a batch needs");
-    mp_rows_text(&document.text, &needs); /* bars say how much of the limit is needed */
+    mp_rows_text(&document.text, &needs); /* bars show how much of the limit is needed */
     mp_size_grounds_text(&document.text, answer);
     mp_size_notes_text(&document.text, answer);
     mp_size_growth_text(&document.text, answer, GROWING);

@@ -5,9 +5,9 @@
 #include "base/units.h"
 #include "model/stack.h"
 
-#define VARIABLE "PYTORCH_CUDA_ALLOC_CONF" /* every version obeys it, also those that know PYTORCH_ALLOC_CONF */
+#define VARIABLE "PYTORCH_CUDA_ALLOC_CONF" /* all versions of PyTorch read it, even those with PYTORCH_ALLOC_CONF */
 
-/* The change in a sentence; its costs and risks; its code. Each may stay empty. */
+/* A change's sentence, its costs and risks, and its code. Each may be empty. */
 struct words {
     struct mp_buffer text, cost, code;
 };
@@ -73,7 +73,7 @@ static void put_settings(const struct mp_change *change, struct words *words)
     put_settings_cost(change, words);
 }
 
-/* The innermost line of Python that is no library's. */
+/* Appends the stack's innermost Python line that is not in a library. */
 static void put_line(const struct mp_model *model, uint32_t stack, struct mp_buffer *code)
 {
     for (; stack; stack = model->stacks.at[stack].parent) {
@@ -105,7 +105,7 @@ static void put_phase_settings(const struct mp_model *model, const struct mp_cha
     put_settings_cost(change, words);
 }
 
-/* Only for changes to the code. */
+/* The words for changes to the code. */
 static const struct {
     const char *text, *code, *cost;
 } said[MP_CHANGE_PATTERNS] = {
@@ -342,7 +342,7 @@ static const struct mp_column best_columns[] = {
     {NULL},
 };
 
-/* How the change is written, and what it costs. */
+/* Writes the rows below a change: its code and its cost. */
 static void put_below(struct mp_table *table, unsigned columns, const void *of, const void *row)
 {
     const struct mp_change *change = row;
@@ -493,7 +493,7 @@ void mp_advise_best_text(struct mp_text *text, const struct mp_model *model, con
     const struct mp_rows rows = rows_of(&table, best_columns, most);
     struct mp_value value = {0}, saves = {0};
     if (text->document && rows.count) {
-        struct mp_text all = *text; /* --columns is for other tables */
+        struct mp_text all = *text; /* --columns does not apply to this table */
         all.columns = NULL;
         mp_rows_text(&all, &rows);
         return;

@@ -7,8 +7,8 @@
 #include "output/report/columns.h"
 
 #define WHOLE_BAR  "▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇▇"
-#define SHOWN_PART 50  /* of the peak: a smaller previous graph is not worth a line */
-#define MOSTLY     200 /* all but one part in so many count as all */
+#define SHOWN_PART 50  /* a previous graph below 1/50 of the peak is not worth a line */
+#define MOSTLY     200 /* all but 1/200 count as all */
 #define BAR_MAX    30  /* characters, of three bytes each, for the whole */
 
 bool mp_categories_any(const struct mp_sites *categories)
@@ -74,7 +74,7 @@ static const struct mp_column columns[] = {
     {NULL},
 };
 
-/* First the rows that have a name, then the others. */
+/* Writes the rows with a category, then the rest. */
 void mp_categories_text(struct mp_text *text, const struct mp_sites *categories)
 {
     MP_VEC(uint32_t) order = {0};

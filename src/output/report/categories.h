@@ -1,4 +1,4 @@
-/* Categories of the blocks at a peak, as text and JSON: of sites grouped by category. */
+/* Categories of the blocks at a peak, as text and JSON. Each function takes sites grouped by category. */
 #ifndef MP_OUTPUT_CATEGORIES_H
 #define MP_OUTPUT_CATEGORIES_H
 
@@ -14,14 +14,14 @@ bool mp_categories_any(const struct mp_sites *categories);
 const char *mp_guess_text(char *to, uint64_t guessed, uint64_t bytes);
 /* A row for each, with a bar; the largest first, bytes without a category last. */
 void mp_categories_text(struct mp_text *text, const struct mp_sites *categories);
-/* An array under "categories"; null where no block has one. */
+/* An array under "categories"; null if no block has a category. */
 void mp_categories_json(struct mp_json *json, const struct mp_sites *categories);
 
-/* True if a previous graph is a large enough part of the peak for a line; a sentence about it, without a full stop; the
- * advice; the object "previous_graph", null where there is none. */
+/* About a previous graph at the peak: true if it is large enough for a line; a sentence without a full stop; the
+ * advice; the object "previous_graph", which is null if there is none. */
 bool mp_previous_matters(const struct mp_peak *peak);
 void mp_previous_sentence(struct mp_buffer *out, const struct mp_model *model, const struct mp_peak *peak);
-/* The same as a line of text behind `indent`, with the advice; nothing where it is too small. */
+/* Writes the sentence and the advice as a line after `indent`; nothing if the previous graph is too small. */
 void mp_previous_text(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak,
                       const char *indent);
 const char *mp_previous_advice(void);

@@ -89,7 +89,7 @@ static const char *text_of(const struct mp_column *column, bool untitled, const 
     return share;
 }
 
-/* For programs: numbers without units. */
+/* A value for CSV: numbers without units. */
 static const char *raw_of(char to[MP_UNIT_TEXT], const struct mp_column *column, const struct mp_value *value)
 {
     *to = '\0';
@@ -141,8 +141,8 @@ static const struct mp_column *find_column(const struct mp_column *columns, unsi
     return NULL;
 }
 
-/* The columns that people see, in their order, and a letter for each side. A stack takes three columns of text, and
- * comes last there. */
+/* Finds the columns for text and documents, in order, and a letter for each column's alignment. In text a stack comes
+ * last, and takes three columns. */
 static size_t choose(const struct mp_rows *rows, const struct mp_text *text, const struct mp_column **to, char *letters)
 {
     size_t count = 0;
@@ -186,7 +186,8 @@ static const struct mp_column *site_column(const struct mp_column *const *column
     return NULL;
 }
 
-/* The text that distinguishes the rows' sites; NULL if there are none, or if the caller has it. The caller frees it. */
+/* Finds how rows with equal site texts are distinguished; the caller frees the result. NULL if there are no sites, or
+ * if the rows' maker has decided that. */
 static struct mp_site_apart *tell_apart(const struct mp_rows *rows, const struct mp_column *site)
 {
     struct mp_sites shown = {.count = rows->count - rows->first};
@@ -210,7 +211,7 @@ static struct mp_site_apart *tell_apart(const struct mp_rows *rows, const struct
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-/* The row's last cells; of a stack that is shown whole, its other rows. */
+/* Writes a row's last cells, and the further rows of a stack of several lines. */
 static void put_last(struct mp_table *table, unsigned before, const struct mp_rows *rows,
                      const struct mp_column *column, const struct mp_value *value, const struct mp_site_apart *apart,
                      const void *row)
@@ -388,7 +389,7 @@ void mp_object_json(struct mp_json *json, const char *key, const struct mp_rows 
 
 /* ---- names of columns ------------------------------------------------------------------------------------------- */
 
-/* Each once, as they are typed: "born-in". */
+/* Appends each column's name once, as users type it: "born-in". */
 static void list_names(struct mp_buffer *out, const struct mp_column *const *tables)
 {
     for (; *tables; tables++)

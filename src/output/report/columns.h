@@ -1,6 +1,7 @@
 /*
  * One description of a table, of which all its forms are made: aligned text, a table of a document (Markdown, HTML,
- * CSV) and an array of JSON objects. People may choose its columns and their order; JSON has all that have a key.
+ * CSV) and an array of JSON objects. Users may choose the columns and their order; JSON has all columns that have a
+ * key. "For people" below means text and documents.
  */
 #ifndef MP_OUTPUT_COLUMNS_H
 #define MP_OUTPUT_COLUMNS_H
@@ -14,14 +15,14 @@
 #include "output/report/sites.h"
 
 enum mp_unit {
-    MP_NAME,           /* a text, NULL: null in JSON, nothing for people; left aligned, as the next ones */
+    MP_NAME,           /* a text; NULL: null in JSON, empty for people. This unit and the next are left-aligned */
     MP_STRING,         /* the number of one of the model's strings */
-    MP_STRING_OR_NONE, /* the same; 0: as NULL above */
+    MP_STRING_OR_NONE, /* the same, but 0 is as NULL above */
     MP_WORD,           /* a number that `word` of the column names */
-    MP_TRACK,          /* the number of a track: its id */
+    MP_TRACK,          /* the number of a track; its id is shown */
     MP_ADDRESS,        /* "0x7f00" */
-    MP_SITE,           /* a stack; for people the last column of text */
-    MP_COUNT,          /* this and all that follow: MP_BYTES_UNKNOWN, and MP_NONE of 4 bytes, is null, "-" */
+    MP_SITE,           /* a stack; the last column in text */
+    MP_COUNT,          /* for this unit and the next, MP_BYTES_UNKNOWN, and MP_NONE of 4 bytes, are null or "-" */
     MP_BYTES,
     MP_CHANGE,   /* bytes with their sign */
     MP_DURATION, /* ns */
@@ -34,35 +35,38 @@ enum mp_unit {
 struct mp_value {
     uint64_t number, whole;
     double real;
-    const char *text;             /* of numbers: instead, for people; of a site: in the place of an empty stack */
-    struct mp_buffer made;        /* the same, made by a getter */
-    struct mp_site site;          /* of MP_SITE */
-    const struct mp_model *model; /* of its stack, where it is not the rows' */
+    const char *text;             /* for people, in place of a number, or of an empty stack */
+    struct mp_buffer made;        /* `text`, if a getter has to make it */
+    struct mp_site site;          /* for MP_SITE */
+    const struct mp_model *model; /* the site's model, if it is not that of the rows */
     enum mp_style style;
     bool absent; /* JSON: this object lacks the key */
 };
 
-/* Columns end with one without title and key. */
+/* A list of columns ends with a column without title and key. */
 struct mp_column {
-    const char *title, *key; /* for people, NULL: only where chosen, under its key; in JSON, NULL: not there */
+    const char *title, *key; /* title for people, NULL: shown only if chosen, by its key. key in JSON, NULL: not in
+                              * JSON */
     enum mp_unit unit;
-    unsigned short offset, width; /* of the member that is the value: a text or an unsigned number of 1 to 8 bytes */
-    unsigned char place;          /* for people: before columns of a higher place; JSON has the list's order */
-    unsigned short only, unknown; /* bits of the caller's own, as in `without` and `unknown` of the rows */
+    unsigned short offset, width; /* of the row's member with the value: a text, or an unsigned number of 1 to 8
+                                   * bytes */
+    unsigned char place;          /* order for people: lower places come first; JSON has the list's order */
+    unsigned short only, unknown; /* the caller's bits, matched with `without`, `json_without`, `never` and `unknown` of
+                                   * the rows */
     bool not_in_text, zero_is_none;
-    bool right; /* aligned there, though a text */
-    bool wide;  /* text: the last column, which claims no width, as a stack does */
-    bool inner; /* of what `inner` of the rows finds for a row; where it finds nothing, unknown */
+    bool right; /* a text that is right-aligned */
+    bool wide;  /* text: the last column, without a width of its own, like a stack */
+    bool inner; /* the value is a member of the struct that `inner` of the rows finds; unknown if it finds none */
     enum mp_style style;
     const char *(*word)(unsigned number);
-    const char *noun;                                                     /* of a count without a head: "3 blocks" */
-    void (*get)(struct mp_value *value, const void *of, const void *row); /* instead of a member; `of`: the rows' */
-    void (*put)(struct mp_json *json, const char *key, const void *of, const void *row); /* JSON alone: any value */
+    const char *noun;                                                     /* without heads, a count is "3 blocks" */
+    void (*get)(struct mp_value *value, const void *of, const void *row); /* replaces the member; `of`: the rows' */
+    void (*put)(struct mp_json *json, const char *key, const void *of, const void *row); /* JSON only: any value */
 };
 #define MP_MEMBER(type, member) .offset = offsetof(type, member), .width = sizeof(((type *)NULL)->member)
 #define MP_COLUMNS_MAX          32
 
-/* A getter that is one statement about `row`, which is of this type. */
+/* Defines a getter of one statement. `row` is the name and `type` the type of the row in it. */
 #define MP_GETTER(name, type, row, ...)                                                                                \
     static void name(struct mp_value *value, const void *of, const void *at)                                           \
     {                                                                                                                  \
@@ -71,30 +75,31 @@ struct mp_column {
         __VA_ARGS__;                                                                                                   \
     }
 
-/* How a stack reads: its line and the user's line that called it, the user's lines, or all frames. */
+/* How stacks are shown: as one line (its headline and the user's line that called it), as the user's lines, or as all
+ * frames. */
 enum mp_stacks { MP_ONE_LINE, MP_STACKS, MP_FULL_STACKS };
 
 struct mp_rows {
     const struct mp_column *columns;
     const void *at, *of;
-    size_t size, count, first; /* of a row; of rows; the first one shown */
-    const uint32_t *order;     /* the rows' numbers in `at`; NULL: as they are */
+    size_t size, count, first; /* bytes of a row; number of rows; the first row shown */
+    const uint32_t *order;     /* order of rows, as indices into `at`; NULL: as in `at` */
     const void *(*inner)(const void *of, const void *row);
     const struct mp_model *model;   /* for strings and stacks */
-    unsigned without, json_without; /* columns with such a bit are left out for people unless chosen; in JSON */
-    unsigned never;                 /* columns with such a bit are not there at all */
-    unsigned unknown;               /* the numbers of columns with such a bit are not known */
-    const char *shown;   /* names of the columns that are shown unless the user chose some; NULL: by `without` */
-    const char *heading; /* written before the table, where that is; "": an empty line; NULL: nothing */
-    const char *word;    /* the title of a column whose title is "group" */
-    bool flat;           /* JSON: each object in a line */
-    bool untitled;       /* text: without heads */
+    unsigned without, json_without; /* bits of columns that are left out for people (unless chosen), and in JSON */
+    unsigned never;                 /* columns with such a bit are left out everywhere */
+    unsigned unknown;               /* columns with such a bit have unknown values */
+    const char *shown;              /* names of the columns shown unless the user chose some; NULL: `without` decides */
+    const char *heading;            /* written before the table, if it has rows; "": an empty line; NULL: nothing */
+    const char *word;               /* the title of a column whose title is "group" */
+    bool flat;                      /* JSON: each object on one line */
+    bool untitled;                  /* text: without heads */
     enum mp_stacks stacks;
     unsigned apart_by;                 /* how rows with the same site are distinguished: enum mp_apart_by */
-    const struct mp_site_apart *apart; /* the same, as the caller has it for each row shown; NULL: made */
-    bool not_apart;                    /* rows that read alike stay so */
-    const struct mp_sites *sites;      /* for the modules of sites; NULL: none are known */
-    /* Text, behind a stack or another wide cell: more rows, which begin with so many empty cells. */
+    const struct mp_site_apart *apart; /* the caller's own distinctions, one per row shown; NULL: found by apart_by */
+    bool not_apart;                    /* rows with equal texts are not distinguished */
+    const struct mp_sites *sites;      /* gives the modules of sites; NULL: none are known */
+    /* Text: adds further rows below a row. Each begins with `columns` empty cells. */
     void (*below)(struct mp_table *table, unsigned columns, const void *of, const void *row);
 };
 #define MP_ROWS(described, rows, row_count, ...)                                                                       \
@@ -103,13 +108,13 @@ struct mp_rows {
         .columns = described, .at = rows, .size = sizeof *(rows), .count = row_count, __VA_ARGS__                      \
     }
 
-/* For people, in the form that the text has: nothing where it has no rows, or none of the columns that the user chose.
- * CSV has the first table alone, even without rows. Returns whether it was written. */
+/* Writes the table for people, in the form of `text`. Nothing is written if there are no rows, or no column that the
+ * user chose. CSV has only the first table, even without rows. Returns whether the table was written. */
 bool mp_rows_text(struct mp_text *text, const struct mp_rows *rows);
 void mp_rows_json(struct mp_json *json, const char *key, const struct mp_rows *rows);
-/* The same into an array that is open. */
+/* Writes the rows' objects into an open array. */
 void mp_elements_json(struct mp_json *json, const struct mp_rows *rows);
-/* The first row as an object of its own; null where there is none. */
+/* Writes the first row as an object; null if there are no rows. */
 void mp_object_json(struct mp_json *json, const char *key, const struct mp_rows *rows);
 
 /* The tables of which users choose columns. */

@@ -43,7 +43,7 @@ static const char *row_word(const struct mp_comparison *comparison)
     return by_site(comparison) ? "site" : mp_group_name(comparison->view->grouping.by);
 }
 
-/* The recording that has a site's stack: the later one where it is there at all. */
+/* The recording that shows a site's stack: the later one, if it has the site. */
 static enum mp_flame_side side_of(const struct mp_compare_row *row)
 {
     return row->stacks[MP_AFTER] == MP_NONE ? MP_BEFORE : MP_AFTER;
@@ -181,7 +181,7 @@ struct figure {
 };
 
 MP_GETTER(get_change, struct figure, figure, value->number = figure->after - figure->before)
-/* "+12.0 %"; nothing where the value was 0 before. */
+/* "+12.0 %"; empty if the value was 0 before. */
 static void get_percent(struct mp_value *value, const void *of, const void *row)
 {
     const struct figure *figure = row;
@@ -208,7 +208,7 @@ static void put_figures(struct mp_text *text, const struct mp_comparison *compar
     mp_rows_text(&all, &MP_ROWS(figure_columns, rows, FIGURES));
 }
 
-/* One line, however much code moved. */
+/* Writes a single line, however much code moved. */
 static void put_moved(struct mp_text *text, const struct mp_moved *moved)
 {
     if (!moved->functions.count) return;
@@ -219,7 +219,7 @@ static void put_moved(struct mp_text *text, const struct mp_moved *moved)
     mp_say(text, "; lines below are those of the second recording\n");
 }
 
-/* Most comparisons are of recordings of one program; in others the options or the program differ. */
+/* Writes the commands if the program or its options differ. */
 static void put_commands(struct mp_text *text, const struct mp_comparison *comparison)
 {
     const struct mp_buffer *before = &comparison->all[0].command,
@@ -245,7 +245,7 @@ static void put_curves(struct mp_text *text, const struct mp_comparison *compari
         mp_say(text, "The curves show every byte allocated on the track.\n");
 }
 
-/* A bar says how large a change is, compared with the largest. */
+/* Writes the sites. A bar compares each change with the largest. */
 static void put_sites(struct mp_text *text, const struct mp_comparison *comparison)
 {
     struct mp_comparison measured = *comparison;

@@ -12,15 +12,15 @@ struct mp_compared {
     uint64_t peak_bytes, outstanding_bytes, allocated_bytes;
     uint64_t events;
     bool complete;
-    struct mp_buffer command;  /* of the program: words separated by spaces */
+    struct mp_buffer command;  /* the program's command: words separated by spaces */
     struct mp_buffer coverage; /* as text */
 };
 
 struct mp_comparison {
-    const struct mp_compare *compare; /* of the first and the last */
+    const struct mp_compare *compare; /* the first recording compared with the last */
     const struct mp_model *models[MP_SIDES];
     const struct mp_model
-        *covered; /* its coverage stands for all in JSON: the first model that lacks something, else the last */
+        *covered; /* the model whose coverage JSON has: the first that lacks something, else the last */
     uint16_t tracks[MP_SIDES];
     struct mp_window windows[MP_SIDES];
     enum mp_profile_of sense;

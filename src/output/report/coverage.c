@@ -10,7 +10,7 @@ static void append_fact(struct mp_buffer *out, const char *format, const char *n
     mp_buffer_printf(out, format, number);
 }
 
-/* Until the last event: readings of the process may come later. */
+/* The time of the last event. Samples of the process may be later. */
 static uint64_t extent(const struct mp_model *model)
 {
     size_t count = model->events.count;

@@ -4,7 +4,7 @@
 #include "output/report/columns.h"
 #include "output/report/reports.h"
 
-#define LINE_WIDTH 100 /* of the parts of a device */
+#define LINE_WIDTH 100 /* characters of the lines with a device's parts */
 
 static const char *id_of(const struct mp_model *model, const struct mp_device_use *use)
 {

@@ -186,7 +186,7 @@ const char *mp_frag_when(const struct mp_frag *frag)
     return when[frag->moment];
 }
 
-/* True where a saving is worth a change. */
+/* True if a saving is large enough to advise a change. */
 static bool is_worth(uint64_t saved, uint64_t of)
 {
     return saved >= (uint64_t)64 << 20 && saved >= of / 50;
@@ -301,7 +301,7 @@ static void put_pins(struct mp_text *text, const struct mp_model *model, const s
                                 .not_apart = true));
 }
 
-/* For people who ask for its columns, and in documents. */
+/* Writes the table of segments in documents, and in text if the user chose its columns. */
 static void put_segments(struct mp_text *text, const struct mp_frag *frag, const struct mp_view *view)
 {
     size_t shown = mp_shown(frag->segments.count, view->limit);
@@ -325,7 +325,7 @@ static void put_asked(struct mp_text *text, const struct mp_torch_asked *asked)
     mp_say(text, "\n");
 }
 
-/* With other settings than the recorded ones. */
+/* Writes the results of a replay with other settings than the recorded ones. */
 static void put_otherwise(struct mp_text *text, const struct mp_frag_replay *replay)
 {
     const struct mp_torch_replay *result = &replay->result;

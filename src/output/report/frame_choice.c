@@ -18,7 +18,7 @@ static size_t word_length(const char *at)
     return length;
 }
 
-/* What follows "operator": "()", "<<", "new", "bool", "\"\" _mb". */
+/* The length of the name after "operator", such as "()", "<<", " new", " bool" or "\"\" _mb". */
 static size_t operator_length(const char *after)
 {
     if (!strncmp(after, "()", 2)) return 2;
@@ -30,7 +30,7 @@ static size_t operator_length(const char *after)
     return signs ? signs : *after == ' ' ? 1 + strcspn(after + 1, "(<:") : 0;
 }
 
-/* The length of what is copied as it is at the front of a name's rest; 0: look at the character. */
+/* The length of the text at `at` that is copied unchanged; 0: none, so the caller looks at the single character. */
 static size_t whole_length(const char *at, bool within_word)
 {
     static const char nameless[] = "(anonymous namespace)", sign[] = "operator";
@@ -55,7 +55,7 @@ static bool is_text(const struct mp_buffer *buffer, const char *text)
 
 void mp_function_name(struct mp_buffer *out, const char *function)
 {
-    static const char within[] = " const::"; /* of a function in a method */
+    static const char within[] = " const::"; /* after the parameters of a method: a function inside it follows */
     struct mp_buffer name = {0};
     int depth = 0;
     char before = 0;
@@ -75,9 +75,9 @@ void mp_function_name(struct mp_buffer *out, const char *function)
             if (before == ')' && !strncmp(at, within, strlen(within)))
                 at += strlen(within) - strlen("::") - 1;
             else if (before == ')' && name.size && !is_text(&name, "decltype"))
-                break; /* behind the parameters */
+                break; /* the parameters have ended */
             else if (at[1] != '<')
-                name.size = 0; /* it was what the function returns */
+                name.size = 0; /* drops the return type */
         } else if (!depth) {
             mp_buffer_append(&name, at, 1);
         }
@@ -99,7 +99,7 @@ bool mp_line_is_start(const struct mp_stack_line *line)
 bool mp_line_is_meaningful(const struct mp_stack_line *line)
 {
     if (!line->function || mp_stack_is_allocator(line) || mp_line_is_start(line)) return false;
-    struct mp_buffer name = {0}; /* its parameters may name anything */
+    struct mp_buffer name = {0}; /* compared without parameters, which may contain any name */
     mp_function_name(&name, line->function);
     bool plumbing = mp_torch_is_plumbing((const char *)name.data, name.size);
     mp_buffer_free(&name);
@@ -123,7 +123,7 @@ static bool is_specific(const struct mp_stack_line *line)
     return line->function && line->file && mp_torch_file(line->file) != MP_TORCH_FILE_CALLS;
 }
 
-/* The first call that only this stack has, counted from outside: a meaningful one, else one with a name. */
+/* The outermost call that only this stack has: a meaningful one, else one with a name. */
 static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, const struct mp_stack_lines *others)
 {
     const struct mp_stack_line *named = NULL;
@@ -132,7 +132,7 @@ static const struct mp_stack_line *own_line(const struct mp_stack_lines *lines, 
         left--, other--;
     while (left--) {
         const struct mp_stack_line *line = &lines->at[left];
-        if (line->language == MP_BACKWARD) continue; /* no call, but a border */
+        if (line->language == MP_BACKWARD) continue; /* a border between passes, not a call */
         if (line->language == MP_PYTHON ? is_specific(line) : mp_line_is_meaningful(line)) return line;
         if (!named && line->function) named = line;
     }

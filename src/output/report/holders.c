@@ -3,7 +3,7 @@
 #include "model/stack.h"
 #include "output/report/columns.h"
 
-#define SHOWN 3 /* holders of a site, as text */
+#define SHOWN 3 /* most holders of a site in text */
 
 MP_GETTER(get_line, struct mp_holder, holder, value->number = holder->file ? holder->line : MP_BYTES_UNKNOWN)
 

@@ -7,19 +7,19 @@
 #include "analysis/holders/holders.h"
 #include "output/report/reports.h"
 
-/* The array "holders" of one site; empty where `site` is NULL. */
+/* Writes the array "holders" of one site; empty if `site` is NULL. */
 void mp_holders_site_json(struct mp_json *json, const struct mp_model *model, const struct mp_holders *holders,
                           const struct mp_holders_site *site, size_t limit);
 /* Rows of a table whose last column is `column`; none for a recording without looks. */
 void mp_holders_site_rows(struct mp_table *table, unsigned column, const struct mp_model *model,
                           const struct mp_holders *holders, const struct mp_holders_site *site, size_t limit);
-/* The first holder, for a cell: "trainer.history[*], 12 of 12 blocks"; nothing where none is known. */
+/* The first holder, for a cell: "trainer.history[*], 12 of 12 blocks"; empty if none is known. */
 void mp_holders_first_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_holders *holders,
                            const struct mp_holders_site *site);
-/* Appends why holders of blocks of this site were not found, without a full stop. False: none is missing, or that is
- * not known. `site` may be NULL. */
+/* Appends why holders of blocks of this site were not found, without a full stop. False if none is missing, or the
+ * reason is unknown. `site` may be NULL. */
 bool mp_holders_why_missing(struct mp_buffer *sentence, const struct mp_holders_site *site);
-/* Advice that follows from the holders of these findings, each once, one per line. */
+/* Advice that follows from the holders of findings. Each advice is given once, on a line of its own. */
 struct mp_holders_advised {
     bool kinds[MP_HOLDER_KINDS + 1];
 };

@@ -51,7 +51,7 @@ static void member_json(struct mp_json *json, const struct mp_member *member)
     mp_json_text(json, "job", *member->job ? member->job : NULL);
 }
 
-/* "rank 3 of 8 (local rank 1, node 1), trainer, job 4711"; nothing where nothing is known. */
+/* "rank 3 of 8 (local rank 1, node 1), trainer, job 4711"; empty if nothing is known. */
 static void member_text(struct mp_buffer *out, const struct mp_member *member)
 {
     static const struct {
@@ -132,7 +132,7 @@ static void get_basis(struct mp_value *value, const void *of, const void *row)
 
 MP_GETTER(get_base, struct mp_model_track_sum, sum,
           value->number = sum->unknown_blocks ? MP_BYTES_UNKNOWN : sum->base_bytes)
-/* For the blocks live at the peak. */
+/* The requested bytes of the blocks live at the peak. */
 static void get_requested(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_model_track_sum *sum = row;

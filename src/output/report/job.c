@@ -11,7 +11,7 @@ static const struct mp_job_process *process_at(const struct mp_job_view *job, ui
     return &job->model->job.processes.at[process];
 }
 
-/* "of rank 2", for the argument of a call. */
+/* A process's name, such as "rank 2", in `to`. */
 static const char *name_of(const struct mp_job_view *job, uint32_t process, char to[MP_JOB_NAME])
 {
     struct mp_buffer name = {0};
@@ -58,7 +58,8 @@ static void put_header(struct mp_text *text, const struct mp_job_view *job, cons
                                                                   : "complete");
 }
 
-/* "61.4 GiB" behind the heading; " in rank 2 on cuda:2/torch, at 12.7 s, step 3", and how the others are. */
+/* Writes "61.4 GiB" after the heading; then " in rank 2 on cuda:2/torch, at 12.7 s, step 3", and the peaks of other
+ * ranks. */
 static void put_highest(struct mp_text *text, const struct mp_job_view *job)
 {
     char name[MP_JOB_NAME];

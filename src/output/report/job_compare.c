@@ -12,7 +12,7 @@ static const char *kind_of(const struct mp_job_view *job)
     return mp_model_text(job->model, job->groups.at[0].kind);
 }
 
-/* The later job's stack, where the site is there at all. */
+/* The job that shows a site's stack: the later one, if it has the site. */
 static enum mp_flame_side shown_side(const struct mp_job_compare_row *row)
 {
     return row->stacks[MP_AFTER] == MP_NONE ? MP_BEFORE : MP_AFTER;
@@ -85,7 +85,7 @@ const struct mp_column mp_job_compare_columns[] = {
     {NULL},
 };
 
-/* Rows come from two jobs, whose sites are not numbered. */
+/* The table of rows. Sites with equal texts are not numbered, as the rows come from two jobs. */
 static struct mp_rows rows_of(const struct mp_job_comparison *comparison)
 {
     return MP_ROWS(mp_job_compare_columns, comparison->compare->rows.at,

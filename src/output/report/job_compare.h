@@ -5,7 +5,7 @@
 #include "analysis/job/job_compare.h"
 #include "output/report/job.h"
 
-/* The jobs in the order in which the user named them; `compare` is of the first and the last. */
+/* The jobs in the order in which the user named them; `compare` compares the first with the last. */
 struct mp_job_comparison {
     const struct mp_job_compare *compare;
     const struct mp_job_view *jobs;

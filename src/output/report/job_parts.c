@@ -119,7 +119,7 @@ static void get_verdict(struct mp_value *value, const void *of, const void *row)
     if (process->verdict == MP_VERDICT_LEAK) value->style = MP_BOLD;
 }
 
-/* The part that the recording lacks, or else its track. */
+/* Gets the part that the recording lacks, or else its track. */
 static void get_track(struct mp_value *value, const void *of, const void *row)
 {
     const struct mp_model *model = ((const struct mp_job_view *)of)->model;
@@ -185,7 +185,7 @@ void mp_job_processes_json(struct mp_json *json, const struct mp_job_view *job)
     mp_rows_json(json, "processes", &rows);
 }
 
-/* A group summed up in a line. */
+/* Writes a group's sums in a line. */
 static void group_line(struct mp_text *text, const struct mp_job_view *job, const struct mp_job_group *group)
 {
     mp_say(text, "  ");
@@ -228,7 +228,7 @@ struct chosen_sites {
     const struct mp_job_view *job;
     const struct mp_job_site **at;
     size_t count;
-    uint64_t bytes; /* of all of them */
+    uint64_t bytes; /* sum over all sites */
 };
 
 static int by_bytes(const void *left, const void *right)
@@ -239,7 +239,7 @@ static int by_bytes(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The sites of a sense and, for people, of the first group's kind of track. The caller frees `at`. */
+/* Chooses the sites of a sense; for people only those on the first group's kind of track. The caller frees `at`. */
 static struct chosen_sites choose_sites(const struct mp_job_view *job, enum mp_job_sense sense, bool one_kind)
 {
     const struct mp_model_job *rows = &job->model->job;

@@ -20,7 +20,7 @@ static struct mp_site_view site_view(const struct mp_sites *sites, const struct 
 
 static const uint64_t MOST_STEPS_LEFT = 1000000;
 #define HOLDERS_SHOWN 2
-#define SITES_SHOWN   4 /* of a cause, beyond the first */
+#define SITES_SHOWN   4 /* most further sites shown of a cause */
 
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding)
 {
@@ -31,7 +31,7 @@ uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding)
     return (left + unit / 2) / unit * unit;
 }
 
-/* The other explanation of the finding, as a clause behind its confidence; "": it is a leak for sure. */
+/* Another explanation of the finding, as a clause after its confidence; "": none. */
 static const char *other_reading(const struct mp_leak_finding *finding)
 {
     if (finding->follows) return "; or objects and holes that go with the blocks above";
@@ -106,7 +106,7 @@ static void put_bound(struct mp_json *json, const char *key, const void *of, con
 }
 
 #define FOUND(member) MP_MEMBER(struct mp_leak_finding, member)
-#define HELD          1 /* the bit of what a look for holders found */
+#define HELD          1 /* bit of columns that need a look for holders */
 
 const struct mp_column mp_finding_columns[] = {
     {"track", "track", MP_TRACK, FOUND(track), .place = 4},
@@ -192,7 +192,7 @@ static struct mp_rows rows_of(const struct table *table, const struct mp_leaks *
                    .stacks = MP_STACKS);
 }
 
-/* Why holders are missing, of the first of these sites that lacks some. */
+/* Writes why holders are missing, for the first site that lacks some. */
 static void put_missing(struct mp_text *text, const struct mp_rows *rows)
 {
     const struct mp_leak_finding *findings = rows->at;
@@ -203,7 +203,7 @@ static void put_missing(struct mp_text *text, const struct mp_rows *rows)
         }
 }
 
-/* A row for each cause; of findings for programs one for each site. Returns the number of rows that there are. */
+/* Writes a row for each cause, or, in CSV, for each site. Returns the number of rows before the limit. */
 static size_t put_table(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, bool leak,
                         size_t limit, bool full_stacks)
 {
@@ -400,7 +400,7 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
                leaks->caches, leaks->caches == 1 ? " makes" : "s make");
 }
 
-/* Advice for each class, and each kind of holder, among the leaks shown, given once. */
+/* Writes the advice for each class and each kind of holder among the leaks shown, each once. */
 static void put_advice(struct mp_text *text, const struct mp_leaks *leaks)
 {
     struct mp_holders_advised held = {0};

@@ -12,7 +12,7 @@ static struct mp_site_view site_view(const struct mp_peak *peak, const struct mp
         .limit = view->limit, .full_stacks = view->full_stacks, .by = view->grouping.by, .whole = peak->bytes};
 }
 
-/* Bytes of the peak that no memory backs; MP_BYTES_UNKNOWN where the recording cannot tell. */
+/* Bytes of the peak that no memory backs; MP_BYTES_UNKNOWN if the recording cannot tell. */
 static uint64_t unbacked_of(const struct mp_model *model, const struct mp_peak *peak)
 {
     const struct mp_track *track = &model->tracks.at[peak->track];

@@ -9,10 +9,10 @@
 #include "output/report/columns.h"
 #include "output/report/reports.h"
 
-/* Any program holds blocks of so few ages. */
+/* Fewer than this many ages of blocks are usual in any program. */
 #define GROWING_BIRTHS 8
 #define BEST_CHANGES   3
-#define ROUNDING_SHOWN 100 /* shown from one part in so many on */
+#define ROUNDING_SHOWN 100 /* rounding is shown from 1/100 of the peak */
 
 static void put_advice_json(struct mp_json *json, const char *text, uint64_t saved, const char *evidence)
 {
@@ -68,7 +68,7 @@ void mp_report_json(struct mp_json *json, const struct mp_model *model, const st
 struct other {
     char *name;
     uint64_t bytes;
-    char *counts; /* instead of bytes; NULL: bytes */
+    char *counts; /* shown in place of bytes; NULL: bytes */
 };
 
 static void get_most(struct mp_value *value, const void *of, const void *row)
@@ -151,7 +151,7 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
     put_top_sites(text, model, &peak->sites, view, false);
 }
 
-/* Other tracks, and samples of the process. */
+/* Writes the peaks of other tracks and of the process's samples. */
 static void put_others(struct mp_text *text, const struct mp_model *model, const struct mp_peak *peak)
 {
     char id[MP_TRACK_ID_MAX];
@@ -159,7 +159,7 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
     struct mp_sampled_list list = {0};
     for (size_t i = 0; i < model->tracks.count; i++) {
         const struct mp_model_track_sum *sum = &model->sums.at[i];
-        bool handles = !sum->peak_bytes && sum->allocs; /* which are counted */
+        bool handles = !sum->peak_bytes && sum->allocs; /* a track of handles has counts, no bytes */
         if ((peak && i == peak->track) || !sum->events) continue;
         struct other other = {mp_text_copy(mp_track_id(model, (uint16_t)i, id)), sum->peak_bytes, NULL};
         if (handles)
@@ -171,7 +171,7 @@ static void put_others(struct mp_text *text, const struct mp_model *model, const
     for (size_t i = 0; i < list.count; i++) {
         const char *counter = mp_model_text(model, list.at[i].counter);
         struct other other = {NULL, list.at[i].peak_bytes, NULL};
-        if (!strncmp(counter, "cuda:", 5)) continue; /* the part on the device says more */
+        if (!strncmp(counter, "cuda:", 5)) continue; /* the device part of the report says more */
         other.name = mp_text_copy(counter);
         mp_vec_add(&others, other);
     }
@@ -222,7 +222,8 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The median of the bytes that steps leave behind: a warm-up step, or the last one with its tear-down, says little. */
+/* The median of the bytes that steps leave behind. A mean would be distorted by a warm-up step, or by the tear-down in
+ * the last step. */
 static bool median_kept(const struct mp_step_report *report, int64_t *kept)
 {
     size_t count = report->steps.count;
@@ -240,7 +241,7 @@ static bool median_kept(const struct mp_step_report *report, int64_t *kept)
  * step, or every tenth. */
 static bool mean_kept(const struct mp_step_report *report, int64_t median, int64_t *kept)
 {
-    size_t count = report->steps.count, first = count / 2, last = count - 2; /* the last one has the tear-down */
+    size_t count = report->steps.count, first = count / 2, last = count - 2; /* the last step has the tear-down */
     if (count < 4 || last <= first) return false;
     int64_t grown = (int64_t)(report->steps.at[last].end_bytes - report->steps.at[first].end_bytes);
     *kept = grown / (int64_t)(last - first);

@@ -1,7 +1,7 @@
 /*
- * Result structs as text and as JSON (the keys are a promise: other programs read them). A JSON report goes under
- * `key`, or stands alone with key NULL; each names its schema and ends with its coverage. Text begins with the answer.
- * Nothing here fails: a shortage of memory marks the buffer as failed.
+ * Result structs as text and as JSON (the keys are a promise: other programs read them). A JSON report is a member
+ * `key`, or, with key NULL, a document of its own; each names its schema and ends with its coverage. Text begins with
+ * the answer. These functions do not fail: a shortage of memory marks the buffer as failed.
  */
 #ifndef MP_OUTPUT_REPORTS_H
 #define MP_OUTPUT_REPORTS_H
@@ -19,7 +19,7 @@
 #include "output/form/text.h"
 #include "output/report/sites.h"
 
-/* How to show a report, whatever its subject. */
+/* How to show a report of any kind. */
 struct mp_view {
     const char *path; /* the file's name as given by the user */
     size_t limit;     /* rows; 0: all */
@@ -36,27 +36,28 @@ void mp_coverage_json(struct mp_json *json, const struct mp_model *model);
 void mp_coverage_text(struct mp_text *text, const struct mp_model *model);
 /* The same as the last part of a report. */
 void mp_coverage_end(struct mp_text *text, const struct mp_model *model);
-/* The missing part, as a sentence for a message ("the file is cut ..."); empty where the recording is complete. */
+/* The missing part, as a sentence for a message ("the file is cut ..."); empty if the recording is complete. */
 void mp_coverage_sentence(struct mp_buffer *out, const struct mp_model *model);
 
-/* The word before a peak: "" where the recording is whole, "at least " where only its end is missing, "about " where
- * frees may be missing, too. */
+/* The word before a peak: "" for a complete recording, "at least " if only its end is missing, "about " if frees may be
+ * missing, too. */
 const char *mp_coverage_hedge(const struct mp_model *model);
 
 /* Uses of each CUDA device ("device_use"); text: a part that begins with an empty line, or nothing. */
 void mp_device_uses_json(struct mp_json *json, const struct mp_model *model);
 void mp_device_uses_text(struct mp_text *text, const struct mp_model *model);
 
-/* For a recording of `memprof plan`, else nothing: the object "plan"; a part of text that begins with an empty line; a
- * sentence for the notes (false: there is none). */
+/* Only for recordings of `memprof plan`: the object "plan"; a part of text that begins with an empty line; a sentence
+ * for the notes (false: none). */
 void mp_plan_json(struct mp_json *json, const struct mp_model *model);
 void mp_plan_text(struct mp_text *text, const struct mp_model *model);
 bool mp_plan_sentence(struct mp_buffer *out, const struct mp_model *model);
-/* The device of a plan and the places that it depends on, before a report's peak; nothing where nothing was planned. */
+/* Writes, before a report's peak, a plan's device and the sites whose values decide sizes; nothing for other
+ * recordings. */
 void mp_plan_head_text(struct mp_text *text, const struct mp_model *model);
 
-/* For a recording of a server of language models, else nothing: the object "server"; a part of text that begins with an
- * empty line; a sentence on what its KV cache holds, or on what it lacks (false: there is none). */
+/* Only for recordings of a server of language models: the object "server"; a part of text that begins with an empty
+ * line; a sentence on what its KV cache holds or lacks (false: none). */
 void mp_server_json(struct mp_json *json, const struct mp_model *model);
 void mp_server_text(struct mp_text *text, const struct mp_model *model);
 bool mp_server_sentence(struct mp_buffer *out, const struct mp_model *model, bool *lacks);
@@ -68,8 +69,8 @@ void mp_info_text(struct mp_text *text, const struct mp_model *model, const stru
 void mp_sizes_json(struct mp_json *json, const struct mp_model *model);
 void mp_sizes_text(struct mp_text *text, const struct mp_model *model);
 
-/* The requested part of a level's bytes: a line of text, or nothing; the keys requested_peak_bytes and rounding; the
- * number alone, UINT64_MAX where some of it is unknown. */
+/* The requested part of a level's bytes: as a line of text, or nothing; as the keys requested_peak_bytes and rounding;
+ * as a number, UINT64_MAX if part of it is unknown. */
 void mp_rounding_text(struct mp_text *text, const struct mp_rounding *rounding);
 void mp_rounding_json(struct mp_json *json, const struct mp_rounding *rounding);
 uint64_t mp_rounding_requested(const struct mp_rounding *rounding);
@@ -88,37 +89,36 @@ void mp_leaks_json(struct mp_json *json, const char *key, const struct mp_model 
 void mp_leaks_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks,
                    const struct mp_view *view);
 
-/* How many more steps fit into the device, in words: two digits, since the rate is no more exact. UINT64_MAX: unknown,
- * or so far away (above a million steps) that it does not matter. */
+/* How many more steps fit into the device, rounded to two digits, as the rate is no more exact. UINT64_MAX: unknown, or
+ * above a million steps. */
 uint64_t mp_leak_steps_left(const struct mp_leak_finding *finding);
-/* The leaks alone, as a table: a row for each cause. */
+/* Writes the table of leaks: a row for each cause. */
 void mp_findings_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks, size_t limit,
                       bool full_stacks);
-/* A line about PyTorch's cache of pinned memory at the end, if that is large. */
+/* Writes a line about PyTorch's cache of pinned memory at the end, if the cache is large. */
 void mp_pinned_cache_text(struct mp_text *text, const struct mp_model *model);
-/* Findings that are no leak, under a heading; nothing where there are none. */
+/* Writes findings that are no leak under a heading; nothing if there are none. */
 void mp_reported_text(struct mp_text *text, const struct mp_model *model, const struct mp_leaks *leaks);
 
-/* `groups`: those of the steps, or NULL. */
+/* `groups`: the steps' bytes by group, or NULL. */
 void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model *model,
                    const struct mp_step_report *report, const struct mp_step_groups *groups,
                    const struct mp_view *view);
 void mp_steps_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
                    const struct mp_step_groups *groups, const struct mp_view *view);
 
-/* The table of regions, behind a heading as in struct mp_rows; `shown`: the columns, unless the user chose some; NULL:
- * all. */
+/* Writes the table of regions. `heading` and `shown` are as in struct mp_rows; `shown` NULL: all columns. */
 void mp_regions_text(struct mp_text *text, const struct mp_model *model, const struct mp_step_report *report,
                      const char *heading, const char *shown);
 
 void mp_frag_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_frag *frag);
 void mp_frag_text(struct mp_text *text, const struct mp_model *model, const struct mp_frag *frag,
                   const struct mp_view *view);
-/* A line where several requests failed; else nothing. */
+/* Writes a line if several requests failed. */
 void mp_oom_times_text(struct mp_text *text, const struct mp_frag_oom *oom);
 /* "fragmentation: enough was free, but ..." */
 const char *mp_oom_cause_text(enum mp_oom_cause cause);
-/* The moment for people: "at the end". */
+/* The moment in words: "at the end". */
 const char *mp_frag_when(const struct mp_frag *frag);
 
 /* The advice as a sentence, its saving (MP_BYTES_UNKNOWN: not stated) and the evidence for it. */
@@ -126,28 +126,28 @@ struct mp_advice {
     char text[200], evidence[200];
     uint64_t saved;
 };
-/* False where no replayed setting would help. */
+/* False if no replayed setting would help. */
 bool mp_frag_advice(const struct mp_frag *frag, struct mp_advice *advice);
 
-/* The whole report. `peak`, `steps`, `frag` and `advise` are NULL where the recording has no track. */
+/* The parts of `memprof report`. `peak`, `steps`, `frag` and `advise` are NULL if the recording has no track. */
 struct mp_story {
     const struct mp_peak *peak;
     const struct mp_leaks *leaks;
     const struct mp_step_report *steps;
     const struct mp_frag *frag;
-    const struct mp_advise *advise; /* without settings of the allocator: `frag` has those */
+    const struct mp_advise *advise; /* without settings of the allocator, which `frag` has */
 };
 void mp_report_json(struct mp_json *json, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view);
 void mp_report_text(struct mp_text *text, const struct mp_model *model, const struct mp_story *story,
                     const struct mp_view *view);
 
-/* `two`: the question had two variables. Only the view's limit counts. */
-/* `advise`: the last probe's advice, of which the best changes are shown; NULL: not asked for. */
+/* The answer of `memprof size`. `two`: the question had two variables. Only the view's limit is used. */
+/* `advise` is the last probe's advice; its best changes are shown. NULL: not requested. */
 void mp_size_json(struct mp_json *json, const struct mp_size_answer *answer, const struct mp_advise *advise,
                   const struct mp_view *view);
 void mp_size_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise);
-/* The same as a self-contained page, with a plot over the batch. */
+/* The same as a self-contained page, with a plot of bytes over the batch. */
 void mp_size_page(struct mp_buffer *out, const struct mp_size_answer *answer, const struct mp_advise *advise);
 
 #endif

@@ -35,14 +35,13 @@ static void put_text(struct mp_buffer *out, const struct table *table, const str
     if (twin != MP_NONE) mp_difference_text(out, table->model, site->stack, twin);
 }
 
-/* Gives rows that have one text each other as twins; `known` (NULL: none) are the twins of which those texts speak. A
- * row that has no like keeps its own. `twins` has room for all rows. */
+/* Makes rows with equal texts twins of each other. A text includes the difference from the row's twin in `known` (NULL:
+ * none). A row with a unique text keeps its known twin. `twins` has room for all rows. */
 static void find_twins(const struct table *table, const uint32_t *known, uint32_t *twins)
 {
     struct mp_intern texts = {0};
     struct mp_buffer text = {0};
-    uint32_t *first =
-        mp_alloc_zeroed(table->rows + 2, sizeof *first); /* by number of a text: the first row that has it, + 1 */
+    uint32_t *first = mp_alloc_zeroed(table->rows + 2, sizeof *first); /* by number of a text: its first row, + 1 */
     for (uint32_t i = 0; i < table->rows; i++) {
         mp_buffer_clear(&text);
         put_text(&text, table, &table->sites->at[i], known ? known[i] : MP_NONE);
@@ -60,7 +59,8 @@ static void find_twins(const struct table *table, const uint32_t *known, uint32_
     mp_buffer_free(&text);
 }
 
-/* Two of three rows may differ from the third in the same call; these two are then compared with each other. */
+/* If two of three equal rows differ from the third in the same call, their texts are still equal. A second round
+ * compares these two with each other. */
 static void choose_twins(const struct table *table, struct mp_site_apart *apart)
 {
     uint32_t *alike = mp_alloc((table->rows + 1) * sizeof *alike), *twins = mp_alloc((table->rows + 1) * sizeof *twins);
@@ -78,7 +78,7 @@ static void choose_twins(const struct table *table, struct mp_site_apart *apart)
 
 /* ---- what no name tells apart ----------------------------------------------------------------------------------- */
 
-/* A row whose text some other row has, too. */
+/* A row whose text is not unique. */
 struct like {
     uint32_t text, row, first_block;
     uint16_t track;
@@ -93,12 +93,12 @@ static int by_text(const void *a, const void *b)
     return one->row < other->row ? -1 : one->row > other->row;
 }
 
-/* Blocks are in the order of their allocations. */
+/* Finds the first block of each row's stack. Blocks are in order of allocation. */
 static void find_first_blocks(const struct table *table, struct like *likes, size_t count)
 {
     const struct mp_model_blocks *blocks = &table->model->blocks;
     size_t stacks = table->model->stacks.count;
-    uint32_t *first = mp_alloc_zeroed(stacks + 1, sizeof *first); /* of a stack, + 1 */
+    uint32_t *first = mp_alloc_zeroed(stacks + 1, sizeof *first); /* by stack: its first block, + 1 */
     for (size_t i = 0; i < blocks->count; i++)
         if (blocks->stack[i] < stacks && !first[blocks->stack[i]]) first[blocks->stack[i]] = (uint32_t)i + 1;
     for (size_t i = 0; i < count; i++) {
@@ -131,7 +131,7 @@ static void tell_apart(const struct table *table, struct mp_site_apart *apart)
 {
     struct mp_intern texts = {0};
     struct mp_buffer text = {0};
-    uint32_t *times = mp_alloc_zeroed(table->rows + 2, sizeof *times); /* by number of a text */
+    uint32_t *times = mp_alloc_zeroed(table->rows + 2, sizeof *times); /* rows by number of a text */
     struct like *likes = mp_alloc((table->rows + 1) * sizeof *likes);
     size_t count = 0;
     for (uint32_t i = 0; i < table->rows; i++) {

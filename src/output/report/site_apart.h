@@ -1,15 +1,17 @@
-/* Tells apart the rows of a table of sites that would read alike: every table says of two places two things. */
+/* Distinguishes rows with equal texts in a table of sites, so that each site has a text of its own. */
 #ifndef MP_OUTPUT_SITE_APART_H
 #define MP_OUTPUT_SITE_APART_H
 
 #include "analysis/sites/sites.h"
 #include "base/buffer.h"
 
-/* A row's words about its site that follow mp_site_text(). */
+/* The words that follow mp_site_text() in a row, to distinguish its site. */
 struct mp_site_apart {
-    uint32_t twin;        /* another row's stack in the same words: the call in which they differ is named; MP_NONE */
-    bool track;           /* the track is said */
-    uint32_t call, calls; /* where no name tells: which of so many, in the order of their first allocations; else 0 */
+    uint32_t twin;        /* another row's stack with the same text; the call in which the two differ is added. MP_NONE:
+                           * none */
+    bool track;           /* the track is added */
+    uint32_t call, calls; /* if names do not distinguish them: number `call` of `calls` equal rows, by first allocation;
+                           * else 0 */
 };
 
 enum mp_apart_by {
@@ -18,14 +20,14 @@ enum mp_apart_by {
     MP_APART_TRACKS_SHOWN = 2, /* the table has a column for tracks */
 };
 
-/* For each of the first `rows` sites, of which only stack, track and modules are looked at. `by`: bits. The caller
- * frees it. */
+/* One entry for each of the first `rows` sites, freed by the caller. Only stacks, tracks and modules of sites are used.
+ * `by`: bits of enum mp_apart_by. */
 struct mp_site_apart *mp_site_apart(const struct mp_model *model, const struct mp_sites *sites, size_t rows,
                                     unsigned by);
-/* The same for rows that are not of a table of sites. */
+/* The same for rows that are given as stacks and tracks. */
 struct mp_site_apart *mp_stacks_apart(const struct mp_model *model, const uint32_t *stacks, const uint16_t *tracks,
-                                      size_t rows, unsigned by); /* tracks: NULL where the rows are of one */
-/* ", 1st of 2 such calls", or nothing: what follows the name of the call in which they differ. */
+                                      size_t rows, unsigned by); /* tracks: NULL if all rows are of one track */
+/* Appends ", 1st of 2 such calls", or nothing. The text follows the name of the call in which twins differ. */
 void mp_site_apart_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site,
                         const struct mp_site_apart *apart);
 

@@ -106,7 +106,7 @@ static const struct mp_column metadata_columns[] = {
     {NULL},
 };
 
-/* Where its blocks were freed, the heaviest share first. */
+/* Writes where a site's blocks were freed, the largest share first. */
 static void put_freed(struct mp_json *json, const char *key, const void *of, const void *row)
 {
     const struct table *table = of;
@@ -117,7 +117,7 @@ static void put_freed(struct mp_json *json, const char *key, const void *of, con
         &MP_ROWS(freed_columns, table->sites->frees.at + site->first_free, site->free_count, .model = table->model));
 }
 
-/* The texts about its blocks, the heaviest share first; a block with two texts counts for both. */
+/* Writes the texts about a site's blocks, the largest share first. A block with two texts counts for both. */
 static void put_metadata(struct mp_json *json, const char *key, const void *of, const void *row)
 {
     const struct table *table = of;
@@ -152,7 +152,7 @@ const struct mp_column mp_site_columns[] = {
 
 /* ---- more rows of a site, in text ------------------------------------------------------------------------------- */
 
-/* "freed at train.py:74 zero_grad" and, where not all ended there, their number. */
+/* Adds the row "freed at train.py:74 zero_grad". If only some blocks were freed there, it has their number. */
 static void freed_row(struct mp_table *table, unsigned columns, const struct mp_model *model,
                       const struct mp_sites *sites, const struct mp_site *site)
 {
@@ -186,7 +186,7 @@ static void metadata_row(struct mp_table *table, unsigned columns, const struct 
         mp_text_clean(&said, mp_model_text(model, share->of));
         bool cut = said.size > METADATA_BYTES;
         size_t size = cut ? METADATA_BYTES : said.size;
-        while (cut && said.data[size] >> 6 == 2) /* within a character */
+        while (cut && said.data[size] >> 6 == 2) /* do not cut within a UTF-8 character */
             size--;
         mp_buffer_printf(&out, "%s%s \"%.*s%s\"", i ? "; " : "", words[share->kind], (int)size, (const char *)said.data,
                          cut ? "…" : "");

@@ -8,10 +8,10 @@
 #include "output/report/categories.h"
 #include "output/report/frame_choice.h"
 
-#define LINES_MAX 8 /* of one site, unless the user asks for all */
+#define LINES_MAX 8 /* most lines of a site, unless the user asks for all */
 
-/* IPython names a cell by its number ("<ipython-input-3-5ab7…>"), a notebook's kernel by a file of its own that nobody
- * wrote ("/tmp/ipykernel_123/456.py"). */
+/* Appends a notebook cell's name. IPython names cells by number ("<ipython-input-3-5ab7…>"), a notebook's kernel by a
+ * temporary file ("/tmp/ipykernel_123/456.py"). */
 static bool cell_text(struct mp_buffer *out, const struct mp_stack_line *line)
 {
     static const char input[] = "<ipython-input-", kernel[] = "/ipykernel_";
@@ -160,7 +160,7 @@ static enum shown choose_shown(const struct mp_stack_lines *lines)
 }
 
 struct folded {
-    const struct mp_stack_line *meaningful; /* the innermost one; may be NULL */
+    const struct mp_stack_line *meaningful; /* the innermost meaningful line; may be NULL */
     size_t count;
 };
 
@@ -194,7 +194,7 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
     enum shown shown = choose_shown(lines);
     struct folded package = {0}, native = {0};
     size_t rows = 0, more = 0;
-    bool backward = false; /* it has been printed */
+    bool backward = false; /* a line marked "backward of" was printed */
     for (size_t i = 0; i < lines->count; i++) {
         const struct mp_stack_line *line = &lines->at[i];
         if (!is_shown(line, shown)) {
@@ -207,7 +207,8 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
             continue;
         }
         if (rows++) mp_table_skip(table, columns);
-        bool said = backward || shown == SHOW_NATIVE; /* by the line between */
+        bool said = backward || shown == SHOW_NATIVE; /* the prefix "backward of" was printed already, or is a line of
+                                                       * its own */
         line_cells(table, rows == 1 ? MP_BOLD : MP_PLAIN, said ? "" : mp_frame_prefix(line), line);
         backward |= line->backward;
         if (rows == 1) modules_cell(table, sites, site);
@@ -232,7 +233,7 @@ static void short_rows(struct mp_table *table, unsigned columns, const struct mp
     mp_buffer_free(&rest);
 }
 
-/* The node of the graph that torch.compile made the line of. */
+/* Writes the graph's node that torch.compile made the line from. */
 static void graph_node_cell(struct mp_table *table, const struct mp_model *model, uint32_t more)
 {
     struct mp_buffer out = {0}, clean = {0};
@@ -304,7 +305,7 @@ void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32
     }
 }
 
-/* The node of the graph that torch.compile made the line of. */
+/* Writes the graph's node that torch.compile made the line from. */
 static void graph_node_json(struct mp_json *json, const struct mp_model *model, uint32_t more)
 {
     static const char *const names[MP_GRAPH_NODE_PARTS] = {"fx_node_name", "fx_node_op", "fx_node_target"};

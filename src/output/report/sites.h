@@ -10,14 +10,14 @@
 
 struct mp_site_view {
     size_t limit;        /* rows; 0: all */
-    bool full_stacks;    /* every frame instead of the user's lines and a count of the rest */
-    enum mp_group_by by; /* what a row stands for */
+    bool full_stacks;    /* show every frame, not only the user's lines and a count of the rest */
+    enum mp_group_by by; /* what a row groups */
     bool births, track;  /* extra columns, extra keys */
     uint64_t whole;      /* the total for shares; 0: no column */
     bool lines;          /* text: a numbered line for each site, without heads */
 };
 
-/* Returns whether there was one to write. */
+/* Writes the table. False if it has no rows. */
 bool mp_sites_text(struct mp_text *text, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
 /* The standard error of an estimate in bytes; MP_BYTES_UNKNOWN for NAN. */
@@ -25,34 +25,34 @@ uint64_t mp_error_bytes(double standard_error);
 /* An array of sites under `key`. */
 void mp_sites_json(struct mp_json *json, const char *key, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site_view *view);
-/* The rows of one stack: function and place in two cells each, the first with the modules as a third. The first row
- * already has `columns` cells. `sites` may be NULL for a site outside of any table. `apart`: what distinguishes it from
- * other rows (mp_site_apart()), or NULL. */
+/* Writes the rows of one stack. Each has two cells, function and file:line; the first row has the modules in a third.
+ * The first row already has `columns` cells. `sites` may be NULL for a site outside of any table. `apart` distinguishes
+ * the site from other rows (mp_site_apart()); NULL: nothing to add. */
 void mp_stack_rows(struct mp_table *table, unsigned columns, const struct mp_model *model, const struct mp_sites *sites,
                    const struct mp_site *site, const struct mp_site_apart *apart, bool full);
-/* A group's name for people, and unchanged: NULL where unknown. */
+/* A group's name: in words, and unchanged (NULL: unknown). */
 void mp_group_text(struct mp_buffer *out, const struct mp_intern *groups, uint32_t group, enum mp_group_by by);
 const char *mp_group_key(const struct mp_intern *groups, uint32_t group);
-/* Its frames as an array under "stack". */
+/* Writes a stack's frames as an array "stack". */
 void mp_stack_json(struct mp_json *json, const struct mp_model *model, uint32_t stack);
 /* A site in one line: "model.py:88 attention ← train.py:58 train_step", its headline and the user's line that called
  * it. */
 void mp_site_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site);
-/* The same, and what distinguishes it from other rows (NULL: nothing). */
+/* The same with `apart`, the words that distinguish the site from other rows (NULL: none). */
 void mp_site_named_text(struct mp_buffer *out, const struct mp_model *model, const struct mp_site *site,
                         const struct mp_site_apart *apart);
-/* The first for a stack, as a line of its own. */
+/* Writes mp_site_text() of a stack as a line of its own. */
 void mp_say_site(struct mp_text *text, const struct mp_model *model, uint32_t stack);
-/* The same as the last cell of a row, or, where modules are known, as the last cell before them. */
+/* Writes mp_site_named_text() as a row's last cell. If modules are known, they follow in one more cell. */
 void mp_site_cell(struct mp_table *table, const struct mp_model *model, const struct mp_sites *sites,
                   const struct mp_site *site, const struct mp_site_apart *apart);
-/* The modules of a site: "blocks.*.attn", "head +2"; nothing where none is known. */
+/* The modules of a site: "blocks.*.attn", "head +2"; empty if none is known. */
 void mp_site_modules_text(struct mp_buffer *out, const struct mp_sites *sites, const struct mp_site *site);
-/* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" where no better name is known. */
+/* "model.py:88 attention_scores" for one line; "libfoo.so+0x1234" if no better name is known. */
 void mp_line_text(struct mp_buffer *out, const struct mp_stack_line *line);
 /* The same for a line that represents its stack: "backward of model.py:31 forward". */
 void mp_headline_text(struct mp_buffer *out, const struct mp_stack_line *line);
-/* The same for a stack: the line of it that a person wants to see; "(no stack)". */
+/* The same for a stack: the line of it that says most to a user; "(no stack)" if there is none. */
 void mp_stack_headline_text(struct mp_buffer *out, const struct mp_model *model, uint32_t stack);
 
 #endif

@@ -10,7 +10,7 @@
 #include "output/report/size_parts.h"
 
 #define GROWING_MAX   16
-#define SITES_OF_TEXT 3 /* of the sites that grow */
+#define SITES_OF_TEXT 3 /* most growing sites in text */
 
 /* ---- tables ----------------------------------------------------------------------------------------------------- */
 
@@ -38,7 +38,7 @@ static void get_fits(struct mp_value *value, const void *of, const void *row)
     if (need->fits == MP_FITS_YES) value->style = MP_BOLD;
 }
 
-/* In digits alone, as it is given to a command. */
+/* The batch as plain digits, as users type it. */
 static void get_batch(struct mp_value *value, const void *of, const void *row)
 {
     (void)of;
@@ -133,7 +133,7 @@ static const struct mp_column site_columns[] = {
     {NULL},
 };
 
-/* The sites that grow most with the batch, the fastest first, at most `room`; how many. */
+/* Finds the sites that grow most with the batch, the fastest first, at most `room`. Returns their number. */
 static size_t find_growing(const struct mp_size_answer *answer, const struct mp_size_site **most, size_t room)
 {
     size_t count = 0;

@@ -1,4 +1,4 @@
-/* Parts of the answer of `memprof size` that its text and its page have in common. */
+/* Parts that the text and the page of `memprof size` share. */
 #ifndef MP_OUTPUT_SIZE_PARTS_H
 #define MP_OUTPUT_SIZE_PARTS_H
 
@@ -15,11 +15,11 @@ bool mp_size_has_bounds(const struct mp_size_answer *answer);
 /* The bytes that are compared with the limit. */
 uint64_t mp_size_need_bytes(const struct mp_size_need *need);
 
-/* Lines: the largest batch; its grounds; notes. */
+/* Write lines of text: the largest batch; the grounds for it; notes. */
 void mp_size_answer_text(struct mp_text *text, const struct mp_size_answer *answer);
 void mp_size_grounds_text(struct mp_text *text, const struct mp_size_answer *answer);
 void mp_size_notes_text(struct mp_text *text, const struct mp_size_answer *answer);
-/* A table of the sites that grow most; and the best changes to the last probe's program. */
+/* Write the table of the sites that grow most, and the best changes to the last probe's program. */
 void mp_size_growth_text(struct mp_text *text, const struct mp_size_answer *answer, size_t limit);
 void mp_size_changes_text(struct mp_text *text, const struct mp_size_answer *answer, const struct mp_advise *advise);
 

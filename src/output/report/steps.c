@@ -16,7 +16,7 @@ struct steps {
     const struct mp_step_groups *groups; /* NULL: none */
 };
 
-/* The bytes that a step held at its peak. */
+/* Writes the bytes of each group at the step's peak. */
 static void put_groups(struct mp_json *json, const char *key, const void *of, const void *row)
 {
     const struct steps *steps = of;
@@ -38,7 +38,7 @@ static void put_groups(struct mp_json *json, const char *key, const void *of, co
 
 MP_GETTER(get_length, struct mp_step_row, step, value->number = step->end_ns - step->start_ns)
 
-#define EACH           1 /* the bit of columns with the mean of a time */
+#define EACH           1 /* bit of columns with a mean per occurrence */
 #define STEP(member)   MP_MEMBER(struct mp_step_row, member)
 #define REGION(member) MP_MEMBER(struct mp_region_row, member)
 
@@ -96,7 +96,8 @@ void mp_steps_json(struct mp_json *json, const char *key, const struct mp_model 
     mp_json_end_object(json);
 }
 
-/* The end of a program frees what no step did: its last step must not pass for one that clears up. */
+/* Says that the last step includes the program's end, which frees blocks: otherwise the step would seem to free
+ * them. */
 static void say_end(struct mp_text *text, const struct mp_step_report *report)
 {
     const struct mp_step_row *last = &report->steps.at[report->steps.count - 1];
@@ -107,9 +108,9 @@ static void say_end(struct mp_text *text, const struct mp_step_report *report)
 
 /* ---- what each step held at its peak, by group ------------------------------------------------------------------ */
 
-#define GROUPS_OF_TEXT 6 /* columns; the others are added up */
+#define GROUPS_OF_TEXT 6 /* most columns; further groups are added up */
 
-/* A row of bytes, one for each column of groups, which are found by their place in the row. */
+/* A row of bytes, one for each column of groups. A column finds its bytes by its index. */
 struct group_row {
     uint64_t number, peak, bytes[GROUPS_OF_TEXT + 1];
 };
@@ -137,7 +138,7 @@ static void group_table(struct mp_text *text, const struct mp_step_report *repor
     size_t shown = groups->groups.count > GROUPS_OF_TEXT + 1 ? GROUPS_OF_TEXT : groups->groups.count;
     struct mp_column columns[GROUPS_OF_TEXT + 5] = {{0}};
     char rest[MP_UNIT_TEXT];
-    struct mp_text all = *text; /* names of groups are no columns that a user could have chosen */
+    struct mp_text all = *text; /* users cannot choose columns of groups, as their names are not fixed */
     MP_VEC(struct group_row) rows = {0};
     name_columns(groups, shown, columns, rest);
     for (size_t i = first; i < report->steps.count; i++) {

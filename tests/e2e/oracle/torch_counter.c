@@ -1,12 +1,12 @@
 /*
- * Counts the reports of PyTorch's allocators by means as simple as possible: the truth for recordings. It shares no
- * code with the recorder.
+ * Counts the reports of PyTorch's allocators in the simplest way, as the reference for recordings. It shares no code
+ * with the recorder.
  *
  *     TORCH_COUNTER_OUT=counts.json LD_PRELOAD=torch_counter.so python3 train.py
  *
- * It takes the place of c10's reporting functions and calls the next definition, so that it may stand before or after
- * other libraries in LD_PRELOAD. The numbers are written when the process ends by exit(); a process without events
- * writes nothing, nor does one that was forked. Environment: TORCH_COUNTER_OUT, the file to write.
+ * It replaces c10's reporting functions and calls the next definition, so it may be before or after other libraries in
+ * LD_PRELOAD. The numbers are written when the process ends by exit(); a process without events writes nothing, nor
+ * does a forked child. Environment: TORCH_COUNTER_OUT, the file to write.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,14 +30,14 @@ struct c10_device {
 struct counts {
     struct c10_device device;
     uint64_t allocs, frees, live_blocks, live_bytes, peak_bytes;
-    uint64_t unknown_frees;    /* of addresses that are not live: not counted in live_bytes */
-    uint64_t reused_addresses; /* allocations where a block was live: its free was not reported */
-    uint64_t wrong_sizes;      /* frees of another size than was allocated */
+    uint64_t unknown_frees;    /* frees of addresses that are not live; live_bytes ignores them */
+    uint64_t reused_addresses; /* allocations at the address of a live block, whose free was not reported */
+    uint64_t wrong_sizes;      /* frees with another size than the allocation */
     int64_t reported_bytes;    /* the allocator's own last total; -1: it reports none */
 };
 
 struct block {
-    uintptr_t address; /* 0: nobody, 1: was removed */
+    uintptr_t address; /* 0: empty, 1: removed */
     uint64_t bytes;
     unsigned device;
 };
@@ -48,7 +48,7 @@ static struct counts devices[DEVICES];
 static unsigned device_count;
 static uint64_t out_of_memory;
 static struct block *blocks;
-static size_t block_room, block_used; /* used: with those removed */
+static size_t block_room, block_used; /* block_used counts removed entries, too */
 
 /* ---- the table of live blocks */
 
@@ -138,7 +138,7 @@ static void count_out_of_memory(void)
 
 /* ---- the next definition */
 
-/* libc10 has its release in its name in some distributions, so it is looked for among what is loaded. */
+/* Finds libc10 among the loaded libraries: in some distributions its name includes the release. */
 static int is_libc10(struct dl_phdr_info *info, size_t size, void *found)
 {
     const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
@@ -158,7 +158,7 @@ static void *next(const char *symbol)
 
 #define CALL_NEXT(symbol, type, ...)                                                                                   \
     do {                                                                                                               \
-        static void *following; /* written more than once with the same value */                                       \
+        static void *following; /* threads may write it more than once, always with the same value */                  \
         if (!following) following = next(#symbol);                                                                     \
         if (following) ((type)following)(__VA_ARGS__);                                                                 \
     } while (0)

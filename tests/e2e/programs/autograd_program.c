@@ -1,4 +1,4 @@
-/* Makes and runs nodes of autograd_stand_in.so in C, and says by the size of a block what allocated it.
+/* Makes and runs nodes of autograd_stand_in.so in C. The size of a block tells which node allocated it.
  *
  *     autograd_program STAND_IN.SO LAYOUT
  */

@@ -1,7 +1,7 @@
 /*
  * A stand-in for PyTorch's autograd. It exports the functions that number nodes and run them, and calls them through
- * its PLT. It keeps a node's number and thread at the releases' offsets, or elsewhere. Loaded by autograd_program.c
- * with local scope, as Python loads torch.
+ * its PLT. It stores a node's number and thread at the offsets of PyTorch's releases, or elsewhere. Loaded by
+ * autograd_program.c with local scope, as Python loads torch.
  */
 #include <memprof.h>
 
@@ -36,7 +36,7 @@ void evaluate(void *engine, void **task, void *node, void (*run)(void), void *qu
     run();
 }
 
-/* Where a node keeps them: in 1.13 and 2.6, in 2.14, and never. */
+/* Offsets of number and thread in a node: in 1.13 and 2.6, in 2.14, and in no release. */
 static const unsigned offsets[][2] = {{24, 48}, {16, 40}, {72, 88}};
 
 __attribute__((visibility("default"))) void stand_in_make(char *node, int layout);
@@ -47,7 +47,7 @@ void stand_in_make(char *node, int layout)
     memcpy(node + offsets[layout][1], &thread, sizeof thread);
 }
 
-/* `number`: another than the one it got. */
+/* Overwrites a node's number by `number`. */
 __attribute__((visibility("default"))) void stand_in_number(char *node, int layout, uint64_t number);
 void stand_in_number(char *node, int layout, uint64_t number)
 {
@@ -76,7 +76,7 @@ static void *run_a_stranger(void *unused)
     return unused;
 }
 
-/* Runs a node with an unknown maker, on a thread without Python, as autograd's threads are. */
+/* Runs a node with an unknown maker on a thread without Python, like autograd's threads. */
 __attribute__((visibility("default"))) void stand_in_thread(void);
 void stand_in_thread(void)
 {

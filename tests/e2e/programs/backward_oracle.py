@@ -3,8 +3,8 @@
 
     backward_oracle.py ANSWER.json NETWORK...
 
-Tags show which node allocates: when a node has run, a hook allocates an empty tensor whose size is the node's number.
-Tags also stand where a backward pass begins and ends. NETWORK: a function of networks.py here or of
+Tags show which node allocates: after a node has run, a hook allocates an empty tensor whose size is the node's number.
+Tags also mark the beginning and end of each backward pass. NETWORK: a function of networks.py here or of
 tests/sizebench/models.py.
 """
 
@@ -33,7 +33,7 @@ def tag(number):
 
 
 def trace_of(node):
-    """Innermost first: [file, line, function]; the frames that take the trace are left out."""
+    """A node's trace, innermost first, as [file, line, function], without the frames that take the trace."""
     lines = [re.match(r' *File "(.*)", line (\d+), in (.*)', text) for text in node.metadata.get("traceback_") or []]
     frames = [[line[1], int(line[2]), line[3]] for line in reversed(lines)]
     while frames and frames[0][0].endswith("fx/traceback.py"):
@@ -59,7 +59,7 @@ def watch(roots):
 
 
 def name_modules():
-    """Tells the recorder of modules as the PyTorch shim does, and writes to each node which module made it."""
+    """Reports modules to the recorder as the PyTorch shim does, and notes for each node the module that made it."""
     library = ctypes.CDLL(None)
     if not hasattr(library, "memprof_api_v1"):
         return

@@ -4,7 +4,7 @@
  *
  *     c10_program LIBRARY SIGNATURE WRONG_TOTALS
  *
- * Device 0: 100 blocks of 1 MiB in 2 segments of 64 MiB, every second one freed, then out of memory asking for 1 GiB.
+ * Device 0: 100 blocks of 1 MiB in 2 segments of 64 MiB, every second one freed, then an out-of-memory for 1 GiB.
  * Device 1: one block of 5 MiB that stays. CPU: one block before the first CUDA block, which is freed at the end, one
  * after it. WRONG_TOTALS 1: the allocator's totals drift from what it reports.
  */

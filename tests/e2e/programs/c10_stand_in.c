@@ -54,7 +54,7 @@ _Bool profiling_enabled(void)
     return 0;
 }
 
-/* The program calls this: one report of the wanted signature (0: 2.x, 1: 1.10-1.13, 2: 1.9). */
+/* The program calls this: makes a report with the signature of index `signature` (0: 2.x, 1: 1.10-1.13, 2: 1.9). */
 __attribute__((visibility("default"))) void stand_in_report(int signature, void *address, int64_t bytes,
                                                             size_t allocated, size_t reserved, int type, int index);
 void stand_in_report(int signature, void *address, int64_t bytes, size_t allocated, size_t reserved, int type,

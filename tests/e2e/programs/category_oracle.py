@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""category_oracle.py FILE before|inside: trains networks and counts, right before a backward of each or in the midst of
-it, what its tensors take by their role: parameters, gradients and buffers out of its modules, optimizer state out of its
-optimizers, input as it was made, activations by what autograd saved for backward and still holds. That moment is the peak
-of a step that is marked for it: a block of BALLAST bytes comes and goes there. Writes the counts to FILE as JSON."""
+"""category_oracle.py FILE before|inside: trains networks, and counts the bytes of tensors by role, right before a
+backward of each network or in the middle of it. Parameters, gradients and buffers come from its modules, optimizer
+state from its optimizers, input from where it is made, activations from the tensors that autograd has saved. The moment
+of the count is the peak of a marked step, since a block of BALLAST bytes is allocated and freed then. Writes the counts
+to FILE as JSON."""
 import json
 import sys
 
@@ -78,7 +79,7 @@ def storage_of(tensor):
 
 
 class Weak:
-    """A tensor's storage, for as long as somebody else holds it."""
+    """A weak reference to a tensor's storage."""
 
     def __init__(self, tensor):
         storage = storage_of(tensor)
@@ -104,15 +105,15 @@ def count(models, optimizers, tensors):
 
 
 def outputs_of(models, keep):
-    """The outputs of modules, also when they are run again within backward."""
+    """Collects the outputs of modules, also of modules that run again within backward."""
     return [module.register_forward_hook(lambda module, given, output: keep.append(Weak(output)) if
                                          isinstance(output, torch.Tensor) else None)
             for model in models for module in model.modules()]
 
 
 def train(models, middle, batch, loss_of, parts=1):
-    """`middle`: the module whose output's gradient is made when the count is taken inside of backward. `parts`: batches
-    whose gradients are added up before each step; the last one is looked at."""
+    """Trains a network. `middle`: the count inside of backward is taken when the gradient of this module's output is
+    made. `parts`: batches whose gradients are added up before each step; the count is in the last one."""
     optimizers = [torch.optim.Adam(model.parameters()) for model in models]
     for step in range(6):
         saved, result = [], {}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Notebooks, run cell by cell under the names that a notebook's kernel or IPython gives them: cells.py WHAT kernel|input.
-Lines "bytes place" say where a person wrote what makes blocks of that size."""
+Lines "bytes place" name the place, in the user's code, that makes blocks of that size."""
 
 import sys
 
@@ -8,7 +8,7 @@ import torch
 
 KERNEL, INPUT = "/tmp/ipykernel_811/{}.py", "<ipython-input-{}-0c1d2e3f4a5b>"
 
-# A function of one cell, which another one calls; what it makes is made within torch's own Python.
+# A function of one cell that another cell calls. Its blocks are made inside of torch's own Python code.
 FUNCTIONS = ("""
 from torch import nn
 def build(width):
@@ -61,7 +61,7 @@ joined = torch.cat(
 """)
 
 WHAT = {
-    # By what is asked of it: the cell and line that a person would name.
+    # By argument: by bytes, the cell and line that a user would name.
     "functions": (FUNCTIONS, {16 * 48 * 4: (0, 5), 20 * 60 * 4: (0, 5), 48 * 5 * 4: (0, 6), 60 * 5 * 4: (0, 6),
                               11 * 60 * 4: (2, 5)}),
     "classes": (CLASSES, {33 * 6 * 4: (0, 5), 11 * 24 * 4: (1, 4)}),

@@ -4,9 +4,9 @@
  *
  *     churn COUNTERS THREADS EVENTS_PER_THREAD PAUSE_US [wait]
  *
- * Thread t allocates addresses (t + 1) << 40 | i * 64 and frees every second one; a negative EVENTS_PER_THREAD runs on,
- * for as long as a test may take: one that is itself killed leaves nothing behind for ever. With `wait` nothing is
- * announced before somebody opens the gate. The first row of the file is struct control, the others one a thread.
+ * Thread t allocates addresses (t + 1) << 40 | i * 64 and frees every second one. With a negative EVENTS_PER_THREAD it
+ * runs as long as a test may take, so that it ends even if its test is killed. With `wait` it announces nothing before
+ * the test opens the gate. The first row of the file is struct control; then comes a row for each thread.
  */
 #include <fcntl.h>
 #include <memprof.h>
@@ -23,9 +23,9 @@ enum death { LIVE, ABORT, LEAVE, TAKE_ALL_MEMORY };
 
 struct control {
     _Atomic uint64_t waits;    /* 1: at the gate */
-    _Atomic uint64_t open;     /* the test's: the gate */
-    _Atomic uint64_t death;    /* the test's: enum death, of the first thread */
-    _Atomic uint64_t recorded; /* 1 after the first event: it is recorded; 2: it is not */
+    _Atomic uint64_t open;     /* set by the test: the gate */
+    _Atomic uint64_t death;    /* set by the test: enum death, how the first thread dies */
+    _Atomic uint64_t recorded; /* after the first event: 1: the program is recorded, 2: it is not */
     _Atomic uint64_t done;     /* 1: all events were announced */
     uint64_t unused[3];
 };

@@ -3,8 +3,8 @@ and the program's hooks say which module ran. At the end the program gives the r
 
     counted.py RECORD.json MODEL modules|roles
 
-Writes the bytes of each module when most were live, and the tensors by role, both of its own count: `modules` keeps the
-activations of two calls until then, `roles` nothing but parameters and what belongs to them.
+Writes its own count: the bytes of each module at the peak, and the tensors by role. `modules` keeps the activations of
+two calls until the peak; `roles` only parameters, gradients and optimizer state.
 """
 
 import json
@@ -20,7 +20,7 @@ import training
 
 
 class Stack:
-    """The running module, by hooks."""
+    """The stack of running modules, by hooks."""
 
     def __init__(self, model):
         self.at = []

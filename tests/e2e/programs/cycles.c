@@ -1,6 +1,6 @@
 /*
- * Twenty steps for the tests of a schedule: 1000 blocks of 4 bytes before them; in each 256 bytes that stay, 1024 times
- * the step's number that go at its end, and 77 in a region.
+ * Twenty steps for the tests of a schedule: 1000 blocks of 4 bytes before them; in each step 256 bytes that stay, 1024
+ * times the step's number that it frees at its end, and 77 in a region.
  */
 #include <memprof.h>
 #include <stdlib.h>

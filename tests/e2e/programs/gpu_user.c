@@ -1,7 +1,7 @@
 /*
  * A program that uses devices of the stand-in of NVML (softgpu/state.h) and reports tensors on them through the
- * stand-in of libc10 (c10_stand_in.c): on each of DEVICE... a context of 300 MiB, then 64 MiB reserved with 40 of them
- * tensors, then 128 with 100, then nothing but the context.
+ * stand-in of libc10 (c10_stand_in.c): on each DEVICE a context of 300 MiB; then 64 MiB reserved, 40 of them in
+ * tensors; then 128 with 100; then only the context.
  *
  *     gpu_user C10_STAND_IN STATE DEVICE=ORDINAL...     the physical device that the program calls cuda:ORDINAL
  */

@@ -1,6 +1,7 @@
 /*
- * A program for fault tests: does one odd thing that real programs do, announces blocks through the C API around it,
- * and says at the end how many. `guest MODE [NUMBER...]`; exit status 0 where everything went as it does unrecorded.
+ * A program for fault tests: does one unusual thing that real programs do, announces blocks through the C API before
+ * and after, and prints their number at the end. `guest MODE [NUMBER...]`; exit status 0 if everything went as without
+ * a recorder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -89,7 +90,7 @@ static int ask_together(void)
     return unanswered * 2 > ASKING * numbers[0];
 }
 
-/* NUMBER children one after the other, of which a few live at the same time, each with its own events. */
+/* NUMBER children, a few of them alive at the same time, each with its own events. */
 static int children(void)
 {
     enum { AT_ONCE = 7 };
@@ -97,7 +98,7 @@ static int children(void)
     int failed = 0;
     blocks(10, true);
     for (long i = 0; i < numbers[0] + AT_ONCE; i++) {
-        /* Not in the order of their births. */
+        /* not in the order of their start */
         size_t slot = (size_t)(i * 3 % AT_ONCE);
         if (alive[slot]) failed |= wait_for(alive[slot]);
         alive[slot] = 0;
@@ -126,7 +127,7 @@ static void *start_threads(void *argument)
 {
     pthread_t thread;
     while (!stop) {
-        /* An unload makes the unwinder forget: it looks everything up again, under its lock. */
+        /* after dlclose() the unwinder looks everything up again, under its lock */
         void *library = dlopen("libm.so.6", RTLD_NOW);
         if (library) dlclose(library);
         if (!pthread_create(&thread, NULL, one_event, NULL)) pthread_join(thread, NULL);
@@ -199,7 +200,7 @@ static int close_all(void)
     for (int fd = 3; fd < 1024; fd++)
         close(fd);
     blocks(numbers[0] - 10, true);
-    /* Files opened now get the numbers that were closed: nobody else may write there. */
+    /* files opened now get the closed numbers; the recorder must not write to them */
     int fd = open("/dev/null", O_WRONLY);
     blocks(10, false);
     return fd != 3;
@@ -218,7 +219,7 @@ static int clear_environment(void)
     return wait_for(child);
 }
 
-/* A child that goes on when the command has ended; its time of waiting is bounded. */
+/* A child that outlives the command; its waiting is bounded. */
 static int outlive(void)
 {
     blocks(10, true);
@@ -292,7 +293,7 @@ static __attribute__((noinline)) void take_little(uintptr_t address)
     memprof_alloc(pool, (const void *)address, 10);
 }
 
-/* Steps of which the third takes most, and a long tail that takes little; the same events each time. */
+/* Steps with the most memory in the third, and a long tail with little. The events are the same in every run. */
 static int waves(void)
 {
     for (int wave = 0; wave < 6; wave++) {

@@ -1,9 +1,9 @@
-/* Blocks of the C allocator, for `snapshot --host`. Each function of the family keeps KEPT bytes, from a line of its
- * own, and frees as many again; likewise threads, whose blocks another thread frees, and a forked child.
+/* Blocks of the C allocator, for `snapshot --host`. Each function of the malloc() family keeps KEPT bytes, from its own
+ * line, and frees as many more. The same with threads, where another thread frees, and with a forked child.
  *
  *     heap family | threads | fork
  *
- * Prints the bytes that stay. */
+ * Prints the bytes that stay live. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@
 
 static void *volatile blocks[2 * BLOCKS];
 
-/* Beyond what a process allocates before its recording begins. */
+/* Makes more allocations than a process makes before its recording begins. */
 static void warm_up(void)
 {
     for (int i = 0; i < 64; i++) {
@@ -50,11 +50,11 @@ void operator_delete(void *block) __asm__("_ZdlPv");
 MAKER(new, block = operator_new(EACH))
 MAKER(new_aligned, block = operator_new_aligned(EACH, 64))
 
-static void *(*const makers[])(void) = {from_malloc,         from_calloc,        from_realloc,  from_reallocarray,
-                                        from_posix_memalign, from_aligned_alloc, from_memalign, from_valloc,
-                                        from_new,            from_new_aligned};
+static void *(*const makers[])(void) = {
+    from_malloc,        from_calloc,   from_realloc, from_reallocarray, from_posix_memalign,
+    from_aligned_alloc, from_memalign, from_valloc,  from_new,          from_new_aligned};
 #define OPERATORS (MAKERS - 2)
-#define MAKERS (sizeof makers / sizeof *makers)
+#define MAKERS    (sizeof makers / sizeof *makers)
 
 static size_t family(void)
 {
@@ -86,7 +86,7 @@ static size_t threads(void)
     return KEPT;
 }
 
-/* The child frees what its parent made, which is none of its own blocks. */
+/* The child frees a block of its parent, which is not in the child's recording. */
 static size_t forked(void)
 {
     size_t kept = threads();

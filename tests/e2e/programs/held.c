@@ -1,10 +1,11 @@
 /*
- * Holds memory of a pool of its own, and keeps a file of its live blocks:
+ * Allocates from a pool of its own, and writes a file about its live blocks:
  *
  *     held FILE STEPS PAUSE_US LEAKING [CHILDREN]
  *
- * Each step takes and returns a block; one place fills a cache in the first ten steps, and one leaks 4096 bytes a step
- * where LEAKING is 1. After STEPS steps it waits until it is killed. CHILDREN do the same, with FILE.1, FILE.2, ...
+ * Each step allocates and frees a block. One site fills a cache in the first ten steps, and with LEAKING 1 another
+ * leaks 4096 bytes per step. After STEPS steps it waits until it is killed. CHILDREN do the same, with FILE.1, FILE.2,
+ * ...
  */
 #include <fcntl.h>
 #include <memprof.h>

@@ -3,13 +3,12 @@
     modules.py RECORD.json pool|tensors|driver|unasked
     modules.py RECORD.json halves MIDDLE [start | snapshot FILE]
 
-Modules are plain classes whose calls the recorder is told of, as the PyTorch shim does. Blocks are of a pool of the C
-API; with `tensors` they are PyTorch's, with `driver` CUDA's. With `unasked` the recorder will not ask for names. The
-record maps addresses to a path, null for none, or a list of what would all be right; a forked child's record has
-`.child` behind its name.
+Modules are plain classes, reported to the recorder as the PyTorch shim does. Blocks are of a pool of the C API; with
+`tensors` they are PyTorch's, with `driver` CUDA's. With `unasked` the recorder does not ask for names. The record maps
+addresses to a path, to null for none, or to a list of right answers. A forked child's record has the suffix `.child`.
 
-`halves`: when the first half is done the file MIDDLE is made, with the record so far, and the second begins when
-MIDDLE.go is there; in between recording is started, or a snapshot taken.
+`halves`: after the first half it writes the record so far to the file MIDDLE. The second half begins when MIDDLE.go
+exists. In between, recording is started or a snapshot is taken.
 """
 import asyncio
 import ctypes
@@ -71,7 +70,7 @@ def forget(module):
 
 
 def allocate(expected=None):
-    """Notes what the program knows: the module on top of this thread's own list."""
+    """Allocates a block and notes its module: the innermost one on this thread's own list."""
     global next_address
     stack = getattr(running, "stack", [])
     with lock:
@@ -165,7 +164,7 @@ def many_threads(one, two):
 
 
 def reused_addresses():
-    """Modules come and go, and lie where others lay. Some have no names: they must not get those of the dead."""
+    """Modules are freed, and new ones get their addresses. New modules without names must not get the old names."""
     seen, reused = set(), 0
     for number in range(400):
         module = Module()
@@ -190,7 +189,7 @@ def long_names():
 
 
 def asked():
-    """Modules that nobody has named are asked for once, and found from then on."""
+    """The recorder asks once for the names of unnamed modules, and knows them from then on."""
     calls, new = [], [Module() for _ in range(5)]
 
     def ask(_):
@@ -224,7 +223,7 @@ def too_much():
 
 
 def labels():
-    """The last word counts; an address inside of a block is as good as its first."""
+    """The last label of a block counts. Any address inside of a block names the block."""
     global next_address
     address = next_address + 4096
     next_address += 3 * 4096

@@ -1,4 +1,4 @@
-"""Trainings for backward_oracle.py: what autograd can do, and two networks of the usual build."""
+"""Trainings for backward_oracle.py: features of autograd, and two usual networks."""
 
 import threading
 
@@ -135,7 +135,7 @@ def twice():
 
 
 def several():
-    """Graphs that are made first and run later, in another order, and by parts."""
+    """Graphs that are run later, in another order, and in parts."""
     weights = [torch.randn(48, 48, requires_grad=True) for _ in range(3)]
     losses = []
     for weight in weights:
@@ -148,7 +148,7 @@ def several():
 
 
 def checkpointed():
-    """Recomputed in backward, with a pass of autograd's inside another and without."""
+    """Checkpointing that recomputes in backward, with a nested pass of autograd and without."""
     blocks = nn.ModuleList(nn.Sequential(nn.Linear(48, 96), nn.GELU(), nn.Linear(96, 48)) for _ in range(3))
     for reentrant in (True, False):
         x = torch.randn(8, 48, requires_grad=True)
@@ -181,7 +181,7 @@ def threads():
 
 
 def failing():
-    """Exceptions out of backward, at several depths, and passes after them."""
+    """Exceptions in backward, at several depths, and passes after them."""
     class Fails(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x, inner):

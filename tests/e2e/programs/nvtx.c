@@ -1,7 +1,7 @@
 /*
- * A program with NVTX ranges, `nvtx MODE`. It prints the regions that a recording must show: lines of a thread's name,
- * B, E or M, and a region's name. Built with NVIDIA's headers where there are some (NVTX_HEADERS), and with a stand-in
- * for them everywhere. As a shared library (NVTX_LIBRARY) it is one more copy of NVTX in the process.
+ * A program with NVTX ranges, `nvtx MODE`. It prints the regions that a recording must have, in lines of a thread's
+ * name, B, E or M, and a region's name. Built with NVIDIA's headers if there are any (NVTX_HEADERS), and always with a
+ * stand-in for them. As a shared library (NVTX_LIBRARY) it is a further copy of NVTX in the process.
  */
 #ifdef NVTX_HEADERS
 #    include <nvtx3/nvToolsExt.h>
@@ -95,7 +95,7 @@ static nvtxEventAttributes_t named(const char *name)
     return attributes;
 }
 
-/* Ranges of one domain, of a name that says whose they are. */
+/* Makes ranges of one domain. `whose` is part of their names. */
 __attribute__((visibility("default"))) void nvtx_in_library(const char *whose, int rounds);
 void nvtx_in_library(const char *whose, int rounds)
 {
@@ -135,7 +135,7 @@ static int kinds(void)
     tell("B b\u00fccher:");
     attributes = named(NULL);
     attributes.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
-    attributes.message.registered = (void *)0x1234; /* of nobody's */
+    attributes.message.registered = (void *)0x1234; /* not a registered string */
     nvtxDomainRangePushEx(wide, &attributes);
     tell("B b\u00fccher:");
     nvtxDomainRangePop(wide);
@@ -153,7 +153,7 @@ static int kinds(void)
     return 0;
 }
 
-/* Pops without pushes tell nothing; what lies deeper than the bound is left out, and only that. */
+/* Pops without pushes are ignored. Only ranges deeper than the bound are left out. */
 static int unbalanced(void)
 {
     nvtxRangePop();
@@ -173,7 +173,7 @@ static int unbalanced(void)
     return 0;
 }
 
-/* Domains that cross: the one that goes on is begun again. */
+/* Ranges of two domains cross: when the outer one ends, the inner one is begun again. */
 static int crossing(void)
 {
     nvtxDomainHandle_t domain = nvtxDomainCreateA("other");
@@ -198,11 +198,11 @@ static int crossing(void)
 static void *end_elsewhere(void *ranges)
 {
     nvtxRangeEnd(((nvtxRangeId_t *)ranges)[0]);
-    nvtxRangeEnd(((nvtxRangeId_t *)ranges)[0]); /* twice: tells nothing */
+    nvtxRangeEnd(((nvtxRangeId_t *)ranges)[0]); /* a second end is ignored */
     return NULL;
 }
 
-/* Ranges that overlap and end on another thread; and more at once than there are lanes. The truth is in the test. */
+/* Ranges that overlap and end on another thread, and more ranges at once than lanes. The test has the right answer. */
 static int ranges(void)
 {
     nvtxRangeId_t open[400];
@@ -227,7 +227,7 @@ static void block(uint32_t pool, int number, size_t bytes, int keep)
     if (!keep) memprof_free(pool, (void *)(uintptr_t)(4096 * (number + 1)));
 }
 
-/* Ten steps by name, each with work of its own inside that is named alike. */
+/* Ten steps by name. Each contains a range with a similar name. */
 static int steps(const char *format)
 {
     uint32_t pool = memprof_pool("steps", MEMPROF_HOST);
@@ -244,7 +244,7 @@ static int steps(const char *format)
     return 0;
 }
 
-/* A child made inside ranges: their ends are none of its business, its own ranges are. */
+/* A child forked inside ranges: the child's recording has the child's own ranges, but not the ends of the parent's. */
 static int child(void)
 {
     nvtxRangePushA("parent's");
@@ -327,7 +327,7 @@ static int memory(void)
     return 0;
 }
 
-/* An allocator whose addresses never come again: 150 000 blocks of 100 bytes, of which the last 2000 live. */
+/* An allocator that never reuses an address: 150 000 blocks of 100 bytes, of which the last 2000 stay live. */
 static int churn(void)
 {
     enum { BATCHES = 150, EACH = 1000, KEPT = 2 };
@@ -389,7 +389,7 @@ static void *use_library(void *argument)
     return NULL;
 }
 
-/* Every library has a copy of NVTX, and all begin at once. */
+/* Every library has its own copy of NVTX, and all start at the same time. */
 static int libraries(char **paths, int count)
 {
     pthread_t threads[16];

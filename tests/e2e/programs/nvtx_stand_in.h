@@ -1,7 +1,7 @@
 /*
  * The part of NVTX v3's headers that the test needs: functions that load the tool at first use and go through pointers
- * that the tool sets. For machines without those headers; every source that includes this has a copy of its own, as
- * libraries built with the real ones have.
+ * that the tool sets. For machines without NVIDIA's headers. Every source that includes this file has its own copy,
+ * like libraries built with the real headers.
  */
 #ifndef NVTX_STAND_IN_H
 #define NVTX_STAND_IN_H
@@ -69,7 +69,7 @@ static void stand_in_load(void)
     }
 }
 
-/* name(arguments), through a slot of a table; `none` where no tool took it. */
+/* Calls name(arguments) through a slot of a table; the result is `none` if no tool has set the slot. */
 #define STAND_IN(result, none, name, table, slot, parameters, arguments)                                               \
     __attribute__((unused)) static result name parameters                                                              \
     {                                                                                                                  \

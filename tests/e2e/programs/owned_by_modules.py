@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""owned_by_modules.py NAME FILE: trains a network and writes to FILE what its modules own at the end, by role and path:
-bytes of parameters, gradients and the optimizer's state."""
+"""owned_by_modules.py NAME FILE: trains a network. At the end writes the bytes of its modules' parameters, gradients
+and optimizer state to FILE, by role and path."""
 import json
 import sys
 

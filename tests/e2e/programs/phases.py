@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""phases.py NAME: trains a network, and validates it now and then without gradients, in larger batches; or only infers. Its
-functions are named by what they do: train_step(), validate(), answer()."""
+"""phases.py NAME: trains a network, and sometimes validates it without gradients, in larger batches; or only infers.
+Its functions are named train_step(), validate() and answer()."""
 import queue
 import sys
 import threading
@@ -32,7 +32,7 @@ class Words(nn.Module):
 
 
 def perceptron():
-    """A pass has too few blocks to show anything alone."""
+    """A network with too few blocks in a pass for a verdict by lifetimes alone."""
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
 
@@ -56,7 +56,7 @@ def perceptron():
 
 
 def images():
-    """Validation keeps what it predicts until its end."""
+    """Validation keeps its predictions until its end."""
     model = Images()
     optimizer = torch.optim.Adam(model.parameters())
 
@@ -108,8 +108,8 @@ def words():
 
 
 def serve(keep):
-    """Threads answer what the main thread puts into a queue, and keep some of the answers to the end; says how many bytes
-    those have. The main thread waits for the first answer, so that the work has begun, and for each of the last ones."""
+    """Threads answer requests of the main thread, and keep some answers to the end. Prints the bytes of the kept
+    answers. The main thread waits for the first answer, so that the work has begun, and for each of the last ones."""
     model, requests, kept = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 96)).eval(), queue.Queue(), []
 
     def answer():

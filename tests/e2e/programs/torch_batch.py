@@ -1,5 +1,5 @@
 """A loop whose blocks grow with the batch, on a stand-in of PyTorch's CUDA allocator: torch_batch.py BATCH. Prints the
-most that was allocated and reserved."""
+peaks of allocated and reserved bytes."""
 import sys
 
 import torch

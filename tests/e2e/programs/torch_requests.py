@@ -1,10 +1,10 @@
-"""Allocations on a stand-in of PyTorch's CUDA allocator, and on stdout, as JSON, what was asked for in each.
+"""Makes allocations on a stand-in of PyTorch's CUDA allocator, and prints the request of each as JSON.
 
     torch_requests.py STEPS PER_STEP [WHAT]
 
-WHAT is what the program does with PyTorch's history itself (own, late, dump, looks, asks, threads: each step in a
-thread of its own, and the history in another), short (its ring is made shorter), or how it goes on: fork, now (writes a
-snapshot to now.mp), killed."""
+WHAT is how the program itself uses PyTorch's history (own, late, dump, looks, asks; threads: each step in its own
+thread, and the history in another), or short (a shorter ring), or what happens next: fork, now (writes a snapshot to
+now.mp), killed."""
 import json
 import os
 import random

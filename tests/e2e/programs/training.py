@@ -1,5 +1,5 @@
-"""Programs of every kind with fixed seeds, for check_shim.py. Each prints digests of its results, to compare a run with
-the recorder and one without.
+"""Programs of many kinds with fixed seeds, for check_shim.py. Each prints digests of its results, so that runs with and
+without the recorder can be compared.
 
     training.py [PROGRAM...]      default: all but ddp and compiled
 """
@@ -18,7 +18,7 @@ from torch.utils import checkpoint
 
 
 def digest(*things):
-    """The digest of tensors, modules, optimizers and all else, to the bit."""
+    """A digest of tensors, modules, optimizers and other values, exact to the bit."""
     total = hashlib.sha256()
     for thing in things:
         if isinstance(thing, torch.Tensor):
@@ -163,7 +163,7 @@ CHECKPOINT = {"use_reentrant": False} if torch.__version__ >= "2" else {}
 
 
 def exceptions():
-    """In forward, with hooks of the program's own that see what happens, and hooks that change it."""
+    """Exceptions in forward, with the program's own hooks: some only observe, some change values."""
     seen = []
 
     class Picky(Mlp):
@@ -216,7 +216,7 @@ def workers():
 
 
 def copies():
-    """Files and copies, and a class's words about itself."""
+    """Saved files and copies of modules, and a class's representation."""
     model = nn.Sequential(Mlp(), nn.BatchNorm1d(4))
     optimizer = torch.optim.Adam(model.parameters())
     fit(model, optimizer, torch.randn(16, 8), torch.randn(16, 4))

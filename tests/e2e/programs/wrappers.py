@@ -1,10 +1,10 @@
-"""Networks in the wrappers that people put around them: what the layers allocate is noted with the path that the layer
-has in the network itself.
+"""Networks in usual wrappers. Each layer's blocks are noted with the layer's path in the network itself.
 
     wrappers.py RECORD.json WRAPPER...
 
-Writes the right answers by address: a path, or a list of several. Also writes where copies of parameters and sums of
-their gradients are. Wrappers that this PyTorch lacks, or that need a GPU, are left out; the record names the others.
+Writes the right answers by address: a path, or a list of several right ones. Also writes the addresses of copies of
+parameters and of sums of their gradients. Wrappers that this PyTorch lacks, or that need a GPU, are left out; the
+record names the others.
 """
 
 import json
@@ -41,7 +41,7 @@ class Network(nn.Module):
 
 
 def network(kind):
-    """A model of a class named for its wrapper, so that each is the only one of its class."""
+    """A model whose class is named after its wrapper, so that each class has a single model."""
     return type(kind, (Network,), {})()
 
 
@@ -145,7 +145,7 @@ def main():
             if isinstance(module, Layer):
                 parts = [part for part in name.split(".") if not part.startswith("_") and part != "module"]
                 path = ".".join([kind, *parts])
-                # Dynamo may run them all as one graph of the root.
+                # Dynamo may run all modules as one graph of the root
                 module.path = path if kind != "compiled" else [path, kind]
         for _ in range(3):
             model(inputs).sum().backward()

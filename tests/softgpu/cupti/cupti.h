@@ -34,12 +34,12 @@ struct soft_settings {
 };
 extern struct soft_settings soft_settings;
 
-/* records.c: what happens becomes records. */
+/* records.c: makes a record of an event. */
 void soft_record_memory(const struct soft_memory_event *event);
 void soft_record_pool(const struct soft_pool_event *event);
 void soft_stop_records(void);
 bool soft_wants_records(void);
-/* subscriber.c: listens to the driver as long as somebody wants to hear. false: there is no driver. */
+/* subscriber.c: listens to the driver while there is a subscriber. False: there is no driver. */
 bool soft_listen(void);
 
 #endif

@@ -82,7 +82,7 @@ static void disorder(struct buffer *buffer)
     free(copy);
 }
 
-/* Hands a buffer back. Called with the lock, which is not held while the profiler has its say. */
+/* Hands a buffer back. Call it with the lock; the lock is released during the profiler's callback. */
 static void hand_back(struct buffer *buffer)
 {
     struct buffer full = *buffer;
@@ -308,7 +308,8 @@ static mp_cuptiActivityGetNextRecord *find_walker(void)
     return walker;
 }
 
-/* As NVIDIA's walks: at the end, and before a record that is cut, 12 and the last record stays; 21 at an unknown kind.
+/* Walks like NVIDIA's function. At the end, and before a cut record, it returns 12 and leaves *record; at an unknown
+ * kind 21.
  */
 static int walk(const uint8_t *buffer, size_t valid_bytes, void **record)
 {

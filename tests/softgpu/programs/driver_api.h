@@ -25,10 +25,10 @@ struct driver_api {
 
 extern struct driver_api driver;
 
-/* Ends the program with status 3 where something is missing. */
+/* Opens the driver. Ends the program with status 3 if a function is missing. */
 void driver_open(const char *way);
 
-/* Ends the program with status 4 where the result is not the one that is right. */
+/* Ends the program with status 4 if `result` is not `right`. */
 void driver_check(CUresult result, CUresult right, const char *file, int line);
 #define CHECK(call)           driver_check((call), CUDA_SUCCESS, __FILE__, __LINE__)
 #define CHECK_FAILS(call, as) driver_check((call), (as), __FILE__, __LINE__)

@@ -1,5 +1,5 @@
 /*
- * Programs that do wrong, or to which it is done:
+ * Programs that misuse CUDA, or are disturbed:
  *
  *     faults WAY double_free | unknown_free | lost_context | fork | fork_and_use | fork_in_recorder | kill | refusals |
  *                 reload | stray_end
@@ -59,7 +59,7 @@ static void unknown_free(void)
     CHECK_FAILS(driver.cuIpcCloseMemHandle(block), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* Destroyed under live blocks, which are then freed in vain; the thread goes on in the first context. */
+/* A context is destroyed with live blocks, whose frees then fail; the thread goes on in the first context. */
 static void lost_context(void)
 {
     CUcontext other;

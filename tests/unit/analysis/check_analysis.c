@@ -67,7 +67,7 @@ static void check_sites(const struct scene *scene, const struct mp_sites *sites,
     }
 }
 
-/* Which begin events of a thread are open after `moment` events. */
+/* Finds the begin events of a thread whose regions are open after `moment` events. */
 static size_t open_on(const struct scene *scene, uint32_t thread, int64_t moment, int64_t *open)
 {
     size_t depth = 0;
@@ -85,7 +85,8 @@ static size_t open_on(const struct scene *scene, uint32_t thread, int64_t moment
     return depth;
 }
 
-/* The thread whose regions are meant: the last event's, else the one whose open region began first; MP_NONE: none. */
+/* The thread whose regions are reported: the last event's, else the one whose open region began first; MP_NONE:
+ * none. */
 static uint32_t meant_thread(const struct scene *scene, int64_t moment)
 {
     int64_t open[EVENTS], first = INT64_MAX;
@@ -112,7 +113,8 @@ static void check_regions(const struct scene *scene, const struct mp_open_region
     }
 }
 
-/* A thread's own come before those of no thread, and another thread's before these, where it has none. */
+/* A thread's own regions come first. A thread without regions gets another thread's, and only then regions of no
+ * thread. */
 START_TEST(regions_at_any_moment)
 {
     size_t lanes = 0, others = 0;
@@ -237,11 +239,11 @@ START_TEST(growth_is_looked_for_where_it_shows)
         mp_leaks_free(&leaks);
         scene_free(&scene);
     }
-    ck_assert_uint_gt(earlier, 0); /* else nothing was tested */
+    ck_assert_uint_gt(earlier, 0); /* otherwise nothing was tested */
 }
 END_TEST
 
-/* Bytes that came (or went) in events [first, end), block by block. */
+/* Bytes allocated (or freed) in events [first, end), summed block by block. */
 static uint64_t moved(const struct scene *scene, uint16_t track, int64_t first, int64_t end, bool came)
 {
     uint64_t sum = 0;
@@ -285,8 +287,8 @@ static void check_steps(const struct scene *scene, const struct mp_step_report *
     ck_assert_uint_eq(row, report->steps.count);
 }
 
-/* The end of the region that begins at `first`. It is an end of its name on its thread with none of that name open
- * inside it, or the end of a region around it. */
+/* The end of the region that begins at `first`. That is the end event of its name on its thread, when no inner region
+ * of that name is open, or the end of a region around it. */
 static int64_t region_end(const struct scene *scene, int64_t first)
 {
     struct {
@@ -314,7 +316,7 @@ static int64_t region_end(const struct scene *scene, int64_t first)
     return (int64_t)scene->events.count;
 }
 
-/* Bytes of blocks born in events [first, end) that live after it, as far as they were allocated inside. */
+/* Bytes of blocks born in events [first, end) and live afterwards, without later growth. */
 static uint64_t kept(const struct scene *scene, uint16_t track, int64_t first, int64_t end)
 {
     uint64_t came = moved(scene, track, first, end, true), went = 0;
@@ -336,7 +338,7 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The smallest of the values that at least so many in a hundred do not exceed. */
+/* The smallest value that at least `percent` % of the values do not exceed. */
 static uint64_t nearest(const uint64_t *values, size_t count, unsigned percent)
 {
     uint64_t best = UINT64_MAX;
@@ -436,7 +438,7 @@ START_TEST(steps_and_regions_equal_brute_force)
 }
 END_TEST
 
-/* Regions of one name with peaks that are known, as many as make ranks differ. */
+/* Regions of one name with known peaks, in numbers for which the definitions of ranks differ. */
 START_TEST(percentiles_are_nearest_ranks)
 {
     static const size_t counts[] = {1, 2, 3, 4, 19, 20, 21, 39, 40, 99, 100, 101, 150, 199, 200, 201, 299, 300, 301};
@@ -459,7 +461,7 @@ START_TEST(percentiles_are_nearest_ranks)
 }
 END_TEST
 
-/* Groups hold what their sites hold, whatever they are by. */
+/* A group's sums are those of its sites, for every grouping. */
 START_TEST(groups_add_up)
 {
     static const char *const groups[] = {"stack", "stack:1", "stack:3", "function", "file", "library"};

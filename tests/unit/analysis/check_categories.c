@@ -1,6 +1,5 @@
 /*
- * Categories against programs that are made up, of which every block's purpose is known; and rules against regexec()
- * alone.
+ * Categories of made-up programs in which every block's purpose is known; and rules compared with plain regexec().
  */
 #include <regex.h>
 #include <stdio.h>
@@ -78,7 +77,7 @@ static void forward_and_backward(struct training *training, struct held *held, b
         pass(training, training->pass);
         if (world_random(world, 2)) make(training, training->workspace, MP_CATEGORY_WORKSPACE);
         held->kept[i] = make(training, training->keep, MP_CATEGORY_ACTIVATIONS);
-        /* The next batch is fetched while this one is worked on, on another thread. */
+        /* Another thread fetches the next batch meanwhile. */
         if (i == 2 && world->threads > 1) {
             world->thread = 1;
             held->next = make(training, training->fetch, MP_CATEGORY_INPUT);
@@ -156,7 +155,7 @@ START_TEST(training_is_seen_through)
         train(&training, &held, 6, seed & 4, seed & 8);
         struct mp_model *model = world_build(&training.world);
         snprintf(what, sizeof what, "seed %d", (int)seed);
-        /* The last batch is dropped when the program ends, which is too late to see that it is one. */
+        /* The last batch is freed at the program's end, too late to recognise it. */
         training.truth.at[held.batch] = MP_CATEGORY_NONE;
         if (training.world.threads > 1) training.truth.at[held.next] = MP_CATEGORY_NONE;
         check_truth(&training, model, what);
@@ -166,7 +165,7 @@ START_TEST(training_is_seen_through)
 }
 END_TEST
 
-/* A server's network: a call makes a block at each line of it, in three parts. */
+/* A server's network: a call makes a block at each of its lines, in three parts. */
 #define PART 4
 
 struct server {
@@ -189,7 +188,7 @@ static uint32_t serve(struct server *server, uint32_t stack)
     return world_alloc(&server->training.world, stack, 512);
 }
 
-/* Makes a call's blocks [first, end); `together`: else each goes as the next one comes. */
+/* Makes a call's blocks [first, end). With `together` all stay live; else each is freed when the next one is made. */
 static void pass_on(struct server *server, uint32_t *blocks, unsigned first, unsigned end, bool together)
 {
     for (unsigned i = first; i < end; i++) {
@@ -235,7 +234,7 @@ static void stopped_call(struct server *server)
     world_release(world, input);
 }
 
-/* How many of the network's blocks have a category of inference, and how many have not. */
+/* Counts the network's blocks with a category of inference, and the others. */
 static void count_inference(struct server *server, size_t *inference, size_t *others)
 {
     struct mp_categories *categories;
@@ -253,8 +252,8 @@ static void count_inference(struct server *server, size_t *inference, size_t *ot
     finish(&server->training);
 }
 
-/* Three of five turns of the pool show inference. In the others a call waits amid a layer, whose blocks live on as a
- * graph's do. */
+/* Three of five turns of the pool look like inference. In the others a call waits in the middle of a layer, whose
+ * blocks stay live like a graph's. */
 START_TEST(a_pool_infers_where_most_of_its_turns_do)
 {
     struct server server;
@@ -269,7 +268,7 @@ START_TEST(a_pool_infers_where_most_of_its_turns_do)
 }
 END_TEST
 
-/* In one thread what lives on is a graph's, where as many turns show inference. */
+/* With a single thread, blocks that stay live are a graph's, even if as many turns look like inference. */
 START_TEST(one_thread_does_not)
 {
     struct server server;
@@ -319,11 +318,12 @@ START_TEST(what_the_program_says_counts)
     label(model, held.weights[2], born + 20, MP_ROLE_OPTIMIZER_STATE);
     ck_assert_uint_eq(category(model, NULL, odd, 0), MP_CATEGORY_BUFFERS);
     ck_assert_uint_eq(category(model, NULL, odd, count), MP_CATEGORY_BUFFERS);
-    ck_assert_uint_eq(category(model, NULL, held.weights[2], born + 5), MP_CATEGORY_PARAMETERS); /* will be said */
+    ck_assert_uint_eq(category(model, NULL, held.weights[2], born + 5), MP_CATEGORY_PARAMETERS); /* labelled later */
     ck_assert_uint_eq(category(model, NULL, held.weights[2], born + 15), MP_CATEGORY_PARAMETERS);
     ck_assert_uint_eq(category(model, NULL, held.weights[2], born + 25), MP_CATEGORY_OPTIMIZER_STATE);
     ck_assert_uint_eq(category(model, NULL, held.weights[2], count), MP_CATEGORY_OPTIMIZER_STATE);
-    /* Another weight was made likewise, but has another size: and likely rules are out where the program speaks. */
+    /* Another weight has the same stack, but another size: it has no usual label, and with labels, guessing rules are
+     * off. */
     ck_assert_uint_eq(category(model, NULL, held.weights[1], count), MP_CATEGORY_NONE);
     model->blocks.bytes[held.weights[1]] = model->blocks.bytes[held.weights[2]];
     ck_assert_uint_eq(category(model, NULL, held.weights[1], count), MP_CATEGORY_PARAMETERS);
@@ -430,7 +430,7 @@ START_TEST(wrong_rules_name_their_line)
 }
 END_TEST
 
-/* The literal that is looked for first never hides a match. */
+/* The search for a literal before regexec() never hides a match. */
 START_TEST(rules_find_what_regexec_finds)
 {
     static const char letters[] = "abc.*+?()|[]{}^$\\12-";
@@ -462,8 +462,8 @@ START_TEST(rules_find_what_regexec_finds)
 }
 END_TEST
 
-/* Every pattern is a regular expression; a stack shows what its frames show, and inside of a border only what ran
- * there; all is found once. */
+/* Every pattern is a regular expression. A stack has the facts of its frames, but only of those inside of the border.
+ * Each fact is found once. */
 START_TEST(stacks_show_what_their_frames_show)
 {
     struct world world;

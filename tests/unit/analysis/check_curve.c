@@ -12,7 +12,7 @@ static uint64_t chance(uint64_t below)
     return (seed >> 33) % below;
 }
 
-/* Steps at events of which some are not theirs, and some that are at none, as those that a change makes. */
+/* Makes steps, some of them at events of other tracks, and some at no event, like those that a change adds. */
 static void make(struct mp_torch_history *history, struct mp_model *model, size_t steps)
 {
     uint32_t event = 0;
@@ -25,7 +25,7 @@ static void make(struct mp_torch_history *history, struct mp_model *model, size_
     model->events.count = event + chance(3);
 }
 
-/* The event before which a step has happened, by looking for it. */
+/* The event before which a step has happened, by a plain search. */
 static uint32_t before(const struct mp_torch_history *history, const struct mp_model *model, size_t step)
 {
     if (history->steps.at[step].event != MP_NONE) return history->steps.at[step].event + 1;
@@ -39,7 +39,7 @@ struct level {
     uint64_t allocated, reserved;
 };
 
-/* `at`: where the curve stands in its last point not after an event. */
+/* The curve's highest level until `event`; `at`: the level at its last point not after the event. */
 static uint64_t highest_until(const struct mp_curve *curve, uint32_t event)
 {
     uint64_t most = 0;
@@ -80,7 +80,7 @@ static void check(size_t steps)
     ck_assert_uint_eq(found, most);
     ck_assert_uint_eq(found_reserved, most_reserved);
     ck_assert_uint_eq(curve.at[curve.count - 1].allocated, last.allocated);
-    /* Whenever a highest level so far was reached, the curve has it by the end of its group, and no sooner. */
+    /* Each new highest level is in the curve at the end of its group of points, and not earlier. */
     uint64_t so_far = 1000;
     size_t group = steps < MP_CURVE_POINTS ? 1 : steps / (MP_CURVE_POINTS / 2 - 1) + 1;
     for (size_t i = 0; i < steps; i += 1 + steps / 500) {

@@ -51,7 +51,7 @@ static struct mp_builder *begin(void)
     static const struct mp_module modules[] = {{.path = 0}, {.path = 11}, {.path = 12}, {.path = 13}};
     static const struct mp_frame frames[] = {
         {MP_NATIVE, 3, 1, 0, 0, 0, 0}, {MP_NATIVE, 1, 1, 0, 0, 0, 0}, {MP_NATIVE, 2, 1, 0, 0, 0, 0}};
-    /* The driver's own frame lies inside the one of whoever asked. */
+    /* The driver's own frame is inside of its caller's frame. */
     static const struct mp_stack_node stacks[STACKS + 1] = {{0, 0}, {0, 1}, {1, 0}, {0, 2}, {3, 0}, {0, 0}};
     static const struct mp_recording_start start = {.host = "", .configuration = "", .spool = ""};
     struct mp_string_entry strings[COUNT];
@@ -196,7 +196,7 @@ START_TEST(what_was_there_before_stands_for_whom_nobody_names)
 }
 END_TEST
 
-/* A total that was read while memory was being handed out says nothing about the rest. */
+/* A total that was read while memory was being allocated is not used. */
 START_TEST(a_reading_amid_changes_is_not_taken)
 {
     struct mp_builder *builder = begin();
@@ -296,7 +296,7 @@ START_TEST(parts_add_up)
                 handed_out[i] += live[j];
             uint64_t held = torch > tensors ? torch : tensors;
             if (held > handed_out[i]) handed_out[i] = held;
-            /* PyTorch's memory comes first, even if it lies in the pool. At most the rest of a pool is free. */
+            /* PyTorch's memory counts first, even if it is in the driver's pool. At most the rest of a pool is free. */
             in_tensors[i] = tensors;
             cached[i] = held - tensors;
             in_pools[i] = reserved > used ? reserved - used : 0;

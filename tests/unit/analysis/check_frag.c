@@ -23,7 +23,7 @@ struct layout {
     struct mp_segment_part parts[SEGMENTS * PARTS];
     size_t segment_count, part_count;
     uint64_t largest; /* block ever */
-    uint64_t oom;     /* bytes asked for in vain at the end; 0: none */
+    uint64_t oom;     /* bytes of a failed request at the end; 0: none */
 };
 
 static void feed(struct mp_builder *builder, const struct mp_chunk *chunk)
@@ -95,7 +95,7 @@ static struct mp_model *make(struct layout *layout)
             layout->parts[layout->part_count++] = part;
         }
     }
-    if (chance(2)) { /* one that came and went */
+    if (chance(2)) { /* a block that was freed again */
         uint64_t bytes = 512 * (1 + chance(8));
         if (bytes > layout->largest) layout->largest = bytes;
         feed_event(builder, (struct mp_event){.type = MP_EVENT_ALLOC, .address = 8, .bytes = bytes, .block = block});
@@ -144,7 +144,7 @@ static void check_segment(const struct layout *layout, size_t index, const struc
     ck_assert_int_eq(found, pinned);
 }
 
-/* A hole that is exactly as large as what was wanted can be used. */
+/* A hole exactly as large as the request can be used. */
 static void check_sums(const struct layout *layout, const struct mp_frag *frag)
 {
     uint64_t allocated = 0, requested = 0, reserved = 0, free_bytes = 0, holes = 0, largest = 0, unusable = 0;
@@ -177,9 +177,9 @@ static void check_sums(const struct layout *layout, const struct mp_frag *frag)
     ck_assert_uint_eq(frag->unusable, unusable);
     ck_assert_uint_eq(frag->whole_free, whole_free);
     ck_assert_uint_eq(frag->segments.count, layout->segment_count);
-    if (layout->oom) /* nothing leaks, nobody else is there */
+    if (layout->oom) /* no leak, and no other process */
         ck_assert_int_eq(frag->oom.cause, free_bytes >= layout->oom       ? MP_OOM_FRAGMENTATION
-                                          : free_bytes >= layout->oom / 2 ? MP_OOM_UNKNOWN /* free beside: unknown */
+                                          : free_bytes >= layout->oom / 2 ? MP_OOM_UNKNOWN /* enough is free: unknown */
                                                                           : MP_OOM_CAPACITY);
 }
 
@@ -205,7 +205,7 @@ START_TEST(holes_and_pins_are_counted)
 }
 END_TEST
 
-/* A program's call in a replay: a block of so many MiB, the free of the block with that number, or a mark. */
+/* A program's call in a replay: a block of `alloc` MiB, the free of block number `free`, or a mark. */
 struct deed {
     int alloc, free;
     const char *mark;
@@ -260,7 +260,7 @@ START_TEST(marked_calls_are_replayed)
         {{{.alloc = 30}, {.free = 1}, {.alloc = 40}}, 70},
         {{{.alloc = 30}, {.free = 1}, {.mark = "torch: empty_cache"}, {.alloc = 40}}, 40},
         {{{.alloc = 30}, {.free = 1}, {.mark = "empty_cache"}, {.alloc = 40}}, 70}, /* the program's own */
-        /* A MemPool: its blocks are its own, and it gives them back when it is deleted, and nobody else's. */
+        /* A MemPool has segments of its own. When it is deleted, its segments are released, and no others. */
         {{{.mark = "torch: pool 0:1 made on cuda:0"},
           {.mark = "torch: pool 0:1 begins on cuda:0"},
           {.alloc = 12},
@@ -272,7 +272,7 @@ START_TEST(marked_calls_are_replayed)
           {.mark = "torch: pool 0:1 deleted on cuda:0"},
           {.alloc = 14}},
          26},
-        /* One that lives is not emptied; one of another device is another pool. */
+        /* A live pool is not emptied. A pool of the same number on another device is another pool. */
         {{{.mark = "torch: pool 0:1 made on cuda:0"},
           {.mark = "torch: pool 0:1 begins on cuda:0"},
           {.alloc = 12},
@@ -296,13 +296,13 @@ START_TEST(marked_calls_are_replayed)
           {.mark = "torch: empty_cache"},
           {.alloc = 16}},
          26},
-        /* A limit, and what is given back at it. */
+        /* A limit, and the memory that is released when it is reached. */
         {{{.mark = "torch: memory fraction 0.0000457763671875 on cuda:0"}, /* 48 MiB of 1 TiB */
           {.alloc = 30},
           {.free = 1},
           {.alloc = 40}},
          40},
-        /* Settings that change: pages are mapped where a segment was made; what is split, and is not any more. */
+        /* Settings that change during the program: expandable segments, and the limit to splits. */
         {{{.mark = "torch: began with settings:"},
           {.alloc = 30},
           {.mark = "torch: settings:expandable_segments:True"},
@@ -323,7 +323,7 @@ START_TEST(marked_calls_are_replayed)
           {.alloc = 24}},
          96},
         {{{.mark = "torch: settings:no such thing"}, {.mark = "torch: settings:"}, {.alloc = 30}}, 30},
-        /* Marks that make no sense do nothing worse. */
+        /* Marks that make no sense are ignored. */
         {{{.mark = "torch: pool 0:7 ends on cuda:0"},
           {.mark = "torch: pool 0:7 released on cuda:0"},
           {.mark = "torch: pool 0:7 deleted on cuda:0"},

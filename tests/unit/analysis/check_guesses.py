@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Categories of blocks that lived before a made-up snapshot's history began: each program below knows what each of its
-blocks is. And over real snapshots: how much of a peak has no category."""
+"""Categories of blocks from before the history of a made-up snapshot: each program below knows the category of each of
+its blocks. For real snapshots: which part of a peak has no category."""
 import os
 import pathlib
 import statistics
@@ -35,7 +35,7 @@ AGAIN = stack("/home/u/train.py:7 evaluate")
 
 
 class Program:
-    """Entries of a trace, and the truth of each block that lives at the highest level."""
+    """Entries of a trace, and the right category of each block live at the peak."""
 
     def __init__(self):
         self.entries, self.live, self.base, self.next, self.best = [], {}, {}, 0x7f0000000000, (0, {})
@@ -90,7 +90,8 @@ LAYERS = [size << 10 for size in (640, 640, 1280, 512, 512, 4000)]
 
 
 def trained(copies):
-    """Steps of training that began before the trace did. `copies`: what an optimizer keeps for each parameter."""
+    """Steps of a training that began before the trace. `copies`: tensors that the optimizer keeps for each
+    parameter."""
     program = Program()
     for role in ("parameters", *("optimizer state",) * copies):
         for size in LAYERS:
@@ -112,7 +113,7 @@ def trained(copies):
 
 
 def evaluated(passes):
-    """Forward passes with autograd on; what one keeps is there until the next is done."""
+    """Forward passes with autograd on. A pass's graph stays live until the next pass is done."""
     program = Program()
     for size in LAYERS * 2:
         program.before(size, "parameters")

@@ -9,7 +9,7 @@
 
 #define BLOCKS 12
 
-/* A program of one place whose blocks live to the end, and what was found to hold each. */
+/* A program with one site whose blocks live to the end, and the holder found for each block. */
 static struct mp_model *make(struct world *world)
 {
     world_start(world, 5, 4);
@@ -44,7 +44,7 @@ struct wanted {
     uint64_t blocks;
 };
 
-/* The only place's holders, the most bytes first. */
+/* The holders of the only site, by decreasing bytes. */
 static void same(const struct mp_model *model, bool only_last, const struct wanted *wanted, size_t count)
 {
     struct mp_holders holders;
@@ -131,7 +131,7 @@ START_TEST(what_no_path_leads_to)
 }
 END_TEST
 
-/* Blocks of the cache live on when no tensor uses them; a look that did not see all cannot tell. */
+/* Blocks of the cache stay live when no tensor uses them. An incomplete look cannot tell. */
 START_TEST(pinned_memory_that_no_tensor_uses)
 {
     for (int complete = 0; complete < 2; complete++) {
@@ -311,8 +311,8 @@ START_TEST(one_holder_is_one_cause)
     ck_assert_uint_eq(leaks.causes, 1);
     ck_assert_uint_eq(first.sum.sites, 2);
     ck_assert(first.sum.bytes_per_step > 2900 && first.sum.bytes_per_step < 3100);
-    judge("native code → hooks of autograd → [*].z.grad_fn", "native code → hooks of autograd → [*].z", 1 << 30,
-          &leaks, &first);
+    judge("native code → hooks of autograd → [*].z.grad_fn", "native code → hooks of autograd → [*].z", 1 << 30, &leaks,
+          &first);
     ck_assert_uint_eq(leaks.causes, 1);
     judge("native code → grad_fn.variable.grad", "native code → grad_fn.variable", 1 << 30, &leaks, &first);
     ck_assert_uint_eq(leaks.causes, 1);
@@ -335,7 +335,7 @@ START_TEST(a_bound_ends_growth_unless_memory_ends_before)
     ck_assert_uint_eq(first.most, 50);
     ck_assert_uint_eq(first.to_come, (50 - first.entries) * 2000);
     ck_assert_uint_eq(first.sum.sites, 2);
-    judge(one, other, 80000, &leaks, &first); /* of 150 000 that both take when they are full */
+    judge(one, other, 80000, &leaks, &first); /* of 150 000 bytes that both have when full */
     ck_assert_int_eq(leaks.verdict, MP_VERDICT_LEAK);
 }
 END_TEST
@@ -382,5 +382,6 @@ END_TEST
 
 MP_SUITE("holders", growth_behind_the_last_step_is_not_clean, one_holder_is_one_cause,
          a_bound_ends_growth_unless_memory_ends_before, entries_of_one_container_are_one_holder,
-         other_kinds_and_doubts_stay_apart, what_no_path_leads_to, pinned_memory_that_no_tensor_uses, why_a_holder_is_missing,
-         what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone, advice_only_where_the_path_shows_it)
+         other_kinds_and_doubts_stay_apart, what_no_path_leads_to, pinned_memory_that_no_tensor_uses,
+         why_a_holder_is_missing, what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone,
+         advice_only_where_the_path_shows_it)

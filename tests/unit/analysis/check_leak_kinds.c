@@ -30,7 +30,7 @@ static void start(struct world *world)
 
 enum hidden { GROWS, LEVEL, FILLS_UP, JUMPS, TRACKED };
 
-/* The process's memory, in a program of 400 steps whose own blocks come and go. */
+/* The leaks by the process's memory, in a program of 400 steps that frees all its blocks. */
 static struct mp_leaks judge_hidden(enum hidden how)
 {
     struct world world;
@@ -82,8 +82,8 @@ START_TEST(what_is_bounded_or_recorded_is_not_hidden)
 }
 END_TEST
 
-/* A program so brief that its process is read only in a few of its 60 steps. `rest`: the bytes that nobody records, by
- * reading. */
+/* A short program, whose process is sampled only in a few of its 60 steps. `rest`: by sample, the bytes that are in no
+ * block. */
 static struct mp_leaks judge_read_in(size_t count, const unsigned char *read_in, const uint64_t *rest)
 {
     struct world world;
@@ -102,7 +102,7 @@ static struct mp_leaks judge_read_in(size_t count, const unsigned char *read_in,
     return judge(&world);
 }
 
-/* Read eight times, first after nearly half of its steps, at uneven distances; 1 MiB a step. */
+/* Sampled eight times, first after nearly half of the steps, at uneven distances; with `grows` 1 MiB more per step. */
 static struct mp_leaks judge_brief(bool grows)
 {
     static const unsigned char read_in[] = {26, 29, 33, 37, 44, 47, 54, 57};
@@ -125,7 +125,7 @@ START_TEST(brief_growth_is_not_called_clean)
 }
 END_TEST
 
-/* Fewer readings show no trend, and the process has no verdict. */
+/* Four samples show no trend, so the process gets no verdict. */
 START_TEST(four_readings_tell_nothing)
 {
     static const unsigned char read_in[] = {5, 20, 40, 55};
@@ -200,8 +200,8 @@ START_TEST(handles_are_counted)
 END_TEST
 
 /* Requests of four threads, any of which may wait for a processor while the others answer fifty. Each makes three
- * temporary blocks and an answer, which lives for ever, or until `keep` others have come. `seldom`: one thread gets few
- * of them, and one a single one, which it answers late. */
+ * temporary blocks and an answer, which lives for ever, or until `keep` further answers were made. `seldom`: one thread
+ * gets few requests, and another a single one, which it answers late. */
 static struct mp_leaks judge_server(uint64_t seed, uint32_t keep, bool seldom)
 {
     enum { REQUESTS = 400, THREADS = 4, CALLS = 4 };

@@ -1,6 +1,6 @@
 /*
- * The rule of leaks against its words, read once more and counted out in the plainest way: every boundary, every pair,
- * every block. Random lives of many shapes, so that each threshold is met from both sides, and some that lie on one.
+ * The rule of leaks compared with a second version, written from its description in the plainest way: every boundary,
+ * every pair, every block. Random lives of many shapes reach each threshold from both sides, and exactly.
  */
 #include "analysis/leaks/leak_rule.h"
 #include "analysis/leaks/trend.h"
@@ -27,7 +27,7 @@ static uint32_t chance(uint32_t below)
     return (uint32_t)((state >> 33) % below);
 }
 
-/* ---- the rule's words -------------------------------------------------------------------------------------------- */
+/* ---- the rule, as described ------------------------------------------------------------------------------------- */
 
 static bool lives_at(const struct mp_leak_life *life, uint32_t k)
 {
@@ -55,7 +55,7 @@ static double live_at(const struct lives *lives, uint32_t k)
     return live;
 }
 
-/* Nine of ten freed blocks were no older. Fewer than eight freed ones say nothing. */
+/* The age that nine of ten freed blocks did not exceed. Fewer than eight freed blocks give no usual age. */
 static uint32_t usual_age(const struct lives *lives)
 {
     size_t freed = 0;
@@ -136,7 +136,8 @@ static bool only_refills(const struct lives *lives, bool *sawtooth)
     return *sawtooth && births_at(lives, lives->last) < before + before / 2 + 4;
 }
 
-/* By the boundaries at which more lived than at any since `first`: between them, and since the last of them. */
+/* Judges by the boundaries with more live blocks than any earlier one since `first`: by the pauses between them, and
+ * since the last. */
 static enum mp_leak_growth unless_full(const struct lives *lives, uint32_t first)
 {
     uint32_t records[LAST_MAX + 1], count = 0, widest = 0;
@@ -190,7 +191,7 @@ static struct mp_leak_evidence judge(const struct lives *lives)
     return reported;
 }
 
-/* ---- held against it --------------------------------------------------------------------------------------------- */
+/* ---- the comparison ---------------------------------------------------------------------------------------------- */
 
 static int by_birth(const void *left, const void *right)
 {
@@ -222,7 +223,7 @@ static void check(struct lives *lives)
     told_of[reported.growth]++;
 }
 
-/* One place of a program, of a random shape. */
+/* Makes the lives of one site, of a random shape. */
 static void make(struct lives *lives)
 {
     *lives = (struct lives){.last = 4 + chance(45)};
@@ -246,7 +247,7 @@ static void make(struct lives *lives)
             case 3: /* most are freed, some are kept */
                 add(lives, step, chance(5) ? step + 1 + chance(hold) : forever);
                 break;
-            case 4: /* more and more seldom */
+            case 4: /* less and less often */
                 add(lives, step, forever);
                 every += chance(2);
                 break;
@@ -262,7 +263,7 @@ static void make(struct lives *lives)
     }
     for (uint32_t i = chance(4); i--;) /* made in the warm-up */
         add(lives, chance(2), forever);
-    for (uint32_t i = chance(3) ? 0 : chance(30); i--;) { /* and what comes and goes */
+    for (uint32_t i = chance(3) ? 0 : chance(30); i--;) { /* and temporary blocks */
         uint32_t birth = chance(last);
         add(lives, birth, birth + 1 + chance(1 + hold / 2));
     }
@@ -276,12 +277,12 @@ START_TEST(it_is_what_its_words_say)
         check(&lives);
     }
     for (unsigned growth = 0; growth <= MP_GROWTH_LEAK; growth++)
-        ck_assert_uint_gt(told_of[growth], 40); /* else it was not tested */
+        ck_assert_uint_gt(told_of[growth], 40); /* otherwise this verdict was not tested */
 }
 END_TEST
 
-/* Nine of ten that were freed were two steps old: what is older stays. With eight, or of nineteen with seventeen, those
- * that were twelve steps old are usual, too. */
+/* Nine of ten freed blocks were two steps old: older blocks are leaks. With only eight of ten, or 17 of 19, blocks of
+ * twelve steps are usual, too. */
 START_TEST(nine_in_ten_is_nine)
 {
     static const struct {
@@ -304,7 +305,8 @@ START_TEST(nine_in_ten_is_nine)
 }
 END_TEST
 
-/* Eight births are proof, seven are not; a lasting thing is made after the third step, and is nine steps old. */
+/* Eight births are proof, seven are not. Lasting blocks count if born after the third step and at least nine steps
+ * old. */
 START_TEST(the_least_that_counts)
 {
     static struct lives lives;
@@ -353,7 +355,7 @@ START_TEST(long_trends_are_looked_at_from_end_to_end)
 }
 END_TEST
 
-/* Every series of up to five small numbers, those that rise as often as they fall among them. */
+/* Every series of up to five small numbers, including those that rise as often as they fall. */
 START_TEST(short_trends_are_counted_out)
 {
     enum { MOST_POINTS = 5, VALUES = 4 };
@@ -385,7 +387,8 @@ START_TEST(short_trends_are_counted_out)
 }
 END_TEST
 
-/* One kept at each step; of late `came` are new and `went` of the old ones went: around every number that counts. */
+/* One block is kept at each step. Lately `came` new blocks were made and `went` old ones freed, around every
+ * threshold. */
 START_TEST(a_queue_loses_as_many_as_it_gets)
 {
     static struct lives lives;

@@ -62,7 +62,7 @@ START_TEST(one_block_a_step_leaks)
 }
 END_TEST
 
-/* The rate is what comes from the first birth to the last, whatever else the place holds for a step or two. */
+/* The rate is the growth from the first birth to the last, even if the site also has blocks for a step or two. */
 START_TEST(rate_of_a_rarer_leak_among_others)
 {
     struct lives lives = {0};
@@ -84,8 +84,8 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* The rate is what the program kept a step, and "by now" its sum. Single blocks of the line do not change it: of any
- * size, by the same stack or another one. Blocks that live for some steps do not, either. */
+/* The rate is the bytes that the program keeps per step, and "by now" their sum. Single blocks of the same line do not
+ * change the rate, whatever their size and stack, nor do blocks that live for some steps. */
 START_TEST(rate_is_the_slope)
 {
     static const uint32_t runs[] = {12, 16, 17, 60, 61, 200, 600, 1000};
@@ -96,42 +96,43 @@ START_TEST(rate_is_the_slope)
         uint32_t others = round % 2 ? 2 : 1, births = 0, final = 0;
         uint64_t bytes = 512u << next_random(&random) % 12, kept = 0, before = 0;
         bool any_size = round % 5 == 4;
-        uint32_t age = round % 7 ? 0 : 2; /* of what the same site holds for a while: what is no older may go yet */
+        uint32_t age = round % 7 ? 0 : 2; /* age of the site's temporary blocks: blocks as young may still be freed */
         for (uint32_t step = 0; step < last; step++) {
-            for (uint32_t i = 0; !step && i < 24; i++) /* the first step's */
+            for (uint32_t i = 0; !step && i < 24; i++) /* blocks of the first step */
                 live_of(&lives, others, next_random(&random) % 2 ? bytes : bytes * (i + 2), 0, FOR_EVER);
             if (step == last / 2 / every * every && last > 16) live_of(&lives, others, 300 * bytes, step, FOR_EVER);
             if (age) live_of(&lives, 1, 48, step, step + age);
             if (step % every) continue;
             uint64_t now = any_size ? bytes + next_random(&random) % bytes * 2 : bytes;
             live_of(&lives, 1, now, step, FOR_EVER);
-            before = kept; /* less what the last one brought, which needs the time after it */
+            before = kept; /* without the last step's bytes, whose duration is unknown */
             kept += now;
             final = step;
             births++;
         }
         struct mp_leak_slope slope = slope_of(&lives, last);
-        ck_assert_uint_eq(slope.site, 1); /* the stack that leaks, not the one that holds most */
+        ck_assert_uint_eq(slope.site, 1); /* the stack that leaks, not the one with most bytes */
         ck_assert_uint_ge(slope.last + (age ? age + every - 1 : 0), final);
         ck_assert_uint_ge(slope.births + age, births);
         if (any_size)
             ck_assert_double_eq_tol(slope.bytes_per_step, (double)before / final, 0.25 * (double)before / final);
         else
             ck_assert_double_eq_tol(slope.bytes_per_step, (double)bytes / every, 1e-6 * (double)bytes);
-        ck_assert_uint_le(slope.bytes,
-                          kept + (any_size ? 3 * bytes : 0)); /* the first, and the large one, as the median */
+        ck_assert_uint_le(slope.bytes, kept + (any_size ? 3 * bytes : 0)); /* the first block, and the large one counted
+                                                                            * as the median */
         ck_assert_uint_ge(slope.bytes + (any_size ? kept / 3 : (age + 1) * bytes), kept);
         mp_vec_free(&lives);
     }
 }
 END_TEST
 
-/* An amount that is exceptional in a few steps counts as the median; one that is less, or that comes often, as it is.
+/* An amount that is exceptional, in a few steps only, counts as the median. A smaller or a frequent amount counts as it
+ * is.
  */
 START_TEST(exceptional_amounts_count_as_the_median)
 {
     static const struct {
-        uint32_t times; /* steps of 40 with another amount, spread over them */
+        uint32_t times; /* how many of 40 steps have another amount, evenly spread */
         uint64_t bytes; /* that amount */
         double rate;    /* 1000 bytes in the other steps; the last of the 40 does not count */
     } cases[] = {
@@ -153,8 +154,8 @@ START_TEST(exceptional_amounts_count_as_the_median)
 }
 END_TEST
 
-/* A cache that fills up is no leak, however late it is full: in turn, at random, several at a time or by stopping.
- * Until it is full nothing tells it from a leak; just after that nobody can know. */
+/* A cache that fills up is no leak, however late it is full. It may fill in turn, at random, several at a time or until
+ * it stops. Until then it looks like a leak; shortly afterwards the verdict is open. */
 START_TEST(plateaus_do_not_leak)
 {
     uint64_t random = 4711;
@@ -174,7 +175,7 @@ START_TEST(plateaus_do_not_leak)
                         holds[at] = (uint32_t)lives.count;
                         live(&lives, step, FOR_EVER);
                     }
-                size_t kept = 0; /* those that outlived a step */
+                size_t kept = 0; /* blocks that outlived a step */
                 for (size_t i = 0; i < lives.count; i++)
                     if (lives.at[i].death > lives.at[i].birth) lives.at[kept++] = lives.at[i];
                 lives.count = kept;

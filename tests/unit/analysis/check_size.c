@@ -57,7 +57,7 @@ START_TEST(sizes_that_follow_no_rule_are_not_proved)
 }
 END_TEST
 
-/* Two batches prove what has one factor, and no more where one of them comes again. */
+/* Two batches prove sizes with a single factor. Repeating one of the batches proves no more. */
 START_TEST(as_many_batches_as_factors_prove_nothing)
 {
     static const struct mp_size_batches two = {{4, 8}, 2, 2}, again = {{4, 8, 8}, 3, 2};
@@ -86,7 +86,7 @@ START_TEST(rounded_sizes_are_bounded)
         mp_size_solve(&batches, &seen, &solution);
         ck_assert(solution.proved);
         double low = mp_size_sum_at(&solution.low, 192), high = mp_size_sum_at(&solution.high, 192);
-        if (slope * 12 <= 512) continue; /* the same in every probe: taken to be constant */
+        if (slope * 12 <= 512) continue; /* equal in every probe, so taken as constant */
         ck_assert_double_le(low, (double)slope * 192 + 1e-3);
         ck_assert_double_ge(high, (double)slope * 192 - 1e-3);
         ck_assert_double_le(high - low, 512.0 * 192 / 12 + 1);
@@ -109,13 +109,13 @@ END_TEST
 
 #define LAYERS 12
 
-/* A made-up training: each layer's output is kept until the way back; live bytes are summed up apart. */
+/* A made-up training: each layer's output is kept until backward. Live bytes are summed up separately. */
 struct program {
     double constant[LAYERS], first[LAYERS], square[LAYERS]; /* factors of each layer's size */
     uint64_t parameters, seed;
     uint32_t steps;
     bool per_sample, marked, noisy, other;
-    uint32_t queue; /* at most so many batches wait, by chance */
+    uint32_t queue; /* at most this many batches wait; the number is random */
     bool fetcher;   /* another thread makes them */
     bool rounded;   /* on a GPU, recorded as blocks of 512 bytes */
 };
@@ -155,7 +155,7 @@ static double layer_bytes(const struct program *program, struct run *run, size_t
     return bytes;
 }
 
-/* One batch that is wanted, and by chance some before their turn. */
+/* Receives the next batch, and by chance some later ones early. */
 static void receive(const struct program *program, struct run *run, uint32_t site, uint64_t x)
 {
     run->world.thread = program->fetcher;
@@ -289,7 +289,7 @@ static struct mp_size_need need_at(const struct asked *asked, uint64_t x)
 
 static const uint64_t far[] = {16, 50, 192, 1000};
 
-/* The answer for every batch is what the program really takes there, to the byte. */
+/* For every batch the answer is exactly what the program really allocates. */
 START_TEST(programs_are_predicted)
 {
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -358,8 +358,8 @@ START_TEST(the_largest_batch_is_the_largest)
 }
 END_TEST
 
-/* The truth lies between the bounds; no batch beyond the probes is said to fit; the answer is near, and no bound leaps
- * behind the largest probe. */
+/* The true value is between the bounds. No batch beyond the probes is said to fit. The answer is near, and no bound
+ * jumps after the largest probe. */
 static void check_doubt(const struct program *given, size_t count)
 {
     static const uint64_t near[] = {11, 12, 13, 96};
@@ -396,7 +396,7 @@ START_TEST(sizes_at_random_are_bounded)
 }
 END_TEST
 
-/* How many batches wait when the peak comes is chance, whether the main thread receives them or another. */
+/* The number of batches that wait at the peak is random, whether the main thread receives them or another one. */
 START_TEST(numbers_at_random_are_bounded)
 {
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -409,7 +409,7 @@ START_TEST(numbers_at_random_are_bounded)
 }
 END_TEST
 
-/* A thread that hands over is a matter of chance even where the probes all had one batch waiting. */
+/* With a fetching thread the answer is never sure, even if exactly one batch was waiting in all probes. */
 START_TEST(another_threads_batches_are_never_sure)
 {
     struct program program = some_program(3);

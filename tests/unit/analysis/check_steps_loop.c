@@ -10,7 +10,7 @@
 #include "model/window.h"
 #include "unit/suite.h"
 
-/* Programs as texts: what allocates, in order, one letter each; paths by letter. */
+/* Programs as texts: a letter for each allocation, in order; and a stack for each letter. */
 #define MAIN    "train.py:<module>:99 train.py:main:"
 #define STEP    MAIN "10 train.py:train_step:"
 #define MODULE  "/torch/nn/modules/module.py:_call_impl:1190 "
@@ -73,7 +73,7 @@ static uint32_t steps_of(const struct paths *paths, const char *text)
     return count;
 }
 
-/* Rows of a batch, layers of a model, parameters in an optimizer: each more often than the step. */
+/* Rows of a batch, layers of a model and parameters in an optimizer repeat more often than the step. */
 START_TEST(what_repeats_inside_a_step_is_no_step)
 {
     char text[8192];
@@ -118,7 +118,7 @@ START_TEST(lines_beyond_backward_do_not_run)
 }
 END_TEST
 
-/* The optimizer's work ends a step, where only every fourth round has it. */
+/* The optimizer's work ends a step, even if only every fourth round has it. */
 START_TEST(accumulation_ends_with_the_optimizer)
 {
     static const struct paths paths = {{
@@ -133,7 +133,7 @@ START_TEST(accumulation_ends_with_the_optimizer)
 }
 END_TEST
 
-/* As long as each runs alone, both loops of lines are rounds of the same work. */
+/* No steps: while each runs alone, both loops of lines look like rounds of the same work. */
 START_TEST(one_forward_has_no_steps)
 {
     ck_assert_uint_eq(steps_of(&training, "xyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyxyl"), 0);
@@ -142,7 +142,7 @@ START_TEST(one_forward_has_no_steps)
 }
 END_TEST
 
-/* A loop of one line: its lines tell nothing, its rhythm is a guess. */
+/* The lines of a one-line loop show no steps; its rhythm allows a guess. */
 START_TEST(a_loop_of_one_line_is_guessed)
 {
     static const struct paths paths = {{['a'] = "toy.py:<module>:3"}};
@@ -227,8 +227,8 @@ static void ask(struct mp_model *model, enum mp_verdict verdict, const char *rea
 /* Too little was seen: unknown, and why. */
 #define POOL "/threading.py:_bootstrap:900 pool.py:work:10 "
 
-/* Each thread of a pool makes its rounds in one line, while others are in the midst of theirs. The queue is filled by a
- * loop of one line, too, before any of it is taken: its rounds are over before the work begins. */
+/* Each thread of a pool makes its rounds in one line, while others are in the middle of theirs. A loop of one line also
+ * fills the queue, but its rounds are over before the work begins. */
 START_TEST(threads_of_a_pool_make_rounds_of_one_line)
 {
     static const struct paths paths = {{
@@ -264,8 +264,8 @@ START_TEST(threads_of_a_pool_make_rounds_of_one_line)
 }
 END_TEST
 
-/* Each thread's first calls come before the modules have names, and the least is live amid a call: what it answers is
- * kept by whoever asked. Threads begin one after the other. */
+/* Each thread's first calls come before the modules have names. The callers keep the answers, so the fewest bytes are
+ * live in the middle of a call. Threads begin one after the other. */
 START_TEST(threads_begin_before_modules_have_names)
 {
     static const struct paths paths = {{
@@ -330,7 +330,7 @@ START_TEST(rounds_of_a_small_part_are_no_steps)
     }
     *at = 0;
     struct world world;
-    for (unsigned skip = 0; skip < 2; skip++) { /* all, and with less of the rest */
+    for (unsigned skip = 0; skip < 2; skip++) { /* complete, and with less of the rest */
         struct mp_steps steps = {0};
         text[190] = skip ? 0 : text[190];
         struct mp_model *model = play(&world, &paths, text);

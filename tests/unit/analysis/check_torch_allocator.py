@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The model of PyTorch's caching allocator against cases that were derived by hand from PyTorch's sources, and against
-a second model, naive and slow, on random calls. Run in the build folder."""
+"""The model of PyTorch's caching allocator compared with cases derived by hand from PyTorch's sources, and, on random
+calls, with a second model that is naive and slow. Run in the build folder."""
 import collections
 import json
 import os
@@ -41,7 +41,7 @@ def settings_of(config):
 
 
 class Model:
-    """The C model, as torch_calls.c lets it be called: gives many calls at once, and parses what comes back."""
+    """The C model through torch_calls.c: passes many calls at once, and parses the answers."""
 
     def __init__(self, program):
         self.program = program
@@ -109,7 +109,7 @@ def state_of(answer):
 
 
 def differences_of_case(case, answers):
-    """Where the answers to a case's calls and to the `list` after them are not what it expects."""
+    """The differences between the answers to a case's calls, and to the `list` after them, and the expected ones."""
     expect = case["expect"]
     stats, segments = state_of(answers[-1])
     found = {"trace": [words[1] for answer in answers for words in answer if words[0] == "event"],
@@ -162,7 +162,7 @@ SETTINGS = [
 
 
 class Random:
-    """Random calls to both models; `lines` are those to the one in C, `expected` what the naive one makes of each."""
+    """Random calls to both models; `lines` are the calls of the C model, `expected` the naive model's answers."""
 
     def __init__(self, seed, calls):
         self.random = random.Random(seed)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof frag`: replays of snapshots, real ones where $MEMPROF_TEST_DATA is set and made-up ones, which must be exact;
-what it says of segments and holes against what the snapshots say."""
+"""`memprof frag`: replays of snapshots, real (if $MEMPROF_TEST_DATA is set) and made-up, must be exact. Segments and
+holes are compared with the snapshots' own."""
 import json
 import os
 import pathlib
@@ -77,7 +77,7 @@ class Program:
                 return
             a.record_stream(handle, 17)
             a.free(handle)
-            # A trace does not say if a completion that follows its request at once came with it or later.
+            # a trace does not show whether a completion right after its request came with it or later
             self.live += [kept for kept in [self.malloc(512)] if kept]
         elif what < 0.96:
             a.stream_done(17)
@@ -93,7 +93,7 @@ class Program:
 
 
 def snapshot_of(allocator, settings, first=0, with_pools=True):
-    """A snapshot as PyTorch would write it of an allocator whose trace begins at an entry."""
+    """The snapshot that PyTorch would write of an allocator whose trace begins at entry `first`."""
     entries = []
     for at, (action, address, size, stream, pool) in enumerate(allocator.trace[first:]):
         place = {"device_free" if action == "oom" else "addr": address}
@@ -124,7 +124,7 @@ class Case(unittest.TestCase):
         self.folder.cleanup()
 
     def check_exact(self, path, snapshot, name):
-        """The replay is exact, also through a recording, and its end equals the snapshot."""
+        """Asserts that the replay is exact, also of an imported recording, and that its end equals the snapshot."""
         recording = pathlib.Path(self.folder.name) / "made.mp"
         subprocess.run([MEMPROF, "import", str(path), "-o", str(recording), "--force"], check=True, capture_output=True,
                        timeout=60)
@@ -145,7 +145,7 @@ class Case(unittest.TestCase):
         return counts
 
     def check_end(self, said, snapshot, device=0):
-        """The state at the end, against the snapshot's segments."""
+        """Compares the state at the end with the snapshot's segments."""
         mine = sorted((s for s in snapshot["segments"] if s["device"] == device), key=lambda s: s["address"])
         holes = [(b["size"], s) for s in mine for b in s["blocks"] if b["state"] == "inactive"]
         self.assertEqual(said["moment"], "end")
@@ -172,7 +172,7 @@ class Case(unittest.TestCase):
 
 
 def unfreed(snapshot):
-    """Blocks that a trace leaves live and that no segment of the file has."""
+    """Blocks that are live at a trace's end, but in no segment of the file."""
     held = {block["address"] for segment in snapshot["segments"] for block in segment["blocks"]
             if block["state"].startswith("active")}
     live = set()
@@ -238,7 +238,7 @@ class Made(Written):
         self.assertIn("in the record", said["replay"]["first_difference"])
 
     def test_difference_at_the_end_is_found(self):
-        """The state at the end has one block of another size, request or state than the trace comes to."""
+        """The state at the end has one block with another size, request or state than the trace's end."""
         for name, change in (("size", lambda block: block.update(size=block["size"] + 512)),
                              ("requested_size", lambda block: block.update(requested_size=block["requested_size"] - 1)),
                              ("state", lambda block: block.update(state="active_pending_free"))):
@@ -258,7 +258,7 @@ REMEDIES = {"expandable_segments:True": {"expandable_segments": True},
 
 
 def fits(trace, settings, capacity):
-    """True if all requests of a trace, those that failed too, find memory under other settings."""
+    """True if all requests of a trace, failed ones included, find memory under other settings."""
     allocator, live = naive_allocator.Allocator(capacity, capacity, settings), {}
     for action, address, size, stream, _ in trace:
         try:
@@ -275,7 +275,7 @@ def fits(trace, settings, capacity):
 
 class Moments(Written):
     def test_all_given_back(self):
-        """The moment of the highest reserved bytes, if a program has given everything back at its end."""
+        """If a program has released everything at its end, the moment of the highest reserved bytes is shown."""
         for settings in ({}, {"expandable_segments": True}):
             allocator = naive_allocator.Allocator(1 << 36, 1 << 40, settings)
             held = [allocator.malloc(size * MIB, 0) for size in (30, 3, 50)]
@@ -290,7 +290,7 @@ class Moments(Written):
                              ("peak", True, reserved, allocated))
 
     def test_a_new_segment_where_one_was_given_back(self):
-        """The program empties the cache; at an address that is free again lies a segment for small blocks at the end."""
+        """The program empties the cache. At the end a segment for small blocks is at an address that was released."""
         base = 1 << 40
         trace = [{"action": action, "addr": base + at * MIB, "size": size, "stream": 0, "time_us": i + 1, "frames": []}
                  for i, (action, at, size) in enumerate((
@@ -312,8 +312,8 @@ class Moments(Written):
         self.assertEqual(replay["differences"], 0)
 
     def test_without_a_trace_of_its_own(self):
-        """A trace that contradicts itself is dropped. The moment is then made from segments and blocks, and is right
-        but for the rests that blocks of the large pool hide."""
+        """A trace that contradicts itself is dropped. The moment is then made from segments and blocks. It is right,
+        except for remainders inside of blocks of the large pool."""
         for seed in range(12):
             r = random.Random(seed)
             settings = r.choice([{}, {"expandable_segments": True}])
@@ -346,7 +346,8 @@ class OutOfMemory(Written):
         return said
 
     def check(self, allocator, settings):
-        """The state when memory ran out, the cause and what would have fitted, of a trace that ends there."""
+        """Checks the state, the cause and the settings that would have helped, for a trace that ends when memory runs
+        out."""
         said = self.autopsy(allocator, settings)
         action, device_free, size, _, _ = allocator.trace[-1]
         self.assertEqual((action, said["oom"]["requested_bytes"], said["oom"]["device_free_bytes"]),
@@ -384,7 +385,7 @@ class OutOfMemory(Written):
         self.assertTrue(all(causes.values()), causes)
 
     def test_an_earlier_one(self):
-        """A program that tried too much before it ran out of memory: the last time counts."""
+        """If a program ran out of memory several times, the last time counts."""
         allocator = naive_allocator.Allocator(100 * MIB, 1 << 40, {})
         held = [allocator.malloc(30 * MIB, 0) for _ in range(3)]
         with self.assertRaises(naive_allocator.OutOfMemory):
@@ -435,7 +436,7 @@ class OutOfMemory(Written):
         self.assertEqual(self.autopsy(allocator, {}, external_annotations=notes)["oom"]["cause"], "leak")
 
     def test_what_did_not_fit_without_free_memory_proves_nothing(self):
-        """The device may have had memory besides: then that no setting fits is not known."""
+        """The device may have had more free memory, so memprof does not claim that no setting fits."""
         unknown = 0
         for seed in range(20):
             program = Program(seed, 300, True)
@@ -449,7 +450,7 @@ class OutOfMemory(Written):
         self.assertGreater(unknown, 0)
 
     def test_no_stated_free_memory(self):
-        """Old traces do not say what the device had free: what fits into what was reserved fits all the more."""
+        """Old traces lack the device's free bytes. A request that fits into the reserved bytes fits anyway."""
         allocator = naive_allocator.Allocator(40 * MIB, 1 << 40, {})
         first = allocator.malloc(20 * MIB, 0)
         allocator.malloc(20 * MIB, 0)
@@ -466,7 +467,7 @@ class OutOfMemory(Written):
 
 class Settings(Written):
     def test_other_settings(self):
-        """The highest reserved bytes under other settings, against the naive allocator on the same requests."""
+        """The highest reserved bytes under other settings equal those of the naive allocator for the same requests."""
         for seed in range(int(os.environ.get("MEMPROF_REPLAYS", "40")) // 2):
             r = random.Random(seed)
             allocator, live = naive_allocator.Allocator(1 << 36, 1 << 40, {}), []

@@ -1,5 +1,5 @@
-"""PyTorch's CUDA caching allocator once more: plain lists, every search a scan of everything. It shares nothing with
-the model in C and is what that is held against. Rules by c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.10."""
+"""A second model of PyTorch's CUDA caching allocator, with plain lists and full scans. It shares no code with the model
+in C, which is compared with it. Rules by c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.10."""
 
 MIB = 1 << 20
 ANY_STREAM = (1 << 64) - 1
@@ -133,14 +133,14 @@ class Allocator:
         return segment, block
 
     def cut(self, segment, block, size):
-        """Leaves `size` bytes in block; the rest becomes a block behind it, in the same state."""
+        """Leaves `size` bytes in block; the rest becomes a block after it, in the same state."""
         rest = Block(block.address + size, block.size - size, block.state, block.age)
         block.size = size
         segment.blocks.insert(segment.blocks.index(block) + 1, rest)
         return rest
 
     def join(self, segment, block):
-        """Joins the block's neighbours in its state, which makes it new."""
+        """Joins the block with neighbours in the same state into a new block."""
         at = segment.blocks.index(block)
         first = at - 1 if at and segment.blocks[at - 1].state == block.state else at
         last = at + 1 if at + 1 < len(segment.blocks) and segment.blocks[at + 1].state == block.state else at

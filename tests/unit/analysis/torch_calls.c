@@ -1,6 +1,6 @@
 /*
- * Gives the model of PyTorch's allocator the calls that stdin names, one a line, and prints what comes of them: for
- * check_torch_allocator.py. Blocks are named by small numbers.
+ * For check_torch_allocator.py: reads calls from stdin, one per line, passes them to the model of PyTorch's allocator,
+ * and prints the results. Blocks are named by small numbers.
  *
  *   new CAPACITY TOTAL [SETTINGS]     a fresh allocator
  *   malloc NAME BYTES STREAM          free NAME       empty
@@ -84,7 +84,7 @@ static void begin(const char *rest)
     allocator = mp_torch_allocator_new(&settings, capacity, total, &hooks);
 }
 
-/* Effects of the program's calls on the allocator that no recording has: set in its own state. */
+/* Effects on the allocator that no recording has; the test sets them directly in the model's state. */
 
 static void stream_done(uint64_t stream)
 {

@@ -1,4 +1,4 @@
-/* Lack of memory ends through one hook, but for what mp_memory_try() runs. */
+/* Lack of memory ends the program through a hook, except inside of mp_memory_try(). */
 #include "base/memory.h"
 
 #include <stdint.h>
@@ -12,7 +12,7 @@
 
 static volatile size_t far_too_much = PTRDIFF_MAX; /* volatile: compilers warn of such sizes */
 
-/* Else AddressSanitizer takes the wish for a mistake. */
+/* Otherwise AddressSanitizer reports the huge request as an error. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -81,7 +81,7 @@ static void ask_for_little(void *context)
     *text = mp_text_make("%d of %s", 3, "them");
 }
 
-/* An attempt inside another: only the inner one is left. */
+/* An attempt inside another: lack of memory ends only the inner one. */
 static void try_inside(void *context)
 {
     int *reached = context;

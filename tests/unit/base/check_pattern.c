@@ -31,7 +31,7 @@ START_TEST(patterns_are_those_of_the_c_library)
     ck_assert(!matches("^a{2}{3}$", "aaaaa"));
     ck_assert(matches("(.*?)+/site-packages/.*", "/a/site-packages/x"));
     ck_assert(matches("", ""));
-    ck_assert(matches("^a)b)+$", "a)b))")); /* what closes nothing stands for itself */
+    ck_assert(matches("^a)b)+$", "a)b))")); /* a parenthesis that closes nothing is a plain character */
     ck_assert(!matches("^a)b$", "ab"));
 }
 END_TEST
@@ -75,7 +75,7 @@ START_TEST(what_would_take_all_memory_is_refused)
 }
 END_TEST
 
-/* A pattern may cost 10 000; what a piece costs is said at the head of src/base/pattern.c. */
+/* A pattern may cost 10 000. The cost of each piece is documented at the head of src/base/pattern.c. */
 START_TEST(what_a_piece_costs_decides_how_many_there_may_be)
 {
     static const struct {

@@ -54,7 +54,7 @@ START_TEST(sizes_and_times_are_parsed)
 }
 END_TEST
 
-/* However long the sentence: it is cut, the system's reason with it, and nothing behind its room is touched. */
+/* A sentence that is too long is cut, with the system's reason, and nothing after its buffer is written. */
 START_TEST(errors_keep_to_their_room)
 {
     enum { BEHIND = 512 };

@@ -1,4 +1,4 @@
-/* The table of nodes: an entry is found as long as it is in the table, and never another node's. */
+/* The table of nodes: a node is found as long as its entry is in the table, and never another node's entry. */
 #include "capture/torch/torch.h"
 
 #include <pthread.h>
@@ -47,7 +47,7 @@ START_TEST(the_oldest_give_way)
 }
 END_TEST
 
-/* Threads whose numbers meet in the same entries, since each gives as many as there are. */
+/* A thread that adds as many nodes as the table has entries, so that the threads' nodes share entries. */
 static void *give(void *context)
 {
     uint64_t thread = (uint64_t)(uintptr_t)context;

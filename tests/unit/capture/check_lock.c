@@ -1,4 +1,4 @@
-/* The recorder's lock: it excludes, it is had again from whoever is gone, and nobody waits without an end. */
+/* The recorder's lock: only one thread has it, it can be taken from a thread that has ended, and no wait is endless. */
 #include "capture/core/lock.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static void start(struct owner *owner)
         usleep(1000);
 }
 
-/* The kernel knows a thread for a moment after it was joined. */
+/* Waits until the kernel has forgotten the thread, which takes a moment after joining. */
 static void join(struct owner *owner)
 {
     pid_t tid = owner->tid;
@@ -79,7 +79,7 @@ START_TEST(a_living_owner_keeps_it)
     for (uint64_t wait_ns = 0; wait_ns <= 40 * MP_NS_PER_MS; wait_ns += 20 * MP_NS_PER_MS) {
         ck_assert(!mp_lock_take_within(&lock, wait_ns));
         ck_assert(!mp_lock_is_own(&lock));
-        mp_lock_release(&lock); /* of another: nothing */
+        mp_lock_release(&lock); /* of another thread: has no effect */
     }
     ck_assert_int_eq(errno, 4711);
     end(&owner);
@@ -111,7 +111,7 @@ START_TEST(who_waits_gets_it_when_it_is_released)
 }
 END_TEST
 
-/* While others wait for it, and where they waited in vain before. */
+/* The lock of an ended thread is taken while others wait, and after others waited in vain. */
 START_TEST(it_is_taken_from_a_thread_that_is_no_more)
 {
     for (int in_vain = 0; in_vain < 2; in_vain++) {
@@ -128,7 +128,7 @@ START_TEST(it_is_taken_from_a_thread_that_is_no_more)
 }
 END_TEST
 
-/* It has gone elsewhere with it: a handler jumped out of the hook. But not before many have tried. */
+/* A living owner has left its hook by a jump: the lock is taken from it, but only after many tries. */
 START_TEST(patience_with_a_living_owner_ends)
 {
     struct owner owner = {.leaves = false};
@@ -140,7 +140,7 @@ START_TEST(patience_with_a_living_owner_ends)
     }
     ck_assert_uint_gt(tries, 16);
     ck_assert(mp_lock_is_own(&lock));
-    end(&owner); /* which releases what is no more its own */
+    end(&owner); /* it releases a lock that is no longer its own */
     ck_assert(mp_lock_is_own(&lock));
     mp_lock_release(&lock);
     ck_assert_uint_eq(atomic_load(&lock.owner), 0);

@@ -94,7 +94,7 @@ START_TEST(names_outlive_sessions)
 }
 END_TEST
 
-/* More than there is room for: some are not known, none is wrong, and the dead make room. */
+/* With more modules than entries, some are unknown, but none is wrong, and ended modules make room. */
 START_TEST(too_many_are_forgotten_not_mixed_up)
 {
     start(true);

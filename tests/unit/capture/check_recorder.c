@@ -41,7 +41,7 @@ static struct {
 static bool visit(void *context, uint32_t ring, const struct mp_record *record)
 {
     uint64_t thread = record->address >> 32, number = record->address & UINT32_MAX;
-    /* In its thread's order; dropped ones leave gaps. */
+    /* in order of the thread; dropped records leave gaps */
     if (thread >= THREADS || number < seen.next[thread] || record->bytes != record->address + 1 ||
         record->time_ns < seen.last_ns)
         ck_abort_msg("record %llu of ring %u", (unsigned long long)record->address, ring);
@@ -193,7 +193,7 @@ END_TEST
 
 /* ---- hooks ---------------------------------------------------------------------------------------------------- */
 
-/* As far in as a signal handler is. */
+/* Calls `run` as deep on the stack as a signal handler. */
 static __attribute__((noinline)) void *deeper_in(void *(*run)(void))
 {
     volatile char registers_that_the_kernel_saved[2048] = {1};
@@ -238,7 +238,7 @@ END_TEST
 START_TEST(a_hook_that_was_left_is_over)
 {
     struct mp_spool_header *spool = start(true);
-    ck_assert_ptr_nonnull(deeper_in(enter)); /* and a handler jumps out of it */
+    ck_assert_ptr_nonnull(deeper_in(enter)); /* a handler jumps out of this hook */
     ck_assert(mp_lock_take(&mp_session.page->table_lock));
     ck_assert(alloc(5));
     ck_assert_uint_eq(spool->left_hooks, 1);
@@ -253,7 +253,7 @@ START_TEST(what_another_hook_came_into_is_not_recorded)
     struct mp_spool_header *spool = start(true);
     struct mp_thread *thread = mp_hook_enter();
     uint32_t hook = thread->hook;
-    ck_assert(alloc(5)); /* in this one's place, which it took for left */
+    ck_assert(alloc(5)); /* this hook takes the place of the other, which seems to have been left */
     ck_assert_uint_ne(thread->hook, hook);
     ck_assert_uint_eq(spool->rings[0].head, 1);
     ck_assert_uint_eq(spool->left_hooks, 1);
@@ -263,7 +263,7 @@ END_TEST
 static mp_lock contended;
 static _Atomic int stage;
 
-/* Enters a hook after one event, waits for a lock in it, and says how its ring stood before and after. */
+/* Enters a hook after one event, waits for a lock in it, and notes its ring's state before and after. */
 static void *wait_for_the_lock(void *context)
 {
     struct mp_ring *ring = context;
@@ -280,7 +280,8 @@ static void *wait_for_the_lock(void *context)
     return NULL;
 }
 
-/* Who waits for a lock holds nobody's records back; who has it may record what is older than its next clock. */
+/* A hook that waits for a lock does not hold back other rings. A hook that has the lock may still record an older
+ * event. */
 START_TEST(a_hook_is_open_but_while_it_waits_for_a_lock)
 {
     struct mp_spool_header *spool = start(true);
@@ -347,7 +348,7 @@ START_TEST(a_fork_waits_for_hooks)
     while (!atomic_load(&inside))
         usleep(100);
     pid_t child = fork();
-    /* Past ThreadSanitizer's end of a process, which in a child misses the parent's thread. */
+    /* exits without ThreadSanitizer's checks, which would miss the parent's thread in a child */
     if (!child) syscall(SYS_exit_group, !atomic_load(&let_go));
     int status;
     waitpid(child, &status, 0);

@@ -1,4 +1,4 @@
-/* Sampling by bytes, against the formula in libm's arithmetic and against sums that are known. Seeds are fixed. */
+/* Sampling by bytes, compared with the formula in libm's arithmetic and with known sums. Seeds are fixed. */
 #include "capture/core/sampling.h"
 
 #include <math.h>
@@ -27,8 +27,8 @@ static double share(uint64_t bytes, uint32_t mean)
 #define SIZES  11 /* 64 B to 64 MiB, each four times the last */
 #define TRIALS 300000
 
-/* Chi-square of what was kept and what was not, over all sizes; blocks of all sizes come in turns, as in a program.
- * 37.4 is the quantile 0.9999 of 11 degrees of freedom. */
+/* Chi-square of the numbers of kept and left-out blocks, over all sizes. Sizes alternate, as in a program. 37.4 is the
+ * 0.9999 quantile for 11 degrees of freedom. */
 START_TEST(each_size_is_kept_as_often_as_it_should)
 {
     static const uint32_t means[] = {1, 100, 64 * 1024, 512 * 1024, UINT32_MAX};
@@ -82,7 +82,7 @@ static uint64_t some_size(uint64_t *state)
 #define RUNS   2000
 #define BLOCKS 3000
 
-/* Sizes from 64 B to 64 MiB, as many of each magnitude. */
+/* Estimated sums, with sizes from 64 B to 64 MiB, equally many of each magnitude. */
 START_TEST(sums_are_right_on_average_and_off_by_what_is_said)
 {
     static const uint32_t means[] = {4096, 512 * 1024, 64 * 1024 * 1024};
@@ -169,7 +169,7 @@ START_TEST(too_many_are_said_and_none_is_denied)
     ck_assert_uint_gt(refused, many / 2);
     for (uint64_t i = 0; i < many; i++)
         ck_assert(mp_sampled_remove(0, i * 256));
-    ck_assert(mp_sampled_remove(0, 1)); /* nothing is sure any more */
+    ck_assert(mp_sampled_remove(0, 1)); /* addresses were forgotten, so no free is filtered any more */
 }
 END_TEST
 
@@ -196,7 +196,7 @@ START_TEST(what_is_left_out_leaves_no_record)
         kept += in;
         if (in) ck_assert_uint_eq(mp_ring_record(spool, 0, before)->bytes, 64 * KIB);
         tell(block, false);
-        tell(block, false); /* as one whose block is not known */
+        tell(block, false); /* like a free of an unknown block */
         ck_assert_uint_eq(atomic_load(&spool->rings[0].head), before + 2 * in);
         if (in) ck_assert_uint_eq(mp_ring_record(spool, 0, before + 1)->flags, MP_RECORD_IF_KNOWN);
         allocs++;

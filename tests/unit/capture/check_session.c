@@ -1,5 +1,5 @@
-/* A process and its collector: what the recorder takes for an answer, and what it leaves where it is not recorded. The
- * collector is a thread that answers as each test says. */
+/* A process and its collector: the answers that the recorder accepts, and the traces that it leaves if it is not
+ * recorded. The collector is a thread that answers as each test needs. */
 #include "capture/core/session.h"
 
 #include <errno.h>
@@ -115,7 +115,7 @@ static void begin(void)
     ck_assert_ptr_null(mp_session.header);
 }
 
-/* The refusal that the recorder left, as its number; -1: none. Takes it away. */
+/* The number of the refusal that the recorder left, which is removed; -1: none. */
 static int refusal(void)
 {
     int found = -1;
@@ -185,7 +185,7 @@ START_TEST(a_good_answer_is_taken_whole)
     atomic_store(&spool->ring_waiters, 77); /* the same memory */
     ck_assert_uint_eq(mp_session.header->ring_waiters, 77);
     mp_session_ring_doorbell();
-    mp_session_ring_doorbell(); /* nobody has listened yet */
+    mp_session_ring_doorbell(); /* no collector has listened yet */
     ck_assert_uint_eq(*doorbell, 1);
     atomic_store(&spool->rung, 0);
     mp_session_ring_doorbell();
@@ -198,7 +198,7 @@ START_TEST(a_good_answer_is_taken_whole)
 }
 END_TEST
 
-/* As where the collector has ended, and another user made its folder anew. */
+/* The collector has ended, and another user has made its folder again. */
 START_TEST(another_user_is_not_trusted)
 {
     if (geteuid()) return;
@@ -214,7 +214,7 @@ START_TEST(another_user_is_not_trusted)
 }
 END_TEST
 
-/* Neither asked nor written to. */
+/* A folder of another user gets neither a question nor a file. */
 START_TEST(another_users_folder_is_left_alone)
 {
     char moved[sizeof folder + 1];
@@ -247,9 +247,9 @@ START_TEST(any_other_answer_leaves_the_program_alone)
         if (what == 3) answer.bytes.magic++;
         if (what == 4) answer.bytes.version++;
         if (what == 5) answer.length--;
-        if (what == 6) answer.what[1] = listener; /* what cannot be mapped */
+        if (what == 6) answer.what[1] = listener; /* a descriptor that cannot be mapped */
         if (what == 7) answer.what[0] = listener;
-        if (what == 8) answer.bytes.file_bytes++; /* whose end would be touched */
+        if (what == 8) answer.bytes.file_bytes++; /* a file that ends too early */
 
         ck_assert_msg(!attach(&answer), "answer %u", what);
         ck_assert_ptr_null(mp_session.header);
@@ -258,7 +258,7 @@ START_TEST(any_other_answer_leaves_the_program_alone)
         ck_assert_msg(got == wanted, "answer %u: refused with %d", what, got);
         ck_assert(!mp_session_recording()); /* and does not ask again */
     }
-    spool->magic++; /* what is no spool */
+    spool->magic++; /* a file that is no spool */
     struct answer answer = good_answer();
     ck_assert(!attach(&answer));
     ck_assert_ptr_null(mp_session.header);
@@ -290,7 +290,7 @@ START_TEST(an_attaching_threads_own_events_are_counted)
     begin();
     struct answer answer = good_answer();
     ck_assert(mp_lock_take(&mp_session.page->attach_lock));
-    ck_assert(!mp_session_attach()); /* as out of a signal's handler */
+    ck_assert(!mp_session_attach()); /* as in a signal handler */
     ck_assert(!mp_session_attach());
     mp_lock_release(&mp_session.page->attach_lock);
     ck_assert(attach(&answer));
@@ -355,7 +355,7 @@ START_TEST(notes_are_left_once)
 }
 END_TEST
 
-/* Recording ends at the first call that a sandbox refuses; what fails otherwise is nothing. */
+/* Recording ends at the first call that a sandbox refuses. Other failures do not end it. */
 START_TEST(a_refused_call_ends_recording)
 {
     begin();

@@ -25,7 +25,7 @@ START_TEST(what_was_put_is_found)
         ck_assert(id == i || id == MP_TAG_NONE);
         kept += id == i;
     }
-    ck_assert_uint_gt(kept, 99000); /* a tenth full: next to nothing gives way */
+    ck_assert_uint_gt(kept, 99000); /* a tenth full: hardly any entry is replaced */
     mp_tag_cache_reset(&cache);
     for (uint32_t i = 0; i < 100000; i++)
         ck_assert_uint_eq(mp_tag_cache_find(&cache, hash_of(i)), MP_TAG_NONE);

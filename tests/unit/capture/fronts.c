@@ -1,4 +1,4 @@
-/* The recorder of these tests has no front end that defines functions of others: only stacks. */
+/* The recorder of these tests has no front ends, which would define PyTorch's and other functions: only stacks. */
 #include "capture/stack/stack.h"
 
 static const struct mp_front *const fronts[] = {&mp_stack_front, NULL};

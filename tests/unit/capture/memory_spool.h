@@ -1,4 +1,4 @@
-/* A spool in plain memory for tests of the recorder: nothing of a collector but its reading. */
+/* A spool in plain memory for tests of the recorder. The test itself reads the rings in place of a collector. */
 #ifndef MP_TESTS_MEMORY_SPOOL_H
 #define MP_TESTS_MEMORY_SPOOL_H
 

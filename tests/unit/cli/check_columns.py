@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--columns and --format of every command whose tables they are for: names, order, and CSV held against JSON."""
+"""--columns and --format of every command that has them: names, order, and CSV compared with JSON."""
 import csv
 import io
 import json

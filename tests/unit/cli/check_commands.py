@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The commands as a user and as a program see them: text and JSON, files and messages, exit statuses.
 
-Expected texts lie in expected/; `check_commands.py --update` writes them anew.
+Expected texts are in expected/; `check_commands.py --update` writes them again.
 """
 import gzip
 import json
@@ -139,7 +139,7 @@ def make_recordings(folder):
 
 
 def without_size(text):
-    """How large a recording is depends on the compression library."""
+    """The text without the recording's size, which depends on the compression library."""
     text = re.sub(r"^(\w+\.mp   )[\d.]+ \w+,", r"\1SIZE,", text)
     return re.sub(r'("path": "\w+\.mp",\n +"bytes": )\d+', r"\1SIZE", text)
 
@@ -283,7 +283,7 @@ class Commands(unittest.TestCase):
         self.assertIn("remember", [frame["function"] for frame in first["stack"]])
         self.assertEqual(self.run_in("leaks leaking.mp --fail").returncode, 3)
         self.assertEqual(self.run_in("leaks leaking.mp").returncode, 0)
-        # At the end of step 8 there are eight births, at that of step 7 one too few.
+        # after step 8 there are eight births; after step 7 one too few
         self.assertEqual(self.json_of("leaks leaking.mp --to step:8 --json")["verdict"], "leak")
         self.assertEqual(self.json_of("leaks leaking.mp --to step:7 --json")["verdict"], "unknown")
 
@@ -325,7 +325,8 @@ class Commands(unittest.TestCase):
                              self.json_of("peak train.mp --json")["sites"])
 
     def test_compressed_recording(self):
-        """It is read like any other; what is none, or would fill the memory, is not unwrapped."""
+        """A compressed recording is read like any other. A compressed file that is none, or would fill the memory, is
+        refused."""
         packed, whole = self.folder / "packed.mp.gz", (self.folder / "train.mp").read_bytes()
         packed.write_bytes(gzip.compress(whole))
         self.assertEqual(self.json_of("peak packed.mp.gz --json"), self.json_of("peak train.mp --json"))
@@ -647,7 +648,7 @@ class Commands(unittest.TestCase):
         return " ".join(found.group(0).split())
 
     def test_help_lists_the_values_of_options(self):
-        """And so does the message of a wrong one."""
+        """Help and the message about a wrong value both list the values."""
         devices = re.findall(r"^\[(?!any)(.+)\]", (SOURCE / "src/softgpu/devices").read_text(), re.M)
         for line, values in {
                 "peak train.mp --group": "stack stack:N function file library module region category metadata size "

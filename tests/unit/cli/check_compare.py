@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """memprof compare, and the documents of report and compare. Sites and groups equal the difference of two peak --json
-and of two tables of all blocks. Also limits, Markdown and HTML read back, names that mean harm, and the example for
-CI."""
+and of two tables of all blocks. Also limits, Markdown and HTML read back, hostile names, and the example for CI."""
 import collections
 import csv
 import html.parser
@@ -54,13 +53,13 @@ def short(path):
 
 
 def key(stack, lines=True):
-    """The key by which a person would call two sites the same; lines do not count in code that moved."""
+    """The key by which a user would call two sites the same; in code that moved, line numbers are ignored."""
     return tuple((frame["function"], (short(frame["file"]), lines and frame["line"]) if frame["file"] and
                   frame["language"] == "python" else None) for frame in stack)
 
 
 def snapshot(path, calls):
-    """One of PyTorch's, of blocks that stay: (bytes, lines as "FILE:LINE FUNCTION" from the innermost on)."""
+    """Writes a snapshot of PyTorch with blocks that stay: (bytes, lines as "FILE:LINE FUNCTION", innermost first)."""
     trace = []
     for i, (size, *lines) in enumerate(calls):
         frames = [{"filename": f"/src/{line.split(':')[0]}", "line": int(line.split(":")[1].split()[0]),
@@ -174,7 +173,7 @@ class Compare(unittest.TestCase):
                     self.assertEqual(told.count("moved: "), bool(answer["moved_functions"]))
 
     def test_what_changed_among_what_moved(self):
-        """One line more that allocates, one less, and one that allocates more, in code that moved by two lines."""
+        """Code moved by two lines: one allocating line is new, one is gone, and one allocates more."""
         before = [(1000 * (i + 1), f"a.py:{10 + i} kernel_{i}", f"use.py:{20 + i} main") for i in range(8)]
         after = [(size, inner, f"use.py:{int(outer.split(':')[1].split()[0]) + 2} main")
                  for size, inner, outer in before]
@@ -208,7 +207,8 @@ class Compare(unittest.TestCase):
                                   for kind, size in (("more", 50), ("new", 70))})
 
     def test_a_line_that_moved_beside_lines_that_were_edited(self):
-        """One is unchanged and moved past others, of which any number are alike by half: it is the same line."""
+        """An unchanged line that moved past others stays the same line, even if any number of them share half of its
+        calls."""
         for others in (1, 2, 3, 8, 40):
             same = (999, "ops.py:3 same")
             part = [[(1000 * (line + 1) + call, f"ops.py:{100 + 9 * line + call} part_{line}_{call}")
@@ -226,8 +226,8 @@ class Compare(unittest.TestCase):
     @unittest.skipIf(subprocess.run(["/usr/bin/python3", "-c", "import torch"], capture_output=True).returncode,
                      "no PyTorch")
     def test_an_edited_program(self):
-        """One line is new and one was edited, all moved; and the first steps went another way through Python than the
-        later ones, which it has specialised."""
+        """One line is new, one was edited, all moved. Python has also specialised the later steps, so their frames
+        differ from the first ones'."""
         edits = (("import torch\n", '"""Edited."""\nimport sys\n\nimport torch\n'),
                  ("        loss = ", "        extra = torch.cat([made, batch])\n        loss = extra.sum() * 0 + "))
         for name, text, steps in (("before", PROGRAM, 2), ("longer", PROGRAM, 60),
@@ -256,7 +256,7 @@ class Compare(unittest.TestCase):
         return held
 
     def difference(self, old, new):
-        """As compare tells it."""
+        """The differences that `memprof compare` shows."""
         return {name: (old[name], new[name]) for name in {*old, *new} if old[name] != new[name]}
 
     def told(self, answer):
@@ -285,7 +285,7 @@ class Compare(unittest.TestCase):
         self.assertTrue(all(rows.values()), rows)
 
     def of_export(self, path, column, of):
-        """The same of what is outstanding or was allocated, from the table of all blocks."""
+        """The same sums of outstanding or of allocated blocks, from the table of all blocks."""
         done = self.memprof("export", path, "--format", "csv", "-o", "-")
         self.assertEqual(done.returncode, 0, done.stderr)
         held = collections.Counter()

@@ -206,7 +206,7 @@ class Reading(Jobs):
 
 
 class Ranks(Jobs):
-    """Where the recordings know which member of the job they are."""
+    """Recordings that know their rank in the job."""
 
     def ranks(self, count, world=0, absent=(), programs=(), **how):
         paths = []
@@ -430,7 +430,7 @@ class Page(Jobs):
             self.assertLess(points[0][0], 10_000_000, process)
 
     def test_ten_times_the_sites_are_no_larger_a_page(self):
-        """It shows the heaviest sites, and says how much the others hold."""
+        """The page shows the heaviest sites, and the sum of the others."""
         sizes = []
         for sites in (400, 4000):
             for rank in range(2):

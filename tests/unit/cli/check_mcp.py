@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`memprof mcp` as a client of the Model Context Protocol sees it: the protocol's own SDK asks (tools/mcp-sdk), and answers are
-held against the command lines that they stand for."""
+"""`memprof mcp` as a client of the Model Context Protocol sees it: the protocol's own SDK asks (tools/mcp-sdk), and
+answers are compared with those of the command lines."""
 import asyncio
 import contextlib
 import json
@@ -39,7 +39,7 @@ def lives(process):
 
 
 def reports_of(process):
-    """The children that answer about the long file."""
+    """The child processes of memprof that answer about the long file."""
     found = []
     for word in pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split():
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ class Mcp(harness.TestCase):
         return asyncio.run(ask())
 
     def calls(self, *calls, **environment):
-        """The texts of the answer to each (tool, arguments), and whether it says that it failed."""
+        """For each (tool, arguments): the texts of the answer, and whether the call failed."""
         async def action(session):
             answers = [await session.call_tool(tool, arguments) for tool, arguments in calls]
             return [([item.text for item in answer.content], answer.model_dump(by_alias=True)["isError"]) for answer in answers]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""memprof report --format html: its curve against levels made from an export's blocks, column by column, and its rows."""
+"""memprof report --format html: its curve is compared, column by column, with levels computed from an export's blocks;
+also its rows."""
 import json
 import pathlib
 import re
@@ -13,7 +14,7 @@ import harness  # noqa: E402
 
 COLUMNS, LEFT, RIGHT, TOP, FLOOR = 480, 90, 940, 28, 206  # of the picture
 
-# Rows of one line read alike but for the call in which it allocates.
+# The sites of one line differ only in the call that allocates.
 PROGRAM = """import sys, time, torch
 kept = []
 def work(size):
@@ -26,7 +27,8 @@ for size in (40000, 900000, 20000):
 
 
 def levels(blocks, from_ns, to_ns):
-    """The most of each column, from nothing but when blocks lived. Blocks that come and go at one time are a peak."""
+    """The maximum of each column, computed only from blocks' lifetimes. Blocks allocated and freed at the same time
+    count."""
     changes = []
     for block in blocks:
         if block["alloc_ns"] is not None and block["alloc_ns"] > to_ns:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Frames that reports pass over: those that --skip-frames names, by function, file or library."""
+"""--skip-frames: reports leave out frames by function, file or library."""
 import pathlib
 import shutil
 import subprocess
@@ -10,7 +10,7 @@ import asserted
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
 import harness  # noqa: E402
 
-# Each block of it comes by Slab::get(), most by Arena::make(), too.
+# Each of its blocks is allocated through Slab::get(), and most also through Arena::make().
 CPP = """#include <memprof.h>
 #include <cstdlib>
 static uint32_t pool;

@@ -1,4 +1,4 @@
-/* Files that users name: what is no file is refused at once, by name, and leaves no descriptor open. */
+/* Files that users name. A path that is no file is refused at once, by name, and no descriptor stays open. */
 #include "cli/text_file.h"
 
 #include <fcntl.h>

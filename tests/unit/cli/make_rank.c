@@ -4,10 +4,10 @@
  *   make_rank FILE RANK SITES STEPS [LEAK [WORLD [ROLE [PROGRAM [BLOCKS]]]]]
  *
  * SITES places allocate a block each and keep it, except one in seven, which differs by rank. One in five takes more in
- * higher ranks. Then come STEPS steps with a block that is freed again. With LEAK, each step also keeps so many bytes.
- * With WORLD, the recording knows its rank, of so many, and its ROLE, if that is not "". BLOCKS: the number of further
- * blocks in a step, of sizes that change, each freed again. Every process has a pid of its own, 1000 + RANK, and begins
- * 1 ms after the one before.
+ * higher ranks. Then come STEPS steps with a block that is freed again. With LEAK, each step also keeps LEAK bytes.
+ * With WORLD, the recording knows its rank of WORLD ranks, and its ROLE, if that is not "". BLOCKS: the number of
+ * further blocks in a step, of sizes that change, each freed again. Every process has a pid of its own, 1000 + RANK,
+ * and begins 1 ms after the one before.
  */
 #include <fcntl.h>
 #include <stdio.h>

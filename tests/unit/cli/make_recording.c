@@ -1,5 +1,5 @@
 /*
- * Writes small recordings of a made-up training, with the writer of the format: what the tests of the commands read.
+ * Writes small recordings of a made-up training, with the format's writer, for the tests of the commands.
  *
  *   make_recording FILE train          one whole recording: 3 steps, regions, a leak, two tracks, a base, a mixed stack
  *   make_recording FILE leaking        the same with 40 steps
@@ -66,7 +66,7 @@ enum {
     EXIT_TEXT,
     SOURCE_TORCH,
     NOTE,
-    LAYER, /* of the network: one for each of LAYERS */
+    LAYER, /* modules of the network, one for each of LAYERS */
     TEXTS = LAYER + 3
 };
 
@@ -333,7 +333,7 @@ static void training(size_t steps)
     if (named) MUST(mp_writer_labels(writer, labels, sizeof labels / sizeof *labels, &error));
 }
 
-/* At the first look half of the blocks that leak were there; the second saw not all. */
+/* At the first look half of the leaking blocks existed; the second look was incomplete. */
 static void put_holders(void)
 {
     static const char *const held_texts[] = {"trainer.history[*].grad_fn → AddmmBackward0._saved_mat1",

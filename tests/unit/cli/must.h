@@ -1,4 +1,4 @@
-/* For programs that make recordings: a call that fails ends them, with its sentence. */
+/* For programs that make recordings: a failed call ends the program with the error's text. */
 #ifndef MP_TEST_MUST_H
 #define MP_TEST_MUST_H
 

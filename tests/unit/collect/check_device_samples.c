@@ -62,7 +62,7 @@ pid_t mp_device_watch_fork(struct mp_device_watch *watch)
     return fork();
 }
 
-/* The collector's, which no recording calls. */
+/* Functions of the watch that only the collector calls. */
 struct mp_device_watch *mp_device_watch_open(void)
 {
     return NULL;
@@ -210,7 +210,8 @@ START_TEST(readings_are_samples)
                                         "cuda:2/device 50 81; "
                                         "cuda:0/device 60 901; ");
     ck_assert_str_eq(notes_of(model), "");
-    /* By number, where the program's driver said nothing: facts stand once, behind what was known without them. */
+    /* Devices are found by number if the program's driver gave no UUID. Facts are a single entry, after the one without
+     * them. */
     const char *names[8], *uuids[8];
     size_t described = 0;
     for (size_t i = 0; i < model->devices.count; i++) {
@@ -245,7 +246,7 @@ START_TEST(the_programs_own_driver_says_which_device_it_is)
 }
 END_TEST
 
-/* NVML lists no process that has ended. This does not mean that NVML cannot list processes. */
+/* NVML does not list ended processes. Their absence must not count as NVML being unable to list processes. */
 START_TEST(what_has_ended_is_not_missed)
 {
     for (int reaped = 0; reaped < 2; reaped++) {
@@ -272,7 +273,7 @@ START_TEST(what_is_not_known_is_said)
     struct mp_device_watch watch;
     uint32_t own = (uint32_t)getpid();
     char wanted[400];
-    /* Nobody is named by this number. */
+    /* NVML does not list this process. */
     struct mp_recording *recording = begin(&watch, own);
     read_at(&watch, 0, 10, use_of(own, 3 * MIB, 0, 2 * MIB));
     ck_assert(mp_recording_round(recording, false));
@@ -284,7 +285,7 @@ START_TEST(what_is_not_known_is_said)
     ck_assert_str_eq(notes_of(model), wanted);
     ck_assert_str_eq(samples_of(model), "cuda:0/device 10 3; ");
     mp_model_free(model);
-    /* It is named, without a size; there was no reading before it, and others have more than all. */
+    /* The process is listed without a size, there was no earlier reading, and others have more than the total. */
     recording = begin(&watch, own);
     watch.first[0] = (struct mp_device_reading){.use = use_of(own, 1 * MIB, 0, 2 * MIB)};
     watch.has_first[0] = true;
@@ -314,7 +315,7 @@ START_TEST(what_is_not_known_is_said)
     model = finish(recording);
     ck_assert_str_eq(notes_of(model), "device totals are not known: it is broken; ");
     mp_model_free(model);
-    /* No program on the CPU gets these samples. */
+    /* Programs on the CPU get no such samples. */
     recording = begin(&watch, own);
     watch.trouble = "it is broken";
     atomic_store(&recording->spool.header->tables[MP_TABLE_TRACKS].count, 0);

@@ -1,4 +1,4 @@
-/* The watch of the devices, as the collector's children have it: the thread that reads is not in them. */
+/* The watch of the devices in the collector's forked children, which do not have the reading thread. */
 #include "collect/device/device_watch.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 static struct mp_device_watch *watch;
 static _Atomic bool leaving;
 
-/* In place of the thread that reads: has the lock as often as can be. */
+/* Stands in for the reading thread, and takes the lock as often as possible. */
 static void *ask(void *nothing)
 {
     while (!leaving)

@@ -51,7 +51,7 @@ static void delete_spool(struct mp_spool_header *spool)
     munmap(spool, mp_spool_layout(tables));
 }
 
-/* The records that went in and those that came out. `address` numbers the records in order of their making. */
+/* The records put in and taken out. `address` numbers the records in the order in which they were made. */
 struct seen {
     uint64_t made, taken, last_order, stop_after;
     MP_VEC(uint64_t) times;   /* by number */
@@ -134,8 +134,8 @@ START_TEST(random_rounds)
                 if (at <= last[ring]) at = last[ring] + 1;
                 put(spool, &seen, ring, last[ring] = at, chance(2));
             }
-            /* Hooks run on some rings since a time that none of their records is older than, others are quiet. The
-             * quiet ones will not record anything older than now. */
+            /* On some rings a hook is running; the ring's later records are not older than its beginning. Other rings
+             * are quiet; their later records are not older than now. */
             uint64_t horizon = UINT64_MAX;
             for (uint32_t ring = 0; ring < RINGS; ring++) {
                 uint64_t open = chance(3) ? last[ring] : 0;
@@ -158,7 +158,7 @@ START_TEST(random_rounds)
                 mp_drain_release(&drain, spool);
                 for (uint32_t ring = 0; ring < RINGS; ring++)
                     ck_assert_uint_eq(spool->rings[ring].tail, drain.next[ring]);
-                /* Space that is given back may be overwritten at once. */
+                /* released space may be overwritten at once */
                 for (uint32_t ring = 0; ring < RINGS; ring++)
                     for (uint64_t at = spool->rings[ring].head; at < spool->rings[ring].tail + MP_RING_RECORDS; at++)
                         memset(mp_ring_record(spool, ring, at), 0x5a, sizeof(struct mp_record));
@@ -254,8 +254,8 @@ static uint64_t take(struct mp_drain *drain, struct mp_spool_header *spool, stru
     return seen->taken;
 }
 
-/* A hook left by a longjmp out of a signal handler holds the others back for a second only. A hook of a thread whose
- * last record is hours old is like any other. */
+/* A hook left by a longjmp out of a signal handler holds back the other rings only for a second. So does a hook of a
+ * thread whose last record is hours old. */
 START_TEST(hooks_without_end)
 {
     struct mp_spool_header *spool = new_spool();
@@ -270,16 +270,16 @@ START_TEST(hooks_without_end)
     ck_assert_uint_eq(take(&drain, spool, &seen), 0);
     now_ns++;
     ck_assert_uint_eq(take(&drain, spool, &seen), 1);
-    /* It goes on, and is watched anew. */
+    /* the hook goes on, so the second of watching begins again */
     put(spool, &seen, 1, now_ns - 5000 * MP_NS_PER_SECOND, false);
     put(spool, &seen, 0, now_ns - 500000, false);
     ck_assert_uint_eq(take(&drain, spool, &seen), 1);
     now_ns += MP_NS_PER_SECOND - 1;
     ck_assert_uint_eq(take(&drain, spool, &seen), 1);
     spool->rings[1].open_since = 0;
-    seen.last_order = 0; /* the time of its record lies far behind */
+    seen.last_order = 0; /* the time of its record is far in the past */
     ck_assert_uint_eq(take(&drain, spool, &seen), 3);
-    /* Another one, with the same time. */
+    /* another hook, with the same time */
     spool->rings[1].open_since = now_ns - 5000 * MP_NS_PER_SECOND;
     put(spool, &seen, 0, now_ns - 400000, false);
     ck_assert_uint_eq(take(&drain, spool, &seen), 3);
@@ -292,7 +292,7 @@ START_TEST(hooks_without_end)
 }
 END_TEST
 
-/* Nothing is taken of the last moment: a processor may read its clock a little late. */
+/* Records of the last microsecond are not taken: a processor may read its clock a little late. */
 START_TEST(the_newest_microsecond_waits)
 {
     struct mp_spool_header *spool = new_spool();

@@ -1,4 +1,4 @@
-/* Recordings that end while others are finished: each comes back once, in order, with what was found of it. */
+/* Recordings that end while others are being finished: each comes back once, in order, with its results. */
 #include "collect/session/collector_parts.h"
 
 #include <stdatomic.h>

@@ -24,7 +24,7 @@ static uint64_t chance(uint64_t below)
     return (state >> 33) % below;
 }
 
-/* All that ever happened. Base blocks have died or not like the others, and were born at -1. */
+/* A block of the list of all events. Blocks of the base were born at -1. */
 struct truth_block {
     uint64_t number, bytes;
     int64_t born, died; /* events; died INT64_MAX: lives */
@@ -90,7 +90,7 @@ static struct mp_event random_event(struct truth *truth)
                                 .track = (uint16_t)chance(TRACKS),
                                 .kind = (uint8_t)chance(2)};
     event.type = MP_EVENT_ALLOC;
-    if (!chance(40)) { /* it was there before the recording, and only its end is seen */
+    if (!chance(40)) { /* a block from before the recording: only its free is seen */
         fresh.born = -1;
         fresh.died = at;
         fresh.stack = 0;
@@ -160,7 +160,7 @@ static struct mp_writer *begin(struct truth *truth)
     return writer;
 }
 
-/* As the collector does between two chunks. */
+/* Folds the file, as the collector does between two chunks. */
 static void fold(struct mp_writer **writer, uint64_t *events, uint64_t keep)
 {
     struct mp_written written;
@@ -270,7 +270,7 @@ static void check_track(const struct truth *truth, const struct mp_model *model,
     mp_peak_free(&found);
 }
 
-/* The file has the newest events, and otherwise only repeated ones. */
+/* Checks that the file has the newest events, and otherwise only repeated ones. */
 static void check_events(const struct truth *truth, const struct mp_model *model, uint64_t keep)
 {
     size_t count = model->events.count, again = 0;

@@ -15,7 +15,7 @@ static struct mp_gpu alike[] = {GPU(0, "A", "GPU-aa11"), GPU(1, "A", "GPU-aa22")
 static struct mp_gpu mixed[] = {GPU(0, "A", "GPU-aa11"), GPU(1, "B", "GPU-aa22")};
 static struct mp_gpu cut_up[] = {PART(0, "MIG-11"), PART(0, "MIG-22"), PART(1, "MIG-33")};
 
-/* As the CUDA programming guide has CUDA_VISIBLE_DEVICES. -1: unknown. */
+/* The rules of CUDA_VISIBLE_DEVICES in the CUDA programming guide. -1: unknown. */
 static const struct {
     struct mp_gpu *gpus;
     size_t count;

@@ -111,7 +111,7 @@ START_TEST(entries_and_parts_tell_what_was_asked_for)
 }
 END_TEST
 
-/* A block that came there after the reading is another block. */
+/* A block allocated at the address after the reading is another block. */
 START_TEST(parts_are_of_older_blocks_of_their_size)
 {
     struct world world;
@@ -129,7 +129,8 @@ START_TEST(parts_are_of_older_blocks_of_their_size)
 }
 END_TEST
 
-/* Turns of 5 ms, with times that are 6 ms late: each entry lies near the next turn's allocation. */
+/* A loop of 5 ms with times that are 6 ms late: each entry is near the next turn's allocation, and must not be joined
+ * to it. */
 START_TEST(a_wrong_clock_tells_nothing)
 {
     enum { TURNS = 100 };
@@ -185,12 +186,12 @@ START_TEST(segments_hold_what_lives_now)
     track->reserved_bytes = 4 * MIB;
     check_now(&world, 2, 2 + 4); /* the pending part, room, the other block, room */
     happen(&world, MP_EVENT_ALLOC, ADDRESS + MIB, 4096);
-    check_now(&world, 2, 4 + 3); /* nobody knows what is pending by now */
+    check_now(&world, 2, 4 + 3); /* the present pending parts are unknown */
     track->reserved_bytes = 6 * MIB;
-    check_now(&world, 0, 0); /* it holds more than was read */
+    check_now(&world, 0, 0); /* the allocator has reserved more than the reading shows */
     track->reserved_bytes = 4 * MIB;
     happen(&world, MP_EVENT_ALLOC, ADDRESS + 2 * MIB, 4096);
-    check_now(&world, 0, 0); /* a block that lies nowhere */
+    check_now(&world, 0, 0); /* a block in no segment */
     end(&world);
 }
 END_TEST
@@ -205,7 +206,7 @@ START_TEST(a_reading_that_lacks_records_has_no_segments)
     tell_end(&world, 3);
     mp_ledger_track(&world.ledger, TRACK)->reserved_bytes = 2 * MIB;
     check_now(&world, 0, 0);
-    ck_assert_uint_eq(told_of(&world, block)->bytes, 1000); /* what came is true all the same */
+    ck_assert_uint_eq(told_of(&world, block)->bytes, 1000); /* the facts that arrived are right nevertheless */
     end(&world);
 }
 END_TEST

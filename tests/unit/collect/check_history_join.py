@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Joins entries of PyTorch's history to allocations. Small made-up cases are compared with brute force. Traces of real
-snapshots lose entries of either side in every way. Run in the build folder."""
+"""Joins entries of PyTorch's history to allocations. Small made-up cases are compared with brute force. In traces of
+real snapshots, entries of both sides are removed in every way. Run in the build folder."""
 import json
 import os
 import pathlib
@@ -31,14 +31,16 @@ def join(allocs, entries):
 
 
 def may_be(alloc, entry, allocs):
-    """The first that is no earlier may be so at any distance: its thread lost its processor."""
+    """True if the pair is possible. The first allocation after an entry may be at any distance, since its thread may
+    have been preempted."""
     fits = [other for other in allocs if other[1] == entry[1] and 0 < entry[2] <= other[2]]
     later = [other for other in fits if other[0] >= entry[0]]
     return alloc in fits and (-EARLY <= alloc[0] - entry[0] <= LATE or alloc in later[:1])
 
 
 def best(allocs, entries):
-    """The most pairs, and the least distance in time of so many, by the recurrence for common subsequences."""
+    """The largest number of pairs, and the least sum of time differences for it, by the recurrence for common
+    subsequences."""
     row = [(0, 0)] * (len(allocs) + 1)
     for entry in entries:
         above, row = row, [(0, 0)]
@@ -51,7 +53,7 @@ def best(allocs, entries):
 
 
 def block_size(requested, r):
-    """The bytes that the allocator hands out. A rest of a large free block that is not worth a cut belongs to them."""
+    """The bytes of the block, including a remainder of the free block that is too small to be split off."""
     size = max(512, -(-requested // 512) * 512)
     return size + (r.randrange(0, MIB + 1, 512) if size > MIB and r.random() < 0.3 else 0)
 
@@ -76,7 +78,8 @@ class MadeUp(unittest.TestCase):
             self.assertEqual((len(pairs), -distance), best(allocs, entries), f"seed {seed}")
 
     def test_a_thread_that_lost_its_processor(self):
-        """Before it came to say so; all that comes after waits, and none of it is taken for another."""
+        """A thread is preempted before it reports its allocation. Later allocations wait for the lock, and are not
+        confused."""
         allocs, entries, now = [], [], 0
         for i in range(2000):
             entries.append((now, 512 * (1 + i % 3), 1 + i % 500))
@@ -93,7 +96,7 @@ class MadeUp(unittest.TestCase):
         self.assertEqual(join([(1, 512, 512)], [(1, 512, 0)]), [None])
 
     def test_many_at_one_address(self):
-        """A loop that takes and gives back one block: only the time tells its turns apart."""
+        """A loop that allocates and frees one block: only the times distinguish its turns."""
         allocs = [(10_000 * i, 512, 512) for i in range(30_000)]
         entries = [(10_000 * i - 700, 512, 1 + i % 500) for i in range(20_000, 30_000)]
         self.assertEqual(join(allocs, entries), list(range(20_000, 30_000)))
@@ -125,7 +128,7 @@ class Recorded(unittest.TestCase):
             r = random.Random(seed)
             ours, theirs, delay = [], [], 0
             for time, address, size, _ in truth:
-                # Both under one lock: a thread that loses its processor in between holds all others up.
+                # both times are taken under one lock, so a preempted thread delays all others
                 time = max(time + delay, ours[-1][0] if ours else 0)
                 late = r.randrange(100, 3000) + (r.randrange(9_000_000) if r.random() < 1e-3 else 0)
                 theirs.append((time // 1000 * 1000 + shift, address, size))

@@ -1,5 +1,5 @@
-/* Lives that outlived a step, against a plain list of all lives. However coarse the units have become, each life that
- * crosses a border of units is there, and no other. */
+/* Lives that outlived a step, against a plain list of all lives. Exactly the lives that cross a border between units
+ * are known, however coarse the units have become. */
 #include "collect/recording/recording.h"
 
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static void check(const struct world *world)
         wanted[count++].kind = from->kind;
     }
     ck_assert_uint_eq(lives->ended.count, count);
-    for (size_t i = 0; i < count; i++) { /* without what lies between the members */
+    for (size_t i = 0; i < count; i++) { /* without the padding between members */
         const struct mp_life *from = &lives->ended.at[i];
         got[i].bytes = from->bytes;
         got[i].stack = from->stack;
@@ -143,7 +143,7 @@ START_TEST(lives_that_cross_a_border_are_kept)
 }
 END_TEST
 
-/* Better steps make worse ones void; worse ones after them are not heard. */
+/* Better steps discard worse ones, and later worse ones are ignored. */
 START_TEST(the_best_steps_count)
 {
     struct world *world = new_world();
@@ -151,7 +151,7 @@ START_TEST(the_best_steps_count)
         world->steps = 0;
         world->ended_count = 0;
         for (size_t i = 0; i < PLACES; i++)
-            world->at[i].birth = 0; /* what lives was born before the first of them */
+            world->at[i].birth = 0; /* live blocks were born before the first of these steps */
         for (int i = 0; i < 50; i++) {
             step(world, (enum mp_lives_source)source);
             for (int worse = MP_LIVES_OPTIMIZER; worse < source; worse++)
@@ -166,7 +166,7 @@ START_TEST(the_best_steps_count)
 }
 END_TEST
 
-/* More than there is room for: units become coarser, and then the oldest are forgotten. */
+/* With more lives than room, units become coarser, and then the oldest lives are forgotten. */
 START_TEST(there_is_an_end_to_them)
 {
     struct world *world = new_world();

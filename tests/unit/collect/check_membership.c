@@ -27,7 +27,7 @@ static void check(const struct mp_member *member, const struct wanted *wanted)
     ck_assert_str_eq(member->job, wanted->job);
 }
 
-/* As each launcher's manual lists them. */
+/* The variables are those in each launcher's manual. */
 START_TEST(each_launcher_is_understood)
 {
     const struct {
@@ -85,13 +85,13 @@ START_TEST(variables_that_lie)
         {ENVIRONMENT("RANK=0\0WORLD_SIZE=0"), {{0, NO, NO, NO}, "", ""}},
         {ENVIRONMENT("RANK=1\0WORLD_SIZE=2\0LOCAL_RANK=2\0GROUP_RANK=7"), {{1, NO, 2, NO}, "", ""}},
         {ENVIRONMENT("RANK=1\0WORLD_SIZE=two\0LOCAL_RANK=-1\0GROUP_RANK=0"), {{1, NO, NO, 0}, "", ""}},
-        /* Names: nothing that a terminal would obey, nothing longer than fits, no half of a character. */
+        /* Names are stored without control characters, cut to the room, and never within a character. */
         {ENVIRONMENT("RANK=1\0ROLE_NAME=a\033[2Jb\nc\302\200\377\342\200\256d"), {{1, NO, NO, NO}, "a?[2Jb?c???d", ""}},
         {ENVIRONMENT("RANK=1\0ROLE_NAME=\0TORCHELASTIC_RUN_ID="), {{1, NO, NO, NO}, "", ""}},
         {ENVIRONMENT("RANK=1\0ROLE_NAME="
                      "0123456789012345678901234567890123456789012345678901234567890\303\251\303\251"),
          {{1, NO, NO, NO}, "0123456789012345678901234567890123456789012345678901234567890\303\251", ""}},
-        /* The first of two counts, as with getenv(). */
+        /* If a variable is there twice, the first one is used, as by getenv(). */
         {ENVIRONMENT("RANK=1\0RANK=2"), {{1, NO, NO, NO}, "", ""}},
     };
     struct mp_member member;
@@ -106,7 +106,7 @@ START_TEST(variables_that_lie)
 }
 END_TEST
 
-/* Inside each other: the launcher counts whose rank the parents do not have yet. */
+/* Nested launchers: the launcher counts whose rank the parent processes do not have. */
 START_TEST(the_nearest_launcher_counts)
 {
     const struct mp_environment outermost = ENVIRONMENT("SLURM_JOB_ID=5"), script = ENVIRONMENT("SLURM_PROCID=0"),
@@ -116,14 +116,14 @@ START_TEST(the_nearest_launcher_counts)
     struct mp_member member;
     mp_membership_of_environment(&mpi, (struct mp_environment[]){torchrun, script, outermost}, 3, &member);
     check(&member, &(struct wanted){{3, NO, 4, NO}, "", "5"});
-    /* A child of it has all that it has: one step more. */
+    /* A child has all variables of its parent: one process more. */
     mp_membership_of_environment(&mpi, (struct mp_environment[]){mpi, torchrun, script, outermost}, 4, &member);
     check(&member, &(struct wanted){{3, NO, 4, NO}, "", "5"});
     /* The other way around. */
     const struct mp_environment outer = ENVIRONMENT("OMPI_COMM_WORLD_RANK=3\0OMPI_COMM_WORLD_SIZE=4");
     mp_membership_of_environment(&mpi, (struct mp_environment[]){outer}, 1, &member);
     check(&member, &(struct wanted){{1, NO, 2, NO}, "", "5"});
-    /* Its rank is another than the parent's: it was given anew. */
+    /* The child's rank differs from the parent's, so its launcher set the rank again. */
     const struct mp_environment other = ENVIRONMENT("RANK=1\0PMI_RANK=6");
     mp_membership_of_environment(&(struct mp_environment)ENVIRONMENT("RANK=1\0PMI_RANK=0"),
                                  (struct mp_environment[]){other}, 1, &member);

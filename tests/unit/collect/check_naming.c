@@ -45,7 +45,7 @@ START_TEST(later_files_differ)
     check("/a/run.mp", 1, "/a/run.4711.mp");
     check("/a/run.mp", 2, "/a/run.4711.2.mp");
     check("/a/run.mp", 12, "/a/run.4711.12.mp");
-    /* A pid in the name is not repeated. */
+    /* a pid that is in the name already is not added again */
     check("/a/run.%p.mp", 1, "/a/run.4711.2.mp");
     check("/a/run.%p.mp", 2, "/a/run.4711.3.mp");
 }

@@ -1,4 +1,4 @@
-/* Ends of processes that nobody has waited for, held against the kernel's word to their parent. */
+/* Ends of processes that nobody has waited for, compared with the wait status that the parent gets. */
 #include "collect/session/collector_parts.h"
 
 #include <linux/capability.h>
@@ -11,7 +11,7 @@
 
 #define NOBODY 65534
 
-/* A child that has ended, of which nobody has taken note. */
+/* A child that has ended and was not waited for. */
 static pid_t ended(uid_t user, int by)
 {
     pid_t pid = fork();
@@ -46,7 +46,7 @@ START_TEST(ends_are_read)
 }
 END_TEST
 
-/* The kernel says 0 to whoever may not debug the process, however that has ended. */
+/* The kernel reports 0 to callers that may not debug the process, whatever its end was. */
 START_TEST(ends_that_are_hidden_are_unknown)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};

@@ -1,6 +1,6 @@
 /*
- * Whole recordings of random programs against the truth. They are written whole, after a kill, bounded, in windows, as
- * a file of now, and as live blocks. Each comparison covers every field (unit/whole.h).
+ * Whole recordings of random programs, compared with the truth: complete, after a kill, bounded, in windows, as
+ * snapshots of now, and as live blocks. Each comparison covers every field (unit/whole.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "wire/config.h"
 
 static char folder[] = "/tmp/memprof-recording-XXXXXX";
-static pid_t maker; /* of the folder; each test is a child, which runs destructors, too */
+static pid_t maker; /* the process that made the folder: each test is a child, and also runs destructors */
 
 static const char *in_folder(const char *name)
 {
@@ -53,7 +53,7 @@ static struct mp_recording_summary end(struct mp_recording *recording)
     return summary;
 }
 
-/* The parts of the recording other than events are right, too. */
+/* Checks the parts of the recording other than events. */
 static void check_coverage(const struct traffic *traffic, const struct mp_model *model)
 {
     const struct mp_coverage *coverage = &model->coverage;
@@ -185,7 +185,7 @@ static enum mp_status name_recovered(void *context, struct mp_recording *recordi
     return MP_OK;
 }
 
-/* A collector that is killed after its round with so many records; the program goes on for a while. */
+/* Plays a collector that is killed after a round, while the program goes on for some records. */
 static void play_and_die(const struct traffic *traffic, const char *path, const struct mp_record_config *config,
                          size_t taken, size_t count)
 {
@@ -290,7 +290,7 @@ START_TEST(the_newest_are_kept_whole)
 }
 END_TEST
 
-/* Labels of [from, to) may come before the events that they are about, requests come after. */
+/* Writes records [from, to). Labels may come before their events; requests come after. */
 static void write_part(struct mp_writer *writer, const struct traffic *traffic, const struct mp_model *all, size_t from,
                        size_t to)
 {
@@ -457,7 +457,7 @@ END_TEST
 
 /* ---- windows ----------------------------------------------------------------------------------------------------- */
 
-/* The events inside of windows are there, each as it was; blocks that outlast a pause are right after it. */
+/* Checks that the events inside of windows are unchanged, and that blocks live over a pause are right afterwards. */
 static void check_windows(const struct traffic *traffic, const struct mp_model *model, bool killed)
 {
     size_t at = 0;
@@ -467,11 +467,10 @@ static void check_windows(const struct traffic *traffic, const struct mp_model *
         open |= event->type == MP_EVENT_START;
         if (!open) continue;
         if (event->type == MP_EVENT_STOP) open = false;
-        if (event->type == MP_EVENT_RESERVED && killed)
-            continue; /* what it became in a pause died with the collector */
+        if (event->type == MP_EVENT_RESERVED && killed) continue; /* changes during a pause died with the collector */
         while (at < model->events.count &&
                (model->events.time_ns[at] < event->time_ns || model->events.type[at] != event->type))
-            at++; /* of the pause, or the totals at its end */
+            at++; /* events of the pause, or the totals at its end */
         ck_assert_uint_lt(at, model->events.count);
         ck_assert_msg(model->events.time_ns[at] == event->time_ns, "event %zu, %s at %llu, is not there", i,
                       mp_event_type_name(event->type), (unsigned long long)event->time_ns);
@@ -494,7 +493,7 @@ START_TEST(windows_end_with_what_lives)
             play_and_die(&traffic, path, NULL, count * (seed % 10) / 10, count);
             model = recover(path);
             for (size_t i = 0; i < traffic.live.count;
-                 i++) /* what was read before the kill is joined to nothing after */
+                 i++) /* readings before the kill are not joined to later allocations */
                 traffic.live.at[i].request = (struct mp_request){0};
             model->requests.count = 0;
         } else {
@@ -524,7 +523,7 @@ static void ended(void *context, const struct mp_snapshot_outcome *now)
     last_outcome = *now;
 }
 
-/* As the program asks: it makes the file, or knows why not. */
+/* Asks as the program does: it makes the file itself, or passes errno. */
 static void ask(struct mp_recording *recording, uint32_t number, const char *name)
 {
     struct mp_error error;
@@ -535,7 +534,8 @@ static void ask(struct mp_recording *recording, uint32_t number, const char *nam
     ck_assert(mp_vec_push(&recording->requests, request));
 }
 
-/* This process is the program for as long as that: its memory would be sampled. It closes what it made. */
+/* The test's process plays the program meanwhile, so its memory would be sampled. The program closes the files that it
+ * made. */
 static void serve(struct mp_snapshots *snapshots, struct mp_recording *recording)
 {
     int file = recording->requests.at[recording->requests.count - 1].file;
@@ -565,7 +565,7 @@ START_TEST(snapshots_are_of_their_moment)
         mp_recording_round(recording, false);
         done = part.records.count;
         endings = 0;
-        if (round == 2) { /* cannot be: its folder is not there; nobody waits for the second one */
+        if (round == 2) { /* fails, as its folder does not exist; the second question has no waiting program */
             ask(recording, 50, "no/such/folder.mp");
             ask(recording, 0, "no/such/folder.mp");
             serve(&snapshots, recording);
@@ -597,7 +597,7 @@ START_TEST(snapshots_are_of_their_moment)
         mp_model_free(wanted);
         traffic_free(&part);
     }
-    ask(recording, 60, "now.mp"); /* it is there, and not to be replaced */
+    ask(recording, 60, "now.mp"); /* the file exists, and must not be replaced */
     serve(&snapshots, recording);
     ck_assert_uint_eq(answer->answered, 60);
     ck_assert_uint_eq(answer->written, 0);
@@ -608,7 +608,7 @@ START_TEST(snapshots_are_of_their_moment)
 }
 END_TEST
 
-/* The last word of each allocator, by which a reader knows what only backs it. */
+/* Checks the allocators' last reserved totals, by which readers know the memory behind blocks. */
 static void check_reserved(const struct traffic *traffic, const struct mp_model *model)
 {
     for (uint16_t track = 0; track < TRAFFIC_TRACKS; track++) {
@@ -621,7 +621,7 @@ static void check_reserved(const struct traffic *traffic, const struct mp_model 
     }
 }
 
-/* The live blocks as `memprof leaks --pid` gets them: all blocks, in every field of such a file. */
+/* The live blocks as `memprof leaks --pid` gets them: all blocks with all fields. */
 START_TEST(what_is_live_is_told_whole)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -651,7 +651,7 @@ END_TEST
 
 /* ---- metrics ----------------------------------------------------------------------------------------------------- */
 
-/* The value of a line that begins so and has a label of this text, as the format's definition escapes it; UINT64_MAX.
+/* The value of the line of metric `name` with these labels, escaped as the format defines; UINT64_MAX: no such line.
  */
 static uint64_t metric(const char *text, const char *name, const char *track, const char *key, const char *value)
 {
@@ -689,7 +689,7 @@ static uint64_t live_bytes(const struct traffic *traffic, uint16_t track, uint32
     return bytes;
 }
 
-/* As the format wants it: no line twice with the same labels, and each behind the type of its name. */
+/* Checks the format: no two lines with the same labels, and each after the TYPE line of its name. */
 static void check_exposition(const char *text)
 {
     struct mp_intern lines = {0};

@@ -10,19 +10,19 @@
 #include "model/track.h"
 #include "unit/suite.h"
 
-#define BLOCKS 150000 /* more than two chunks of a base hold */
+#define BLOCKS 150000 /* more blocks than two chunks of a base */
 #define BYTES  512
 
 static char folder[] = "/tmp/memprof-recover-XXXXXX", path[64];
-static pid_t maker; /* of the folder; each test is a child, which runs destructors, too */
+static pid_t maker; /* the process that made the folder: each test is a child, and also runs destructors */
 
 static void must(enum mp_status status, const struct mp_error *error)
 {
     ck_assert_msg(!status, "%s", error->text);
 }
 
-/* A recording that begins with so many live blocks, `past_events` after the program began; the last two are freed.
- * Without its end where `cut`. */
+/* Makes a recording that begins with BLOCKS live blocks, `past_events` after the program's start. The last two are
+ * freed. With `cut` the end is missing. */
 static void make_recording(bool cut, uint64_t past_events)
 {
     const struct mp_recording_start start = {.realtime_ns = 1, .host = "", .configuration = "", .spool = ""};
@@ -94,7 +94,7 @@ START_TEST(a_base_of_many_chunks_is_one_base)
         ck_assert_uint_eq(model->sums.at[0].base_bytes, (uint64_t)BLOCKS * BYTES);
         ck_assert_uint_eq(model->sums.at[0].end_blocks, BLOCKS - 2);
         ck_assert_uint_eq(model->sums.at[0].frees, 2);
-        ck_assert_int_eq(mp_model_incomplete(model), cut); /* what was cut stays so without its spool */
+        ck_assert_int_eq(mp_model_incomplete(model), cut); /* a cut file without its spool stays incomplete */
         mp_model_free(model);
     }
 }
@@ -111,7 +111,7 @@ START_TEST(a_bounded_recording_keeps_its_past)
 }
 END_TEST
 
-/* The spool of a process that is not there, of which nothing but three tracks is left; its path. */
+/* Makes the spool of an ended process with only three tracks left. Returns its path. */
 static char *make_spool(uint64_t number)
 {
     struct mp_spool_header *facts = calloc(1, sizeof *facts);
@@ -133,7 +133,7 @@ static char *make_spool(uint64_t number)
     return made;
 }
 
-/* Both may be somebody else's: what one says of the other is not to be trusted. */
+/* File or spool may come from somebody else, so neither is trusted about the other. */
 START_TEST(a_file_with_more_than_its_spool_is_refused)
 {
     enum { TRACKS_MANY = 4000 };
@@ -168,7 +168,7 @@ START_TEST(a_file_with_more_than_its_spool_is_refused)
 }
 END_TEST
 
-/* Whose device an entry is, only tracks say; what is known of a device besides has an entry that no track has. */
+/* Only tracks tell which device an entry is for. Later facts of a device are in an entry without tracks. */
 START_TEST(a_device_that_is_new_in_the_spool_is_itself)
 {
     static const struct mp_string strings[] = {{"", 0}, {"cuda:0", 6}, {"GPU-1", 5}, {"cuda:1", 6}};
@@ -198,7 +198,7 @@ START_TEST(a_device_that_is_new_in_the_spool_is_itself)
 }
 END_TEST
 
-/* As where a chunk of texts is damaged, which reads as empty ones. */
+/* If a chunk of texts is damaged, its texts read as empty, so the file has a text twice. */
 START_TEST(texts_that_a_file_has_twice_keep_their_numbers)
 {
     static const struct mp_string strings[] = {{"", 0}, {"cpu", 3}, {"", 0}, {"cpu", 3}, {"main", 4}};

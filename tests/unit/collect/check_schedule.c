@@ -83,7 +83,7 @@ START_TEST(regions_are_counted_by_name)
         {0, MP_EVENT_REGION_END, "", false},
         {0, MP_EVENT_ALLOC, "", false},
         {0, MP_EVENT_REGION_BEGIN, "evaluate", true},
-        {1, MP_EVENT_REGION_BEGIN, "eval", true}, /* inside of another: not one of its own */
+        {1, MP_EVENT_REGION_BEGIN, "eval", true}, /* inside of another such region: not a unit */
         {0, MP_EVENT_REGION_BEGIN, "eval", true},
         {0, MP_EVENT_REGION_END, "", true},
         {1, MP_EVENT_REGION_END, "", true},

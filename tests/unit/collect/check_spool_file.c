@@ -95,7 +95,7 @@ START_TEST(it_grows_ahead_of_its_use)
 }
 END_TEST
 
-/* Spools come and go in any order; the list of held mutexes that runs through them stays whole. */
+/* Spools are made and closed in any order; the list of held mutexes that runs through them stays intact. */
 START_TEST(many_are_held_and_given_back_in_any_order)
 {
     enum { SPOOLS = 6 };
@@ -163,7 +163,8 @@ START_TEST(every_spool_tells_that_its_collector_was_killed)
 }
 END_TEST
 
-/* By each of the facts alone: somebody holds it, who has not died, and has not said that it left. */
+/* A spool is attended only if its mutex is held, the holder has not died, and the collector has not said that it
+ * left. */
 START_TEST(a_spool_is_attended_while_its_collector_lives)
 {
     static struct mp_spool_header header;

@@ -1,4 +1,5 @@
-/* The resolver against GNU addr2line and nm (which share no code with elfutils), on a library built for it. */
+/* The resolver compared with GNU addr2line and nm, which share no code with elfutils, on a library built for this
+ * test. */
 #include "collect/symbols/symbols.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@
 #include "collect/symbols/symbol_file.h"
 #include "unit/suite.h"
 
-#define MODULE 3 /* of the file that a test looks at */
+#define MODULE 3 /* module id of the tested file */
 
 static char folder[] = "/tmp/check_symbols.XXXXXX";
 
@@ -38,7 +39,7 @@ __attribute__((format(printf, 1, 2))) static void shell(const char *format, ...)
     ck_assert_msg(system(command) == 0, "failed: %s", command);
 }
 
-/* A copy of the fixture after the commands, in which it is called "$f". */
+/* Makes a copy of the fixture and runs shell commands on it; they name it "$f". */
 static const char *make_variant(const char *name, const char *commands)
 {
     const char *path = in_folder(name);
@@ -145,8 +146,8 @@ static void print_found(char *text, size_t room, struct mp_symbols *symbols, uin
     }
 }
 
-/* Every byte of the code in `reference`, resolved from `path`, against addr2line on the reference (which knows less
- * of some C++ names: `names`). Returns how many addresses had inlined frames. */
+/* Resolves every byte of the code in `reference` from `path`, and compares with addr2line on `reference`. addr2line
+ * knows less of some C++ names, which `names` allows. Returns how many addresses had inlined frames. */
 static int compare_all(const char *path, const char *reference, const struct ranges *ranges, bool names)
 {
     struct mp_symbols *symbols = open_file(path, NULL);
@@ -242,7 +243,7 @@ START_TEST(debug_files_are_found_and_must_belong)
     snprintf(commands, sizeof commands, "objcopy --remove-section .note.gnu.build-id $f && %s", split);
     ck_assert_int_gt(compare_all(make_variant("checksum.so", commands), FIXTURE, &ranges, true), 50);
 
-    /* Somebody else's debug file under the right name: another build-id, another checksum. */
+    /* A foreign debug file under the right name, with another build-id or checksum, is not used. */
     for (int with_id = 0; with_id < 2; with_id++) {
         snprintf(commands, sizeof commands,
                  "%s%s && echo 'int x(void){return 1;}' | cc -g -x c -shared -fPIC -o $f.debug -",
@@ -274,7 +275,7 @@ static bool has_lines(const char *root, const char *name)
     return found;
 }
 
-/* A process's end costs 50 ms where its C library's debug information is read anew. */
+/* Reading the C library's debug information again would take 50 ms at each process's end. */
 START_TEST(the_next_recording_takes_over_what_was_read)
 {
     enter_folder();
@@ -290,11 +291,11 @@ START_TEST(the_next_recording_takes_over_what_was_read)
 }
 END_TEST
 
-/* Symbols of a container lie in its own root, by build-id or by the path of the library there. */
+/* Debug files of a container are in the container's root, found by build-id or by the library's path there. */
 START_TEST(debug_files_below_a_root)
 {
     static const char *const ways[] = {
-        /* where the library's build-id says, named by nothing else */
+        /* at the path of the library's build-id, without a link to it */
         "d=usr/lib/debug/.build-id/$(echo $id | cut -c1-2) && mkdir -p $d && mv f.debug $d/$(echo $id | cut "
         "-c3-).debug",
         "objcopy --add-gnu-debuglink=f.debug lib/f.so && mkdir -p usr/lib/debug/lib && mv f.debug usr/lib/debug/lib",
@@ -307,8 +308,8 @@ START_TEST(debug_files_below_a_root)
               "id=$(readelf -n lib/f.so | sed -n 's/.*Build ID: //p') && test ${#id} = 40 && %s",
               folder, FIXTURE, ways[i]);
         ck_assert_int_eq(has_lines(folder, "/lib/f.so"), i < 2);
-        ck_assert(!has_lines(NULL, "/lib/f.so")); /* which is in no folder of this machine's */
-        if (i == 0) {                             /* somebody else's under that name */
+        ck_assert(!has_lines(NULL, "/lib/f.so")); /* this path does not exist on this machine */
+        if (i == 0) {                             /* a foreign file under that name */
             shell("cd %s/usr/lib/debug/.build-id/* && echo 'int x(void){return 1;}' | cc -g -x c -shared -fPIC -o "
                   "$(ls) -",
                   folder);
@@ -319,7 +320,7 @@ START_TEST(debug_files_below_a_root)
 }
 END_TEST
 
-/* Every address against nm alone: the name of a symbol that holds it, and nothing where none does. */
+/* Compares every address with nm: the name of a symbol that contains it; without one, nothing. */
 static void compare_names(const char *path, const struct ranges *ranges, uint64_t from, uint64_t to, uint64_t step)
 {
     struct mp_symbols *symbols = open_file(path, NULL);
@@ -356,7 +357,7 @@ START_TEST(a_stripped_library_has_its_dynamic_symbols_and_no_others)
     ck_assert_str_eq(lines[0].function, "fixture_outer"); /* and not its alias with underscores */
     ck_assert_ptr_null(lines[0].file);
     ck_assert_uint_eq(lines[0].line, 0);
-    /* A return address is looked up one byte before: that of a call at the very end of a function is still in it. */
+    /* A return address is looked up one byte earlier, so that a call at the very end of a function is found in it. */
     ck_assert_uint_eq(mp_symbols_resolve(symbols, MODULE, start_of("fixture_outer"), &lines), 0);
     ck_assert_uint_eq(mp_symbols_resolve(symbols, MODULE, 0, &lines), 0);
     ck_assert_uint_eq(mp_symbols_resolve(symbols, MODULE, UINT64_MAX, &lines), 0);
@@ -539,7 +540,7 @@ START_TEST(without_a_build_id_size_inode_and_time_decide)
         ck_assert_int_eq(mp_symbols_add_module(symbols, MODULE, path, &other, NULL, NULL), MP_OK);
         expect(symbols, MODULE, false, "replaced");
     }
-    /* A build-id on one side only decides nothing. */
+    /* A build-id on only one side is ignored. */
     other = id;
     other.build_id_size = 20;
     ck_assert_int_eq(mp_symbols_add_module(symbols, MODULE, path, &other, NULL, NULL), MP_OK);
@@ -578,7 +579,7 @@ START_TEST(a_file_overwritten_in_place_is_not_touched)
         if (loaded) expect(symbols, MODULE, true, NULL);
         shell("truncate -s 0 %s", path); /* reading what is mapped of it is a SIGBUS now */
         ck_assert_uint_eq(mp_symbols_resolve(symbols, MODULE, start_of("fixture_outer") + 9, &lines), 0);
-        expect(symbols, MODULE, loaded, "overwritten"); /* what was known stays known */
+        expect(symbols, MODULE, loaded, "overwritten"); /* symbols that were read stay known */
         mp_symbols_close(symbols);
     }
     leave_folder();

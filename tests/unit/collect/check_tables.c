@@ -1,4 +1,4 @@
-/* A spool's tables, as a file shows them while a thread goes on filling them. */
+/* A spool's tables in a file, while a thread goes on filling them. */
 #include "collect/recording/tables.h"
 
 #include <pthread.h>
@@ -199,7 +199,7 @@ static uint32_t id_of(const char *what, uint64_t i, uint32_t got)
     return got;
 }
 
-/* Cards 0 and 2 were named by the program's driver. */
+/* The program's driver gave UUIDs for devices 0 and 2. */
 static const char *uuid_of(uint64_t device)
 {
     return device == 1   ? ""
@@ -285,7 +285,7 @@ START_TEST(a_file_gets_what_a_growing_spool_holds)
     for (int rounds = 0; tables.done[MP_TABLE_FRAMES] < FRAMES || rounds < 3; rounds++) {
         uint32_t id;
         char own[32];
-        sprintf(own, "the collector's own %d", rounds); /* shifts the file's numbers against the spool's */
+        sprintf(own, "the collector's own %d", rounds); /* makes the file's ids differ from the spool's */
         ck_assert(!mp_tables_text(&tables, own, &id, &error));
         ck_assert_msg(!mp_tables_read(&tables, spool, see_module, NULL, &error), "%s", error.text);
         ck_assert_msg(!mp_tables_write(&tables, spool, writer, &error), "%s", error.text);

@@ -1,4 +1,4 @@
-/* Effects of records that are no events: refusals of memory, questions, notes. Also a round's work by the clock. */
+/* Effects of records that are no events: refusals of memory, questions, notes. Also the timed work of a round. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static struct mp_recording_summary end(struct mp_recording *recording, struct mp
     ck_assert_uint_eq(recording->spool.header->collector_left, 0);
     uint32_t drained = recording->spool.header->drained;
     mp_recording_end(recording, how, "over");
-    ck_assert_uint_eq(recording->spool.header->collector_left, 1); /* nobody of it waits for a reader any more */
+    ck_assert_uint_eq(recording->spool.header->collector_left, 1); /* its threads no longer wait for a reader */
     ck_assert_uint_gt(recording->spool.header->drained, drained);
     mp_recording_finish(recording, &summary);
     ck_assert_msg(!summary.failed, "%s", summary.failure.text);
@@ -101,11 +101,11 @@ static void play(struct mp_recording *recording, const struct happening *happeni
 static const struct refused {
     const char *name;
     struct happening all[MOST + 1];
-    uint64_t looks[MOST]; /* the times that are looked at, in ms; in order */
+    uint64_t looks[MOST]; /* times of the expected snapshots in ms, in order */
     unsigned count;
-    bool loaded;     /* PyTorch's allocator, in the process */
+    bool loaded;     /* the process has loaded PyTorch's allocator */
     bool badly;      /* how it ends */
-    unsigned at_end; /* so many of them are asked for only then */
+    unsigned at_end; /* how many snapshots are requested only at the end */
 } refused[] = {
     {.name = "PyTorch says so itself", .all = {{5, 0, OOM, TORCH}}, .looks = {5}, .count = 1},
     {.name = "the thread gets memory, of no allocator",
@@ -276,7 +276,7 @@ START_TEST(a_refusal_is_looked_at_where_it_is_not_survived)
 }
 END_TEST
 
-/* A damaged spool may name any; its layer is not looked up then. */
+/* A damaged spool may name any track; the layer of a missing track is not read. */
 START_TEST(a_refusal_on_no_track_is_nobodys)
 {
     struct mp_recording *recording = begin();
@@ -327,7 +327,7 @@ START_TEST(questions_are_answered)
     check_answer(recording, TORCH, true, 3000, 3000, 3);
     check_answer(recording, APP, true, 3000, 3000, 1);
     check_answer(recording, NONE + 1, false, 0, 0, 0);
-    check_answer(recording, MP_RECORD_ALL_TRACKS, true, 3000, 3000, 3); /* of the highest ones the first */
+    check_answer(recording, MP_RECORD_ALL_TRACKS, true, 3000, 3000, 3); /* the first one of the highest */
     put(recording, 0, (struct mp_record){.type = FREE, .track = TORCH, .address = 0x1000, .bytes = MP_BYTES_UNKNOWN});
     check_answer(recording, TORCH, true, 2000, 3000, 2);
     put(recording, 0, (struct mp_record){.type = FREE, .track = APP, .address = 0x9000, .bytes = MP_BYTES_UNKNOWN});
@@ -402,7 +402,7 @@ static void read_statm(pid_t pid, uint64_t *resident, uint64_t *shared)
     *shared = pages[1] * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* A program that has stopped, so that what it has stays as it is; it takes more when it is let go on. */
+/* Starts a program that stops itself, so that its memory stays constant. It allocates more when it is continued. */
 static pid_t start_program(void)
 {
     pid_t program = fork();
@@ -422,7 +422,7 @@ static pid_t start_program(void)
     return program;
 }
 
-/* Lets the program take more, and reads what it has then. */
+/* Lets the program allocate more, and reads its memory. */
 static void take_more(pid_t program, uint64_t *resident, uint64_t *shared)
 {
     int status;
@@ -502,7 +502,7 @@ START_TEST(the_file_is_written_at_first_and_every_two_seconds)
         ck_assert_msg(recording->pending.count == rounds[i].pending, "at %llu ms %zu are pending",
                       (unsigned long long)ms, recording->pending.count);
     }
-    /* A label alone is worth a write, too. */
+    /* A label alone also makes a write due. */
     ms = 20000;
     put(recording, 0, (struct mp_record){.type = MP_RECORD_LABEL, .address = 0x3000, .kind = 1});
     go_on(recording);
@@ -526,7 +526,7 @@ START_TEST(a_recording_that_is_given_up_says_so)
     ck_assert_uint_eq(again.header->drained, drained + 1);
     ck_assert(!mp_spool_attended(again.header));
     mp_spool_file_close(&again, true);
-    /* And where its file cannot be written. */
+    /* the same if its file cannot be written */
     recording = begin();
     alloc(recording, TORCH, 0x1000, 1000);
     static char nowhere[] = "/no/such/folder/file.mp";

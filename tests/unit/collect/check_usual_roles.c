@@ -9,7 +9,7 @@ enum { KINDS = 40, TOLD = 4000 };
 
 static struct mp_base_block block_of(unsigned kind)
 {
-    /* Each of the four differs alone somewhere, and nothing else tells kinds apart. */
+    /* Kinds differ only in four facts, and each fact alone distinguishes some of them. */
     static uint64_t number;
     number++;
     return (struct mp_base_block){.module = kind & 1 ? 0 : 3,
@@ -30,7 +30,7 @@ START_TEST(what_most_say_is_usual)
         unsigned kind = (unsigned)rand() % KINDS, role = 1 + (unsigned)rand() % (MP_ROLES - 1);
         if (rand() % 3) role = 1 + kind % (MP_ROLES - 1);
         struct mp_base_block block = block_of(kind);
-        unsigned first = kind & 4 ? kind & 15 : kind; /* what is as large as others are is of their kind */
+        unsigned first = kind & 4 ? kind & 15 : kind; /* blocks of equal size are of the same kind */
         ck_assert(mp_usual_roles_add(&usual, &block, role));
         said[first][role]++;
         unsigned all = 0, answer = mp_usual_role(&usual, &block);
@@ -72,7 +72,7 @@ START_TEST(a_vote_that_is_even_says_nothing)
     block.role = 0;
     for (int round = 0; round < 9; round++)
         ck_assert(mp_usual_roles_add(&usual, &block, 200));
-    ck_assert_uint_eq(mp_usual_role(&usual, &block), MP_ROLE_NONE); /* of a newer recorder */
+    ck_assert_uint_eq(mp_usual_role(&usual, &block), MP_ROLE_NONE); /* a role of a newer recorder */
     mp_usual_roles_free(&usual);
 }
 END_TEST

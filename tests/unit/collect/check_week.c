@@ -1,8 +1,8 @@
 /*
- * A long recording with a clock of its own: the collector's code fed with 10 000 events a second of a training loop,
- * two seconds at a time, as fast as it goes. Its memory and a bounded file must come to rest. The rest may grow no
- * faster than stated (collect/recording/recording.h). $MEMPROF_SIMULATED_HOURS says for how long (168 is a week, and
- * takes hours); the usual form is of four minutes.
+ * Simulates a long recording with its own clock. The collector's code gets 10 000 events per simulated second of a
+ * training loop, as fast as possible. Its memory and a bounded file must stop growing. Other parts may grow no faster
+ * than stated (collect/recording/recording.h). $MEMPROF_SIMULATED_HOURS is the simulated time (168 is a week, and takes
+ * hours); the default is four minutes.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #define LIVE         2000 /* blocks that live at once, at most */
 #define STACKS       3000
 #define KEPT         100000
-#define INDEX_BYTES  (3 * 48 + 2 * 24) /* of each round: chunks, and what the writer notes of them */
+#define INDEX_BYTES  (3 * 48 + 2 * 24) /* bytes for each round: chunks, and the writer's notes of them */
 
 struct week {
     struct mp_recording *recording;
@@ -89,7 +89,7 @@ static void begin(struct week *week, uint32_t max_events)
     atomic_store(&week->spool->rings_used, 2);
 }
 
-/* The n-th event of a loop in which each step takes blocks and gives them back, and keeps a few. */
+/* The next event of a loop in which each step allocates blocks, frees most and keeps a few. */
 static struct mp_record make_record(struct week *week)
 {
     uint64_t n = week->event++, step = n / 5000, place = n % 5000;
@@ -140,7 +140,7 @@ static void simulate(uint32_t max_events)
     for (uint64_t round = 1; round <= rounds; round++) {
         run_round(&week);
         if (round == WARM_ROUNDS) mp_recording_memory(week.recording, &warm);
-        if (!max_events && round % 1000 == 0) /* the file itself is not looked at: its room is given back */
+        if (!max_events && round % 1000 == 0) /* the file itself is not read: release its disk space */
             (void)fallocate(week.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)file_bytes(&week));
         if (max_events && file_bytes(&week) > biggest) biggest = file_bytes(&week);
     }
@@ -152,7 +152,7 @@ static void simulate(uint32_t max_events)
     ck_assert_uint_le(now.events, warm.events + (UINT64_C(4) << 20)); /* lives that outlast steps: a full table */
     ck_assert_uint_le(now.file, warm.file + grown + (UINT64_C(1) << 20));
     if (!max_events) ck_assert_uint_le(file_bytes(&week), 5 * rounds * ROUND_EVENTS);
-    /* The kept, as many again or MP_BOUND_SLACK, and what came while a fold was made. */
+    /* the kept events, as many again or MP_BOUND_SLACK, and those during a fold */
     if (max_events) ck_assert_uint_le(biggest, 5 * (2 * KEPT + 4 * MP_BOUND_SLACK));
     printf(
         "%llu events%s: spool %llu KiB, ledger %llu, tables %llu, events %llu, file %llu KiB; file on disk %llu KiB\n",

@@ -16,7 +16,7 @@
 uint64_t traffic_now_ns;
 uint64_t traffic_spool_id;
 
-/* In place of src/base/clock.c, which asks the kernel past any clock_gettime() of ours. */
+/* Replaces src/base/clock.c, which asks the kernel directly and so bypasses a clock_gettime() of the test. */
 static uint64_t ns_of(clockid_t clock)
 {
     struct timespec now;
@@ -156,12 +156,13 @@ static void end_block(struct traffic *traffic, const struct mp_record *record, s
         event.block = traffic->next_block++;
         traffic->unknown_frees++;
     }
-    event.kind = 0; /* that is its block's */
+    event.kind = 0; /* the kind is the block's */
     reserve(traffic, &event, record->total_reserved);
     happen(traffic, event);
 }
 
-/* PyTorch's block before an application's before the driver's; one that begins there before one that goes on there. */
+/* PyTorch's block comes first, then an application's, then the driver's; a block that begins at the address before one
+ * that contains it. */
 static void label_block(struct traffic *traffic, const struct mp_event *event)
 {
     static const unsigned ranks[TRAFFIC_TRACKS] = {1, 3, 2, 3};
@@ -204,7 +205,7 @@ static void put(struct traffic *traffic, struct mp_record record, uint32_t ring)
     ck_assert(mp_vec_push(&traffic->records, made));
 }
 
-/* As an event of the file. */
+/* The record as an event of the file. */
 static struct mp_event event_of(struct traffic *traffic, const struct mp_record *record, uint32_t ring)
 {
     uint32_t thread = record->flags & MP_RECORD_LANE ? TRAFFIC_RINGS - 1 + (uint32_t)record->bytes : ring;
@@ -241,7 +242,7 @@ static void make_block_record(struct traffic *traffic, uint32_t ring)
     if (!is_alloc && !chance(traffic, 3)) record.flags = MP_RECORD_IF_KNOWN;
     if (is_alloc && traffic->with & TRAFFIC_STEP_AT && !chance(traffic, 3)) record.flags = MP_RECORD_CALL;
     if (!chance(traffic, 6)) record.total_reserved = (1 + chance(traffic, 4)) << 21;
-    if (record.track == 3) { /* whose allocator gets every event, and says so */
+    if (record.track == 3) { /* this track's allocator reports its total with every event */
         if (is_alloc == (live != NULL)) return;
         traffic->total += is_alloc ? record.bytes : -live->bytes;
         record.total_allocated = 4096 + traffic->total;
@@ -303,7 +304,7 @@ static void make_window_record(struct traffic *traffic, uint32_t ring)
     happen(traffic, event_of(traffic, &record, ring));
 }
 
-/* All that was allocated on track 1 since the last reading, as its allocator remembers it. */
+/* Makes a reading of the allocations on track 1 since the last reading. */
 static void make_reading(struct traffic *traffic)
 {
     struct mp_record record;
@@ -429,7 +430,7 @@ static enum mp_status name_file(void *context, struct mp_recording *recording, c
     return *fd < 0 ? mp_fail_errno(error, "cannot create %s", *path) : MP_OK;
 }
 
-/* Removes files that a failing test would leave, as its process ends there. */
+/* Removes files that a failing test leaves: the test's process ends at the failure. */
 static char spool_path[512];
 static pid_t spool_pid;
 static void remove_spool(void)
@@ -540,7 +541,7 @@ static void write_chunk(void *writer, const struct mp_chunk *chunk)
     ck_assert_msg(status == MP_OK, "%s", status ? error.text : "");
 }
 
-/* The texts that truth knows, and after them those of tables. */
+/* Puts the truth's texts, and after them those of the tables. */
 static void put_strings(const struct traffic *traffic, take_chunk *take, void *to)
 {
     size_t count = traffic->texts.count;

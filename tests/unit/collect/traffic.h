@@ -1,9 +1,9 @@
 /*
- * A program that never ran: random records as a recorder would leave them in a spool, and all that is true of them kept
- * in the plainest form. The collector's code is fed with them; what it makes is held against the truth.
+ * A program that never ran: random records as a recorder would leave them in a spool, and the truth about them in the
+ * plainest form. The collector's code takes the records, and its results are compared with the truth.
  *
  * Track 0 is the driver's. Track 1 is PyTorch's on the same device, whose blocks begin where the driver's do. Track 2
- * is an application's pool with a name that hurts. Track 3 is PyTorch's on the CPU, with totals.
+ * is an application's pool with a hostile name. Track 3 is PyTorch's on the CPU, with totals.
  */
 #ifndef MP_TESTS_COLLECT_TRAFFIC_H
 #define MP_TESTS_COLLECT_TRAFFIC_H
@@ -24,7 +24,7 @@
 
 enum traffic_with {
     TRAFFIC_WINDOWS = 1, /* the program starts and stops the recording */
-    TRAFFIC_HISTORY = 2, /* PyTorch tells its history */
+    TRAFFIC_HISTORY = 2, /* PyTorch's history is read */
     TRAFFIC_STEPS = 4,
     TRAFFIC_STEP_AT = 8, /* calls of TRAFFIC_STEP_FUNCTION are steps */
 };
@@ -40,12 +40,12 @@ struct traffic {
     MP_VEC(struct traffic_record) records;
     /* The truth after all of them. String ids are those of `texts`. */
     struct mp_intern texts;
-    MP_VEC(struct mp_event) events; /* as a file has them that keeps all */
+    MP_VEC(struct mp_event) events; /* as in a file that keeps all events */
     MP_VEC(struct mp_label) labels;
     MP_VEC(struct mp_block_request) requests;
     MP_VEC(struct mp_base_block) live;
     MP_VEC(struct mp_thread_info) threads;
-    uint32_t ring_thread[TRAFFIC_RINGS + 3]; /* and of two lanes, from 1; number + 1 */
+    uint32_t ring_thread[TRAFFIC_RINGS + 3]; /* number of each ring's thread, and of two lanes', + 1 */
     uint64_t next_block, unknown_frees, missed_frees, steps, total;
     uint64_t totals_checked, steps_at;
     uint64_t reserved[TRAFFIC_TRACKS];
@@ -53,11 +53,11 @@ struct traffic {
     bool open;
 };
 
-/* The same for the same seed; fewer records are the beginning of more. */
+/* Makes the same records for the same seed; with fewer `records`, the beginning of them. */
 void traffic_make(struct traffic *traffic, uint64_t seed, size_t records, unsigned with);
 void traffic_free(struct traffic *traffic);
 
-/* The name of this run's spools: their files lie where others' do. */
+/* The number in the names of this run's spools, as their folder has other spools, too. */
 extern uint64_t traffic_spool_id;
 
 /* A spool whose tables are as the recorder left them, and a recording of it into `path`. `configuration` may be NULL:
@@ -66,17 +66,18 @@ struct mp_recording *traffic_record(const struct traffic *traffic, const char *p
                                     const struct mp_record_config *configuration, const char *spool_folder);
 /* Puts records [from, to) into the rings. */
 void traffic_put(const struct traffic *traffic, struct mp_spool_header *spool, size_t from, size_t to);
-/* Likewise, with rounds of the collector now and then; takes all. */
+/* The same, with rounds of the collector in between; all records are taken. */
 void traffic_play(const struct traffic *traffic, struct mp_recording *recording, size_t from, size_t to);
 
-/* A model of the truth, made by the builder; one that a recording that keeps all should be. */
+/* The truth as a model, made by the builder. A complete recording must have an equal model. */
 struct mp_model *traffic_model(const struct traffic *traffic);
-/* A file that has the tables of truth and nothing else yet. */
+/* Begins a file with only the truth's tables. */
 struct mp_writer *traffic_write(const struct traffic *traffic, int fd);
-/* The blocks live at the model's end are the truly live ones, in every field; births only if the model has them. */
+/* Checks that the blocks live at the model's end equal the truth's in every field; births only if the model has
+ * them. */
 void traffic_check_live(const struct traffic *traffic, const struct mp_model *model);
 
-/* The text of a truth's id. */
+/* The text of a string id of the truth. */
 const char *traffic_text(const struct traffic *traffic, uint32_t id);
 /* "cuda:0/torch" */
 extern const char *const traffic_track_ids[TRAFFIC_TRACKS];

@@ -72,7 +72,7 @@ static const char *const forms[] = {
 };
 #define FORMS (sizeof forms / sizeof *forms)
 
-/* The strings of tables: one that is new fails here until anonymize knows what to do with it. */
+/* The string fields of tables. A new field makes this test fail until anonymize handles it. */
 static const char *const known_fields[] = {
     "device.name",
     "device.uuid",
@@ -136,7 +136,7 @@ static uint32_t plant_node(struct planting *p, uint32_t part)
     return plant_in(p, before, *before ? "\"}" : "");
 }
 
-/* A row of zeros, but for its strings. */
+/* Plants secrets in the strings of a row whose other fields are zero. */
 static void plant_row(struct planting *p, enum mp_chunk_kind kind)
 {
     const struct mp_table_layout *table = mp_table_of(kind);
@@ -162,7 +162,7 @@ static void plant_frames(struct planting *p)
                                       .more = plant_node(p, i)};
         nodes[i + 1] = (struct mp_stack_node){i, i};
     }
-    /* Public code with a function of somebody's. */
+    /* A public file with a private function. */
     static const char file[] = "/usr/lib/python3/dist-packages/torch/nn/modules/module.py";
     const struct mp_string string = {file, sizeof file - 1};
     must(p, mp_writer_strings(p->writer, &string, 1, &p->error));
@@ -271,7 +271,7 @@ static bool holds_secret(const char *text, size_t length)
     return false;
 }
 
-/* How many texts of a file hold it; the last one goes to `found`. */
+/* The number of texts of a file that contain a secret; the last one is stored in `found`. */
 static size_t count_secrets(int fd, char *found, size_t room)
 {
     char path[64];

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Chrome traces: read by Python's json and by memprof's own import, which must find what was written; merged into
-traces of PyTorch's profiler, whose bytes must all be there."""
+"""Chrome traces: read back by Python's json and by memprof's own import, and merged into traces of PyTorch's profiler,
+whose bytes must all stay."""
 import gzip
 import json
 import os
@@ -23,7 +23,7 @@ from harness import BUILD, DATA, memprof, make_recording  # noqa: E402
 
 REAL = ("sidnb13_transformer.pt.trace.json", "kineto_resnet50_w0.pt.trace.json.gz", "hta_df_index_resolver.json.gz")
 SNAPSHOTS = ("niu_fb_200_mixed.pickle", "sidsoc_train.pickle", "silmont_small.pickle")
-# As TensorBoard's PyTorch plugin picks files: worker and span.
+# The names by which TensorBoard's PyTorch plugin picks files: worker and span.
 PLUGIN = re.compile(r"^(.*?)(\.\d+)?\.pt\.trace\.json(?:\.gz)?$")
 PLUGIN_SOURCE = os.environ.get("TENSORBOARD_PLUGIN")
 START = 1_763_620_000_123_456_789  # of the made recordings
@@ -89,7 +89,7 @@ class Chrome(unittest.TestCase):
                                  expected[:2] + expected[3:5] + expected[6:7], (name, track))
 
     def test_form(self):
-        """As Kineto writes them, for whoever relies on it."""
+        """Events have Kineto's form, since other programs rely on it."""
         trace = json.loads(read(self.write(self.train)[0]))
         self.assertEqual(trace["deviceProperties"], [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150754820096}])
         events = trace["traceEvents"]
@@ -155,7 +155,7 @@ class Chrome(unittest.TestCase):
 
     @unittest.skipUnless(PLUGIN_SOURCE, "TENSORBOARD_PLUGIN names no folder with torch_tb_profiler")
     def test_in_the_real_plugin(self):
-        """Its memory view shows the peak and the blocks, its overview the steps."""
+        """TensorBoard's plugin shows the peak and the blocks in its memory view, and the steps in its overview."""
         code = """
 import sys; sys.path.insert(0, sys.argv[1])
 from torch_tb_profiler.profiler.data import RunProfileData
@@ -184,7 +184,7 @@ print(max(row[1] for row in curve), max(row[2] for row in curve), len(events), *
         return path
 
     def assert_untouched(self, before, after):
-        """All bytes in their order, but for one run of events behind the list's bracket."""
+        """Asserts that all bytes stay in order, except for one run of new events after the list's bracket."""
         at = before.index(b'"traceEvents"')
         at = before.index(b"[", at) + 1
         self.assertEqual(after[:at], before[:at])

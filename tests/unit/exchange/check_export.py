@@ -31,7 +31,7 @@ KNOWN_TO_THE_VIEWER = {
 
 
 def as_lists(value):
-    """As JSON has it."""
+    """The value with lists for tuples, as in JSON."""
     if isinstance(value, dict):
         return {key: as_lists(item) for key, item in value.items()}
     return [as_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -39,7 +39,7 @@ def as_lists(value):
 
 def end_state(trace, segments):
     """Level and peak of a trace by addresses alone, from the blocks in its segments at the end. Every live block must
-    lie in a segment that exists at that moment."""
+    be inside of a segment that exists at that moment."""
     live = {block["address"]: block["requested_size"] for segment in segments for block in segment["blocks"]
             if block["state"] == "active_allocated"}
     places = {segment["address"]: segment["total_size"] for segment in segments}
@@ -183,7 +183,7 @@ class Export(unittest.TestCase):
         self.assertEqual(len(snapshot["device_traces"][0]), 1)
 
     def test_addresses_that_are_not_known(self):
-        """Two blocks at a time, nowhere; and the base, whose blocks nobody knows."""
+        """Two blocks at a time without addresses, and a base with unknown blocks."""
         path = self.kineto(memory(1, 512, total=1512), memory(2, 512, total=2024), memory(3, -512, total=1512),
                            memory(4, 512, total=2024), memory(5, -512, total=1512), memory(6, 256, total=1768))
         snapshot, said = self.read(path)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The tables of memprof-formats(7), field by field: of each field that another program's file has, whether a change of it
-is in the recording that import makes, as the table says. A field that is lost, or is in no table, fails."""
+"""The tables of memprof-formats(7), field by field: for each field of another program's file, whether a change of the
+field changes the imported recording, as the table says. A lost field, or a field in no table, fails."""
 import collections
 import json
 import pathlib
@@ -35,7 +35,7 @@ def table_of(section):
 
 class Fields(Case):
     def told(self, path):
-        """All that the recording says: its lines, less the file's own name, and the times that stand in info."""
+        """Everything in the recording: its exported lines without the file's name, and the times in `memprof info`."""
         recording = self.folder / "made.mp"
         run = self.memprof("import", "--force", path, "-o", recording)
         self.assertEqual(run.returncode, 0, run.stderr)

@@ -1,5 +1,5 @@
-/* An anonymised model is the same but for its names: every figure of a random one, whatever it is of; and what had one
- * name has one still. No secret is left where a model, rather than a file, holds one. */
+/* An anonymised model differs only in names: every figure of a random model stays, and equal names stay equal. No
+ * secret is left in the model's own structures. */
 #include "exchange/common/anonymize.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static struct mp_model *copy_of(const struct mp_model *model)
     return again;
 }
 
-/* Which strings are words of memprof's or of the machine, and stay. */
+/* Finds the strings that stay: words of memprof's, or about the machine. */
 static bool *kept_strings(const struct mp_model *model)
 {
     bool *kept = calloc(model->strings.count + 1, sizeof *kept);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Files of memprof flamegraph, compared with peak and leaks of the same recording. Folded, speedscope and HTML are read
-by hand, protobuf's wire format by an own reader. `go tool pprof` and flamegraph.pl read them, too, if installed."""
+"""Files of memprof flamegraph, compared with peak and leaks of the same recording. The test itself parses folded
+stacks, speedscope, HTML, and protobuf's wire format. `go tool pprof` and flamegraph.pl read them, too, if installed."""
 import collections
 import glob
 import gzip
@@ -32,7 +32,7 @@ def ask(command, path, *options):
 
 
 def label(frame):
-    """As folded stacks name a frame of JSON."""
+    """The name in folded stacks of a frame in JSON."""
     if frame["function"] is None and frame["language"] is None:
         return "[frames left out]"
     text = frame["function"] or "?"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Places of frees in made-up traces, against a replay that shares no code with memprof. Stacks are own or repeated, and
-other streams delay some frees. All that is read is still there after import and export."""
+"""Sites of frees in made-up traces, compared with a replay that shares no code with memprof. Frees have stacks of their
+own, or their allocs'; other streams delay some. Import and export keep everything."""
 import collections
 import pathlib
 import random
@@ -13,7 +13,8 @@ from snapshots import START, Case, frame, without_file
 
 
 class Trace:
-    """Blocks of many sites, some used by other streams: whoever looks for those that are done completes their frees."""
+    """Blocks of many sites, some used by other streams. The allocation that finds the streams done completes their
+    frees."""
 
     def __init__(self, seed, own_stacks):
         r = random.Random(seed)
@@ -51,7 +52,7 @@ class Trace:
                              "time_us": START + len(self.entries)})
 
     def at_peak(self):
-        """By site: bytes and blocks by the stack that freed them."""
+        """By site: bytes and blocks at the peak, by the stack that freed them."""
         def live(moment):
             return [b for b in self.sites.values() if b["born"] <= moment and (b["died"] is None or b["died"] > moment)]
         peak = max(range(len(self.entries)), key=lambda moment: sum(b["bytes"] for b in live(moment)))
@@ -93,7 +94,8 @@ class Freed(Case):
                              (answer["peak_bytes"], answer["peak_ns"], answer["blocks"]))
 
     def test_stacks_that_are_those_of_the_allocs(self):
-        """Also where the completion of a delayed free has the stack of whoever looked."""
+        """Each free has its alloc's stack, even if the completion of a delayed free has the stack of the thread that
+        noticed it."""
         trace = Trace(5, own_stacks=False)
         answer = self.answer("peak", self.dump(trace.snapshot))
         self.assertTrue(answer["sites"])

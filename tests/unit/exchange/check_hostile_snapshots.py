@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Snapshots made to do harm: each ends memprof with one sentence and status 1. No crash, no half an answer, nothing
-executed, bounded time and memory."""
+"""Malicious snapshots: each ends memprof with one message and status 1. No crash, no partial answer, nothing executed,
+bounded time and memory."""
 import gzip
 import json
 import os
@@ -139,7 +139,7 @@ class Hostile(Case):
         self.assertEqual(sum(track["allocs"] for track in info["tracks"]), 20000)
 
     def entries(self, count, **fields):
-        """Allocations that share what is in `fields`, as a memo of a pickle does."""
+        """Allocations that share the values in `fields`, by a pickle's memo."""
         return [{"action": "alloc", "addr": (i + 1) << 9, "size": 512, "stream": 0, "time_us": START + i, **fields}
                 for i in range(count)]
 
@@ -150,7 +150,7 @@ class Hostile(Case):
         return path, json.loads(run.stdout)
 
     def test_what_is_shared_is_read_once(self):
-        """Each of these would be looked at some 10^9 times, and more, were it looked at for each that refers to it."""
+        """Shared values are read once: once for each reference would be 10^9 times or more."""
         many = 60_000
         tracebacks = [f'  File "/src/a.py", line {i + 1}, in f{i % 50}\n    y = f(x)\n' for i in range(many)]
         for shared in (tracebacks, ["no traceback"] * many, ["".join(tracebacks)]):
@@ -206,7 +206,7 @@ class Hostile(Case):
         self.assertEqual(run.returncode, 0, run.stderr)
 
     def limited(self, *command, seconds=60, memory=resource.RLIM_INFINITY):
-        """Within this processor time, some hundred times what it takes, and far below what it took before."""
+        """Runs a command within a processor time of about a hundred times what it needs."""
         def limit():
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
             if not harness.SANITIZED:  # its shadow is larger than any limit
@@ -233,7 +233,7 @@ class Hostile(Case):
             self.limited("info", path, memory=2 << 30)
 
     def test_dictionaries_that_are_shared(self):
-        """They leave no byte, and are not looked at for each that refers to them."""
+        """Shared dictionaries take no space, and are not read again for each reference."""
         many = 300_000
         keys = dict.fromkeys(range(many))
         _, info = self.info_limited(self.entries(1), external_annotations=[keys] * many)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kineto traces: real ones against what is known of them, and made ones for each convention and each way to be wrong."""
+"""Kineto traces: real ones with known contents, and made ones for each convention and each kind of error."""
 import collections
 import gzip
 import json
@@ -307,7 +307,7 @@ class Real(unittest.TestCase):
             self.assertIsNone(track["base_bytes"])
 
     def test_who_holds_the_peak(self):
-        """Against intervals looked at one by one: the shortest operator around each block that lives at the peak."""
+        """Compared with a plain search of intervals: the shortest operator around each block live at the peak."""
         for entry in self.files:
             path = f"{DATA}/{entry['name']}"
             if not entry["facts"]["memory_events"] or entry["facts"]["per_device"]["type0_id-1"]["has_addr"] is False:

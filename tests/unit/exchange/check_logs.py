@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Logs of other programs: Covers RMM's logs, and databases of Nsight Systems made by its documented schema, old and
-new. Each is compared with sums made by hand. Others are cut, flipped and nonsensical. A real export, of a run without
-memory events."""
+"""Logs of other programs: RMM's logs, and databases of Nsight Systems in its documented schema, old and new, compared
+with sums made by hand. Others are cut, have flipped bits or make no sense. One is a real export without memory
+events."""
 import gzip
 import json
 import pathlib
@@ -74,7 +74,7 @@ class Case(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def unharmed(self, path):
-        """Read or refused, with one sentence."""
+        """Asserts that the file is read, or refused with one message."""
         done = memprof("info", path)
         self.assertIn(done.returncode, (0, 1), done.stderr)
         if done.returncode:
@@ -251,7 +251,7 @@ class Nsys(Case):
                          ("cuda:0/driver/pool", 1024, (1 << 20) + (1 << 21)))
 
     def test_a_pool_whose_low_bits_are_0(self):
-        """Its size is still known after many other sizes."""
+        """The size of a pool whose low address bits are 0 is still known after many other sizes."""
         path, db = self.database()
         pools = [1 << 48, *range(0x5500, 0x5500 + 200 * 256, 256), 1 << 48]
         for number, pool in enumerate(pools):
@@ -363,7 +363,7 @@ class Nsys(Case):
         return sum(track["allocs"] for track in self.ask("info", path)["tracks"])
 
     def test_nothing_is_made_or_changed_beside_a_database(self):
-        """One that says that it has journals, which SQLite would make, or open for writing."""
+        """A database that claims to have journals, which SQLite would make, or open for writing."""
         path, db = self.database()
         for i in range(30):
             self.put(db, i, i << 12, 100 + i)

@@ -26,7 +26,8 @@ def told(entry):
 
 
 class Trace:
-    """Allocations under changing metadata, annotations of live blocks, of blocks from before, and of none."""
+    """Allocations with changing metadata; annotations of live blocks, of blocks from before the trace, and of no
+    block."""
 
     def __init__(self, seed):
         r = self.random = random.Random(seed)
@@ -122,7 +123,7 @@ class Metadata(Case):
             self.memprof("import", "--force", path, "-o", made)
             self.assertEqual(self.peak(made), answer)
             self.memprof("export", "--force", made, "-o", again, "--format", "pytorch")
-            # The trace begins where the first entry is about a block.
+            # the exported trace begins at the first entry about a block
             again = self.peak(again)
             self.assertEqual((again["peak_bytes"], again["blocks"], len(again["sites"])),
                              (answer["peak_bytes"], answer["blocks"], len(answer["sites"])))

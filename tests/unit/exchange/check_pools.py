@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The page's envelopes of private pools: what each has reserved over time, against the segments that the trace itself
-makes and gives back, each of a pool that this test knows."""
+"""The page's envelopes of private pools: the reserved bytes of each pool over time, compared with the trace's own
+segments, whose pools this test knows."""
 import json
 import pathlib
 import random
@@ -16,7 +16,8 @@ POOLS = [(0, 0), (0, 1), (0, 2), (3, 0)]
 
 
 class Pools:
-    """Segments of 2 MiB, each of a pool, with a block in each. Some are from before the trace, some are given back."""
+    """Segments of 2 MiB, each of a pool, with a block in each. Some segments are from before the trace, some are
+    released."""
 
     def __init__(self, seed, length=300):
         r = random.Random(seed)

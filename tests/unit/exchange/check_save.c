@@ -28,7 +28,7 @@ static struct mp_model *saved_and_loaded(const struct mp_model *model)
     return again;
 }
 
-/* ck_assert tells its parent of every call: too slow for each event. */
+/* ck_assert writes to its parent process at every call, which is too slow for each event. */
 #define SAME(left, right)                                                                                              \
     do {                                                                                                               \
         uint64_t left_ = (left), right_ = (right);                                                                     \
@@ -172,7 +172,7 @@ static void same_sums(const struct mp_model_track_sum *a, const struct mp_model_
     SAME(a->reserved_peak_bytes, b->reserved_peak_bytes);
 }
 
-/* Blocks are numbered anew when a model is saved; once they are, nothing at all changes. */
+/* Saving a model renumbers its blocks. Saving again changes nothing. */
 static void check_again(struct mp_model *model, uint64_t seed)
 {
     struct mp_coverage *coverage = &model->coverage;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch's memory snapshots as memprof reads them: what Python's own pickle writes at protocols 2 to 5, JSON and gzip
-of it, answers against a replay that shares no code with memprof."""
+"""PyTorch's memory snapshots as memprof reads them: pickles by Python at protocols 2 to 5, JSON and gzip. Answers are
+compared with a replay that shares no code with memprof."""
 import gzip
 import json
 import pathlib
@@ -132,7 +132,7 @@ class Snapshots(Case):
         self.assertTrue(any("free_completed" in note for note in info["coverage"]["notes"]))
 
     def test_expandable_segments(self):
-        """Ranges are mapped and unmapped in other pieces than they came; a page map here is the truth."""
+        """Ranges are mapped and unmapped in different pieces; the test has its own page map."""
         for seed in range(6):
             r, pages, base, trace, peak = random.Random(seed), set(range(8)), 8, [], 8
             for i in range(120):
@@ -237,7 +237,7 @@ class Snapshots(Case):
             self.assertEqual(without_file(frag), without_file(told))
 
     def test_generated_code_is_shown_as_the_model(self):
-        """The innermost line of fx_original_trace, with the node of the graph."""
+        """Generated code is shown as the innermost line of fx_original_trace, with the graph's node."""
         trace = ('  File "/src/train.py", line 9, in <module>\n    loss = model(x)\n'
                  '  File "/src/model.py", line 42, in forward\n    a = self.net1(x)\n')
         generated = {"name": "forward", "filename": "<eval_with_key>.5", "line": 6, "fx_node_op": "call_module",
@@ -279,7 +279,7 @@ class Snapshots(Case):
 
     def test_a_segment_that_another_takes_the_place_of(self):
         """A small segment of the base goes back to the driver, and a large one takes its place, from below. The end
-        does not show whose the small one was."""
+        does not show which pool the small one belonged to."""
         small, large = 1 << 40, (1 << 40) - MIB
         after = [("alloc", small, 512), ("free_requested", small, 512), ("free_completed", small, 512),
                  ("segment_free", small, 2 * MIB), ("segment_alloc", large, 20 * MIB), ("alloc", large, 2 * MIB)]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The tables of memprof export: read with Python's sqlite3, csv and json and by SQLite's shell, held against what the
-commands say of the same recording."""
+"""The tables of memprof export: read with Python's sqlite3, csv and json and by SQLite's shell, and compared with the
+commands' answers about the same recording."""
 import collections
 import csv
 import gzip
@@ -61,7 +61,7 @@ class Tables(unittest.TestCase):
         return db
 
     def sites_of(self, db, view, track=None):
-        """By symbolised stack, as JSON has them."""
+        """Sites by symbolised stack, as in JSON."""
         stacks = collections.defaultdict(list)
         for stack, *frame in db.execute("SELECT stack_id, function, file, line, module, language FROM stack_frames"
                                         " JOIN frames ON frames.id = frame_id ORDER BY stack_id, position"):

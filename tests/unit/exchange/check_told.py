@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A snapshot with every key that PyTorch ever wrote, and at every place one that it never did, is read and written. The
-lists of its keys and words are those of the installed PyTorch."""
+"""A snapshot with every key that PyTorch ever wrote, and with an unknown key in every dictionary, is read and written.
+The lists of its keys and words are those of the installed PyTorch."""
 import copy
 import itertools
 import json
@@ -99,7 +99,7 @@ class Values:
                 "blocks": blocks, **self.more("segment")}
 
     def trace(self, address):
-        """One entry of each action, of memory that each leaves as it was."""
+        """One entry of each action; together they leave the memory unchanged."""
         return [self.entry(action, address + i * MIB, 4096, START + i) for i, action in enumerate(ACTIONS)]
 
     def snapshot(self):
@@ -214,7 +214,7 @@ class Told(Case):
         self.assertEqual(keys - named - inside, set())
 
     def test_keys_that_are_not_there(self):
-        """Each row without each of its keys, but for what makes it that row."""
+        """Each row without each of its keys, except the key that identifies the kind of row."""
         made, values = Values().snapshot(), Values()
         needed = {"action", "filename", "blocks", "state", "size", "name", "line", "time_us", "stage"}
         entry = values.entry("alloc", 1 << 41, 512, START)
@@ -251,7 +251,7 @@ class Told(Case):
                 self.assertEqual(tracks["cpu/torch"], bool(made["host_traces"]))
 
     def test_what_a_program_says_in_words_of_pytorch(self):
-        """Its own dictionaries may look like rows, wherever they stand."""
+        """A program's own dictionaries may look like rows, anywhere in the file."""
         values = Values()
         rows = [values.frame(), values.entry("alloc", 1 << 41, 512, START), values.entry("oom", 1 << 41, 512, START),
                 values.entry("annotate", 1 << 41, 512, START), values.segment(0, 1 << 42),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Memory that PyTorch's allocator counts as allocated and that nothing backs, since pages were unmapped beneath live
-blocks: against a replay that counts page by page and shares no code with memprof."""
+"""Memory that PyTorch's allocator counts as allocated, but whose pages were unmapped under live blocks. Compared with a
+replay that counts page by page and shares no code with memprof."""
 import json
 import pathlib
 import random

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""PyTorch's own viewers take what memprof exports, and say the same of it as of the file that PyTorch wrote. The one in
-Python (torch/cuda/_memory_viz.py) of every PyTorch that is here; the page's scripts under node, which draw the same
-totals, also of a file at protocol 5, which they do not take themselves.
+"""PyTorch's own viewers read memprof's exports, and show the same as for PyTorch's own file. Tested are the viewer in
+Python (torch/cuda/_memory_viz.py) of every installed PyTorch, and the page's scripts under node. For a file at protocol
+5, which these scripts cannot read, they read the export.
 
-MEMPROF_MEMORY_VIZ names folders with its scripts (torch/utils/viz of some versions of PyTorch), with colons between; where
-it is not set they are those of the torch that this Python has (pip's has them, Debian's does not). They are not part of
-memprof, and nobody may add them: without any that part is skipped."""
+MEMPROF_MEMORY_VIZ names folders with its scripts (torch/utils/viz of some versions of PyTorch), separated by colons.
+The default are those of this Python's torch (pip's has them, Debian's does not). The scripts must not be added to
+memprof; without them that part is skipped."""
 import base64
 import glob
 import importlib.util

@@ -1,4 +1,4 @@
-"""Made-up snapshots of PyTorch, what is true of them, and memprof to ask."""
+"""Made-up snapshots of PyTorch, the right answers about them, and helpers to run memprof."""
 import json
 import pathlib
 import pickle

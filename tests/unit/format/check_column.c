@@ -102,7 +102,7 @@ START_TEST(bytes_too_few_or_too_many_are_refused)
 }
 END_TEST
 
-/* Runs are as long as what they fill: neither longer, nor shorter, nor of no length, wherever a block of them ends. */
+/* Runs must have exactly the column's length: not more, not less, no empty run, wherever a block of runs ends. */
 START_TEST(runs_fill_their_column)
 {
     static uint64_t values[1024], out[1025];

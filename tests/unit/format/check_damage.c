@@ -10,7 +10,7 @@
 
 #include "unit/suite.h"
 
-/* A disk that fails where it is read from some byte on, gives few bytes at once, or is interrupted every second time.
+/* A disk whose reads fail from some byte on, return few bytes at a time, or are interrupted every second time.
  */
 static struct {
     uint64_t fails_from, most;
@@ -19,7 +19,7 @@ static struct {
     unsigned reads;
 } disk;
 
-/* In place of the C library's. */
+/* Replaces the C library's function. */
 ssize_t pread(int fd, void *to, size_t size, off_t at)
 {
     if (disk.error && (uint64_t)at + size > disk.fails_from) {
@@ -141,7 +141,7 @@ START_TEST(a_file_cut_at_any_byte_has_all_before_it)
 }
 END_TEST
 
-/* True if chunk `at` has a part of a segment that is not there without chunk `lost`: it goes with that. */
+/* True if chunk `at` has a part of a segment of chunk `lost`: then `at` is lost, too. */
 static bool names_lost_segment(const struct sample *sample, size_t at, size_t lost)
 {
     const struct made_chunk *chunks = sample->made.chunks.at;

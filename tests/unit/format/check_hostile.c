@@ -1,4 +1,4 @@
-/* Files made by hand, with checksums that hold: what they say must still not be believed. */
+/* Files made by hand with right checksums and wrong contents, which the reader must not trust. */
 #include "format/layout.h"
 #include "unit/format/maker.h"
 
@@ -85,7 +85,7 @@ struct column {
 
 #define NO_KEY "x"
 
-static size_t more_after; /* uncounted bytes behind the payload of the next chunk of columns */
+static size_t more_after; /* uncounted bytes after the payload of the next chunk of columns */
 
 /* A chunk of columns with an honest frame around dishonest numbers. `key` is one more number in meta. */
 static void add_columns(struct file *file, unsigned kind, uint64_t count, const uint64_t tables[7], const char *key,
@@ -131,7 +131,7 @@ static void add_columns(struct file *file, unsigned kind, uint64_t count, const 
 struct result {
     enum mp_status opened;
     size_t chunks;
-    uint64_t read; /* of the first 64 chunks: which */
+    uint64_t read; /* bit i: chunk i of the first 64 was read */
     struct mp_damage damage;
     char text[480];
 };
@@ -348,7 +348,7 @@ START_TEST(hostile_columns_are_damage)
 }
 END_TEST
 
-/* Tables of more entries than work on each pair of them could bear; each is a chunk of a hundred bytes. */
+/* Tables with too many entries for work on each pair of them; each is a chunk of a hundred bytes. */
 START_TEST(too_many_entries_are_damage)
 {
     struct file file;
@@ -362,7 +362,7 @@ START_TEST(too_many_entries_are_damage)
                 COLUMNS(CONSTANT("name", 512, "\0"), CONSTANT("uuid", 512, "\0"), CONSTANT("model", 512, "\0"),
                         CONSTANT("total_bytes", 512, "\0")));
     check_damaged(&file);
-    /* Entries for lost chunks are made up in the possible number, not in that one. */
+    /* Made-up entries for lost chunks are limited to the possible number, whatever a table's size claims. */
     static const uint64_t many[][7] = {{1, 513, 1, 1, 0, 1, 2}, {1, 1, 4097, 1, 0, 1, 2}, {1, 512, 4096, 1, 0, 1, 2}};
     for (size_t i = 0; i < 3; i++) {
         begin(&file);
@@ -375,7 +375,7 @@ START_TEST(too_many_entries_are_damage)
 }
 END_TEST
 
-/* As many columns as there may be are read, and one more is damage. */
+/* The largest allowed number of columns is read; one more is damage. */
 START_TEST(columns_have_an_end)
 {
     struct column columns[MP_COLUMNS + 1] = {VARINT("tid", 1, "\0"), VARINT("name", 1, "\0")};

@@ -11,7 +11,7 @@
 
 #include "unit/suite.h"
 
-/* The allocation that fails, of those in calls of what is tested: so many after now. 0: none. */
+/* Number of the allocation, from now on, that fails in calls of the tested code; 0: none. */
 static size_t fails_after;
 static bool is_tested, has_failed;
 
@@ -46,7 +46,7 @@ typedef void *allocate(size_t bytes);
 typedef void *allocate_zeroed(size_t count, size_t each);
 typedef void *reallocate(void *memory, size_t bytes);
 
-/* In place of the C library's. */
+/* Replaces the C library's function. */
 void *malloc(size_t bytes)
 {
     NEXT(allocate, "malloc")
@@ -90,7 +90,7 @@ static void expect_no_memory(enum mp_status status, const struct mp_error *error
     ck_assert_msg(strstr(error->text, "memory"), "%s", error->text);
 }
 
-/* Reads until the failure; true where there was none. */
+/* Reads until the failure; true if there was none. */
 static bool read_until_failure(const struct sample *sample, size_t allocation)
 {
     struct mp_reader *reader = NULL;
@@ -166,8 +166,8 @@ static void expect_chunks(const char *path, const struct maker *made, size_t cou
     mp_reader_close(reader);
 }
 
-/* Writes until the failure; true where there was none. A call that had no memory has written nothing: it is made once
- * more, and the file lacks nothing in the end. */
+/* Writes until the failure; true if there was none. A call that lacked memory has written nothing: it is repeated, and
+ * the file is complete at the end. */
 static bool write_with_failure(const struct maker *made, size_t allocation)
 {
     char path[64];

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Holds what read_mp.py finds in a recording against what write_mp put into it: docs/FORMAT.md says enough, and the truth."""
+"""Compares what read_mp.py reads from a recording with what write_mp wrote, as a test that docs/FORMAT.md is complete
+and right."""
 import os
 import subprocess
 import sys

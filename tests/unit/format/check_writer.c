@@ -90,7 +90,7 @@ START_TEST(a_full_disk_leaves_whole_chunks)
     struct stat info;
     ck_assert_int_eq(stat(path, &info), 0);
     ck_assert_uint_eq((uint64_t)info.st_size, mp_writer_bytes(writer));
-    /* Every later call says the same, and adds nothing. */
+    /* every later call returns the same error, and writes nothing */
     struct mp_error again = {0};
     const struct mp_exit how = {.known = true};
     ck_assert_int_eq(mp_writer_strings(writer, texts, 3, &again), MP_IO);

@@ -20,7 +20,7 @@ const struct mp_recording_start made_start = {
     .spool_id = UINT64_C(0xfedcba9876543210),
 };
 
-/* Also used outside of a test, where Check's own assertions cannot be. */
+/* An assertion that also works outside of a test, unlike Check's. */
 static void must(bool ok, const char *what)
 {
     if (ok) return;
@@ -279,7 +279,7 @@ static void random_alloc(struct maker *maker, struct mp_event *event)
     must(mp_vec_push(&maker->live, *event), "no memory");
 }
 
-/* A free or a resize of a live block; now and then what it says differs from what the alloc said. */
+/* A free or a resize of a live block; now and then its fields differ from the alloc's. */
 static void random_end(struct maker *maker, struct mp_event *event, bool resize)
 {
     size_t at = (size_t)below(maker, maker->live.count);

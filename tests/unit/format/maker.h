@@ -1,6 +1,6 @@
 /*
- * Recordings made up for the tests of the file format: everything that goes into one is also kept here as plain arrays,
- * so that what comes back can be held against it.
+ * Recordings made up for the tests of the file format: everything written is also kept as plain arrays, to compare with
+ * what is read.
  */
 #ifndef MP_TESTS_FORMAT_MAKER_H
 #define MP_TESTS_FORMAT_MAKER_H
@@ -39,7 +39,7 @@ uint64_t made_random(struct maker *maker);
  * chunks with up to `events` events each. The file is finished, or left cut. All calls must succeed. */
 void make_recording(struct maker *maker, int fd, size_t rounds, size_t events, bool finish);
 void free_made(struct maker *maker);
-/* Checks that the chunk is the written one, also the other way round. */
+/* True if the chunk equals the written one; compares in both directions. */
 bool same_as_made(const struct mp_chunk *chunk, const struct made_chunk *made);
 
 #endif

@@ -3,7 +3,7 @@
 
     read_mp.py FILE [--events]
 
-It shares no code with memprof, so that the document can be held against the program. Exit status 77: no libzstd.
+It shares no code with memprof, so that the document can be compared with the program. Exit status 77: no libzstd.
 """
 import ctypes
 import ctypes.util

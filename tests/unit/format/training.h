@@ -1,5 +1,5 @@
 /*
- * The events of a made-up training loop, to see what a recording of one costs: layers of forward, backward and
+ * The events of a made-up training loop, to measure the size of its recording: layers of forward, backward and
  * optimizer steps over a caching allocator.
  */
 #ifndef MP_TESTS_FORMAT_TRAINING_H

@@ -200,7 +200,7 @@ static struct mp_model *finish(struct mp_builder *builder)
     return model;
 }
 
-/* Chunks between two were lost: a base after them says what lives. Block 0 died unseen, block 2 was born unseen. */
+/* Chunks were lost, and a base follows. Block 0 was freed unseen, block 2 was allocated unseen. */
 START_TEST(base_after_a_gap_repairs)
 {
     struct mp_builder *builder = new_builder();
@@ -227,7 +227,7 @@ START_TEST(base_after_a_gap_repairs)
 }
 END_TEST
 
-/* As many live as the events left, but others. */
+/* A base with as many live blocks as expected, but with other ones. */
 START_TEST(a_base_counts_by_its_blocks)
 {
     struct mp_builder *builder = new_builder();
@@ -254,8 +254,8 @@ START_TEST(a_base_counts_by_its_blocks)
 }
 END_TEST
 
-/* Four tracks: in the part left out one was lower, one higher, and one as high, and therefore first. The fourth had
- * nothing there.
+/* Four tracks: the part left out had a lower peak, a higher one, and an equal one, which counts as first. The fourth
+ * track had no peak there.
  */
 START_TEST(a_peak_in_the_past_is_its_tracks)
 {
@@ -347,7 +347,7 @@ START_TEST(repeated_strings_keep_their_ids)
     ck_assert(!mp_builder_add(
         builder, &(struct mp_chunk){.kind = MP_CHUNK_DEVICES, .sequence = 5, .count = 3, .devices = devices}, NULL));
     struct mp_model *model = finish(builder);
-    ck_assert_uint_eq(model->devices.count, 2); /* one that is named again is the same, with what is new */
+    ck_assert_uint_eq(model->devices.count, 2); /* a device that is named again is the same, with the new facts */
     ck_assert_str_eq(mp_model_text(model, model->devices.at[0].name), "gpu");
     ck_assert_str_eq(mp_model_text(model, model->devices.at[1].name), "new");
     ck_assert_str_eq(mp_model_text(model, model->devices.at[1].uuid), "gpu");
@@ -409,9 +409,9 @@ START_TEST(the_default_is_the_uppermost_of_the_highest_device)
         {{70, 60, 50, 80, 0, 0, 0}, 2}, /* the other device */
         {{80, 0, 50, 70, 0, 0, 0}, 0},  /* the driver alone has events there */
         {{0, 0, 90, 0, 900, 0, 0}, 2},  /* pinned memory of the host does not count, */
-        {{0, 0, 50, 0, 900, 0, 0}, 4},  /* but not where the device holds next to nothing */
+        {{0, 0, 50, 0, 900, 0, 0}, 4},  /* unless the device has hardly any bytes */
         {{0, 0, 50, 0, 700, 90, 0}, 5}, /* tensors of the host count as those of a device */
-        {{0, 0, 50, 0, 900, 20, 0}, 4}, /* pinned memory lies in no other layer */
+        {{0, 0, 50, 0, 900, 20, 0}, 4}, /* pinned memory is in no other layer */
         {{0, 0, 0, 0, 900, 0, 0}, 4},   /* there is nothing else */
         {{0, 0, 50, 0, 0, 0, 9000}, 2}, /* addresses are no memory */
     };

@@ -17,10 +17,10 @@ static uint32_t chance(uint32_t below)
     return (state >> 16) % below;
 }
 
-/* The definition: what lies where, and sums made anew each time. */
+/* The truth: the block at each address, and sums computed anew each time. */
 struct truth {
     struct mp_base_block at[TRACKS][ADDRESSES]; /* bytes 0: nothing */
-    uint32_t born[TRACKS][ADDRESSES];           /* `step_now` when it was */
+    uint32_t born[TRACKS][ADDRESSES];           /* the step in which the block at each address was born */
     uint64_t peak[TRACKS], peak_ns[TRACKS], peak_step[TRACKS], next, unknown, missed;
 };
 
@@ -219,7 +219,7 @@ START_TEST(restored_it_goes_on_as_before)
         struct mp_base_block *blocks;
         size_t count;
         ck_assert(!mp_ledger_copy(&ledger, &blocks, &count, &error));
-        /* Into one that has been used for something else. */
+        /* into a ledger that was used before */
         struct mp_event junk = {.address = 0x123, .bytes = 5, .track = 1};
         bool whole = false;
         ck_assert(!mp_state_take(&copy, &junk, NULL, NULL, &error));
@@ -239,7 +239,7 @@ START_TEST(restored_it_goes_on_as_before)
 }
 END_TEST
 
-/* Where nothing was lost a base says what is known: nothing ends for it, and nothing begins anew. */
+/* If nothing was lost, a base repeats known blocks: it ends none and begins none. */
 START_TEST(a_base_of_what_is_known_changes_nothing)
 {
     enum { LIVE = 30 };
@@ -294,7 +294,7 @@ START_TEST(a_base_of_what_is_known_changes_nothing)
 }
 END_TEST
 
-/* While nothing is kept no number of the file is used up, and nothing numbered ends unseen. */
+/* During a pause no block numbers of the file are used, and no numbered block ends unnoticed. */
 START_TEST(a_pause_leaves_no_holes)
 {
     enum { BLOCKS = 200 };
@@ -345,7 +345,7 @@ static uint64_t wrong_totals(bool miss_one, bool miss_two)
 {
     struct mp_ledger ledger = {0};
     struct mp_error error;
-    uint64_t total = 1000000; /* what was there before the recording */
+    uint64_t total = 1000000; /* bytes from before the recording */
     struct {
         struct mp_event event;
         uint64_t total;
@@ -377,7 +377,8 @@ START_TEST(totals_are_checked_but_order_is_forgiven)
         ck_assert_uint_eq(wrong_totals(false, false), 0);
         uint64_t one = wrong_totals(true, false), two = wrong_totals(true, true);
         ck_assert_uint_gt(one, 0);
-        ck_assert_uint_lt(one, 1000); /* and the total is taken over then, not complained about for ever */
+        ck_assert_uint_lt(one, 1000); /* from then on the allocator's total counts, and no more differences are
+                                       * reported */
         ck_assert_uint_gt(two, 0);
         ck_assert_uint_lt(two, 1000);
     }

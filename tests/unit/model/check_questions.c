@@ -1,4 +1,4 @@
-/* A user's questions to a model: windows, filters, stacks. Every answer is held against the scene. */
+/* A user's questions to a model: windows, filters, stacks. Every answer is compared with the scene. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -355,7 +355,8 @@ static uint64_t random_below(uint64_t *random, uint64_t below)
     return *random % below;
 }
 
-/* Random tracks of three devices and a few totals, of which each track's last counts, against every pair of tracks. */
+/* Random tracks of three devices with some totals, of which each track's last one counts. Every pair of tracks is
+ * checked. */
 START_TEST(what_an_allocator_has_from_a_lower_layer_is_its)
 {
     enum { TRACKS = 9, TOTALS = 12 };

@@ -1,7 +1,6 @@
 /*
- * Which events begin steps, on random sequences of steps, regions and allocs under every way of asking. The truth is
- * found by looking through the whole sequence for one kind after the other, which a rule that sees one event at a time
- * cannot do.
+ * Which events begin steps, on random sequences of steps, regions and allocs, for every configuration. The test finds
+ * the truth by searching the whole sequence for one kind after the other; the rule sees one event at a time.
  */
 #include <stdio.h>
 #include <string.h>
@@ -170,7 +169,7 @@ START_TEST(steps_are_those_of_the_strongest_kind)
 }
 END_TEST
 
-/* While it happens: what a running recording says at each moment. */
+/* The number of steps that a running recording has at each moment. */
 START_TEST(every_beginning_is_counted_as_it_comes)
 {
     static struct sequence s;

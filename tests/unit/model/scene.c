@@ -247,7 +247,7 @@ struct mp_request scene_request(size_t block)
     return (struct mp_request){block % 3 == 2 ? 0 : 100 + block, block % 97 < 90, block % 101 > 95};
 }
 
-/* Twice, the second time right; and of a block that is nowhere. */
+/* Adds each block's request twice, first a wrong one; and a request of an unknown block. */
 static void feed_requests(struct mp_builder *builder, const struct scene *scene)
 {
     for (size_t i = 0; i < scene->blocks.count; i += 3) {
@@ -320,7 +320,7 @@ void scene_make(struct scene *scene, uint64_t seed, size_t count)
     add_base(scene);
     while (scene->events.count < count) {
         uint64_t dice = scene_random(scene, 20);
-        if (scene->events.count == count / 2 && !has_steps(scene)) /* else they would be looked for */
+        if (scene->events.count == count / 2 && !has_steps(scene)) /* otherwise the model would search for steps */
             push(scene, (struct mp_event){.type = MP_EVENT_STEP, .name = SCENE_FIRST_NAME});
         else if (dice < 9)
             add_alloc(scene);

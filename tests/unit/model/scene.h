@@ -1,7 +1,7 @@
 /*
- * Random recordings for tests, fed to the builder chunk by chunk, with all that is true of them kept in the plainest
- * form: the oracle that models and analyses are held against. The questions below are answered by looking at every
- * block, one by one.
+ * Random recordings for tests, fed to the builder chunk by chunk, with the truth about them in the plainest form.
+ * Models and analyses are compared with this oracle. The questions below are answered by looking at every block, one by
+ * one.
  */
 #ifndef MP_TESTS_MODEL_SCENE_H
 #define MP_TESTS_MODEL_SCENE_H
@@ -22,11 +22,11 @@ struct scene_block {
     uint8_t kind;
     uint32_t stack, module; /* module: a string id, 0 for none */
     int64_t born, died;     /* events; -1: before the first, INT64_MAX: never */
-    uint64_t bytes[8];      /* sizes in turn; MP_BYTES_UNKNOWN at first where it was never said */
-    int64_t since[8];       /* from which event on each holds */
+    uint64_t bytes[8];      /* its sizes in order; the first is MP_BYTES_UNKNOWN if it is unknown */
+    int64_t since[8];       /* the event from which on each size holds */
     size_t sizes;
-    uint32_t role[4], label[4]; /* what was said of it in turn */
-    int64_t said[4];            /* after so many events */
+    uint32_t role[4], label[4]; /* its labels in order */
+    int64_t said[4];            /* the number of events before each label */
     size_t labels;
 };
 
@@ -45,7 +45,7 @@ void scene_make(struct scene *scene, uint64_t seed, size_t count);
 void scene_free(struct scene *scene);
 /* PyTorch's facts about a block: with 0 bytes there are none. Every third block has them in bases alone. */
 struct mp_request scene_request(size_t block);
-/* Where it is freed, if it is; 0: not known. */
+/* The stack of the block's free, if it is freed; 0: unknown. */
 uint32_t scene_freed_at(size_t block);
 uint64_t scene_random(struct scene *scene, uint64_t below);
 
@@ -53,7 +53,7 @@ uint64_t scene_random(struct scene *scene, uint64_t below);
 
 /* A moment is a number of events that have happened. */
 bool scene_lives(const struct scene_block *block, int64_t moment);
-uint64_t scene_bytes(const struct scene_block *block, int64_t moment); /* MP_BYTES_UNKNOWN where not known */
+uint64_t scene_bytes(const struct scene_block *block, int64_t moment); /* MP_BYTES_UNKNOWN if not known */
 uint64_t scene_level(const struct scene *scene, uint16_t track, int64_t moment);
 size_t scene_live(const struct scene *scene, uint16_t track, int64_t moment);
 

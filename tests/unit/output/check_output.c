@@ -90,7 +90,7 @@ static size_t put_utf8(uint32_t point, char *at)
                            (char)(0x80 | (point >> 6 & 63)), (char)(0x80 | (point & 63)));
 }
 
-/* Every character there is: itself, or its number in JSON's way, as it must be where it would command a terminal. */
+/* Every character is written as itself, or as its number in JSON's form; control characters must be numbers. */
 START_TEST(json_names_each_character)
 {
     static const struct {
@@ -223,7 +223,8 @@ static void expect_difference(const struct world *world, const struct mp_model *
     EXPECT(out, want);
 }
 
-/* Two ways to one line: by the outermost call that only one of them has, and that is more than a module's __call__. */
+/* Two stacks to the same line are distinguished by the outermost call that only one of them has, and that is not just a
+ * module's __call__. */
 START_TEST(stacks_alike_differ_in_a_call_of_their_own)
 {
 #define OF_MODULE "torch/nn/modules/module.py:_call_impl:9"

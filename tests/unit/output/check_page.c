@@ -138,7 +138,7 @@ static uint64_t *spread(const struct mp_page_data *data, const char *name, size_
     return values;
 }
 
-/* True if module `number` of the page is called as the block's is, without the root that all share. */
+/* True if module `number` of the page has the name of the block's module, without the common root. */
 static bool is_module_of(const struct mp_model *model, const struct mp_page_data *data, uint64_t number, uint32_t block)
 {
     uint32_t path = mp_model_module(model, block);
@@ -185,7 +185,8 @@ static void add_requests(struct mp_model *model)
     }
 }
 
-/* The next block of the page is this one of the model, which `by` made; one of the base has none. */
+/* Checks that the page's next block is block `block` of the model, allocated by event `by`; blocks of the base have no
+ * event. */
 #define CHECK_BORN(block, size_now, by)                                                                                \
     do {                                                                                                               \
         ck_assert_uint_lt(site[born], sites);                                                                          \
@@ -285,7 +286,7 @@ START_TEST(test_columns_replay_to_the_models_sums)
 }
 END_TEST
 
-/* The bytes of a track's blocks after so many events, and how many there are, by looking at each. */
+/* The bytes and the number of a track's blocks that are live after `moment` events, by looking at each block. */
 static uint64_t live_at(const struct mp_model *model, size_t track, uint32_t moment, const struct mp_filter *filter,
                         uint64_t *count)
 {
@@ -302,7 +303,7 @@ static uint64_t live_at(const struct mp_model *model, size_t track, uint32_t mom
     return bytes;
 }
 
-/* A page of the moments first..last must say of each track what a look at every moment says. */
+/* A page of the moments first..last must have the same figures for each track as a look at every moment. */
 static void check_part(const struct mp_model *model, uint32_t first, uint32_t last, const struct mp_filter *filter)
 {
     const struct mp_page_cut cut = {.window = {.first = first, .last = last, .from_ns = 0, .to_ns = model->duration_ns},
@@ -395,8 +396,8 @@ static struct mp_model *made_rounds(const char *step)
     return model;
 }
 
-/* An optimizer's last step ends with its work, so that what the end of the program frees is not its doing; a marked one
- * ends with the recording. */
+/* An optimizer's last step ends with the optimizer's work, so that the frees at the program's end do not belong to the
+ * step. A marked last step ends with the recording. */
 START_TEST(test_the_last_step_ends_where_it_ended)
 {
     static const struct {

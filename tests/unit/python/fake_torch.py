@@ -1,4 +1,5 @@
-"""As much of torch as the shim touches, in plain Python; no two of them share anything. `make()` gives a fresh one."""
+"""The part of torch that the shim uses, in plain Python. `make()` returns a new one, which shares nothing with
+others."""
 
 import contextlib
 import sys
@@ -127,7 +128,7 @@ def add_cuda(torch, snapshot, parameters=("skip_actions", "clear_history", "glob
 
 @contextlib.contextmanager
 def imported(torch, **others):
-    """torch in sys.modules, as the program has it."""
+    """Puts torch into sys.modules, as if the program had imported it."""
     names = {"torch": torch, "torch.optim.optimizer": types.SimpleNamespace(Optimizer=torch.optim.Optimizer), **others}
     before = {name: sys.modules.get(name) for name in names}
     sys.modules.update(names)

@@ -248,8 +248,7 @@ class NotRecorded(unittest.TestCase):
 
 class Tables(unittest.TestCase):
     def test_a_recorders_table_is_taken_to_its_end(self):
-        """A table that ends anywhere yields the members that its header lists, in its order, and nothing behind its
-        end."""
+        """A table that ends anywhere yields the members that its header lists, in order, and nothing after its end."""
         header = (pathlib.Path(FOLDER).parent / "include/memprof.h").read_text()
         members = header[header.index("struct memprof_api_v1 {"):header.index("memprof_api_(void)")]
         names = re.findall(r"^    \w+ \(\*(\w+)\)\(", members, re.MULTILINE)
@@ -265,7 +264,7 @@ class Tables(unittest.TestCase):
 
 
 class ModuleNames(unittest.TestCase):
-    """The names that the PyTorch shim gives modules, against a plain account of who lives."""
+    """The names that the PyTorch shim gives modules, compared with a plain list of live modules."""
 
     class Module:
         def __init__(self, **children):

@@ -1,5 +1,5 @@
-"""The PyTorch shim on a stand-in of torch: everything that it tells the recorder, in order, and what it leaves as it was.
-LIBMEMPROF_FOLDER names the folder with its sources."""
+"""The PyTorch shim on a stand-in of torch: everything that it reports to the recorder, in order, and everything that it
+must not change. LIBMEMPROF_FOLDER names the folder with its sources."""
 
 import ctypes
 import functools
@@ -395,7 +395,8 @@ class Roles(ShimCase):
 
 class Steps(ShimCase):
     def steps_of(self, order):
-        """Which of these steps of optimizers were steps of the program. Before a colon: those that are made first."""
+        """Which of these steps of optimizers counted as steps of the program. `order` may begin with the optimizers
+        that are made first, before a colon."""
         self.setUp()
         self.start()
         first, _, order = order.rpartition(":")
@@ -432,7 +433,7 @@ class Steps(ShimCase):
             self.assertEqual(self.steps_of(order), told, order)
 
     def test_one_that_was_made_since_follows(self):
-        """All are kept, as by schedulers that refer to them in a circle."""
+        """All optimizers stay alive, as if schedulers referred to them in a cycle."""
         for order, told in (
                 ("AAABBBCCC", "AAABBBCCC"),
                 ("A" * 20 + "BB" + "C" * 20, "A" * 20 + "BB" + "C" * 20),
@@ -473,7 +474,7 @@ class Steps(ShimCase):
         self.assertNotIn(("torch_step",), self.take())
 
     def test_a_step_within_a_step_of_the_same_optimizer(self):
-        """As where a class of the program's calls the step of PyTorch's, both of which have a region."""
+        """As if a class of the program calls PyTorch's step(), and both have a region."""
         self.start()
         optim, other = self.optimizer(*self.parameters(1)), self.optimizer(*self.parameters(1))
 

@@ -81,7 +81,8 @@ START_TEST(depth_keeps_its_bounds)
 }
 END_TEST
 
-/* Into every room up to the one that `whole` needs: said to be too little, and nothing written behind it. */
+/* Tries every buffer smaller than `whole` needs: each is reported as too small, and nothing is written after its
+ * end. */
 static void fits_only_whole(const struct mp_record_config *config, const char *whole)
 {
     enum { BEHIND = 64 };
@@ -114,7 +115,7 @@ START_TEST(too_little_room_is_said)
 }
 END_TEST
 
-/* The expression means in a recording what it meant on the command line, whatever it is made of. */
+/* A step expression has the same meaning in a recording as on the command line, whatever characters it has. */
 START_TEST(a_step_expression_survives_the_way)
 {
     static const struct {
@@ -158,7 +159,7 @@ START_TEST(steps_may_have_long_names)
 }
 END_TEST
 
-/* Every byte that a setting can have comes back, and none that could end the text is in it as it is. */
+/* Every byte that a setting can have survives, and bytes that could end the text are escaped. */
 START_TEST(every_character_survives_the_way)
 {
     for (unsigned first = 1; first < 256; first += 31) {

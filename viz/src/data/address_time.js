@@ -1,4 +1,4 @@
-// Where blocks lie in memory while time passes: addresses upwards, without the gaps that no segment ever filled.
+// Addresses of blocks over time: addresses upwards, without ranges that no segment ever covered.
 
 import { upperBound } from "./track.js";
 
@@ -20,7 +20,7 @@ export class Ranges {
     const known = segments.filter(({ address, bytes }) => address > 0 && bytes > 0).sort((a, b) => a.address - b.address);
     this.starts = [];
     this.sizes = [];
-    this.below = []; // bytes under each
+    this.below = []; // bytes of the ranges below each range
     this.total = 0;
     for (const { address, bytes } of known) {
       const last = this.starts.length - 1;
@@ -38,28 +38,28 @@ export class Ranges {
     }
   }
 
-  /** How many bytes of the ranges lie under an address; -1 where it is in none. */
+  /** How many bytes of the ranges are below an address; -1 if no range contains the address. */
   under(address) {
     const at = upperBound(this.starts, address) - 1;
     if (at < 0 || address >= this.starts[at] + this.sizes[at]) return -1;
     return this.below[at] + address - this.starts[at];
   }
 
-  /** The address that has so many bytes under it. */
+  /** The address with `bytes` bytes of the ranges below it. */
   addressAt(bytes) {
     const at = Math.max(upperBound(this.below, bytes) - 1, 0);
     return this.starts[at] + bytes - this.below[at];
   }
 }
 
-export const FREE = -2; // of a segment, but no block
+export const FREE = -2; // memory of a segment without a block
 export const NOTHING = -1;
 
 /**
- * Which block each pixel shows: pick[y * width + x], the lowest address in the last row. A block is at least a pixel.
- * @param {number} total bytes of the ranges
- * @param {{from: number, to: number, under: number, bytes: number, id: number}[]} rects `from` and `to` in pixels;
- *        later ones lie over earlier ones
+ * Fills pick[y * width + x] with the block that each pixel shows; the lowest address is in the last row. A block has at
+ * least one pixel. @param {number} total bytes of the ranges @param {{from: number, to: number, under: number, bytes:
+ * number, id: number}[]} rects `from` and `to` in pixels;
+ *        later rects are drawn over earlier ones
  */
 export function paintRects(pick, width, height, total, rects) {
   const scale = height / Math.max(total, 1);

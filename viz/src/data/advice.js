@@ -1,15 +1,15 @@
-// Changes to the program that would save memory, as memprof advise has them, each with what would be live over time.
+// Changes to the program that would save memory, from memprof advise, each with its curve of live bytes.
 
 import { readNumbers, readUint32s, unzigzag } from "./varint.js";
 
 export const ADVICE_COLUMNS = ["points", "event", "allocated", "reserved"];
 
 /**
- * @typedef {{event: Uint32Array, allocated: Float64Array, reserved: Float64Array | null}} Curve from after so many events
- * of the track on; of a group of points, the highest and the last
+ * @typedef {{event: Uint32Array, allocated: Float64Array, reserved: Float64Array | null}} Curve values from `event`
+ * events of the track on; of a group of points only the highest and the last are kept
  */
 
-/** The header's changes, each with its `curve`, or null where it has none. */
+/** The header's changes, each with its `curve`, or null if it has none. */
 export function readAdvice({ changes, reserved_peak_bytes: most }, columns) {
   const { points, event, allocated, reserved } = columns;
   const counts = readUint32s(points.bytes, points.count);
@@ -33,7 +33,7 @@ function sums(values, differenceOf) {
   return values;
 }
 
-/** The change that is switched on for the track that is shown; undefined where none is. */
+/** The change that is switched on for the track shown; undefined if none is. */
 export function changeOf(recording, { track, change }) {
   return recording.header.advice?.track === track ? recording.changes[change] : undefined;
 }

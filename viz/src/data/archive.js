@@ -1,11 +1,11 @@
-// The recording inside the page: a JSON header, and columns that are unpacked here or, where there are many events, in
-// a worker.
+// The recording inside the page: a JSON header and columns. They are unpacked here, or, if there are many events, in a
+// worker.
 
 import { Unpacker } from "./unpack.js";
 import { parseVisible } from "./visible.js";
 import { startWorker } from "./worker.js";
 
-const MANY_EVENTS = 2e6; // below that a worker takes longer to start than it saves
+const MANY_EVENTS = 2e6; // with fewer events, starting a worker takes longer than it saves
 
 export class Archive {
   /** @param {Document} document holds the elements `header` and `d0`, `d1`, ... */
@@ -32,7 +32,7 @@ export class Archive {
       try {
         return await startWorker(header, texts);
       } catch {
-        this.inWorker = false; // a browser may start none for a page opened from disk
+        this.inWorker = false; // a browser may refuse workers for pages opened from disk
       }
     }
     return new Unpacker(header, texts);

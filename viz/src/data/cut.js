@@ -2,7 +2,7 @@
 
 import { formatBytes, formatCounted, formatDuration } from "../format.js";
 
-/** Sentences; none where the page holds everything. */
+/** Sentences; none if the page has the whole recording. */
 export function cutWords({ header }) {
   const { cut, filter, from_ns: from, to_ns: to, duration_ns: duration, tracks } = header;
   if (!cut && !filter) return [];

@@ -1,10 +1,10 @@
-// A flame graph: the stacks of some sites as one tree of calls, with what each call holds; under the calls, where wanted,
-// the network's modules or the categories.
+// A flame graph: the stacks of some sites as one tree of calls, with the bytes under each call. Below the calls, if
+// chosen, are the network's modules or the categories.
 
 import { GROUPS } from "./group.js";
 import { moduleSteps } from "./modules.js";
 
-/** Which frames of a stack are drawn. A stack without any of the wanted kind keeps all its frames. */
+/** Which frames of a stack are drawn. A stack without frames of the chosen kind keeps all frames. */
 export const FRAMES = {
   user: { name: "your code", keep: (frame) => frame.user },
   line: { name: "one line" },
@@ -18,7 +18,7 @@ const GROUP_FRAME = { function: "", file: "", line: 0, module: "", address: 0, p
 const ofGroup = (name) => ({ ...GROUP_FRAME, function: name });
 const moduleFrames = (group) => group.startsWith("(") ? [ofGroup(group)] : moduleSteps(group).map(ofGroup);
 
-/** The boxes under the calls: `groups` of data/group.js, outermost first, and what each is drawn as. */
+/** The boxes below the calls: `groups` of data/group.js, outermost first, and the label of each. */
 export const UNDER = {
   nothing: { name: "calls only", groups: [] },
   modules: { name: "under module kinds", groups: ["modules"] },
@@ -30,12 +30,13 @@ export const UNDER = {
 
 const FRAMES_OF = { module: moduleFrames, modules: moduleFrames, region: (path) => path.split(" › ").map(ofGroup) };
 
-/** Parts that a recording knows. */
+/** The choices of UNDER for which the recording has data. */
 export function underFor(recording) {
   return Object.keys(UNDER).filter((key) => UNDER[key].groups.every((group) => GROUPS[group].fits(recording)));
 }
 
-/** Per block a number, the same for blocks of one path, and the paths by that number: {site, frames: outermost first}. */
+/** Numbers the paths: for each block the number of its path, and by number the path, {site, frames: outermost
+ * first}. */
 export function pathsUnder(track, recording, under) {
   const groups = UNDER[under].groups.filter((group) => GROUPS[group].fits(recording));
   const keys = groups.map((group) => GROUPS[group].key(track, recording));
@@ -79,7 +80,7 @@ function newNode(frame, parent) {
   return { frame, parent, value: 0, own: 0, site: -1, children: new Map() };
 }
 
-/** Calls are one where function, file and line are. */
+/** Frames with equal function, file and line are the same call. */
 export function frameKey(frame) {
   if (frame.cut) return "cut";
   if (frame.group) return "group\n" + frame.function;
@@ -88,9 +89,9 @@ export function frameKey(frame) {
 }
 
 /**
- * @param {{site: number, frames: object[], value: number}[]} rows `frames`: what lies under the site's calls
- * @param {{frames: string, inverted: boolean}} look inverted: from the innermost call outwards
- * @returns the root; a node's `value` is its children's and its `own`; `site` is the heaviest that passes through it
+ * @param {{site: number, frames: object[], value: number}[]} rows `frames`: the boxes below the site's calls @param
+ * {{frames: string, inverted: boolean}} look inverted: from the innermost call outwards @returns the root; a node's
+ * `value` is its children's and its `own`; `site` is the heaviest that passes through it
  */
 export function flameTree(stacks, rows, { frames, inverted }) {
   const root = newNode(null, null);
@@ -134,7 +135,7 @@ export function flameBoxes(root, least) {
   return { boxes, hidden };
 }
 
-/** `outer;inner;innermost value` a line, as flame graph tools read it. */
+/** Lines `outer;inner;innermost value`, as flame graph tools read them. */
 export function foldedText(stacks, rows, name) {
   const sums = new Map();
   for (const { site, value } of rows) {

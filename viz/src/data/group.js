@@ -1,4 +1,4 @@
-// Properties by which blocks can be grouped. Function, file and library are those that the reports group by.
+// Properties by which blocks can be grouped. Function, file and library are as in the reports' --group.
 
 import { formatBytes } from "../format.js";
 import { moduleKind } from "./modules.js";
@@ -6,7 +6,7 @@ import { baseName } from "./stacks.js";
 
 const UNKNOWN = "(unknown)";
 
-/** A caching allocator's name for a block's stream or pool; "" is the one that programs use unasked. */
+/** Groups by a block's stream or pool; "" is the default one. */
 function byLane(what, name) {
   return {
     name, fits: ({ header }) => header.lanes.length > 0,
@@ -15,7 +15,7 @@ function byLane(what, name) {
   };
 }
 
-/** `modules` of a recording as `nameOf` calls them, those of the same name being one. */
+/** Groups by module. `nameOf` names a module; modules with equal names are one group. */
 function byModule(name, nameOf) {
   return {
     name, fits: hasModules,
@@ -31,7 +31,7 @@ export const NO_CATEGORY = "(no category)";
 export const NO_METADATA = "(no metadata)";
 const hasModules = ({ modules }) => modules.length > 1;
 
-/** The name that a group shows; `siteOf`: the group is decided by a block's site alone. */
+/** Groupings by name in the address. `siteOf`: a block's site alone decides its group. */
 export const GROUPS = {
   stack: { name: "stack", siteOf: true, key: ({ blocks }) => (id) => blocks.site[id] },
   ...Object.fromEntries([1, 2, 3, 5].map((count) => ["stack:" + count, {
@@ -83,7 +83,7 @@ export const GROUPS = {
   kind: { name: "kind", key: (track, { header }) => (id) => header.kinds[track.kind(id)] ?? UNKNOWN },
 };
 
-/** "backward of ", as the reports say it of a line whose node's backward it was. */
+/** "backward of " if the site's line made the node whose backward allocated, as in the reports; else "". */
 function before(stacks, site) {
   const { backward } = stacks.describe(site);
   return backward && backward + " ";
@@ -94,7 +94,7 @@ function functionOf(stacks, site) {
   return head && before(stacks, site) + head.function;
 }
 
-/** As `--group stack:N` says it: lines of one language, from the one that names the site outwards. */
+/** As in `--group stack:N`: lines of one language, from the line that names the site outwards. */
 function innermost(stacks, site, count) {
   const stack = stacks.stack(site);
   const first = stacks.headline[site] - 1;
@@ -114,7 +114,7 @@ function bySite(nameOf) {
   };
 }
 
-/** The groups that say something of a recording. */
+/** The groupings for which the recording has data. */
 export function groupsFor(recording) {
   return Object.keys(GROUPS).filter((name) => !GROUPS[name].fits || GROUPS[name].fits(recording));
 }

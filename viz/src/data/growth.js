@@ -1,5 +1,5 @@
-// Growth by site: how many distinct steps (or parts of the recording) its live blocks were born in, at the moment
-// at which `memprof leaks` looks; and live bytes over time.
+// Growth by site: in how many distinct steps (or parts of the recording) its live blocks were born, at the moment that
+// `memprof leaks` uses; and live bytes over time.
 
 import { upperBound } from "./track.js";
 
@@ -28,7 +28,7 @@ export function growthRows(track, recording, event) {
     row.bytes += track.bytesOf(id);
     row.blocks++;
     const born = period(id);
-    // Ids are in order of birth, so periods only rise.
+    // Ids are in order of birth, so periods never decrease.
     if (born > row.last) {
       row.births++;
       row.last = born;

@@ -1,7 +1,8 @@
 // The blocks that are live at one moment, with sums that let a walk step over many small ones at once.
 //
-// Ids are in order of allocation. Four levels of bit masks: a bit per block, per 32, per 1024 and per 32 768 blocks
-// (a word, a group, a top); and the bytes of each. All arithmetic is on whole numbers below 2^53, so it is exact.
+// Ids are in order of allocation. The set has four levels of bit masks: a bit per block, per 32 blocks (a word), per
+// 1024 (a group) and per 32 768 (a top), with the bytes of each. All arithmetic is on whole numbers below 2^53, so it
+// is exact.
 
 export class LiveSet {
   /** @param {{count: number, sizeIndex: ArrayLike<number>, sizes: Float64Array}} blocks */

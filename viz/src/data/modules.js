@@ -4,7 +4,8 @@ import { readUint32s } from "./varint.js";
 
 export const WORD_COLUMNS = ["length", "text"];
 
-/** Texts, modules among them. @returns {string[]} by the number that blocks have; the first one stands for "none" */
+/** Reads a list of texts, such as the paths of modules. @returns {string[]} by the number that blocks have; the first
+ * one stands for "none" */
 export function readWords({ length, text }) {
   const lengths = readUint32s(length.bytes, length.count);
   const decoder = new TextDecoder();
@@ -15,20 +16,20 @@ export function readWords({ length, text }) {
 
 const isNumber = (part) => /^\d+$/.test(part);
 
-/** "blocks.*.attn": a path with every number made a star, so that a network's layers of one kind are one. */
+/** "blocks.*.attn": a path with a star for each number, so that layers of the same kind have one name. */
 export function moduleKind(path) {
   return path.split(".").map((part) => isNumber(part) ? "*" : part).join(".");
 }
 
-/** Paths as one: where they differ in numbers only, the numbers that differ become stars. */
+/** Merges two paths that differ only in numbers: the differing numbers become stars. */
 function merge(path, other) {
   const [parts, others] = [path.split("."), other.split(".")];
   return parts.map((part, i) => part === others[i] ? part : "*").join(".");
 }
 
 /**
- * The name in one line for the modules of some blocks: "blocks.*.attn", "head +2". "" for none.
- * @param {Map<string, number>} bytes by path; that of "" counts for nothing
+ * A short name for the modules of some blocks: "blocks.*.attn", "head +2". "" for none. @param {Map<string, number>}
+ * bytes bytes by path; those of "" are ignored
  */
 export function modulePattern(bytes) {
   const kinds = new Map();
@@ -43,7 +44,8 @@ export function modulePattern(bytes) {
   return first ? first.pattern + (others.length ? ` +${others.length}` : "") : "";
 }
 
-/** Names in a flame graph for the parts of a path, outermost first: a number stands with what it counts ("blocks.3").
+/** Names in a flame graph for the parts of a path, outermost first. A number stays with the word before it
+ * ("blocks.3").
  * */
 export function moduleSteps(path) {
   const parts = path.split(".");

@@ -2,12 +2,13 @@
 
 import { modulePattern } from "./modules.js";
 
-/** By key of `keyOf`: what its blocks are, {module: "blocks.*.attn", category: "activations"}; "" for none. */
+/** By key of `keyOf`: the main module and category of the key's blocks, {module: "blocks.*.attn", category:
+ * "activations"}; "" for none. */
 export function naturesOf(track, { modules, categories }, ids, keyOf) {
   const out = new Map();
   if (modules.length === 1 && categories.length === 1) return out;
   const numbers = new Map(); // of keys
-  const sums = new Map(); // by number, module and category as one number
+  const sums = new Map(); // bytes by key, and module and category as one number
   for (const id of ids) {
     const key = keyOf(id);
     let number = numbers.get(key);

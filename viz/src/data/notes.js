@@ -25,7 +25,7 @@ function readSteps({ time, name }, stacks, end, before) {
     if (i) out[i - 1].end = now;
     out.push({ time: now, end, name: stacks.string(names[i]), index: before + i + 1 });
   }
-  // A name that all of them have tells none from another: their numbers do.
+  // If all steps have the same name, their numbers are shown instead.
   if (out.length > 1 && out.every((step) => step.name === out[0].name)) for (const step of out) step.name = "";
   return out;
 }
@@ -38,8 +38,8 @@ export class Notes {
   /**
    * @param {object} columns by name: {bytes, count} @param {object} steps likewise
    * @param {import("./stacks.js").Stacks} stacks for the names
-   * @param {{end, stepsEnd, before}} times the ends of the recording and of its last step; how many steps the program
-   * began before it
+   * @param {{end, stepsEnd, before}} times the ends of the recording and of its last step; the number of steps that the
+   * program began before the recording
    */
   constructor(columns, steps, stacks, { end, stepsEnd, before }) {
     const count = columns.type.count;
@@ -69,7 +69,7 @@ export class Notes {
         break;
       }
       case REGION_END: {
-        // Ends the innermost region of that name, or of any where it bears none, and what was opened inside it.
+        // Ends the innermost region of that name (any name if it has none), and the regions opened inside of it.
         const stack = open.get(thread[i]) ?? [];
         const at = text ? stack.findLastIndex((region) => region.name === text) : stack.length - 1;
         if (at >= 0) for (const region of stack.splice(at)) region.end = now;
@@ -104,8 +104,8 @@ export class Notes {
     return this.steps[upperBound(this.stepTimes, time) - 1];
   }
 
-  /** The regions open at a time on one thread as "outer › inner"; where it has none, on the first that has (an autograd
-   * thread works for the one in backward()). "" for none. */
+  /** The regions open at a time on a thread, as "outer › inner". If the thread has none, those of the first thread that
+   * has some, since an autograd thread works for the thread in backward(). "" for none. */
   regionPath(time, thread) {
     this.paths ??= this.makePaths();
     const own = pathAt(this.paths.get(thread), time);
@@ -150,7 +150,7 @@ export class Notes {
     return out;
   }
 
-  /** A lane for every (thread, depth) that has regions, the busiest thread first. */
+  /** Assigns a lane to every (thread, depth) with regions, the busiest thread first. */
   assignLanes() {
     const lanes = new Map();
     for (const region of this.regions) {

@@ -28,13 +28,13 @@ export class Recording {
     // The part that the page shows, from its first moment to its last; all of the recording unless it was cut.
     this.from = Math.floor(this.header.from_ns / this.timeUnit);
     this.to = Math.max(this.from + 1, Math.ceil(this.header.to_ns / this.timeUnit));
-    this.timeless = this.header.duration_ns === 0; // what was imported knows at most an order
+    this.timeless = this.header.duration_ns === 0; // imported files without times have only an order
     this.before = this.header.cut ? "before this part" : "before the recording";
     const end = Math.ceil(this.header.duration_ns / this.timeUnit);
     const stepsEnd = Math.min(end, Math.ceil(this.header.steps_end_ns / this.timeUnit));
     this.notes = new Notes(notes, steps, stacks, { end, stepsEnd, before: this.header.steps_before });
     this.modules = readWords(modules);
-    this.words = readWords(words); // what was said of blocks and frames
+    this.words = readWords(words); // texts about blocks and frames
     this.categories = ["", ...this.header.categories];
     this.samples = readSamples(samples, stacks);
     this.changes = advice ? readAdvice(this.header.advice, advice) : [];

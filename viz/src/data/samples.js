@@ -4,7 +4,7 @@ import { readNumbers, readUint32s } from "./varint.js";
 
 export const SAMPLE_COLUMNS = ["time", "counter", "value"];
 
-/** Names of lines; other counters (what was in use before the recording) are no lines. */
+/** Names of the lines. Other counters, such as memory in use before the recording, are not drawn. */
 const WORDS = {
   device: "device, in use", process: "device, this process", others: "device, others",
   resident: "process, resident", shared: "process, shared",

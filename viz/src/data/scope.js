@@ -1,8 +1,8 @@
-// The blocks that views are about: the blocks of one moment, or of a window of time.
+// The scope: the blocks that the views show, of one moment or of a window of time.
 
 import { lowerBound, upperBound } from "./track.js";
 
-/** Every scope by the name it has in the page's address, in the order in which they are offered. */
+/** Scopes by their names in the page's address, in the order of the menu. */
 export const SCOPES = {
   peak: { name: "at the peak" },
   moment: { name: "at the clicked moment", needs: "moment" },
@@ -22,7 +22,7 @@ export const SCOPES = {
  * @property {number} at the time of the moment, or undefined for a window
  */
 
-/** The scope that a state asks for, or the peak where it lacks what it needs. */
+/** The scope that a state asks for; the peak if the state lacks the scope's window or moment. */
 export function scopeName(state) {
   const needs = SCOPES[state.of]?.needs;
   if (!SCOPES[state.of] || (needs === "moment" && state.moment < -1) ||
@@ -72,7 +72,7 @@ function finish(track, of, ids, span) {
   return { of, ids, bytes, unknown, ...span };
 }
 
-/** Quantities that can be summed over blocks; the value of block `id` in a scope. */
+/** Quantities that can be summed over blocks, with a function that gives the value of block `id` in a scope. */
 export const MEASURES = {
   bytes: { name: "bytes", of: (track, id) => track.bytesOf(id) },
   blocks: { name: "blocks", of: () => 1 },
@@ -84,9 +84,8 @@ export const MEASURES = {
 };
 
 /**
- * Blocks summed by a key: rows of {key, bytes, blocks, time, largest}, `time` being bytes times the page's unit of time
- * and `largest` a block.
- * @param {function(number): *} keyOf
+ * Blocks summed by a key: rows of {key, bytes, blocks, time, largest}. `time` is bytes times the page's unit of time,
+ * `largest` the id of a block. @param {function(number): *} keyOf
  */
 export function sumBy(track, scope, keyOf) {
   const rows = new Map();

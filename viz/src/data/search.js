@@ -1,6 +1,6 @@
-// Search looks for words in functions and files, libraries and module paths, categories and metadata. "two words" are
-// one;
-// >1MiB, <4KiB and =512 ask for sizes; 0x7f12 for the block at an address. All parts of a query must hold.
+// Search looks for words in functions and files, libraries and module paths, categories and metadata. "two words" in
+// quotation marks are one word; >1MiB, <4KiB and =512 match sizes; 0x7f12 matches the blocks at an address. A block
+// must match all parts of a query.
 
 import { moduleKind } from "./modules.js";
 
@@ -22,9 +22,9 @@ const TESTS = {
   ">": (a, b) => a > b, ">=": (a, b) => a >= b, "<": (a, b) => a < b, "<=": (a, b) => a <= b, "=": (a, b) => a === b,
 };
 
-/** Per site, 1 where a word is in some function, file or library of its stack. */
+/** Per site, 1 if a function, file or library of its stack contains the word. */
 export function sitesWith(stacks, word) {
-  const hit = new Int8Array(stacks.parent.length); // per node: 0 not known, 1 found at it or outside it, -1 not
+  const hit = new Int8Array(stacks.parent.length); // per node: 1: its frame or a caller has it, -1: no, 0: unknown
   const frames = stacks.framesWith(word);
   hit[0] = -1;
   // Parents come before their children.
@@ -35,7 +35,7 @@ export function sitesWith(stacks, word) {
   return Uint8Array.from(stacks.node, (node) => hit[node] > 0 ? 1 : 0);
 }
 
-/** How a word is found in a block: by its site, by its module, by its category, by what was said of it. */
+/** A test whether a block matches a word by its site, its module, its category or its texts. */
 function wordTest(track, { stacks, modules, categories, words }, word) {
   const sites = sitesWith(stacks, word);
   const has = (name) => name.toLowerCase().includes(word) ? 1 : 0;
@@ -48,8 +48,8 @@ function wordTest(track, { stacks, modules, categories, words }, word) {
 }
 
 /**
- * The blocks of a track that a query asks for.
- * @returns {{mask: Uint8Array, blocks: number, bytes: number}} mask: 1 per block that matches
+ * The blocks of a track that match a query. @returns {{mask: Uint8Array, blocks: number, bytes: number}} mask: 1 per
+ * block that matches
  */
 export function findBlocks(track, recording, query) {
   const words = query.words.map((word) => wordTest(track, recording, word));

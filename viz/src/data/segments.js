@@ -1,11 +1,11 @@
-// Which blocks of an allocator lie where in the memory that it got from the layer below.
+// The positions of an allocator's blocks in the memory that it got from the layer below.
 
-/** Views of segments, by its name in the page's address. */
+/** Views of segments by their names in the page's address. */
 export const SEGMENT_LOOKS = { map: { name: "at a moment" }, time: { name: "over time" } };
 
 /**
- * The live segments of `lower` at a time and the blocks of `upper` that lie in them, both in order of address.
- * @returns {{address, bytes, used, largest, blocks: {id, address, bytes}[]}[]} used: bytes of blocks; largest: hole
+ * The live segments of `lower` at a time, with the blocks of `upper` in them, both in order of address. @returns
+ * {{address, bytes, used, largest, blocks: {id, address, bytes}[]}[]} used: bytes of blocks; largest: hole
  */
 export function addressMap(lower, upper, time) {
   const place = (track) => (id) => ({ id, address: track.address(id), bytes: track.bytesOf(id) });

@@ -21,7 +21,7 @@ export function sitesAt(track, event) {
   return { rows, bytes: live.total, blocks: live.count };
 }
 
-/** How many blocks of a site there are in all, and what they hold while they live. */
+/** The number of a site's blocks over all time, and their bytes. */
 export function siteTotals(track, site) {
   const totals = track.siteTotals ??= sumSites(track);
   return { blocks: totals.blocks[site] ?? 0, bytes: totals.bytes[site] ?? 0 };
@@ -38,8 +38,8 @@ function sumSites(track) {
 }
 
 /**
- * Sites with the same name, distinguished: Map of site to the frame, from the line that names it outwards and then
- * inwards, in which its stack is not that of the others.
+ * Distinguishes sites with the same name: Map of site to a frame in which its stack differs from the others'. Frames
+ * are searched from the line that names the site outwards, then inwards.
  */
 export function apart(stacks, sites) {
   const same = new Map();
@@ -58,7 +58,8 @@ export function apart(stacks, sites) {
 
 const INTERPRETER = /\/(lib)?python[^/]*$/;
 
-/** By site of a group, the first frame that not all of them have, of the user's before Python's before any. */
+/** For each site of a group the first frame that not all stacks have; the user's frames are preferred, then
+ * Python's. */
 function differing(stacks, group) {
   const paths = group.map((site) => {
     const stack = stacks.stack(site);

@@ -10,9 +10,10 @@ const PYTHON = 1;
 const BACKWARD = 2;
 
 /** @typedef {{function: string, file: string, line: number, module: string, address: number, python: boolean,
- *             user: boolean, cut: boolean, backward: boolean, graph?: number}} Frame  graph: the word of the
- *             recording for the graph's node that its line was made of; user: Python code of neither a package nor
- *             Python itself; backward: no call, but what stands between a backward node and the call that made it */
+ *             user: boolean, cut: boolean, backward: boolean, graph?: number}} Frame  graph: number of the text about
+ *             the graph's node that the line was compiled from; user: Python code that is neither a package's nor
+ *             Python's own; backward: not a call, but the border between a backward node and the call that made the
+ *             node */
 
 function hashText(hash, text) {
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
@@ -108,20 +109,20 @@ export class Stacks {
     return out;
   }
 
-  /** The line that names a site; undefined where its stack has none. */
+  /** The line that names a site; undefined if its stack has no such line. */
   head(site) {
     return this.stack(site)[this.headline[site] - 1];
   }
 
-  /** The shared object that a site's innermost native frame beyond the allocator's belongs to; "" unknown. */
+  /** The shared object of a site's innermost native frame outside of the allocator; "": unknown. */
   library(site) {
     const string = this.libraries[site];
     return string ? this.string(string - 1) : "";
   }
 
-  /** Per frame, 1 where a function, a file or a library of it has `word` in it; in any case of letters. */
+  /** Per frame, 1 if a function, file or library of the frame contains `word`, in any case of letters. */
   framesWith(word) {
-    const hit = new Int8Array(this.strings.length); // 0: not looked at, 1: has it, -1: has it not
+    const hit = new Int8Array(this.strings.length); // 0: not checked, 1: contains it, -1: does not
     const has = (string) => {
       if (!hit[string]) hit[string] = this.string(string).toLowerCase().includes(word) ? 1 : -1;
       return hit[string] > 0;
@@ -138,7 +139,7 @@ export class Stacks {
     return found;
   }
 
-  /** The name of a site in a line, and where in a library it was when that is elsewhere. */
+  /** The name of a site in a line; `inside` is the innermost Python line, if another line names the site. */
   describe(site) {
     const known = this.described[site];
     if (known) return known;
@@ -153,12 +154,12 @@ export class Stacks {
     };
   }
 
-  /** "backward of" where the line at `head` made a node in forward, and what allocated is that node's backward; or "". */
+  /** "backward of" if the line at `head` made a node in forward whose backward allocated; else "". */
   backwardOf(stack, head) {
     return stack.slice(0, Math.max(head, 0)).find((frame) => frame.backward)?.function ?? "";
   }
 
-  /** A number that is the same for the same source lines in every run: addresses and modules are left out of it. */
+  /** A number that is equal for equal source lines in every run: it leaves out addresses and modules. */
   hash(site) {
     let python = false;
     for (let node = this.node[site]; node !== 0 && !python; node = this.parent[node]) {
@@ -193,7 +194,7 @@ export function frameName(frame) {
   return frame.address ? "0x" + frame.address.toString(16) : "unknown";
 }
 
-/** frameName() without what C++ writes into its names: arguments, template arguments and the type that is returned. */
+/** frameName() without C++'s parameters, template arguments and return types. */
 export function shortName(frame) {
   const name = frameName(frame);
   if (frame.python || !/[<(]/.test(name) || /\boperator\b/.test(name)) return name;

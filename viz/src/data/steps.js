@@ -1,9 +1,9 @@
 // The effect of each step in the page on a track, as `memprof steps` counts it.
 
-const MOST_LOOKED_AT = 4e6; // blocks, to say what steps held
+const MOST_LOOKED_AT = 4e6; // most blocks for which categories of steps are computed
 
 /** @returns {{index, name, start, end, first, last, allocated, freed, peak, kept, endBytes, toEnd}[]} first..last: its
- * events; toEnd: nothing ended it, and it has all that came to the recording's end */
+ * events; toEnd: the step did not end before the recording's end */
 export function stepRows(track, notes) {
   const at = track.stepPositions();
   const prefix = (event) => track.totalAt(event);
@@ -27,9 +27,9 @@ export function stepRows(track, notes) {
 }
 
 /**
- * Bytes that the steps added, from the end of the first to the end of the last that another step ended: the end of a
- * program frees all.
- * @returns {{bytes: number, index: number} | null} index: of that step; null: no two steps to compare
+ * Bytes that the steps added, from the end of the first step to the end of the last step that another one followed: at
+ * its end a program frees all. @returns {{bytes: number, index: number} | null} index: of that last step; null: fewer
+ * than two steps
  */
 export function addedBySteps(rows) {
   const ended = rows.filter((row) => !row.toEnd);
@@ -38,8 +38,8 @@ export function addedBySteps(rows) {
 }
 
 /**
- * The bytes of each category at a step's peak, by row of stepRows() and by category number. null if there are none, or
- * too many to look at.
+ * The bytes of each category at a step's peak, by row of stepRows() and by category number. null if there are no
+ * categories, or too many blocks.
  */
 export function categoriesOfSteps(track, { categories }, rows) {
   if (categories.length === 1) return null;

@@ -1,12 +1,12 @@
 // One track's events and blocks as columns, and the state after any event.
 //
-// "State e" is what is live after event e; state -1 is the base. Events are indices from 0 in order of time.
+// "State e" is the set of live blocks after event e; state -1 is the base. Events are indices from 0 in order of time.
 
 import { LiveSet } from "./live.js";
 import { NET_SHIFT, SUMMARY_SHIFT, UPPER_SHIFT } from "./track_read.js";
 import { arrayFor, readNumbers, readUint32s, unzigzag } from "./varint.js";
 
-const MUCH_IDLE = 0.2; // of a recording's time
+const MUCH_IDLE = 0.2; // of a recording's time: a longer idle part is not shown at first
 const NET_EVENTS = 1 << NET_SHIFT;
 
 /** Values with lengths, searched by index. */
@@ -26,7 +26,7 @@ class Runs {
   }
 }
 
-/** Values with lengths as one value an index: for runs that are short and looked at all over. */
+/** Expands runs to one value per index: for short runs that are read often. */
 function spread(column, count) {
   const pairs = readUint32s(column.bytes, column.count * 2);
   const out = arrayFor(pairs.reduce((most, value, i) => i % 2 ? most : Math.max(most, value), 0), count);
@@ -74,7 +74,7 @@ export class Track {
     this.cursor = new Cursor(this);
   }
 
-  /** A second cursor, so that a look at one moment does not send the picture's back and forth. */
+  /** A second cursor for single moments, so that the picture's cursor need not move back and forth. */
   get side() {
     return this.sideCursor ??= new Cursor(this);
   }
@@ -127,7 +127,7 @@ export class Track {
     return subject >= 0 ? this.bytesOf(subject) : -this.bytesOf(~subject);
   }
 
-  /** The state that stands at a time: the index of the last event not later than it. */
+  /** The state at a time: the index of the last event not later than `time`. */
   stateAt(time) {
     return upperBound(this.time, time) - 1;
   }
@@ -144,7 +144,7 @@ export class Track {
       out.at = -1;
       first = 0;
     }
-    let best = -1; // summary that holds a higher total than all before
+    let best = -1; // summary with a higher total than all before
     const step = 1 << SUMMARY_SHIFT;
     let i = first;
     while (i <= last) {
@@ -194,7 +194,7 @@ export class Track {
     }
   }
 
-  /** Where nothing is live before the first event and after the last: {from, to, words}. */
+  /** Times without live blocks before the first event and after the last: {from, to, words}. */
   idle() {
     const out = [];
     if (!this.count || this.to - this.from < 2) return out;
@@ -203,7 +203,7 @@ export class Track {
     return out;
   }
 
-  /** From where to where there is something to see: without what is idle, where that is much. */
+  /** The times to show at first: all, without idle parts if they are long. */
   busy() {
     const [whole, span] = [[this.from, this.to], this.to - this.from];
     for (const { from, to } of this.idle()) {
@@ -220,7 +220,7 @@ export class Track {
     return this.liveCount(first) + born;
   }
 
-  /** Blocks, base included, that exist up to state `event`. */
+  /** The number of blocks, base included, that were born up to state `event`. */
   bornBefore(event) {
     return this.baseCount + upperBound(this.bornEvents(), event);
   }
@@ -245,7 +245,7 @@ export class Track {
     return this.kindRuns.at(id);
   }
 
-  /** The number of its stream and pool among the header's lanes, from 1; 0 where they are not known. */
+  /** The number of the block's lane (stream and pool) in the header, from 1; 0: unknown. */
   lane(id) {
     if (!this.laneRuns) this.laneRuns = new Runs(this.columns.lane);
     return this.laneRuns.at(id);
@@ -258,24 +258,24 @@ export class Track {
     return more ? this.bytesOf(id) - (more - 1) : -1;
   }
 
-  /** The site that is the stack of its free; -1 where that is not known, or it lives at the end. */
+  /** The site of the block's free; -1: unknown, or live at the end. */
   freedAt(id) {
     if (!this.freedRuns) this.freedRuns = new Runs(this.columns.freed);
     return this.freedRuns.at(id) - 1;
   }
 
-  /** Which of the recording's words were said of it; 0 where none were. */
+  /** The number of the recording's text about the block; 0: none. */
   metadata(id) {
     if (!this.metadataRuns) this.metadataRuns = new Runs(this.columns.metadata);
     return this.metadataRuns.at(id);
   }
 
-  /** Which of the recording's modules allocated it; 0 where none did or it is not known. */
+  /** The number of the recording's module that allocated the block; 0: none or unknown. */
   module(id) {
     return this.allModules()[id];
   }
 
-  /** Which of the header's categories it is of; 0 for none. */
+  /** The number of the block's category in the header; 0: none. */
   category(id) {
     return this.allCategories()[id];
   }
@@ -288,7 +288,7 @@ export class Track {
     return this.categories ??= spread(this.columns.category, this.blocks.count);
   }
 
-  /** 0 where it is not known. Unpacked when first asked for: the picture does not need it. */
+  /** A block's address; 0: unknown. Addresses are unpacked when first needed, since the picture does not need them. */
   address(id) {
     if (!this.addresses) {
       const { reuse, address } = this.columns;
@@ -304,7 +304,7 @@ export class Track {
     return this.addresses[id] * this.addressScale;
   }
 
-  /** The block that used this one's address next (step 1) or before (-1); -1 where none did. */
+  /** The block that used this block's address next (step 1) or before (step -1); -1: none. */
   sameAddress(id, step) {
     const address = this.address(id);
     const { count } = this.blocks;
@@ -329,13 +329,14 @@ export class Track {
   }
 }
 
-/** A live set that moves through the states, forward from where it is or from the nearest checkpoint. */
+/** A live set that moves through the states. It replays events forward, from its present state or from the nearest
+ * checkpoint. */
 export class Cursor {
   constructor(track) {
     this.track = track;
     this.live = new LiveSet(track.blocks);
     this.event = -2; // nothing is replayed yet
-    this.lowest = 0; // the lowest id whose being live the latest move may have changed
+    this.lowest = 0; // the lowest id that may have become live or not live in the latest move
   }
 
   seek(event) {
@@ -356,7 +357,7 @@ export class Cursor {
       lowest = 0;
     }
     this.lowest = lowest;
-    const head = ((this.event + NET_EVENTS) >>> NET_SHIFT) * NET_EVENTS - 1; // the next state that ends a part
+    const head = ((this.event + NET_EVENTS) >>> NET_SHIFT) * NET_EVENTS - 1; // the next state at the end of a part
     if (head + NET_EVENTS <= event) {
       this.replay(head);
       this.skipTo(event);
@@ -365,7 +366,7 @@ export class Cursor {
     return live;
   }
 
-  /** Event by event. */
+  /** Moves event by event. */
   replay(event) {
     const { subject } = this.track;
     const { birth, death } = this.track.blocks;
@@ -373,7 +374,7 @@ export class Cursor {
     let { lowest } = this;
     for (let i = from + 1; i <= event; i++) {
       const block = subject[i];
-      // A block that is born and freed on the way need not be touched.
+      // Skip a block that is born and freed on the way.
       if (block >= 0) {
         if (death[block] >= 0 && death[block] <= event) continue;
         live.add(block);
@@ -387,7 +388,7 @@ export class Cursor {
     this.event = event;
   }
 
-  /** By whole parts, from the end of one to the last that ends not after `event`. */
+  /** Moves by whole parts, from the end of a part to the end of the last part that ends not after `event`. */
   skipTo(event) {
     const { nets, netEnds } = this.track;
     const first = (this.event + 1) >>> NET_SHIFT;

@@ -1,4 +1,5 @@
-// From a track's columns to arrays: what takes long, so that a worker can do it. Plain data, which can be sent.
+// Makes arrays of a track's columns. This takes long, so a worker may do it; the result is plain data that a worker can
+// send.
 
 import { LiveSet } from "./live.js";
 import { arrayFor, readUint32s } from "./varint.js";
@@ -15,8 +16,7 @@ const CHECKPOINT_EVENTS = 65536;
  * @param {object} info the header's entry of this track
  * @param {object} columns by name: {bytes, count}
  * @param {Float64Array} sizes the page's dictionary of sizes
- * @param {number} end no event is later
- * @returns {object} what class Track holds
+ * @param {number} end the time after the last event @returns {object} what class Track holds
  */
 export function readTrack(info, columns, sizes, end) {
   const data = { ...readBlocks(info, columns, sizes), ...emptyEvents(info, end) };
@@ -98,9 +98,9 @@ class Growing {
 }
 
 /**
- * One pass over all events finds totals per 64 and 4096 events, the peak, and checkpoints to replay from. For each part
- * of 1024 events it lists the net effect (`nets`, as `subject`, up to netEnds[part]). A replay then skips the other
- * events of a part.
+ * One pass over all events finds totals per 64 and per 4096 events, the peak, and checkpoints to replay from. For each
+ * part of 1024 events it lists the net effect (`nets`, as `subject`, up to netEnds[part]). A replay then skips the
+ * other events of a part.
  */
 function summarise(info, { subject, blocks }, sizes) {
   const { sizeIndex, birth, death } = blocks;

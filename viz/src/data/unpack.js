@@ -17,7 +17,7 @@ async function inflate(bytes, size) {
   const out = new Uint8Array(size);
   const stream = new DecompressionStream("deflate-raw");
   const writer = stream.writable.getWriter();
-  // A failure here is the reader's failure, too.
+  // ignored: the reader fails, too, and reports it
   writer.write(bytes).catch(() => {});
   writer.close().catch(() => {});
   const reader = stream.readable.getReader();
@@ -33,7 +33,7 @@ async function inflate(bytes, size) {
 }
 
 export class Unpacker {
-  /** @param {object} header the page's @param {string[]} texts base64, emptied one by one */
+  /** @param {object} header the page's JSON header @param {string[]} texts base64, emptied one by one */
   constructor(header, texts) {
     this.header = header;
     this.blob = new Uint8Array(header.bytes);
@@ -64,7 +64,7 @@ export class Unpacker {
     return Object.fromEntries(parts);
   }
 
-  /** As class Track holds it. */
+  /** A track's data as the constructor of Track takes it. */
   async track(index, sizes, end) {
     return readTrack(this.header.tracks[index], await this.group("t" + index, TRACK_COLUMNS), sizes, end);
   }

@@ -34,7 +34,7 @@ export function readNumbers(bytes, count) {
   return out;
 }
 
-/** Undoes zig-zag without leaving the numbers that a double holds exactly. */
+/** Undoes zig-zag encoding, within the integers that a double holds exactly. */
 export function unzigzag(value) {
   return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
 }

@@ -1,5 +1,5 @@
-// JSON of a recording, for people to read: names in it may have characters that nobody sees and that change how the text
-// beside them reads, as U+202E, which reverses it.
+// Parses JSON whose names people will read. Names may have invisible characters that change how the text around them
+// reads, such as U+202E, which reverses text.
 
 // src/base/utf8.h has the same.
 const HIDDEN = new RegExp("[\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e" +

@@ -1,8 +1,8 @@
-// A worker that unpacks large recordings, so that the page answers meanwhile. It runs the page's own script.
+// A worker that unpacks large recordings, so that the page stays responsive. It runs the page's own script.
 
 import { Unpacker } from "./unpack.js";
 
-/** Every buffer in an answer, to be handed over instead of copied. */
+/** All buffers in an answer, which are transferred instead of copied. */
 function buffersIn(value, found = new Set()) {
   if (ArrayBuffer.isView(value)) found.add(value.buffer);
   else if (value && typeof value === "object") for (const one of Object.values(value)) buffersIn(one, found);
@@ -23,7 +23,7 @@ export function serve() {
   };
 }
 
-/** In the page: a promise of an Unpacker in a worker, with the same methods; rejected where the browser makes none. */
+/** In the page: a promise of an Unpacker in a worker, with the same methods; rejected if the browser makes none. */
 export async function startWorker(header, texts) {
   const { textContent } = document.querySelector("script:not([id])");
   const url = URL.createObjectURL(new Blob([textContent], { type: "text/javascript" }));

@@ -1,4 +1,4 @@
-// The plot's horizontal axis: time, or the track's events one after the other, which gives every event the same room.
+// The plot's horizontal axis: time, or the track's events at equal distances.
 //
 // A place is a number on that axis: a time in the page's unit, or a number of events. State e begins at place e.
 
@@ -25,7 +25,7 @@ class TimeAlong {
     return place;
   }
 
-  /** Where a state begins; the base's is the axis's beginning. */
+  /** The place where a state begins; the base begins at the axis's beginning. */
   ofState(event) {
     return event < 0 ? this.low : this.track.time[event];
   }
@@ -71,7 +71,7 @@ export function alongOf(track, { along }) {
   return track.axes[along] ??= new ALONG[along].Axis(track);
 }
 
-/** From where to where a block lives. */
+/** The places where a block's life begins and ends. */
 export function placesOf(track, axis, id) {
   const { birth, death } = track.blocks;
   return [axis.ofState(birth[id]), death[id] < 0 ? axis.high : axis.ofState(death[id])];

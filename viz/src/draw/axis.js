@@ -28,7 +28,7 @@ function labelOf(value, step, unit) {
   return (value / unit).toFixed(digits) + " " + name;
 }
 
-/** Ticks for times in nanoseconds, in the unit that suits the right end, with as many digits as tell them apart. */
+/** Ticks for times in nanoseconds, in a unit that fits the right end, with as many digits as they need to differ. */
 export function timeTicks(start, end, count) {
   const step = roundStep(Math.max(end - start, 1) / count);
   const [unit, name] = end >= 1e9 ? [1e9, "s"] : end >= 1e6 ? [1e6, "ms"] : end >= 1e3 ? [1e3, "µs"] : [1, "ns"];
@@ -48,7 +48,7 @@ export function countTicks(start, end, count) {
   return out;
 }
 
-/** The top of the byte axis for a highest value: a little room above it. */
+/** The top of the byte axis for a highest value: a little above it. */
 export function axisTop(bytes) {
   return bytes > 0 ? bytes * 1.06 : 1024;
 }

@@ -1,4 +1,4 @@
-// Live and reserved bytes with a change made, over the picture: the saving is faded.
+// Draws live and reserved bytes with a change made over the picture; the saved part is faded.
 
 import { changeOf } from "../data/advice.js";
 import { lowerBound } from "../data/track.js";
@@ -19,7 +19,7 @@ export function drawChanged(context, plot, ink, label) {
   context.beginPath();
   context.rect(LEFT, plot.top, plot.width, plot.height);
   context.clip();
-  // The allocator's settings move no block: only what is reserved for them is another.
+  // The allocator's settings change only the reserved bytes, not the blocks.
   if (change.kind !== "allocator") {
     const line = pathOf(plot, event, allocated);
     const above = new Path2D(line);
@@ -40,7 +40,7 @@ function xOf(plot, event) {
   return plot.xAt(plot.along.ofState(event - 1));
 }
 
-/** From the first place in sight, or the last one before it. */
+/** The index of the curve's last point before the visible part, or 0. */
 function firstOf(plot, event) {
   return Math.max(lowerBound(event, plot.along.firstAt(plot.store.state.start)) - 1, 0);
 }
@@ -53,7 +53,7 @@ function pathOf(plot, event, bytes) {
   return path;
 }
 
-/** With an edge that tells it from any colour under it. */
+/** Strokes a path with an edge, so that it is visible on any colour. */
 function stroke(context, ink, path, dash) {
   context.setLineDash(dash);
   for (const [colour, width] of [[ink.panel, 4], [ink.text, 2]]) {
@@ -64,7 +64,7 @@ function stroke(context, ink, path, dash) {
   context.setLineDash([]);
 }
 
-/** The highest point in sight. */
+/** Labels the highest visible point. */
 function labelMost(plot, event, bytes, put) {
   const right = LEFT + plot.width;
   let most = firstOf(plot, event);

@@ -7,7 +7,7 @@ import { hashName } from "../data/stacks.js";
 import { formatBytes, formatDuration } from "../format.js";
 import { categoryColour, noColour, scaleColours, siteColour } from "./palette.js";
 
-/** Classes by limits: the first is of values below limits[0], and so on; those that no block is of are left out. */
+/** Classes by limits: the first class has values below limits[0], and so on. Empty classes are left out. */
 function ranges(track, dark, limits, valueOf, names) {
   const of = new Uint8Array(track.blocks.count);
   const used = new Uint8Array(limits.length + 1);
@@ -35,7 +35,7 @@ function nameColour(name, dark) {
   return name.startsWith("(") ? noColour(dark) : siteColour(hashName(name), dark);
 }
 
-/** Classes by a key, those that hold most at the peak first. */
+/** Classes by a key, by decreasing bytes at the peak. */
 function named(track, dark, keyOf, textOf = String, colourOf = (name) => nameColour(name, dark)) {
   const classes = new Map();
   const of = arrayFor(track.blocks.count, track.blocks.count);
@@ -56,7 +56,8 @@ function byPeak(track, of, names) {
   return [...names.keys()].sort((a, b) => bytes[b] - bytes[a]);
 }
 
-/** The same of blocks that have a number each, which has a name: quick, as it is what a page opens with. */
+/** The same if each block has a number, and the number a name. This is faster, for the colours that a page opens
+ * with. */
 function numbered(track, numbers, names, colourOf) {
   const distinct = [...new Set(names)];
   const places = new Map(distinct.map((name, i) => [name, i]));
@@ -73,7 +74,7 @@ function numbered(track, numbers, names, colourOf) {
     order: byPeak(track, of, distinct).filter((one) => used[one]) };
 }
 
-/** The classes of a track's blocks: {of, colours, names, order}; made anew only for another question. */
+/** The classes of a track's blocks: {of, colours, names, order}; cached until the colours change. */
 export function classesOf(track, recording, { colour, dark }) {
   const key = `${colour} ${dark}`;
   if (track.classes?.key !== key) track.classes = { key, ...COLOURS[colour].make(track, recording, dark) };
@@ -89,7 +90,7 @@ export function blockColour(track, recording, state, id) {
 const SIZES = [512, 4096, 2 ** 16, 2 ** 20, 2 ** 24, 2 ** 27, 2 ** 30];
 const LIVES = [1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10];
 
-/** The groups of blocks, as a colour each. */
+/** Colours by a grouping of data/group.js. */
 function byGroup(group) {
   const { name, fits, key, text = String } = GROUPS[group];
   return {

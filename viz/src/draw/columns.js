@@ -1,10 +1,10 @@
-// Each pixel column of a window: the state with the most bytes in it, and the lowest total.
+// For each pixel column of a window: its state with most bytes, and its lowest total.
 
 /**
  * @param {import("../data/track.js").Track} track
- * @param {function(number, number): number} firstAt the first event that is not before a place, and none before the
- *        second argument
- * @returns {{state: Int32Array, max: Float64Array, min: Float64Array, first: number, last: number}} first and last: the
+ * @param {function(number, number): number} firstAt the first event not before a place, searched from the event in the
+ * second argument on @returns {{state: Int32Array, max: Float64Array, min: Float64Array, first: number, last: number}}
+ * first and last: the
  *          states at the window's two ends
  */
 export function chooseColumns(track, firstAt, start, end, width) {

@@ -1,12 +1,12 @@
-// Which block each pixel of the plot shows. The result is also how a pointer finds its block.
+// Which block each pixel of the plot shows. The pointer finds its block by this, too.
 //
-// Blocks lie on each other in order of allocation. A block covers the rows between its rounded lower and upper edge, so
+// Blocks are stacked in order of allocation. A block covers the rows between its rounded lower and upper edge, so
 // blocks lower than a row share rows and nothing is left out or summarised.
 
 export const NOTHING = -1;
 
-const WALK_SHARE = 4; // live blocks for each event between two columns, up to which a list of them is walked
-const WALK_LEAST = 256; // live blocks that are walked however little happens
+const WALK_SHARE = 4; // a list is used for at most this many live blocks per event between two columns
+const WALK_LEAST = 256; // a list is always used for this many live blocks
 
 /**
  * Fills `pick`, column by column, top row first: pick[x * height + y].
@@ -23,7 +23,8 @@ export function layOut(track, columns, low, high, width, height, pick) {
       x++;
       continue;
     }
-    // Also after a walk: what was born meanwhile lies above all that was live where the cursor still stood.
+    // Also valid after walk(), which does not move the cursor: blocks born meanwhile are above all blocks of the
+    // cursor's state.
     const live = track.cursor.seek(state[x]);
     layOutColumn(live, x > 0 ? track.cursor.lowest : 0, low, high, height, pick, at);
     x++;
@@ -33,9 +34,9 @@ export function layOut(track, columns, low, high, width, height, pick) {
 }
 
 /**
- * Columns from x on, by a plain list of what is live. It takes as many steps a column as it is long, a live set some ten
- * for every event: the list is quicker where much happens between two columns. Returns the column before which the list
- * has become longer than `most`.
+ * Lays out columns from x on with a plain list of live blocks. A list takes a step per block in each column, a live set
+ * about ten per event, so a list is faster if many events are between columns. Returns the first column not laid out:
+ * the list had become longer than `most`.
  */
 function walk(track, ids, most, state, x, low, high, width, height, pick) {
   const { birth, death, sizeIndex, sizes, count: blocks } = track.blocks;
@@ -49,7 +50,7 @@ function walk(track, ids, most, state, x, low, high, width, height, pick) {
     const at = x * height;
     let below = 0;
     let kept = 0;
-    // Blocks under the first freed one lie as in the column before.
+    // Blocks below the first freed one are at the same height as in the column before.
     for (; kept < count; kept++) {
       const id = list[kept];
       if (death[id] >= 0 && death[id] <= event) break;
@@ -92,7 +93,7 @@ function bytesIn(level, from, to) {
   return sum;
 }
 
-/** Blocks below id `from` lie as in the column before. */
+/** Lays out one column. Blocks with ids below `from` are at the same height as in the column before. */
 function layOutColumn(live, from, low, high, height, pick, at) {
   const { bits, wordBytes, groupMask, groupBytes, topMask, topBytes, sizeIndex, sizes } = live;
   const scale = height / (high - low);

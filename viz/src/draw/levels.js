@@ -1,16 +1,16 @@
-// Lines over the picture: bytes that a track's allocator has reserved, and its private pools of that, counters that were sampled, the capacity.
+// Lines over the picture: reserved bytes of the track's allocator, and of its private pools; sampled counters; the
+// capacity.
 
 import { lowerBound } from "../data/track.js";
 import { formatBytes } from "../format.js";
 import { LEFT } from "./ink.js";
 
-const POOLS = 4; // envelopes in one picture
+const POOLS = 4; // most envelopes of pools in a picture
 const DASHES = [[5, 4], [8, 3, 2, 3], [2, 3], [10, 4]];
 
 /**
- * The lines of a track. `top` is the highest line near enough to the blocks to be in the picture unasked. Higher lines
- * appear once the byte axis reaches them.
- * @returns {{lines: {name, time, bytes, most}[], top: number}}
+ * The lines of a track. `top` is the highest line that is near enough to the blocks to be shown at first. Higher lines
+ * appear when the byte axis reaches them. @returns {{lines: {name, time, bytes, most}[], top: number}}
  */
 export function levelsOf(recording, track, index) {
   const device = track.info.id.split("/")[0];
@@ -19,11 +19,11 @@ export function levelsOf(recording, track, index) {
   if (reserved) {
     lines.push({ name: "reserved", ...reserved, most: Math.max(track.info.reserved_peak_bytes ?? 0, 1) });
   }
-  // Reserved bytes of its private pools, also without blocks: an envelope each, of the largest pools.
+  // The reserved bytes of the largest private pools, an envelope each.
   for (const { pool, ...line } of (track.info.pools ?? []).slice(0, POOLS)) {
     lines.push({ name: `reserved by pool ${pool}`, envelope: true, ...line });
   }
-  // Its bytes in private pools and graphs: tracks below this one.
+  // Bytes that the driver's pools and graphs hold: tracks whose ids begin with this track's id.
   recording.header.tracks.forEach(({ id, reserved_peak_bytes: most }, i) => {
     const line = recording.notes.reserved.get(i);
     const name = id.startsWith(track.info.id + "/") && id.slice(track.info.id.length + 1);
@@ -55,7 +55,7 @@ export function drawLevels(context, plot, ink, label) {
   for (const [name, y] of named) {
     const width = context.measureText(name).width + 16;
     let right = LEFT + plot.width - 4;
-    // Beside the names that would lie under it.
+    // Left of names that it would cover.
     for (const other of placed) if (Math.abs(other.y - y) < 20 && right > other.left) right = other.left;
     placed.push({ y, left: right - width });
     label(name, right - width + 8, y);
@@ -64,10 +64,9 @@ export function drawLevels(context, plot, ink, label) {
 }
 
 /**
- * A line of steps from one on, as far as they are in sight; of many steps in one pixel, the lowest and the highest. Where
- * it ends.
- * @param {CanvasPath} path @param {function(number): boolean} inSight @param {function(number): number} xOf
- * @param {function(number): number} yOf
+ * Adds the visible part of a stepped line to `path`, from point `first` on. If several points are in one pixel, only
+ * the lowest and the highest are drawn. Returns the line's end. @param {CanvasPath} path @param {function(number):
+ * boolean} inSight @param {function(number): number} xOf @param {function(number): number} yOf
  */
 export function stepPath(path, first, right, inSight, xOf, yOf) {
   let y = yOf(first);

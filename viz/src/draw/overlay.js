@@ -1,4 +1,4 @@
-// Drawn over the picture: axes, steps and regions; levels and marks; the peak and outlines of blocks.
+// Draws over the picture: axes, steps and regions; levels and marks; the peak and outlines of blocks.
 
 import { hashName } from "../data/stacks.js";
 import { formatBytes, formatCount } from "../format.js";
@@ -13,7 +13,7 @@ import { css, siteColour } from "./palette.js";
 export const STEP_LANE = 18;
 const STEP_MIDDLE = 4 + (STEP_LANE - 4) / 2;
 export const REGION_LANE = 17;
-const MOST_LABELS = 60; // of marks and lines; further marks in sight are lines without words
+const MOST_LABELS = 60; // most labels of marks and lines; further marks get no text
 const FONT = "12px system-ui, sans-serif";
 
 export class Overlay {
@@ -98,7 +98,7 @@ export class Overlay {
     return timeTicks(start * unit, end * unit, count).map(({ value, label }) => ({ place: value / unit, label }));
   }
 
-  /** Where nothing is live there is nothing to see, which is said so that nobody looks for it. */
+  /** Writes "nothing live" where no block is live, so that nobody takes the empty part for an error. */
   drawIdle(context) {
     const { top, height, track, along } = this.plot;
     for (const { from, to, words } of track.idle()) {
@@ -127,7 +127,7 @@ export class Overlay {
         this.drawStepLine(context, Math.round(x), room > 24);
         lineFrom = x + 2;
       }
-      // Where steps are too narrow for their numbers, every tenth has one.
+      // If steps are too narrow for their numbers, every tenth gets one.
       if (x + 4 > textFrom && (room > 20 || step.index % 10 === 0)) textFrom = this.drawStepName(context, step, x,
         room);
     }
@@ -195,7 +195,7 @@ export class Overlay {
     context.fillText(text, x, top + 8);
   }
 
-  /** Where a label begins that would lie under the peak's: left of it. */
+  /** The x at which a label begins: left of the peak's label if it would cover that. */
   besidePeak(context, text, x, y) {
     const peak = this.peakLabel(context);
     const { width } = context.measureText(text);
@@ -245,7 +245,7 @@ export class Overlay {
     }
   }
 
-  /** Where the peak is, and its words; null where they are not in sight. */
+  /** The peak's position and label; null if not visible. */
   peakLabel(context) {
     const { peak } = this.plot.track;
     const x = this.plot.xAt(this.plot.along.ofState(peak.event));

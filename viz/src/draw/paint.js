@@ -6,8 +6,8 @@ import { mix, word } from "./palette.js";
 const TILE = 32; // the pick buffer is by column and the picture by row; tiles keep both in the cache
 
 /**
- * Colour words per class of blocks: of a block's body, of its edge, and of what was not there all of the column's time.
- * Class i + count is class i dimmed.
+ * Colour words per class of blocks: for a block's body, its edge, and the part of a column that was not full all of the
+ * column's time. Class i + count is class i dimmed.
  */
 export class Colours {
   /**
@@ -57,7 +57,7 @@ export function paint(pixels, pick, faintTo, width, height, classOf, mask, colou
             continue;
           }
           const look = mask !== null && mask[id] === 0 ? classOf[id] + count : classOf[id];
-          // A light line along the top of every block that is high enough to spare one.
+          // Every block of enough height gets a light line along its top.
           const isEdge = (y === 0 || pick[at + y - 1] !== id) && y + 3 < height && pick[at + y + 3] === id;
           pixels[y * width + x] = y < solid ? faint[look] : isEdge ? edge[look] : body[look];
         }

@@ -1,10 +1,10 @@
 // Colours of sites and of other names: a name's hash chooses one of twenty, so that it looks the same in every run.
 //
-// The twenty were searched for so that any two differ by at least 12 (CIE 1976) for eyes that see all colours and for
-// those blind to red, to green or to blue (Machado 2009), and that each stands out from the page by 3 to 1 or more
-// (WCAG); test/palette.test.js computes it.
+// The twenty were found by search. Any two differ by at least 12 (CIE 1976) for normal sight and for blindness to red,
+// green or blue (Machado 2009). Each has a contrast of at least 3 to 1 to the page (WCAG). test/palette.test.js checks
+// both.
 
-/** On a light page, and, of about the same hue, on a dark one. */
+/** Colours on a light page, and of about the same hue on a dark page. */
 export const PALETTE = [
   [[8, 112, 112], [147, 243, 231]],
   [[8, 151, 242], [111, 171, 231]],
@@ -28,7 +28,7 @@ export const PALETTE = [
   [[8, 73, 47], [183, 243, 147]],
 ];
 
-/** Low to high, told apart by lightness alone ("viridis", by van der Walt and Smith, CC0). */
+/** Low to high, distinguished by lightness alone ("viridis", by van der Walt and Smith, CC0). */
 const SCALE = [[68, 1, 84], [71, 44, 122], [59, 81, 139], [44, 113, 142], [33, 144, 141], [39, 173, 129], [92, 200, 99],
   [170, 220, 50], [253, 231, 37]];
 
@@ -41,7 +41,7 @@ export function siteColour(hash, dark) {
   return PALETTE[hash % PALETTE.length][dark ? 1 : 0];
 }
 
-const APART = [2, 18, 14, 5, 11, 0, 17, 9, 15, 7, 12, 4, 13]; // of PALETTE, hues that lie far from one another
+const APART = [2, 18, 14, 5, 11, 0, 17, 9, 15, 7, 12, 4, 13]; // indices in PALETTE of very different hues
 const GREY = [[150, 155, 163], [108, 114, 124]];
 
 export function noColour(dark) {
@@ -54,7 +54,7 @@ export function categoryColour(name, categories, dark) {
   return at > 0 ? PALETTE[APART[(at - 1) % APART.length]][dark ? 1 : 0] : noColour(dark);
 }
 
-/** `count` colours from low to high; without those that a light or a dark page swallows. */
+/** `count` colours from low to high, without those hard to see on a light or a dark page. */
 export function scaleColours(count, dark) {
   const [first, last] = dark ? [2.5, 8] : [1, 7];
   return Array.from({ length: count }, (_, i) => {

@@ -10,7 +10,7 @@ import { formatBytes, formatCounted } from "../format.js";
 
 const LEFT = 118;
 const LEAST = 160; // pixels of height
-const MOST = 2e6; // blocks that are drawn at once
+const MOST = 2e6; // most blocks that are drawn at once
 
 export class AddressTime {
   constructor({ recording, store }, box) {
@@ -23,7 +23,7 @@ export class AddressTime {
     return alongOf(this.track, this.store.state);
   }
 
-  /** @param {import("../data/track.js").Track} lower whose blocks are the segments of `track` */
+  /** @param {import("../data/track.js").Track} lower the track whose blocks are the segments of `track` */
   draw(track, lower) {
     Object.assign(this, { track, lower });
     const { start, end } = this.store.state;
@@ -102,7 +102,7 @@ export class AddressTime {
     this.canvas.setAttribute("aria-label", this.words());
   }
 
-  /** The address at which each range begins, where there is room to say it; else bytes. */
+  /** Labels each range with its first address, if there is room; else labels bytes. */
   drawAddresses(context, height, ink) {
     context.font = "11px ui-monospace, monospace";
     context.textAlign = "right";

@@ -1,5 +1,4 @@
-// Changes that would save memory: a change that is switched on is drawn over the plot, as a replay of the recording has
-// it.
+// Changes that would save memory. A change that is switched on is drawn over the plot, with the curve of its replay.
 
 import { changeOf } from "../data/advice.js";
 import { copyText, element } from "../dom.js";
@@ -82,7 +81,7 @@ export class AdviceView {
   }
 }
 
-/** For the kind of memory with the larger saving, as in the reports. */
+/** The saving in reserved or in allocated bytes, whichever is larger, as in the reports. */
 function savingOf(change) {
   const reserves = change.kind === "allocator" || (change.saved_reserved_bytes ?? 0) > change.saved_bytes;
   return reserves ? { bytes: change.saved_reserved_bytes, then: change.reserved_peak_bytes, of: "reserved" }

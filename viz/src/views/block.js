@@ -29,7 +29,7 @@ export class BlockPanel {
     if (!this.track) return;
     const { hover, pinned } = this.store.state;
     const id = pinned >= 0 ? pinned : hover;
-    if (id < 0 && this.shown >= 0 && pinned < 0) return; // what was looked at last stays readable
+    if (id < 0 && this.shown >= 0 && pinned < 0) return; // keep the last block's text readable
     if (this.shown === id && this.wasPinned === pinned) return;
     this.shown = id;
     this.wasPinned = pinned;
@@ -41,7 +41,8 @@ export class BlockPanel {
     this.draw();
   }
 
-  /** Without a block: the site that is shown alone, else what the peak is made of and the site that holds most. */
+  /** The content without a block: the site that is shown alone, else the parts of the peak and the site with most
+   * bytes. */
   siteContent() {
     const { site: chosen } = this.store.state;
     const { heaviest } = this.peak;
@@ -99,7 +100,7 @@ export class BlockPanel {
     ];
   }
 
-  /** Where it was freed, if that is known. */
+  /** The site of the block's free, if known. */
   freeParts(id) {
     const site = this.track.freedAt(id);
     if (site < 0) return [];
@@ -108,7 +109,7 @@ export class BlockPanel {
       this.stackList(stacks.stack(site), stacks.headline[site] - 1)];
   }
 
-  /** "zero_grad train.py:74"; null where it is not known. */
+  /** "zero_grad train.py:74"; null: unknown. */
   freeText(id) {
     const site = this.track.freedAt(id);
     if (site < 0) return null;
@@ -116,7 +117,7 @@ export class BlockPanel {
     return `${name} ${place}`.trim();
   }
 
-  /** The stack, above it the button that copies it and other buttons. */
+  /** The stack, with a button above to copy it, and `buttons`. */
   stackParts(site, buttons) {
     const stack = this.recording.stacks.stack(site);
     const copy = element("button", { type: "button", id: "copy-stack", onclick: async () => {
@@ -157,7 +158,7 @@ export class BlockPanel {
       [element("dt", {}, name), element("dd", {}, value)]));
   }
 
-  /** "default stream, pool (0, 1)"; null where the recording does not say. */
+  /** "default stream, pool (0, 1)"; null: unknown. */
   laneText(id) {
     const lane = this.recording.header.lanes[this.track.lane(id) - 1];
     return lane ? `${lane.stream || "default"}${lane.pool ? `, private pool ${lane.pool}` : ""}` : null;
@@ -183,8 +184,8 @@ export class BlockPanel {
       `${formatCounted(blocks, "block")} like it, ${formatBytes(bytes)} in all`;
   }
 
-  /** Python frames stand out. With Python frames, runs of native frames fold away. Without, the frames fold away that
-   * the line at `head` called; that line names the site. */
+  /** Python frames are highlighted, and runs of native frames are folded. In a stack without Python frames, the frames
+   * inside of the line at `head`, which names the site, are folded. */
   stackList(stack, head) {
     const list = element("ol", { class: "stack" });
     const python = stack.some((frame) => frame.python);

@@ -1,4 +1,4 @@
-// The flame graph: which calls led to the memory. A box is a call; its width is what was allocated inside it.
+// The flame graph: which calls led to the memory. A box is a call; its width is the bytes allocated inside it.
 
 import { element, option } from "../dom.js";
 import { categoryColour, css, siteColour, textOn } from "../draw/palette.js";
@@ -32,7 +32,7 @@ export class FlameView {
     this.under = choose("under", Object.fromEntries(fitting.map((key) => [key, UNDER[key]])),
       "What lies under the calls");
     this.under.hidden = fitting.length < 2;
-    // Under modules, the calls that lead there say it once more: one line is enough, until all is asked for.
+    // With modules below the calls, most calls repeat them: only one line is drawn, unless the user chooses all.
     this.under.addEventListener("change", () => store.set({ frames: store.state.under === "nothing" ? "user" : "line" }));
     this.inverted = element("button", { type: "button", title: "Begin with the innermost call", onclick: () =>
       store.set({ inverted: !store.state.inverted }) }, "Inverted");
@@ -69,7 +69,7 @@ export class FlameView {
     this.place();
   }
 
-  /** The call that fills the width: found again by its path, as trees are made anew. */
+  /** The call that fills the width. It is found by its path, as the tree may be a new one. */
   top() {
     let node = this.tree;
     for (const key of this.zoomed) {
@@ -132,7 +132,7 @@ export class FlameView {
     return box;
   }
 
-  /** Boxes under the calls have their colours of the plot. */
+  /** Boxes below the calls have their colours of the plot. */
   colourOf(frame, name) {
     const { dark } = this.store.state;
     const { categories } = this.recording;
@@ -146,7 +146,7 @@ export class FlameView {
     return measure === "time" ? formatByteTime(value * this.recording.timeUnit) : formatBytes(value);
   }
 
-  /** True if search has a word of a call. */
+  /** True if the search matches the box's call. */
   matches(node) {
     const words = this.store.state.query.toLowerCase().split(/\s+/).filter((word) => word && !/^[<>=]|^0x/.test(word));
     if (!words.length || !node.frame) return true;
@@ -154,14 +154,14 @@ export class FlameView {
     return words.some((word) => text.includes(word));
   }
 
-  /** A click fills the width with a call, and shows in the plot what its heaviest site is. */
+  /** A click makes a call fill the width, and shows its heaviest site in the plot. */
   choose(node, path) {
     this.zoomed = path;
     this.place();
     this.store.set({ site: node.frame && !node.children.size && node.site >= 0 ? node.site : -1 });
   }
 
-  /** Arrows move between boxes as they lie. */
+  /** Arrow keys move to the neighbouring boxes. */
   key(event) {
     if (!ARROWS.includes(event.key)) return;
     const now = document.activeElement;

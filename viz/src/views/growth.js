@@ -1,4 +1,4 @@
-// Growth: each site's live bytes over time, sites with blocks of the most steps first.
+// Growth: each site's live bytes over time. Sites with blocks from the most steps come first.
 
 import { byId, element } from "../dom.js";
 import { growthRows, liveCurves } from "../data/growth.js";
@@ -7,7 +7,7 @@ import { formatBytes, formatCount, formatCounted, formatDuration } from "../form
 import { Table } from "./table.js";
 
 const POINTS = 120;
-const CURVES = 200; // sites that have a chart
+const CURVES = 200; // most sites with a chart
 
 export class GrowthView {
   static id = "growth";

@@ -6,7 +6,7 @@ import { alongOf } from "../draw/along.js";
 import { chooseColumns } from "../draw/columns.js";
 import { inks, LEFT } from "../draw/ink.js";
 
-const RIGHT = 10; // as the plot
+const RIGHT = 10; // pixels, as in the plot
 const HANDLE = 6;
 
 export class Minimap {
@@ -80,7 +80,7 @@ export class Minimap {
     context.fillRect(peak - 0.75, 0, 1.5, height);
   }
 
-  /** Blocks found by search: their bytes, and a mark along the upper edge wherever any of it is live. */
+  /** Draws the blocks that match the search: their bytes, and a mark at the upper edge while any is live. */
   drawFound(context, ratio, height, scale, colour) {
     const { found } = this.store.state;
     if (!found) return;

@@ -1,11 +1,11 @@
-// The lower part of the page: one of several views at a time, all of them of the same blocks.
+// The lower part of the page: one of several views at a time, all about the same blocks.
 //
 // A view is a class with `static id, title`, `static fits(recording, trackIndex)`, a constructor that takes what every
 // view gets (`context`: recording, store, goTo...) and its own element, and
 //   show(track)     another track is shown
 //   draw(scope)     the blocks that it is about, or colours, have changed; only called while it is in sight
 // needs names of the state's parts, other than the scope, after which it must be drawn again
-// controls() elements that stand next to the tabs
+// controls() elements next to the tabs
 //   caption(scope)  what it says above itself; null: nothing
 //   values()        {columns, rows}: itself as a table, for CSV
 
@@ -49,7 +49,7 @@ export class Pane {
     });
   }
 
-  /** The view in sight: the one asked for, where this recording has what it shows. */
+  /** The visible view: the requested one, if the recording has its data. */
   view() {
     const asked = this.views.get(this.store.state.view);
     return asked && this.fits(asked.constructor) ? asked : this.views.get(SitesView.id);
@@ -102,7 +102,7 @@ export class Pane {
     if (!this.track) return;
     const view = this.view();
     this.scope ??= scopeOf(this.track, this.store.state);
-    // Elements above the view decide how much room it has.
+    // Draw the elements above first: they decide how much room the view has.
     this.drawScope(view);
     if (!view.caption) this.drawCaption(view);
     this.sizeDrawn();

@@ -24,7 +24,7 @@ export class PeakPart {
     this.isMost = this.heaviest === rows[0];
   }
 
-  /** "Holds most at the peak": its words; where the site is, and what its blocks are. */
+  /** The words about the site that holds most at the peak: its line, and its blocks' category and module. */
   heaviestWords() {
     const { heaviest, track } = this;
     return {
@@ -34,7 +34,7 @@ export class PeakPart {
     };
   }
 
-  /** The category of a site's blocks at the peak; of all its blocks where none is live then. */
+  /** The category of a site's blocks at the peak; of all its blocks if none is live then. */
   natureOf(site) {
     const { site: sites } = this.track.blocks;
     const of = (ids) => naturesOf(this.track, this.recording, ids, () => 0).get(0);
@@ -49,7 +49,7 @@ export class PeakPart {
     return this.track.side.seek(this.track.peak.event).ids();
   }
 
-  /** Bars by category and by module, or by region where the recording knows neither. */
+  /** Bars by category and by module, or by region if the recording has neither. */
   parts() {
     const { recording } = this;
     const fitting = PARTS.filter((group) => GROUPS[group].fits(recording));
@@ -80,7 +80,7 @@ export class PeakPart {
         element("td", { class: "number soft" }, formatBytes(rest.reduce((sum, row) => sum + row.bytes, 0))))) : "");
   }
 
-  /** The plot in these colours, and the table by this group. */
+  /** Sets the plot's colours and the table to this grouping. */
   choose(group) {
     this.store.set({ colour: group, group, view: "sites", of: "peak" });
   }

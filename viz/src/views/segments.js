@@ -1,5 +1,5 @@
-// The memory that an allocator got from the layer below, with its blocks and holes: at the moment that is looked at, or
-// over the time that the plot shows.
+// The memory that an allocator got from the layer below, with its blocks and holes: at the chosen moment, or over the
+// time that the plot shows.
 
 import { element, option } from "../dom.js";
 import { addressMap, SEGMENT_LOOKS, trackBelow } from "../data/segments.js";

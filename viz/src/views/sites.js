@@ -1,4 +1,4 @@
-// Who holds the memory: blocks summed by site, or by what the user groups by.
+// Which sites hold the memory: blocks summed by site, or by the user's grouping.
 
 import { element, option } from "../dom.js";
 import { GROUPS, groupsFor, groupText } from "../data/group.js";
@@ -11,7 +11,7 @@ import { css } from "../draw/palette.js";
 import { formatBytes, formatByteTime, formatCount, formatShare } from "../format.js";
 import { Table } from "./table.js";
 
-const MOST_APART = 1000; // sites that are distinguished
+const MOST_APART = 1000; // most sites that are distinguished from others of the same name
 
 export class SitesView {
   static id = "sites";
@@ -90,14 +90,14 @@ export class SitesView {
     return swatch;
   }
 
-  /** Where another site is called the same: the call in which they differ. */
+  /** For a site with another's name: the call in which they differ. */
   apartCell(row) {
     const frame = this.apart.get(row.key);
     return frame ? element("span", { class: "soft inside" },
       `via ${shortName(frame)} ${frame.file ? framePlace(frame) : ""}`) : "";
   }
 
-  /** A group that is not a site is looked for where search can find it. */
+  /** Searches for a group that is not a site, if the search supports that grouping. */
   search(row) {
     const { group } = this.store.state;
     const word = { function: 1, file: 1, library: 1, module: 1, modules: 1, category: 1 }[group];

@@ -133,7 +133,7 @@ export class StepsView {
     return this.categories && this.store.state.colour === "category";
   }
 
-  /** One on the other, in the header's order; those of none on top. */
+  /** Draws the categories stacked in the header's order; blocks without a category are on top. */
   drawCategories(context, bytes, x, width, y) {
     const { categories } = this.recording;
     let below = 0;

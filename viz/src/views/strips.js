@@ -22,7 +22,7 @@ export class Strips {
     });
   }
 
-  /** Tracks that have something to show, but one. */
+  /** All tracks with events, except the one shown. */
   others(shown) {
     return this.recording.header.tracks.flatMap(({ blocks }, i) => blocks && i !== shown ? [i] : []);
   }
@@ -31,7 +31,7 @@ export class Strips {
     if (!this.button.hidden) this.store.set({ strips: !this.store.state.strips });
   }
 
-  /** After another track is shown, or strips are turned on or off. */
+  /** Called when another track is shown, or strips are turned on or off. */
   async show() {
     const { strips, track: shown } = this.store.state;
     this.button.setAttribute("aria-pressed", String(strips));

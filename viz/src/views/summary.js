@@ -1,4 +1,4 @@
-// The recording in words: what it is of, what it saw, and what it could not see.
+// The recording in words: the program, its memory, and the gaps.
 
 import { element } from "../dom.js";
 import { cutWords } from "../data/cut.js";
@@ -81,13 +81,13 @@ export class SummaryView {
       leaks.length > 3 ? `and ${formatCounted(leaks.length - 3, "more leak")}. ` : "", rest())];
   }
 
-  /** A link to the place that leaks where its track is the one in sight. */
+  /** A link to the leaking site, if its track is the one shown. */
   leakSite({ track, site }, text) {
     if (track !== this.store.state.track) return [`${text} on ${this.recording.header.tracks[track].id}`];
     return [this.link(text, () => this.store.set({ view: "growth", site }))];
   }
 
-  /** The first of a leak's holders, and what to do about it. */
+  /** The first of a leak's holders, and advice about it. */
   heldBy(holder) {
     if (!holder?.certain) return [];
     const { path, file, line, advice } = holder;
@@ -119,7 +119,7 @@ export class SummaryView {
         element("td", { class: "number" }, formatCount(info.events))))))];
   }
 
-  /** A device's bytes in use when this process had most of them, taken apart. */
+  /** A device's bytes in use, by part, at the moment when this process had most of them. */
   deviceUse({ at_ns: at, in_use_bytes: inUse, handed_out_bytes: handedOut, parts }) {
     const all = inUse ?? handedOut;
     return [element("p", {}, `${formatBytes(all)} ${inUse === null ? "handed out by the driver" : "in use"} at ` +

@@ -1,22 +1,21 @@
-// A table of any length: a real one, whose rows are made only where they are in sight.
+// A table of any length. It is a real table element, but only the visible rows are made.
 
 import { element } from "../dom.js";
 
-const ROW = 27; // pixels, as style.css has it
+const ROW = 27; // pixels, as in style.css
 const SPARE = 8; // rows above and below
 
 /**
  * @typedef {object} Column
- * @property {string} key @property {string} title "" where it cannot be sorted by @property {boolean} [number]
- * @property {string} [about]
- * @property {function(object): (number|string)} value what it sorts by, and CSV holds
- * @property {function(object): (Node|string)[]} cell
+ * @property {string} key @property {string} title "" if the table cannot be sorted by it @property {boolean} [number]
+ * @property {string} [about] @property {function(object): (number|string)} value for sorting and CSV @property
+ * {function(object): (Node|string)[]} cell
  */
 export class Table {
   /**
-   * @param {HTMLElement} box scrolls, and is positioned; what else is in it stands above the table
-   * @param {{columns: Column[], label: string, sort: string, choose: function(object): void, chosen:
-   * function(object): boolean}} how
+   * @param {HTMLElement} box an element that scrolls and is positioned; its other contents are above the table @param
+   * {{columns: Column[], label: string, sort: string, choose: function(object): void, chosen: function(object):
+   * boolean}} how
    */
   constructor(box, how) {
     Object.assign(this, { box, rows: [], ...how });
@@ -94,7 +93,7 @@ export class Table {
       element("td", { class: column.number ? "number" : "wide" }, ...column.cell(row))));
   }
 
-  /** The button that chooses a row: what the keyboard reaches. */
+  /** The button that chooses a row, so that the keyboard can. */
   button(row, text, title) {
     return element("button", {
       type: "button", class: "link", "aria-pressed": String(this.chosen(row)), title,

@@ -15,7 +15,7 @@ import { formatBytes, formatCount, formatDuration } from "../format.js";
 const RIGHT = 10;
 const BOTTOM = 26;
 const MAX_REGION_LANES = 4;
-const MAX_PIXELS = 3e6; // above that the picture is drawn coarser than the screen
+const MAX_PIXELS = 3e6; // larger pictures are drawn in a lower resolution than the screen's
 
 export class Timeline {
   constructor(recording, store) {
@@ -55,13 +55,13 @@ export class Timeline {
     this.draw();
   }
 
-  /** The byte axis: what the user chose, else all of the track. */
+  /** The range of the byte axis: the user's, else the whole track. */
   range() {
     const { low, high } = this.store.state;
     return high !== null ? [low, high] : [0, this.fullHeight()];
   }
 
-  /** The upper end of the byte axis that shows the whole track, and the lines that lie near it. */
+  /** The upper end of a byte axis that shows the whole track and the lines near it. */
   fullHeight() {
     return axisTop(this.levels.top);
   }
@@ -90,7 +90,7 @@ export class Timeline {
     this.store.set({ frame: this.store.state.frame + 1 });
   }
 
-  /** The legend, and words under the plot: these make it lower, so they come before it. */
+  /** Draws the legend and the words below the plot. They take height from the plot, so they are drawn before it. */
   classify() {
     const classes = classesOf(this.track, this.recording, this.store.state);
     if (this.classes === classes) return;
@@ -144,7 +144,8 @@ export class Timeline {
     this.picture.getContext("2d").putImageData(this.image, 0, 0);
   }
 
-  /** Blocks of one site, of those that were searched for: what is not dimmed where colours do not mean sites. */
+  /** A mask of the blocks that are not dimmed: those of one site, or the search's matches. Not for a site if colours
+   * mean sites. */
   maskOf(site, found) {
     const { site: sites } = this.track.blocks;
     return Uint8Array.from(sites, (one, id) => one === site && (!found || found.mask[id]) ? 1 : 0);
@@ -180,7 +181,7 @@ export class Timeline {
     return x >= LEFT && x < LEFT + this.width && y >= this.top && y < this.top + this.height;
   }
 
-  /** True if a place is above or below the picture, where a drag selects time. */
+  /** True if y is above or below the picture, where dragging selects time. */
   onAxis(y) {
     return y < this.top || y >= this.top + this.height;
   }
@@ -226,7 +227,7 @@ export class Timeline {
     this.overlay.draw(context);
   }
 
-  /** The picture in words, for those who cannot see it. */
+  /** Describes the picture in words, for screen readers. */
   describe() {
     const [start, end] = this.sight();
     const unit = this.recording.timeUnit;

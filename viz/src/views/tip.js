@@ -27,7 +27,7 @@ export class Tip {
     this.box.style.top = Math.max(top, 4) + "px";
   }
 
-  /** Words instead of a block. */
+  /** Shows words in place of a block. */
   say(text, x, y) {
     this.shown = -1;
     this.box.replaceChildren(text);

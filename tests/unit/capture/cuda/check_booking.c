@@ -1,5 +1,5 @@
 /*
- * The booking of driver calls against a model of the driver that knows nothing of it. Calls are random, some fail, and
+ * The booking of driver calls, compared with an independent model of the driver. Calls are random, some fail, and
  * addresses and handles are used again. The records' live blocks on each track must be the model's at every moment.
  */
 #include "capture/cuda/booking.h"
@@ -9,7 +9,7 @@
 #include "collect/recording/drain.h"
 #include "unit/capture/memory_spool.h"
 
-/* ---- what the records say ---------------------------------------------------------------------------------------- */
+/* ---- the state by the records ----------------------------------------------------------------------------------- */
 
 struct block {
     uint64_t address, bytes;
@@ -112,7 +112,7 @@ static struct {
         uint64_t bytes;
         int handles, uses;
     } physical[HANDLES];
-    int mapped[RANGES]; /* index of what is mapped there + 1 */
+    int mapped[RANGES]; /* index of the memory mapped there, + 1 */
     uint64_t refused, failed;
 } model;
 
@@ -126,7 +126,7 @@ static uint64_t next_random(uint64_t below)
     return random_state % below;
 }
 
-/* Mostly it succeeds. */
+/* Mostly success. */
 static int some_result(void)
 {
     uint64_t dice = next_random(10);
@@ -327,7 +327,7 @@ START_TEST(failures_without_a_driver_leave_no_marks)
 }
 END_TEST
 
-/* A launch gives memory to what no node of the graph frees; the next one, and the program, take it back. */
+/* After a launch, memory that no node of the graph frees is live. The next launch frees it, and so may the program. */
 START_TEST(a_launch_leaves_what_its_graph_does_not_free)
 {
     begin();
@@ -385,7 +385,7 @@ START_TEST(a_captured_allocation_is_a_node)
 }
 END_TEST
 
-/* A destroyed pool's memory goes with its last block. */
+/* A destroyed pool's memory is released with its last block. */
 START_TEST(a_pool_holds_until_its_last_block)
 {
     begin();
@@ -405,7 +405,7 @@ START_TEST(a_pool_holds_until_its_last_block)
 }
 END_TEST
 
-/* Each device's pools have a sum of their own, and so have the host's, whatever device is current. */
+/* Each device's pools have a sum, and so have the host's, independent of the current device. */
 START_TEST(pools_are_summed_by_where_their_memory_is)
 {
     static const struct {
@@ -444,7 +444,7 @@ START_TEST(pools_are_summed_by_where_their_memory_is)
 }
 END_TEST
 
-/* Each pool is another one, and none is none. */
+/* Each pool has a number of its own; no pool has no number. */
 START_TEST(pools_have_numbers_of_their_own)
 {
     uint64_t numbers[5];

@@ -1,4 +1,4 @@
-/* The table of what is live against a plain array, over random operations. */
+/* The table of live blocks, compared with a plain array over random operations. */
 #include "capture/cuda/live.h"
 
 #include <string.h>
@@ -93,7 +93,7 @@ START_TEST(random_operations_agree_with_an_array)
 {
     struct mp_live found;
     for (int i = 0; i < 300000; i++) {
-        /* Few enough values that most are met again, neighbours as allocators give them. */
+        /* Few values, so that most occur again; neighbouring ones, as from allocators. */
         unsigned class = 1 + (unsigned)next_random(3);
         uint64_t value = 0x7f0000000000 + next_random(1500) * 512;
         switch (next_random(4)) {

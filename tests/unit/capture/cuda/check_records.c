@@ -1,6 +1,6 @@
 /*
- * CUPTI's records, hand-made, of every layout since CUDA 11.2. Each lies against the end of readable memory, whole and
- * cut, in order and not. Calls come before and after them.
+ * CUPTI's records, hand-made, of every layout since CUDA 11.2. Each buffer ends where readable memory ends. Records are
+ * complete or cut, in order or not, and before or after their calls.
  */
 #include "capture/cuda/cupti.h"
 
@@ -51,7 +51,7 @@ static const struct layout {
     {17, MP_CUPTI_MEMORY3_BYTES, MP_CUPTI_POOL2_BYTES},
     {24, MP_CUPTI_MEMORY4_BYTES, MP_CUPTI_POOL2_BYTES},
     {130000, MP_CUPTI_MEMORY4_BYTES, MP_CUPTI_POOL3_BYTES},
-    {150000, MP_CUPTI_MEMORY4_BYTES + 24, MP_CUPTI_POOL3_BYTES + 8}, /* of days to come */
+    {150000, MP_CUPTI_MEMORY4_BYTES + 24, MP_CUPTI_POOL3_BYTES + 8}, /* of future versions */
 };
 #define LAYOUTS (sizeof layouts / sizeof *layouts)
 
@@ -79,7 +79,7 @@ static void add_pool(struct mp_cupti_pool record)
     add(&record, sizeof record, pool_bytes);
 }
 
-/* Through the buffer that the library asks for, or at the end of mapped memory. */
+/* Delivers records in the buffer that the library requested, or at the end of mapped memory. */
 static void deliver(size_t valid_bytes)
 {
     uint8_t *buffer = NULL;
@@ -221,7 +221,7 @@ START_TEST(calls_and_records_meet_in_any_order)
     add_memory(memory(MP_CUPTI_ALLOCATION, 0x1000, 50, 3));
     add_memory(memory(MP_CUPTI_RELEASE, 0x1000, 100, 2));
     add_memory(memory(MP_CUPTI_ALLOCATION, 0x1000, 100, 1));
-    add_memory(memory(MP_CUPTI_ALLOCATION, 0x2000, 70, 4)); /* before its call */
+    add_memory(memory(MP_CUPTI_ALLOCATION, 0x2000, 70, 4)); /* record before its call */
     deliver(filled);
     alloc(0x2000, 70, 4);
     alloc(0x3000, 20, 5);

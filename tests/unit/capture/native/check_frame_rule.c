@@ -1,5 +1,5 @@
-/* Rules made of frame descriptions, against DWARF's meaning of them (DWARF 5, sections 6.4.2 and 7.24). The code is
- * never run; it is described by hand in each way that an assembler knows. */
+/* Rules made from frame descriptions, compared with their meaning in DWARF 5 (sections 6.4.2 and 7.24). The code never
+ * runs; its descriptions are written by hand in every form that an assembler knows. */
 #include "capture/native/frame_rule.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 
 #if defined(__x86_64__)
 
-/* Code whose second byte is described by `description`, and of which nothing is described around. */
+/* Code whose second byte has `description`, with bytes without a description around. */
 #    define DESCRIBED(name, description)                                                                               \
         __asm__(".pushsection .text\n.skip 32, 0x90\n" #name ":\n.cfi_startproc\nnop\n" description                    \
                 "\nnop\nnop\n.cfi_endproc\n.skip 32, 0x90\n.popsection\n");                                            \
@@ -57,7 +57,7 @@ DESCRIBED(value_offset_signed, ".cfi_escape 0x15, 6, 2");
 DESCRIBED(value_offset_of_other, ".cfi_escape 0x14, 3, 0x82, 0x01\n.cfi_escape 0x15, 3, 0x82, 0x01\n"
                                  ".cfi_def_cfa_offset 24");
 
-/* Expressions: as compilers write them, and a little otherwise. */
+/* Expressions: as compilers write them, and variants of these. */
 #    define ALIGNED ".cfi_escape 0x10, 6, 2, 0x76, 0\n.cfi_escape 0x0f, 3, 0x76, 0x78, 6\n"
 DESCRIBED(aligned, ALIGNED);
 DESCRIBED(aligned_at_once, ".cfi_escape 0x10, 6, 2, 0x76, 0\n.cfi_escape 0x0f, 3, 0x76, 0, 6");
@@ -204,7 +204,7 @@ START_TEST(what_is_not_known_is_left_to_others)
 }
 END_TEST
 
-/* Rows that begin after ways of each length: 10 bytes, 100, 1000 and 70 000. */
+/* Rows at distances of each encoding: 10 bytes, 100, 1000 and 70 000. */
 __asm__(".pushsection .text\n.skip 32, 0x90\nrows:\n.cfi_startproc\n.skip 10, 0x90\nrow_1:\n.cfi_def_cfa_offset 16\n"
         ".skip 100, 0x90\nrow_2:\n.cfi_def_cfa_offset 24\n.skip 1000, 0x90\nrow_3:\n.cfi_def_cfa_offset 32\n"
         ".skip 70000, 0x90\nrow_4:\n.cfi_def_cfa_offset 40\n.skip 10, 0x90\n.cfi_endproc\nrows_end:\n"
@@ -224,7 +224,7 @@ START_TEST(a_row_holds_from_its_first_byte_to_the_next_one)
 }
 END_TEST
 
-/* Functions of a large library, whose descriptions lie at all places of their pages. */
+/* Functions of a large library, whose descriptions are at all offsets in their pages. */
 START_TEST(the_kernel_reads_what_is_there)
 {
     const char *function = (const char *)(uintptr_t)&printf;

@@ -1,4 +1,4 @@
-/* The native walk against the C library's own, on stacks of many shapes. */
+/* The native walk, compared with the C library's own, on stacks of many shapes. */
 #include "capture/native/walk.h"
 
 #include <alloca.h>
@@ -18,7 +18,7 @@ enum { ROOM = 4096 };
 
 static struct mp_known_frames *known;
 static uint64_t generation;
-static int interrupted; /* frames whose address is the one behind theirs: no call stands before it */
+static int interrupted; /* frames whose return address does not follow a call */
 static struct mp_walked last;
 static int compared; /* walks */
 
@@ -48,7 +48,7 @@ static __attribute__((noinline)) void compare(void)
     compared++;
 }
 
-/* Around a call: keeps it from becoming a jump, and from being merged with one between other texts. */
+/* Put around a call: prevents a tail call, and merging with calls between other texts. */
 #define KEEP_APART(text) __asm__ volatile("# " text ::: "memory")
 
 static __attribute__((noinline)) void recurse(unsigned depth, unsigned path)
@@ -80,7 +80,7 @@ static __attribute__((noinline)) void with_alloca(unsigned depth, size_t bytes)
     KEEP_APART("end");
 }
 
-/* Its frame is found by an expression, where the compiler realigns the stack. */
+/* Its frame is found by an expression if the compiler realigns the stack. */
 static __attribute__((noinline)) void with_aligned_stack(unsigned depth, int more, int than, int six, int registers,
                                                          int so, int on_the_stack)
 {
@@ -199,8 +199,7 @@ START_TEST(a_handler_stands_on_what_it_interrupts)
 }
 END_TEST
 
-/* The frame to stop at lies further out than the handler's stack, and further in than the one that it interrupted: on
- * neither. */
+/* The address to stop at is on neither stack: above the handler's, and below the interrupted one. */
 static void *alternate;
 enum { ALTERNATE_BYTES = 1 << 16 };
 
@@ -242,7 +241,7 @@ static __attribute__((noinline)) void walk_only(void)
     KEEP_APART("walked");
 }
 
-/* Calls walk_only() through code that nothing describes, and gives that code. */
+/* Calls walk_only() through code without a description; returns that code. */
 static const unsigned char *walk_through(const unsigned char *code, size_t bytes)
 {
     void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -265,7 +264,7 @@ START_TEST(code_without_a_description_is_passed_by_its_frame_pointer)
     int count = backtrace(theirs, ROOM);
     ck_assert_int_eq(last.end, MP_WALK_WHOLE);
     ck_assert_ptr_eq(ours[0], at + 6);
-    /* Then walk_through(), this one, and all that called it. With AddressSanitizer its own backtrace() is there first.
+    /* then walk_through(), this function and its callers; with AddressSanitizer its own backtrace() comes first
      */
     int callers = 1;
     while (callers < count && theirs[callers] != __builtin_return_address(0))
@@ -278,13 +277,13 @@ END_TEST
 START_TEST(code_that_leads_nowhere_ends_a_stack)
 {
     prepare();
-    /* push %rbp; push $0x1234567, twice; X; call *%rdi; add $16,%rsp; pop %rbp; ret. X makes a frame pointer that is
-     * none: xor %ebp,%ebp; mov %rsp,%rbp, where what looks like a frame leads to no code; lea 7(%rsp),%rbp. */
+    /* push %rbp; push $0x1234567, twice; X; call *%rdi; add $16,%rsp; pop %rbp; ret. X sets a wrong frame pointer: xor
+     * %ebp,%ebp; mov %rsp,%rbp, where the seeming frame leads to no code; lea 7(%rsp),%rbp. */
 #define PUSH 0x68, 0x67, 0x45, 0x23, 0x01
 #define REST 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0xc3
     static const struct {
         unsigned char code[32];
-        size_t call; /* where it returns to */
+        size_t call; /* offset of the call's return address */
     } codes[] = {
         {{0x55, PUSH, PUSH, 0x31, 0xed, REST}, 15},
         {{0x55, PUSH, PUSH, 0x48, 0x89, 0xe5, REST}, 16},
@@ -302,7 +301,7 @@ START_TEST(code_that_leads_nowhere_ends_a_stack)
 END_TEST
 
 #if defined(__x86_64__)
-/* A handler at each instruction of what runs, also of a linker's jumps into other libraries: the trap flag. */
+/* The trap flag runs a handler at each instruction, also of the linker's jumps into other libraries. */
 static volatile sig_atomic_t counting, steps, whole, same;
 static uintptr_t stepped_from;
 
@@ -320,7 +319,7 @@ static __attribute__((noinline)) int step_through(int value, bool traps)
 {
     char text[32];
     if (traps) __asm__ volatile("pushfq\n orq $0x100, (%%rsp)\n popfq" ::: "memory", "cc");
-    counting = traps; /* of the instructions before, the compiler does not know that they push */
+    counting = traps; /* the compiler does not know that the instructions before push */
     int bytes = snprintf(text, sizeof text, "%d", value);
     errno = 0;
     bytes += abs(atoi(text)) == value;
@@ -334,7 +333,7 @@ START_TEST(every_instruction_can_be_interrupted)
     prepare();
     walk_only();
     stepped_from = (uintptr_t)ours[last.count - 1];
-    step_through(12345, false); /* what the loader finds at first calls is found by now */
+    step_through(12345, false); /* the loader has resolved all functions by now */
     signal(SIGTRAP, on_step);
     ck_assert_int_eq(step_through(12345, true), 6);
     signal(SIGTRAP, SIG_DFL);
@@ -359,7 +358,7 @@ START_TEST(frames_lie_one_above_the_other)
 }
 END_TEST
 
-/* Code whose description says that the caller's frame is `distance` away: past the end of the stack. */
+/* Code with a description by which the caller's frame is `distance` away, past the end of the stack. */
 #    define WITH_A_WRONG_RULE(name, distance)                                                                          \
         __asm__(".text\n.type " #name ", @function\n" #name                                                            \
                 ":\n.cfi_startproc\npush %rbp\n.cfi_def_cfa_offset " #distance                                         \
@@ -375,7 +374,8 @@ void walk_for_a_wrong_rule(void)
 WITH_A_WRONG_RULE(beyond_the_stack, 0xf0000);
 WITH_A_WRONG_RULE(far_beyond_the_stack, 0x7f0000000000);
 
-/* Says that the caller's frame is named 1 GiB above the frame pointer: DW_OP_breg6 0x40000000, DW_OP_deref. */
+/* Code whose description reads the caller's frame from 1 GiB above the frame pointer: DW_OP_breg6 0x40000000,
+ * DW_OP_deref. */
 __asm__(".text\n.type named_beyond_the_stack, @function\nnamed_beyond_the_stack:\n.cfi_startproc\n"
         "push %rbp\nxor %ebp, %ebp\n"
         ".cfi_escape 0x0f, 7, 0x76, 0x80, 0x80, 0x80, 0x80, 0x04, 0x06\n.cfi_escape 0x10, 6, 2, 0x76, 0\n"

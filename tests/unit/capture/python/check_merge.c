@@ -82,7 +82,7 @@ static const struct {
     {"##", "1|2|", "12", false},
     {"ab#c", NULL, "ab#c", false}, /* not known: nothing is replaced, nothing is wrong */
     {"ab#c", "", "ab#c", true},
-    {"a#b#c#d", "1|2|", "a1b2c#d", true},   /* the outermost call is another greenlet's, or who knows whose */
+    {"a#b#c#d", "1|2|", "a1b2c#d", true},   /* the outermost call is another greenlet's, or unknown */
     {"a#b", "1|2|3|", "a1b23", true},       /* unwinding ended early */
     {"a#b~", "1|2|3|", "a1b23", false},     /* the native stack is cut: the rest is further out */
     {"a#b#c#d", "1|2|~", "a1b2c#d", false}, /* the Python stack is cut: so is this */
@@ -126,7 +126,7 @@ END_TEST
 
 START_TEST(the_ends_of_a_range)
 {
-    /* An address is where a call returns to: right at the end of a range it belongs to the range, at its start not. */
+    /* Addresses are return addresses: the end of a range belongs to the range, its start does not. */
     ck_assert(!mp_interpreter_range_contains(&ranges, 0x10000));
     ck_assert(mp_interpreter_range_contains(&ranges, 0x10001));
     ck_assert(mp_interpreter_range_contains(&ranges, 0x20000));
@@ -136,7 +136,7 @@ START_TEST(the_ends_of_a_range)
 }
 END_TEST
 
-/* Random small stacks: hashes are equal exactly where the merged stacks and the Python stacks in them are. */
+/* Random small stacks: hashes are equal exactly if the merged stacks, and the Python stacks in them, are equal. */
 START_TEST(hashes_tell_merged_stacks_apart)
 {
     enum { COUNT = 400 };

@@ -16,7 +16,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* The recorder's part for the native walk: no session. */
+/* The recorder's variable that the native walk needs: no session. */
 struct mp_session mp_session;
 
 void mp_session_refused(const char *call)
@@ -127,7 +127,7 @@ static const struct {
     FIELD(string_compact),
 };
 
-/* 1 where the checks accept the layout with `delta` added to the field, 0 where they refuse it, -1: cannot compare now.
+/* 1 if the checks accept the layout with `delta` added to the field, 0 if they refuse it, -1: cannot compare now.
  * A NULL field leaves the layout as it is. With the GIL only. */
 EXPORT int harness_check(const char *field, int delta);
 EXPORT int harness_check(const char *field, int delta)
@@ -182,7 +182,7 @@ EXPORT uint32_t harness_line(unsigned minor, const unsigned char *table, size_t 
     return mp_python_line(minor, table, size, first, instruction);
 }
 
-/* Calls back, so that this library's frame lies between Python's. */
+/* Calls back, so that a frame of this library is between Python's frames. */
 EXPORT void harness_call(void (*callback)(void));
 EXPORT void harness_call(void (*callback)(void))
 {
@@ -262,7 +262,7 @@ __attribute__((destructor)) static void at_exit(void)
     struct mp_python_stack stack = make_stack(MP_PYTHON_FRAMES_MAX);
     bool known = mp_python_walk(&stack, true);
     atomic_store(&walks_at_end, atomic_load(&walks));
-    enum { PATIENCE = 600 }; /* of 50 ms: on a busy machine a thread may not run for long */
+    enum { PATIENCE = 600 }; /* most waits of 50 ms: on a busy machine a thread may not run for long */
     for (int i = 0; i < PATIENCE && atomic_load(&walks) == atomic_load(&walks_at_end); i++) {
         struct timespec pause = {.tv_nsec = 50 * 1000 * 1000};
         nanosleep(&pause, NULL);

@@ -1,4 +1,4 @@
-"""Runs inside each interpreter: holds the native walk against what Python itself says of its stack.
+"""Runs inside each interpreter, and compares the native walk with Python's own view of its stack.
 
 Usage: inside.py HARNESS.so    (exit status 0: everything agreed)
 """
@@ -60,7 +60,7 @@ def fail(where, message):
 
 
 def check_merged(where, stack):
-    """The merged stack must have all Python frames in order, and this library's where it was called."""
+    """Checks that the merged stack has all Python frames in order, and the harness's frames at the right places."""
     if stack.merged[0] == "no":
         return
     merged = stack.merged[1:]
@@ -71,7 +71,7 @@ def check_merged(where, stack):
     if "harness_walk" in merged and "0" in merged and merged.index("harness_walk") > merged.index("0"):
         fail(where, "Python frames inside harness_walk: %s" % " ".join(merged))
     if "harness_call" in merged:
-        # Called by called_from_c and calling one of its lambdas: there is no other frame of Python between the two.
+        # called_from_c calls it, and it calls a lambda of called_from_c, without other Python frames between
         at = merged.index("harness_call")
         inner = [int(name) for name in merged[:at] if name.isdigit()]
         outer = [int(name) for name in merged[at:] if name.isdigit()]
@@ -84,7 +84,7 @@ buffers = threading.local()
 
 
 def compare(where, library=None):
-    """Walks with and without the GIL and compares each frame with Python's own; gives the last walk."""
+    """Walks with and without the GIL, and compares each frame with Python's own. Returns the last walk."""
     if not hasattr(buffers, "text"):
         buffers.text = ctypes.create_string_buffer(1 << 20)
     text = buffers.text
@@ -222,7 +222,7 @@ def called_from_c():
 
 
 def rare_instructions():
-    """Each of these calls from another place in the interpreter loop; compilers put the rarely run ones apart."""
+    """Instructions that call from different places of the interpreter loop; compilers move rarely run ones away."""
     class Meta(type):
         def __new__(cls, name, bases, scope):
             compare("metaclass")
@@ -633,7 +633,7 @@ def called_soon():
     def ask():
         if FREE.harness_call_soon(soon) != 1:
             fail("soon", "refused without the GIL")
-        # A thread that has it must not be made to give it up.
+        # a thread that has the GIL must not be made to release it
         if HELD.harness_call_soon(soon) != (sys.version_info < (3, 13)):
             fail("soon", "with the GIL")
     thread = threading.Thread(target=ask)
@@ -750,7 +750,7 @@ def at_exit():
 
 
 def unknown_version():
-    """A version that is not in the table must be left alone, with a note."""
+    """An unknown version is not walked, and gives a note."""
     text = ctypes.create_string_buffer(4096)
     note = b"python%d.%d is unknown" % sys.version_info[:2]
     if FREE.harness_walk(text, len(text), ROOM, 1) != -1 or not (FREE.harness_note() or b"").startswith(note):

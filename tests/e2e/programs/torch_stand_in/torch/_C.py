@@ -99,7 +99,7 @@ def _annotate(enabled, of_all):
 
 
 def note_region():
-    """The callback of each record_function asks CUDA for the device, which cannot answer in a forked child."""
+    """The callback of each record_function asks CUDA for the device, and CUDA fails in a forked child."""
     if _history and _annotating in (ALL, threading.get_ident()) and os.getpid() != _pid:
         warned.append("Exception in RecordFunction callback: CUDA error: initialization error")
 
@@ -147,7 +147,7 @@ else:
 def _segments():
     listed = []
     for device in _devices:
-        # Each run of mapped pages of an expandable segment is one.
+        # each run of mapped pages of an expandable segment counts as a segment
         for segment in sorted(device.allocator.segments, key=lambda segment: segment.blocks[0].address):
             runs, run = [], None
             for block in segment.blocks:

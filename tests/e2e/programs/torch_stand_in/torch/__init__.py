@@ -1,6 +1,6 @@
-"""A stand-in for PyTorch with CUDA: the part that memprof's shim looks at. Its caching allocator is a model
-(tests/unit/analysis/naive_allocator.py), whose blocks are reported through a stand-in of libc10. $STAND_IN_TORCH is the
-version whose signatures it has. For check_torch_history.py."""
+"""A stand-in for PyTorch with CUDA: the part that memprof's shim uses. Its caching allocator is
+tests/unit/analysis/naive_allocator.py, and reports blocks through a stand-in of libc10. $STAND_IN_TORCH is the version
+whose signatures it has. For check_torch_history.py."""
 import os
 
 __version__ = os.environ["STAND_IN_TORCH"]
