@@ -21,18 +21,32 @@ static enum mp_phase phase_of(uint32_t facts)
     return facts & MP_FACT_OPTIMIZER ? MP_PHASE_OPTIMIZER : MP_PHASE_OUTSIDE;
 }
 
-/* A parent stands before its children, so one pass over the nodes settles every stack. */
+/* Python begins a thread with a module's code or with a bootstrap. Any other outermost frame was called from C++: a
+ * hook of autograd's, or an operator that PyTorch routes through Python (since 2.15). */
+static bool is_called_from_outside(const struct mp_model *model, const struct mp_stack_node *node)
+{
+    static const char *const begins[] = {"<module>", "_run_module_as_main", "_bootstrap"};
+    if (node->parent || node->frame == MP_FRAME_CUT || !model->frames.at[node->frame].line_count) return false;
+    const struct mp_model_line *line = &model->lines.at[model->frames.at[node->frame].first_line];
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (!strcmp(mp_model_text(model, line->function), begins[i])) return false;
+    return true;
+}
+
+/* A parent stands before its children, so one pass over the nodes settles every stack. A stack that was called from
+ * outside is in the phase of stacks without frames. */
 static void find_stacks(const struct mp_model *model, struct mp_phases *phases)
 {
     const struct mp_stack_facts *facts = mp_stack_facts(model);
     phases->of_stack = mp_alloc_zeroed(model->stacks.count + 1, 1);
     for (size_t i = 1; i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
-        unsigned outer = phases->of_stack[node->parent],
+        bool called = phases->unknown != MP_PHASE_OUTSIDE && is_called_from_outside(model, node);
+        unsigned outer = called ? phases->unknown : phases->of_stack[node->parent],
                  phase = node->frame == MP_FRAME_CUT ? MP_PHASE_OUTSIDE : phase_of(facts->of_frame[node->frame]);
         if (phase == MP_PHASE_FORWARD && mp_phase_is_backward(outer)) phase = MP_PHASE_RECOMPUTE;
         phases->of_stack[i] = (uint8_t)(phase == MP_PHASE_OUTSIDE ? outer : phase);
-        phases->any |= phases->of_stack[i];
+        phases->any |= phase;
     }
 }
 
@@ -131,9 +145,9 @@ static void link_turns(struct mp_phases *phases)
 }
 
 /* PyTorch's own history lacks the frames of autograd's threads if it keeps Python's alone. */
-static bool lacks_backward(const struct mp_model *model, const struct mp_phases *phases)
+static bool lacks_backward(const struct mp_model *model)
 {
-    if (!model->format || strcmp(model->format, "pytorch") || !phases->any) return false;
+    if (!model->format || strcmp(model->format, "pytorch")) return false;
     for (size_t i = 0; i < model->frames.count; i++)
         if (model->frames.at[i].raw.language == MP_NATIVE) return false;
     return true;
@@ -142,9 +156,10 @@ static bool lacks_backward(const struct mp_model *model, const struct mp_phases 
 void mp_phases_find(const struct mp_model *model, struct mp_phases *phases)
 {
     *phases = (struct mp_phases){.last_alloc = MP_NONE};
+    phases->unknown = lacks_backward(model) ? MP_PHASE_BACKWARD : MP_PHASE_OUTSIDE;
     find_stacks(model, phases);
     phases->any |= model->blocks.module != NULL;
-    if (lacks_backward(model, phases)) phases->unknown = MP_PHASE_BACKWARD;
+    if (!phases->any) phases->unknown = MP_PHASE_OUTSIDE;
     if (phases->any) find_turns(model, phases);
     link_turns(phases);
 }
