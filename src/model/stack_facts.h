@@ -37,6 +37,7 @@ enum mp_stack_fact {
     MP_FACT_LISTS_OF_ADAM = 1 << 17, /* Adam, which has a fused form */
     MP_FACT_ZEROES = 1 << 18,        /* gradients are reset: zero_grad() */
     MP_FACT_PINNED_CACHE = 1 << 19,  /* PyTorch's cache of pinned memory allocates a block */
+    MP_FACT_JOINS = 1 << 20,         /* a tensor is made of others, end to end */
 };
 #define MP_FACTS_OF_CATEGORY (MP_FACT_FORWARD - 1u)
 

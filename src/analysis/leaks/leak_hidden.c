@@ -15,6 +15,7 @@
 #define SAMPLES_A_PART 3  /* fewer readings are chance */
 #define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a process is read so often that one that grows has a reading */
 #define GROWN_MIN      (16u << 20)          /* bytes: less is what heaps and interpreters do */
+#define GROWN_SOME     (4u << 20)           /* bytes: less is not worth a word */
 #define SHARE_MIN      0.05                 /* of what it was at first */
 #define BYTES_A_BLOCK  4096                 /* of the host, additional cost of a block: objects, a graph's nodes */
 
@@ -187,8 +188,8 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
 }
 
 /* Growth goes on if nearly each part is higher than the one before, and the last two are. The later half has to rise at
- * least half as fast as the earlier one. */
-static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding)
+ * least half as fast as the earlier one. *much: it is more than heaps and interpreters do. */
+static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *much)
 {
     uint64_t rest[PARTS];
     double when[PARTS];
@@ -205,7 +206,8 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     }
     if (count < PARTS_LEAST - 1) return false;
     uint64_t first = rest[0], middle = rest[count / 2], end = rest[count - 1];
-    if (end < first + GROWN_MIN || (double)(end - first) < SHARE_MIN * (double)first) return false;
+    *much = end >= first + GROWN_MIN && (double)(end - first) >= SHARE_MIN * (double)first;
+    if (!*much && (parts->brief || end < first + GROWN_SOME)) return false;
     double earlier = middle > first ? (double)(middle - first) * (when[count - 1] - when[count / 2]) : 0;
     bool goes_on = end > middle && (double)(end - middle) * 2 * (when[count / 2] - when[0]) >= earlier;
     bool full = end < rest[count - 3] + (end - first) / (2 * count);
@@ -260,8 +262,9 @@ static void look_at(const struct mp_model *model, const struct mp_step *steps, u
         if (sweep.role[i] == LIVE) sweep.known += sweep.levels[i].bytes;
     }
     fill_parts(&sweep, steps, last, *share, &parts);
-    if (judge(&parts, last, &finding) && !is_explained(leaks, finding.bytes_per_step)) {
-        if (!parts.brief)
+    bool much;
+    if (judge(&parts, last, &finding, &much) && !is_explained(leaks, finding.bytes_per_step)) {
+        if (!parts.brief && much)
             mp_vec_add(&leaks->findings, finding);
         else if (finding.bytes > leaks->unsure_growth.bytes)
             leaks->unsure_growth = finding;

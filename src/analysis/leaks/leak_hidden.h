@@ -9,7 +9,7 @@
 #include "analysis/leaks/leak_places.h"
 #include "analysis/leaks/leaks.h"
 
-/* Adds findings; what grows by too few readings becomes unsure_growth. */
+/* Adds findings; what grows by little or in too few readings becomes unsure_growth. */
 void mp_leak_find_hidden(const struct mp_model *model, const struct mp_steps *steps,
                          const struct mp_leak_places *places, struct mp_leaks *leaks);
 

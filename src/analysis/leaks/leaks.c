@@ -24,7 +24,7 @@
  * began. The number of births does not show it. If many other sites grow too, the batch grows, and it is no leak. Pure.
  */
 
-#define STEPS_MIN  24 /* fewer larger ones are no proof: warm-up, a schedule */
+#define STEPS_MIN  24 /* fewer of them that make it larger are no proof: warm-up, a schedule */
 #define THINGS_MAX 4
 
 /* The bytes and blocks of a place at each boundary. */
@@ -50,19 +50,19 @@ static void make_levels(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* True if the number was constant since `first`, most steps made the place larger, none smaller, and it is not full.
- */
-static bool is_regrown(const struct levels *levels, uint32_t first, uint32_t last)
+/* How many steps made the place larger; 0 where the number was not constant since `first`, where a step made it
+ * smaller, and where it is full. */
+static uint32_t count_larger(const struct levels *levels, uint32_t first, uint32_t last)
 {
     uint32_t larger = 0, when = first, widest = 0;
     for (uint32_t k = first + 1; k <= last; k++) {
-        if (levels->blocks[k] != levels->blocks[last]) return false;
-        if (levels->bytes[k] < levels->bytes[k - 1]) return false;
+        if (levels->blocks[k] != levels->blocks[last]) return 0;
+        if (levels->bytes[k] < levels->bytes[k - 1]) return 0;
         if (levels->bytes[k] == levels->bytes[k - 1]) continue;
         if (larger++ && k - when > widest) widest = k - when;
         when = k;
     }
-    return last - when <= 2 * widest && larger * 10 >= (last - first) * 9;
+    return last - when <= 2 * widest ? larger : 0;
 }
 
 /* True if nine in ten blocks lived until their replacement had come. */
@@ -90,16 +90,19 @@ static bool regrows(const struct mp_model *model, const struct mp_leak_places *p
 {
     struct levels levels = {0};
     uint32_t last = places->last, first = last;
-    if (place->count < STEPS_MIN || last < STEPS_MIN) return false;
+    if (place->count < MP_LEAK_BIRTHS || last < MP_LEAK_BIRTHS) return false;
     make_levels(places->lives + place->first, place->count, last, &levels);
     while (first && levels.blocks[first - 1] == levels.blocks[last])
         first--;
     uint32_t steps = last - first, at_once = levels.blocks[last];
-    bool yes = steps >= STEPS_MIN && steps * 2 >= last && at_once && at_once <= THINGS_MAX &&
-               is_regrown(&levels, first, last) && are_replaced(model, places, place, at_once);
+    uint32_t larger = steps * 2 >= last && at_once && at_once <= THINGS_MAX ? count_larger(&levels, first, last) : 0;
+    bool yes = larger >= MP_LEAK_BIRTHS && are_replaced(model, places, place, at_once);
     if (yes) {
         *growth = (struct growth){
-            .evidence = {.growth = MP_GROWTH_LEAK, .births = steps, .first = first, .last = last},
+            .evidence = {.growth = larger < STEPS_MIN ? MP_GROWTH_FEW : MP_GROWTH_LEAK,
+                         .births = steps,
+                         .first = first,
+                         .last = last},
             .slope = {.births = steps,
                       .first = first,
                       .last = last,
@@ -163,10 +166,11 @@ struct judge {
     struct mp_leak_places places;
     uint32_t teardown; /* the event from which on the program is only ending */
     bool growth_known, growth_is_general;
-    bool one_loop; /* nobody marked the steps, and they do not train: all of them may be one request */
-    size_t few;    /* places that grew too few times */
-    size_t paused; /* places that grew, but not recently */
-    size_t behind; /* sites that kept blocks behind the last step */
+    bool one_loop;  /* nobody marked the steps, and they do not train: all of them may be one request */
+    size_t few;     /* places that grew too few times */
+    size_t paused;  /* places that grew, but not recently */
+    size_t behind;  /* sites that kept blocks behind the last step */
+    uint32_t cache; /* the stack of one of the caches */
     struct mp_leaks *leaks;
 };
 
@@ -355,12 +359,16 @@ static bool everything_grows(struct judge *judge)
     return judge->growth_is_general;
 }
 
+/* Where the batch or the work itself grows, only a buffer that is joined from its old one and more is suspected. */
 static void judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct growth *growth)
 {
     if (!regrows(judge->model, &judge->places, place, growth)) return;
     bool general = everything_grows(judge);
-    if (general || judge->one_loop) growth->evidence.growth = MP_GROWTH_NONE;
-    judge->leaks->caches += !general && judge->one_loop;
+    if (growth->evidence.growth == MP_GROWTH_LEAK && !general && !judge->one_loop) return;
+    growth->evidence.growth = MP_GROWTH_NONE;
+    if (general && !(mp_stack_facts(judge->model)->of_stack[place->stack] & MP_FACT_JOINS)) return;
+    judge->leaks->caches++;
+    judge->cache = place->stack;
 }
 
 static int by_birth(const void *left, const void *right)
@@ -627,10 +635,25 @@ static void tell_unsure_growth(struct mp_leaks *leaks)
 {
     char grown[MP_UNIT_TEXT], each[MP_UNIT_TEXT];
     snprintf(leaks->reason, sizeof leaks->reason,
-             "the process grew by %s, %s a step, outside of recorded blocks (NumPy, Python objects, malloc: see "
-             "heaptrack or memray); record longer to tell whether it goes on",
+             "the process grew by %s, %s a step, outside of recorded blocks (NumPy, Python objects, malloc); snapshot "
+             "--host records what keeps it, a longer recording whether it goes on",
              mp_format_bytes(grown, leaks->unsure_growth.bytes),
              mp_format_bytes(each, (uint64_t)leaks->unsure_growth.bytes_per_step));
+}
+
+static void tell_caches(const struct judge *judge)
+{
+    struct mp_stack_lines lines = {0};
+    struct mp_buffer site = {0};
+    mp_stack_resolve(judge->model, judge->cache, &lines);
+    mp_frame_headline(&site, &lines);
+    snprintf(judge->leaks->reason, sizeof judge->leaks->reason,
+             "%zu site%s one buffer anew, larger, in round after round, as a cache does within one request: %.*s; "
+             "record more rounds or requests to tell",
+             judge->leaks->caches, judge->leaks->caches == 1 ? " makes" : "s make",
+             (int)(site.size < 80 ? site.size : 80), (const char *)site.data);
+    mp_buffer_free(&site);
+    mp_stack_lines_free(&lines);
 }
 
 static void give_verdict(const struct judge *judge)
@@ -667,11 +690,8 @@ static void give_verdict(const struct judge *judge)
                  judge->paused == 1 ? "" : "s");
     else if (leaks->unsure_growth.bytes)
         tell_unsure_growth(leaks);
-    else if (judge->leaks->caches)
-        snprintf(leaks->reason, sizeof leaks->reason,
-                 "%zu site%s one buffer anew, larger, in every round, as a cache does within one request; record "
-                 "several requests to tell",
-                 judge->leaks->caches, judge->leaks->caches == 1 ? " makes" : "s make");
+    else if (leaks->caches)
+        tell_caches(judge);
     else if (mp_damage_any(&judge->model->damage))
         snprintf(leaks->reason, sizeof leaks->reason,
                  "nothing keeps growing in the part of the file that could be read");

@@ -85,9 +85,9 @@ struct mp_leaks {
     struct mp_holders holders; /* of all recorded blocks; empty where there are no findings */
     uint32_t leaks;            /* the number of leaks among them */
     uint32_t causes;           /* of the leaks */
-    size_t caches; /* places that replace a block by a larger one in each round of a loop that may be one request; not
-                      among them */
-    struct mp_leak_finding unsure_growth; /* of class hidden, but for so short a time that it may end; bytes 0: none */
+    size_t caches; /* places that replace a block by a larger one in round after round, where the loop may be one
+                      request, where it does so too rarely, or where the work itself grows; not among them */
+    struct mp_leak_finding unsure_growth; /* of class hidden, but so short or so little that it may end; bytes 0: none */
     uint64_t suppressed_bytes, suppressed_findings;
     size_t places; /* that were looked at */
     uint32_t step_count;

@@ -396,7 +396,7 @@ static void put_verdict(struct mp_text *text, const struct mp_leaks *leaks)
     mp_say(text, "%s steps (%s), %s%s\n", mp_count(leaks->step_count), leaks->step_source,
            mp_counted(leaks->places, "site"), leaks->leaks ? " checked" : ", no site keeps growing");
     if (leaks->caches)
-        mp_say(text, "%zu more site%s a thing anew, larger, in every round, as a cache does within one request\n",
+        mp_say(text, "%zu more site%s a thing anew, larger, in round after round, as a cache does within one request\n",
                leaks->caches, leaks->caches == 1 ? " makes" : "s make");
 }
 
