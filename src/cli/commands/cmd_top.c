@@ -160,7 +160,8 @@ static int show_processes(const struct mp_invocation *invocation, const char *so
         if (pid)
             mp_message("process %d has allocated nothing that is recorded", (int)pid);
         else
-            mp_message("nothing of yours is being recorded on this machine: start a program under memprof snapshot");
+            mp_message("nothing of yours is being recorded on this machine: start a program under memprof snapshot (of one "
+                       "that memprof attach records, read the growing file: memprof report FILE)");
     }
     status = MP_EXIT_COULD_NOT;
     if (count) status = once ? print_once(invocation, gather, view, color) : run_live(gather, view, color);
