@@ -17,7 +17,7 @@ HOOKS_END = ("_hooks", "_hook")
 NAMESPACES = ("_parameters", "_buffers", "_modules")  # of torch.nn.Module: attributes, as everybody writes them
 PATH_MOST = 400  # characters
 
-_dict_of_type, _mro_of = (type.__dict__[name].__get__ for name in ("__dict__", "__mro__"))
+_dict_of_type, _mro_of = type.__dict__["__dict__"].__get__, type.__dict__["__mro__"].__get__
 
 
 def dict_of_type(cls):
