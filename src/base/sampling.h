@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define MP_HOST_KEY   "host"   /* the same for blocks of the C allocator, which are always sampled */
+#define MP_HOST_KEY   "host"   /* in a configuration: the mean in bytes for the C allocator, which is always sampled */
 #define MP_SAMPLE_KEY "sample" /* in a configuration: the mean in bytes; 0 or absent: all blocks are kept */
 
 /* The bytes that a kept block of `size` bytes counts as, rounded. */

@@ -447,7 +447,7 @@ class Attached(harness.TestCase):
             return [frame for frame in own(stack) if ".py:" in frame]
 
         def native_of(stack):
-            # Hooks stand in another function of c10 than the probes, and know its libraries by the links' names.
+            # Hooks and probes stand in different functions of c10. Hooks name libraries by links, probes by files.
             stack = [re.sub(r"\.so[.\d]*\+", ".so+", frame) for frame in own(stack)]
             return [frame for frame in stack if not frame.startswith(("c10::", "libc10"))]
         same_python = sum(python_of(one[3]) == python_of(other[3]) for one, other in both)

@@ -110,8 +110,8 @@ uint32_t mp_torch_step_of(const struct mp_torch_history *history, uint32_t event
 uint32_t mp_torch_pool_index(const struct mp_torch_history *history, uint64_t pool);
 
 /*
- * A private pool of PyTorch gets memory only while the program uses it, for a capture or by request. A block that it
- * hands out at another time puts it back to its former state.
+ * A private pool of PyTorch gets memory only while the program uses it, for a capture or by request. If the pool hands
+ * out a block at another time, PyTorch is putting the pool back to its former state.
  */
 
 /* A pool served requests between two events of the model. */

@@ -37,7 +37,7 @@ struct mp_guesses {
 void mp_guesses_find(const struct mp_model *model, const struct mp_phases *phases,
                      unsigned (*known)(const void *context, uint32_t block), const void *context,
                      struct mp_guesses *guesses);
-/* True if a block that the forward pass made is of a previous graph after `moment` events. */
+/* True if a block of the forward pass belongs to a previous graph once `moment` events have happened. */
 bool mp_guesses_is_previous(const struct mp_guesses *guesses, const struct mp_model *model,
                             const struct mp_phases *phases, uint32_t block, uint32_t moment);
 void mp_guesses_free(struct mp_guesses *guesses);

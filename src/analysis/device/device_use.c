@@ -235,7 +235,8 @@ static void device_add_libraries(const struct mp_model *model, const unsigned ch
     gather_callers(model, roles, use->moment, &found);
     for (size_t i = 0; i < found.parts.count; i++) {
         const struct mp_device_part *part = &found.parts.at[i];
-        bool is_torch = !strcmp(part->name, torch); /* its segments are left out: what is left over is its own */
+        /* PyTorch's part has its allocator's segments, which `bytes` leaves out. PyTorch gets what the others leave. */
+        bool is_torch = !strcmp(part->name, torch);
         uint64_t share = is_torch ? 0 : part->bytes < bytes ? part->bytes : bytes;
         has_torch |= is_torch;
         device_add_part(use, MP_PART_LIBRARY, part->name, share);

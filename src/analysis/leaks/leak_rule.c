@@ -32,8 +32,8 @@ static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
     return life->birth < boundary && life->death >= boundary;
 }
 
-/* The age of that rank, 0 the youngest, of the lives that ended before `last`: digit by digit, so that it needs neither
- * a counter for each step nor their order. */
+/* The age that has this rank among the lives that ended before `last`. Rank 0 is the youngest. The age is found digit
+ * by digit. This needs neither a counter for each step nor sorted lives. */
 static uint32_t age_of_rank(const struct mp_leak_life *lives, size_t count, uint32_t last, size_t rank)
 {
     enum { BITS = 8, DIGITS = 1 << BITS };

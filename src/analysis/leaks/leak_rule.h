@@ -36,9 +36,10 @@
 /* Fewer births are no proof. */
 #define MP_LEAK_BIRTHS 8
 
-/* A block that lived at a boundary: at those after `birth`, up to `death`. */
+/* A block that lived at a boundary: at those after `birth`, up to `death`. Both are steps, counted from 0. If the block
+ * died in the last step or never, `death` is at least the last boundary. */
 struct mp_leak_life {
-    uint32_t birth, death; /* steps, from 0; a death in the last step or never is at least the last boundary */
+    uint32_t birth, death;
     uint64_t bytes;
     uint32_t site; /* a number for the stack that made it */
 };

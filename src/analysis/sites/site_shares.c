@@ -25,7 +25,7 @@ static int by_site_heaviest_first(const void *left, const void *right)
     return a->of.of < b->of.of ? -1 : a->of.of > b->of.of;
 }
 
-/* A block of the site is one of those that have `of` in common. */
+/* Adds a block to the site's share for `of`: the stack that freed the block, or a text of its metadata. */
 static void add_share(struct shares *shares, uint32_t site, uint32_t of, uint8_t kind, uint64_t bytes)
 {
     bool fresh;

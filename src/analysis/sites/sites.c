@@ -155,8 +155,8 @@ static size_t find_site(struct counting *counting, const struct mp_live_block *l
     return site_of(counting, &key);
 }
 
-/* Blocks come in order of their numbers, hence of birth: a site's periods only rise, and a distinct one is one that
- * differs from the last. */
+/* Blocks come in order of their numbers, which is the order of their births. A site's periods therefore never fall. A
+ * period is new to the site if it differs from the site's last one. */
 static void count_birth(struct counting *counting, size_t at, uint32_t born)
 {
     struct mp_site *site = &counting->sites->at[at];

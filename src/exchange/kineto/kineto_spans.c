@@ -33,7 +33,7 @@ static bool wants_stack(const struct mp_kineto_memory *memory)
     return memory->type != MP_EVENT_FREE;
 }
 
-/* A counting sort: memory is in order of time. */
+/* A counting sort by thread. `memory` is already in order of time, and the sort keeps that order. */
 static void sort_events(struct finder *finder)
 {
     struct mp_kineto *kineto = finder->kineto;

@@ -146,8 +146,8 @@ def per_sample():
 
 
 def prefetched():
-    """The next batch is copied on a stream of its own and handed over by an event and record_stream; results leave on a
-    third; what was told of views, of blocks let go in another thread, and of an external stream."""
+    """Batches are copied on a second stream, and handed over by an event and record_stream(). Results leave on a third.
+    record_stream() also gets views and an external stream. Another thread lets go of the blocks."""
     copying, leaving = torch.cuda.Stream(priority=-1), torch.cuda.Stream()
     outer = torch.cuda.ExternalStream(torch.cuda.Stream().cuda_stream)
     model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 40)).cuda()

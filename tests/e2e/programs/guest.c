@@ -98,7 +98,7 @@ static int children(void)
     int failed = 0;
     blocks(10, true);
     for (long i = 0; i < numbers[0] + AT_ONCE; i++) {
-        /* not in the order of their start */
+        /* a slot comes again after AT_ONCE turns, so each wait is for the oldest child */
         size_t slot = (size_t)(i * 3 % AT_ONCE);
         if (alive[slot]) failed |= wait_for(alive[slot]);
         alive[slot] = 0;

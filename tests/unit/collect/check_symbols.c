@@ -492,7 +492,7 @@ static struct mp_file_id identify(const char *path)
     return id;
 }
 
-/* True if fixture_outer is known, and whether the note has the word (NULL: there must be no note). */
+/* Asserts that fixture_outer is `known` or not, and that the module's note contains `note` (NULL: it has no note). */
 static void expect(struct mp_symbols *symbols, uint32_t module, bool known, const char *note)
 {
     const struct mp_symbol_line *lines;

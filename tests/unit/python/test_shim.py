@@ -43,7 +43,7 @@ class Starting(ShimCase):
         self.assertEqual((shim.parts, self.wanted), ({}, []))
 
     def test_an_older_recorder(self):
-        """Each part alone is off if its call is missing, without a message, and the rest goes on."""
+        """If the recorder lacks a call, only the part that needs the call is off. No message says so."""
         for call, off in (("label", "labels"), ("module_ask", "names"), ("torch_history", "history")):
             self.setUp()
             told = self.start(call)
