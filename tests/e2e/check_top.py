@@ -149,7 +149,8 @@ class Once(Held):
         for right in ("100ms", "1h"):  # there is no such process, and nothing wrong with the question
             self.assertEqual(harness.memprof("top", "--once", "--interval", right, 1 << 22).returncode, 1, right)
         alone = ["unshare", "-Urmpf", "--mount-proc", "sh", "-c",
-                 'mount -t tmpfs none /run && mount -t tmpfs none /tmp && exec "$0" top --once', harness.MEMPROF]
+                 'exec 9<"$0" && mount -t tmpfs none /run && mount -t tmpfs none /tmp && exec /proc/self/fd/9 top --once',
+                 harness.MEMPROF]
         if subprocess.run([*alone[:3], "sh", "-c", "mount -t tmpfs none /run"], capture_output=True).returncode:
             self.skipTest("namespaces of one's own cannot be made here")
         result = subprocess.run(alone, capture_output=True, text=True)
