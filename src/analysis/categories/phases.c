@@ -21,27 +21,36 @@ static enum mp_phase phase_of(uint32_t facts)
     return facts & MP_FACT_OPTIMIZER ? MP_PHASE_OPTIMIZER : MP_PHASE_OUTSIDE;
 }
 
-/* Python begins a thread with a module's code or with a bootstrap. Any other outermost frame was called from C++: a
- * hook of autograd's, or an operator that PyTorch routes through Python (since 2.15). */
-static bool is_called_from_outside(const struct mp_model *model, const struct mp_stack_node *node)
+/* Python begins a thread with a module's code or with a bootstrap. */
+static bool begins_thread(const struct mp_model *model, const struct mp_stack_node *node)
 {
     static const char *const begins[] = {"<module>", "_run_module_as_main", "_bootstrap"};
     if (node->parent || node->frame == MP_FRAME_CUT || !model->frames.at[node->frame].line_count) return false;
     const struct mp_model_line *line = &model->lines.at[model->frames.at[node->frame].first_line];
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
-        if (!strcmp(mp_model_text(model, line->function), begins[i])) return false;
-    return true;
+        if (!strcmp(mp_model_text(model, line->function), begins[i])) return true;
+    return false;
 }
 
-/* A parent stands before its children, so one pass over the nodes settles every stack. A stack that was called from
- * outside is in the phase of stacks without frames. */
+/* True if the stacks of a file reach to where their threads begin: then any other outermost frame was called from C++,
+ * as a hook of autograd's, or an operator that PyTorch routes through Python (since 2.15). */
+static bool has_whole_stacks(const struct mp_model *model)
+{
+    for (size_t i = 1; i < model->stacks.count; i++)
+        if (begins_thread(model, &model->stacks.at[i])) return true;
+    return false;
+}
+
+/* A parent stands before its children, so one pass over the nodes settles every stack. A stack that was called from C++
+ * is in the phase of stacks without frames. */
 static void find_stacks(const struct mp_model *model, struct mp_phases *phases)
 {
     const struct mp_stack_facts *facts = mp_stack_facts(model);
+    bool whole = phases->unknown != MP_PHASE_OUTSIDE && has_whole_stacks(model);
     phases->of_stack = mp_alloc_zeroed(model->stacks.count + 1, 1);
     for (size_t i = 1; i < model->stacks.count; i++) {
         const struct mp_stack_node *node = &model->stacks.at[i];
-        bool called = phases->unknown != MP_PHASE_OUTSIDE && is_called_from_outside(model, node);
+        bool called = whole && !node->parent && !begins_thread(model, node);
         unsigned outer = called ? phases->unknown : phases->of_stack[node->parent],
                  phase = node->frame == MP_FRAME_CUT ? MP_PHASE_OUTSIDE : phase_of(facts->of_frame[node->frame]);
         if (phase == MP_PHASE_FORWARD && mp_phase_is_backward(outer)) phase = MP_PHASE_RECOMPUTE;
