@@ -354,7 +354,7 @@ class Recorded(harness.TestCase):
     def test_leaks_that_are_freed_at_the_end(self):
         for what, (begin, within, kind) in HELD.items():
             with self.subTest(what=what):
-                result = harness.memprof("snapshot", "--follow", "all", "--force", "--holders", "-o", self.folder / f"{what}.mp", "--budget", "2s", "--",
+                result = harness.memprof("snapshot", "--follow", "all", "--force", "--holders", "-o", self.folder / f"{what}.mp", "--budget", "20s", "--",
                                          PYTHON, LEAKS, what, "--steps", "70")
                 self.assertEqual(result.returncode, 0, result.stderr)
                 path = next(iter(sorted(self.folder.glob(f"{what}*.mp"))))
