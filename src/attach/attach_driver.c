@@ -8,7 +8,7 @@
 #define BEGINS (MP_ATTACH_RETURNS | MP_ATTACH_STACK)
 #define OUT    (BEGINS | MP_ATTACH_OUT)
 
-/* What a call begins or ends: whether probes see it, the class of its value, and the track. */
+/* The kind of value that a call begins or ends: whether probes see it, the class of its value, and the track. */
 static const struct call {
     bool probed;
     unsigned cookie;

@@ -21,7 +21,7 @@ void mp_attach_driver_take(struct mp_attach_driver *driver, const struct mp_atta
                            void *context);
 void mp_attach_driver_free(struct mp_attach_driver *driver);
 
-/* What no probe sees, as the end of a sentence. */
+/* Names what no probe sees, as the end of a sentence. */
 #define MP_ATTACH_UNSEEN                                                                                               \
     "memory of CUDA graphs, of modules and from other processes, and the driver's handles (contexts, streams, events)"
 

@@ -46,8 +46,7 @@ static void repeat(struct measure *measure, uint64_t times)
     *last = times > COST_MAX || *last * times > COST_MAX ? COST_MAX + 1 : *last * times;
 }
 
-/* The most copies that the "{2}", "{2,}" or "{2,5}" at `at` makes, and *end: its last character. 0 for a literal
- * brace. */
+/* The most copies that a repetition at `at` makes, as "{2,5}"; 0 for a literal brace. *end: its last character. */
 static uint64_t times_of(const char *at, const char **end)
 {
     size_t digits = strspn(at + 1, "0123456789");

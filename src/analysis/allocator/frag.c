@@ -30,7 +30,7 @@ static const struct mp_torch_step *step_of(const struct mp_torch_history *histor
 }
 
 /* The device's memory for the allocator when memory ran out: reserved plus free bytes. If the free bytes are unknown,
- * reserved ones alone: settings that fit in those fit in more. That none fits in those proves nothing. */
+ * reserved ones alone: settings that fit in those fit in more. A misfit in those proves nothing. */
 static uint64_t frag_capacity(const struct mp_frag *frag)
 {
     uint64_t free_bytes = frag->oom.device_free == MP_BYTES_UNKNOWN ? 0 : frag->oom.device_free;

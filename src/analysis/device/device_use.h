@@ -3,10 +3,11 @@
  * into known parts and a rest. Pure; the result is the caller's.
  *
  * The moment. A reading of the total (a sample "cuda:N/device") is quiet if none of the tracks below changed within
- * QUIET_NS before or after. The moment is that of the quiet reading at which this process had most; without quiet
- * readings, of any; never of one that was made before the process had memory, or after it had ended. The total and the
- * recorded bytes are both taken at that moment. The recorded bytes are exact at any time, the total is not. Without
- * readings: the moment at which most was handed out; all numbers that need the total are then MP_BYTES_UNKNOWN.
+ * QUIET_NS before or after. The moment is the quiet reading at which this process had most memory. Without quiet
+ * readings, any reading counts. Readings from before the process had memory, or after its end, never count. The total
+ * and the recorded bytes are both taken at that moment. The recorded bytes are exact at any time, the total is not.
+ * Without readings it is the moment at which most was handed out. Numbers that need the total are then
+ * MP_BYTES_UNKNOWN.
  *
  * Handed out by the driver: blocks of cuda:N/driver, and the device memory of its pools and graphs (reserved totals of
  * cuda:N/driver/pool and /graph). It is at least the total of PyTorch's allocator, which is all that is known without a

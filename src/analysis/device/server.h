@@ -28,7 +28,7 @@ struct mp_server_engine {
     const char *batch_key, *batch, *graphs; /* a batch's tokens, in marks and as an option; the largest captured one */
 };
 
-/* What the captures of a batch size added. The largest comes first; smaller ones use its pool. */
+/* Memory that the captures of a batch size added. The largest comes first; smaller ones use its pool. */
 struct mp_server_graph {
     uint64_t tokens, pool_bytes, driver_bytes; /* of PyTorch's allocator; of the driver beyond */
 };

@@ -46,8 +46,8 @@ const struct mp_holders_site *mp_holders_of(const struct mp_holders *holders, ui
 /* True if each container on the path whose entries grow has a bound, with the entries at the look and the most of them.
  */
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most);
-/* Whether the variable that a path begins with is read again, as the look found out; blocks of one that is not may be
- * freed earlier. `line`: of its function, from which on it is not read; 0 where that is not said. */
+/* The further use of the variable that a path begins with, as the look found it. Blocks of a variable that is not read
+ * again may be freed earlier. `line`: the line of its function from which on it is not read; 0 if unknown. */
 enum mp_holder_use { MP_HOLDER_READ, MP_HOLDER_NOT_READ, MP_HOLDER_NOT_IN_BACKWARD /* neither read nor saved there */ };
 enum mp_holder_use mp_holder_use(const char *path, uint32_t *line);
 /* The length of the variable's name, with the function that it is of: "main().state" of "main().state['w'][*]". */

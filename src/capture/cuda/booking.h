@@ -4,9 +4,8 @@
  *
  * A free is published before the call goes down, since the driver may hand the address to another thread before this
  * call returns. An allocation is published after the call. If a free fails, a second record takes it back. A context
- * owns streams, events, modules and their variables, and most memory: linear, managed, pinned, registered, arrays,
- * opened or mapped from others. All of it ends with the context. Pools with their blocks, physical handles, address
- * ranges, libraries and graphs stay: the device owns them.
+ * owns streams, events, modules with their variables, and most memory. All of it ends with the context. Pools with
+ * their blocks, physical handles, address ranges, libraries and graphs stay: the device owns them.
  *
  * A graph's alloc node is an address. It lives from its addition or capture until the graph and all its executables are
  * destroyed. A launch gives it memory, with the node's stack; a free node or the program takes that memory back.

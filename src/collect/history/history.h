@@ -47,7 +47,7 @@ struct mp_history_entry {
 };
 
 /* PyTorch reads its clock, in microseconds, a moment before ours, and its times are converted twice. In between, the
- * thread may be preempted for any length of time while it holds the lock. So the first allocation after an entry may be
+ * thread may be preempted for any length of time while it holds the lock. The first allocation after an entry may be
  * the entry's at any distance, and later ones only within this distance. */
 #define MP_HISTORY_EARLY_NS UINT64_C(2000000)
 #define MP_HISTORY_LATE_NS  UINT64_C(50000000)

@@ -35,7 +35,7 @@ void mp_program_name(const char *arguments, size_t room, char to[MP_PROGRAM_NAME
 /*
  * Blocks that outlived a step, while the program runs: evidence for the rule of analysis/leaks/leak_rule.h in bounded
  * memory. A unit is one step at first. Its length doubles whenever there are too many units or ended lives; lives that
- * are then within one unit are forgotten. So the rule sees a long run like a short one, with fewer boundaries. Births
+ * are then within one unit are forgotten. The rule thus sees a long run like a short one, with fewer boundaries. Births
  * of live blocks are in the ledger. One thread at a time.
  */
 

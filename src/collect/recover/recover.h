@@ -41,7 +41,7 @@ struct mp_recovering {
  * file count as losses of the new file, too. */
 enum mp_status mp_recover_copy(struct mp_recovering *recovering, struct mp_writer *writer, struct mp_error *error);
 
-/* What a kill leaves of a recording: the file as far as it was written, and the spool with the rest. */
+/* A kill leaves two parts of a recording: the file as far as it was written, and the spool with the rest. */
 
 /* Opens the file. *reader is NULL, with MP_OK, if the file has nothing of use because the kill came too early. */
 enum mp_status mp_left_recording(const char *path, struct mp_reader **reader, struct mp_error *error);

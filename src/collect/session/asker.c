@@ -52,7 +52,7 @@ static bool read_rights(uint32_t pid, struct rights *rights)
     return found == 3;
 }
 
-/* Whether the process has what memprof has under /proc/PID: a root, a namespace. */
+/* True if both have the same entry under /proc/PID: a root, a namespace. */
 static bool shares(uint32_t pid, const char *what)
 {
     char own[64], theirs[64];

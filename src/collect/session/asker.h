@@ -10,11 +10,11 @@
 
 #include "base/error.h"
 
-/* Whether the process could make `path` (absolute) itself: 0, or the errno of its refusal. A process that has ended
+/* Asks if the process could make `path` (absolute) itself: 0, or the errno of its refusal. A process that has ended
  * asks no more: it had memprof's own rights when it was greeted. */
 int mp_asker_refusal(uint32_t pid, const char *path);
 
-/* Whether the process may ask about others: it lives in memprof's own user namespace. */
+/* True if the process may ask about others: it lives in memprof's own user namespace. */
 bool mp_asker_is_inside(uint32_t pid);
 
 /* "pid 12 runs as uid 65534 and may not write PATH (Permission denied)". */

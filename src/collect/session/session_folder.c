@@ -55,7 +55,7 @@ bool mp_session_folder_is_name(const char *name)
     return !strncmp(name, prefix, strlen(prefix)) && strlen(name) == strlen(prefix) + SUFFIX;
 }
 
-/* What processes left there that could not be recorded (collect/session/refused.h). */
+/* Folders that unrecorded processes left there (collect/session/refused.h). */
 static void sweep_refusals(const char *folder)
 {
     DIR *entries = opendir(folder);
