@@ -12,16 +12,18 @@ enum mp_change_kind { MP_CHANGE_ALLOCATOR, MP_CHANGE_CHECKPOINT, MP_CHANGE_LIFET
 /* Names of them are a promise, too. */
 enum mp_change_pattern {
     MP_CHANGE_SETTINGS,
-    MP_CHANGE_LATE_ZERO_GRAD, /* gradients live over forward, and are freed behind it */
-    MP_CHANGE_GRADIENTS_KEPT, /* gradients are set to zero, and live for ever */
-    MP_CHANGE_HELD_VARIABLES, /* a variable's block of one step lives until the next step's takes its place */
-    MP_CHANGE_FUSED,          /* temporaries of an optimizer that has a fused form */
-    MP_CHANGE_ONE_BY_ONE,     /* temporaries of an optimizer that works on lists of tensors */
-    MP_CHANGE_CHECKPOINTING,  /* what modules keep for backward is made again there */
-    MP_CHANGE_PHASE_SETTINGS, /* settings for one phase of the program, set anew where it ends or begins */
-    MP_CHANGE_ONE_STREAM,     /* requests of side streams, each of which keeps segments of its own */
-    MP_CHANGE_IDLE_VARIABLE,  /* a variable that is not read again holds blocks */
-    MP_CHANGE_LEAK,           /* blocks that step after step leaves behind */
+    MP_CHANGE_LATE_ZERO_GRAD,  /* gradients live over forward, and are freed behind it */
+    MP_CHANGE_GRADIENTS_KEPT,  /* gradients are set to zero, and live for ever */
+    MP_CHANGE_HELD_VARIABLES,  /* a variable's block of one step lives until the next step's takes its place */
+    MP_CHANGE_FUSED,           /* temporaries of an optimizer that has a fused form */
+    MP_CHANGE_ONE_BY_ONE,      /* temporaries of an optimizer that works on lists of tensors */
+    MP_CHANGE_CHECKPOINTING,   /* what modules keep for backward is made again there */
+    MP_CHANGE_PHASE_SETTINGS,  /* settings for one phase of the program, set anew where it ends or begins */
+    MP_CHANGE_ONE_STREAM,      /* requests of side streams, each of which keeps segments of its own */
+    MP_CHANGE_IDLE_VARIABLE,   /* a variable that is not read again holds blocks */
+    MP_CHANGE_NO_GRAD,         /* forward keeps blocks for a backward that never comes */
+    MP_CHANGE_BACKWARD_SOONER, /* graphs of several losses live until one backward of them all */
+    MP_CHANGE_LEAK,            /* blocks that step after step leaves behind */
     MP_CHANGE_PATTERNS
 };
 

@@ -120,6 +120,11 @@ static const struct {
                          ""},
     [MP_CHANGE_ONE_BY_ONE] = {"an optimizer that takes one parameter after the other", "foreach=False",
                               "more kernels, which are smaller"},
+    [MP_CHANGE_NO_GRAD] = {"run forward without a graph where no backward follows", "with torch.no_grad(): around it",
+                           ""},
+    [MP_CHANGE_BACKWARD_SOONER] = {"backward for each micro-batch, not once for the sum of their losses",
+                                   "loss.backward() where it is appended; keep loss.detach()",
+                                   "only where micro-batches do not use one another's results"},
     [MP_CHANGE_ONE_STREAM] = {"allocate on one stream: each side stream keeps segments that no other may use",
                               "make the blocks before torch.cuda.stream(...) and call record_stream() on them, or make "
                               "one side stream once",

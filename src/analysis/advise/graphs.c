@@ -1,0 +1,272 @@
+#include "analysis/advise/graphs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/advise/module_calls.h"
+#include "base/memory.h"
+#include "base/search.h"
+
+#define LOSS_MOST  512 /* bytes of a number, as allocators round it */
+#define DEPTH_MOST 100 /* modules within one another */
+
+/* An allocation outside of backward. */
+struct act {
+    uint32_t event, block, end; /* end: event by which it would be freed without a graph */
+    const char *path;           /* of its module; "": none */
+};
+
+struct finder {
+    const struct mp_model *model;
+    const struct mp_torch_history *history;
+    const struct mp_phases *phases;
+    MP_VEC(struct act) acts; /* of forward and what is outside of all phases, in order */
+    struct mp_change evaluation, batches;
+    uint64_t most; /* bytes of a pass of the evaluation that the graph keeps */
+};
+
+static uint32_t event_of(const struct finder *f, size_t turn)
+{
+    return turn < f->phases->turns.count ? f->phases->turns.at[turn].first : MP_NONE;
+}
+
+static uint32_t freed(const struct finder *f, const struct act *act)
+{
+    return f->model->blocks.free_event[act->block];
+}
+
+static uint64_t bytes(const struct finder *f, const struct act *act)
+{
+    return f->model->blocks.bytes[act->block];
+}
+
+static uint32_t stack(const struct finder *f, const struct act *act)
+{
+    return f->model->blocks.stack[act->block];
+}
+
+static bool is_ours(const struct finder *f, uint32_t event)
+{
+    uint32_t block = f->model->events.subject[event];
+    return f->model->events.type[event] == MP_EVENT_ALLOC && f->model->blocks.track[block] == f->history->track &&
+           f->model->blocks.bytes[block] != MP_BYTES_UNKNOWN;
+}
+
+static void find_acts(struct finder *f)
+{
+    for (uint32_t event = 0; event < f->model->events.count; event++) {
+        if (!is_ours(f, event)) continue;
+        uint32_t block = f->model->events.subject[event], module = mp_model_module(f->model, block);
+        enum mp_phase phase = mp_phase_of_block(f->phases, f->model, block);
+        if (phase != MP_PHASE_FORWARD && phase != MP_PHASE_OUTSIDE) continue;
+        const struct act act = {event, block, MP_NONE, module ? mp_model_text(f->model, module) : ""};
+        mp_vec_add(&f->acts, act);
+    }
+}
+
+static size_t act_at(const struct finder *f, uint32_t event)
+{
+    return MP_COUNT_BEFORE(f->acts.count, i, f->acts.at[i].event < event);
+}
+
+static uint32_t event_at(const struct finder *f, size_t act)
+{
+    return act < f->acts.count ? f->acts.at[act].event : (uint32_t)f->model->events.count;
+}
+
+static void end_at(struct mp_change *change, uint32_t block, uint32_t event)
+{
+    const struct mp_edit_end end = {.block = block, .freed = event};
+    mp_vec_add(&change->edits.ends, end);
+    change->blocks++;
+}
+
+/* ---- a forward that no backward follows */
+
+/* The bytes of the first `parts` parts of a path, at most all. */
+static size_t prefix_of(const char *path, size_t parts)
+{
+    const char *at = path;
+    while (parts-- && *at) {
+        at += *at == '.';
+        at += strcspn(at, ".");
+    }
+    return (size_t)(at - path);
+}
+
+/* True if the module's own statement made it, not a module within. */
+static bool is_own(const struct act *act, size_t parts)
+{
+    return !act->path[prefix_of(act->path, parts)];
+}
+
+/* True if both are of one statement of the module at that depth, or of one module within. */
+static bool is_same_part(const struct finder *f, const struct act *a, const struct act *b, size_t parts)
+{
+    if (is_own(a, parts) != is_own(b, parts)) return false;
+    if (is_own(a, parts)) return mp_module_line(f->model, stack(f, a), 0) == mp_module_line(f->model, stack(f, b), 0);
+    size_t length = prefix_of(a->path, parts + 1);
+    return length == prefix_of(b->path, parts + 1) && !memcmp(a->path, b->path, length);
+}
+
+static size_t end_of_part(const struct finder *f, size_t first, size_t end, size_t parts)
+{
+    size_t next = first + 1;
+    while (next < end && is_same_part(f, &f->acts.at[first], &f->acts.at[next], parts))
+        next++;
+    return next;
+}
+
+/* Sets the ends of a module's blocks but its result: the last one that outlives its call. A part's result is a
+ * variable's until the module's next statement is over; without a statement, as in a Sequential, until the next part
+ * is. SIZE_MAX: no result. */
+static size_t find_ends(struct finder *f, size_t first, size_t end, size_t parts)
+{
+    size_t last = SIZE_MAX, waiting = first; /* waiting: results from there on have no end yet */
+    for (size_t i = first, next; i < end; i = next) {
+        bool own = is_own(&f->acts.at[i], parts);
+        next = end_of_part(f, i, end, parts);
+        uint32_t over = event_at(f, next);
+        size_t result = SIZE_MAX;
+        if (!own && parts < DEPTH_MOST) {
+            result = find_ends(f, i, next, parts + 1);
+        } else {
+            for (size_t k = i; k < next; k++) {
+                f->acts.at[k].end = over;
+                if (freed(f, &f->acts.at[k]) > over) result = k;
+            }
+        }
+        bool chained = !own && last != SIZE_MAX && !is_own(&f->acts.at[last], parts);
+        if (chained) f->acts.at[last].end = over;
+        for (size_t k = waiting; own && k < i; k++)
+            if (f->acts.at[k].end == MP_NONE) f->acts.at[k].end = over;
+        if (own) waiting = i;
+        if (result != SIZE_MAX) f->acts.at[result].end = MP_NONE;
+        last = result;
+    }
+    for (size_t k = first; k < end; k++)
+        if (k != last && f->acts.at[k].end == MP_NONE) f->acts.at[k].end = event_at(f, end);
+    return last;
+}
+
+/* One call of the network: the graph was made if much of what it made outlives it, and was for nothing if all of that
+ * was gone before a backward. */
+static void look_at_pass(struct finder *f, size_t turn)
+{
+    size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, turn + 1));
+    uint32_t backward = f->phases->turns.at[turn].backward,
+             before = backward == MP_NONE ? MP_NONE : event_of(f, backward);
+    uint64_t made = 0, kept = 0;
+    if (end - first < 3) return;
+    size_t result = find_ends(f, first, end, 0);
+    for (size_t i = first; i < end; i++) {
+        const struct act *act = &f->acts.at[i];
+        if (i == result) continue;
+        made += bytes(f, act);
+        if (freed(f, act) <= event_at(f, end)) continue;
+        if (before != MP_NONE && freed(f, act) >= before) return;
+        kept += bytes(f, act);
+    }
+    if (!kept || kept * 3 < made) return;
+    for (size_t i = first; i < end; i++)
+        if (i != result && f->acts.at[i].end < freed(f, &f->acts.at[i]))
+            end_at(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
+    if (kept <= f->most) return;
+    f->most = f->evaluation.bytes = kept;
+    f->evaluation.stack = stack(f, &f->acts.at[first]);
+}
+
+/* ---- micro-batches that wait for one backward */
+
+/* The number made outside of modules between two events that lives until backward: its stack, or 0 where there is none.
+ * `sought`: the stack has to be this one; 0: any. */
+static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32_t backward, uint32_t sought)
+{
+    uint32_t loss = 0;
+    for (size_t i = first; i < end; i++) {
+        const struct act *act = &f->acts.at[i];
+        bool is = !sought || stack(f, act) == sought;
+        if (!is || bytes(f, act) > LOSS_MOST || freed(f, act) <= backward) continue;
+        if (mp_phase_of_block(f->phases, f->model, act->block) == MP_PHASE_OUTSIDE) loss = stack(f, act);
+    }
+    return loss;
+}
+
+static void take_batches(struct finder *f, const size_t *starts, size_t count, size_t backward, size_t stop)
+{
+    uint32_t begin = event_of(f, backward), over = event_of(f, stop), second = event_at(f, starts[1]);
+    if (over == MP_NONE) over = (uint32_t)f->model->events.count;
+    for (size_t batch = 0; batch + 1 < count; batch++)
+        for (size_t i = starts[batch]; i < starts[batch + 1]; i++)
+            if (freed(f, &f->acts.at[i]) >= begin && freed(f, &f->acts.at[i]) < over)
+                end_at(&f->batches, f->acts.at[i].block, event_at(f, starts[batch + 1]));
+    for (uint32_t event = begin; event < over; event++) {
+        if (!is_ours(f, event)) continue;
+        uint32_t block = f->model->events.subject[event];
+        if (!mp_phase_is_backward(mp_phase_of_block(f->phases, f->model, block)) ||
+            f->model->blocks.free_event[block] < over)
+            continue;
+        const struct mp_edit_extra gradient = {.bytes = f->model->blocks.bytes[block], .made = second, .freed = event};
+        mp_vec_add(&f->batches.edits.extras, gradient);
+    }
+    if (!f->batches.stack) f->batches.stack = loss_of(f, starts[0], starts[1], begin, 0);
+}
+
+/* Passes alike, each with a loss of its own, whose graphs live until the same backward. */
+static void look_at_batches(struct finder *f, size_t from, size_t backward, size_t stop)
+{
+    MP_VEC(size_t) starts = {0};
+    uint32_t begin = event_of(f, backward), loss = 0;
+    bool alike = true;
+    for (size_t turn = from; turn < backward; turn++) {
+        if (f->phases->turns.at[turn].phase != MP_PHASE_FORWARD) continue;
+        size_t act = act_at(f, event_of(f, turn));
+        if (act >= f->acts.count || f->acts.at[act].event >= begin) continue;
+        const struct act *first = starts.count ? &f->acts.at[starts.at[0]] : &f->acts.at[act];
+        if (f->acts.at[act].path == first->path && stack(f, first) == stack(f, &f->acts.at[act]))
+            mp_vec_add(&starts, act);
+    }
+    for (size_t i = 0; alike && i < starts.count; i++) {
+        size_t end = i + 1 < starts.count ? starts.at[i + 1] : act_at(f, begin);
+        loss = loss_of(f, starts.at[i], end, begin, loss);
+        alike = loss;
+    }
+    if (alike && starts.count > 1) take_batches(f, starts.at, starts.count, backward, stop);
+    mp_vec_free(&starts);
+}
+
+static void propose(struct mp_change *change, struct mp_changes *changes)
+{
+    mp_edits_sort(&change->edits);
+    if (change->edits.ends.count)
+        mp_vec_add(changes, *change);
+    else
+        mp_edits_free(&change->edits);
+}
+
+void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_history *history,
+                       const struct mp_phases *phases, struct mp_changes *changes)
+{
+    struct finder f = {.model = model,
+                       .history = history,
+                       .phases = phases,
+                       .evaluation = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_NO_GRAD},
+                       .batches = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_BACKWARD_SOONER}};
+    size_t from = 0;
+    find_acts(&f);
+    for (size_t i = 0; i < phases->turns.count; i++) {
+        unsigned phase = phases->turns.at[i].phase;
+        if (phase == MP_PHASE_FORWARD) look_at_pass(&f, i);
+        if (!mp_phase_is_backward(phase)) continue;
+        size_t stop = i;
+        while (stop < phases->turns.count &&
+               (mp_phase_is_backward(phases->turns.at[stop].phase) || phases->turns.at[stop].phase == MP_PHASE_OUTSIDE))
+            stop++;
+        look_at_batches(&f, from, i, stop);
+        from = stop;
+        i = stop - 1;
+    }
+    propose(&f.evaluation, changes);
+    propose(&f.batches, changes);
+    mp_vec_free(&f.acts);
+}

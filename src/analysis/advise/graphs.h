@@ -1,0 +1,15 @@
+/*
+ * Autograd's graphs that live without need: of a forward that no backward follows, and of micro-batches that wait for
+ * one backward together. What to change, and how long the blocks would live then. Pure.
+ */
+#ifndef MP_ANALYSIS_GRAPHS_H
+#define MP_ANALYSIS_GRAPHS_H
+
+#include "analysis/advise/changes.h"
+#include "analysis/categories/phases.h"
+
+/* Adds changes; their savings come from a replay later. */
+void mp_graphs_propose(const struct mp_model *model, const struct mp_torch_history *history,
+                       const struct mp_phases *phases, struct mp_changes *changes);
+
+#endif
