@@ -14,7 +14,7 @@ PYTHON = harness.python_with_torch()
 PROGRAMS = harness.SOURCE / "tests" / "advise" / "programs.py"
 COUNTER = harness.BUILD / "tests" / "e2e" / "oracle" / "torch_counter.so"
 MADE = {"late_zero_grad": "zero_grad", "gradients_kept": "zero_grad", "held_variables": "del", "one_by_one": "one_by_one",
-        "fused": "fused"}
+        "fused": "fused", "no_grad": "no_grad", "backward_sooner": "backward_sooner"}
 WITHIN = 0.02
 
 
@@ -67,5 +67,5 @@ def compare(folder, name, habits, *options):
     return rows
 
 
-def is_within(said, real):
-    return real > 0 and abs(said - real) <= WITHIN * real
+def is_within(said, real, within=WITHIN):
+    return real > 0 and abs(said - real) <= within * real

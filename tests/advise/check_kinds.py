@@ -19,6 +19,8 @@ KINDS = {
     "held_variables": ("`del` it behind `backward()`", "blocks that live longer than they are needed"),
     "leak": ("stop what grows", "blocks that live longer than they are needed"),
     "idle_variable": ("nothing reads again", "blocks that live longer than they are needed"),
+    "no_grad": ("`with torch.no_grad():`", "blocks that live longer than they are needed"),
+    "backward_sooner": ("losses of micro-batches", "blocks that live longer than they are needed"),
     "one_by_one": ("`foreach=False`", "temporaries of an optimizer's step"),
     "fused": ("`fused=True`", "temporaries of an optimizer's step"),
     "one_stream": ("side streams", "side streams"),

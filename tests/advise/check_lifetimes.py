@@ -14,11 +14,11 @@ KINDS = ("--kind", "lifetime")
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
 class Lifetimes(harness.TestCase):
-    def check(self, name, habits, changes):
+    def check(self, name, habits, changes, within=bench.WITHIN):
         rows = bench.compare(self.folder, name, habits, *KINDS)
         self.assertEqual({row[0] for row in rows}, set(changes), rows)
         for change, said, real, _ in rows:
-            self.assertTrue(bench.is_within(said, real), (name, habits, change, said, real))
+            self.assertTrue(bench.is_within(said, real, within), (name, habits, change, said, real))
 
     def test_gradients_over_forward(self):
         self.check("deep", "late", ["zero_grad"])
@@ -45,6 +45,12 @@ class Lifetimes(harness.TestCase):
     def test_what_the_last_step_holds(self):
         """The peak is in an evaluation behind it."""
         self.check("large_vocabulary", "held,evaluates", ["del"])
+
+    def test_a_graph_without_a_backward(self):
+        self.check("deep", "evaluates,graph", ["no_grad"], 0.05)
+
+    def test_one_backward_of_many_losses(self):
+        self.check("deep", "summed", ["backward_sooner"], 0.05)
 
     def test_lists_of_tensors(self):
         self.check("recommender", "foreach", ["one_by_one"])

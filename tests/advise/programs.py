@@ -2,8 +2,9 @@
 
 Habits of the program as it is: `late`, gradients are freed between forward and backward; `zeroed`, they are set to zero;
 `held`, variables of the loop hold the output and the loss; `foreach`, the optimizer works on lists of tensors; `evaluates`,
-an evaluation of four batches ends it; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`,
-`del`, `one_by_one`, `fused`, `checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many).
+an evaluation of four batches ends it; `graph`, that is with a graph; `summed`, losses of four micro-batches have one
+backward; `varies`, batches are of many lengths. Changes that are really made: `zero_grad`,
+`del`, `one_by_one`, `fused`, `no_grad`, `backward_sooner`, `checkpoint:PATTERN[:COUNT]` (modules of those paths, with * for numbers; the first so many).
 """
 import functools
 import os
@@ -341,6 +342,18 @@ def train(name, habits, changes):
         if "late" in habits:
             optimizer.zero_grad(set_to_none=True)
 
+    def summed_step():
+        losses = []
+        for micro in range(4):
+            loss = forward(name, model, loss_of, batches[micro % 2])[1]
+            if "backward_sooner" in changes:
+                loss.backward()
+                loss = loss.detach()
+            losses.append(loss)
+            del loss
+        if "backward_sooner" not in changes:
+            sum(losses).backward()
+
     for step in range(steps):
         if "zeroed" in habits and "zero_grad" not in changes:
             optimizer.zero_grad(set_to_none=False)
@@ -348,7 +361,9 @@ def train(name, habits, changes):
             length = (0.4, 1.0, 0.7, 1.3, 0.55, 0.85)[step * 5 % 6]
             batches[step % 2] = data()
         batch = batches[step % 2]
-        if "held" in habits:
+        if "summed" in habits:
+            summed_step()
+        elif "held" in habits:
             output, loss = forward(name, model, loss_of, batch)
             prepare()
             loss.backward()
@@ -360,7 +375,7 @@ def train(name, habits, changes):
         if "zero_grad" in changes or not {"late", "zeroed"} & set(habits):
             optimizer.zero_grad(set_to_none=True)
     if "evaluates" in habits:
-        with torch.no_grad():
+        with torch.set_grad_enabled("graph" in habits and "no_grad" not in changes):
             forward(name, model, loss_of, [torch.cat([part] * 4) for part in batches[0]])
 
 

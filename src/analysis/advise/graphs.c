@@ -150,26 +150,32 @@ static size_t find_ends(struct finder *f, size_t first, size_t end, size_t parts
 }
 
 /* One call of the network: the graph was made if much of what it made outlives it, and was for nothing if all of that
- * was gone before a backward. */
+ * was gone before a backward. A graph goes at once: most of it between two allocations. */
 static void look_at_pass(struct finder *f, size_t turn)
 {
     size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, turn + 1));
     uint32_t backward = f->phases->turns.at[turn].backward,
              before = backward == MP_NONE ? MP_NONE : event_of(f, backward);
-    uint64_t made = 0, kept = 0;
+    uint64_t made = 0, kept = 0, together = 0;
+    uint32_t over = 0;
     if (end - first < 3) return;
     size_t result = find_ends(f, first, end, 0);
     for (size_t i = first; i < end; i++) {
         const struct act *act = &f->acts.at[i];
         if (i == result) continue;
         made += bytes(f, act);
-        if (freed(f, act) <= event_at(f, end)) continue;
+        if (freed(f, act) <= event_at(f, end) || freed(f, act) == MP_NONE) continue;
         if (before != MP_NONE && freed(f, act) >= before) return;
         kept += bytes(f, act);
+        if (freed(f, act) > over) over = freed(f, act);
     }
-    if (!kept || kept * 3 < made) return;
     for (size_t i = first; i < end; i++)
-        if (i != result && f->acts.at[i].end < freed(f, &f->acts.at[i]))
+        if (i != result && freed(f, &f->acts.at[i]) > event_at(f, end) && freed(f, &f->acts.at[i]) <= over &&
+            act_at(f, freed(f, &f->acts.at[i])) == act_at(f, over))
+            together += bytes(f, &f->acts.at[i]);
+    if (!kept || kept * 3 < made || together * 2 < kept) return;
+    for (size_t i = first; i < end; i++)
+        if (i != result && freed(f, &f->acts.at[i]) <= over && f->acts.at[i].end < freed(f, &f->acts.at[i]))
             end_at(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
     if (kept <= f->most) return;
     f->most = f->evaluation.bytes = kept;
@@ -223,8 +229,7 @@ static void look_at_batches(struct finder *f, size_t from, size_t backward, size
         size_t act = act_at(f, event_of(f, turn));
         if (act >= f->acts.count || f->acts.at[act].event >= begin) continue;
         const struct act *first = starts.count ? &f->acts.at[starts.at[0]] : &f->acts.at[act];
-        if (f->acts.at[act].path == first->path && stack(f, first) == stack(f, &f->acts.at[act]))
-            mp_vec_add(&starts, act);
+        if (stack(f, first) == stack(f, &f->acts.at[act])) mp_vec_add(&starts, act);
     }
     for (size_t i = 0; alike && i < starts.count; i++) {
         size_t end = i + 1 < starts.count ? starts.at[i + 1] : act_at(f, begin);
