@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/search.h"
 
-#define LOSS_MOST  512 /* bytes of a number, as allocators round it */
 #define DEPTH_MOST 100 /* modules within one another */
 
 /* An allocation outside of backward. */
@@ -160,17 +159,18 @@ static void look_at_pass(struct finder *f, size_t turn)
     uint32_t over = 0;
     if (end - first < 3) return;
     size_t result = find_ends(f, first, end, 0);
+    uint32_t done = f->acts.at[end - 1].event; /* nothing may be made behind it */
     for (size_t i = first; i < end; i++) {
         const struct act *act = &f->acts.at[i];
         if (i == result) continue;
         made += bytes(f, act);
-        if (freed(f, act) <= event_at(f, end) || freed(f, act) == MP_NONE) continue;
+        if (freed(f, act) <= done || freed(f, act) == MP_NONE) continue;
         if (before != MP_NONE && freed(f, act) >= before) return;
         kept += bytes(f, act);
         if (freed(f, act) > over) over = freed(f, act);
     }
     for (size_t i = first; i < end; i++)
-        if (i != result && freed(f, &f->acts.at[i]) > event_at(f, end) && freed(f, &f->acts.at[i]) <= over &&
+        if (i != result && freed(f, &f->acts.at[i]) > done && freed(f, &f->acts.at[i]) <= over &&
             act_at(f, freed(f, &f->acts.at[i])) == act_at(f, over))
             together += bytes(f, &f->acts.at[i]);
     if (!kept || kept * 3 < made || together * 2 < kept) return;
@@ -184,18 +184,16 @@ static void look_at_pass(struct finder *f, size_t turn)
 
 /* ---- micro-batches that wait for one backward */
 
-/* The number made outside of modules between two events that lives until backward: its stack, or 0 where there is none.
- * `sought`: the stack has to be this one; 0: any. */
+/* The stack of the first block made outside of modules between two events that lives until backward: the loss, or of
+ * it. 0: none. `sought`: the stack has to be this one; 0: any. */
 static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32_t backward, uint32_t sought)
 {
-    uint32_t loss = 0;
     for (size_t i = first; i < end; i++) {
         const struct act *act = &f->acts.at[i];
-        bool is = !sought || stack(f, act) == sought;
-        if (!is || bytes(f, act) > LOSS_MOST || freed(f, act) <= backward) continue;
-        if (mp_phase_of_block(f->phases, f->model, act->block) == MP_PHASE_OUTSIDE) loss = stack(f, act);
+        if (freed(f, act) <= backward || (sought && stack(f, act) != sought)) continue;
+        if (mp_phase_of_block(f->phases, f->model, act->block) == MP_PHASE_OUTSIDE) return stack(f, act);
     }
-    return loss;
+    return 0;
 }
 
 static void take_batches(struct finder *f, const size_t *starts, size_t count, size_t backward, size_t stop)
