@@ -3,11 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "collect/recording/recording_parts.h"
-
-#define TICK_NS (10 * MP_NS_PER_MS) /* file times may lag by this much: the kernel takes them from its last tick */
 
 /* True if two paths lead to the same file. *known: both paths exist. */
 static bool are_one(const char *one, const char *other, bool *known)
@@ -49,6 +48,14 @@ static bool has_replaced(const struct mp_recording *recording, const char *path,
     return found;
 }
 
+/* The kernel takes the times of files from its last tick, and so they may lag by this much. */
+static uint64_t tick_ns(void)
+{
+    struct timespec tick;
+    if (clock_getres(CLOCK_REALTIME_COARSE, &tick)) return 10 * MP_NS_PER_MS; /* 100 ticks a second, the fewest */
+    return (uint64_t)tick.tv_sec * MP_NS_PER_SECOND + (uint64_t)tick.tv_nsec;
+}
+
 /* Identifies a file without a build-id. *known stays empty if the file may not be the loaded one: it was replaced, or
  * the program has ended and the file changed after the program's start. */
 static void identify(const struct mp_recording *recording, const char *path, const char *full, struct mp_file_id *known)
@@ -57,7 +64,7 @@ static void identify(const struct mp_recording *recording, const char *path, con
     bool running;
     if (stat(full, &facts) || has_replaced(recording, path, &running)) return;
     uint64_t changed_ns = (uint64_t)facts.st_ctim.tv_sec * MP_NS_PER_SECOND + (uint64_t)facts.st_ctim.tv_nsec;
-    if (!running && (!recording->shares_root || changed_ns + TICK_NS > recording->spool.header->realtime_ns)) return;
+    if (!running && (!recording->shares_root || changed_ns + tick_ns() > recording->spool.header->realtime_ns)) return;
     known->size = (uint64_t)facts.st_size;
     known->inode = facts.st_ino;
     known->mtime_ns = facts.st_mtim.tv_sec * INT64_C(1000000000) + facts.st_mtim.tv_nsec;
