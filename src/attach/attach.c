@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "attach/attach_driver.h"
+#include "attach/attach_perf.h"
 #include "attach/attach_tables.h"
 #include "base/clock.h"
 #include "collect/session/collector_parts.h"
@@ -25,6 +26,9 @@
 #define MEASURE_NS   MP_NS_PER_SECOND
 #define TRAP_NS      2000 /* of a probe itself, which its program does not see; a bound for x86-64 */
 #define SAMPLE_LEAST (16 << 10)
+#define NATIVE_ONLY                                                                                                    \
+    "the kernel refuses BPF here: attach sees PyTorch's blocks with native stacks, no Python frames and no calls of "  \
+    "the driver"
 #define RING_IDLE_NS MP_NS_PER_SECOND /* a ring without events for so long may become another thread's */
 
 extern const unsigned char mp_attach_object[], mp_attach_object_end[];
@@ -44,10 +48,12 @@ struct attached {
     struct mp_recording *recording;
     struct bpf_object *object;
     struct ring_buffer *ring;
+    struct mp_attach_perf *perf; /* in place of the BPF program, where the kernel refuses that; else NULL */
     MP_VEC(struct found) found;
     MP_VEC(struct bpf_link *) links;
-    char lacks[1024];                       /* functions that the process's libraries do not have */
-    struct bpf_link *cpu_alloc;             /* one of them; NULL: not attached, or no more */
+    char lacks[1024];           /* functions that the process's libraries do not have */
+    struct bpf_link *cpu_alloc; /* one of them; NULL: not attached, or no more */
+    uint64_t cpu_alloc_cookie;
     const struct mp_attach_module *watched; /* has probes: unmapped means that another program runs there */
     unsigned probes;
     uint32_t sources;
@@ -101,7 +107,7 @@ static enum mp_status open_recording(struct attached *a, struct mp_error *error)
                                           .depth = options->record.depth,
                                           .libunwind = options->record.libunwind,
                                           .native = options->record.native_stacks,
-                                          .python_frames = options->record.python_stacks};
+                                          .python_frames = options->record.python_stacks && !a->perf};
     atomic_store(&a->recording->spool.header->sources, a->sources);
     return MP_OK;
 }
@@ -127,6 +133,7 @@ static uint32_t ring_of(struct attached *a, const struct mp_attach_event *event)
     }
     spool->rings[ring].tid = event->tid;
     memcpy(spool->rings[ring].name, event->name, sizeof spool->rings[ring].name);
+    if (a->perf) mp_process_name(event->tid, spool->rings[ring].name);
     atomic_store(&spool->rings[ring].state, MP_RING_OWNED);
     if (ring >= atomic_load(&spool->rings_used)) atomic_store(&spool->rings_used, ring + 1);
     *known = ring + 1;
@@ -190,6 +197,7 @@ static void see_device(struct attached *a)
         if (a->links.at[i] == a->cpu_alloc) a->links.at[i] = NULL;
     bpf_link__destroy(a->cpu_alloc);
     a->cpu_alloc = NULL;
+    if (a->perf) mp_attach_perf_stop(a->perf, a->cpu_alloc_cookie);
     if (a->cpu_blocks.count)
         mp_recording_note(a->recording, "CPU tensors were recorded until the first block of another device");
 }
@@ -243,14 +251,14 @@ static int take(void *context, void *data, size_t size)
 static enum mp_status refuse(struct mp_error *error, int number)
 {
     if ((number == EPERM || number == EACCES) && !geteuid())
-        return mp_fail(
-            error, MP_UNSUPPORTED,
-            "the kernel refused memprof's probes: root lacks CAP_BPF or CAP_PERFMON here (a container, seccomp or "
-            "lockdown); run memprof attach outside of the container");
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "the kernel refused memprof's probes: root lacks CAP_SYS_ADMIN here (a container, seccomp or "
+                       "lockdown); run memprof attach outside of the container");
     if (number == EPERM || number == EACCES)
         return mp_fail(error, MP_UNSUPPORTED,
-                       "the kernel does not let this user attach: use root, or give memprof the rights: sudo setcap "
-                       "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_sys_resource+ep $(command -v memprof)");
+                       "the kernel does not let this user attach: use sudo; before Linux 6.16 it is enough to give "
+                       "memprof the rights: sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_sys_resource+ep "
+                       "$(command -v memprof)");
     return mp_fail(
         error, MP_UNSUPPORTED,
         "the kernel refused memprof's probes (%s): attach needs Linux 5.17 or later with uprobes, BPF and BTF",
@@ -271,11 +279,8 @@ static bool set_up(const struct attached *a)
     return !bpf_map_update_elem(bpf_map__fd(map), &zero, &settings, BPF_ANY);
 }
 
-static enum mp_status load(struct attached *a, struct mp_error *error)
+static enum mp_status load_program(struct attached *a, struct mp_error *error)
 {
-    if (access("/sys/bus/event_source/devices/uprobe/type", R_OK))
-        return mp_fail(error, MP_UNSUPPORTED,
-                       "this kernel has no uprobes (CONFIG_UPROBE_EVENTS), without which nothing can be attached to");
     libbpf_set_print(NULL);
     a->object = bpf_object__open_mem(mp_attach_object, (size_t)(mp_attach_object_end - mp_attach_object), NULL);
     if (!a->object) return refuse(error, errno);
@@ -292,12 +297,27 @@ static enum mp_status load(struct attached *a, struct mp_error *error)
     return a->ring ? MP_OK : refuse(error, errno);
 }
 
+/* Where the kernel refuses BPF, plain probes see native stacks of PyTorch's blocks, all or none. */
+static enum mp_status load(struct attached *a, struct mp_error *error)
+{
+    if (access("/sys/bus/event_source/devices/uprobe/type", R_OK))
+        return mp_fail(error, MP_UNSUPPORTED,
+                       "this kernel has no uprobes (CONFIG_UPROBE_EVENTS), without which nothing can be attached to");
+    enum mp_status status = load_program(a, error);
+    if (status && !a->options->overhead_most) a->perf = mp_attach_perf_open(a->options->pid);
+    return a->perf ? MP_OK : status;
+}
+
 static enum mp_status attach_at(struct attached *a, const struct mp_attach_module *module, const char *program,
                                 uint64_t address, uint64_t cookie, struct mp_error *error)
 {
     uint64_t offset;
     LIBBPF_OPTS(bpf_uprobe_opts, opts, .retprobe = !strcmp(program, "mp_returned"), .bpf_cookie = cookie);
     if (!mp_attach_file_offset(module, address, &offset)) return MP_OK;
+    int failed = a->perf ? mp_attach_perf_probe(a->perf, module->file, offset, cookie) : 0;
+    a->probes += !failed;
+    if (failed) return refuse(error, failed);
+    if (a->perf) return MP_OK;
     struct bpf_link *link = bpf_program__attach_uprobe_opts(bpf_object__find_program_by_name(a->object, program),
                                                             (pid_t)a->options->pid, module->file, offset, &opts);
     if (!link) return refuse(error, errno);
@@ -312,13 +332,15 @@ static enum mp_status attach_one(struct attached *a, const struct found *found, 
     struct mp_attach_module *module = found->module;
     uint64_t at[RETURNS_MOST] = {found->address};
     enum mp_status status = attach_at(a, module, "mp_enter", found->address, found->cookie, error);
-    if (probe->action == MP_ATTACH_CPU_ALLOC && !status) a->cpu_alloc = a->links.at[a->links.count - 1];
+    if (probe->action == MP_ATTACH_CPU_ALLOC && !status) {
+        a->cpu_alloc_cookie = found->cookie;
+        if (!a->perf) a->cpu_alloc = a->links.at[a->links.count - 1];
+    }
     if (found->cookie & MP_ATTACH_RETURNS) {
         size_t count = mp_attach_returns(module, found->address, found->bytes, at, RETURNS_MOST);
         for (size_t i = 0; i < count + !count && !status; i++)
             status = attach_at(a, module, count ? "mp_leave" : "mp_returned", at[i], found->cookie, error);
     }
-    a->probes = (unsigned)a->links.count;
     a->watched = module;
     a->sources |= probe->action == MP_ATTACH_DRIVER ? MP_SOURCE_HOOKS : MP_SOURCE_TORCH;
     return status;
@@ -331,6 +353,12 @@ static bool is_found(const struct attached *a, const char *name)
     return false;
 }
 
+/* Plain probes do not see what a call returns: of the driver they would know frees alone. */
+static bool can_probe(const struct attached *a, unsigned number, unsigned *cookie)
+{
+    return mp_attach_probe_cookie(number, cookie) && !(a->perf && mp_attach_probes[number].action == MP_ATTACH_DRIVER);
+}
+
 /* Finds the functions that the process has, and names those that its libraries lack. */
 static enum mp_status find_all(struct attached *a, struct mp_error *error)
 {
@@ -338,7 +366,7 @@ static enum mp_status find_all(struct attached *a, struct mp_error *error)
     unsigned cookie;
     for (unsigned i = 0; i < mp_attach_probe_count; i++) {
         const struct mp_attach_probe *probe = &mp_attach_probes[i];
-        for (size_t k = 0; mp_attach_probe_cookie(i, &cookie) && k < a->target.modules.count; k++) {
+        for (size_t k = 0; can_probe(a, i, &cookie) && k < a->target.modules.count; k++) {
             struct mp_attach_module *module = a->target.modules.at[k];
             struct found found = {.module = module, .cookie = cookie};
             if (module->gone || strncmp(strrchr(module->path, '/') + 1, probe->library, strlen(probe->library)))
@@ -351,8 +379,8 @@ static enum mp_status find_all(struct attached *a, struct mp_error *error)
         const struct mp_attach_probe *probe = &mp_attach_probes[i];
         size_t used = strlen(a->lacks);
         bool is_next = i && !strcmp(probe->name, probe[-1].name);
-        if ((probe->action == MP_ATTACH_DRIVER ? has_cuda : has_torch) && mp_attach_probe_cookie(i, &cookie) &&
-            !is_next && !is_found(a, probe->name))
+        if ((probe->action == MP_ATTACH_DRIVER ? has_cuda : has_torch) && can_probe(a, i, &cookie) && !is_next &&
+            !is_found(a, probe->name))
             snprintf(a->lacks + used, sizeof a->lacks - used, "%s%s", used ? ", " : "", probe->name);
     }
     if (a->found.count) return MP_OK;
@@ -361,6 +389,13 @@ static enum mp_status find_all(struct attached *a, struct mp_error *error)
                        "process %" PRIu32
                        " has PyTorch or CUDA, but its libraries have none of the functions that attach knows",
                        a->options->pid);
+    if (a->perf)
+        return mp_fail(
+            error, MP_UNSUPPORTED,
+            "process %" PRIu32
+            " has no PyTorch (libc10.so), and without BPF, which the kernel refuses here, attach sees blocks "
+            "of PyTorch alone",
+            a->options->pid);
     return mp_fail(error, MP_UNSUPPORTED,
                    "process %" PRIu32
                    " has loaded neither PyTorch (libc10.so) nor CUDA's driver (libcuda.so): there is "
@@ -379,7 +414,8 @@ static enum mp_status attach_all(struct attached *a, struct mp_error *error)
             if (status) return status;
         }
     /* Where it cannot be had, children go uncounted. */
-    struct bpf_link *forks = bpf_program__attach(bpf_object__find_program_by_name(a->object, "mp_fork"));
+    struct bpf_link *forks =
+        a->perf ? NULL : bpf_program__attach(bpf_object__find_program_by_name(a->object, "mp_fork"));
     if (forks) mp_vec_add(&a->links, forks);
     return MP_OK;
 }
@@ -390,6 +426,8 @@ static void detach(struct attached *a)
         if (a->links.at[i]) bpf_link__destroy(a->links.at[i]);
     mp_vec_free(&a->links);
     mp_vec_free(&a->found);
+    mp_attach_perf_close(a->perf);
+    a->perf = NULL;
 }
 
 /* ---- the bound on the cost -------------------------------------------------------------------------------------- */
@@ -449,8 +487,8 @@ static bool bound_cost(struct attached *a)
 
 static void count_losses(struct attached *a)
 {
-    struct mp_attach_counts counts;
-    if (!read_counts(a, &counts)) return;
+    struct mp_attach_counts counts = {.dropped = a->perf ? mp_attach_perf_dropped(a->perf) : 0};
+    if (!a->perf && !read_counts(a, &counts)) return;
     uint64_t dropped = counts.dropped + counts.unpaired;
     a->forked = counts.forked;
     atomic_fetch_add(&a->recording->spool.header->rings[0].dropped, dropped - a->ring_dropped);
@@ -461,7 +499,11 @@ static void serve(struct attached *a)
 {
     struct mp_spool_header *spool = a->recording->spool.header;
     uint64_t now = mp_clock_monotonic_ns();
-    (void)ring_buffer__consume(a->ring);
+    bool is_last = a->until_ns != UINT64_MAX;
+    if (a->perf)
+        mp_attach_perf_consume(a->perf, is_last ? UINT64_MAX : now - ROUND_MS * MP_NS_PER_MS, take, a);
+    else
+        (void)ring_buffer__consume(a->ring);
     /* Nothing older comes any more. */
     atomic_store(&spool->rings[0].open_since, now - LATE_NS);
     count_losses(a);
@@ -536,6 +578,7 @@ static void note_end(struct attached *a)
         mp_recording_note(a->recording, note);
     }
     if (*a->sample_note) mp_recording_note(a->recording, a->sample_note);
+    if (a->perf) mp_recording_note(a->recording, NATIVE_ONLY);
     if (*a->python.note) mp_recording_note(a->recording, a->python.note);
 }
 
@@ -553,6 +596,7 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
         a->options->say(a->options->context, said);
     }
     if (!status) status = attach_all(a, error);
+    if (!status && a->perf) a->options->say(a->options->context, NATIVE_ONLY);
     if (!status && a->measures && !bound_cost(a)) status = refuse(error, errno);
     if (!status) status = open_recording(a, error);
     if (status && ends_within(a, 0))

@@ -214,7 +214,7 @@ const struct mp_command mp_command_attach = {
         "memprof ends, however it ends.\n\nBlocks from before are not in the file: growth is exact since then, totals "
         "are "
         "since then, too. Steps, regions, modules' names and holders need a program that was started by memprof "
-        "snapshot.\n\nNeeds root, or CAP_BPF and CAP_PERFMON, and Linux 5.17 or later on x86-64.",
+        "snapshot.\n\nNeeds root, and Linux 5.17 or later on x86-64.",
     .example = "memprof attach 4711 --for 60s -o now.mp",
     .meanings = {{MP_OPT_OUTPUT, "the file (attach.PID.mp here)"},
                  {MP_OPT_STRICT, "exit with 4 where the recording is not whole"}},

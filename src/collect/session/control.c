@@ -150,7 +150,9 @@ static bool is_memprof_of(int connection, pid_t pid, pid_t child)
 static enum mp_status not_recorded(pid_t pid, struct mp_error *error)
 {
     return mp_fail(error, MP_NOT_FOUND,
-                   "process %d is not being recorded, or is another user's: start it under memprof snapshot", (int)pid);
+                   "process %d is not being recorded, or is another user's: start it under memprof snapshot, or read "
+                   "the file that memprof attach %d writes",
+                   (int)pid, (int)pid);
 }
 
 /* *child: the process that knew the path, where `pid` itself did not; else 0. */

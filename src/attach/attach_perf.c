@@ -1,0 +1,262 @@
+#include "attach/attach_perf.h"
+
+#include <asm/perf_regs.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/perf_event.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/map.h"
+#include "base/vec.h"
+
+#define TYPE_FILE   "/sys/bus/event_source/devices/uprobe/type"
+#define RING_MOST   (4u << 20) /* bytes for a CPU; less where the user may lock less. Powers of two */
+#define RING_LEAST  (128u << 10)
+#define STACK_BYTES 16384 /* the kernel writes them all, however short the stack is */
+#define BIT(name)   (UINT64_C(1) << PERF_REG_X86_##name)
+#define REGISTERS                                                                                                      \
+    (BIT(BX) | BIT(CX) | BIT(DX) | BIT(SI) | BIT(DI) | BIT(BP) | BIT(SP) | BIT(R8) | BIT(R9) | BIT(R12) | BIT(R13) |   \
+     BIT(R14) | BIT(R15))
+_Static_assert(STACK_BYTES <= MP_ATTACH_STACK_MOST, "readers expect no longer stack");
+
+struct cpu {
+    int number, fd; /* of an event that never happens, to which the ring belongs */
+    struct perf_event_mmap_page *ring;
+    size_t bytes; /* of the ring's data */
+};
+
+struct probe {
+    int fd;
+    uint64_t cookie;
+};
+
+/* An event that waits for those that were earlier, on another CPU. */
+struct waiting {
+    struct mp_attach_event *event;
+    size_t bytes;
+};
+
+struct mp_attach_perf {
+    uint32_t pid, type;
+    MP_VEC(struct cpu) cpus; /* those that run */
+    MP_VEC(struct probe) probes;
+    MP_VEC(struct waiting) waiting;
+    struct mp_map cookies; /* by the kernel's number of the event */
+    uint64_t dropped;
+};
+
+static int open_event(struct perf_event_attr *attr, int cpu)
+{
+    attr->size = sizeof *attr;
+    return (int)syscall(SYS_perf_event_open, attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static bool open_cpu(struct mp_attach_perf *perf, int number)
+{
+    struct perf_event_attr attr = {
+        .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_DUMMY, .use_clockid = 1, .clockid = CLOCK_MONOTONIC};
+    struct cpu cpu = {.number = number, .fd = open_event(&attr, number), .ring = MAP_FAILED, .bytes = RING_MOST};
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (cpu.fd < 0) return errno == ENODEV || errno == ENXIO; /* it is off */
+    while (cpu.ring == MAP_FAILED && cpu.bytes >= RING_LEAST) {
+        cpu.ring = mmap(NULL, page + cpu.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, cpu.fd, 0);
+        if (cpu.ring == MAP_FAILED) cpu.bytes /= 2;
+    }
+    if (cpu.ring == MAP_FAILED) {
+        int number_of_error = errno;
+        close(cpu.fd);
+        errno = number_of_error;
+        return false;
+    }
+    mp_vec_add(&perf->cpus, cpu);
+    return true;
+}
+
+struct mp_attach_perf *mp_attach_perf_open(uint32_t pid)
+{
+    struct mp_attach_perf *perf = calloc(1, sizeof *perf);
+    struct rlimit files;
+    FILE *type = fopen(TYPE_FILE, "re");
+    bool done = perf && type && fscanf(type, "%" SCNu32, &perf->type) == 1;
+    if (type) fclose(type);
+    /* Each probe has a descriptor for each CPU. */
+    if (!getrlimit(RLIMIT_NOFILE, &files)) {
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (perf) perf->pid = pid;
+    for (int i = 0; done && i < sysconf(_SC_NPROCESSORS_CONF); i++)
+        done = open_cpu(perf, i);
+    if (done) return perf;
+    int number = errno;
+    mp_attach_perf_close(perf);
+    errno = number;
+    return NULL;
+}
+
+void mp_attach_perf_close(struct mp_attach_perf *perf)
+{
+    if (!perf) return;
+    for (size_t i = 0; i < perf->probes.count; i++)
+        close(perf->probes.at[i].fd);
+    for (size_t i = 0; i < perf->cpus.count; i++) {
+        munmap(perf->cpus.at[i].ring, (size_t)sysconf(_SC_PAGESIZE) + perf->cpus.at[i].bytes);
+        close(perf->cpus.at[i].fd);
+    }
+    for (size_t i = 0; i < perf->waiting.count; i++)
+        free(perf->waiting.at[i].event);
+    mp_vec_free(&perf->probes);
+    mp_vec_free(&perf->cpus);
+    mp_vec_free(&perf->waiting);
+    mp_map_free(&perf->cookies);
+    free(perf);
+}
+
+int mp_attach_perf_probe(struct mp_attach_perf *perf, const char *file, uint64_t offset, uint64_t cookie)
+{
+    struct perf_event_attr attr = {.type = perf->type,
+                                   .uprobe_path = (uint64_t)(uintptr_t)file,
+                                   .probe_offset = offset,
+                                   .sample_period = 1,
+                                   .sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+                                                  PERF_SAMPLE_REGS_USER,
+                                   .sample_regs_user = REGISTERS,
+                                   .use_clockid = 1,
+                                   .clockid = CLOCK_MONOTONIC};
+    if (cookie & MP_ATTACH_STACK) {
+        attr.sample_type |= PERF_SAMPLE_STACK_USER;
+        attr.sample_stack_user = STACK_BYTES;
+    }
+    for (size_t i = 0; i < perf->cpus.count; i++) {
+        uint64_t id;
+        struct probe probe = {.fd = open_event(&attr, perf->cpus.at[i].number), .cookie = cookie};
+        if (probe.fd < 0) return errno;
+        mp_vec_add(&perf->probes, probe);
+        if (ioctl(probe.fd, PERF_EVENT_IOC_SET_OUTPUT, perf->cpus.at[i].fd) || ioctl(probe.fd, PERF_EVENT_IOC_ID, &id))
+            return errno;
+        *mp_map_at(&perf->cookies, id, NULL) = cookie;
+    }
+    return 0;
+}
+
+void mp_attach_perf_stop(struct mp_attach_perf *perf, uint64_t cookie)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < perf->probes.count; i++) {
+        if (perf->probes.at[i].cookie == cookie)
+            close(perf->probes.at[i].fd);
+        else
+            perf->probes.at[kept++] = perf->probes.at[i];
+    }
+    perf->probes.count = kept;
+}
+
+/* A sample as the kernel writes it (perf_event_open(2)), as far as its length does not vary. Registers come in the
+ * order of their numbers. */
+struct sample {
+    struct perf_event_header header;
+    uint64_t id;
+    uint32_t pid, tid;
+    uint64_t time, abi;
+    uint64_t bx, cx, dx, si, di, bp, sp, r8, r9, r12, r13, r14, r15;
+    uint64_t stack_bytes; /* only where a stack was asked for, and then the stack, and how much of it is one */
+};
+
+/* The event of a sample at a function's first instruction; NULL: another process's, or it is damaged. */
+static struct mp_attach_event *event_of(const struct mp_attach_perf *perf, const struct sample *sample, size_t *bytes)
+{
+    size_t size = sample->header.size, fixed = offsetof(struct sample, stack_bytes);
+    uint64_t *cookie = size >= fixed ? mp_map_find(&perf->cookies, sample->id) : NULL;
+    if (!cookie || sample->pid != perf->pid || sample->abi != PERF_SAMPLE_REGS_ABI_64) return NULL;
+    const char *stack = (const char *)(sample + 1);
+    uint64_t copied = 0, back = 0;
+    if (*cookie & MP_ATTACH_STACK && size >= sizeof *sample + sizeof copied && sample->stack_bytes &&
+        sample->stack_bytes <= size - sizeof *sample - sizeof copied) {
+        memcpy(&copied, stack + sample->stack_bytes, sizeof copied);
+        if (copied > sample->stack_bytes) copied = 0;
+    }
+    if (copied >= sizeof back) memcpy(&back, stack, sizeof back);
+    uint64_t given[] = {sample->di, sample->si, sample->dx, sample->cx, sample->r8, sample->r9};
+    size_t kept = copied >= sizeof back ? copied - sizeof back : 0;
+    struct mp_attach_event *event = calloc(1, sizeof *event + kept);
+    if (!event) return NULL;
+    *event = (struct mp_attach_event){.time_ns = sample->time,
+                                      .tid = sample->tid,
+                                      .probe = (uint32_t)*cookie & MP_ATTACH_PROBE_MASK,
+                                      .ip = back,
+                                      .sp = sample->sp + sizeof back,
+                                      .bp = sample->bp,
+                                      .bx = sample->bx,
+                                      .r12 = sample->r12,
+                                      .r13 = sample->r13,
+                                      .r14 = sample->r14,
+                                      .r15 = sample->r15,
+                                      .stack_bytes = (uint32_t)kept,
+                                      .stack_cut = copied == STACK_BYTES};
+    memcpy(event->argument, given + !!(*cookie & MP_ATTACH_METHOD), sizeof event->argument);
+    if (kept) memcpy(event + 1, stack + sizeof back, kept);
+    *bytes = sizeof *event + kept;
+    return event;
+}
+
+/* Empties a CPU's ring. Records may wrap around its end. */
+static void read_ring(struct mp_attach_perf *perf, const struct cpu *cpu)
+{
+    struct perf_event_mmap_page *ring = cpu->ring;
+    const char *data = (const char *)ring + sysconf(_SC_PAGESIZE);
+    uint64_t head = atomic_load((_Atomic __u64 *)&ring->data_head), tail = ring->data_tail;
+    while (tail < head) {
+        union {
+            struct perf_event_header header;
+            struct sample sample;
+            uint64_t words[(1 << 16) / sizeof(uint64_t)]; /* the kernel's sizes have 16 bits */
+        } record;
+        size_t at = tail & (cpu->bytes - 1);
+        memcpy(&record.header, data + at, sizeof record.header); /* records begin at multiples of 8 bytes */
+        size_t size = record.header.size, first = size < cpu->bytes - at ? size : cpu->bytes - at;
+        memcpy(record.words, data + at, first);
+        memcpy((char *)record.words + first, data, size - first);
+        struct waiting next;
+        if (record.header.type == PERF_RECORD_LOST)
+            perf->dropped += record.words[2]; /* header, id, number */
+        else if (record.header.type == PERF_RECORD_SAMPLE && (next.event = event_of(perf, &record.sample, &next.bytes)))
+            mp_vec_add(&perf->waiting, next);
+        tail += size ? size : head - tail;
+    }
+    atomic_store((_Atomic __u64 *)&ring->data_tail, tail);
+}
+
+static int by_time(const void *left, const void *right)
+{
+    const struct waiting *one = left, *other = right;
+    return (one->event->time_ns > other->event->time_ns) - (one->event->time_ns < other->event->time_ns);
+}
+
+void mp_attach_perf_consume(struct mp_attach_perf *perf, uint64_t before_ns, mp_attach_take *take, void *context)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < perf->cpus.count; i++)
+        read_ring(perf, &perf->cpus.at[i]);
+    if (!perf->waiting.count) return;
+    qsort(perf->waiting.at, perf->waiting.count, sizeof *perf->waiting.at, by_time);
+    for (; done < perf->waiting.count && perf->waiting.at[done].event->time_ns <= before_ns; done++) {
+        take(context, perf->waiting.at[done].event, perf->waiting.at[done].bytes);
+        free(perf->waiting.at[done].event);
+    }
+    memmove(perf->waiting.at, perf->waiting.at + done, (perf->waiting.count - done) * sizeof *perf->waiting.at);
+    perf->waiting.count -= done;
+}
+
+uint64_t mp_attach_perf_dropped(const struct mp_attach_perf *perf)
+{
+    return perf->dropped;
+}
