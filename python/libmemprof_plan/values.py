@@ -173,7 +173,21 @@ class _Follower:
                     spaces[space] = torch.library.Library(space, "IMPL", KEY)
                 spaces[space].m.impl(full, KEY, self.follower_of(space, name, schema.overload_name or "default"))
         self.libraries += spaces.values()
+        self.leave_out_higher_order()
         self.include()
+
+    def leave_out_higher_order(self):
+        """Their dispatcher in Python takes no fallback for the key: the first such operator would fail."""
+        kind, fall_through = self.torch._ops.HigherOrderOperator, self.torch._ops.HigherOrderOperator.fallthrough
+        initialize, key = kind.__init__, self.key
+
+        def __init__(operator, *arguments, **named):
+            initialize(operator, *arguments, **named)
+            fall_through(operator, key)
+
+        kind.__init__ = __init__
+        for operator in self.torch._ops._higher_order_ops.values():
+            fall_through(operator, key)
 
     def follower_of(self, *name):
         operator = None
@@ -422,6 +436,7 @@ def start(torch, after_import):
         begin(thread)
 
     threading.Thread._bootstrap_inner = _bootstrap_inner
+    _ask_large_numbers_as_signed(torch)
     _forget_what_others_write(torch, follower)
     after_import("torch._subclasses.fake_tensor", lambda module: _leave_out_fakes(module.FakeTensorMode, follower))
 
@@ -441,6 +456,17 @@ def _leave_out_fakes(mode, follower):
             follower.include(of.before.pop())
 
     mode.__enter__, mode.__exit__ = __enter__, __exit__
+
+
+def _ask_large_numbers_as_signed(torch):
+    """A kernel in Python cannot return a number from 2**63 on, as seeds are."""
+    item, as_float = torch.Tensor.item, torch.Tensor.__float__
+
+    def is_large(tensor):
+        return type(tensor) is torch.Tensor and tensor.dtype is torch.uint64
+
+    torch.Tensor.item = lambda tensor: tensor.view(torch.int64).item() % 2**64 if is_large(tensor) else item(tensor)
+    torch.Tensor.__float__ = lambda tensor: float(tensor.item()) if is_large(tensor) else as_float(tensor)
 
 
 def _forget_what_others_write(torch, follower):

@@ -121,7 +121,9 @@ class Frameworks(harness.TestCase):
         line = PROGRAMS[name][3]
         if line is None:
             return
-        output, recordings = self.execute(name, LEAKED, leak=True, how="snapshot", options=["--holders"])
+        # Outside of a plan DDP sees that the stand-in of NCCL sends no values, and refuses.
+        how = {} if name == "ddp" else {"how": "snapshot", "options": ["--holders"]}
+        output, recordings = self.execute(name, LEAKED, leak=True, **how)
         self.assert_peaks(output, recordings)
         source = HERE / "programs" / PROGRAMS[name][0][0]
         number = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if line in text)

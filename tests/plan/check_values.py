@@ -103,7 +103,34 @@ torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().
 """
 
 
+# Operators that take functions, old and new ones, and numbers from 2**63 on.
+HIGHER = """
+import torch
+from torch._ops import HigherOrderOperator
+from torch._prims.rng_prims import run_and_save_rng_state
+x = torch.ones(4, 4, device="cuda")
+state, drawn = run_and_save_rng_state(torch.ops.aten.bernoulli.default, x)
+
+class Twice(HigherOrderOperator):
+    def __init__(self):
+        super().__init__("twice_of_a_test")
+    def __call__(self, function, tensor):
+        return super().__call__(function, tensor)
+
+twice = Twice()
+twice.py_impl(torch._C.DispatchKey.CompositeImplicitAutograd)(lambda function, tensor: function(function(tensor)))
+print(drawn.shape, twice(lambda each: each + 1, x).sum().item())
+seed = torch.tensor([2**63 + 5], dtype=torch.uint64)
+print(seed.item(), seed[0].cuda().item(), float(seed), torch.tensor(7, dtype=torch.uint64).cuda().item())
+"""
+
+
 class Values(bed.TestCase):
+    def test_functions_as_operands_and_large_numbers(self):
+        run = self.execute(HIGHER, how="plan")
+        self.assertEqual(run.output, "torch.Size([4, 4]) 48.0\n"
+                         "9223372036854775813 9223372036854775813 9.223372036854776e+18 7\n")
+
     def test_others_are_left_alone(self):
         run = self.execute(STRANGE, how="plan")
         self.assertEqual(run.output, "torch.Size([]) torch.Size([8, 16])\n2048 torch.Size([8, 16])\n0.0 8.0\n")
