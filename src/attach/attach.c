@@ -15,9 +15,9 @@
 
 #include "attach/attach_driver.h"
 #include "attach/attach_perf.h"
+#include "attach/attach_session.h"
 #include "attach/attach_tables.h"
 #include "base/clock.h"
-#include "collect/session/collector_parts.h"
 
 #define ROUND_MS     10
 #define LATE_NS      (50 * MP_NS_PER_MS)  /* an event is in the ring so soon after its time */
@@ -48,6 +48,7 @@ struct attached {
     struct mp_recording *recording;
     struct bpf_object *object;
     struct ring_buffer *ring;
+    struct mp_attach_session session;
     struct mp_attach_perf *perf; /* in place of the BPF program, where the kernel refuses that; else NULL */
     MP_VEC(struct found) found;
     MP_VEC(struct bpf_link *) links;
@@ -527,6 +528,7 @@ static const char *run(struct attached *a, int signals, struct mp_exit *how, cha
         struct pollfd set[2] = {{.fd = a->target.pidfd, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
         poll(set, 2, ROUND_MS);
         serve(a);
+        mp_attach_session_serve(&a->session);
         uint64_t now = mp_clock_monotonic_ns();
         if (set[0].revents) {
             int wait_status;
@@ -605,7 +607,9 @@ static enum mp_status record(struct attached *a, int signals, struct mp_collecto
     a->options->attached(a->options->context, a->probes, mp_clock_monotonic_ns() - begun);
     struct mp_exit how;
     char text[96];
+    mp_attach_session_open(&a->session, a->recording, a->target.pidfd, a->options->output);
     const char *end = run(a, signals, &how, text, sizeof text);
+    mp_attach_session_close(&a->session);
     a->until_ns = mp_clock_monotonic_ns();
     serve(a);
     note_end(a);
@@ -652,6 +656,10 @@ enum mp_status mp_attach_run(const struct mp_attach_options *options, struct mp_
     mp_attach_driver_free(&a->driver);
     mp_map_free(&a->threads);
     mp_map_free(&a->children);
+    /* A signal that is still pending would end memprof before it says what it recorded. */
+    struct signalfd_siginfo taken;
+    while (signals >= 0 && read(signals, &taken, sizeof taken) == sizeof taken) {
+    }
     if (signals >= 0) close(signals);
     sigprocmask(SIG_SETMASK, &before, NULL);
     free(a);

@@ -161,7 +161,7 @@ class Attached(harness.TestCase):
 
     def begin(self, pid, output, *options):
         started = subprocess.Popen([*self.before, harness.MEMPROF, "attach", str(pid), "-o", output, "--force", *options],
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, env=self.environment)
         self.addCleanup(started.stderr.close)
         self.addCleanup(started.wait)
         self.addCleanup(started.kill)
@@ -320,6 +320,32 @@ class Attached(harness.TestCase):
                 service = self.serve(rounds=30000, rate=2000)
         self.assertEqual(service.stdout.read(), whole)
         self.assertEqual(service.wait(), 0)
+
+    def test_asked_meanwhile(self):
+        """`top` and questions with --pid show what is live by then. Nothing of the session is left."""
+        def ask(*words):
+            return subprocess.run([harness.MEMPROF, *words], capture_output=True, text=True, env=self.environment)
+        self.environment["XDG_RUNTIME_DIR"] = str(self.folder)
+        service = self.serve(rounds=6000, rate=500)
+        self.assertIn(f"run memprof attach {service.pid} first", ask("leaks", "--pid", str(service.pid)).stderr)
+        attached = self.attach(service.pid)
+        frames = ""
+        while "keep_request" not in frames and service.poll() is None:
+            frames = ask("top", "--once", str(service.pid)).stdout
+        self.assertIn(f"cpu {service.pid} ", frames)
+        live = self.folder / "live.mp"
+        ask("snapshot", "--pid", str(service.pid), "-o", live)
+        asked = json.loads(ask("leaks", "--pid", str(service.pid), "--json").stdout)
+        attached.send_signal(signal.SIGINT)
+        self.assertEqual(attached.wait(harness.TIMEOUT), 0)
+        service.kill()
+        self.assertFalse(asked["coverage"]["complete"])
+        self.assertIn("attached while the program ran", " ".join(asked["coverage"]["notes"]))
+        self.assertEqual(list(self.folder.glob("memprof-*")), [])
+        def ages(path):
+            return [int(block[1]) for block in self.blocks(path) if not block[2]]
+        self.assertGreater(len(ages(live)), 5)
+        self.assertEqual(ages(live), ages(self.recording)[:len(ages(live))])
 
     def test_a_leak_of_the_driver(self):
         service = self.serve("cuda", rounds=600, rate=200)

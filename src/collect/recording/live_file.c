@@ -215,13 +215,18 @@ static enum mp_status put_reserved(struct live_file *file, uint32_t thread, stru
 static enum mp_status finish(struct live_file *file, struct mp_error *error)
 {
     static const char note[] = "taken from a program that runs: of what had ended, only what outlived a step is in it";
-    uint32_t text;
+    uint32_t text, limits[MP_RECORDING_LIMITS], limit_count = 0;
     enum mp_status status = mp_tables_text(&file->tables, note, &text, error);
+    if (!status) status = mp_recording_limits(file->recording, limits, &limit_count, error);
+    for (uint32_t i = 0; !status && i < limit_count; i++)
+        status = put_text(file, limits[i], &limits[i], error);
     if (!status) status = mp_tables_write(&file->tables, file->recording->spool.header, file->writer, error);
     struct mp_coverage coverage = {.events = file->recording->events,
                                    .dropped = mp_recording_dropped(file->recording->spool.header),
                                    .notes = &text,
-                                   .note_count = 1};
+                                   .note_count = 1,
+                                   .limits = limits,
+                                   .limit_count = limit_count};
     if (!status && file->labels.count)
         status = mp_writer_labels(file->writer, file->labels.at, file->labels.count, error);
     if (!status) status = mp_writer_coverage(file->writer, &coverage, error);

@@ -305,16 +305,14 @@ static void note_shim(struct mp_recording *recording)
                           "without the PYTHONPATH that memprof sets");
 }
 
-/* Reasons why the recording is not complete, although no event is missing. `limits` has room for LIMITS_MAX. */
-#define LIMITS_MAX 7
-static enum mp_status gather_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
-                                    struct mp_error *error)
+enum mp_status mp_recording_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
+                                   struct mp_error *error)
 {
     const struct mp_spool_header *spool = recording->spool.header;
     const struct {
         bool met;
         const char *text;
-    } known[LIMITS_MAX - 2] = {
+    } known[MP_RECORDING_LIMITS - 2] = {
         {recording->config.attached,
          "memprof attached while the program ran: growth is exact since then, and all totals are since then"},
         {recording->schedule != NULL, "outside of what was scheduled only live blocks were followed"},
@@ -374,8 +372,8 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     }
     if (!*recording->spool.path)
         mp_recording_note(recording, "the spool had no name: no recovery if program and collector had both died");
-    uint32_t limits[LIMITS_MAX], limit_count;
-    enum mp_status status = gather_limits(recording, limits, &limit_count, error);
+    uint32_t limits[MP_RECORDING_LIMITS], limit_count;
+    enum mp_status status = mp_recording_limits(recording, limits, &limit_count, error);
     uint32_t sources[sizeof names / sizeof *names], source_count = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names && !status; i++)
         if (atomic_load(&spool->sources) & names[i].bit)

@@ -100,7 +100,7 @@ void mp_collector_end_process(struct mp_collector *collector, size_t index, stru
 
 /* ---- setting up ----------------------------------------------------------------------------------------------- */
 
-static enum mp_status open_socket(struct mp_collector *collector, struct mp_error *error)
+enum mp_status mp_collector_listen(struct mp_collector *collector, struct mp_error *error)
 {
     enum mp_status status = mp_session_folder_make(collector->socket_folder, &collector->locked, error);
     if (status) return status;
@@ -150,11 +150,11 @@ static enum mp_status set_up(struct mp_collector *collector, struct mp_error *er
                                                  .at_oom = collector->options->snapshot_at_oom};
     enum mp_status status = catch_signals(collector, error);
     if (!status) status = mp_metrics_open(collector->options->metrics, &collector->metrics, error);
-    if (!status) status = open_socket(collector, error);
+    if (!status) status = mp_collector_listen(collector, error);
     return status ? status : mp_doorbell_open(&collector->doorbell, error);
 }
 
-static void tear_down(struct mp_collector *collector)
+void mp_collector_listen_no_more(struct mp_collector *collector)
 {
     if (collector->listener >= 0) close(collector->listener);
     for (size_t i = 0; i < collector->visitors.count; i++)
@@ -163,6 +163,11 @@ static void tear_down(struct mp_collector *collector)
     if (*collector->socket_path) unlink(collector->socket_path);
     if (*collector->socket_folder) rmdir(collector->socket_folder);
     if (collector->locked >= 0) close(collector->locked);
+}
+
+static void tear_down(struct mp_collector *collector)
+{
+    mp_collector_listen_no_more(collector);
     if (collector->signals >= 0) close(collector->signals);
     mp_doorbell_close(&collector->doorbell);
     mp_finisher_close(&collector->finisher);

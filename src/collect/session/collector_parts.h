@@ -188,6 +188,9 @@ struct mp_collector {
     MP_VEC(char *) paths; /* of every file made so far */
 };
 
+/* Makes the session's folder and listens in it. On failure, too, mp_collector_listen_no_more() tidies up. */
+enum mp_status mp_collector_listen(struct mp_collector *collector, struct mp_error *error);
+void mp_collector_listen_no_more(struct mp_collector *collector);
 /* Takes connections that wait, and answers those that have said something: a process that is to be recorded, or a
  * question. Waits for nobody. */
 void mp_collector_accept(struct mp_collector *collector);

@@ -150,49 +150,25 @@ static bool is_memprof_of(int connection, pid_t pid, pid_t child)
 static enum mp_status not_recorded(pid_t pid, struct mp_error *error)
 {
     return mp_fail(error, MP_NOT_FOUND,
-                   "process %d is not being recorded, or is another user's: start it under memprof snapshot, or read "
-                   "the file that memprof attach %d writes",
+                   "process %d is not being recorded, or is another user's: start it under memprof snapshot, or run "
+                   "memprof attach %d first",
                    (int)pid, (int)pid);
 }
 
-/* *child: the process that knew the path, where `pid` itself did not; else 0. */
-static enum mp_status find_path(pid_t pid, char *path, size_t room, pid_t *child, struct mp_error *error)
-{
-    *child = 0;
-    if (kill(pid, 0) && errno == ESRCH) return mp_fail(error, MP_NOT_FOUND, "there is no process %d", (int)pid);
-    if (!mp_control_socket_of(pid, path, room) &&
-        ((*child = first_child(pid)) <= 0 || !mp_control_socket_of(*child, path, room)))
-        return not_recorded(pid, error);
-    return MP_OK;
-}
-
-static enum mp_status connect_to(pid_t pid, int *connection, struct mp_error *error)
+static bool connect_at(const char *path, int *connection)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    pid_t child;
-    enum mp_status status = find_path(pid, address.sun_path, sizeof address.sun_path, &child, error);
-    if (status) return status;
-    *connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    if (*connection < 0) return mp_fail_errno(error, "cannot make a socket");
     struct timeval limit = {.tv_sec = ANSWER_WITHIN_S};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    *connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (*connection < 0) return false;
     setsockopt(*connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     setsockopt(*connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-    bool answers = !connect(*connection, (struct sockaddr *)&address, sizeof address);
-    /* Another program's child may be recorded while that program is not. */
-    if (answers && is_memprof_of(*connection, pid, child)) return MP_OK;
+    if (!connect(*connection, (struct sockaddr *)&address, sizeof address)) return true;
+    int number = errno;
     close(*connection);
-    if (answers) return not_recorded(pid, error);
-    return mp_fail(error, MP_NOT_FOUND, "the memprof that recorded process %d is gone (%s)", (int)pid, strerror(errno));
-}
-
-enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_error *error)
-{
-    int connection;
-    pid_t child;
-    enum mp_status status = connect_to(pid, &connection, error);
-    if (status) return status;
-    close(connection);
-    return find_path(pid, path, room, &child, error);
+    errno = number;
+    return false;
 }
 
 static enum mp_status send_question(int connection, struct mp_control_question *question, int file,
@@ -222,6 +198,66 @@ static enum mp_status receive_answer(int connection, struct mp_control_answer *a
     answer->text[sizeof answer->text - 1] = '\0';
     enum mp_status status = answer->status == MP_BUSY ? MP_BUSY : MP_NOT_FOUND;
     return answer->status ? mp_fail(error, status, "%s", answer->text) : MP_OK;
+}
+
+/* Asks the user's sessions, one after the other, for the process: one that is attached to knows no socket. */
+static bool find_attached(pid_t pid, char *path, size_t room)
+{
+    struct mp_intern paths = {0};
+    bool found = false;
+    (void)mp_sessions_find(false, &paths);
+    for (uint32_t i = 0; !found && i < paths.count; i++) {
+        struct mp_control_question question = {.command = MP_CONTROL_BARE, .pid = (uint32_t)pid};
+        struct mp_control_answer answer = {0};
+        struct mp_error unused;
+        int connection, file = memfd_create("memprof-live", MFD_CLOEXEC);
+        snprintf(path, room, "%s", mp_intern_get(&paths, i, NULL));
+        if (file >= 0 && connect_at(path, &connection)) {
+            found = !send_question(connection, &question, file, &unused) &&
+                    !receive_answer(connection, &answer, &unused) && answer.pid == question.pid;
+            close(connection);
+        }
+        if (file >= 0) close(file);
+    }
+    mp_intern_free(&paths);
+    return found;
+}
+
+/* *child: the process that knew the path, where `pid` itself did not; else 0. */
+static enum mp_status find_path(pid_t pid, char *path, size_t room, pid_t *child, struct mp_error *error)
+{
+    *child = 0;
+    if (kill(pid, 0) && errno == ESRCH) return mp_fail(error, MP_NOT_FOUND, "there is no process %d", (int)pid);
+    if (mp_control_socket_of(pid, path, room)) return MP_OK;
+    *child = first_child(pid);
+    if (*child > 0 && mp_control_socket_of(*child, path, room)) return MP_OK;
+    *child = 0;
+    return find_attached(pid, path, room) ? MP_OK : not_recorded(pid, error);
+}
+
+static enum mp_status connect_to(pid_t pid, int *connection, struct mp_error *error)
+{
+    char path[sizeof((struct sockaddr_un *)NULL)->sun_path];
+    pid_t child;
+    enum mp_status status = find_path(pid, path, sizeof path, &child, error);
+    if (status) return status;
+    if (!connect_at(path, connection))
+        return mp_fail(error, MP_NOT_FOUND, "the memprof that recorded process %d is gone (%s)", (int)pid,
+                       strerror(errno));
+    /* Another program's child may be recorded while that program is not. */
+    if (is_memprof_of(*connection, pid, child)) return MP_OK;
+    close(*connection);
+    return not_recorded(pid, error);
+}
+
+enum mp_status mp_control_find(pid_t pid, char *path, size_t room, struct mp_error *error)
+{
+    int connection;
+    pid_t child;
+    enum mp_status status = connect_to(pid, &connection, error);
+    if (status) return status;
+    close(connection);
+    return find_path(pid, path, room, &child, error);
 }
 
 enum mp_status mp_control_begin(const char *path, enum mp_control_command command, pid_t pid, int file, int *connection,
