@@ -5,6 +5,7 @@ on. Nothing but the standard library.
 """
 
 import sys
+import weakref
 
 TOOLS = (4, 3)  # ids that Python leaves to nobody in particular
 
@@ -18,21 +19,26 @@ def start(function):
     if begins is None or tool is None:
         return
     monitoring.use_tool_id(tool, "memprof")
-    name, other = function.encode("utf-8", "surrogateescape"), monitoring.DISABLE
-    end, of_optimizers = "." + function, function == "Optimizer.step"  # as mp_python_calls_means() in calls.c
+    other = monitoring.DISABLE
+    file, _, asked = function.rpartition(":")
+    end, of_optimizers = "." + asked, asked == "Optimizer.step"  # as mp_step_function_means() in step_function.c
+    codes = {}  # the functions that were called, by id: all that the name means
 
     def starts(code, _):
         # Calls no function of Python's own: near the limit of recursion it is one more frame itself, and not two.
-        named = code.co_qualname
+        named, path = code.co_qualname, code.co_filename
         if not ("." + named).endswith(end) and not (
-                of_optimizers and named.endswith(".step") and "torch/optim/" in code.co_filename
-                and "torch/optim/lr_scheduler" not in code.co_filename):
+                of_optimizers and named.endswith(".step") and "torch/optim/" in path
+                and "torch/optim/lr_scheduler" not in path):
             return other
+        if file and not ("/" + path).endswith("/" + file):
+            return other
+        codes[id(code)] = weakref.ref(code)
         caller = sys._getframe(1).f_back
-        while caller is not None and caller.f_code is not code:
+        while caller is not None and (id(caller.f_code) not in codes or codes[id(caller.f_code)]() is not caller.f_code):
             caller = caller.f_back
         if caller is None:  # the outermost call counts
-            begins(name)
+            begins((path + ":" + named).encode("utf-8", "surrogateescape"))
 
     monitoring.register_callback(tool, monitoring.events.PY_START, starts)
     monitoring.set_events(tool, monitoring.events.PY_START)

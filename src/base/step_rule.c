@@ -6,6 +6,7 @@
 
 #include "base/pattern.h"
 #include "base/setting.h"
+#include "base/step_function.h"
 #include "base/words.h"
 
 enum mp_status mp_step_rule_open(struct mp_step_rule *rule, const char *pattern, struct mp_error *error)
@@ -64,17 +65,39 @@ static bool is_step_region(struct mp_step_rule *rule, uint32_t number, const cha
     return *answer == YES;
 }
 
+static enum mp_step_kind kind_of_call(struct mp_step_rule *rule, uint32_t number, const char *name)
+{
+    bool library = mp_is_library_file(name);
+    uint32_t *counts = library ? &rule->library : &rule->users;
+    if (!*counts) *counts = number;
+    if (*counts != number) return MP_STEP_NONE;
+    return library ? MP_STEP_OF_LIBRARY_FUNCTION : MP_STEP_OF_FUNCTION;
+}
+
+static void count_call(struct mp_step_rule *rule, uint32_t number)
+{
+    size_t i = 0;
+    while (i < MP_STEP_FUNCTIONS && rule->functions[i].calls && rule->functions[i].number != number)
+        i++;
+    if (i == MP_STEP_FUNCTIONS) return;
+    rule->functions[i].number = number;
+    rule->functions[i].calls++;
+}
+
 enum mp_step_kind mp_step_rule_kind(struct mp_step_rule *rule, unsigned type, uint32_t number, const char *name)
 {
     if (type == MP_EVENT_REGION_BEGIN) return is_step_region(rule, number, name) ? rule->range : MP_STEP_NONE;
     if (type != MP_EVENT_STEP) return MP_STEP_NONE;
-    if (*rule->function && !strcmp(name, rule->function)) return rule->no_function ? MP_STEP_NONE : MP_STEP_OF_FUNCTION;
+    if (*rule->function && mp_step_function_means(rule->function, name))
+        return rule->no_function ? MP_STEP_NONE : kind_of_call(rule, number, name);
     return strcmp(name, MP_TORCH_STEP) ? MP_STEP_MARKED : MP_STEP_OF_OPTIMIZER;
 }
 
 bool mp_step_rule_take(struct mp_step_rule *rule, unsigned type, uint32_t number, const char *name)
 {
     enum mp_step_kind kind = mp_step_rule_kind(rule, type, number, name);
+    if (*rule->function && type == MP_EVENT_STEP && mp_step_function_means(rule->function, name))
+        count_call(rule, number);
     if (kind < rule->weakest) return false;
     rule->begun[kind]++;
     if (kind > rule->kind) rule->kind = kind;
@@ -90,7 +113,7 @@ uint64_t mp_step_rule_steps(const struct mp_step_rule *rule)
 void mp_step_rule_only_asked(struct mp_step_rule *rule)
 {
     if (*rule->function)
-        rule->weakest = MP_STEP_OF_FUNCTION;
+        rule->weakest = MP_STEP_OF_LIBRARY_FUNCTION;
     else if (rule->range == MP_STEP_OF_RANGE)
         rule->weakest = MP_STEP_OF_RANGE;
 }

@@ -1,5 +1,5 @@
 /*
- * Which events begin steps: one rule, for events that come one after the other. There are five kinds of such events,
+ * Which events begin steps: one rule, for events that come one after the other. There are six kinds of such events,
  * from the weakest to the strongest:
  *
  *     the end of an optimizer's step (MP_TORCH_STEP): it ends a step and begins the next one
@@ -7,7 +7,8 @@
  *         that equal the first one apart from digits count, so that "step_optimizer" inside "step 3" is no step
  *     steps that the program marks
  *     regions whose names match a regular expression of the user's (--step-range), instead of those named as steps
- *     calls of a function of the user's (--step-at)
+ *     calls of a function of an installed package that has the name of --step-at
+ *     calls of a function of the user's (--step-at). Of several functions of that name the first one called counts
  *
  * The steps of a recording are those of the strongest kind that it has. The first step of a stronger kind therefore
  * makes all steps counted before void. Pure; one thread at a time.
@@ -28,16 +29,24 @@ enum mp_step_kind {
     MP_STEP_NAMED,
     MP_STEP_MARKED,
     MP_STEP_OF_RANGE,
+    MP_STEP_OF_LIBRARY_FUNCTION,
     MP_STEP_OF_FUNCTION,
     MP_STEP_KINDS
 };
 
+#define MP_STEP_FUNCTIONS 8 /* functions of one name whose calls are counted apart */
+
 struct mp_step_rule {
     bool has_pattern;
     regex_t pattern;
-    char stem[128];                /* the first named step's name without digits; "" until one was seen */
-    char function[128];            /* of --step-at; "": none was requested */
-    bool no_function;              /* calls of that function begin no steps */
+    char stem[128];          /* the first named step's name without digits; "" until one was seen */
+    char function[128];      /* of --step-at; "": none was requested */
+    bool no_function;        /* calls of that function begin no steps */
+    uint32_t library, users; /* numbers of the names that count for the two kinds of functions; 0: none yet */
+    struct {
+        uint32_t number; /* of the function's name */
+        uint64_t calls;
+    } functions[MP_STEP_FUNCTIONS]; /* those called so far, in order; after the last one `calls` is 0 */
     enum mp_step_kind range;       /* the kind that regions count as: MP_STEP_OF_RANGE if the user gave an expression */
     enum mp_step_kind weakest;     /* weaker kinds begin no steps */
     enum mp_step_kind kind;        /* the strongest kind so far */

@@ -1,5 +1,6 @@
 #include "base/words.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +11,18 @@ const char *mp_event_type_name(unsigned type)
     static const char *const names[] = {"none",         "alloc",      "free", "resize",   "oom",   "step",
                                         "region_begin", "region_end", "mark", "reserved", "start", "stop"};
     return NAME(names, type);
+}
+
+const char *mp_signal_name(unsigned number)
+{
+    static const char *const names[] = {
+        [SIGHUP] = "HUP",   [SIGINT] = "INT",   [SIGQUIT] = "QUIT", [SIGILL] = "ILL",   [SIGTRAP] = "TRAP",
+        [SIGABRT] = "ABRT", [SIGBUS] = "BUS",   [SIGFPE] = "FPE",   [SIGKILL] = "KILL", [SIGUSR1] = "USR1",
+        [SIGSEGV] = "SEGV", [SIGUSR2] = "USR2", [SIGPIPE] = "PIPE", [SIGALRM] = "ALRM", [SIGTERM] = "TERM",
+        [SIGCHLD] = "CHLD", [SIGCONT] = "CONT", [SIGSTOP] = "STOP", [SIGTSTP] = "TSTP", [SIGURG] = "URG",
+        [SIGXCPU] = "XCPU", [SIGXFSZ] = "XFSZ", [SIGPROF] = "PROF", [SIGIO] = "IO",     [SIGPWR] = "PWR",
+        [SIGSYS] = "SYS"};
+    return number < sizeof names / sizeof *names ? names[number] : NULL;
 }
 
 const char *mp_layer_name(unsigned layer)

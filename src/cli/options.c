@@ -116,7 +116,7 @@ const struct mp_option_row mp_option_rows[MP_OPTIONS] = {
                            "regions and NVTX ranges whose names match are steps (ProfilerStep#N and step...)",
                            MP_OPTS_STEPS},
     [MP_OPT_STEP_AT] = {"step-at", '\0', "FUNCTION",
-                        "calls of this Python function are steps, as Optimizer.step or Trainer.train_step",
+                        "calls of this Python function are steps, as Optimizer.step or train.py:Trainer.fit",
                         MP_OPTS_STEPS},
     [MP_OPT_NO_SHIM] = {"no-shim", '\0', NULL,
                         "leave PyTorch alone: no module names, record_function regions, steps of optimizers, roles",

@@ -85,7 +85,7 @@ bool mp_step_is_region(const struct mp_model *model, const struct mp_step *step)
 static const char *source_of(const struct mp_model *model, const struct mp_steps *steps, enum mp_step_kind kind)
 {
     if (!steps->count) return NULL;
-    if (kind == MP_STEP_OF_FUNCTION) return "function";
+    if (kind >= MP_STEP_OF_LIBRARY_FUNCTION) return "function";
     if (mp_step_is_region(model, &steps->at[0]) && mp_model_has_source(model, "nvtx")) return "nvtx";
     return kind == MP_STEP_OF_OPTIMIZER || is_of_profiler(model, steps->at[0].name) ? "torch" : "api";
 }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/step_function.h"
 #include "model/stack_facts.h"
 
 static const char *text_or_null(const struct mp_model *model, uint32_t id)
@@ -13,14 +14,10 @@ static const char *text_or_null(const struct mp_model *model, uint32_t id)
  * PyTorch's profiler leaves out a package's folder, so its own package is recognised by its name. */
 bool mp_stack_is_user_file(const char *file)
 {
-    static const char *const others[] = {"/site-packages/", "/dist-packages/", "/lib/python3",
-                                         "/lib64/python3",  "/libmemprof.py",  "\\site-packages\\"};
     static const char *const typed[] = {"<string>", "<stdin>", "<ipython"};
     for (size_t i = 0; *file == '<' && i < sizeof typed / sizeof *typed; i++)
         if (!strncmp(file, typed[i], strlen(typed[i]))) return true;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strstr(file, others[i])) return false;
-    return *file != '<' && !mp_torch_is_short_path(file);
+    return *file != '<' && !mp_is_library_file(file) && !mp_torch_is_short_path(file);
 }
 
 static bool is_skipped(const struct mp_model *model, uint32_t text)

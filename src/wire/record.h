@@ -46,7 +46,6 @@ enum mp_reading_kind {
 #define MP_RECORD_ALL_TRACKS    UINT16_MAX
 #define MP_RECORD_TOTAL_UNKNOWN UINT64_MAX
 #define MP_RECORD_IF_KNOWN      1 /* a free that counts only if its block is in the recording */
-#define MP_RECORD_CALL          4 /* an alloc that begins a call of the function of --step-at */
 #define MP_RECORD_LANE          2 /* a region of no thread: `bytes` is the number of its lane, from 1 */
 
 struct mp_record {

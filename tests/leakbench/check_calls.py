@@ -47,6 +47,27 @@ print(deepest)
 """
 
 
+# read() of a package, of the user's file, and of another one that calls the first: 3, 20 and 7 calls.
+SAME_NAME = """
+import sys
+sys.argv = ["", "one_allocation", "0"]
+sys.path[:0] = [PROGRAMS, HERE + "/site-packages", HERE]
+from calls_of_any_python import Block
+import packed, loader
+class Reader:
+    def read(self):
+        Block(100)
+        packed.read(Block)
+for number in range(20):
+    if number < 3:
+        packed.read(Block)
+    Reader().read()
+    if number < 7:
+        loader.read(Block)
+"""
+READ = "def read(Block):\n    Block(300)\n"
+
+
 class Calls(harness.TestCase):
     def steps(self, recording):
         answer = harness.answer("leaks", recording)
@@ -87,6 +108,32 @@ class Calls(harness.TestCase):
                     calls, steps, in_doubt = self.of_any_python(program, what)
                     self.assertEqual((steps, in_doubt), ({"count": calls, "source": "function"}, False))
                     self.assertEqual(self.missing(), 0)
+
+    def test_several_functions_of_one_name(self):
+        """The user's first one counts, and the recording names the others. FILE.py:FUNCTION chooses."""
+        (self.folder / "site-packages").mkdir()
+        for name in "site-packages/packed.py", "loader.py":
+            (self.folder / name).write_text(READ)
+        program = self.folder / "many.py"
+        program.write_text(f"PROGRAMS, HERE = {str(PROGRAMS)!r}, {str(self.folder)!r}\n{SAME_NAME}")
+        said = f"steps are the 20 calls of {self.folder.name}/many.py:"
+        for python, version in pythons():
+            reader = "Reader.read" if version >= (3, 11) else "read"
+            for asked, calls in (("read", 20), ("loader.py:read", 7), ("site-packages/packed.py:read", 23), ("ad.py:read", 0)):
+                if asked != "read" and version not in ((3, 11), (3, 13)):
+                    continue  # only the recorder's way and Python's own
+                with self.subTest(python=python, asked=asked):
+                    recording = self.folder / "many.mp"
+                    stderr = harness.memprof("snapshot", "--force", "--step-at", asked, "-o", recording, "--", python,
+                                             program).stderr
+                    answer = harness.answer("leaks", recording)
+                    self.assertEqual(answer["steps"] if calls else calls,
+                                     {"count": calls, "source": "function"} if calls else 0)
+                    note = [note for note in answer["coverage"]["notes"] if "several functions" in note]
+                    self.assertEqual(note, [
+                        f"--step-at read means several functions (FILE.py:FUNCTION chooses): {said}{reader}, not the 3 of "
+                        f"site-packages/packed.py:read, not the 7 of {self.folder.name}/loader.py:read"] if asked == "read" else [])
+                    self.assertEqual("several functions" in stderr, asked == "read")
 
     def test_the_limit_of_recursion_is_the_programs(self):
         """One call more if Python reports calls: the callback is a call, too."""

@@ -146,17 +146,21 @@ static void record_block(struct mp_thread *thread, enum mp_event_type type, cons
     struct mp_captured captured = {.stack = block->stack, .module = block->module};
     if (!block->stack_known && with_stack) captured = mp_fronts.capture(thread, block->may_call_python);
     if (is_over(thread, hook)) return;
-    bool begins = type == MP_EVENT_ALLOC && thread->call_begins;
+    if (type == MP_EVENT_ALLOC && thread->call) {
+        mp_record_region(thread, MP_EVENT_STEP, thread->call, 0);
+        thread->call = 0;
+        now = thread->last_time_ns;
+        record = reserve(thread);
+        if (!record || is_over(thread, hook)) return;
+    }
 #define COPY(field, type) .field = block->field,
-    *record =
-        (struct mp_record){.time_ns = now,
-                           .stack = captured.stack,
-                           .name = captured.module,
-                           .type = (uint8_t)type,
-                           .flags = (block->only_if_known ? MP_RECORD_IF_KNOWN : 0) | (begins ? MP_RECORD_CALL : 0),
-                           MP_FACT_FIELDS(COPY, COPY)};
+    *record = (struct mp_record){.time_ns = now,
+                                 .stack = captured.stack,
+                                 .name = captured.module,
+                                 .type = (uint8_t)type,
+                                 .flags = block->only_if_known ? MP_RECORD_IF_KNOWN : 0,
+                                 MP_FACT_FIELDS(COPY, COPY)};
 #undef COPY
-    if (begins) thread->call_begins = false;
     publish(thread);
 }
 

@@ -28,7 +28,8 @@ struct mp_thread {
     struct mp_record *records; /* the ring's entries */
     uint64_t last_time_ns;
     uint64_t tail_seen, full_tail;
-    bool call_begins; /* a call of the --step-at function began: the next alloc's record says so */
+    uint32_t
+        call; /* name of the --step-at function that was called: a step is recorded before the next alloc; 0: none */
     struct mp_sampler sampler;
     /* The parts' memory lies behind it (capture/core/front.h). */
 };

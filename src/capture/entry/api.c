@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/step_function.h"
 #include "capture/core/fork.h"
 #include "capture/core/recorder.h"
 #include "capture/core/session.h"
@@ -366,7 +367,7 @@ static void torch_step(void)
 static void call_begins(const char *function)
 {
     /* Another memprof around this one may have asked for its own. */
-    if (!function || !mp_session_recording() || strcmp(function, mp_session.config.step_at) != 0) return;
+    if (!function || !mp_session_recording() || !mp_step_function_means(mp_session.config.step_at, function)) return;
     mp_stack_calls_are_reported();
     plain(MP_EVENT_STEP, function);
     mp_holders_step();

@@ -16,33 +16,22 @@ enum { OPTIMIZED = 1 /* flag of a code object: its variables are fast locals */ 
 static struct {
     const void *_Atomic code;
     _Atomic uint64_t identity;
+    _Atomic uint32_t name;
 } codes[CODES];
 static _Atomic uint32_t code_count, next_code; /* entries in use; index of the next new one, modulo CODES */
 
-bool mp_python_calls_means(const char *asked, const char *function, const char *file)
-{
-    const char *method = strrchr(function, '.'), *asked_method = strrchr(asked, '.');
-    size_t length = strlen(function), asked_length = strlen(asked);
-    if (!strcmp(function, asked)) return true;
-    if (length > asked_length && function[length - asked_length - 1] == '.' &&
-        !strcmp(function + length - asked_length, asked))
-        return true;
-    if (!asked_method) return false;
-    if (strcmp(method ? method + 1 : function, asked_method + 1)) return false;
-    if (strcmp(asked, "Optimizer.step")) return !method;
-    return strstr(file, "torch/optim/") && !strstr(file, "torch/optim/lr_scheduler");
-}
-
-void mp_python_calls_add(const void *code, uint64_t identity)
+void mp_python_calls_add(const void *code, uint64_t identity, uint32_t name)
 {
     uint32_t count = atomic_load(&code_count);
     for (uint32_t i = 0; i < count; i++)
         if (atomic_load(&codes[i].code) == code) {
             atomic_store(&codes[i].identity, identity);
+            atomic_store(&codes[i].name, name);
             return;
         }
     uint32_t at = atomic_fetch_add(&next_code, 1) % CODES; /* replaces the oldest entry if all are in use */
     atomic_store(&codes[at].identity, identity);
+    atomic_store(&codes[at].name, name);
     atomic_store(&codes[at].code, code);
     if (count < CODES) atomic_store_explicit(&code_count, count + 1, memory_order_release);
 }
@@ -52,13 +41,16 @@ bool mp_python_calls_any(void)
     return atomic_load_explicit(&code_count, memory_order_acquire);
 }
 
-static bool is_asked(const struct mp_python_layout *layout, const char *code)
+/* The name of a function that the user asked for; 0: he did not ask for it. */
+static uint32_t name_of(const struct mp_python_layout *layout, const char *code)
 {
     uint32_t count = atomic_load_explicit(&code_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++)
         if (atomic_load_explicit(&codes[i].code, memory_order_relaxed) == code)
-            return atomic_load(&codes[i].identity) == mp_python_code_identity(layout, code);
-    return false;
+            return atomic_load(&codes[i].identity) == mp_python_code_identity(layout, code)
+                       ? atomic_load(&codes[i].name)
+                       : 0;
+    return 0;
 }
 
 static uint32_t position_of(const struct mp_python_layout *layout, const char *frame, const char *code)
@@ -94,6 +86,7 @@ static uint64_t state_of(const struct mp_python_layout *layout, const char *fram
 struct look {
     struct mp_python_call now;
     const char *code;
+    uint32_t name;
 };
 
 static const char *next_frame(const struct mp_python_layout *layout, const char *frame)
@@ -120,7 +113,9 @@ static struct look look_at(const struct mp_python_layout *layout, const char *th
         const char *code = mp_python_frame_code(layout, frame);
         uint32_t position = position_of(layout, frame, code);
         path = mp_hash_step(path, (uintptr_t)code + position);
-        if (is_asked(layout, code)) {
+        uint32_t name = name_of(layout, code);
+        if (name) {
+            look.name = name;
             look.code = code;
             look.now = (struct mp_python_call){
                 .frame = frame, .first = path, .position = position, .suspends = suspends(layout, frame)};
@@ -214,7 +209,7 @@ static struct mp_python_call *find_place(struct mp_python_calls *calls)
 }
 
 enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *layout, const char *thread,
-                                                 struct mp_python_calls *calls)
+                                                 struct mp_python_calls *calls, uint32_t *name)
 {
     struct look look = look_at(layout, thread);
     if (!look.code) {
@@ -227,5 +222,6 @@ enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *
     if (answer != MP_PYTHON_CALL_BEGINS) look.now.first = known->first;
     look.now.used = ++calls->looks;
     *known = look.now;
+    *name = look.name;
     return answer;
 }

@@ -42,17 +42,14 @@ struct mp_python_calls {
  * nothing shows whether it is the same call. */
 enum mp_python_calls_answer { MP_PYTHON_CALL_GOES_ON, MP_PYTHON_CALL_BEGINS, MP_PYTHON_CALL_MAY_BEGIN };
 
-/* True if the user's text `asked` means the function. "step" means every function of that name, "Trainer.step" that of
- * a class. Python before 3.11 does not give the class, so there the method's name is compared. PyTorch's own
- * optimizers' steps are known by their common name. */
-bool mp_python_calls_means(const char *asked, const char *function, const char *file);
-/* Adds a code object of the function. `identity`: as mp_python_code_identity() returns it (walk.h). */
-void mp_python_calls_add(const void *code, uint64_t identity);
+/* Adds a code object of the function. `identity`: as mp_python_code_identity() returns it (walk.h). `name`: number of
+ * the string "FILE:FUNCTION" in the spool. */
+void mp_python_calls_add(const void *code, uint64_t identity, uint32_t name);
 /* True if a code object was added. */
 bool mp_python_calls_any(void);
-/* Call it at an event of the thread whose PyThreadState is `thread`. */
+/* Call it at an event of the thread whose PyThreadState is `thread`. *name: the called function's, if a call begins. */
 enum mp_python_calls_answer mp_python_calls_look(const struct mp_python_layout *layout, const char *thread,
-                                                 struct mp_python_calls *calls);
+                                                 struct mp_python_calls *calls, uint32_t *name);
 
 /* True if the code can run from `position` back to `before` within one call, since both lie in one loop. True if the
  * code's loops are not known. */

@@ -185,13 +185,13 @@ bool mp_python_walk(struct mp_python_stack *stack, bool may_call_python)
     return true;
 }
 
-enum mp_python_calls_answer mp_python_call(struct mp_python_calls *calls)
+enum mp_python_calls_answer mp_python_call(struct mp_python_calls *calls, uint32_t *name)
 {
     int now = atomic_load_explicit(&state, memory_order_acquire);
     bool trusted = now == READY || now == SHAPED;
     if (!trusted || !mp_python_calls_any() || !runtime.is_initialized()) return MP_PYTHON_CALL_GOES_ON;
     const char *thread = runtime.own_thread();
-    return thread ? mp_python_calls_look(runtime.layout, thread, calls) : MP_PYTHON_CALL_GOES_ON;
+    return thread ? mp_python_calls_look(runtime.layout, thread, calls, name) : MP_PYTHON_CALL_GOES_ON;
 }
 
 /* co_localspluskinds, a bytes object with one byte for each local, lies right before co_filename in every version that

@@ -88,7 +88,7 @@ bool mp_python_module_code(const void *code);
 bool mp_python_call_soon(int (*call)(void *), void *context, bool may_call_python);
 
 /* Says if a call of the function that the user named begins (calls.h). Call it right after mp_python_walk(). */
-enum mp_python_calls_answer mp_python_call(struct mp_python_calls *calls);
+enum mp_python_calls_answer mp_python_call(struct mp_python_calls *calls, uint32_t *name);
 
 /* The address of the interpreter loop's exported function; 0: unknown. Other parts of the loop may be placed apart. */
 uintptr_t mp_python_interpreter_loop(void);

@@ -1,8 +1,10 @@
 #include "capture/stack/stack.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/step_function.h"
 #include "capture/core/session.h"
 #include "capture/core/tables.h"
 #include "capture/core/tag_cache.h"
@@ -133,6 +135,15 @@ static uint32_t native_frame(uintptr_t address)
     return id;
 }
 
+/* Remembers a function of --step-at. The caller holds the table lock. */
+static void note_function(const struct mp_python_frame *python, const struct mp_python_description *names)
+{
+    static char called[sizeof names->file + sizeof names->function];
+    int length = snprintf(called, sizeof called, "%s:%s", names->file, names->function);
+    if (mp_step_function_means(mp_session.config.step_at, called))
+        mp_python_calls_add(python->code, python->identity, mp_table_string_locked(called, (size_t)length));
+}
+
 static uint32_t python_frame(const struct mp_python_frame *python)
 {
     uint64_t hash = mp_hash_mix(mp_hash_step(python->identity, python->instruction + UINT64_C(0x100000000)));
@@ -146,8 +157,7 @@ static uint32_t python_frame(const struct mp_python_frame *python)
             mp_tag_cache_put(&frames, hash, FRAME_LEFT_OUT);
             return FRAME_LEFT_OUT;
         }
-        if (*mp_session.config.step_at && mp_python_calls_means(mp_session.config.step_at, names.function, names.file))
-            mp_python_calls_add(python->code, python->identity);
+        if (*mp_session.config.step_at) note_function(python, &names);
         frame.function = mp_table_string_locked(names.function, strlen(names.function));
         frame.file = mp_table_string_locked(names.file, strlen(names.file));
         frame.line = names.line;
@@ -367,11 +377,12 @@ void mp_stack_calls_are_reported(void)
     atomic_store_explicit(&calls_are_reported, true, memory_order_relaxed);
 }
 
-/* Looks for a call of the function of --step-at. If one has begun, the next alloc's record says so. */
+/* Looks for a call of the function of --step-at. If one has begun, a step is recorded before the next alloc. */
 static void look_for_call(struct mp_thread *thread)
 {
-    enum mp_python_calls_answer answer = mp_python_call(&mp_stack_thread(thread)->calls);
-    thread->call_begins |= answer == MP_PYTHON_CALL_BEGINS;
+    uint32_t name = 0;
+    enum mp_python_calls_answer answer = mp_python_call(&mp_stack_thread(thread)->calls, &name);
+    if (answer == MP_PYTHON_CALL_BEGINS) thread->call = name;
     if (answer == MP_PYTHON_CALL_MAY_BEGIN) count_in_header(&mp_session.header->doubtful_calls);
 }
 

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/signal_name.h"
 #include "base/step_rule.h"
 #include "base/units.h"
+#include "base/words.h"
 #include "cli/command.h"
 #include "cli/record/snapshot_messages.h"
 #include "cli/record/snapshot_record.h"

@@ -133,15 +133,19 @@ static void print_nothing(const struct mp_collector_result *result, const struct
         print_unseen(result->exit_status);
 }
 
-/* If no process had steps, prints how to mark them, and which calls may have been missed. */
-static void print_no_steps(const struct mp_collector_result *result, const struct mp_record_config *record)
+/* Prints which calls of --step-at were not counted and, if no process had steps, how to mark them. */
+static void print_steps(const struct mp_collector_result *result, const struct mp_record_config *record)
 {
     if (*record->step_at && !record->shim)
         mp_message(
             "--step-at with --no-shim: from Python 3.12 on, calls of coroutines and generators are not distinguished, "
             "and steps are too few; leave out --no-shim");
-    for (size_t i = 0; i < result->recordings.count; i++)
-        if (result->recordings.at[i].steps) return;
+    bool any = false;
+    for (size_t i = 0; i < result->recordings.count; i++) {
+        any |= result->recordings.at[i].steps > 0;
+        if (*result->recordings.at[i].functions) mp_message("%s", result->recordings.at[i].functions);
+    }
+    if (any) return;
     if (*record->step_at)
         mp_message(
             "--step-at %s: no Python function of that name was seen to allocate, so memprof finds the steps itself; C "
@@ -536,6 +540,6 @@ bool mp_snapshot_report(const struct mp_collector_result *result, const struct m
         print_nothing(result, options);
     }
     bool by_steps = mp_schedule_is_set(&options->schedule) && !result->units_seen;
-    if ((result->recordings.count || by_steps) && !quiet) print_no_steps(result, &options->record);
+    if ((result->recordings.count || by_steps) && !quiet) print_steps(result, &options->record);
     return whole;
 }

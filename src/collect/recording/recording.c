@@ -215,6 +215,7 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
     summary->full = mp_recording_ring_full(recording->spool.header);
     summary->lacks_names = mp_recording_lacks_names(recording->spool.header);
     summary->steps = recording->state.ledger.steps;
+    mp_recording_step_functions(recording, summary->functions, sizeof summary->functions);
     summary->sample_bytes = recording->config.sample_bytes;
     summary->attached = recording->config.attached;
     summary->scheduled = recording->schedule != NULL;

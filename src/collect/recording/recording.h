@@ -249,7 +249,6 @@ struct mp_recording {
     uint64_t last_private_ns, inherited_bytes, copied_bytes; /* of the parent's pages: its least and most, copied */
     struct mp_device_samples devices;
     char step_at[MP_STEP_AT_ROOM]; /* the function of --step-at, whose calls the recorder marks; "": none */
-    uint32_t step_name;            /* string id of that name; 0: not yet known */
     struct mp_lives lives;         /* blocks that outlived a step */
     struct mp_usual_roles usual_roles;
     uint64_t steps_unseen;              /* begun before the file's first window */
@@ -268,6 +267,8 @@ struct mp_recording {
 #define MP_COPIED_MIN (UINT64_C(16) << 20) /* any fork copies some of its parent's pages */
 
 /* A finished recording in one line. */
+#define MP_STEP_FUNCTIONS_TEXT 512
+
 struct mp_recording_summary {
     char *path; /* owned by the summary's owner; NULL if nothing was recorded */
     uint64_t events, kept, dropped, file_bytes, duration_ns; /* kept: events in the file */
@@ -276,6 +277,7 @@ struct mp_recording_summary {
     bool lacks_processes;                                    /* processes that it started were not recorded */
     bool lacks_names;                                        /* some events lack their stack or a name in it */
     uint64_t steps;                                          /* steps begun, by the recording's step rule */
+    char functions[MP_STEP_FUNCTIONS_TEXT];                  /* as mp_recording_step_functions() writes it */
     struct mp_recording_memory memory;                       /* the memory that it took; no table ever shrinks */
     uint32_t sample_bytes;                                   /* bytes and peak are estimated from a sample; 0: they are
                                                               * exact */
@@ -302,6 +304,8 @@ struct mp_recording_summary {
     struct mp_error failure;
 };
 
+/* Writes which of several functions of the name of --step-at counts; "" if there is one at most. */
+void mp_recording_step_functions(const struct mp_recording *recording, char *text, size_t room);
 /* Call it before mp_recording_end(). `why`: one sentence on what this recording, or those next to it, will lack. */
 void mp_recording_ends_early(struct mp_recording *recording, const char *why);
 void mp_recording_lacks_processes(struct mp_recording *recording, const char *why);

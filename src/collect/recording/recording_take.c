@@ -298,20 +298,6 @@ static enum mp_status pass(struct mp_recording *recording, uint32_t ring, const 
     return status;
 }
 
-/* Makes a step: a call of the function of --step-at begins with this event. */
-static enum mp_status take_call(struct mp_recording *recording, uint32_t ring, const struct mp_event *event,
-                                struct mp_error *error)
-{
-    enum mp_status status = MP_OK;
-    if (!*recording->step_at) return MP_OK;
-    if (!recording->step_name)
-        status = mp_tables_text(&recording->tables, recording->step_at, &recording->step_name, error);
-    const struct mp_record step = {.type = MP_EVENT_STEP};
-    struct mp_event begin = {
-        .time_ns = event->time_ns, .thread = event->thread, .name = recording->step_name, .type = MP_EVENT_STEP};
-    return status ? status : pass(recording, ring, &step, &begin, error);
-}
-
 static enum mp_status take_record(struct mp_recording *recording, uint32_t ring, const struct mp_record *record,
                                   struct mp_error *error)
 {
@@ -340,8 +326,6 @@ static enum mp_status take_record(struct mp_recording *recording, uint32_t ring,
             event.name = mp_tables_spool_string(&recording->tables, record->name);
         }
     }
-    bool is_block = record->type == MP_EVENT_ALLOC || record->type == MP_EVENT_FREE;
-    if (!status && is_block && record->flags & MP_RECORD_CALL) status = take_call(recording, ring, &event, error);
     return status ? status : pass(recording, ring, record, &event, error);
 }
 

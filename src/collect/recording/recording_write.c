@@ -330,6 +330,37 @@ enum mp_status mp_recording_limits(struct mp_recording *recording, uint32_t *lim
     return status;
 }
 
+static uint64_t calls_seen(const struct mp_recording *recording)
+{
+    const struct mp_step_rule *rule = &recording->state.steps;
+    return rule->kind >= MP_STEP_OF_LIBRARY_FUNCTION ? rule->begun[rule->kind] : 0;
+}
+
+/* The end of "FILE:FUNCTION" that --step-at takes: the file with its folder. */
+static const char *short_name(const struct mp_recording *recording, uint32_t name)
+{
+    const char *all = mp_intern_get(&recording->tables.strings, name, NULL), *from = strrchr(all, '/');
+    while (from && from > all && from[-1] != '/')
+        from--;
+    return from ? from : all;
+}
+
+void mp_recording_step_functions(const struct mp_recording *recording, char *text, size_t room)
+{
+    *text = '\0';
+    const struct mp_step_rule *rule = &recording->state.steps;
+    if (!calls_seen(recording) || !rule->functions[1].calls) return;
+    uint32_t counts = rule->users ? rule->users : rule->library;
+    int used = snprintf(text, room,
+                        "--step-at %s means several functions (FILE.py:FUNCTION chooses): steps are the %" PRIu64
+                        " calls of %s",
+                        recording->step_at, calls_seen(recording), short_name(recording, counts));
+    for (size_t i = 0; i < MP_STEP_FUNCTIONS && rule->functions[i].calls && used < (int)room; i++)
+        if (rule->functions[i].number != counts)
+            used += snprintf(text + used, room - (size_t)used, ", not the %" PRIu64 " of %s", rule->functions[i].calls,
+                             short_name(recording, rule->functions[i].number));
+}
+
 /* Notes that calls of the function of --step-at may have been missed: as a rule at most one for each doubt. Loops
  * inside of a call also cause doubts. Readers therefore ignore the function only if few calls were seen, or far more
  * doubts than calls. Otherwise this note is added if steps may be off by 1 %. */
@@ -337,7 +368,7 @@ static void note_doubtful_calls(struct mp_recording *recording)
 {
     enum { DOUBTS = 8, FEW_CALLS = 12, DOUBTS_A_CALL = 64, CALLS_A_DOUBT = 100 };
     uint64_t doubts = atomic_load(&recording->spool.header->doubtful_calls);
-    uint64_t calls = recording->state.steps.begun[MP_STEP_OF_FUNCTION];
+    uint64_t calls = calls_seen(recording);
     if (doubts >= DOUBTS && (calls < FEW_CALLS || doubts >= DOUBTS_A_CALL * calls)) {
         mp_recording_note(recording, MP_STEPS_IN_DOUBT);
     } else if (doubts && doubts >= calls / CALLS_A_DOUBT) {
@@ -364,7 +395,10 @@ static enum mp_status write_coverage(struct mp_recording *recording, struct mp_e
     mp_recording_note_history(recording);
     mp_device_samples_notes(recording);
     note_doubtful_calls(recording);
-    if (*recording->step_at && !recording->state.steps.begun[MP_STEP_OF_FUNCTION]) {
+    char functions[MP_STEP_FUNCTIONS_TEXT];
+    mp_recording_step_functions(recording, functions, sizeof functions);
+    if (*functions) mp_recording_note(recording, functions);
+    if (*recording->step_at && !calls_seen(recording)) {
         char text[MP_STEP_AT_ROOM + 96];
         snprintf(text, sizeof text, "no Python function %s was seen to allocate: --step-at gave no steps",
                  recording->step_at);

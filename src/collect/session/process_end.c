@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/signal_name.h"
+#include "base/words.h"
 
 /* <linux/pidfd.h> of Linux 6.15, which older systems do not have. */
 struct pidfd_info {

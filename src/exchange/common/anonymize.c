@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/sampling.h"
 #include "base/setting.h"
+#include "base/step_function.h"
 #include "base/step_rule.h"
 #include "exchange/common/public_names.h"
 #include "model/stack.h"
@@ -191,6 +192,9 @@ static uint32_t rename_region(struct renaming *renaming, const char *name)
     uint32_t mark = rename_mark(renaming, name);
     if (mark) return mark;
     if (*renaming->steps.function && !strcmp(name, renaming->steps.function)) return intern(renaming, STEP_FUNCTION);
+    if (*renaming->steps.function && mp_step_function_means(renaming->steps.function, name))
+        return numbered(renaming, ROLE_FILE, mp_is_library_file(name) ? "/site-packages/%u%s" : "/%u%s",
+                        ":" STEP_FUNCTION);
     bool is_step = mp_step_rule_matches(&renaming->steps, name);
     if (is_step && renaming->by_pattern) return intern(renaming, "step");
     if (is_step && (is_numbered(name, "ProfilerStep#") || is_numbered(name, "step"))) return intern(renaming, name);

@@ -152,7 +152,7 @@ START_TEST(calls_of_a_function_are_steps)
         const char *path = in_folder("all.mp");
         mp_record_config_defaults(&config);
         snprintf(config.step_at, sizeof config.step_at, "%s", TRAFFIC_STEP_FUNCTION);
-        traffic_make(&traffic, seed, 100 + seed * 60, TRAFFIC_STEPS | TRAFFIC_STEP_AT);
+        traffic_make(&traffic, seed, 600 + seed * 60, TRAFFIC_STEPS | TRAFFIC_STEP_AT);
         struct mp_recording *recording = traffic_record(&traffic, path, &config, folder);
         traffic_play(&traffic, recording, 0, traffic.records.count);
         struct mp_recording_summary summary = end(recording);

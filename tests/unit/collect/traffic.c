@@ -34,10 +34,11 @@ uint64_t mp_clock_realtime_ns(void)
     return ns_of(CLOCK_REALTIME);
 }
 
-#define NAMES 9
-static const char *const names[NAMES] = {"",        "po\"ol\\\n2", "Net.layers.0", "Net.layers.1",       "weight",
-                                         "forward", "back\"ward",  "main",         "/home/user/train.py"};
-enum { POOL = 1, FIRST_NAME = 2, LAST_NAME = 6, FUNCTION = 7, FILE_NAME = 8 };
+#define NAMES 10
+static const char *const names[NAMES] = {
+    "",        "po\"ol\\\n2", "Net.layers.0", "Net.layers.1",        "weight",
+    "forward", "back\"ward",  "main",         "/home/user/train.py", "/home/user/train.py:" TRAFFIC_STEP_FUNCTION};
+enum { POOL = 1, FIRST_NAME = 2, LAST_NAME = 6, FUNCTION = 7, FILE_NAME = 8, CALL_NAME = 9 };
 
 const char *const traffic_track_ids[TRAFFIC_TRACKS] = {"cuda:0/driver", "cuda:0/torch", "cpu/app/po\"ol\\\n2",
                                                        "cpu/torch"};
@@ -105,19 +106,9 @@ static void reserve(struct traffic *traffic, const struct mp_event *cause, uint6
                                       .type = MP_EVENT_RESERVED});
 }
 
-static void enter_function(struct traffic *traffic, const struct mp_event *event)
-{
-    traffic->steps_at++;
-    happen(traffic, (struct mp_event){.time_ns = event->time_ns,
-                                      .name = mp_intern_text(&traffic->texts, TRAFFIC_STEP_FUNCTION),
-                                      .thread = event->thread,
-                                      .type = MP_EVENT_STEP});
-}
-
 static void begin_block(struct traffic *traffic, const struct mp_record *record, struct mp_event event)
 {
     struct mp_base_block *before = find_live(traffic, event.track, event.address);
-    if (record->flags & MP_RECORD_CALL) enter_function(traffic, &event);
     if (before) {
         happen(traffic, (struct mp_event){.time_ns = event.time_ns,
                                           .address = before->address,
@@ -240,7 +231,6 @@ static void make_block_record(struct traffic *traffic, uint32_t ring)
     if (is_alloc && chance(traffic, 2))
         record.name = FIRST_NAME + (uint32_t)chance(traffic, LAST_NAME + 1 - FIRST_NAME);
     if (!is_alloc && !chance(traffic, 3)) record.flags = MP_RECORD_IF_KNOWN;
-    if (is_alloc && traffic->with & TRAFFIC_STEP_AT && !chance(traffic, 3)) record.flags = MP_RECORD_CALL;
     if (!chance(traffic, 6)) record.total_reserved = (1 + chance(traffic, 4)) << 21;
     if (record.track == 3) { /* this track's allocator reports its total with every event */
         if (is_alloc == (live != NULL)) return;
@@ -273,7 +263,11 @@ static void make_other_record(struct traffic *traffic, uint32_t ring)
     record.name = record.type == MP_EVENT_RESERVED || !chance(traffic, 4)
                       ? 0
                       : FIRST_NAME + (uint32_t)chance(traffic, LAST_NAME + 1 - FIRST_NAME);
-    if (record.type == MP_EVENT_STEP) record.name = 0, traffic->steps++;
+    if (record.type == MP_EVENT_STEP) {
+        bool call = traffic->with & TRAFFIC_STEP_AT && chance(traffic, 2);
+        record.name = call ? CALL_NAME : 0;
+        *(call ? &traffic->steps_at : &traffic->steps) += 1;
+    }
     if (record.type == MP_EVENT_OOM || record.type == MP_EVENT_RESERVED) {
         record.track = (uint16_t)chance(traffic, TRAFFIC_TRACKS);
         record.bytes = (1 + chance(traffic, 4)) << 21;

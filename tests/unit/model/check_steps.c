@@ -12,8 +12,21 @@
 #define EVENTS 40
 #define SCENES 4000
 
-static const char *const names[] = {"",       "torch.optim",    "train",          "batch 1", "batch 2", "step 1",
-                                    "step 2", "step_optimizer", "ProfilerStep#1", "epoch",   "Step"};
+static const char *const names[] = {"",
+                                    "torch.optim",
+                                    "train",
+                                    "batch 1",
+                                    "batch 2",
+                                    "step 1",
+                                    "step 2",
+                                    "step_optimizer",
+                                    "ProfilerStep#1",
+                                    "epoch",
+                                    "Step",
+                                    "/lib/python3/zip.py:Zip.train",
+                                    "a/b.py:train",
+                                    "c/b.py:Net.train",
+                                    "b.py:trains"};
 enum { NAMES = sizeof names / sizeof *names };
 
 static const struct {
@@ -21,6 +34,7 @@ static const struct {
 } ways[] = {{"", "", ""},
             {"step_at=train", "train", ""},
             {"step_at=torch.optim", "torch.optim", ""},
+            {"step_at=c/b.py:train", "c/b.py:train", ""},
             {"step_range=^batch", "", "batch"},
             {"step_range=^step", "", "step"},
             {"native=1;step_range=^batch;step_at=train", "train", "batch"}};
@@ -97,6 +111,17 @@ static bool same_but_digits(const char *a, const char *b)
     return true;
 }
 
+static bool is_called(const char *function, const char *name)
+{
+    static const char *const means[][2] = {{"train", "/lib/python3/zip.py:Zip.train"},
+                                           {"train", "a/b.py:train"},
+                                           {"train", "c/b.py:Net.train"},
+                                           {"c/b.py:train", "c/b.py:Net.train"}};
+    for (size_t i = 0; i < sizeof means / sizeof *means; i++)
+        if (!strcmp(function, means[i][0]) && !strcmp(name, means[i][1])) return true;
+    return *function && !strcmp(name, function);
+}
+
 /* Numbers of steps that begin among the first `count` events, by cause: function, range, program, name or optimizer. */
 static size_t collect(const struct sequence *s, size_t count, int why, uint32_t *at)
 {
@@ -105,15 +130,16 @@ static size_t collect(const struct sequence *s, size_t count, int why, uint32_t 
     for (uint32_t i = 0; i < count; i++) {
         const char *name = name_of(s, i);
         bool is = false, region = s->type[i] == MP_EVENT_REGION_BEGIN, step = s->type[i] == MP_EVENT_STEP;
-        if (why == MP_STEP_OF_FUNCTION) is = step && *s->function && !strcmp(name, s->function);
+        if (why >= MP_STEP_OF_LIBRARY_FUNCTION)
+            is = step && is_called(s->function, name) && (why == MP_STEP_OF_FUNCTION) == (*name != '/');
         if (why == MP_STEP_OF_RANGE) is = region && *s->beginning && begins_with(name, s->beginning);
         if (why == MP_STEP_MARKED) is = step && strcmp(name, "torch.optim") != 0;
         if (why == MP_STEP_OF_OPTIMIZER) is = step && !strcmp(name, "torch.optim");
         if (why == MP_STEP_NAMED && region && !*s->beginning)
             is = begins_with(name, "step") || begins_with(name, "ProfilerStep#");
-        if (is && why == MP_STEP_NAMED) {
+        if (is && (why == MP_STEP_NAMED || why >= MP_STEP_OF_LIBRARY_FUNCTION)) {
             if (!first) first = name;
-            is = same_but_digits(first, name);
+            is = why == MP_STEP_NAMED ? same_but_digits(first, name) : !strcmp(first, name);
         }
         if (is) at[found++] = i;
     }
@@ -156,7 +182,7 @@ START_TEST(steps_are_those_of_the_strongest_kind)
         for (size_t i = 0; i < count; i++)
             ck_assert_uint_eq(steps.at[i].first, at[i]);
         const char *source = !count                                             ? "none"
-                             : why == MP_STEP_OF_FUNCTION                       ? "function"
+                             : why >= MP_STEP_OF_LIBRARY_FUNCTION               ? "function"
                              : why == MP_STEP_OF_OPTIMIZER                      ? "torch"
                              : begins_with(name_of(&s, at[0]), "ProfilerStep#") ? "torch"
                                                                                 : "api";
@@ -176,7 +202,7 @@ START_TEST(every_beginning_is_counted_as_it_comes)
     for (uint64_t seed = 1; seed <= SCENES; seed++) {
         make(&s, seed, seed % WAYS);
         bool only_asked = seed / WAYS % 2, asked = *s.function || *s.beginning;
-        int weakest = !only_asked || !asked ? 0 : *s.function ? MP_STEP_OF_FUNCTION : MP_STEP_OF_RANGE;
+        int weakest = !only_asked || !asked ? 0 : *s.function ? MP_STEP_OF_LIBRARY_FUNCTION : MP_STEP_OF_RANGE;
         uint64_t before = seed % 3 ? 0 : seed;
         struct mp_step_rule rule;
         mp_step_rule_open_configured(&rule, s.model.start.configuration);
