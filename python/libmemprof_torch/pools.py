@@ -15,7 +15,8 @@ from libmemprof_torch.guarded import Guarded
 BEGINS = ("_cuda_beginAllocateToPool", "_cuda_beginAllocateCurrentStreamToPool",
           "_cuda_beginAllocateCurrentThreadToPool")
 SETS = ("_cuda_cudaCachingAllocator_set_allocator_settings", "_accelerator_setAllocatorSettings")  # the second from 2.9 on
-VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+# PyTorch reads the first that is set, even if to nothing. Only versions from 2.9 on read the second.
+VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 ENDS = ("_cuda_endAllocateToPool", "_cuda_endAllocateCurrentStreamToPool")
 
 
@@ -120,7 +121,8 @@ class Pools(Guarded):
     def _before_change(self):
         """PyTorch read its first settings from the environment, perhaps not before now."""
         if not self._changed:
-            self._mark("began with settings:" + next(filter(None, map(os.environ.get, VARIABLES)), ""))
+            variables = VARIABLES[:2 if hasattr(self._torch._C, "_accelerator_emptyCache") else 1]
+            self._mark("began with settings:" + next((os.environ[name] for name in variables if name in os.environ), ""))
         self._changed = True
 
     def _change(self, settings, *more):

@@ -16,7 +16,7 @@ VERSION = os.environ.get("MEMPROF_TORCH")
 VERSIONS = ("", "2.7.1", "2.9.1", "2.11.0")  # of the long form; "": the newest
 # The tests that run on each; the others on the newest alone.
 ON_ALL = ("check_allocations.py", "check_harmless.py", "check_kinds.py", "check_values.py", "check_torch.py",
-          "check_versions.py", "plan/check_ranks.py")
+          "check_newer.py", "check_versions.py", "plan/check_ranks.py")
 MIB = 1 << 20
 
 if INSIDE not in os.environ:

@@ -295,8 +295,8 @@ static const char *find_value(const char *configuration, const char *key, size_t
 static void read_configured(const char *configuration, struct mp_torch_settings *settings)
 {
     mp_torch_settings_default(settings);
-    static const char *const only_in_text[] = {
-        "large_segment_size_mb:", "max_non_split_rounding_mb:", "per_process_memory_fraction:"};
+    static const char *const only_in_text[] = {"large_segment_size_mb:", "max_non_split_rounding_mb:",
+                                               "per_process_memory_fraction:", "expandable_segments_reserve:"};
     const char *value;
     size_t length;
     for (size_t i = 0; i < sizeof only_in_text / sizeof *only_in_text; i++) {
@@ -304,7 +304,7 @@ static void read_configured(const char *configuration, struct mp_torch_settings 
         if (!(value = strstr(configuration, only_in_text[i])) || (length = strcspn(value, ",")) >= sizeof one) continue;
         memcpy(one, value, length);
         one[length] = 0;
-        (void)mp_torch_settings_parse(settings, one, NULL); /* meaningless settings change nothing */
+        mp_torch_settings_read(settings, one);
     }
     if ((value = find_value(configuration, "max_split_size", &length)))
         settings->max_split = *value == '-' ? MP_TORCH_UNLIMITED : strtoull(value, NULL, 10);
@@ -315,7 +315,7 @@ static void read_configured(const char *configuration, struct mp_torch_settings 
     if ((value = find_value(configuration, "roundup_power2_divisions", &length)) && length < 400) {
         char text[480] = "roundup_power2_divisions:";
         strncat(text, value, length);
-        (void)mp_torch_settings_parse(settings, text, NULL);
+        mp_torch_settings_read(settings, text);
     }
 }
 
@@ -650,7 +650,7 @@ static void read_settings(const struct mp_model *model, struct mp_torch_settings
             mark.call != MP_TORCH_CALL_BEGAN)
             continue;
         mp_torch_settings_default(settings);
-        (void)mp_torch_settings_parse(settings, mark.settings, NULL); /* what makes no sense changes nothing */
+        mp_torch_settings_read(settings, mark.settings);
         return;
     }
 }

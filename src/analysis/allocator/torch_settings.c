@@ -1,6 +1,7 @@
 #include "analysis/allocator/torch_settings.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,6 +90,27 @@ static enum mp_status set_fraction(struct mp_torch_settings *settings, const str
     return MP_OK;
 }
 
+/* A share of the device ("0.5"), or GiB ("40G"). */
+static enum mp_status set_reserve(struct mp_torch_settings *settings, const struct value *value)
+{
+    char text[32];
+    size_t length = (size_t)(value->end - value->at);
+    double number = 0;
+    bool gib = false;
+    if (length && length < sizeof text) {
+        memcpy(text, value->at, length);
+        text[length] = 0;
+        char *end;
+        number = strtod(text, &end);
+        gib = *end == 'G';
+        if (end == text || end[gib]) number = 0;
+    }
+    if (!(number > 0 && isfinite(number))) return refuse(value, "it takes a share as 0.5, or GiB as 40G");
+    settings->reserve = number;
+    settings->reserve_in_gib = gib;
+    return MP_OK;
+}
+
 static bool is_word(const struct value *value, const char *word)
 {
     return (size_t)(value->end - value->at) == strlen(word) && !memcmp(value->at, word, strlen(word));
@@ -170,6 +192,8 @@ static const struct {
     {"per_process_memory_fraction", set_fraction},
     {"roundup_power2_divisions", set_divisions},
     {"expandable_segments", set_expandable},
+    {"expandable_segments_reserve", set_reserve},
+    {"expandable_segments_reserve_by_class", ignore}, /* C++ alone can put a stream into a class */
     {"backend", set_backend},
     {"release_lock_on_cudamalloc", ignore},
     {"release_lock_on_hipmalloc", ignore},
@@ -179,7 +203,9 @@ static const struct {
     {"pinned_num_register_threads", ignore},
     {"pinned_use_background_threads", ignore},
     {"pinned_reserve_segment_size_mb", ignore},
-    {"pinned_max_cachesize_mb", ignore},
+    {"pinned_max_cached_size_mb", ignore},
+    {"pinned_max_round_threshold_mb", ignore},
+    {"pinned_free_catch_all", ignore},
     {"graph_capture_record_stream_reuse", ignore},
 };
 #define OPTIONS (sizeof options / sizeof *options)
@@ -213,7 +239,7 @@ static enum mp_status apply(struct mp_torch_settings *settings, const char *text
         size_t i = 0, length = colon ? (size_t)(colon - at) : 0;
         while (i < OPTIONS && (strlen(options[i].name) != length || memcmp(options[i].name, at, length)))
             i++;
-        if (i == OPTIONS)
+        if (i == OPTIONS && which == OPTIONS)
             return mp_fail(error, MP_INVALID,
                            "\"%.*s\" is no setting of PyTorch's allocator; they look like "
                            "expandable_segments:True,max_split_size_mb:512",
@@ -228,13 +254,19 @@ static enum mp_status apply(struct mp_torch_settings *settings, const char *text
     return MP_OK;
 }
 
-enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const char *text, struct mp_error *error)
+/* As PyTorch reads it; the caller's. */
+static char *without_spaces(const char *text)
 {
-    char *plain = mp_alloc(strlen(text) + 1); /* without spaces, as PyTorch reads it */
-    char *to = plain;
+    char *plain = mp_alloc(strlen(text) + 1), *to = plain;
     for (const char *at = text; *at; at++)
         if (*at != ' ' && *at != '\t') *to++ = *at;
     *to = 0;
+    return plain;
+}
+
+enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const char *text, struct mp_error *error)
+{
+    char *plain = without_spaces(text);
     struct mp_torch_settings changed = *settings;
     enum mp_status status = apply(&changed, plain, OPTIONS, error);
     for (size_t i = 0; !status && i < OPTIONS; i++)
@@ -244,13 +276,22 @@ enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const
     return status;
 }
 
+void mp_torch_settings_read(struct mp_torch_settings *settings, const char *text)
+{
+    char *plain = without_spaces(text);
+    for (size_t i = 0; i < OPTIONS; i++) {
+        struct mp_torch_settings changed = *settings;
+        if (!apply(&changed, plain, i, NULL)) *settings = changed;
+    }
+    free(plain);
+}
+
 void mp_torch_settings_change(struct mp_torch_settings *settings, const char *text)
 {
-    struct mp_torch_settings changed = *settings;
-    changed.max_split = MP_TORCH_UNLIMITED;
-    changed.gc_threshold = 0;
-    memset(changed.divisions, 0, sizeof changed.divisions);
-    if (!mp_torch_settings_parse(&changed, text, NULL)) *settings = changed;
+    settings->max_split = MP_TORCH_UNLIMITED;
+    settings->gc_threshold = 0;
+    memset(settings->divisions, 0, sizeof settings->divisions);
+    mp_torch_settings_read(settings, text);
 }
 
 static void add_option(struct mp_buffer *text, const char *name)
@@ -288,6 +329,10 @@ void mp_torch_settings_text(const struct mp_torch_settings *settings, struct mp_
         add_option(text, "expandable_segments");
         mp_buffer_append_text(text, "True");
     }
+    if (settings->reserve > 0) {
+        add_option(text, "expandable_segments_reserve");
+        mp_buffer_printf(text, "%g%s", settings->reserve, settings->reserve_in_gib ? "G" : "");
+    }
     if (settings->large_segment != MP_TORCH_LARGE) {
         add_option(text, "large_segment_size_mb");
         mp_buffer_printf(text, "%" PRIu64, settings->large_segment / MIB);
@@ -322,5 +367,5 @@ bool mp_torch_settings_same(const struct mp_torch_settings *a, const struct mp_t
         if (division_of(a->divisions[i]) != division_of(b->divisions[i])) return false;
     return a->expandable == b->expandable && a->max_split == b->max_split && a->large_segment == b->large_segment &&
            a->max_non_split_rounding == b->max_non_split_rounding && a->gc_threshold == b->gc_threshold &&
-           a->fraction == b->fraction;
+           a->fraction == b->fraction && a->reserve == b->reserve && a->reserve_in_gib == b->reserve_in_gib;
 }

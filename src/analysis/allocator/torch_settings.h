@@ -25,6 +25,8 @@ struct mp_torch_settings {
     uint64_t large_segment;                 /* MP_TORCH_LARGE */
     double gc_threshold;                    /* of the limit; 0: no collection */
     double fraction;                        /* of the device that may be used; 0: no limit is set */
+    double reserve;                         /* address space of an expandable segment: a share of the device, */
+    bool reserve_in_gib;                    /* or GiB; 0: 9/8 of the device, which is also the most */
     uint32_t divisions[MP_TORCH_DIVISIONS]; /* of roundup_power2_divisions: [k] for 2^k MiB up to twice that */
     bool expandable;
 };
@@ -33,8 +35,10 @@ void mp_torch_settings_default(struct mp_torch_settings *settings);
 /* Changes what the text names. MP_INVALID: the error names the option and its form. Options of PyTorch that do not
  * change where memory comes from are accepted. */
 enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const char *text, struct mp_error *error);
-/* The same as a program's change of the settings does: some of those that it does not name become the defaults. A text
- * that is none changes nothing. */
+/* The same of a recorded text. Options that PyTorch has and memprof does not know, and values that it refuses, change
+ * nothing. */
+void mp_torch_settings_read(struct mp_torch_settings *settings, const char *text);
+/* The same as a program's change of the settings does: some of those that it does not name become the defaults. */
 void mp_torch_settings_change(struct mp_torch_settings *settings, const char *text);
 /* The text of settings that differ from PyTorch's defaults, as every version with these options reads it; "" for
  * none. */

@@ -18,7 +18,9 @@ void mp_pinned_cache_find(const struct mp_model *model, struct mp_pinned_cache *
     for (uint32_t block = 0; block < model->blocks.count; block++) {
         uint64_t bytes = model->blocks.bytes[block];
         bool lives = model->blocks.free_event[block] == MP_NONE && bytes != MP_BYTES_UNKNOWN;
-        if (!lives || !(facts->of_stack[model->blocks.stack[block]] & MP_FACT_PINNED_CACHE)) continue;
+        if (!lives || model->blocks.kind[block] != MP_KIND_PINNED || /* its first call may make a context, too */
+            !(facts->of_stack[model->blocks.stack[block]] & MP_FACT_PINNED_CACHE))
+            continue;
         cache->bytes += bytes;
         cache->blocks++;
         if (looked && !is_held(model, block, look)) cache->unused += bytes;

@@ -64,7 +64,7 @@ static bool is_in(const char *text, size_t length, const char *const *list, size
 static bool is_plain_value(const char *text, size_t length)
 {
     static const char *const truths[] = {"true", "false", "True", "False"};
-    return (length && strspn(text, "0123456789.,:>[]-") >= length) ||
+    return (length && strspn(text, "0123456789.,:>[]-G") >= length) ||
            is_in(text, length, truths, sizeof truths / sizeof *truths);
 }
 
@@ -76,6 +76,7 @@ static void rename_settings(const char *settings, struct mp_buffer *out)
                                         "max_split_size_mb",
                                         "garbage_collection_threshold",
                                         "expandable_segments",
+                                        "expandable_segments_reserve",
                                         "roundup_power2_divisions",
                                         "roundup_bypass_threshold_mb",
                                         "release_lock_on_cudamalloc",
@@ -85,6 +86,9 @@ static void rename_settings(const char *settings, struct mp_buffer *out)
                                         "pinned_use_hip_host_register",
                                         "pinned_use_background_threads",
                                         "pinned_reserve_segment_size_mb",
+                                        "pinned_max_cached_size_mb",
+                                        "pinned_max_round_threshold_mb",
+                                        "pinned_free_catch_all",
                                         "graph_capture_record_stream_reuse",
                                         "per_process_memory_fraction",
                                         "max_non_split_rounding_mb",

@@ -32,6 +32,8 @@ def settings_of(config):
         parts.append(f"per_process_memory_fraction:{config['fraction']}")
     if "expandable_segments" in config:
         parts.append(f"expandable_segments:{config['expandable_segments']}")
+    if "reserve" in config:
+        parts.append(f"expandable_segments_reserve:{config['reserve']}")
     roundup = config.get("roundup")
     if isinstance(roundup, int):
         parts.append(f"roundup_power2_divisions:{roundup}")
@@ -158,6 +160,7 @@ SETTINGS = [
     {"roundup": [1, 2, 4, 8, 0, 16, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4]}, {"large_segment_size": 12 * MIB}, {"fraction": 0.7},
     {"expandable_segments": True, "max_split_size": 64 * MIB}, {"expandable_segments": True, "fraction": 0.6},
     {"expandable_segments": True, "large_segment_size": 32 * MIB, "roundup": 8},
+    {"expandable_segments": True, "reserve": 0.3}, {"expandable_segments": True, "reserve": 7},
 ]
 
 

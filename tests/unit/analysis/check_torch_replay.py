@@ -494,10 +494,13 @@ class Settings(Written):
                            ("nothing", "no setting"), ("nothing:1", "no setting"), ("backend:cudaMallocAsync", "native"),
                            ("roundup_power2_divisions:[256:3]", "power of two"), ("roundup_power2_divisions:[", "list"),
                            ("garbage_collection_threshold:1.5", "share"), ("max_split_size_mb:99999999999999", "MiB"),
-                           ("per_process_memory_fraction:", "share"), ("large_segment_size_mb:8", "more than 10")):
+                           ("per_process_memory_fraction:", "share"), ("large_segment_size_mb:8", "more than 10"),
+                           ("expandable_segments_reserve:40M", "GiB"), ("expandable_segments_reserve:0", "GiB")):
             self.assertIn(word, frag(self.path, "--replay", text, status=2))
         for text in ("", " expandable_segments:True , max_split_size_mb:512", "pinned_use_background_threads:True",
-                     "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", "garbage_collection_threshold:0.8"):
+                     "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]", "garbage_collection_threshold:0.8",
+                     "expandable_segments_reserve:0.5,expandable_segments_reserve_by_class:[serving:8G]",
+                     "pinned_max_cached_size_mb:64,pinned_max_round_threshold_mb:1,pinned_free_catch_all:True"):
             self.assertIsNotNone(frag(self.path, "--replay", text)["replay"])
 
 

@@ -30,7 +30,8 @@ class Pool:
 
 
 class Allocator:
-    """Settings: max_split, max_non_split_rounding, large_segment, gc_threshold, fraction, divisions, expandable."""
+    """Settings: max_split, max_non_split_rounding, large_segment, gc_threshold, fraction, divisions, expandable,
+    reserve."""
 
     def __init__(self, capacity, total, settings):
         self.capacity, self.total = capacity, total
@@ -51,6 +52,8 @@ class Allocator:
         divisions = settings.get("roundup", 0)
         self.divisions = [divisions] * 16 if isinstance(divisions, int) else divisions
         self.expandable = settings.get("expandable_segments", False)
+        self.reserve = min(int(settings["reserve"] * self.total) if "reserve" in settings else 1 << 64,
+                           self.total + self.total // 8)
 
     # Totals are plain sums over the segments.
     def mapped(self, segment):
@@ -182,7 +185,7 @@ class Allocator:
                     found = segment, segment.blocks[first]
         if not found:
             page = 2 * MIB if size <= MIB else self.large
-            whole = -(-(self.total + self.total // 8) // page) * page
+            whole = -(-self.reserve // page) * page
             if whole < size:
                 return None
             segment = Segment(self.next_reservation, whole, stream, pool, size <= MIB, page)

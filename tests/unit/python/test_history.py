@@ -418,11 +418,24 @@ class Pools(unittest.TestCase):
     def test_settings_that_change(self):
         """Includes settings that PyTorch had read from the environment before the first change."""
         change = self.native._cuda_cudaCachingAllocator_set_allocator_settings
-        with unittest.mock.patch.dict(os.environ, {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}):
+        with unittest.mock.patch.dict(os.environ, {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64",
+                                                   "PYTORCH_ALLOC_CONF": "max_split_size_mb:32"}):
             self.assertIn("answer of", change("expandable_segments:True"))
             change("")
         self.assertEqual(self.take(), ["torch: began with settings:max_split_size_mb:64",
                                        "torch: settings:expandable_segments:True", "torch: settings:"])
+
+    def test_variables(self):
+        """PyTorch's own precedence; up to 2.8 it does not know PYTORCH_ALLOC_CONF."""
+        for is_new, variables, began in ((True, {"PYTORCH_ALLOC_CONF": "a:1"}, "a:1"), (False, {"PYTORCH_ALLOC_CONF": "a:1"}, ""),
+                                         (True, {"PYTORCH_ALLOC_CONF": "a:1", "PYTORCH_CUDA_ALLOC_CONF": ""}, ""),
+                                         (True, {}, "")):
+            self.setUp()
+            if is_new:
+                self.native._accelerator_emptyCache = None
+            with unittest.mock.patch.dict(os.environ, variables):
+                self.native._cuda_cudaCachingAllocator_set_allocator_settings("b:1")
+            self.assertEqual(self.take()[0], "torch: began with settings:" + began)
 
     def test_ends_up_to_2_1_name_no_pool(self):
         end = self.native._cuda_endAllocateCurrentStreamToPool
