@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MASK "***"
+#define MASK      "***"
+#define LOOKED_AT 256 /* letters that decide whether a word is a token, for the time of a hostile "sk-sk-sk-..." */
 
 enum letters { HEX, ALNUM, WORD, DOTTED, BASE64, TO_BLANK };
 
@@ -34,6 +35,19 @@ static const struct shape {
     {"lsv2_", 20, WORD},
     {"wandb_v1_", 20, WORD},
     {"local-", 32, HEX},
+    {"esecret_", 16, ALNUM},
+    {"csk-", 30, ALNUM},
+    {"tvly-", 20, WORD},
+    {"pcsk_", 20, WORD},
+    {"llx-", 30, ALNUM},
+    {"pa-", 40, WORD},
+    {"fal_", 30, ALNUM},
+    {"cohere_", 30, ALNUM},
+    {"KGAT_", 32, HEX},
+    {"ak-", 20, ALNUM},
+    {"as-", 20, ALNUM},
+    {"sk_", 48, HEX},
+    {"sk_car_", 20, ALNUM},
     {"dapi", 32, HEX},
     {"ABSK", 60, BASE64},
     {"bedrock-api-key-", 20, BASE64},
@@ -46,6 +60,17 @@ static const struct shape {
     {"AIza", 30, WORD},
     {"GOCSPX-", 20, WORD},
     {"ya29.", 15, WORD},
+    {"1//0", 20, WORD},
+    {"AKID", 32, ALNUM},
+    {"AKLT", 40, ALNUM},
+    {"sbp_", 40, HEX},
+    {"sb_secret_", 20, WORD},
+    {"vcp_", 20, ALNUM},
+    {"vercel_blob_rw_", 20, WORD},
+    {"nfp_", 36, ALNUM},
+    {"napi_", 40, ALNUM},
+    {"rnd_", 24, ALNUM},
+    {"dt0c01.", 24, DOTTED},
     {"LTAI", 16, ALNUM},
     {"dop_v1_", 32, HEX},
     {"doo_v1_", 32, HEX},
@@ -61,6 +86,7 @@ static const struct shape {
     {"pul-", 32, HEX},
     {"pscale_", 20, DOTTED},
     {"dp.pt.", 20, ALNUM},
+    {"dp.st.", 20, DOTTED},
     {"tskey-", 16, WORD},
     {"AGE-SECRET-KEY-1", 40, ALNUM},
     {"ops_eyJ", 20, BASE64},
@@ -86,6 +112,15 @@ static const struct shape {
     {"GR1348941", 16, WORD},
     {"ATATT3", 20, BASE64},
     {"ATBB", 24, ALNUM},
+    {"ATCTT3", 20, BASE64},
+    {"CCIPAT_", 20, WORD},
+    {"bkua_", 40, HEX},
+    {"figd_", 20, WORD},
+    {"squ_", 40, HEX},
+    {"sqp_", 40, HEX},
+    {"sqa_", 40, HEX},
+    {"cio", 32, ALNUM},
+    {"b3BlbnNzaC1rZXkt", 20, BASE64}, /* "openssh-key-" */
     {"npm_", 20, ALNUM},
     {"pypi-", 20, WORD},
     {"rubygems_", 20, HEX},
@@ -133,6 +168,10 @@ static const struct shape {
     {"xoxs-", 15, WORD},
     {"xapp-", 15, WORD},
     {"EAA", 80, ALNUM},
+    {"phc_", 40, ALNUM},
+    {"phx_", 40, ALNUM},
+    {"re_", 20, WORD},
+    {":AA", 33, WORD}, /* Telegram, behind the bot's number */
     /* Of any service */
     {"eyJ", 17, DOTTED},
     {"hooks.slack.com/", 20, TO_BLANK},
@@ -186,7 +225,7 @@ static bool looks_random(const char *text, size_t length)
  * %20TOKEN. */
 static bool begins_word(const char *text, const char *at)
 {
-    if (at == text || !isalnum((unsigned char)at[-1])) return true;
+    if (at == text || !isalnum((unsigned char)*at) || !isalnum((unsigned char)at[-1])) return true;
     if (at - text >= 2 && at[-2] == '\\') return true;
     return at - text >= 3 && at[-3] == '%' && isxdigit((unsigned char)at[-2]) && isxdigit((unsigned char)at[-1]);
 }
@@ -197,9 +236,12 @@ static size_t token_length(const char *text)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         size_t begin = strlen(shapes[i].begins), length = begin;
         if (*text != *shapes[i].begins || strncmp(text, shapes[i].begins, begin)) continue;
+        while (length < LOOKED_AT && belongs((unsigned char)text[length], shapes[i].letters))
+            length++;
+        if (length - begin < shapes[i].least || !looks_random(text + begin, length - begin)) continue;
         while (belongs((unsigned char)text[length], shapes[i].letters))
             length++;
-        if (length - begin >= shapes[i].least && looks_random(text + begin, length - begin)) return length;
+        return length;
     }
     return 0;
 }

@@ -244,11 +244,11 @@ void mp_command_line_read(uint32_t pid, char *arguments, size_t room);
 /* Replaces secrets by ***, in place; of one of one or two letters as many stars are left. Without memory no argument
  * stays. Masked are:
  *
- *     an option or assignment whose name says so     --token VALUE, --db-password=VALUE, HF_TOKEN=VALUE
- *     the same within an argument                    {"password": "VALUE"}, Bearer VALUE, ?sig=VALUE, a line for a
- * shell the nameless value that a command takes        wandb login VALUE, mysql -pVALUE, curl -u USER:VALUE the
- * password in a URL                          postgres://user:VALUE@host tokens by shape, webhooks, PEM blocks
- * collect/recording/secret_shapes.h
+ * - an option or assignment whose name says so: --token VALUE, --db-password=VALUE, HF_TOKEN=VALUE, password VALUE
+ * - the same within an argument: {"password": "VALUE"}, Bearer VALUE, ?sig=VALUE, a line for a shell
+ * - the nameless value that a command takes: wandb login VALUE, mysql -pVALUE, curl -u USER:VALUE
+ * - the password in a URL: postgres://user:VALUE@host
+ * - tokens by shape, webhooks, PEM blocks: collect/recording/secret_shapes.h
  *
  * Not masked are --max-tokens 512, --tokenizer NAME and --pad-token "<pad>". */
 void mp_command_line_mask(char *arguments);

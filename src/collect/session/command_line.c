@@ -10,8 +10,9 @@
 
 #include "collect/recording/secret_shapes.h"
 
-#define NAME_MAX       64 /* letters of a longer name beyond its end do not count */
-#define TOKEN_USER     16 /* letters: a user's name is shorter than an access token */
+#define NAME_MAX       64  /* letters of a longer name beyond its end do not count */
+#define LOGIN_MAX      256 /* letters of a user and password before @ */
+#define TOKEN_USER     16  /* letters: a user's name is shorter than an access token */
 #define OPTION_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define NAME_LETTERS   OPTION_LETTERS "0123456789_-.+"
 
@@ -69,41 +70,61 @@ enum naming { NO_SECRET, NAMES_KEY, NAMES_SECRET };
 static enum naming names_a_secret(const char *name, size_t length)
 {
     /* The last words of a name; before those of the second list something may stand within the word. */
-    static const char *const endings[] = {"pwd", "pass",   "passcode", "credentials", "credential", "creds",
-                                          "pat", "auth",   "cookie",   "jwt",         "pin",        "sas",
-                                          "otp", "bearer", "pw",       "sessionid",   "cred",       NULL};
+    static const char *const endings[] = {
+        "pwd", "pass", "passcode", "credentials", "credential", "creds",     "pat",  "auth", "cookie", "jwt",
+        "pin", "sas",  "otp",      "bearer",      "pw",         "sessionid", "cred", "psk",  NULL};
+    /* Words behind such a name that leave it one: HF_TOKEN_2, DB_PASSWORD_PROD. */
+    static const char *const qualifiers[] = {"prod", "dev", "test", "staging", "value", "old", "new", NULL};
     static const char *const tails[] = {
-        "token",         "secret",          "password",   "passwd",        "passphrase", "apikey",      "accesskey",
-        "secretkey",     "authtoken",       "authkey",    "authorization", "secrets",    "passwords",   "userpwd",
-        "appkey",        "privatekey",      "accountkey", "wandbkey",      "signingkey", "sharedkey",   "masterkey",
-        "encryptionkey", "accesssignature", "sshpass",    "storepass",     "keypass",    "fromliteral", NULL};
+        "token",      "secret",    "password",    "passwd",        "passphrase",      "apikey",
+        "accesskey",  "secretkey", "authtoken",   "authkey",       "authorization",   "secrets",
+        "passwords",  "userpwd",   "appkey",      "privatekey",    "accountkey",      "wandbkey",
+        "signingkey", "sharedkey", "masterkey",   "encryptionkey", "accesssignature", "sshpass",
+        "storepass",  "keypass",   "fromliteral", "keybase",       "apikeys",         "requirepass",
+        "masterauth", "passwort",  "kennwort",    "mnemonic",      "seedphrase",      NULL};
     /* Tokens of a model's alphabet: --pad-token. */
-    static const char *const alphabet[] = {"pad.token",     "eos.token",   "bos.token",   "unk.token",
-                                           "mask.token",    "sep.token",   "cls.token",   "image.token",
-                                           "special.token", "stop.token",  "start.token", "end.token",
-                                           "per.token",     "video.token", "audio.token", NULL};
+    static const char *const alphabet[] = {"pad.token",   "eos.token", "bos.token",   "unk.token",     "mask.token",
+                                           "sep.token",   "cls.token", "image.token", "special.token", "stop.token",
+                                           "start.token", "end.token", "per.token",   "video.token",   "audio.token",
+                                           "max.token",   "min.token", "num.token",   "n.token",       NULL};
     static const char *const keys[] = {"key", NULL};
     char words[2 * NAME_MAX], joined[2 * NAME_MAX], *end = joined;
     split_words(name, length, words);
     words[strlen(words) - 1] = '\0'; /* the dot */
+    bool is_qualified = false;
+    for (size_t used; (used = strlen(words));) {
+        bool ends_qualified = strchr(words, '.') && ends_in_one_of(words, qualifiers, '.');
+        if (!ends_qualified && !strchr("0123456789.", words[used - 1])) break;
+        is_qualified |= ends_qualified;
+        words[ends_qualified ? (size_t)(strrchr(words, '.') - words) : used - 1] = '\0';
+    }
     for (const char *at = words; *at; at++)
         if (*at != '.') *end++ = *at;
     *end = '\0';
     if (ends_in_one_of(words, alphabet, '.')) return NO_SECRET;
     if (ends_in_one_of(words, endings, '.') || ends_in_one_of(joined, tails, '\0')) return NAMES_SECRET;
-    return ends_in_one_of(words, keys, '.') ? NAMES_KEY : NO_SECRET;
+    return !is_qualified && ends_in_one_of(words, keys, '.') ? NAMES_KEY : NO_SECRET;
 }
 
-/* True if the value behind such a name is no secret: a number, or behind --text-key (not --key) the name of a column.
+static bool is_word(const char *word, size_t length, const char *wanted)
+{
+    return length == strlen(wanted) && !strncmp(word, wanted, length);
+}
+
+/* True if the value behind such a name is no secret: a constant of a language, a number, or behind --text-key (not
+ * --key) the name of a column.
  */
 static bool is_harmless(enum naming naming, const char *name, const char *value, size_t length)
 {
+    static const char *const constants[] = {"None", "True", "False", "true", "false", "null", "str", NULL};
+    for (size_t i = 0; constants[i]; i++)
+        if (is_word(value, length, constants[i])) return true;
     if (naming != NAMES_KEY || !length) return naming == NO_SECRET;
     if (strspn(value, "0123456789") >= length) return true;
     return strspn(value, "abcdefghijklmnopqrstuvwxyz_-.") >= length && (*name != '-' || strncasecmp(name, "--key", 5));
 }
 
-/* Masks the password of each scheme://user:PASSWORD@host; where there is no colon, the user may be a token. */
+/* Masks the password of each scheme://user:PASSWORD@host and user:PASSWORD@host:port. A long user may be a token. */
 static void mask_urls(const struct marked *line, char *argument)
 {
     for (char *at = argument; (at = strstr(at, "://"));) {
@@ -111,10 +132,20 @@ static void mask_urls(const struct marked *line, char *argument)
         at += 3;
         size_t authority = strcspn(at, "/?# \t\n\"'");
         char *host = memrchr(at, '@', authority), *colon = host ? memchr(at, ':', (size_t)(host - at)) : NULL;
-        if (colon)
-            mark(line, colon + 1, (size_t)(host - colon - 1));
-        else if (host && is_web && host - at >= TOKEN_USER)
-            mark(line, at, (size_t)(host - at));
+        char *user_end = colon ? colon : host;
+        if (colon) mark(line, colon + 1, (size_t)(host - colon - 1));
+        if (host && is_web && user_end - at >= TOKEN_USER) mark(line, at, (size_t)(user_end - at));
+    }
+    for (char *at = argument; (at = strchr(at, '@')); at++) {
+        size_t host = 1 + strspn(at + 1, NAME_LETTERS);
+        size_t port = host > 1 && at[host] == ':' ? strspn(at + host + 1, "0123456789") : 0;
+        char *user = at;
+        while (user > argument && at - user < LOGIN_MAX && !strchr(" \t\n\"'=/", user[-1]))
+            user--;
+        char *colon = memchr(user, ':', (size_t)(at - user));
+        if (!port || !strchr("/ \t\n\"'", at[host + 1 + port])) continue;
+        if (colon && colon > user && strspn(colon + 1, "0123456789,") < (size_t)(at - colon - 1))
+            mark(line, colon + 1, (size_t)(at - colon - 1));
     }
 }
 
@@ -139,11 +170,20 @@ static char *mask_value(const struct marked *line, enum naming naming, const cha
 {
     char quote = '\0';
     value += strspn(value, " \t\\$"); /* $'...' */
+    bool is_escaped = value[-1] == '\\';
     if (*value == '"' || *value == '\'') quote = *value++;
+    char closes = *value == '{' ? '}' : *value == '(' ? ')' : *value == '[' ? ']' : '\0';
+    if (closes && !quote && naming == NAMES_SECRET && value[-1] != '$') { /* auth=("me", "..."), "auth": {"x": "..."} */
+        size_t all = strcspn(value, (char[]){closes, '\0'});
+        mark(line, value, all);
+        return value + all;
+    }
     bool is_header = separator == ':' && !quote;
     value = behind_scheme(value);
     const char ends[] = {quote, '\\', '\0'};
-    size_t length = strcspn(value, quote == '"' ? ends : quote ? ends : is_header ? "\r\n\"'}" : " \t\r\n&,;\"'})]");
+    size_t length = strcspn(value, quote ? ends : is_header ? "\r\n\"'}" : " \t\r\n&,;\"'})]");
+    while (quote && !is_escaped && value[length] == '\\' && value[length + 1])
+        length += 2 + strcspn(value + length + 2, ends);
     if (!is_harmless(naming, name, value, length)) mark(line, value, length);
     return value + length;
 }
@@ -151,7 +191,7 @@ static char *mask_value(const struct marked *line, enum naming naming, const cha
 /* Names that sign an address in its query, and are harmless elsewhere. */
 static bool signs_a_query(const char *name, size_t length)
 {
-    static const char *const names[] = {"sig", "signature", "key", "code", "credential", "hmac", "st", NULL};
+    static const char *const names[] = {"sig", "signature", "key", "code", "credential", "hmac", "st", "policy", NULL};
     char words[2 * NAME_MAX];
     split_words(name, length, words);
     words[strlen(words) - 1] = '\0';
@@ -183,9 +223,15 @@ static void mask_named(const struct marked *line, char *argument)
         if (naming == NAMES_KEY && length == 3 && *name != '-' && !is_passed) naming = NO_SECRET; /* {"key": 1} */
         if (naming == NO_SECRET || is_scheme) continue;
         bool is_option = *name == '-' && *behind == ' ';
-        bool is_argument = name - argument >= 2 && name[-2] == '(' && *behind == name[-1] && behind[1] == ',';
+        bool is_quoted = name > argument && strchr("\"'", name[-1]) && strchr("\"'\\", *behind);
+        bool is_argument = is_quoted && name - argument >= 2 && strchr("([", name[-2]) && behind[1] == ',';
+        if (name > argument && name[-1] == '<' && *behind == '>') mark(line, behind + 1, strcspn(behind + 1, "<"));
         behind += strspn(behind, "\\\"']");
         behind += strspn(behind, " \t");
+        char *value = behind + strspn(behind, ", \t\n\"'\\"); /* {"name": "TOKEN", "value": "..."} */
+        if (is_quoted && *behind == ',' && !strncmp(value, "value", 5))
+            behind = value + 5 + strspn(value + 5, " \t\"'\\");
+        if (!strncasecmp(behind, "%3D", 3)) mark(line, behind + 3, strcspn(behind + 3, "%&# "));
         bool is_assigned = *behind == '=' || (*behind == ':' && behind[1] != ':' && strncmp(behind, "://", 3));
         if (is_assigned || is_argument) /* setdefault("TOKEN", "...") */
             at = mask_value(line, naming, name, behind + 1, *behind);
@@ -198,34 +244,47 @@ enum rule_kind {
     VALUE,    /* the option's value, in the next word or attached */
     ATTACHED, /* attached alone: mysql -pSECRET */
     LOGIN,    /* likewise a value USER:SECRET */
-    BARE,     /* each word that is no option */
+    BARE,     /* each word that is no option, of NAME=SECRET the value */
+    ORACLE,   /* each word USER/SECRET */
 };
 
-/* Commands whose secrets have no name; `login`: behind that word alone. Blanks around each command. */
+/* Commands whose secrets have no name. Words that must come before, if any; URL is any URL. Blanks around each word. */
 static const struct command_rule {
     const char *commands, *option;
     enum rule_kind kind;
-    bool login;
+    const char *behind;
 } rules[] = {
-    {" wandb vault ", "", BARE, true},
-    {" docker podman nerdctl buildah skopeo crane oras helm oc az ", "-p", VALUE, true},
-    {" sshpass mongo mongosh mongodump mongorestore ", "-p", VALUE, false},
-    {" mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlcheck mariadb mariadb-dump mycli 7z 7za 7zr ", "-p",
-     ATTACHED, false},
-    {" redis-cli valkey-cli ", "-a", VALUE, false},
-    {" ldapsearch ldapmodify ldapadd ldapwhoami ", "-w", VALUE, false},
-    {" zip unzip sqlcmd bcp ", "-P", VALUE, false},
-    {" openssl ", "-pass", VALUE, false},
-    {" openssl ", "-passin", VALUE, false},
-    {" openssl ", "-passout", VALUE, false},
-    {" openssl ", "-k", VALUE, false},
-    {" curl ", "-b", VALUE, false},
-    {" curl lftp ", "-u", LOGIN, false},
-    {" curl ", "-E", LOGIN, false},
-    {" curl ", "--cert", LOGIN, false},
-    {" curl smbclient rpcclient ", "-U", LOGIN, false},
-    {" http https ", "-a", LOGIN, false},
-    {" ab ", "-A", LOGIN, false},
+    {" wandb vault bw cargo ngrok rclone redis-cli valkey-cli ", "", BARE,
+     " login unlock unseal put write authtoken add-authtoken obscure AUTH "},
+    {" fly flyctl heroku pulumi conda kaggle llm gh wrangler ", "", BARE, " set put config:set "},
+    {" aws az databricks rabbitmqctl consul etcdctl ", "", BARE,
+     " put put-secret put-secret-value put-parameter create-secret keyvault add_user change_password "},
+    {" poetry composer ", "", BARE, " config "},
+    {" mc mcli ", "", BARE, " URL add "},
+    {" htpasswd wpa_passphrase ", "", BARE, NULL},
+    {" sqlplus sqlldr sqlcl rman expdp impdp ", "", ORACLE, NULL},
+    {" docker podman nerdctl buildah skopeo crane oras helm oc az twine poetry uv ", "-p", VALUE,
+     " login upload publish "},
+    {" sshpass mongo mongosh mongodump mongorestore cqlsh influx yt-dlp youtube-dl rdesktop useradd usermod ", "-p",
+     VALUE, NULL},
+    {" mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlcheck mariadb mariadb-dump mycli 7z 7za 7zr unrar ", "-p",
+     ATTACHED, NULL},
+    {" redis-cli valkey-cli ", "-a", VALUE, NULL},
+    {" ldapsearch ldapmodify ldapadd ldapwhoami ", "-w", VALUE, NULL},
+    {" zip unzip sqlcmd bcp ipmitool mosquitto_pub mosquitto_sub ssh-keygen ", "-P", VALUE, NULL},
+    {" ssh-keygen ", "-N", VALUE, NULL},
+    {" uv anaconda influx rancher hf huggingface-cli ", "-t", VALUE, NULL},
+    {" openssl ", "-pass", VALUE, NULL},
+    {" openssl ", "-passin", VALUE, NULL},
+    {" openssl ", "-passout", VALUE, NULL},
+    {" openssl openai nuget dotnet prefect ", "-k", VALUE, NULL},
+    {" curl ", "-b", VALUE, NULL},
+    {" curl lftp ", "-u", LOGIN, NULL},
+    {" curl ", "-E", LOGIN, NULL},
+    {" curl ", "--cert", LOGIN, NULL},
+    {" curl smbclient rpcclient ", "-U", LOGIN, NULL},
+    {" http https ", "-a", LOGIN, NULL},
+    {" ab ", "-A", LOGIN, NULL},
 };
 
 /* One command of a line: what earlier words say of the next. */
@@ -234,13 +293,12 @@ struct words {
     char command[NAME_MAX];          /* with blanks around; empty: none known */
     const char *name;                /* an option or setting that names a secret came before */
     size_t name_length;
-    bool login, set, of_user; /* "login", "set", "--user" came before */
+    uint32_t open;      /* bit i: of rules[i], the words that must come before did */
+    bool set, of_user;  /* "set", "--user" came before */
+    bool in_line;       /* of a shell's line, which may be prose */
+    const char *echoed; /* what `echo` pipes into this command; NULL: nothing */
+    size_t echoed_length;
 };
-
-static bool is_word(const char *word, size_t length, const char *wanted)
-{
-    return length == strlen(wanted) && !strncmp(word, wanted, length);
-}
 
 static void mark_login(const struct marked *line, const char *word, size_t length, const char *separators)
 {
@@ -269,8 +327,50 @@ static void take_command(struct words *words, const char *word, size_t length)
     if (length - skip + 3 > sizeof padded) return;
     snprintf(padded, sizeof padded, " %.*s ", (int)(length - skip), word + skip);
     if (!knows_command(padded)) return;
-    *words = (struct words){0};
+    *words = (struct words){.in_line = words->in_line, .echoed = words->echoed, .echoed_length = words->echoed_length};
     memcpy(words->command, padded, sizeof padded);
+}
+
+/* True if the rule is one of the command's, and the words that must come before did. */
+static bool is_open(const struct words *words, size_t rule)
+{
+    return *words->command && strstr(rules[rule].commands, words->command) &&
+           (!rules[rule].behind || words->open >> rule & 1);
+}
+
+/* Opens the rules that wait for this word. */
+static void open_rules(struct words *words, const char *word, size_t length)
+{
+    char padded[NAME_MAX];
+    const char *slash = memrchr(word, '/', length), *last = slash ? slash + 1 : word; /* auth/approle/login */
+    if (memmem(word, length, "://", 3))
+        strcpy(padded, " URL ");
+    else
+        snprintf(padded, sizeof padded, " %.*s ", (int)(length - (size_t)(last - word)), last);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].behind && strstr(rules[i].behind, padded)) words->open |= (uint32_t)1 << i;
+}
+
+/* "password VALUE" without dashes, as of nmcli, wifi-sec.psk and SQL. */
+static bool is_bare_name(const char *word, size_t length)
+{
+    static const char *const names[] = {"password",   "passwd",     "passphrase",        "psk", "requirepass",
+                                        "masterauth", "identified", "secret_access_key", NULL};
+    char lower[NAME_MAX];
+    if (length >= sizeof lower) return false;
+    for (size_t i = 0; i < length; i++)
+        lower[i] = (char)tolower((unsigned char)word[i]);
+    lower[length] = '\0';
+    return ends_in_one_of(lower, names, '.');
+}
+
+/* True if a word behind a bare name is none of its value: a path, an option, or in a line the next word of a sentence.
+ */
+static bool is_no_value(const struct words *words, const char *word, size_t length)
+{
+    bool is_quoted = strchr("\"'", word[-1]) != NULL;
+    if (strchr("-/.~$", *word) || word[length - 1] == '/') return true;
+    return words->in_line && !is_quoted && strspn(word, "abcdefghijklmnopqrstuvwxyz,.?!") >= length;
 }
 
 /* "-phunter2" of a client that the table does not know: letters and digits, but no -pix_fmt and no -p8080:80. */
@@ -288,11 +388,10 @@ static bool seems_attached_password(const char *word, size_t length)
 
 static bool take_option(const struct marked *line, struct words *words, const char *word, size_t length)
 {
-    for (size_t i = 0; *words->command && i < sizeof rules / sizeof *rules; i++) {
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const struct command_rule *rule = &rules[i];
         size_t size = strlen(rule->option);
-        if (!size || !strstr(rule->commands, words->command) || (rule->login && !words->login) || size > length)
-            continue;
+        if (!size || size > length || !is_open(words, i)) continue;
         bool begins = !strncmp(word, rule->option, size);
         bool ends_letters = rule->kind == LOGIN && size == 2 && word[length - 1] == rule->option[1] &&
                             strspn(word + 1, OPTION_LETTERS) >= length - 1; /* curl -sSLu */
@@ -311,6 +410,22 @@ static bool take_option(const struct marked *line, struct words *words, const ch
     return false;
 }
 
+/* Marks a word that its command takes without an option. */
+static bool take_bare(const struct marked *line, const struct words *words, const char *word, size_t length)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (rules[i].kind < BARE || !is_open(words, i)) continue;
+        const char *equals = rules[i].kind == BARE ? memchr(word, '=', length) : NULL,
+                   *value = equals ? equals + 1 : word;
+        if (rules[i].kind == BARE)
+            mark(line, value, length - (size_t)(value - word));
+        else if (isalnum((unsigned char)*word))
+            mark_login(line, word, length, "/");
+        return true;
+    }
+    return false;
+}
+
 /* Marks a word's secret, as far as the words before it say that it is one. */
 static void take_word(const struct marked *line, struct words *words, const char *word, size_t length)
 {
@@ -319,7 +434,20 @@ static void take_word(const struct marked *line, struct words *words, const char
     words->name = NULL;
     words->set = words->of_user = false;
     bool is_option = *word == '-' && length > 1;
-    if (before.name && strncmp(word, "--", 2)) {
+    bool reads_input = is_word(word, length, "--password-stdin") || is_word(word, length, "--with-token") ||
+                       is_word(word, length, "login") ||
+                       (is_word(word, length, "-S") && !strncmp(word - 5, "sudo ", 5));
+    if (before.echoed && reads_input) mark(line, before.echoed, before.echoed_length);
+    if (before.name && is_bare_name(before.name, before.name_length)) {
+        if (is_word(word, length, "by") || is_word(word, length, "BY") || strspn(word, "=:") >= length)
+            words->name = before.name, words->name_length = before.name_length;
+        else if (!is_no_value(words, word, length))
+            mark(line, word, length);
+        if (words->name || !is_no_value(words, word, length)) return;
+    } else if (before.name && is_word(word, length, "=")) {
+        words->name = before.name, words->name_length = before.name_length;
+        return;
+    } else if (before.name && strncmp(word, "--", 2)) {
         enum naming naming = names_a_secret(before.name, before.name_length);
         if (!is_harmless(naming, before.name, word, length)) mark(line, word, length);
         return;
@@ -335,9 +463,13 @@ static void take_word(const struct marked *line, struct words *words, const char
     size_t named = equals ? (size_t)(equals - word) : length;
     bool is_name = strspn(word, NAME_LETTERS) >= named;
     if (equals && is_option && is_word(word, named, "--user")) mark_login(line, equals + 1, length - named - 1, ":");
-    if (equals && is_name) {
+    if (!is_option && take_bare(line, words, word, length)) {
+        words->set = before.set;
+    } else if (equals && is_name) {
+        const char *value = equals + 1, *end = word + length;
+        if (value + 1 < end && *value == end[-1] && strchr("\"'", *value)) value++, end--;
         enum naming naming = names_a_secret(word, named);
-        if (!is_harmless(naming, word, equals + 1, length - named - 1)) mark(line, equals + 1, length - named - 1);
+        if (!is_harmless(naming, word, value, (size_t)(end - value))) mark(line, value, (size_t)(end - value));
         if (!is_option) take_command(words, word, length); /* ProxyCommand=sshpass */
     } else if (is_option) {
         words->set = before.set; /* set -x NAME VALUE */
@@ -345,35 +477,60 @@ static void take_word(const struct marked *line, struct words *words, const char
         if (seems_attached_password(word, length)) mark(line, word + 2, length - 2);
         words->of_user =
             is_word(word, length, "-u") || is_word(word, length, "--user") || is_word(word, length, "--proxy-user");
-    } else if (words->login && (strstr(rules[0].commands, *words->command ? words->command : "-"))) {
-        mark(line, word, length);
     } else {
         words->set = is_word(word, length, "set") || is_word(word, length, "setenv");
-        words->login |= is_word(word, length, "login");
+        open_rules(words, word, length);
         take_command(words, word, length);
     }
     const char *name = memrchr(word, ':', length); /* npm config set //host/:_authToken */
     name = before.set && name ? name + 1 : word;
     size_t size = length - (size_t)(name - word);
-    if ((is_option || before.set) && !equals && (is_name || before.set) && names_a_secret(name, size))
-        words->name = name, words->name_length = size;
+    bool is_named = (is_option || before.set) && (is_name || before.set) && names_a_secret(name, size);
+    if (!equals && (is_named || is_bare_name(name, size))) words->name = name, words->name_length = size;
+}
+
+/* The length of a word of a shell up to `end`, with quoted parts that have no blank: -p'SECRET', TOKEN="...". */
+static size_t word_length(const char *word, const char *end)
+{
+    size_t length = strcspn(word, " \t\r\n;|&<>()\"'");
+    while (length && word[length] && strchr("\"'", word[length])) {
+        const char *quoted = word + length + 1, *closes = quoted + strcspn(quoted, " \t\r\n;|&<>()\"'");
+        if (closes >= end || *closes != word[length]) break;
+        length = (size_t)(closes + 1 - word) + strcspn(closes + 1, " \t\r\n;|&<>()\"'");
+    }
+    return length;
+}
+
+/* Begins the next command of a line, to which a pipe may hand what the one between `begin` and `end` echoes. */
+static void begin_command(struct words *words, const char *begin, const char *end, const char *separator)
+{
+    *words = (struct words){.in_line = true};
+    if (separator[0] != '|' || separator[1] == '|' || (strncmp(begin, "echo ", 5) && strncmp(begin, "printf ", 7)))
+        return;
+    words->echoed = strchr(begin, ' ') + 1;
+    words->echoed_length = (size_t)(end - words->echoed);
 }
 
 /* The words of a shell's line, as of sh -c '...'; `depth` lines lie in its quotes at most. */
 static void mask_line(const struct marked *line, char *argument, size_t bytes, int depth)
 {
-    struct words words = {0};
-    for (char *at = argument; *at && at < argument + bytes;) {
+    struct words words = {.in_line = true};
+    for (char *at = argument, *command = at; *at && at < argument + bytes;) {
         at += *at == '$' && at[1] == '\'';
         char quote = *at == '"' || *at == '\'' ? *at++ : '\0';
-        size_t length = quote ? strcspn(at, (char[]){quote, '\0'}) : strcspn(at, " \t\r\n;|&<>()\"'");
+        size_t length = quote ? strcspn(at, (char[]){quote, '\0'}) : word_length(at, argument + bytes);
         if (length) take_word(line, &words, at, length);
         if (quote && depth) mask_line(line, at, length, depth - 1);
         at += length;
         if (quote && *at) at++;
-        if (*at && strchr(";|&\n(", *at)) words = (struct words){0};
+        char *end = at;
+        while (*at && strchr(" \t\r", *at))
+            at++;
+        bool separates = *at && strchr(";|&\n(", *at);
+        if (separates) begin_command(&words, command, end, at);
         while (*at && strchr(" \t\r\n;|&<>()", *at))
             at++;
+        if (separates) command = at;
     }
 }
 

@@ -1,5 +1,5 @@
-/* Five secrets of each shape in command lines, of which none may stay, and 220 arguments that look alike, of which at
- * least 210 must. */
+/* Five secrets of each shape in command lines, of which none may stay, and 320 arguments that look alike, of which at
+ * least 310 must. */
 #include "collect/session/collector_parts.h"
 
 #include <stdio.h>
@@ -67,6 +67,55 @@ static const char *const secret_shapes[] = {
     "kubectl^create^secret^generic^x^--from-literal=value={a16}",
     "keytool^-storepass^{l10}",
     "x^--cred^{l10}",
+    "nmcli^dev^wifi^connect^home^password^{l10}",
+    "nmcli^con^mod^home^wifi-sec.psk^{a10}",
+    "x^esecret_{a40}",
+    "mc^alias^set^store^https://host:9000^{a20}^{a40}",
+    "sqlplus^-S^scott/{a12}@//db:1521/x",
+    "ngrok^config^add-authtoken^{w49}",
+    "rclone^config^create^x^s3^secret_access_key^{a40}",
+    "vault^operator^unseal^{a24}",
+    "vault^kv^put^app^value={a20}",
+    "twine^upload^-u^__token__^-p^{a20}",
+    "cargo^login^cio{a32}",
+    "redis-cli^AUTH^{a20}",
+    "redis-server^--requirepass^{l12}",
+    "gh^secret^set^NAME^--body^{a20}",
+    "fly^secrets^set^NAME={a20}",
+    "pulumi^config^set^--secret^name^{a20}",
+    "htpasswd^-nbB^me^{a12}",
+    "ssh-keygen^-N^{a12}^-f^id",
+    "kaggle^config^set^-n^key^-v^{x32}",
+    "aws^ssm^put-parameter^--name^n^--value^{a20}",
+    "x^csk-{a48}",
+    "x^tvly-{a32}",
+    "x^pcsk_{a6}_{a50}",
+    "x^phc_{a43}",
+    "x^sbp_{x40}",
+    "x^sb_secret_{w30}",
+    "x^KGAT_{x32}",
+    "x^--token-id=ak-{a22}",
+    "x^123456789:AA{w33}",
+    "x^1//0{w60}",
+    "psql^-c^ALTER USER me WITH PASSWORD '{a12}'",
+    "mysql^-e^CREATE USER me IDENTIFIED BY '{l12}'",
+    "sh^-c^mysql -uroot -p'{l12}' db",
+    "sh^-c^curl -u me:'{a16}' host",
+    "sh^-c^echo -n {a20} | docker login -u me --password-stdin",
+    "sh^-c^echo {l12} | sudo -S apt update",
+    "sh^-c^printf {a20} | gh auth login --with-token",
+    "curl^-x^me:{a12}@proxy.host:3128^https://host",
+    "pip^install^-i^https://{a20}:@host/simple",
+    "python^-c^requests.get(u, auth=(\"me\", \"{a16}\"))",
+    "x^{\"auth\": {\"type\": \"x\", \"value\": \"{a16}\"}}",
+    "x^{\"env\": [{\"name\": \"HF_TOKEN\", \"value\": \"{a16}\"}]}",
+    "x^{\"pwd\": \"{a8}\\\"{a8}\"}",
+    "x^<password>{a16}</password>",
+    "x^https://host/?to=https%3A%2F%2Fh%2F%3Ftoken%3D{a16}",
+    "x^HF_TOKEN_2={a16}",
+    "x^DB_PASSWORD_PROD={l12}",
+    "x^--secret-key-base^{a30}",
+    "x^--token^=^{a16}",
 };
 
 static const char *const harmless[] = {
@@ -114,6 +163,26 @@ static const char *const harmless[] = {
     "sh^-c^set -e; python t.py 'hello {l8}' --lr=1e-{n1}",
     "curl^-sSfL^https://host/{a10}^-o^{l8}.tgz",
     "python^-c^d.get(\"key\", \"{l8}\")",
+    "mistralai/Mixtral-8x{n1}B-v0.1@main",
+    "library/python:3.{n2}@sha256:{x64}",
+    "registry:5000/img:{a6}@sha256:{x64}",
+    "deepspeed^--include^host1:{n1},{n1}@host2:{n1}",
+    "ssh^-L^{n4}:localhost:80^me@host",
+    "--max-token^{n3}",
+    "--prompt^What is the password for the {l8}?",
+    "git^commit^-m^fix password {l6}",
+    "grep^-rn^password^{l8}/",
+    "sh^-c^echo {l8} | tee login.txt",
+    "wandb^sync^run-2024{n4}_{n6}-{a8}",
+    "hf^download^org/{a8}^--revision^{x40}",
+    "vault^kv^get^app/{a8}",
+    "mc^cp^a/{a8}^c/{a8}",
+    "docker^run^--name^{a8}^img",
+    "as-1b-instruct-{a6}",
+    "re_train_{l8}_{n4}",
+    "python^-c^login(name='{l8}', token=None)",
+    "uv^run^-p^3.{n2}^{l8}.py",
+    "passwords_{a8}",
 };
 
 static uint64_t state = 1;
@@ -213,4 +282,22 @@ START_TEST(paths_are_masked_by_shape)
 }
 END_TEST
 
-MP_SUITE("secrets", paths_are_masked_by_shape, no_planted_secret_stays, arguments_that_look_alike_stay)
+/* Each was quadratic, some 30 s, in which the collector does nothing else; the suite's own limit ends it. */
+START_TEST(no_line_holds_the_collector)
+{
+    enum { ALL = 256 << 10 };
+    static const char *const repeated[] = {"sk-", "re_", "@", "a:@", "'a", "\\\"", "://"};
+    for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
+        char *arguments = calloc(ALL + 2, 1);
+        size_t length = strlen(repeated[i]);
+        for (size_t at = 0; at + length <= ALL; at += length)
+            memcpy(arguments + at, repeated[i], length);
+        mp_command_line_mask(arguments);
+        ck_assert_uint_gt(strlen(arguments), 0);
+        free(arguments);
+    }
+}
+END_TEST
+
+MP_SUITE("secrets", no_line_holds_the_collector, paths_are_masked_by_shape, no_planted_secret_stays,
+         arguments_that_look_alike_stay)
