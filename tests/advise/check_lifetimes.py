@@ -47,10 +47,19 @@ class Lifetimes(harness.TestCase):
         self.check("large_vocabulary", "held,evaluates", ["del"])
 
     def test_a_graph_without_a_backward(self):
-        self.check("deep", "evaluates,graph", ["no_grad"], 0.05)
+        self.check("attention", "evaluates,graph", ["no_grad"], 0.05)
+        change, = harness.answer("advise", self.folder / "run.mp", *KINDS)["changes"]
+        self.assertTrue(change["code"].endswith(", in forward)"), change)  # calls the model; no module's own line
 
     def test_one_backward_of_many_losses(self):
         self.check("deep", "summed", ["backward_sooner"], 0.05)
+
+    def test_blocks_that_no_graph_keeps(self):
+        """Generation keeps keys and values without a graph; losses of an episode are made at its end."""
+        for program in (("users.py", "generation"), ("guests.py", "reinforce")):
+            path = self.folder / "run.mp"
+            harness.record_whole(path, (bench.PYTHON, harness.SOURCE / "tests/leakbench/programs" / program[0], program[1]))
+            self.assertEqual({change["pattern"] for change in harness.answer("advise", path)["changes"]}, {"leak"}, program)
 
     def test_lists_of_tensors(self):
         self.check("recommender", "foreach", ["one_by_one"])

@@ -148,55 +148,58 @@ static size_t find_ends(struct finder *f, size_t first, size_t end, size_t parts
     return last;
 }
 
-/* One call of the network: the graph was made if much of what it made outlives it, and was for nothing if all of that
- * was gone before a backward. A graph goes at once: most of it between two allocations. */
+/* One call of the network: the graph was made if half of the blocks go at once behind it, between two allocations
+ * (a cache of keys and values is less). It was for nothing if that was before a backward. */
 static void look_at_pass(struct finder *f, size_t turn)
 {
-    size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, turn + 1));
+    size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, turn + 1)), together = 0;
     uint32_t backward = f->phases->turns.at[turn].backward,
              before = backward == MP_NONE ? MP_NONE : event_of(f, backward);
-    uint64_t made = 0, kept = 0, together = 0;
+    uint64_t kept = 0;
     uint32_t over = 0;
     if (end - first < 3) return;
     size_t result = find_ends(f, first, end, 0);
     uint32_t done = f->acts.at[end - 1].event; /* nothing may be made behind it */
     for (size_t i = first; i < end; i++) {
         const struct act *act = &f->acts.at[i];
-        if (i == result) continue;
-        made += bytes(f, act);
-        if (freed(f, act) <= done || freed(f, act) == MP_NONE) continue;
+        if (i == result || freed(f, act) <= done || freed(f, act) == MP_NONE) continue;
         if (before != MP_NONE && freed(f, act) >= before) return;
         kept += bytes(f, act);
         if (freed(f, act) > over) over = freed(f, act);
     }
     for (size_t i = first; i < end; i++)
-        if (i != result && freed(f, &f->acts.at[i]) > done && freed(f, &f->acts.at[i]) <= over &&
-            act_at(f, freed(f, &f->acts.at[i])) == act_at(f, over))
-            together += bytes(f, &f->acts.at[i]);
-    if (!kept || kept * 3 < made || together * 2 < kept) return;
+        together += i != result && freed(f, &f->acts.at[i]) > done && freed(f, &f->acts.at[i]) <= over &&
+                    act_at(f, freed(f, &f->acts.at[i])) == act_at(f, over);
+    if (!together || together * 2 < end - first - (result != SIZE_MAX)) return;
     for (size_t i = first; i < end; i++)
         if (i != result && freed(f, &f->acts.at[i]) <= over && f->acts.at[i].end < freed(f, &f->acts.at[i]))
             end_at(&f->evaluation, f->acts.at[i].block, f->acts.at[i].end);
     if (kept <= f->most) return;
     f->most = f->evaluation.bytes = kept;
-    f->evaluation.stack = stack(f, &f->acts.at[first]);
+    f->evaluation.stack = mp_module_caller(f->model, stack(f, &f->acts.at[first]));
 }
 
 /* ---- micro-batches that wait for one backward */
 
 /* The stack of the first block made outside of modules between two events that lives until backward: the loss, or of
- * it. 0: none. `sought`: the stack has to be this one; 0: any. */
-static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32_t backward, uint32_t sought)
+ * it. 0: none. `sought`: the stack has to be this one; 0: any. `outside`: how many such blocks there are. */
+static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32_t backward, uint32_t sought,
+                        size_t *outside)
 {
+    uint32_t loss = 0;
+    *outside = 0;
     for (size_t i = first; i < end; i++) {
         const struct act *act = &f->acts.at[i];
-        if (freed(f, act) <= backward || (sought && stack(f, act) != sought)) continue;
-        if (mp_phase_of_block(f->phases, f->model, act->block) == MP_PHASE_OUTSIDE) return stack(f, act);
+        if (freed(f, act) <= backward || mp_phase_of_block(f->phases, f->model, act->block) != MP_PHASE_OUTSIDE)
+            continue;
+        if (!loss && (!sought || stack(f, act) == sought)) loss = stack(f, act);
+        ++*outside;
     }
-    return 0;
+    return loss;
 }
 
-static void take_batches(struct finder *f, const size_t *starts, size_t count, size_t backward, size_t stop)
+static void take_batches(struct finder *f, const size_t *starts, size_t count, uint32_t loss, size_t backward,
+                         size_t stop)
 {
     uint32_t begin = event_of(f, backward), over = event_of(f, stop), second = event_at(f, starts[1]);
     if (over == MP_NONE) over = (uint32_t)f->model->events.count;
@@ -213,14 +216,16 @@ static void take_batches(struct finder *f, const size_t *starts, size_t count, s
         const struct mp_edit_extra gradient = {.bytes = f->model->blocks.bytes[block], .made = second, .freed = event};
         mp_vec_add(&f->batches.edits.extras, gradient);
     }
-    if (!f->batches.stack) f->batches.stack = loss_of(f, starts[0], starts[1], begin, 0);
+    if (!f->batches.stack) f->batches.stack = loss;
 }
 
-/* Passes alike, each with a loss of its own, whose graphs live until the same backward. */
+/* Passes alike, each with a loss of its own, whose graphs live until the same backward. A program that makes more for
+ * each of them behind the last one, such as rewards of an episode, has no losses before. */
 static void look_at_batches(struct finder *f, size_t from, size_t backward, size_t stop)
 {
     MP_VEC(size_t) starts = {0};
     uint32_t begin = event_of(f, backward), loss = 0;
+    size_t least = SIZE_MAX, outside = 0;
     bool alike = true;
     for (size_t turn = from; turn < backward; turn++) {
         if (f->phases->turns.at[turn].phase != MP_PHASE_FORWARD) continue;
@@ -231,10 +236,12 @@ static void look_at_batches(struct finder *f, size_t from, size_t backward, size
     }
     for (size_t i = 0; alike && i < starts.count; i++) {
         size_t end = i + 1 < starts.count ? starts.at[i + 1] : act_at(f, begin);
-        loss = loss_of(f, starts.at[i], end, begin, loss);
+        loss = loss_of(f, starts.at[i], end, begin, loss, &outside);
         alike = loss;
+        if (outside < least) least = outside;
     }
-    if (alike && starts.count > 1) take_batches(f, starts.at, starts.count, backward, stop);
+    if (alike && starts.count > 1 && outside < least + starts.count)
+        take_batches(f, starts.at, starts.count, loss, backward, stop);
     mp_vec_free(&starts);
 }
 

@@ -29,6 +29,18 @@ uint64_t mp_module_line(const struct mp_model *model, uint32_t stack, size_t cal
     return 0;
 }
 
+uint32_t mp_module_caller(const struct mp_model *model, uint32_t stack)
+{
+    const struct mp_stack_facts *facts = mp_stack_facts(model);
+    uint32_t caller = stack;
+    for (; stack; stack = model->stacks.at[stack].parent) {
+        uint32_t frame = model->stacks.at[stack].frame;
+        if (frame != MP_FRAME_CUT && facts->of_frame[frame] & MP_FACT_CALLS_MODULE)
+            caller = model->stacks.at[stack].parent;
+    }
+    return caller;
+}
+
 static uint32_t next_of_python(const struct mp_model *model, uint32_t stack)
 {
     while (stack && (model->stacks.at[stack].frame == MP_FRAME_CUT ||

@@ -13,6 +13,8 @@ void mp_module_chain(const struct mp_model *model, uint32_t stack, struct mp_buf
 /* The line of the N-th module call of a stack, counted from the innermost: which of the module's statements ran, as the
  * number of its frame + 1; 0: none. */
 uint64_t mp_module_line(const struct mp_model *model, uint32_t stack, size_t calls);
+/* The stack of the code that called the outermost module; the stack itself without one. */
+uint32_t mp_module_caller(const struct mp_model *model, uint32_t stack);
 /* True if two stacks have the same lines of Python; the interpreter's own frames between them may differ. */
 bool mp_same_lines(const struct mp_model *model, uint32_t a, uint32_t b);
 
