@@ -424,7 +424,7 @@ static void judge_place(struct judge *judge, const struct mp_leak_place *place)
     if (evidence->growth != MP_GROWTH_LEAK) judge_regrown(judge, place, &growth);
     if (evidence->growth == MP_GROWTH_NONE || (!growth.regrown && was_cleared(judge, place, evidence->births))) return;
     if (evidence->growth == MP_GROWTH_ONCE && growth.slope.bytes < WORTH_BYTES) return;
-    judge->few += evidence->growth == MP_GROWTH_FEW;
+    judge->few += evidence->growth == MP_GROWTH_FEW || (evidence->growth == MP_GROWTH_ONCE && evidence->births > 1);
     judge->paused += evidence->growth == MP_GROWTH_PAUSED;
     if (evidence->growth != MP_GROWTH_FEW && evidence->growth != MP_GROWTH_PAUSED) take_finding(judge, place, &growth);
 }

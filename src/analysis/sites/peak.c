@@ -99,6 +99,7 @@ void mp_peak_find(const struct mp_model *model, const struct mp_peak_query *quer
     mp_rounding_at(model, query->track, peak->moment, &peak->rounding);
     mp_regions_at(model, peak->moment, &peak->regions);
     peak->step = peak->moment ? mp_step_of(&steps, peak->moment - 1) : 0;
+    peak->behind_step = peak->step && peak->moment > steps.at[steps.count - 1].end;
     mp_sites_make(model, &live, &steps, &query->grouping, &peak->sites);
     if (query->categories) {
         const struct mp_grouping by_category = {.by = MP_GROUP_CATEGORY, .categories = query->categories};

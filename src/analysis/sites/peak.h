@@ -21,9 +21,10 @@ struct mp_peak {
     uint64_t bytes, blocks; /* of the track at the peak */
     double standard_error;  /* of bytes, where the track's blocks are a sample; NAN: unknown, as for a past peak */
     uint64_t ns;
-    uint32_t moment; /* events before it */
-    bool in_past;    /* reached before the recording's first event; only its sites are known */
-    uint32_t step;   /* 0: none */
+    uint32_t moment;  /* events before it */
+    bool in_past;     /* reached before the recording's first event; only its sites are known */
+    uint32_t step;    /* 0: none */
+    bool behind_step; /* that step had ended: as an evaluation behind the last one */
     struct mp_open_regions regions;
     struct mp_sites sites;
     struct mp_sites categories;  /* the same blocks by category, where the query had categories; the groups are their

@@ -62,7 +62,9 @@ static void print_summary(const struct mp_recording_summary *summary, bool with_
     mp_message("%s  %s events in %s%s, %s", path, mp_format_count(events, summary->events),
                mp_format_duration(duration, summary->duration_ns), kept, mp_format_bytes(size, summary->file_bytes));
     snprintf(device, sizeof device, "%s", summary->track_id);
-    if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
+    if (track->peak_step)
+        snprintf(step, sizeof step, " (%sstep %llu)", summary->behind_step ? "after " : "",
+                 (unsigned long long)track->peak_step);
     if (*device) /* without a device the recording has only steps, regions and marks */
         mp_message("%s  %speak %s at %s%s, %s outstanding at the end", device,
                    summary->scheduled ? "in the whole run: " : "", mp_format_bytes(peak, track->peak_bytes),
@@ -383,7 +385,9 @@ static void print_main(const struct tree *tree)
     struct mp_buffer text = {0}, others = {0};
     struct kinds kinds = {0};
     put_process(&text, main, true);
-    if (track->peak_step) snprintf(step, sizeof step, " (step %llu)", (unsigned long long)track->peak_step);
+    if (track->peak_step)
+        snprintf(step, sizeof step, " (%sstep %llu)", main->behind_step ? "after " : "",
+                 (unsigned long long)track->peak_step);
     if (*main->track_id)
         mp_buffer_printf(&text, "  %s %speak %s at %s%s, %s outstanding at the end", main->track_id,
                          main->scheduled ? "in the whole run: " : "", mp_format_bytes(peak, track->peak_bytes),

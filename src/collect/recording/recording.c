@@ -249,7 +249,9 @@ void mp_recording_summarise(struct mp_recording *recording, struct mp_recording_
                            tracks[i].layer, pool, length);
     }
     if (held_bytes > summary->all_peak_bytes) summary->all_peak_bytes = held_bytes;
-    summary->track.peak_step = mp_recording_public_step(recording, summary->track.peak_step);
+    uint64_t step = mp_recording_public_step(recording, summary->track.peak_step);
+    summary->behind_step = step != summary->track.peak_step;
+    summary->track.peak_step = step;
     for (size_t i = 0; i < MP_DEVICES_SEEN; i++)
         summary->has_totals |= recording->devices.devices[i].begun && recording->devices.devices[i].gpu >= 0;
 }

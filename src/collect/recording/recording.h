@@ -299,6 +299,7 @@ struct mp_recording_summary {
     bool attached;                /* the program already ran (config.attached) */
     bool has_totals;              /* the file has totals of devices, and so unattributed memory */
     struct mp_ledger_track track; /* the track with the highest peak, and its id */
+    bool behind_step;             /* the step of that peak had ended */
     char track_id[MP_ID_TEXT];
     enum mp_status failed;
     struct mp_error failure;

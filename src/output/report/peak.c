@@ -44,7 +44,7 @@ void mp_peak_json(struct mp_json *json, const char *key, const struct mp_model *
     mp_rounding_json(json, &peak->rounding);
     mp_json_known(json, "unbacked_bytes", unbacked_of(model, peak));
     mp_json_number(json, "peak_ns", peak->ns);
-    mp_json_known(json, "step", peak->step ? peak->step : UINT64_MAX);
+    mp_json_known(json, "step", peak->step && !peak->behind_step ? peak->step : UINT64_MAX);
     mp_json_array(json, "regions");
     for (size_t i = 0; i < peak->regions.count; i++)
         mp_json_text(json, NULL, mp_model_text(model, peak->regions.at[i].name));
@@ -66,7 +66,9 @@ static void put_moment(struct mp_text *text, const struct mp_model *model, const
     bool shows_phase = peak->phase && !peak->regions.count;
     if (!peak->step && !peak->regions.count && !shows_phase) return;
     mp_say(text, " (");
-    if (peak->step) mp_say(text, "step %u%s", peak->step, peak->regions.count || shows_phase ? ", " : "");
+    if (peak->step)
+        mp_say(text, "%sstep %u%s", peak->behind_step ? "after " : "", peak->step,
+               peak->regions.count || shows_phase ? ", " : "");
     if (shows_phase) mp_say(text, "in %s", peak->phase);
     for (size_t i = 0; i < peak->regions.count; i++)
         mp_say(text, "%s%s", i ? " > " : "region ", mp_model_text(model, peak->regions.at[i].name));

@@ -136,7 +136,7 @@ static void put_peak(struct mp_text *text, const struct mp_model *model, const s
     mp_heading(text, "PEAK  %s%s%s", mp_coverage_hedge(model), mp_bytes(peak->bytes),
                mp_peak_error_text(error, model, peak));
     mp_say(text, " on %s, at %s", mp_track_id(model, peak->track, id), mp_time(peak->ns));
-    if (peak->step) mp_say(text, ", step %u", peak->step);
+    if (peak->step) mp_say(text, ", %sstep %u", peak->behind_step ? "after " : "", peak->step);
     for (size_t i = 0; i < peak->regions.count; i++)
         mp_say(text, "%s%s", i ? " > " : ", in ", mp_model_text(model, peak->regions.at[i].name));
     if (peak->phase && !peak->regions.count) mp_say(text, ", in %s", peak->phase);
