@@ -146,6 +146,8 @@ START_TEST(pinned_memory_that_no_tensor_uses)
             world_alloc(&world, i < 3 ? cached : other, 100 << i);
         world_begin_step(&world);
         struct mp_model *model = world_build(&world);
+        for (uint32_t i = 0; i < 4; i++)
+            model->blocks.kind[i] = MP_KIND_PINNED;
         hold(model, 1, "buffer", MP_HOLDER_LIST, true);
         end_look(model, complete);
         mp_pinned_cache_find(model, &cache);
