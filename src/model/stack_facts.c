@@ -54,6 +54,7 @@ static const struct mp_stack_pattern patterns[] = {
     {MP_FACT_LISTS_OF_ADAM, "_multi_tensor_adam"},
     {MP_FACT_ZEROES, "(^|\\.)zero_grad( |$)"},
     {MP_FACT_PINNED_CACHE, "CachingHostAllocator"},
+    {MP_FACT_WIDE_SUMS, "(at::_ops::|aten::)(argm(ax|in)|(max|min|median)_dim|aminmax|std|var)"},
     {MP_FACT_JOINS, "structured_cat_out|(at::_ops::|aten::)(cat|constant_pad_nd)"},
 };
 

@@ -38,6 +38,7 @@ enum mp_stack_fact {
     MP_FACT_ZEROES = 1 << 18,        /* gradients are reset: zero_grad() */
     MP_FACT_PINNED_CACHE = 1 << 19,  /* PyTorch's cache of pinned memory allocates a block */
     MP_FACT_JOINS = 1 << 20,         /* a tensor is made of others, end to end */
+    MP_FACT_WIDE_SUMS = 1 << 21,     /* a reduction with two or more numbers for each sum: argmax(), std(), ... */
 };
 #define MP_FACTS_OF_CATEGORY (MP_FACT_FORWARD - 1u)
 

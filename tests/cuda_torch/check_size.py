@@ -27,7 +27,7 @@ for name in ("Adam", "AdamW"):  # whose count of steps is on the default device
     setattr(torch.optim, name, functools.partial(getattr(torch.optim, name), capturable=True))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-ANOTHER_WAY = {"transformer": 256, "language": 64, "transformer_half": 256, "language_half": 64, "whitened": 64,
+ANOTHER_WAY = {"transformer": 256, "language": 64, "transformer_half": 256, "language_half": 64, "whitened": 256,
                "pairwise": 256}
 
 

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/map.h"
 #include "base/memory.h"
+#include "model/stack_facts.h"
 #include "model/track.h"
 
 #define ROUNDING  512u     /* PyTorch's allocators on devices hand out multiples of it */
@@ -298,6 +299,10 @@ void mp_size_plan_make(const struct mp_size_batches *batches, const struct mp_si
     for (uint32_t site = 0; site < alignment->sites; site++)
         plan_site(&planning, site);
     mp_map_free(&planning.known);
+    const struct mp_model *model = plan->source->model;
+    const struct mp_stack_facts *facts = mp_stack_facts(model);
+    for (size_t i = 0; i < blocks && !plan->wide_sums; i++)
+        plan->wide_sums = plan->value_of[i] != MP_NONE && facts->of_stack[model->blocks.stack[i]] & MP_FACT_WIDE_SUMS;
 }
 
 void mp_size_plan_free(struct mp_size_plan *plan)

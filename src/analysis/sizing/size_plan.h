@@ -38,7 +38,8 @@ struct mp_size_plan {
     uint32_t *value_of;                  /* per block of the source's model; MP_NONE: of another track */
     double queued;                       /* bytes that sites with random numbers of blocks hold at most */
     uint32_t opaque_sites;
-    bool depends; /* some size changes with the batch */
+    bool depends;   /* some size changes with the batch */
+    bool wide_sums; /* the program reduces with more than one number for each sum */
 };
 
 /* `sources` in the order of the batches; the last one is the largest probe, and outlives the plan. */

@@ -107,10 +107,12 @@ struct mp_size_held mp_size_reserved_at(struct mp_size_pool *pool, double batch,
 /* A reduction over many rows is divided among blocks of threads, each of which leaves 128 sums for each output
  * (ATen/native/cuda/Reduce.cuh). From 1024 rows on there is a block of threads for each 64 rows. Sums of four bytes
  * then take twice as much as an input of float, and four times as much as one of bfloat16, and a sixteenth of that.
- * There are no more than fill the device, 16 for each of 160 multiprocessors, but for one for each 1024 rows. */
+ * There are no more than fill the device, 16 for each of 160 multiprocessors, but for one for each 1024 rows. A sum has
+ * 16 bytes if it carries a place (argmax()) or a count (std()). */
 #define SCRATCH_TIMES 4.25
 #define SCRATCH_MOST  (UINT64_C(160) << 20)
 #define SCRATCH_PART  4
+#define SCRATCH_WIDE  4
 #define SMALL_SEGMENT (UINT64_C(2) << 20)
 #define LARGE_SEGMENT (UINT64_C(20) << 20) /* of blocks below MP_TORCH_OWN_SEGMENT */
 
@@ -119,7 +121,8 @@ uint64_t mp_size_scratch_room(const struct mp_size_plan *plan, double batch)
     double largest = 0;
     for (uint32_t i = 0; i < plan->values.count; i++)
         if (plan->values.at[i].grows) largest = fmax(largest, mp_size_value_at(plan, i, batch).high);
-    uint64_t bytes = (uint64_t)fmin(fmax(fmin(SCRATCH_TIMES * largest, SCRATCH_MOST), largest / SCRATCH_PART), 1e18);
+    double wide = plan->wide_sums ? SCRATCH_WIDE : 1, times = SCRATCH_TIMES * wide, most = (double)SCRATCH_MOST * wide;
+    uint64_t bytes = (uint64_t)fmin(fmax(fmin(times * largest, most), largest * wide / SCRATCH_PART), 1e18);
     if (bytes <= MP_TORCH_SMALL) return SMALL_SEGMENT;
     return bytes < MP_TORCH_OWN_SEGMENT ? LARGE_SEGMENT : (bytes / SMALL_SEGMENT + 1) * SMALL_SEGMENT;
 }
