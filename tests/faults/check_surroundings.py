@@ -238,7 +238,7 @@ class Owner(Recorded):
                     recording.unlink()
 
     def test_files(self):
-        self.try_modes("no-standard-files", "closes-all", "daemonizes")
+        self.try_modes("no-standard-files", "closes-all", "closes-while-attaching", "daemonizes")
 
     def test_descriptors_that_lack_for_a_while(self):
         """Recording begins when descriptors are available again, and counts earlier events."""

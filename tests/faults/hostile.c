@@ -533,11 +533,11 @@ static const struct {
     {                                                                                                                  \
 #        name, SYS_##name                                                                                              \
     }
-    CALL(rmdir),   CALL(futex),     CALL(rt_sigprocmask), CALL(sigaltstack),      CALL(mmap),       CALL(mprotect),
-    CALL(mremap),  CALL(munlock),   CALL(munmap),         CALL(madvise),          CALL(getpid),     CALL(gettid),
-    CALL(tgkill),  CALL(prctl),     CALL(socket),         CALL(setsockopt),       CALL(connect),    CALL(sendto),
-    CALL(recvmsg), CALL(close),     CALL(mkdir),          CALL(process_vm_readv), CALL(getsockopt), CALL(geteuid),
-    CALL(fstat),   CALL(newfstatat)
+    CALL(rmdir),   CALL(futex),      CALL(rt_sigprocmask), CALL(sigaltstack),      CALL(mmap),       CALL(mprotect),
+    CALL(mremap),  CALL(munlock),    CALL(munmap),         CALL(madvise),          CALL(getpid),     CALL(gettid),
+    CALL(tgkill),  CALL(prctl),      CALL(socket),         CALL(setsockopt),       CALL(connect),    CALL(sendto),
+    CALL(recvmsg), CALL(close),      CALL(mkdir),          CALL(process_vm_readv), CALL(getsockopt), CALL(geteuid),
+    CALL(fstat),   CALL(newfstatat), CALL(fcntl)
 #undef CALL
 };
 

@@ -142,6 +142,45 @@ static int children_without_descriptors(void)
     return sum;
 }
 
+/* Closes descriptors that it did not make, and opens files of its own, which nobody else may close. */
+static void *closes_and_opens(void *unused)
+{
+    intptr_t lost = 0;
+    (void)unused;
+    while (!stop) {
+        for (int fd = 3; fd < 64; fd++)
+            close(fd);
+        int own = open("/dev/null", O_RDONLY);
+        for (int i = 0; i < 50; i++)
+            lost += fcntl(own, F_GETFD) < 0;
+        close(own);
+    }
+    return (void *)lost; /* NOLINT */
+}
+
+/* Children attach while another thread of theirs closes what it finds. */
+static int closes_while_attaching(void)
+{
+    enum { CHILDREN = 40 };
+    int lost = 0;
+    for (int i = 0; i < CHILDREN; i++) {
+        pthread_t thread;
+        void *result;
+        pid_t child = fork();
+        if (child) {
+            lost += status_of(child) != 0;
+            continue;
+        }
+        if (pthread_create(&thread, NULL, closes_and_opens, NULL)) _exit(1);
+        rest(20000 * i);
+        paths(0, 10);
+        stop = true;
+        pthread_join(thread, &result);
+        _exit(result ? 2 : 0);
+    }
+    return lost;
+}
+
 /* Closes all descriptors again and again, while other threads make events. */
 static int closes_all(void)
 {
@@ -466,6 +505,7 @@ static const struct {
     {"tensors-without-descriptors", tensors_without_descriptors},
     {"children-without-descriptors", children_without_descriptors},
     {"closes-all", closes_all},
+    {"closes-while-attaching", closes_while_attaching},
     {"daemonizes", daemonizes},
     {"spawns", spawns},
     {"short", is_short},

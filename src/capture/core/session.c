@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/kernel.h"
+#include "capture/core/descriptor.h"
 #include "capture/core/front.h"
 #include "capture/core/signals.h"
 #include "capture/core/tables.h"
@@ -51,6 +52,8 @@ static bool take_descriptors(struct msghdr *message, int descriptors[2])
     size_t bytes = rights->cmsg_len - CMSG_LEN(0);
     if (bytes == 2 * sizeof(int)) {
         memcpy(descriptors, CMSG_DATA(rights), bytes);
+        for (int i = 0; i < 2; i++)
+            descriptors[i] = mp_descriptor_move_up(descriptors[i]);
         return true;
     }
     for (size_t i = 0; i < bytes / sizeof(int); i++) {
@@ -137,11 +140,11 @@ static void withdraw_refusal(int reason)
 }
 
 /* True for a lack that may pass. ECONNRESET: the collector lacked descriptors and closed connections that had not sent
- * a greeting. EAGAIN: it was stopped, or too busy to answer in time. */
+ * a greeting. EAGAIN: it was stopped, or too busy to answer in time. EBADF: another thread closed all descriptors. */
 static bool is_passing(int reason)
 {
     return reason == ECONNRESET || reason == EAGAIN || reason == EMFILE || reason == ENFILE || reason == ENOMEM ||
-           reason == ENOBUFS;
+           reason == ENOBUFS || reason == EBADF;
 }
 
 /* Sends one greeting on a fresh connection and takes the collector's answer with its two descriptors. False: not
@@ -171,14 +174,15 @@ static bool exchange_greeting(int connection, uint64_t give_up, int descriptors[
     while (moved < 0 && again(give_up));
     bool is_cut = moved >= 0 && message.msg_flags & MSG_CTRUNC,
          taken = moved >= 0 && take_descriptors(&message, descriptors);
-    if (moved >= 0) errno = is_cut ? EMFILE : 0; /* there were no descriptors free for those of the answer */
+    bool lost = taken && (descriptors[0] < 0 || descriptors[1] < 0);
+    if (moved >= 0) errno = is_cut ? EMFILE : lost ? EBADF : 0; /* EMFILE: none were free for those of the answer */
     if (!taken) return false;
     return moved == sizeof *answer && answer->magic == MP_GREETING_MAGIC && answer->version == MP_SPOOL_VERSION;
 }
 
 static int new_socket(void)
 {
-    return (int)mp_syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    return mp_descriptor_move_up((int)mp_syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 }
 
 /* Opens a socket only if two more descriptors are free for the answer. A collector that has answered would take the
@@ -194,31 +198,39 @@ static int first_of_three_descriptors(void)
     return third < 0 ? -1 : first;
 }
 
-/* True if the listening process may get this process's memory: it belongs to the same user, or to root. */
+/* True if the listening process may get this process's memory: it belongs to the same user, or to root. Else errno. */
 static bool is_trusted(int connection)
 {
     struct ucred who;
     socklen_t size = sizeof who;
-    return !mp_syscall(SYS_getsockopt, connection, SOL_SOCKET, SO_PEERCRED, &who, &size) &&
-           (!who.uid || who.uid == (uid_t)mp_syscall(SYS_geteuid));
+    if (mp_syscall(SYS_getsockopt, connection, SOL_SOCKET, SO_PEERCRED, &who, &size)) return false;
+    errno = EPERM;
+    return !who.uid || who.uid == (uid_t)mp_syscall(SYS_geteuid);
 }
 
-static int connect_to_collector(uint64_t within_ns, uint64_t give_up)
+/* Lets calls on the connection wait until `give_up`; `option`: SO_SNDTIMEO, which connect() obeys too, or SO_RCVTIMEO.
+ */
+static void limit_waits(int connection, int option, uint64_t give_up)
+{
+    uint64_t now = mp_clock_monotonic_ns(), us = 1 + (now < give_up ? (give_up - now) / 1000 : 0); /* 0: for ever */
+    struct timeval limit = {.tv_sec = (time_t)(us / 1000000), .tv_usec = (suseconds_t)(us % 1000000)};
+    mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, option, &limit, sizeof limit);
+}
+
+static int connect_to_collector(uint64_t give_up)
 {
     int connection = is_own_folder() ? first_of_three_descriptors() : -1;
     if (connection < 0) return -1;
-    struct timeval limit = {.tv_sec = (time_t)(within_ns / MP_NS_PER_SECOND),
-                            .tv_usec = (suseconds_t)(within_ns % MP_NS_PER_SECOND / 1000)};
-    mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    mp_syscall(SYS_setsockopt, connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    limit_waits(connection, SO_SNDTIMEO, give_up);
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, socket_path, sizeof address.sun_path);
     int failed;
     do
         failed = (int)mp_syscall(SYS_connect, connection, &address, sizeof address);
     while (failed && again(give_up));
+    limit_waits(connection, SO_RCVTIMEO, give_up);
     if (!failed && is_trusted(connection)) return connection;
-    int reason = failed ? errno : EPERM;
+    int reason = errno;
     mp_close(connection);
     errno = reason;
     return -1;
@@ -247,9 +259,8 @@ static void *map_doorbell(int descriptor)
  * part. */
 static int attach(bool *asked)
 {
-    uint64_t within = mp_session.page->attempts ? LATER_WITHIN_NS : ANSWER_WITHIN_NS;
-    uint64_t give_up = mp_clock_monotonic_ns() + within;
-    int connection = connect_to_collector(within, give_up);
+    uint64_t give_up = mp_clock_monotonic_ns() + (mp_session.page->attempts ? LATER_WITHIN_NS : ANSWER_WITHIN_NS);
+    int connection = connect_to_collector(give_up);
     if (connection < 0) return errno;
     int descriptors[2] = {-1, -1};
     struct mp_greeting_answer answer = {0};
@@ -257,7 +268,6 @@ static int attach(bool *asked)
     int reason = errno ? errno : -1;
     *asked = answered;
     mp_close(connection);
-    if (descriptors[0] < 0) return reason;
     void *doorbell = answered ? map_doorbell(descriptors[1]) : NULL;
     bool whole = doorbell && holds(descriptors[0], answer.file_bytes);
     struct mp_spool_header *header = whole ? mp_views_start(descriptors[0], answer.file_bytes) : NULL;

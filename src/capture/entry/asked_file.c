@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "base/kernel.h"
+#include "capture/core/descriptor.h"
 
 /* True if the path exists and must not be replaced: only a regular file may be, and only with `force`. */
 static bool is_in_the_way(const char *path, bool force)
@@ -21,7 +22,8 @@ void mp_asked_file_make(struct mp_asked_file *file, const char *path, unsigned n
     file->fd = -1;
     file->reason = length >= (int)sizeof file->part ? ENAMETOOLONG : is_in_the_way(path, force) ? EEXIST : 0;
     if (file->reason) return;
-    file->fd = (int)mp_syscall(SYS_openat, AT_FDCWD, file->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int made = (int)mp_syscall(SYS_openat, AT_FDCWD, file->part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file->fd = mp_descriptor_move_up(made);
     if (file->fd < 0) file->reason = errno;
 }
 
