@@ -170,6 +170,27 @@ class OfTheProgram(harness.TestCase):
                     for file in self.closed.iterdir():
                         file.unlink()
 
+    def test_who_ended_at_once_gets_no_more(self):
+        """Nobody can say any more which rights a process had that its parent does not wait for."""
+        self.script.write_text("""
+import ctypes, os, signal, sys, time
+import libmemprof as mp
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+mp.step()
+if not os.fork():
+    mp.mark("child")
+    time.sleep(0.1)
+    os.setgroups([])
+    os.setresuid(65534, 65534, 65534)
+    call = ctypes.CDLL(None)["_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE"]
+    call(ctypes.c_int64(1 << 40), ctypes.c_size_t(0), ctypes.c_size_t(0), ctypes.c_uint16(0))
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(0.5)
+""")
+        _, messages = self.ask("", "", "", "--follow", "all", run=self.closed / "run.mp")
+        self.assertRegex(messages, "pid [0-9]+ (ended before|runs as uid 65534)")
+        self.assertEqual(list(self.closed.glob("*oom*")), [])
+
     def test_who_may_write_there_gets_them(self):
         opened = self.folder / "opened"
         opened.mkdir()

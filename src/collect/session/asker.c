@@ -130,7 +130,8 @@ int mp_asker_refusal(uint32_t pid, const char *path)
     char *copy, root[64];
     struct stat wanted;
     name_root(pid, root);
-    if (!read_rights(pid, &rights) || has_all(pid, &rights, root)) return 0;
+    if (!read_rights(pid, &rights)) return geteuid() ? 0 : ESRCH;
+    if (has_all(pid, &rights, root)) return 0;
     if (!(copy = strdup(path))) return ENOMEM;
     const char *folder = dirname(copy);
     int refusal = 0;
@@ -147,9 +148,10 @@ int mp_asker_refusal(uint32_t pid, const char *path)
 enum mp_status mp_asker_fail(uint32_t pid, const char *path, int reason, struct mp_error *error)
 {
     struct rights rights = {0};
-    char user[32] = "another user", elsewhere[48] = "";
-    if (read_rights(pid, &rights)) snprintf(user, sizeof user, "uid %u", rights.user);
+    char elsewhere[48] = "";
+    if (reason == ESRCH || !read_rights(pid, &rights))
+        return mp_fail(error, MP_IO, "pid %u ended before memprof saw whether it may write %s", pid, path);
     if (!mp_asker_is_inside(pid)) snprintf(elsewhere, sizeof elsewhere, " in a user namespace of its own");
-    return mp_fail(error, MP_IO, "pid %u runs as %s%s and may not write %s (%s)", pid, user, elsewhere, path,
-                   strerror(reason));
+    return mp_fail(error, MP_IO, "pid %u runs as uid %u%s and may not write %s (%s)", pid, rights.user, elsewhere,
+                   path, strerror(reason));
 }

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 
-/* Asks if the process could make `path` (absolute) itself: 0, or the errno of its refusal. A process that has ended
- * asks no more: it had memprof's own rights when it was greeted. */
+/* Asks if the process could make `path` (absolute) itself: 0, or the errno of its refusal. ESRCH: the process is gone,
+ * and may have given root's rights up. */
 int mp_asker_refusal(uint32_t pid, const char *path);
 
 /* True if the process may ask about others: it lives in memprof's own user namespace. */

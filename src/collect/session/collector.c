@@ -200,7 +200,7 @@ static bool may_snapshot(const struct mp_collector *collector, uint32_t sender, 
     const char *path = recording->path ? recording->path : collector->options->output;
     struct mp_snapshot_outcome outcome = {.path = path};
     int refusal = sender && sender != (uint32_t)getpid() ? mp_asker_refusal(sender, path) : 0;
-    if (!refusal) return true;
+    if (!refusal || refusal == ESRCH) return true;
     outcome.status = mp_asker_fail(sender, path, refusal, &outcome.error);
     if (calls->ended) calls->ended(calls->context, &outcome);
     return false;

@@ -80,7 +80,7 @@ static enum mp_status make_file(const struct mp_recording *recording, const stru
         job->path = path_near(recording->path, request->at_oom ? "oom" : "now", number);
         if (!job->path) return mp_fail(error, MP_NO_MEMORY, "out of memory for a snapshot");
         int refusal = is_asked && number == 1 ? mp_asker_refusal(recording->pid, job->path) : 0;
-        if (is_asked && !refusal && recording->ended) refusal = recording->may_not_write;
+        if (is_asked && recording->ended && (!refusal || refusal == ESRCH)) refusal = recording->may_not_write;
         if (refusal) return mp_asker_fail(recording->pid, job->path, refusal, error);
         enum mp_status status = mp_new_file_open(job->path, &rule, &job->file, error);
         if (!status || lstat(job->path, &facts)) return status;
