@@ -225,9 +225,9 @@
       (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies))            \
     F(cuGraphNodeGetDependencies, 10000, PLAIN, cuGraphNodeGetDependencies, 0,                                         \
       (CUgraphNode hNode, CUgraphNode * dependencies, size_t * numDependencies))                                       \
+    F(cuGraphGetNodes, 10000, PLAIN, cuGraphGetNodes, 0, (CUgraph hGraph, CUgraphNode * nodes, size_t * numNodes))     \
     F(cuGraphNodeGetType, 10000, PLAIN, cuGraphNodeGetType, 0, (CUgraphNode hNode, int *type))                         \
-    F(cuGraphDebugDotPrint, 11030, PLAIN, cuGraphDebugDotPrint, 0,                                                     \
-      (CUgraph hGraph, const char *path, unsigned flags))                                                              \
+    F(cuGraphDebugDotPrint, 11030, PLAIN, cuGraphDebugDotPrint, 0, (CUgraph hGraph, const char *path, unsigned flags)) \
     F(cuGraphClone, 10000, PLAIN, cuGraphClone, 523, (CUgraph * phGraphClone, CUgraph originalGraph))                  \
     F(cuGraphInstantiate, 10000, PLAIN, cuGraphInstantiate, 513,                                                       \
       (CUgraphExec * phGraphExec, CUgraph hGraph, CUgraphNode * phErrorNode, char *logBuffer, size_t bufferSize))      \
@@ -320,8 +320,8 @@
       cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 0,                                                         \
       (int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned flags))                        \
     F(cuOccupancyAvailableDynamicSMemPerBlock, 10020, PLAIN, cuOccupancyAvailableDynamicSMemPerBlock, 0,               \
-      (size_t *bytes, CUfunction func, int numBlocks, int blockSize))                                                  \
-    F(cuCtxGetLimit, 3010, PLAIN, cuCtxGetLimit, 0, (size_t *pvalue, int limit))                                       \
+      (size_t * bytes, CUfunction func, int numBlocks, int blockSize))                                                 \
+    F(cuCtxGetLimit, 3010, PLAIN, cuCtxGetLimit, 0, (size_t * pvalue, int limit))                                      \
     F(cuCtxResetPersistingL2Cache, 11000, PLAIN, cuCtxResetPersistingL2Cache, 0, (void))                               \
     F(cuCtxGetStreamPriorityRange, 5050, PLAIN, cuCtxGetStreamPriorityRange, 0, (int *least, int *greatest))           \
     F(cuStreamSetAttribute, 11000, PLAIN, cuStreamSetAttribute, 0, (CUstream hStream, int attr, const void *value))    \
@@ -331,7 +331,7 @@
        const uint64_t *globalStrides, const int *lower, const int *upper, uint32_t channels, uint32_t pixels,          \
        const uint32_t *elementStrides, int interleave, int swizzle, int l2Promotion, int oobFill))                     \
     F(cuMulticastGetGranularity, 12010, PLAIN, cuMulticastGetGranularity, 0,                                           \
-      (size_t *granularity, const void *prop, int option))                                                             \
+      (size_t * granularity, const void *prop, int option))                                                            \
     F(cuTensorMapEncodeTiled, 12000, PLAIN, cuTensorMapEncodeTiled, 0,                                                 \
       (void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress, const uint64_t *globalDim,       \
        const uint64_t *globalStrides, const uint32_t *boxDim, const uint32_t *elementStrides, int interleave,          \

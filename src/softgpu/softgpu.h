@@ -108,6 +108,7 @@ void softgpu_describe(soft_describe *describe);
  * there; NCCL does at the first of each communicator that `connects`. They return a CUresult. */
 int softgpu_cublas_launch(void *stream);
 int softgpu_nccl_launch(bool connects, void *stream);
+int softgpu_launch(void *stream); /* of any other library */
 /* Sets the data that the calling thread reads from a device, in copies of at most `bytes`, until the next call. NULL,
  * 0: values are made up again. The caller keeps the data alive. */
 void softgpu_answer(const void *data, size_t bytes);

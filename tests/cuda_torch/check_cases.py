@@ -201,6 +201,26 @@ class Captures(bed.TestCase):
                 self.assert_totals(run)
 
 
+    def test_an_empty_one_is_warned_of(self):
+        """PyTorch asks how many nodes a graph has: calls of libraries, copies and fills are some."""
+        run = self.execute(BEGIN + """
+import warnings
+ones, other = (torch.ones(64, 64, device="cuda") for _ in range(2))
+image, weights = torch.ones(1, 3, 8, 8, device="cuda"), torch.ones(4, 3, 3, 3, device="cuda")
+torch.nn.functional.conv2d(image, weights), ones @ other
+for work in (lambda: None, lambda: tensor(1), lambda: torch.mm(ones, other, out=ones), lambda: ones.copy_(other),
+             lambda: ones.zero_(), lambda: torch.nn.functional.conv2d(image, weights)):
+    with warnings.catch_warnings(record=True) as caught, torch.cuda.stream(torch.cuda.Stream()):
+        warnings.simplefilter("always")
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin()
+        work()
+        graph.capture_end()
+        print(any("is empty" in str(each.message) for each in caught))
+""")
+        self.assertEqual(run.output.split(), ["True"] * 2 + ["False"] * 4)
+
+
 class History(bed.TestCase):
     def test_more_than_is_read(self):
         """What a replay does not know is said: of 50 000 allocations in one go the ring has the last."""

@@ -10,4 +10,7 @@
  * cuDNN's success. */
 int softdnn_workspace(size_t *bytes);
 
+struct handle;
+EXPORTED int cudnnGetStream(struct handle *handle, void **to);
+
 #endif

@@ -146,10 +146,10 @@ struct soft_nodes {
     CUgraphNode *nodes; /* owned */
     size_t count;
 };
-/* An operation on the stream: a node, if the stream is capturing (stream.c). */
-void soft_capture_kernel(CUstream stream);
+/* An operation on a stream: a node of that type, if the stream is capturing (stream.c). */
+void soft_capture(CUstream stream, int type);
 /* A node without memory, the graph's. */
-CUgraphNode soft_new_step(CUgraph graph, bool kernel, const CUgraphNode *dependencies, size_t count);
+CUgraphNode soft_new_step(CUgraph graph, int type, const CUgraphNode *dependencies, size_t count);
 CUgraph soft_new_graph(void);
 bool soft_is_graph(CUgraph graph);
 /* The program itself frees a block that a launch of a graph allocated. */

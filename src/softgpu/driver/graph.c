@@ -21,10 +21,10 @@ struct node_list {
     size_t count;
 };
 
-/* A kernel, or an empty node: what it depends on. */
+/* A node without memory, and what it depends on. */
 struct step {
     struct step *next; /* of the same graph */
-    bool kernel;
+    int type;          /* CU_GRAPH_NODE_TYPE_* */
     size_t count;
     CUgraphNode dependencies[];
 };
@@ -71,21 +71,21 @@ static struct node *new_node(CUgraph graph, bool frees, int device, uint64_t add
     return node;
 }
 
-CUgraphNode soft_new_step(CUgraph graph, bool kernel, const CUgraphNode *dependencies, size_t count)
+CUgraphNode soft_new_step(CUgraph graph, int type, const CUgraphNode *dependencies, size_t count)
 {
     struct step *step = malloc(sizeof *step + count * sizeof *dependencies);
     if (!step) abort();
-    *step = (struct step){graph->steps, kernel, count};
+    *step = (struct step){graph->steps, type, count};
     if (count) memcpy(step->dependencies, dependencies, count * sizeof *dependencies);
     graph->steps = step;
-    graph->kernels += kernel;
+    graph->kernels += type == CU_GRAPH_NODE_TYPE_KERNEL;
     return (CUgraphNode)(void *)step;
 }
 
 static CUresult add_empty(CUgraphNode *to, CUgraph graph, const CUgraphNode *dependencies, size_t count)
 {
     if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
-    *to = soft_new_step(graph, false, dependencies, count);
+    *to = soft_new_step(graph, CU_GRAPH_NODE_TYPE_EMPTY, dependencies, count);
     return CUDA_SUCCESS;
 }
 
@@ -101,7 +101,18 @@ static CUresult get_dependencies(CUgraphNode node, CUgraphNode *to, size_t *coun
 
 static CUresult get_type(CUgraphNode node, int *type)
 {
-    *type = ((const struct step *)(const void *)node)->kernel ? CU_GRAPH_NODE_TYPE_KERNEL : CU_GRAPH_NODE_TYPE_EMPTY;
+    *type = ((const struct step *)(const void *)node)->type;
+    return CUDA_SUCCESS;
+}
+
+/* How many nodes a graph has; no caller asks which. */
+static CUresult get_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count)
+{
+    if (!soft_is_graph(graph)) return CUDA_ERROR_INVALID_VALUE;
+    if (nodes) return CUDA_ERROR_NOT_SUPPORTED;
+    *count = graph->list.count;
+    for (const struct step *step = graph->steps; step; step = step->next)
+        ++*count;
     return CUDA_SUCCESS;
 }
 
@@ -113,7 +124,8 @@ static CUresult print_dot(CUgraph graph, const char *path)
     if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
     fputs("digraph dot {\n", file);
     for (const struct step *step = graph->steps; step; step = step->next) {
-        fprintf(file, "\"%p\" [label=\"%s\"];\n", (const void *)step, step->kernel ? "KERNEL" : "EMPTY");
+        fprintf(file, "\"%p\" [label=\"%s\"];\n", (const void *)step,
+                step->type == CU_GRAPH_NODE_TYPE_KERNEL ? "KERNEL" : "NODE");
         for (size_t i = 0; i < step->count; i++)
             fprintf(file, "\"%p\" -> \"%p\";\n", (void *)step->dependencies[i], (const void *)step);
     }
@@ -321,6 +333,8 @@ ENTRY(cuGraphAddEmptyNode, add_empty(phGraphNode, hGraph, dependencies, numDepen
       (CUgraph, hGraph), (const CUgraphNode *, dependencies), (size_t, numDependencies))
 ENTRY(cuGraphNodeGetDependencies, get_dependencies(hNode, dependencies, numDependencies), (CUgraphNode, hNode),
       (CUgraphNode *, dependencies), (size_t *, numDependencies))
+ENTRY(cuGraphGetNodes, get_nodes(hGraph, nodes, numNodes), (CUgraph, hGraph), (CUgraphNode *, nodes),
+      (size_t *, numNodes))
 ENTRY(cuGraphNodeGetType, get_type(hNode, type), (CUgraphNode, hNode), (int *, type))
 ENTRY(cuGraphDebugDotPrint, print_dot(hGraph, path), (CUgraph, hGraph), (const char *, path), (unsigned, flags))
 ENTRY(cuGraphClone, clone_graph(phGraphClone, originalGraph), (CUgraph *, phGraphClone), (CUgraph, originalGraph))

@@ -22,7 +22,7 @@ static CUresult launch(CUfunction function, CUstream stream, unsigned grid_x, un
         return CUDA_ERROR_INVALID_VALUE;
     soft_values_changed();
     if (!soft_share_launch(function)) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (soft_is_stream(stream)) soft_capture_kernel(stream);
+    soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL);
     return CUDA_SUCCESS;
 }
 

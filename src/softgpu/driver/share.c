@@ -134,7 +134,7 @@ static CUresult library_launch(enum soft_share share, enum soft_profile_share si
     CUcontext context = soft_current();
     uint64_t bytes = soft_profile_share(size);
     if (context && bytes && takes && !soft_share_take(context->device, share, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-    if (soft_is_stream(stream)) soft_capture_kernel(stream);
+    soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL);
     return CUDA_SUCCESS;
 }
 
@@ -162,4 +162,9 @@ EXPORTED int softgpu_cublas_launch(void *stream)
 EXPORTED int softgpu_nccl_launch(bool connects, void *stream)
 {
     LIBRARY_CALL("softgpu_nccl_launch", library_launch(SOFT_SHARE_NCCL, SOFT_PROFILE_NCCL, connects, stream));
+}
+
+EXPORTED int softgpu_launch(void *stream)
+{
+    LIBRARY_CALL("softgpu_launch", (soft_capture(stream, CU_GRAPH_NODE_TYPE_KERNEL), CUDA_SUCCESS));
 }

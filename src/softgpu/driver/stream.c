@@ -81,11 +81,11 @@ static void depend(struct soft_nodes *on, const CUgraphNode *nodes, size_t count
     }
 }
 
-void soft_capture_kernel(CUstream stream)
+void soft_capture(CUstream stream, int type)
 {
-    CUgraph graph = soft_capturing(stream);
+    CUgraph graph = soft_is_stream(stream) ? soft_capturing(stream) : NULL;
     if (!graph) return;
-    CUgraphNode node = soft_new_step(graph, true, stream->last.nodes, stream->last.count);
+    CUgraphNode node = soft_new_step(graph, type, stream->last.nodes, stream->last.count);
     depend(&stream->last, &node, 1, false);
 }
 

@@ -63,6 +63,7 @@
     F(cuStreamGetPriority, 5050, cuStreamGetPriority)                                                                  \
     F(cuGraphAddEmptyNode, 10000, cuGraphAddEmptyNode)                                                                 \
     F(cuGraphNodeGetDependencies, 10000, cuGraphNodeGetDependencies)                                                   \
+    F(cuGraphGetNodes, 10000, cuGraphGetNodes)                                                                         \
     F(cuGraphNodeGetType, 10000, cuGraphNodeGetType)                                                                   \
     F(cuGraphDebugDotPrint, 11030, cuGraphDebugDotPrint)                                                               \
     F(cuThreadExchangeStreamCaptureMode, 10010, cuThreadExchangeStreamCaptureMode)                                     \

@@ -55,8 +55,7 @@ FORWARD(cudaGraphNodeGetDependencies, (cudaGraphNode_t node, cudaGraphNode_t *de
 FORWARD(cudaStreamUpdateCaptureDependencies,
         (cudaStream_t stream, cudaGraphNode_t *dependencies, const void *edges, size_t count, unsigned flags),
         cuStreamUpdateCaptureDependencies(stream, dependencies, count, flags))
-FORWARD(cudaGraphNodeGetDependencies,
-        (cudaGraphNode_t node, cudaGraphNode_t *dependencies, void *edges, size_t *count),
+FORWARD(cudaGraphNodeGetDependencies, (cudaGraphNode_t node, cudaGraphNode_t *dependencies, void *edges, size_t *count),
         cuGraphNodeGetDependencies(node, dependencies, count))
 #endif
 
@@ -102,12 +101,8 @@ FORWARD(cudaGraphInstantiate, (cudaGraphExec_t * to, cudaGraph_t graph, cudaGrap
         cuGraphInstantiateWithFlags(to, graph, 0))
 #endif
 
-EXPORTED cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
-{
-    (void)graph;
-    if (!nodes) *count = 1; /* PyTorch would warn of an empty graph */
-    return softrt_keep(softrt_ready());
-}
+FORWARD(cudaGraphGetNodes, (cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count),
+        cuGraphGetNodes(graph, nodes, count))
 
 FORWARD(cudaGraphDebugDotPrint, (cudaGraph_t graph, const char *path, unsigned flags),
         cuGraphDebugDotPrint(graph, path, flags))
