@@ -50,6 +50,8 @@ if way == "mounts" and libc.mount(b"none", os.path.dirname(path).encode(), b"tmp
     sys.exit(77)
 if way == "namespace" and libc.unshare(0x10000000):
     sys.exit(77)
+if way == "capabilities" and libc.capset(struct.pack("<Ii", 0x20080522, 0), bytes(24)):
+    sys.exit(77)
 if way in ("root", "user"):
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
@@ -137,7 +139,7 @@ class OfTheProgram(harness.TestCase):
         return result.stdout.strip(), result.stderr
 
     def test_who_gave_rights_up_gets_no_more(self):
-        for way in ("user", "root", "namespace"):
+        for way in ("user", "root", "namespace", "capabilities"):
             with self.subTest(way=way):
                 said, messages = self.ask(way, "path", self.closed / "new.mp")
                 self.assertEqual(said, "False False")
@@ -159,7 +161,7 @@ class OfTheProgram(harness.TestCase):
         run = self.closed / "run.mp"
         wrote = {"now": "run.now.mp", "oom": "run.oom.mp", "signal": "run.now.mp"}
         for what, name in wrote.items():
-            for way in ("", "user", "root", "namespace", "mounts"):
+            for way in ("", "user", "root", "namespace", "mounts", "capabilities"):
                 with self.subTest(what=what, way=way):
                     said, messages = self.ask(way, what, self.closed / "x", "--at-signal", "USR1", run=run)
                     if what == "signal" and way in ("user", "root"):  # the kernel does not let it send one
@@ -214,7 +216,8 @@ time.sleep(0.5)
         for way, own, other in (("", "answered", "answered"),
                                 ("mounts", "answered", "answered"),
                                 ("user", "may not ask", "may not ask"),
-                                ("namespace", "answered", "may not ask about others")):
+                                ("namespace", "answered", "may not ask about others"),
+                                ("capabilities", "answered", "may not ask about others")):
             with self.subTest(way=way):
                 said, _ = self.ask(way, "questions", self.closed / "x")
                 mine, others = said.split(" ", 1)[1].split(" / ")

@@ -62,9 +62,16 @@ static bool shares(uint32_t pid, const char *what)
     return !stat(own, &left) && !stat(theirs, &right) && left.st_dev == right.st_dev && left.st_ino == right.st_ino;
 }
 
-bool mp_asker_is_inside(uint32_t pid)
+static bool is_inside(uint32_t pid)
 {
     return shares(pid, "ns/user");
+}
+
+bool mp_asker_may_look(uint32_t pid)
+{
+    struct rights own, theirs;
+    return is_inside(pid) && read_rights((uint32_t)getpid(), &own) && read_rights(pid, &theirs) &&
+           !(own.capabilities & ~theirs.capabilities);
 }
 
 /* The root of the process's paths, to be followed by one. The kernel has none any more for a process that has ended and
@@ -81,7 +88,7 @@ static bool has_all(uint32_t pid, const struct rights *theirs, const char *root)
 {
     struct rights own;
     return read_rights((uint32_t)getpid(), &own) && theirs->user == own.user && theirs->group == own.group &&
-           !(own.capabilities & ~theirs->capabilities) && mp_asker_is_inside(pid) &&
+           !(own.capabilities & ~theirs->capabilities) && is_inside(pid) &&
            (!*root || (shares(pid, "root") && shares(pid, "ns/mnt")));
 }
 
@@ -90,7 +97,7 @@ static bool become(uint32_t pid, const struct rights *rights, const char *root)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {{0}};
-    unsigned long long kept = mp_asker_is_inside(pid) ? rights->capabilities : 0;
+    unsigned long long kept = is_inside(pid) ? rights->capabilities : 0;
     if (*root && (chroot(root) || chdir("/"))) return false;
     if (setgroups(rights->group_count, rights->groups) || setresgid(rights->group, rights->group, rights->group) ||
         setresuid(rights->user, rights->user, rights->user))
@@ -151,7 +158,7 @@ enum mp_status mp_asker_fail(uint32_t pid, const char *path, int reason, struct 
     char elsewhere[48] = "";
     if (reason == ESRCH || !read_rights(pid, &rights))
         return mp_fail(error, MP_IO, "pid %u ended before memprof saw whether it may write %s", pid, path);
-    if (!mp_asker_is_inside(pid)) snprintf(elsewhere, sizeof elsewhere, " in a user namespace of its own");
-    return mp_fail(error, MP_IO, "pid %u runs as uid %u%s and may not write %s (%s)", pid, rights.user, elsewhere,
-                   path, strerror(reason));
+    if (!is_inside(pid)) snprintf(elsewhere, sizeof elsewhere, " in a user namespace of its own");
+    return mp_fail(error, MP_IO, "pid %u runs as uid %u%s and may not write %s (%s)", pid, rights.user, elsewhere, path,
+                   strerror(reason));
 }
