@@ -56,7 +56,7 @@ enum mp_status mp_recording_note_step(struct mp_recording *recording, const stru
 /* True if a track of the spool is of that layer. */
 bool mp_recording_has_layer(const struct mp_recording *recording, uint16_t track, enum mp_layer layer);
 /* Reasons why the recording is not complete, although no event is missing: ids in recording->tables. */
-#define MP_RECORDING_LIMITS 7
+#define MP_RECORDING_LIMITS 8
 enum mp_status mp_recording_limits(struct mp_recording *recording, uint32_t *limits, uint32_t *count,
                                    struct mp_error *error);
 /* Notes whether the process has our root and mounts (recording->shares_root). False: the process cannot be asked, for

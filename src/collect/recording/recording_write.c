@@ -241,9 +241,6 @@ static const struct loss {
     LOSS(dropped_inside,
          "event was dropped: it came in a signal handler that had interrupted the recorder on the same thread",
          "events were dropped: they came in signal handlers that had interrupted the recorder on the same thread"),
-    LOSS(without_lock,
-         "stack, name or block of the driver was left out: another thread held the recorder's tables for too long",
-         "stacks, names or blocks of the driver were left out: another thread held the recorder's tables for too long"),
     LOSS(cupti.without_call, "memory record of CUPTI had no callback", "memory records of CUPTI had no callback"),
     LOSS(cupti.without_record, "callback of CUPTI had no memory record", "callbacks of CUPTI had no memory record"),
     LOSS(cupti.different, "memory record of CUPTI differed from its callback",
@@ -319,6 +316,8 @@ enum mp_status mp_recording_limits(struct mp_recording *recording, uint32_t *lim
         {atomic_load(&spool->lost_stacks), "the tables of stacks were full: some events have no stack"},
         {atomic_load(&spool->lost_strings),
          "the table of names was full: some functions, regions and modules have no name"},
+        {atomic_load(&spool->without_lock), "another thread held the recorder's tables for too long: some stacks, names "
+                                            "and blocks of the driver were left out"},
         {recording->tables.mended, "memory shared with the program was damaged: some stacks are cut, or not right"},
     };
     enum mp_status status = MP_OK;
