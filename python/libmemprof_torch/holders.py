@@ -218,10 +218,12 @@ class Look:
     def edge_of(self, place):
         return self._edges[place]
 
-    def root_of(self, place):
-        while self._parents[place] >= 0:
-            place = self._parents[place]
-        return place
+    def path_of(self, place):
+        """The places from this one up to the root."""
+        path = [place]
+        while self._parents[path[-1]] >= 0:
+            path.append(self._parents[path[-1]])
+        return path
 
     def bytes_of(self, tensor):
         return self.base.numel(tensor) * self.base.element_size(tensor)

@@ -110,7 +110,7 @@ def _reads_elsewhere(code, name):
 
 
 class _Candidate:
-    """A holder whose blocks one variable leads to. `asked`: what it has, and the tensors below that."""
+    """A holder whose blocks one variable leads to. `asked`: what it has, the tensors below that, and what is between."""
 
     __slots__ = ("holder", "form", "asked", "bytes")
 
@@ -136,8 +136,9 @@ class Idle:
         if holder.kind not in KINDS or len(holder.addresses) > ASKED_MOST:
             return None
         places = [look.blocks[address].place for address in holder.addresses]
-        roots = set(map(look.root_of, places))
-        edge = look.edge_of(root := roots.pop())
+        paths = [look.path_of(place) for place in places]
+        roots = {path[-1] for path in paths}
+        edge = look.edge_of(roots.pop())
         frame = self._frame_of(edge) if not roots and edge is not None else None
         tensors = [look.object_at(place) for place in places]
         if frame is None or not all(look.kind_of(type(each)) == "tensor" and look.is_alone(each) for each in tensors):
@@ -154,7 +155,8 @@ class Idle:
         early = not any(code.is_read_after(name, code.end_of_call(place)) for place in code.calls_of_backward())
         unsaved = early and all(self._is_unsaved(tensor) for tensor in tensors)
         form = IN_BACKWARD if unsaved else NOT_READ.format(code.not_read_from(name, frame.f_lineno))
-        return _Candidate(holder, form, list({id(each): each for each in (look.object_at(root), *tensors)}.values()), size)
+        asked = {id(each): each for path in paths for each in map(look.object_at, path)}
+        return _Candidate(holder, form, list(asked.values()), size)
 
     def _frame_of(self, edge):
         """The frame whose own the name is; None: it runs no more, or closures share the name."""

@@ -37,6 +37,9 @@ class Checkpointing(harness.TestCase):
     def test_results_that_what_comes_behind_them_keeps(self):
         self.check("results", "", ["blocks.*:8"])
 
+    def test_modules_that_several_batches_call_before_one_backward(self):
+        self.check("attention", "summed", ["layers.*.mlp:3"])
+
     def test_no_more_modules_than_a_capacity_needs(self):
         recording = bench.record(self.folder, "decoder", "")
         found = harness.answer("advise", recording, "--kind", "checkpoint")

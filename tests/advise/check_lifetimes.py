@@ -10,6 +10,20 @@ import bench
 import harness
 
 KINDS = ("--kind", "lifetime")
+RECURRENT = """
+import torch
+from torch import nn
+cell, head = nn.GRUCell(32, 256), nn.Linear(256, 32)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], 0.1)
+for step in range(4):
+    rows, state, loss = torch.randn(8, 64, 32), torch.zeros(64, 256), 0
+    for row in rows:
+        state = cell(row, state)
+        loss = loss + nn.functional.mse_loss(head(state), row) / 8
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+"""
 
 
 @harness.unittest.skipUnless(bench.PYTHON, "no Python here has torch")
@@ -54,12 +68,21 @@ class Lifetimes(harness.TestCase):
     def test_one_backward_of_many_losses(self):
         self.check("deep", "summed", ["backward_sooner"], 0.05)
 
-    def test_blocks_that_no_graph_keeps(self):
-        """Generation keeps keys and values without a graph; losses of an episode are made at its end."""
-        for program in (("users.py", "generation"), ("guests.py", "reinforce")):
+    def test_nothing_is_promised_that_saves_nothing(self):
+        """Generation keeps keys and values without a graph; losses of an episode are made at its end; a graph's nodes and
+        a recurrent network's steps need one another; a list of parameters is the optimizer's, too."""
+        recurrent = self.folder / "recurrent.py"
+        recurrent.write_text(RECURRENT)
+        tests = harness.SOURCE / "tests"
+        for program, patterns in (((tests / "leakbench/programs/users.py", "generation"), {"leak"}),
+                                  ((tests / "leakbench/programs/guests.py", "reinforce"), {"leak"}),
+                                  ((tests / "sizebench/models.py", "graph", "--batch", "8"), set()),
+                                  ((tests / "sizebench/models.py", "autoencoder", "--batch", "8"), set()),
+                                  ((recurrent,), set())):
             path = self.folder / "run.mp"
-            harness.record_whole(path, (bench.PYTHON, harness.SOURCE / "tests/leakbench/programs" / program[0], program[1]))
-            self.assertEqual({change["pattern"] for change in harness.answer("advise", path)["changes"]}, {"leak"}, program)
+            harness.record_whole(path, (bench.PYTHON, *program), "--holders")
+            found = harness.answer("advise", path)["changes"]
+            self.assertEqual({change["pattern"] for change in found} - {"checkpoint"}, patterns, program)
 
     def test_lists_of_tensors(self):
         self.check("recommender", "foreach", ["one_by_one"])

@@ -345,8 +345,8 @@ def train(name, habits, changes):
     def summed_step():
         losses = []
         for micro in range(4):
-            batch = batches[micro % 2]
-            loss = loss_of(model(batch[0]), batch[1])
+            batch = data()
+            loss = loss_of(model(batch[0]), batch[1]) / 4
             if "backward_sooner" in changes:
                 loss.backward()
                 loss = loss.detach()

@@ -366,7 +366,7 @@ static uint32_t stop_of(const struct mp_checkpoints *c, size_t turn)
 }
 
 struct back {
-    uint32_t module, event, path;
+    uint32_t module, event, path, node;
 };
 
 static int by_module(const void *a, const void *b)
@@ -400,16 +400,17 @@ static void find_remade(const struct mp_checkpoints *c, struct call *call, const
 }
 
 /* A module's calls have their backwards in the opposite order, one behind the other. The next one begins in the inner
- * module in which the previous one began; earlier blocks add up its gradients. */
+ * module, and the node, in which the previous one began; earlier blocks add up its gradients. */
 static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const struct mp_map *modules)
 {
     struct {
-        uint32_t turn, over, path;
+        uint32_t turn, over, path, node;
     } *last = mp_alloc_zeroed(kind->modules + 1, sizeof *last);
     MP_VEC(struct back) backs = {0};
     for (size_t i = 0; i < c->acts.count; i++) {
-        const struct back back = {module_of(modules, &c->acts.at[i]), c->acts.at[i].event, c->acts.at[i].module};
-        if (back.module && c->acts.at[i].phase == MP_PHASE_BACKWARD) mp_vec_add(&backs, back);
+        const struct mp_act *act = &c->acts.at[i];
+        const struct back back = {module_of(modules, act), act->event, act->module, operator_of(c, act->block)->node};
+        if (back.module && act->phase == MP_PHASE_BACKWARD) mp_vec_add(&backs, back);
     }
     if (backs.count) qsort(backs.at, backs.count, sizeof *backs.at, by_module);
     for (size_t i = kind->calls.count; i--;) {
@@ -421,10 +422,12 @@ static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const 
         if (next && last[module].over > from) from = last[module].over;
         size_t at = MP_COUNT_BEFORE(
             backs.count, k, backs.at[k].module < module || (backs.at[k].module == module && backs.at[k].event < from));
-        while (next && at < backs.count && backs.at[at].module == module && backs.at[at].path != last[module].path)
+        while (next && at < backs.count && backs.at[at].module == module &&
+               (backs.at[at].path != last[module].path || backs.at[at].node != last[module].node))
             at++;
         if (at == backs.count || backs.at[at].module != module) continue;
         last[module].path = backs.at[at].path;
+        last[module].node = backs.at[at].node;
         call->back = backs.at[at].event;
         call->stop = stop_of(c, call->turn);
         call->over = over_of(c, call);

@@ -7,7 +7,8 @@
 #include "base/memory.h"
 #include "base/search.h"
 
-#define DEPTH_MOST 100 /* modules within one another */
+#define DEPTH_MOST  100 /* modules within one another */
+#define NUMBER_MOST 512 /* bytes of a block that has one number: a CUDA allocator's least */
 
 /* An allocation outside of backward. */
 struct act {
@@ -181,8 +182,13 @@ static void look_at_pass(struct finder *f, size_t turn)
 
 /* ---- micro-batches that wait for one backward */
 
-/* The stack of the first block made outside of modules between two events that lives until backward: the loss, or of
- * it. 0: none. `sought`: the stack has to be this one; 0: any. `outside`: how many such blocks there are. */
+static bool is_outside(const struct finder *f, const struct act *act)
+{
+    return mp_phase_of_block(f->phases, f->model, act->block) == MP_PHASE_OUTSIDE;
+}
+
+/* The stack of the first number made outside of modules between two events that lives until backward: the loss. 0:
+ * none. `sought`: the stack has to be this one; 0: any. `outside`: how many blocks made there live until backward. */
 static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32_t backward, uint32_t sought,
                         size_t *outside)
 {
@@ -190,12 +196,20 @@ static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32
     *outside = 0;
     for (size_t i = first; i < end; i++) {
         const struct act *act = &f->acts.at[i];
-        if (freed(f, act) <= backward || mp_phase_of_block(f->phases, f->model, act->block) != MP_PHASE_OUTSIDE)
-            continue;
-        if (!loss && (!sought || stack(f, act) == sought)) loss = stack(f, act);
+        if (freed(f, act) <= backward || !is_outside(f, act)) continue;
+        if (!loss && bytes(f, act) <= NUMBER_MOST && (!sought || stack(f, act) == sought)) loss = stack(f, act);
         ++*outside;
     }
     return loss;
+}
+
+/* True if the program makes data between a loss and the next pass. Without, that pass may continue the one before, as a
+ * step of a recurrent network does. */
+static bool has_data(const struct finder *f, size_t first, size_t end, uint32_t loss)
+{
+    while (end-- > first && stack(f, &f->acts.at[end]) != loss)
+        if (is_outside(f, &f->acts.at[end]) && bytes(f, &f->acts.at[end]) > NUMBER_MOST) return true;
+    return false;
 }
 
 static void take_batches(struct finder *f, const size_t *starts, size_t count, uint32_t loss, size_t backward,
@@ -237,7 +251,7 @@ static void look_at_batches(struct finder *f, size_t from, size_t backward, size
     for (size_t i = 0; alike && i < starts.count; i++) {
         size_t end = i + 1 < starts.count ? starts.at[i + 1] : act_at(f, begin);
         loss = loss_of(f, starts.at[i], end, begin, loss, &outside);
-        alike = loss;
+        alike = loss && (i + 1 == starts.count || has_data(f, starts.at[i], end, loss));
         if (outside < least) least = outside;
     }
     if (alike && starts.count > 1 && outside < least + starts.count)
