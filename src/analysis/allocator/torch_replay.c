@@ -362,6 +362,20 @@ static bool release_pools(struct mp_torch_player *p)
     return any;
 }
 
+/* A MemPool that ended gave its segments back alone. If the record gives back more, or those of the default pool first,
+ * the program emptied the cache. */
+static void give_back(struct mp_torch_player *p)
+{
+    const struct mp_torch_step *next;
+    for (uint32_t seen = MP_NONE; (next = next_of_script(p)) && next->pool && p->script != seen;) {
+        seen = p->script;
+        mp_torch_empty_pool(p->allocator, next->pool);
+    }
+    if (!next) return;
+    if (!p->probing) mp_vec_add(&p->noted->emptied, p->step);
+    mp_torch_empty_cache(p->allocator);
+}
+
 /* Memory of a private pool is only handed out while a graph is captured, or the program uses the pool, or it is put
  * back to what it was. */
 static enum mp_torch_result ask(struct mp_torch_player *p, const struct mp_torch_step *step, uint32_t *id)
@@ -394,10 +408,7 @@ static enum mp_torch_result take_course(struct mp_torch_player *p, const struct 
                                         uint32_t *id)
 {
     if (course != COURSE_WAITING) complete_late(p);
-    if (course == COURSE_EMPTIED) {
-        if (!p->probing) mp_vec_add(&p->noted->emptied, p->step);
-        mp_torch_empty_cache(p->allocator);
-    }
+    if (course == COURSE_EMPTIED) give_back(p);
     return ask(p, step, id);
 }
 
@@ -533,14 +544,11 @@ static void play_call(struct mp_torch_player *p, const struct mp_torch_step *ste
     }
 }
 
-/* Nothing was requested: if the record gives segments back, the program emptied the cache. */
+/* Nothing was requested: if the record gives segments back, the program did. */
 static void end_script(struct mp_torch_player *p)
 {
     complete_late(p);
-    if (release_pools(p)) {
-        mp_vec_add(&p->noted->emptied, p->step);
-        mp_torch_empty_cache(p->allocator);
-    }
+    if (release_pools(p)) give_back(p);
 }
 
 /* Steps about segments that the record has and the replay had no reason for. */

@@ -311,6 +311,23 @@ class Moments(Written):
             replay = frag(path, "--replay", "recorded")["replay"]
         self.assertEqual(replay["differences"], 0)
 
+    def test_a_pool_that_ends_gives_back_first(self):
+        """A MemPool gives its own memory back when it ends; only then may the program empty the cache."""
+        base = 1 << 40
+        calls = [("segment_alloc", 64, 20, 0), ("alloc", 64, 4, 0), ("segment_alloc", 0, 20, 1), ("alloc", 0, 4, 1),
+                 ("free_requested", 0, 4, 1), ("free_completed", 0, 4, 1), ("free_requested", 64, 4, 0),
+                 ("free_completed", 64, 4, 0), ("segment_free", 0, 20, 1)]
+        for name, more, reserved in (("ends", [("alloc", 64, 4, 0)], 40), ("ends and empties", [
+                ("segment_free", 64, 20, 0), ("segment_alloc", 64, 30, 0), ("alloc", 64, 30, 0)], 50)):
+            with self.subTest(name):
+                trace = [{"action": action, "addr": base + at * MIB, "size": size * MIB, "stream": 0,
+                          "pool_id": (pool, 0), "time_us": i + 1, "frames": []}
+                         for i, (action, at, size, pool) in enumerate(calls + more)]
+                path = self.write({"segments": [], "device_traces": [trace], "allocator_settings": {"max_split_size": -1}})
+                replay = frag(path, "--replay", "recorded")["replay"]
+                self.assertEqual((replay["differences"], replay["first_difference"]), (0, None))
+                self.assertEqual(frag(path, "--replay", "")["replay"]["reserved_peak_bytes"], reserved * MIB)
+
     def test_without_a_trace_of_its_own(self):
         """A trace that contradicts itself is dropped. The moment is then made from segments and blocks. It is right,
         except for remainders inside of blocks of the large pool."""
