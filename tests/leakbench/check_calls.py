@@ -135,6 +135,19 @@ class Calls(harness.TestCase):
                         f"site-packages/packed.py:read, not the 7 of {self.folder.name}/loader.py:read"] if asked == "read" else [])
                     self.assertEqual("several functions" in stderr, asked == "read")
 
+    def test_a_forecast_follows_the_rate(self):
+        """A rate that rises by the same amount is forecast. A rate that changes in another way has no forecast."""
+        self.of_any_python(sys.executable, "rising")
+        leak = harness.answer("leaks", self.folder / "calls.mp")["findings"][0]
+        self.assertLess(abs(leak["at_twice_bytes"] / sum(1000 + 64 * number for number in range(120)) - 1), 0.1)
+        said = harness.memprof("leaks", self.folder / "calls.mp").stdout
+        self.assertIn("; each step keeps 64 B more, ", said)
+        self.of_any_python(sys.executable, "changing")
+        leak = harness.answer("leaks", self.folder / "calls.mp")["findings"][0]
+        self.assertEqual((leak["at_twice_bytes"], leak["eta_oom_steps"]), (None, None))
+        said = harness.memprof("leaks", self.folder / "calls.mp").stdout
+        self.assertIn("; a mean of these steps: the rate changes, so there is no forecast", said)
+
     def test_the_limit_of_recursion_is_the_programs(self):
         """One call more if Python reports calls: the callback is a call, too."""
         program = self.folder / "deep.py"

@@ -1,5 +1,6 @@
 #include "analysis/leaks/leak_slope.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,10 @@
 
 #define FEW_STEPS 3 /* blocks that came in no more steps are no growth: a warm-up brings some in each of three */
 #define LATE_MIN  2 /* nor those that came in fewer steps of the later half */
+#define RATE_PART 0.1
+#define OFF_PART  0.05
+#define TRENDS    4
+#define PARTS     6
 
 /* The blocks that a step brought and that stayed. */
 struct amount {
@@ -96,6 +101,51 @@ static uint64_t add_site(const struct mp_leak_life *lives, size_t count, struct 
     return bytes;
 }
 
+/* True if the line through the amounts, `mean` in the middle, is off the mean of a part of them. Differences between
+ * neighbours show what is chance. */
+static bool is_off(const uint64_t *bytes, uint32_t count, double mean, double change)
+{
+    double squares = 0;
+    for (uint32_t k = 1; k < count; k++)
+        squares += pow((double)bytes[k] - (double)bytes[k - 1] - change, 2);
+    double chance = sqrt(squares / 2 / (count - 1));
+    for (uint32_t part = 0; part < PARTS; part++) {
+        uint32_t from = count * part / PARTS, to = count * (part + 1) / PARTS;
+        double off = 0;
+        for (uint32_t k = from; k < to; k++)
+            off += (double)bytes[k] - mean - change * (k - (count - 1) / 2.0);
+        if (fabs(off) > (to - from) * OFF_PART * mean + 2 * chance * sqrt(to - from)) return true;
+    }
+    return false;
+}
+
+void mp_leak_slope_change(const uint64_t *bytes, uint32_t count, struct mp_leak_slope *slope)
+{
+    double n = count, mean = 0, products = 0, squares = 0;
+    if (count < PARTS) return;
+    for (uint32_t k = 0; k < count; k++)
+        mean += (double)bytes[k] / n;
+    for (uint32_t k = 0; k < count; k++) {
+        products += (k - (n - 1) / 2) * (double)bytes[k];
+        squares += ((double)bytes[k] - mean) * ((double)bytes[k] - mean);
+    }
+    double spread = n * (n * n - 1) / 12, change = products / spread;
+    double error = sqrt(fmax(squares - change * products, 0) / (n - 2) / spread);
+    if (fabs(change) * n <= RATE_PART * mean || fabs(change) <= TRENDS * error) return;
+    slope->change = change;
+    slope->uneven = change < 0 || is_off(bytes, count, mean, change);
+}
+
+double mp_leak_slope_rate(const struct mp_leak_slope *slope)
+{
+    return slope->bytes_per_step + slope->change * (slope->last - slope->first) / 2;
+}
+
+double mp_leak_slope_at(const struct mp_leak_slope *slope, double steps)
+{
+    return (double)slope->bytes + mp_leak_slope_rate(slope) * steps + slope->change / 2 * steps * steps;
+}
+
 /* The last step's amount would need the time after it. */
 static void sum_up(const struct amount *steps, uint32_t last, struct mp_leak_slope *slope)
 {
@@ -110,6 +160,14 @@ static void sum_up(const struct amount *steps, uint32_t last, struct mp_leak_slo
     double span = slope->last - slope->first;
     slope->bytes_per_step = (double)(slope->bytes - steps[slope->last].bytes) / span;
     slope->blocks_per_step = (double)(slope->blocks - steps[slope->last].blocks) / span;
+    uint64_t *bytes = mp_alloc((size_t)last * sizeof *bytes);
+    uint32_t every = (slope->last - slope->first) / (slope->births - 1), count = 0;
+    if (every * (slope->births - 1) != slope->last - slope->first) every = 1;
+    for (uint32_t k = slope->first; k < slope->last && (steps[k].blocks || every == 1); k += every)
+        bytes[count++] = steps[k].bytes;
+    mp_leak_slope_change(bytes, count, slope);
+    slope->change /= (double)every * every;
+    free(bytes);
 }
 
 void mp_leak_slope_find(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_slope *slope)

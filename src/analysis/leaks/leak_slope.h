@@ -11,6 +11,12 @@
  * bytes. Its amounts are 25 000, 1000, 1000, ... and all but three are at most 1000: the first is exceptional and
  * counts as 1000. The rate is 60 * 1000 / (60 - 0) = 1000 bytes a step. A cache of masks that grow by 64 bytes each
  * step has the amounts 64, 128, ... 3840. Twice the fourth largest is 7296, so all count, and the rate is their mean.
+ *
+ * A line through the amounts shows whether the rate changes: by more than RATE_PART of its mean over all steps, and
+ * more than TRENDS times the line's standard error. The masks' line has the change 64 and the error 0, so their bytes
+ * are quadratic. No forecast holds if the rate falls, or if the line is off the mean of one of PARTS parts by more than
+ * OFF_PART of the rate and chance. With amounts of 1, 4, 9, ... 3600 the mean is 1230 and the change 61. The line has
+ * -296 in the middle of the first ten steps, whose mean is 38.
  */
 #ifndef MP_ANALYSIS_LEAK_SLOPE_H
 #define MP_ANALYSIS_LEAK_SLOPE_H
@@ -22,8 +28,15 @@ struct mp_leak_slope {
     uint64_t bytes, blocks;       /* of the growth, at the last boundary */
     uint32_t site;                /* the one that brought most of it; 0: none */
     double bytes_per_step, blocks_per_step;
+    double change; /* bytes by which a step's amount exceeds the amount of the step before; 0: no trend */
+    bool uneven;   /* the rate changes, and not by the same amount in each step: no forecast holds */
 };
 
+/* Sets change and uneven by the bytes that each step brought. */
+void mp_leak_slope_change(const uint64_t *bytes, uint32_t count, struct mp_leak_slope *slope);
+/* The rate at the last boundary, and the bytes `steps` later. */
+double mp_leak_slope_rate(const struct mp_leak_slope *slope);
+double mp_leak_slope_at(const struct mp_leak_slope *slope, double steps);
 /* Lives in order of birth, as for mp_leak_judge(). */
 void mp_leak_slope_find(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_slope *slope);
 

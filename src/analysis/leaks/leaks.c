@@ -1,5 +1,6 @@
 #include "analysis/leaks/leaks.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,9 @@ static bool regrows(const struct mp_model *model, const struct mp_leak_places *p
                       .bytes_per_step = (double)(levels.bytes[last] - levels.bytes[first]) / steps},
             .regrown = true,
         };
+        for (uint32_t k = last; k > first; k--)
+            levels.bytes[k] -= levels.bytes[k - 1];
+        mp_leak_slope_change(levels.bytes + first + 1, steps, &growth->slope);
     }
     free(levels.bytes);
     free(levels.blocks);
@@ -268,15 +272,17 @@ static bool was_cleared(const struct judge *judge, const struct mp_leak_place *p
 }
 
 /* Steps until the device is full; its highest level so far, on any track, is needed in any case. */
-static uint64_t steps_to_full(const struct mp_model *model, uint16_t track, double bytes_per_step)
+static uint64_t steps_to_full(const struct mp_model *model, const struct mp_leak_finding *finding, double rate)
 {
-    uint32_t device = model->tracks.at[track].device;
+    uint32_t device = model->tracks.at[finding->track].device;
     uint64_t total = model->devices.at[device].total_bytes, highest = 0;
-    if (!total || total == MP_BYTES_UNKNOWN || bytes_per_step <= 0) return UINT64_MAX;
+    if (!total || total == MP_BYTES_UNKNOWN || rate <= 0 || finding->uneven) return UINT64_MAX;
     for (size_t i = 0; i < model->tracks.count; i++)
         if (model->tracks.at[i].device == device && model->sums.at[i].peak_bytes > highest)
             highest = model->sums.at[i].peak_bytes;
-    return highest >= total ? 0 : (uint64_t)((double)(total - highest) / bytes_per_step);
+    if (highest >= total) return 0;
+    double left = (double)(total - highest); /* = rate * steps + change / 2 * steps^2 */
+    return (uint64_t)(2 * left / (rate + sqrt(rate * rate + 2 * finding->change * left)));
 }
 
 static bool steps_are_given(const struct mp_steps *steps)
@@ -328,6 +334,8 @@ static void take_finding(struct judge *judge, const struct mp_leak_place *place,
         .first_step = judge->places.first_step + slope->first + 1,
         .bytes_per_step = slope->bytes_per_step,
         .blocks_per_step = slope->blocks_per_step,
+        .change = slope->change,
+        .uneven = slope->uneven,
         .regrown = growth->regrown,
         .eta_oom_steps = UINT64_MAX,
         .certain = evidence->births >= CERTAIN_BIRTHS && evidence->z > CERTAIN_Z && evidence->none_freed,
@@ -336,7 +344,8 @@ static void take_finding(struct judge *judge, const struct mp_leak_place *place,
     if (evidence->growth == MP_GROWTH_ONCE) finding.bytes_per_step = finding.blocks_per_step = 0;
     if (evidence->growth == MP_GROWTH_LEAK) {
         finding.class = mp_leak_classify(judge->model, &judge->places, place, evidence);
-        finding.eta_oom_steps = steps_to_full(judge->model, place->track, finding.bytes_per_step);
+        finding.eta_oom_steps = steps_to_full(judge->model, &finding, mp_leak_slope_rate(slope));
+        if (!slope->uneven) finding.at_twice = (uint64_t)mp_leak_slope_at(slope, judge->places.last);
         finding.maybe_request = mp_leak_is_leak(&finding) && may_be_request(judge, place);
         finding.certain = finding.certain && !finding.maybe_request;
     }
@@ -511,6 +520,7 @@ static void find_bound(const struct judge *judge, struct mp_leak_finding *findin
         (double)finding->to_come > (double)finding->eta_oom_steps * finding->bytes_per_step)
         return;
     finding->class = MP_LEAK_BOUNDED;
+    if (finding->at_twice > finding->bytes + finding->to_come) finding->at_twice = finding->bytes + finding->to_come;
     finding->eta_oom_steps = UINT64_MAX;
 }
 
@@ -739,6 +749,7 @@ static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *le
         finding->first_step = (finding->first_step - 1) * steps->each + 1;
         finding->bytes_per_step /= each;
         finding->sum.bytes_per_step /= each;
+        finding->change /= each * each;
         finding->blocks_per_step /= each;
         if (finding->eta_oom_steps != UINT64_MAX) finding->eta_oom_steps *= steps->each;
     }

@@ -56,6 +56,9 @@ struct mp_leak_finding {
     uint32_t births;        /* distinct steps in which they were born */
     uint32_t first_step;    /* from 1 */
     double bytes_per_step, blocks_per_step;
+    double change;          /* bytes by which a step keeps more than the one before; 0: no trend */
+    bool uneven;            /* the rate changes in another way, so it holds for these steps alone */
+    uint64_t at_twice;      /* bytes after twice as many steps; 0: no forecast holds */
     uint64_t eta_oom_steps; /* until the device is full, counted from its highest level; UINT64_MAX: unknown */
     size_t place;           /* the search's own */
     const struct mp_holders_site *held; /* in mp_leaks.holders; NULL: none of its blocks lived at a look */
@@ -87,7 +90,8 @@ struct mp_leaks {
     uint32_t causes;           /* of the leaks */
     size_t caches; /* places that replace a block by a larger one in round after round, where the loop may be one
                       request, where it does so too rarely, or where the work itself grows; not among them */
-    struct mp_leak_finding unsure_growth; /* of class hidden, but so short or so little that it may end; bytes 0: none */
+    struct mp_leak_finding
+        unsure_growth; /* of class hidden, but so short or so little that it may end; bytes 0: none */
     uint64_t suppressed_bytes, suppressed_findings;
     size_t places; /* that were looked at */
     uint32_t step_count;

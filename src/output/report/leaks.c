@@ -119,6 +119,7 @@ const struct mp_column mp_finding_columns[] = {
     {"a step", "bytes_per_step", MP_CHANGE, .get = get_rate, .style = MP_BOLD},
     {"since step", "first_step", MP_COUNT, FOUND(first_step), .place = 1},
     {NULL, "eta_oom_steps", MP_COUNT, FOUND(eta_oom_steps)},
+    {NULL, "at_twice_bytes", MP_BYTES, FOUND(at_twice), .zero_is_none = true},
     {NULL, "cause", MP_COUNT, .get = get_cause},
     {NULL, "bound", .put = put_bound},
     {"held by", NULL, MP_NAME, .get = get_held, .place = 6, .only = HELD, .not_in_text = true},
@@ -144,6 +145,10 @@ static void put_kind(struct mp_text *text, const struct mp_leak_finding *finding
         mp_say(text, "; %s of %s entries, full in %s, +%s to come", mp_count(finding->entries), mp_count(finding->most),
                mp_counted((uint64_t)((double)finding->to_come / finding->bytes_per_step + 0.5), "step"),
                mp_bytes(finding->to_come));
+    if (finding->change > 0 && !finding->uneven)
+        mp_say(text, "; each step keeps %s more, %s after twice the steps", mp_bytes((uint64_t)(finding->change + 0.5)),
+               mp_bytes(finding->at_twice));
+    if (finding->uneven) mp_say(text, "; a mean of these steps: the rate changes, so there is no forecast");
     mp_say(text, "%s", other_reading(finding));
     if (left != UINT64_MAX) mp_say(text, "; out of memory in about %s", mp_counted(left, "step"));
 }

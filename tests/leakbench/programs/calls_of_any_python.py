@@ -38,6 +38,30 @@ class Block:
         tell_free(pool, self.address)
 
 
+def rising(steps):
+    kept = []
+
+    def work(size):
+        kept.append(Block(size))
+        Block(100000)
+
+    for number in range(steps):
+        work(1000 + 64 * number)
+    return steps
+
+
+def changing(steps):
+    kept = []
+
+    def work(size):
+        kept.append(Block(size))
+        Block(100000)
+
+    for number in range(steps):
+        work(1000 + number * number)
+    return steps
+
+
 def of_a_module(steps):
     exec(compile("def work():\n    x = Block(100)\n    y = Block(200)\nfor number in range(steps):\n    work()\n", "s.py",
                  "exec"), {"Block": Block, "steps": steps})
