@@ -85,7 +85,8 @@ struct mp_job_finding {
     uint64_t eta_oom_steps;
     uint32_t process, track; /* string id: the track's id */
     uint32_t stack, first_step;
-    uint8_t class; /* enum mp_leak_class */
+    uint32_t holder; /* string id: "main().losses[*] (train.py:61)"; 0: none was found */
+    uint8_t class;   /* enum mp_leak_class */
     uint8_t certain;
 };
 

@@ -62,12 +62,12 @@ TRAIN = textwrap.dedent("""
 
 @unittest.skipUnless(PYTHON, "no Python with torch")
 class Training(harness.TestCase):
-    def record(self, leaking="none", workers=0, items=40):
+    def record(self, *options, leaking="none", workers=0, items=40):
         (self.folder / "launch.py").write_text(LAUNCHER)
         (self.folder / "train.py").write_text(TRAIN)
         run = self.folder / "run"
         run.mkdir()
-        result = harness.memprof("snapshot", "--follow", "all", "-o", run / "train.mp", "--no-symbols", "--", PYTHON,
+        result = harness.memprof("snapshot", "--follow", "all", "-o", run / "train.mp", "--no-symbols", *options, "--", PYTHON,
                                  self.folder / "launch.py", 4, self.folder / "train.py", leaking, workers, items)
         self.assertEqual(result.returncode, 0, result.stderr)
         return run
@@ -76,8 +76,10 @@ class Training(harness.TestCase):
         return [process["rank"] for process in told["processes"] if not process["helper"] and process["peak_bytes"]]
 
     def test_one_rank_of_four_leaks(self):
-        run = self.record(leaking="2")
+        run = self.record("--holders", leaking="2")
         told = harness.answer("leaks", run)
+        self.assertRegex(told["findings"][0]["holder"], r"^kept\[\*\]")
+        self.assertIn(f"held by {told['findings'][0]['holder']}\n", harness.memprof("leaks", run).stdout)
         self.assertEqual(self.ranks_of(told), [0, 1, 2, 3])
         self.assertEqual({process["rank"]: process["verdict"] for process in told["processes"]},
                          {0: "clean", 1: "clean", 2: "leak", 3: "clean"})

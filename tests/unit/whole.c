@@ -66,7 +66,8 @@
     V(bytes) V(blocks) V(least) V(most) V(stack) T(kind) V(processes) V(least_process) V(most_process) V(sense)
 #define FIELDS_mp_job_holding(V, T, N) V(bytes) V(blocks) V(process) V(stack)
 #define FIELDS_mp_job_finding(V, T, N)                                                                                 \
-    V(bytes) V(blocks) V(bytes_per_step) V(eta_oom_steps) V(process) T(track) V(stack) V(first_step) V(class) V(certain)
+    V(bytes) V(blocks) V(bytes_per_step) V(eta_oom_steps) V(process) T(track) V(stack) V(first_step) T(holder) V(class)    \
+        V(certain)
 #define FIELDS_mp_job_point(V, T, N)   V(at) V(most) V(last) V(process) T(track) V(shift) V(curve)
 #define FIELDS_mp_job_trouble(V, T, N) T(path) T(text) V(kind)
 

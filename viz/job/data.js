@@ -57,9 +57,14 @@ export class Job {
     for (let i = 0; i < facts.holdings.length; i += 4) this.heldFrom[facts.holdings[i] + 1] += 4;
     for (let i = 0; i < this.count; i++) this.heldFrom[i + 1] += this.heldFrom[i];
     this.leaks = new Map();
-    for (const [process, stack, growth, step, bytes, blocks, certain] of facts.leaks) {
+    this.causes = new Map(); // of the processes whose leaks have one stack and holder, that with the highest rate
+    for (const [process, stack, growth, step, bytes, blocks, certain, holder] of facts.leaks) {
       if (!this.leaks.has(process)) this.leaks.set(process, []);
-      this.leaks.get(process).push({ process, stack, growth, step, bytes, blocks, certain });
+      this.leaks.get(process).push({ process, stack, growth, step, bytes, blocks, certain, holder });
+      const cause = this.causes.get(`${stack} ${holder}`) ?? { process, stack, growth: 0, step, holder, count: 0 };
+      cause.growth += growth;
+      cause.count++;
+      this.causes.set(`${stack} ${holder}`, cause);
     }
     this.curves = {};
   }

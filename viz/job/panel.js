@@ -13,6 +13,10 @@ function shellWord(path) {
 
 const signed = (bytes) => bytes === 0 ? "0" : (bytes > 0 ? "+" : "−") + formatBytes(Math.abs(bytes));
 
+function heldBy(leak) {
+  return leak.holder ? element("div", {}, `held by ${leak.holder}`) : "";
+}
+
 export class Panel {
   /** @param {{choose: function(number), compare: function(number)}} page */
   constructor(job, state, page) {
@@ -44,9 +48,10 @@ export class Panel {
     }
     if (facts.leaks.length) {
       out.push(element("h2", {}, `Leaks in ${formatCount(facts.leaking)} of ${formatCount(this.job.count)}`),
-        element("ul", {}, ...facts.leaks.slice(0, 8).map(([process, stack, growth, step]) => element("li", {},
-          this.link(process), element("strong", { class: "leak-word" }, ` +${formatBytes(growth)} a step`), ` since step ${formatCount(step)}`,
-          element("div", { class: "soft" }, this.job.label(stack))))));
+        element("ul", {}, ...[...this.job.causes.values()].slice(0, 8).map((one) => element("li", {},
+          this.link(one.process), one.count > 1 ? ` and ${formatCount(one.count - 1)} more` : "",
+          element("strong", { class: "leak-word" }, ` +${formatBytes(one.growth)} a step`), ` since step ${formatCount(one.step)}`,
+          element("div", { class: "soft" }, this.job.label(one.stack)), heldBy(one)))));
     }
     if (facts.devices.length) {
       out.push(element("h2", {}, "Devices that several share"),
@@ -99,7 +104,7 @@ export class Panel {
       this.facts(i),
       ...(leaks.length ? [element("h3", {}, "Leaks"), element("ul", {}, ...leaks.map((one) => element("li", {},
         element("strong", { class: "leak-word" }, `+${formatBytes(one.growth)} a step`), ` since step ${formatCount(one.step)}, ${formatBytes(one.bytes)} by now`,
-        this.site(one.stack))))] : []),
+        this.site(one.stack), heldBy(one))))] : []),
       ...(held.length ? [element("h3", {}, "What it held most of, at its peak"), element("table", { class: "held" },
         ...held.map((one) => element("tr", {},
           element("td", {}, this.site(one.stack)), element("td", { class: "number" }, formatBytes(one.bytes)),

@@ -216,6 +216,7 @@ static void add_of_processes(struct translation *t)
         row.process += t->first;
         row.stack = t->stacks[row.stack];
         row.track = text_of(t, row.track);
+        row.holder = text_of(t, row.holder);
         mp_vec_add(&to->findings, row);
     }
     for (size_t i = 0; i < from->points.count; i++) {

@@ -253,6 +253,7 @@ static int by_finding(const void *left, const void *right)
     FIRST(blocks);
     FIRST(first_step);
     FIRST(certain);
+    FIRST(holder);
     FIRST(eta_oom_steps);
     return 0;
 }
@@ -312,6 +313,7 @@ static void place_rows(struct finisher *f)
         struct mp_job_finding *row = &rows->findings.at[i];
         row->process = f->processes[row->process];
         row->stack = f->stacks[row->stack];
+        TEXT(row, holder);
         TEXT(row, track);
     }
     for (size_t i = 0; i < rows->points.count; i++) {

@@ -256,6 +256,23 @@ static void take_track(struct taker *t, uint16_t track, const struct mp_step_rep
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
+/* The holder of most of a finding's blocks, and the line to change. */
+static uint32_t holder_of(struct taker *t, const struct mp_leaks *leaks, const struct mp_leak_finding *finding)
+{
+    if (!finding->held || !finding->held->count) return 0;
+    const struct mp_holder *holder = &leaks->holders.holders.at[finding->held->first];
+    struct mp_buffer text = {0};
+    mp_buffer_append_text(&text, holder->certain ? "" : "probably ");
+    mp_buffer_append_text(&text, holder->path);
+    const char *file = holder->file ? mp_model_text(t->model, holder->file) : NULL,
+               *slash = file ? strrchr(file, '/') : NULL;
+    if (file) mp_buffer_printf(&text, " (%s:%u)", slash ? slash + 1 : file, holder->line);
+    mp_buffer_append(&text, "", 1);
+    uint32_t id = mp_job_text(t->job, (const char *)text.data);
+    mp_buffer_free(&text);
+    return id;
+}
+
 static enum mp_status take_leaks(struct taker *t, struct mp_job_process *process, struct mp_error *error)
 {
     struct mp_leaks leaks;
@@ -277,6 +294,7 @@ static enum mp_status take_leaks(struct taker *t, struct mp_job_process *process
                                            .track = mp_job_text(t->job, mp_track_id(t->model, finding->track, id)),
                                            .stack = stack_of(t, finding->stack),
                                            .first_step = finding->first_step,
+                                           .holder = holder_of(t, &leaks, finding),
                                            .class = (uint8_t)finding->class,
                                            .certain = finding->certain};
         if (finding->sum.sites) mp_vec_add(&t->job->rows.findings, row); /* one for each cause */

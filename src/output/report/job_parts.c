@@ -350,35 +350,75 @@ const struct mp_column mp_job_finding_columns[] = {
     {"a step", "bytes_per_step", MP_CHANGE, FINDING(bytes_per_step), .place = 1, .style = MP_BOLD},
     {"since step", "first_step", MP_COUNT, FINDING(first_step), .place = 2},
     {NULL, "eta_oom_steps", MP_COUNT, FINDING(eta_oom_steps)},
+    {"held by", "holder", MP_STRING_OR_NONE, FINDING(holder), .place = 7, .not_in_text = true},
     {"site", "stack", MP_SITE, .get = get_place, .place = 6},
     {NULL},
 };
 
+/* Processes of one program have one line to change. */
+static bool is_same_cause(const struct mp_job_finding *a, const struct mp_job_finding *b)
+{
+    return a->stack == b->stack && a->track == b->track && a->holder == b->holder && a->class == b->class;
+}
+
 static void put_kind(struct mp_table *table, unsigned columns, const void *of, const void *row)
 {
     const struct mp_job_finding *finding = row;
+    const struct mp_job_view *job = of;
+    struct mp_buffer more = {0};
+    uint64_t bytes = finding->bytes_per_step;
+    size_t others = 0;
+    for (size_t i = 0; i < job->leaks.count; i++) {
+        const struct mp_job_finding *other = &job->model->job.findings.at[job->leaks.at[i]];
+        if (other == finding || !is_same_cause(finding, other)) continue;
+        bytes += other->bytes_per_step;
+        others++;
+    }
+    if (others)
+        mp_buffer_printf(&more, "; the same in %s, +%s a step in all", mp_counted(others, "more process"),
+                         mp_bytes(bytes));
     mp_table_skip(table, columns);
-    mp_table_wide(table, MP_PLAIN, "%s, %s", mp_leak_class_name(finding->class),
-                  finding->certain ? "certain" : "probable");
+    mp_table_wide(table, MP_PLAIN, "%s, %s%.*s", mp_leak_class_name(finding->class),
+                  finding->certain ? "certain" : "probable", (int)more.size, (const char *)more.data);
     mp_table_end_row(table);
+    mp_buffer_free(&more);
+    if (!finding->holder) return;
+    mp_buffer_append_text(&more, "held by ");
+    mp_text_clean(&more, mp_model_text(job->model, finding->holder));
+    mp_table_skip(table, columns);
+    mp_table_wide(table, MP_BOLD, "%.*s", (int)more.size, (const char *)more.data);
+    mp_table_end_row(table);
+    mp_buffer_free(&more);
 }
 
-static struct mp_rows finding_rows(const struct mp_job_view *job, size_t limit, enum mp_stacks stacks)
+static struct mp_rows finding_rows(const struct mp_job_view *job, const uint32_t *order, size_t count,
+                                   enum mp_stacks stacks)
 {
-    return MP_ROWS(mp_job_finding_columns, job->model->job.findings.at, mp_shown(job->leaks.count, limit), .of = job,
-                   .model = job->model, .order = job->leaks.at, .stacks = stacks, .below = put_kind,
-                   .apart_by = MP_APART_TRACKS_SHOWN);
+    return MP_ROWS(mp_job_finding_columns, job->model->job.findings.at, count, .of = job, .model = job->model,
+                   .order = order, .stacks = stacks, .below = put_kind, .apart_by = MP_APART_TRACKS_SHOWN);
 }
 
+/* In text, a cause that several processes have is one row: that of the process in which it grows most. */
 void mp_job_findings_text(struct mp_text *text, const struct mp_job_view *job, size_t limit, bool full_stacks)
 {
-    const struct mp_rows rows = finding_rows(job, limit, full_stacks ? MP_FULL_STACKS : MP_STACKS);
+    const struct mp_job_finding *all = job->model->job.findings.at;
+    uint32_t *order = mp_alloc((job->leaks.count + 1) * sizeof *order);
+    size_t count = 0;
+    for (size_t i = 0; i < job->leaks.count; i++) {
+        size_t k = 0;
+        while (!mp_is_csv(text) && k < count && !is_same_cause(&all[order[k]], &all[job->leaks.at[i]]))
+            k++;
+        if (k == count || mp_is_csv(text)) order[count++] = job->leaks.at[i];
+    }
+    const struct mp_rows rows =
+        finding_rows(job, order, mp_shown(count, limit), full_stacks ? MP_FULL_STACKS : MP_STACKS);
     mp_rows_text(text, &rows);
-    mp_say_more(text, job->leaks.count - rows.count, limit);
+    mp_say_more(text, count - rows.count, limit);
+    free(order);
 }
 
 void mp_job_findings_json(struct mp_json *json, const struct mp_job_view *job, size_t limit)
 {
-    const struct mp_rows rows = finding_rows(job, limit, MP_STACKS);
+    const struct mp_rows rows = finding_rows(job, job->leaks.at, mp_shown(job->leaks.count, limit), MP_STACKS);
     mp_rows_json(json, "findings", &rows);
 }

@@ -160,6 +160,13 @@ class Reading(Jobs):
         self.assertEqual(memprof("leaks", "--fail", *paths).returncode, 3)
         self.assertEqual(memprof("leaks", "--fail", *self.ranks(4)).returncode, 0)
 
+    def test_one_cause_in_two_ranks_is_one_row(self):
+        paths = self.ranks(4, leaking=(1, 2))
+        said = memprof("leaks", *paths).stdout
+        self.assertEqual(said.count("retention, "), 1)
+        self.assertIn("; the same in 1 more process, +512 KiB a step in all\n", said)
+        self.assertEqual(len(answer("leaks", *paths)["findings"]), 2)
+
     def test_who_is_out_of_line_and_by_which_site(self):
         told = answer("peak", *self.ranks(4, leaking=(2,)))
         (found,) = told["out_of_line"]
