@@ -19,15 +19,36 @@ size_t mp_spool_entry_bytes(enum mp_spool_table_id table)
     return shapes[table].entry_bytes;
 }
 
+static uint64_t file_bytes(int table)
+{
+    return (shapes[table].entry_bytes * shapes[table].room + 0xffff) & ~UINT64_C(0xffff);
+}
+
 uint64_t mp_spool_layout(struct mp_spool_table tables[MP_TABLES])
 {
     uint64_t offset = mp_ring_offset(MP_SPOOL_RINGS_MAX);
     for (int i = 0; i < MP_TABLES; i++) {
         tables[i].offset = offset;
         tables[i].room = shapes[i].room;
-        offset += (shapes[i].entry_bytes * shapes[i].room + 0xffff) & ~UINT64_C(0xffff);
+        offset += file_bytes(i);
     }
     return offset;
+}
+
+uint64_t mp_spool_table_offset(enum mp_spool_table_id table)
+{
+    uint64_t offset = mp_ring_offset(MP_SPOOL_RINGS_MAX);
+    for (int i = 0; i < (int)table; i++)
+        offset += file_bytes(i);
+    return offset;
+}
+
+uint64_t mp_spool_table_count(const struct mp_spool_header *header, enum mp_spool_table_id table)
+{
+    uint64_t count = atomic_load_explicit(&header->tables[table].count, memory_order_acquire);
+    uint64_t committed = atomic_load_explicit(&header->tables[table].committed, memory_order_relaxed);
+    if (committed > shapes[table].room) committed = shapes[table].room;
+    return count < committed ? count : committed;
 }
 
 bool mp_spool_usable(const struct mp_spool_header *header)
@@ -38,9 +59,7 @@ bool mp_spool_usable(const struct mp_spool_header *header)
 
 bool mp_spool_attended(const struct mp_spool_header *header)
 {
-    /* The first word of a robust mutex is its futex: the kernel sets FUTEX_OWNER_DIED there when the owner has died. */
-    const _Atomic uint32_t *word = (const _Atomic uint32_t *)&header->collector;
-    uint32_t value = atomic_load_explicit(word, memory_order_relaxed);
+    uint32_t value = atomic_load_explicit(&header->collector, memory_order_relaxed);
     return (value & FUTEX_TID_MASK) && !(value & FUTEX_OWNER_DIED) &&
            !atomic_load_explicit(&header->collector_left, memory_order_relaxed) &&
            !atomic_load_explicit(&header->file_failed, memory_order_relaxed);

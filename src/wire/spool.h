@@ -16,7 +16,6 @@
 #define MP_WIRE_SPOOL_H
 
 #include <assert.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,7 +27,7 @@
 #include "wire/record.h"
 
 #define MP_SPOOL_MAGIC   UINT64_C(0x316c6f6f70736d70) /* "mpspool1" */
-#define MP_SPOOL_VERSION 8
+#define MP_SPOOL_VERSION 9
 
 #define MP_SPOOL_RINGS_MAX    96
 #define MP_RING_BYTES         (UINT64_C(1) << 20)
@@ -176,8 +175,8 @@ struct mp_spool_header {
     char command[4 * MP_SPOOL_TEXT]; /* arguments, each NUL-terminated, with an empty one at the end */
 
     /* collector */
-    pthread_mutex_t collector; /* robust, process-shared, held by the collector while it lives: the kernel marks it when
-                                * the collector dies in any way */
+    _Atomic uint32_t collector; /* robust futex: the collector's thread while it lives. The kernel sets FUTEX_OWNER_DIED
+                                 * when the collector dies in any way */
     _Atomic uint32_t collector_left;  /* 1: the collector finished the file properly and will read nothing more */
     _Atomic uint32_t file_failed;     /* 1: writing the file failed, and the rings are not emptied any more */
     char failure[MP_SPOOL_NOTE_TEXT]; /* why */
@@ -245,6 +244,10 @@ static_assert(sizeof(struct mp_record) == 64, "a record is a cache line");
 /* Fills in the tables' offsets and rooms, which recorder and collector compute alike. Returns the size of the file. */
 uint64_t mp_spool_layout(struct mp_spool_table tables[MP_TABLES]);
 size_t mp_spool_entry_bytes(enum mp_spool_table_id table);
+uint64_t mp_spool_table_offset(enum mp_spool_table_id table);
+
+/* How many entries the collector may read. The program can write anything into the header. */
+uint64_t mp_spool_table_count(const struct mp_spool_header *header, enum mp_spool_table_id table);
 
 static inline uint64_t mp_ring_offset(uint32_t ring)
 {
@@ -258,7 +261,7 @@ static inline struct mp_record *mp_ring_record(void *spool, uint32_t ring, uint6
 
 static inline void *mp_spool_entries(void *spool, enum mp_spool_table_id table)
 {
-    return (char *)spool + ((struct mp_spool_header *)spool)->tables[table].offset;
+    return (char *)spool + mp_spool_table_offset(table);
 }
 
 /* True if this build can use the mapped header. */

@@ -240,6 +240,12 @@ class Owner(Recorded):
     def test_files(self):
         self.try_modes("no-standard-files", "closes-all", "closes-while-attaching", "daemonizes")
 
+    def test_children_that_harm_their_shared_memory(self):
+        """memprof goes on with others. The links of a robust mutex lay in that memory, and led memprof anywhere."""
+        for mode in ("shrinks-spool", "scribbles-over-spool"):
+            self.record(OWNER, mode)
+            self.assertEqual(self.info()["coverage"]["dropped"], 0)
+
     def test_descriptors_that_lack_for_a_while(self):
         """Recording begins when descriptors are available again, and counts earlier events."""
         for mode, before, files in (("without-descriptors", 200, 1), ("few-descriptors", 600, 1),

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <memprof.h>
 #include <pthread.h>
 #include <signal.h>
@@ -495,6 +496,61 @@ static int budget_of_children(void)
     return has_addresses(64 << 20) ? sum : -2;
 }
 
+static void shrink(const char *path, uintptr_t begin, uintptr_t end)
+{
+    (void)begin, (void)end;
+    (void)!truncate(path, 0);
+}
+
+/* Random words from one of the header's pages on; pages differ in what they hold. */
+static void scribble(const char *path, uintptr_t begin, uintptr_t end)
+{
+    (void)path;
+    static int part;
+    srand48(++part);
+    uint64_t *words = (uint64_t *)begin; /* NOLINT */
+    for (size_t i = 8; i < (end - begin) / sizeof *words; i++)
+        if (part == 1 || lrand48() % 4 == 0) words[i] = part == 1 ? 0 : (uint64_t)mrand48() << 32 ^ (uint64_t)mrand48();
+}
+
+/* Children harm the memory that they share with memprof, which must go on with their parent. */
+static int harms_spool(void (*harm)(const char *, uintptr_t, uintptr_t))
+{
+    int sum = paths(0, 100);
+    for (int i = 0; i < 6; i++) {
+        pid_t child = fork();
+        if (!child) {
+            char line[1024], *path;
+            uintptr_t begin, end;
+            paths(0, 10);
+            FILE *maps = fopen("/proc/self/maps", "re");
+            while (maps && fgets(line, sizeof line, maps)) {
+                line[strcspn(line, "\n")] = '\0';
+                bool is_header =
+                    strstr(line, " rw-s 00000000 ") && (path = strchr(line, '/')) && strstr(path, ".spool");
+                if (!is_header || sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2) continue;
+                for (int k = 0; k <= i; k++)
+                    harm(path, begin, end);
+            }
+            rest(50000000);
+            _exit(0);
+        }
+        sum += status_of(child);
+    }
+    rest(50000000);
+    return sum + paths(0, 100);
+}
+
+static int shrinks_spool(void)
+{
+    return harms_spool(shrink);
+}
+
+static int scribbles_over_spool(void)
+{
+    return harms_spool(scribble);
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
@@ -515,6 +571,8 @@ static const struct {
     {"not-for-children", not_for_children},
     {"wiped-in-children", wiped_in_children},
     {"gives-back", gives_back},
+    {"shrinks-spool", shrinks_spool},
+    {"scribbles-over-spool", scribbles_over_spool},
     {"smallest-stacks", smallest_stacks},
     {"limit-comes-late", limit_comes_late},
     {"budget-of-addresses", budget_of_addresses},

@@ -48,7 +48,7 @@ static void make_header(void)
     good->monotonic_ns = 1000;
     snprintf(good->output, sizeof good->output, "%s", output_path);
     snprintf(good->command, sizeof good->command, "python3");
-    *(uint32_t *)&good->collector = FUTEX_OWNER_DIED;
+    atomic_store(&good->collector, FUTEX_OWNER_DIED);
     snprintf(spool_path, sizeof spool_path, "%s/memprof-1-0000000000000007.spool", folder);
     mp_spool_layout(good->tables);
     good->rings_committed = 2;

@@ -119,7 +119,7 @@ static void look_for_devices(struct mp_recording *recording)
     struct mp_device_samples *samples = &recording->devices;
     struct mp_spool_header *spool = recording->spool.header;
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
-    uint64_t count = atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
+    uint64_t count = mp_spool_table_count(spool, MP_TABLE_TRACKS);
     for (; samples->tracks_seen < count; samples->tracks_seen++) {
         const struct mp_wire_track *track = &tracks[samples->tracks_seen];
         if (track->device_type != MP_DEVICE_CUDA || track->device_index < 0 || track->device_index >= MP_DEVICES_SEEN)

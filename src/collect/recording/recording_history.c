@@ -13,7 +13,7 @@ static bool look_at_tracks(struct mp_recording *recording)
 {
     struct mp_spool_header *spool = recording->spool.header;
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
-    size_t count = atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
+    size_t count = mp_spool_table_count(spool, MP_TABLE_TRACKS);
     bool wanted = recording->history.tracks.count < count && is_wanted(recording);
     for (size_t i = recording->history.tracks.count; i < count && i < MP_LEDGER_TRACKS; i++)
         if (!mp_history_add_track(&recording->history, wanted && tracks[i].layer == MP_LAYER_TORCH &&

@@ -40,7 +40,7 @@ static const struct mp_wire_track *track_of(const struct mp_recording *recording
     struct mp_spool_header *spool = recording->spool.header;
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
     /* A damaged spool may contain any number. */
-    bool there = track < atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
+    bool there = track < mp_spool_table_count(spool, MP_TABLE_TRACKS);
     return there ? &tracks[track] : NULL;
 }
 

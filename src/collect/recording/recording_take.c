@@ -72,7 +72,7 @@ static uint32_t sample_of(const struct mp_recording *recording, uint16_t track)
     struct mp_spool_header *spool = recording->spool.header;
     const struct mp_wire_track *tracks = mp_spool_entries(spool, MP_TABLE_TRACKS);
     /* A damaged spool may contain any number. */
-    bool there = track < atomic_load_explicit(&spool->tables[MP_TABLE_TRACKS].count, memory_order_acquire);
+    bool there = track < mp_spool_table_count(spool, MP_TABLE_TRACKS);
     if (!there || tracks[track].layer == MP_LAYER_DRIVER) return 0;
     return tracks[track].layer == MP_LAYER_MALLOC ? recording->config.host_bytes : recording->config.sample_bytes;
 }

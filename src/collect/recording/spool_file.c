@@ -22,6 +22,11 @@
 #define KEPT_FREE_BYTES  (UINT64_C(24) << 20) /* growing stops here: others in a full folder would get SIGBUS */
 #define GROW_BYTES_LEAST (UINT64_C(256) << 10)
 
+static size_t own_page(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 static const uint64_t first_entries[MP_TABLES] = {
     [MP_TABLE_NODES] = 32768, [MP_TABLE_FRAMES] = 4096,    [MP_TABLE_MODULES] = 512,
     [MP_TABLE_TRACKS] = 255,  [MP_TABLE_STRINGS] = 131072,
@@ -40,11 +45,12 @@ static bool allocate(struct mp_spool_file *spool, uint64_t offset, uint64_t byte
 
 static bool commit_entries(struct mp_spool_file *spool, enum mp_spool_table_id id, uint64_t entries)
 {
-    struct mp_spool_table *table = &spool->header->tables[id];
+    struct mp_spool_table layout[MP_TABLES], *table = &spool->header->tables[id];
     uint64_t have = atomic_load(&table->committed), each = mp_spool_entry_bytes(id);
-    if (entries > table->room) entries = table->room;
+    mp_spool_layout(layout); /* the program can write anything into the header */
+    if (entries > layout[id].room) entries = layout[id].room;
     if (entries <= have) return false;
-    if (!allocate(spool, table->offset + have * each, (entries - have) * each)) return false;
+    if (!allocate(spool, layout[id].offset + have * each, (entries - have) * each)) return false;
     atomic_store_explicit(&table->committed, entries, memory_order_release);
     return true;
 }
@@ -82,24 +88,49 @@ void mp_spool_file_wake(struct mp_spool_file *spool)
     syscall(SYS_futex, &spool->header->drained, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-static bool hold_collector_mutex(struct mp_spool_header *header)
+/* The futexes that the kernel marks when this thread dies (man 2 set_robust_list). A robust mutex would have its links
+ * in the spool, where the program could lead them anywhere in the collector's memory. These links lie in a page of our
+ * own before each spool, as the kernel wants all futexes at the same distance from their links. */
+static _Thread_local struct robust_list_head held;
+
+static bool hold(struct mp_spool_file *spool)
 {
-    pthread_mutexattr_t attributes;
-    if (pthread_mutexattr_init(&attributes)) return false;
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    bool held = !pthread_mutex_init(&header->collector, &attributes) && !pthread_mutex_lock(&header->collector);
-    pthread_mutexattr_destroy(&attributes);
-    return held;
+    struct robust_list *own = spool->held;
+    if (!held.list.next) {
+        held.list.next = &held.list;
+        held.futex_offset = (char *)spool->header + offsetof(struct mp_spool_header, collector) - (char *)own;
+    }
+    if (syscall(SYS_set_robust_list, &held, sizeof held)) return false;
+    own->next = held.list.next;
+    atomic_store(&spool->header->collector, (uint32_t)syscall(SYS_gettid));
+    held.list.next = own;
+    return true;
 }
 
-/* Maps the spool. `shared`: writes are visible to the recorder. */
+static void give_up(struct mp_spool_file *spool)
+{
+    struct robust_list *at = &held.list;
+    while (at->next && at->next != &held.list && at->next != spool->held)
+        at = at->next;
+    if (at->next != spool->held) return;
+    at->next = spool->held->next;
+    atomic_store(&spool->header->collector, 0);
+}
+
+/* Maps the spool. `shared`: writes are visible to the recorder, and a page of our own lies before it. */
 static bool map(struct mp_spool_file *spool, bool shared)
 {
-    int how = shared ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
-    void *at = mmap(NULL, spool->bytes, PROT_READ | PROT_WRITE, how, spool->fd, 0);
+    size_t page = shared ? own_page() : 0;
+    int how = shared ? MAP_SHARED | MAP_FIXED : MAP_PRIVATE | MAP_NORESERVE;
+    char *own = shared ? mmap(NULL, page + spool->bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                       : NULL;
+    if (own == MAP_FAILED) return false;
+    void *at = mmap(shared ? own + page : NULL, spool->bytes, PROT_READ | PROT_WRITE, how, spool->fd, 0);
+    if (at == MAP_FAILED && shared) munmap(own, page + spool->bytes);
     if (at == MAP_FAILED) return false;
     spool->header = at;
+    spool->held = (struct robust_list *)(void *)own;
     return true;
 }
 
@@ -120,8 +151,7 @@ static bool fill(struct mp_spool_file *spool, const struct mp_spool_header *fact
     atomic_store(&spool->header->tables[MP_TABLE_STRINGS].count, sizeof(uint32_t));
     struct mp_wire_node *root = mp_spool_entries(spool->header, MP_TABLE_NODES);
     root->frame = MP_WIRE_FRAME_CUT; /* so that no real node equals it */
-    spool->held = hold_collector_mutex(spool->header);
-    return spool->held;
+    return hold(spool);
 }
 
 /* Kernel headers before 5.16 lack some of these numbers. */
@@ -249,9 +279,9 @@ char *mp_spool_file_find(const char *output, const char *output_folder)
 
 void mp_spool_file_close(struct mp_spool_file *spool, bool remove)
 {
-    /* A thread's held robust mutexes are a linked list through the spools, so unlock before unmapping. */
-    if (spool->held) pthread_mutex_unlock(&spool->header->collector);
-    if (spool->header) munmap(spool->header, spool->bytes);
+    size_t page = spool->held ? own_page() : 0;
+    if (spool->held) give_up(spool);
+    if (spool->header) munmap((char *)spool->header - page, page + spool->bytes);
     if (remove && spool->path && *spool->path) unlink(spool->path);
     if (spool->fd >= 0) close(spool->fd);
     free(spool->path);

@@ -3,10 +3,12 @@
  *
  * fallocate() provides all space before the recorder may touch it: a hole on a full file system would raise SIGBUS in
  * the user's program. One thread at a time. The thread that creates a spool must live as long as the collector: it
- * holds the robust mutex by which the recorder sees that a collector reads.
+ * holds the robust futex by which the recorder sees that a collector reads.
  */
 #ifndef MP_COLLECT_SPOOL_FILE_H
 #define MP_COLLECT_SPOOL_FILE_H
+
+#include <linux/futex.h>
 
 #include "base/error.h"
 #include "wire/spool.h"
@@ -16,7 +18,7 @@ struct mp_spool_file {
     char *path;                     /* "" for a memfd */
     struct mp_spool_header *header; /* base of the mapping */
     uint64_t bytes;
-    bool held; /* its collector mutex is locked by us */
+    struct robust_list *held; /* of our own spool, in a page before the mapping; NULL */
 };
 
 /* Creates a spool in the first folder that can hold it: $XDG_RUNTIME_DIR, /dev/shm, `output_folder` on a local file

@@ -12,14 +12,6 @@ static enum mp_status no_memory(struct mp_error *error)
     return mp_fail(error, MP_NO_MEMORY, "out of memory while collecting names");
 }
 
-static uint64_t published(struct mp_spool_header *spool, enum mp_spool_table_id id)
-{
-    const struct mp_spool_table *table = &spool->tables[id];
-    uint64_t count = atomic_load_explicit(&table->count, memory_order_acquire);
-    uint64_t committed = atomic_load_explicit(&table->committed, memory_order_relaxed);
-    return count < committed ? count : committed;
-}
-
 enum mp_status mp_tables_text(struct mp_tables *tables, const char *text, uint32_t *id, struct mp_error *error)
 {
     *id = mp_intern_text(&tables->strings, text);
@@ -39,7 +31,8 @@ static enum mp_status read_strings(struct mp_tables *tables, struct mp_spool_hea
     while (*at + sizeof(uint32_t) <= end) {
         uint32_t length;
         memcpy(&length, entries + *at, sizeof length);
-        if (length > end - *at - sizeof length) return MP_OK; /* a damaged spool: the rest cannot be separated */
+        bool is_whole = length <= end - *at - sizeof length && (length || !*at); /* the first alone is empty */
+        if (!is_whole) return MP_OK; /* a damaged spool: the rest cannot be separated */
         uint32_t id = mp_intern_bytes(&tables->strings, entries + *at + sizeof length, length);
         uint64_t *known = mp_map_insert(&tables->spool_strings, *at / 4 + 1, NULL);
         if (id == MP_INTERN_FAILED || !known) return no_memory(error);
@@ -56,8 +49,10 @@ enum mp_status mp_tables_read(struct mp_tables *tables, struct mp_spool_header *
     static const enum mp_spool_table_id order[] = {MP_TABLE_NODES, MP_TABLE_FRAMES, MP_TABLE_TRACKS, MP_TABLE_MODULES,
                                                    MP_TABLE_STRINGS};
     uint64_t modules_before = tables->seen[MP_TABLE_MODULES];
-    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
-        tables->seen[order[i]] = published(spool, order[i]);
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
+        uint64_t count = mp_spool_table_count(spool, order[i]), *known = &tables->seen[order[i]];
+        if (count > *known) *known = count;
+    }
     enum mp_status status = read_strings(tables, spool, error);
     const struct mp_wire_module *modules = mp_spool_entries(spool, MP_TABLE_MODULES);
     for (uint64_t i = modules_before ? modules_before : 1; !status && seen && i < tables->seen[MP_TABLE_MODULES]; i++) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -117,6 +118,18 @@ enum mp_status mp_collector_listen(struct mp_collector *collector, struct mp_err
     return MP_OK;
 }
 
+/* A program may shrink its spool under the collector. The lost page reads as zeros then, so that the recordings of
+ * other programs go on. */
+static void blank_page(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    uintptr_t size = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *page = (void *)((uintptr_t)info->si_addr & ~(size - 1)); /* NOLINT */
+    if (info->si_code != BUS_ADRERR ||
+        mmap(page, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        signal(number, SIG_DFL);
+}
+
 /* Signals from the terminal reach the command directly; signals sent to memprof are passed on. Once the command has
  * ended, each of them ends the waiting. */
 static enum mp_status catch_signals(struct mp_collector *collector, struct mp_error *error)
@@ -124,6 +137,8 @@ static enum mp_status catch_signals(struct mp_collector *collector, struct mp_er
     static const int heard[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGCONT, SIGTSTP};
     /* SIGXFSZ: a limit on file sizes is a write error to report, not an end. */
     static const int ignored[] = {SIGINT, SIGQUIT, SIGPIPE, SIGXFSZ};
+    const struct sigaction blank = {.sa_sigaction = blank_page, .sa_flags = SA_SIGINFO};
+    sigaction(SIGBUS, &blank, NULL);
     sigemptyset(&collector->newly_ignored);
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         if (signal(ignored[i], SIG_IGN) != SIG_IGN) sigaddset(&collector->newly_ignored, ignored[i]);

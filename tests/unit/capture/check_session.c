@@ -89,7 +89,7 @@ static void make_spool(const char *configuration)
     spool->version = MP_SPOOL_VERSION;
     spool->header_bytes = sizeof *spool;
     snprintf(spool->configuration, sizeof spool->configuration, "%s", configuration);
-    memcpy(&spool->collector, &(uint32_t){(uint32_t)getpid()}, sizeof(uint32_t)); /* somebody holds it */
+    atomic_store(&spool->collector, (uint32_t)getpid()); /* somebody holds it */
 }
 
 static void begin(void)

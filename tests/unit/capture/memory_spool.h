@@ -41,7 +41,7 @@ static inline struct mp_spool_header *start(bool wait)
     spool->tables[MP_TABLE_NODES].count = spool->tables[MP_TABLE_MODULES].count = 1;
     spool->tables[MP_TABLE_STRINGS].count = sizeof(uint32_t);
     spool->rings_committed = MP_SPOOL_RINGS_MAX;
-    *(uint32_t *)&spool->collector = (uint32_t)getpid(); /* somebody holds it */
+    atomic_store(&spool->collector, (uint32_t)getpid()); /* somebody holds it */
 
     mp_session.page = map((uint64_t)sysconf(_SC_PAGESIZE));
     ck_assert(!madvise(mp_session.page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK));

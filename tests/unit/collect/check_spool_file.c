@@ -95,7 +95,7 @@ START_TEST(it_grows_ahead_of_its_use)
 }
 END_TEST
 
-/* Spools are made and closed in any order; the list of held mutexes that runs through them stays intact. */
+/* Spools are made and closed in any order; the list of held futexes stays intact. */
 START_TEST(many_are_held_and_given_back_in_any_order)
 {
     enum { SPOOLS = 6 };
@@ -163,14 +163,14 @@ START_TEST(every_spool_tells_that_its_collector_was_killed)
 }
 END_TEST
 
-/* A spool is attended only if its mutex is held, the holder has not died, and the collector has not said that it
+/* A spool is attended only if its futex is held, the holder has not died, and the collector has not said that it
  * left. */
 START_TEST(a_spool_is_attended_while_its_collector_lives)
 {
     static struct mp_spool_header header;
     for (unsigned facts = 0; facts < 8; facts++) {
         uint32_t word = (facts & 1 ? 4711 : 0) | (facts & 2 ? UINT32_C(0x40000000) : 0) | UINT32_C(0x80000000);
-        memcpy(&header.collector, &word, sizeof word);
+        atomic_store(&header.collector, word);
         atomic_store(&header.collector_left, facts & 4 ? 1 : 0);
         ck_assert_int_eq(mp_spool_attended(&header), facts == 1);
     }
