@@ -220,7 +220,9 @@ enum mp_status mp_start_parse(const unsigned char *data, size_t size, struct mp_
         if (begins || (size && memmem(data, size, MP_SYNC, MP_SYNC_BYTES)))
             return mp_fail(error, MP_DAMAGED, "the recording's first object is cut or damaged");
     }
-    if (!*length || !begins) return mp_fail(error, MP_NOT_A_RECORDING, "not a memprof recording");
+    if (!*length || !begins)
+        return mp_fail(error, MP_NOT_A_RECORDING,
+                       "not a memprof recording, and no file of another tool that memprof knows (man memprof-formats)");
     msgpack_unpacked unpacked;
     msgpack_unpacked_init(&unpacked);
     enum mp_status status = MP_OK;

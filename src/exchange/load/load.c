@@ -49,11 +49,21 @@ static bool starts_with(const struct mp_input *input, const void *start, size_t 
     return (size_t)(input->end - input->at) >= length && !memcmp(input->at, start, length);
 }
 
-/* Files that users confuse with recordings: each begins with `start`, and its first bytes contain `within` unless that
- * is NULL. */
+/* Files that users confuse with recordings: each begins with `start`, and its first bytes contain `within`, or its name
+ * ends with it where it begins with a dot. NULL: nothing more is known. */
 static const struct {
     const char *start, *within, *says;
 } others[] = {
+    {"", ".nsys-rep", "a report of Nsight Systems: nsys export --type sqlite makes the database that memprof reads"},
+    {"", ".qdrep", "a report of Nsight Systems: nsys export --type sqlite makes the database that memprof reads"},
+    {"", ".ncu-rep", "a report of Nsight Compute, which has kernels and no allocations"},
+    {"", ".safetensors", "weights in the format safetensors, not a recording"},
+    {"", ".py", "a Python program: memprof snapshot -- python3 PROGRAM records it"},
+    {"{", "speedscope.app/file-format-schema", "a profile of speedscope, which memprof only writes"},
+    {"<!DOCTYPE html", NULL, "a web page: open it in a browser, or name the recording that it was made of"},
+    {"PERFILE2", NULL, "a recording of perf: perf report reads it"},
+    {"desc:", "\ncmd:", "output of Valgrind's massif: ms_print reads it"},
+    {"", "brain.Event:", "an event file of TensorBoard: memprof reads PyTorch's trace, *.pt.trace.json"},
     {"version https://git-lfs", NULL, "a pointer of Git LFS, not the file itself: fetch that with git lfs pull"},
     {"[", "RMM LOG BEGIN", "RMM's debug log: memprof reads the CSV log of its logging_resource_adaptor"},
     {"[", "] [A][Stream", "RMM's debug log: memprof reads the CSV log of its logging_resource_adaptor"},
@@ -71,10 +81,15 @@ static const struct {
 static enum mp_status refuse_other(const struct mp_input *input, struct mp_error *error)
 {
     size_t there = (size_t)(input->end - input->at), searched = there < SEARCHED ? there : SEARCHED;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (starts_with(input, others[i].start, strlen(others[i].start)) &&
-            (!others[i].within || memmem(input->at, searched, others[i].within, strlen(others[i].within))))
+    bool known = mp_start_begins(input->at, there);
+    for (size_t i = 0; i < sizeof others / sizeof *others && !known; i++) {
+        const char *within = others[i].within;
+        size_t length = within ? strlen(within) : 0, name = strlen(input->path);
+        bool fits = !within || (*within == '.' ? name > length && !strcmp(input->path + name - length, within)
+                                               : memmem(input->at, searched, within, length) != NULL);
+        if (fits && starts_with(input, others[i].start, strlen(others[i].start)))
             return mp_fail(error, MP_NOT_A_RECORDING, "%s is %s", input->path, others[i].says);
+    }
     return MP_OK;
 }
 
@@ -111,7 +126,8 @@ static enum mp_status load_json(struct mp_input *input, struct mp_model **model,
     if (first_key_is_snapshot(input)) return mp_pytorch_load_json(input, model, error);
     if (mp_kineto_looks_like(input->at, (size_t)(input->end - input->at)))
         return mp_kineto_load(input->path, model, error);
-    return mp_fail(error, MP_NOT_A_RECORDING, "%s is JSON, but nothing that memprof can read", input->path);
+    return mp_fail(error, MP_NOT_A_RECORDING, "%s is JSON, but neither PyTorch's snapshot nor its profiler's trace",
+                   input->path);
 }
 
 static enum mp_status load_database(struct mp_input *input, struct mp_model **model, struct mp_error *error)

@@ -261,9 +261,14 @@ class Snapshots(Case):
                  "RMM's debug log": b"[1][12:00:00:000001][info   ] ----- RMM LOG BEGIN [PTDS DISABLED] -----\n",
                  "_dump_snapshot()": b"PK\x03\x04" + bytes(60),
                  "pprof": gzip.compress(b"\x0a\x04\x08\x01\x10\x02"),
-                 "memray": b"memray\x0b" + bytes(60)}
-        path = self.folder / "other"
+                 "memray": b"memray\x0b" + bytes(60), "perf report": b"PERFILE2" + bytes(60), "a web page": b"<!DOCTYPE html>",
+                 "speedscope": b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}',
+                 "massif": b"desc: (none)\ncmd: ls\ntime_unit: i\n", "TensorBoard": bytes(9) + b"\x1a\x0dbrain.Event:2",
+                 "neither PyTorch's snapshot": b'{"a": 1}', "man memprof-formats": b"main;f 3\n",
+                 "nsys export": bytes(60), "memprof snapshot -- python3": b"import torch\n", "safetensors": bytes(60)}
+        names = {"nsys export": "a.nsys-rep", "memprof snapshot -- python3": "train.py", "safetensors": "model.safetensors"}
         for says, content in files.items():
+            path = self.folder / names.get(says, "other")
             path.write_bytes(content)
             result = self.memprof("report", path)
             self.assertEqual(result.returncode, 1, says)
