@@ -237,7 +237,8 @@ enum mp_status mp_new_recording_file(struct mp_recording *recording, const char 
 /* A process's command line as a recording keeps it, without anything that looks like a secret. Pure except for /proc;
  * any thread. */
 
-/* Reads the arguments of a process, each NUL-terminated, with an empty one at the end, cut to `room` (at least 2).
+/* Reads the arguments of a process, each NUL-terminated, with an empty one at the end, cut to `room` (at least 2). An
+ * empty one within becomes ''.
  * Empty where they cannot be read. Not masked. */
 void mp_command_line_read(uint32_t pid, char *arguments, size_t room);
 

@@ -16,6 +16,29 @@
 #define OPTION_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 #define NAME_LETTERS   OPTION_LETTERS "0123456789_-.+"
 
+static bool is_empty_argument(const char *text, size_t at)
+{
+    return !text[at] && (!at || !text[at - 1]);
+}
+
+/* Shows empty arguments as '', since an empty one ends the list. Those behind the last that is not empty are what is
+ * left of a longer line, of a program that writes its title there. */
+static size_t show_empty(char *text, size_t length, size_t room)
+{
+    size_t more = 0;
+    while (length && !text[length - 1])
+        length--;
+    for (size_t i = 0; i < length; i++)
+        more += is_empty_argument(text, i) ? 2 : 0;
+    if (length + more > room) return length;
+    for (size_t from = length, to = length + more; from-- > 0;) {
+        bool is_empty = is_empty_argument(text, from);
+        text[--to] = text[from];
+        if (is_empty) text[--to] = '\'', text[--to] = '\'';
+    }
+    return length + more;
+}
+
 void mp_command_line_read(uint32_t pid, char *arguments, size_t room)
 {
     char path[64];
@@ -23,8 +46,8 @@ void mp_command_line_read(uint32_t pid, char *arguments, size_t room)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = fd < 0 ? 0 : read(fd, arguments, room - 2);
     if (fd >= 0) close(fd);
-    if (length < 0) length = 0;
-    arguments[length] = arguments[length + 1] = '\0';
+    size_t used = length < 0 ? 0 : show_empty(arguments, (size_t)length, room - 2);
+    arguments[used] = arguments[used + 1] = '\0';
 }
 
 /* All arguments, NUL-terminated each, and which of their letters are secret. The text stays until all rules have seen

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "unit/suite.h"
@@ -134,7 +135,30 @@ START_TEST(a_process_tells_its_own)
 }
 END_TEST
 
-MP_SUITE("command line", values_of_options_that_say_so_are_masked, secrets_within_an_argument_are_masked,
-         what_only_sounds_alike_is_kept, passwords_in_addresses_are_masked,
+START_TEST(an_empty_argument_does_not_end_the_line)
+{
+    char arguments[4096] = "";
+    int hold[2];
+    ck_assert(!pipe(hold));
+    pid_t child = fork();
+    if (!child) {
+        dup2(hold[0], 0);
+        close(hold[1]);
+        execl("/bin/sh", "sh", "-c", "read x", "", "--token", "hunter2", "", (char *)NULL);
+        _exit(1);
+    }
+    for (int tries = 0; tries < 1000 && strcmp(arguments, "sh") != 0; tries++) {
+        usleep(10000);
+        mp_command_line_masked((uint32_t)child, arguments, sizeof arguments);
+    }
+    close(hold[1]);
+    close(hold[0]);
+    ck_assert_mem_eq(arguments, "sh\0-c\0read x\0''\0--token\0***\0\0", 31);
+    waitpid(child, NULL, 0);
+}
+END_TEST
+
+MP_SUITE("command line", an_empty_argument_does_not_end_the_line, values_of_options_that_say_so_are_masked,
+         secrets_within_an_argument_are_masked, what_only_sounds_alike_is_kept, passwords_in_addresses_are_masked,
          tokens_of_services_are_masked_wherever_they_stand, long_names_are_looked_at_from_their_end,
          nothing_of_a_secret_is_left_behind, a_process_tells_its_own)
