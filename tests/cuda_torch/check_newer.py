@@ -142,6 +142,13 @@ class Newer(bed.TestCase):
         self.check_program(CHANGED, ())
 
     @since(2, 15)
+    def test_more_than_a_segment_may_have(self):
+        run = self.execute(BEGIN + "kept = tensor(90 * MIB)\ntensor(300 * MIB)\n", status=1, SOFTGPU_MEMORY=8 << 30,
+                           **{CUDA: RESERVE + "0.25G"})
+        self.assert_totals(run)
+        self.assertIn("cause: limit", run.said)
+
+    @since(2, 15)
     def test_history_of_pinned_memory_alone(self):
         """PyTorch's history of devices stays memprof's while the program has that of pinned memory."""
         run = self.execute(BEGIN + HISTORY)

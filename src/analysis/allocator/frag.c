@@ -103,10 +103,11 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
     return mp_device_free_now(&room);
 }
 
-/* In this order: a limit (the device had room for the segment); fragmentation (the free bytes of all streams and pools
- * and the device's cover the request); a leak; fragmentation (a setting would fit it); another process; capacity.
- * `least` and `most` bound the device's free memory if it is unknown: 0, and just below the segment that would have
- * served the request. If less than half of the request was free inside the allocator, it is capacity even so. */
+/* In this order: a limit (the device had room for the segment, or an expandable one may not be as large); fragmentation
+ * (the free bytes of all streams and pools and the device's cover the request); a leak; fragmentation (a setting would
+ * fit it); another process; capacity. `least` and `most` bound the device's free memory if it is unknown: 0, and just
+ * below the segment that would have served the request. If less than half of the request was free inside the allocator,
+ * it is capacity even so. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {
@@ -121,7 +122,9 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
         asked += history->settings.large_segment; /* an expandable segment grows by whole pages of that */
     uint64_t least = known ? oom->device_free : 0, most = asked - 1, room = mp_torch_room(model, frag->track, held);
     if (room - held < most) most = room - held;
-    if (known && least >= asked) {
+    bool bounded = history->settings.expandable && total != MP_BYTES_UNKNOWN &&
+                   mp_torch_expandable_room(&history->settings, total, oom->requested) < oom->requested;
+    if ((known && least >= asked) || (bounded && oom->requested <= total)) {
         oom->cause = MP_OOM_LIMIT;
         return MP_OK;
     }

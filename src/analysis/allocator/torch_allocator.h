@@ -114,6 +114,8 @@ void mp_torch_listing_free(struct mp_torch_listing *listing);
 /* `bytes` rounded as before the search for a block; the bytes requested from the driver for them. */
 uint64_t mp_torch_round(const struct mp_torch_settings *settings, uint64_t bytes);
 uint64_t mp_torch_segment_bytes(const struct mp_torch_settings *settings, uint64_t rounded);
+/* Address space of a new expandable segment for `bytes`, on a device of `total` bytes. A larger request fails. */
+uint64_t mp_torch_expandable_room(const struct mp_torch_settings *settings, uint64_t total, uint64_t bytes);
 
 /*
  * Streams. A block that another stream used stays pending after its free, until all work that had been given to that

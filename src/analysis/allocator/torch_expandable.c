@@ -16,13 +16,12 @@ static bool ask_pages(struct mp_torch_allocator *a, uint64_t address, uint64_t b
     return bytes <= a->capacity && a->device_used <= a->capacity - bytes;
 }
 
-/* The most address space of a new segment: what PyTorch always took before it could be set. */
-static uint64_t most_room(const struct mp_torch_allocator *a)
+uint64_t mp_torch_expandable_room(const struct mp_torch_settings *settings, uint64_t total, uint64_t bytes)
 {
-    const struct mp_torch_settings *settings = &a->settings;
-    uint64_t most = a->total + a->total / 8;
-    double set = settings->reserve * (double)(settings->reserve_in_gib ? (uint64_t)1 << 30 : a->total);
-    return set > 0 && set < (double)most ? (uint64_t)set : most;
+    uint64_t page = bytes <= MP_TORCH_SMALL ? MP_TORCH_PAGE : settings->large_segment, most = total + total / 8;
+    double set = settings->reserve * (double)(settings->reserve_in_gib ? (uint64_t)1 << 30 : total);
+    if (set > 0 && set < (double)most) most = (uint64_t)set;
+    return (most + page - 1) / page * page;
 }
 
 /* A new expandable segment as one unmapped block. */
@@ -30,7 +29,7 @@ static uint32_t reserve(struct mp_torch_allocator *a, uint64_t bytes, uint64_t s
 {
     bool small = bytes <= MP_TORCH_SMALL;
     uint64_t page = small ? MP_TORCH_PAGE : a->settings.large_segment, address;
-    uint64_t room = (most_room(a) + page - 1) / page * page;
+    uint64_t room = mp_torch_expandable_room(&a->settings, a->total, bytes);
     if (room < bytes || !ask_address_space(a, room, page, &address)) return NONE;
     const struct segment segment = {
         .address = address, .bytes = room, .page = page, .stream = stream, .pool = pool, .small = small};

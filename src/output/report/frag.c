@@ -254,7 +254,8 @@ const char *mp_oom_cause_text(enum mp_oom_cause cause)
         [MP_OOM_LEAK] = "leak: what keeps growing holds more than was missing; see memprof leaks",
         [MP_OOM_OTHER_PROCESS] = "other_process: others on the device hold more than was missing",
         [MP_OOM_UNKNOWN] = "not known: the recording does not say how much was free",
-        [MP_OOM_LIMIT] = "limit: the device had room; a limit (set_per_process_memory_fraction) forbade it",
+        [MP_OOM_LIMIT] =
+            "limit: a limit of the program (set_per_process_memory_fraction, expandable_segments_reserve) forbade it",
     };
     return causes[cause];
 }
