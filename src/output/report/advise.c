@@ -154,6 +154,7 @@ static void put_leak(const struct mp_model *model, const struct mp_change *chang
                      change->variable ? change->variable : "something");
     mp_buffer_append_text(&words->code, change->advice ? change->advice : "let go of them with their step");
     put_line(model, change->stack, &words->code);
+    mp_buffer_append_text(&words->cost, "saves at least this: what does not grow may end with them, too");
 }
 
 static void put_checkpoint(const struct mp_model *model, const struct mp_change *change, struct words *words)
