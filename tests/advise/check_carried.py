@@ -33,7 +33,7 @@ class Carried(harness.TestCase):
 PROGRAMS = {"example": (["checkpoint", "checkpoint"], "examples/train.py"),
             "clean": (["checkpoint", "checkpoint"], "tests/leakbench/programs/clean.py", "transformer"),
             "epochs": (["gradients_kept"], "tests/leakbench/programs/loops.py", "epochs"),
-            "vit": (["checkpoint", "checkpoint"], "tests/sizebench/models.py", "vit", "--batch", "8")}
+            "vit": (["checkpoint"], "tests/sizebench/models.py", "vit", "--batch", "8")}
 for name_, command_ in PROGRAMS.items():
     setattr(Carried, f"test_{name_}", lambda self, command=command_: self.check(*command))
 

@@ -31,7 +31,8 @@
 #define KINDS_MOST    100
 #define SHAPED_MOST   16 /* allocations that bring the gradients of a node to shape */
 #define IN_SEQUENTIAL ((uint64_t)1 << 63)
-#define RNG_BYTES     5056 /* the state of the CPU's random numbers, which each call keeps */
+#define RNG_BYTES                                                                                                      \
+    5056 /* the state of the CPU's random numbers, which each call keeps, and another while it runs again */
 
 struct call {
     uint32_t module;     /* number of its kind */
@@ -675,7 +676,11 @@ static void keep_input(const struct maker *m, const struct call *call)
 static void keep_rng(const struct maker *m, const struct call *call)
 {
     const struct mp_edit_extra state = {.bytes = RNG_BYTES, .made = call->begin, .freed = call->over};
-    if (m->c->keeps_rng) mp_vec_add(&m->change->edits.extras, state);
+    const struct mp_edit_extra present = {
+        .bytes = RNG_BYTES, .made = call->again, .freed = call->again, .freed_rank = 1 + rank_of(call, call->end)};
+    if (!m->c->keeps_rng) return;
+    mp_vec_add(&m->change->edits.extras, state);
+    mp_vec_add(&m->change->edits.extras, present);
 }
 
 void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, size_t modules, struct mp_change *change)
