@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Values that the host itself put on the device, under `memprof plan`. Programs decide by them as on a GPU. Values that
 kernels would compute stay guessed. Memory is the same whether values are followed or not."""
+import json
 import pathlib
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -125,7 +127,31 @@ print(seed.item(), seed[0].cuda().item(), float(seed), torch.tensor(7, dtype=tor
 """
 
 
+# A value that the device drew decides how much there is.
+RAGGED = """
+import sys, torch
+count = int(sys.argv[1])
+longest = int(torch.randint(5, 2000, (count,), device="cuda").max())
+x = torch.zeros(count * max(longest, 1), 1000, device="cuda")
+"""
+
+
 class Values(bed.TestCase):
+    def test_a_size_that_hangs_on_values_is_not_searched_to_the_last_digit(self):
+        program = self.folder / "ragged.py"
+        program.write_text(RAGGED)
+        for options in ((), ("--json",)):
+            result = subprocess.run([bed.harness.MEMPROF, "plan", "--size", "batch=16", *options, "--", "python3", program, "{batch}"],
+                                    capture_output=True, text=True, timeout=bed.harness.TIMEOUT, cwd=self.folder,
+                                    env=bed.settings(SOFTGPU_STATE=self.folder / "state"))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            if options:
+                answer = json.loads(result.stdout)
+                self.assertTrue(answer["depends_on_values"])
+                self.assertLessEqual(len(answer["probes"]), 4)
+            else:
+                self.assertIn("if real values are as small as the planned ones; the largest is not known\n", result.stdout)
+
     def test_functions_as_operands_and_large_numbers(self):
         run = self.execute(HIGHER, how="plan")
         self.assertEqual(run.output, "torch.Size([4, 4]) 48.0\n"

@@ -48,7 +48,7 @@ static int run_rank(struct ranks *ranks, size_t number)
     struct mp_invocation one = *ranks->invocation;
     snprintf(value, sizeof value, "%u", rank);
     one.value[MP_OPT_RANK] = value;
-    int status = mp_probing_run_words(ranks->invocation, shown, mp_probing_plan_words(&one, path), log);
+    int status = mp_probing_run_words(ranks->invocation, shown, mp_probing_plan_words(&one, false, path), log);
     struct mp_error error;
     bool ended = status < 0 || mp_probing_is_interrupted(status);
     struct mp_plan_outcome *outcome = &ranks->stages[number].outcome;

@@ -16,6 +16,10 @@
 #define PROBES_MAX 48
 #define LARGEST    (UINT64_C(1) << 40)
 #define FARTHEST   16 /* the next value is at most 16 times a value that fits */
+/* If values that nobody computed decide sizes, the last digits say nothing: the search ends at one part in ROUGH, or at
+ * ROUGH_TIMES the start. */
+#define ROUGH       4
+#define ROUGH_TIMES 16
 
 struct probe {
     uint64_t value;
@@ -101,7 +105,7 @@ static char *fill_operand(const struct search *search, const char *operand, bool
 static char **make_words(const struct search *search, const char *path, uint64_t value)
 {
     const struct mp_invocation *invocation = search->invocation;
-    char **words = mp_probing_plan_words(invocation, path), **command = words;
+    char **words = mp_probing_plan_words(invocation, !search->count, path), **command = words;
     while (strcmp(*command++, "--") != 0) {
     }
     bool by_hole = false;
@@ -160,6 +164,15 @@ static int probe(struct search *search, uint64_t value)
     return MP_EXIT_DONE;
 }
 
+/* The number of values read from the device that decided sizes. */
+static size_t depends_on(const struct search *search)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < search->count; i++)
+        if (search->probes[i].outcome.sizes > most) most = search->probes[i].outcome.sizes;
+    return most;
+}
+
 /* Extrapolates the allocated bytes of the two largest probes that fit to the device's bytes. Allocated bytes grow more
  * evenly than reserved bytes. The result is mostly a little above the answer. 0: unknown. */
 static uint64_t extrapolated(const struct search *search)
@@ -189,6 +202,7 @@ static uint64_t next_value(struct search *search)
     uint64_t from = search->fits, to = search->fails, guess = extrapolated(search);
     bool fitted = search->probes[search->count - 1].outcome.fits;
     if (!from) return to > 1 ? to / 2 : 0;
+    if (depends_on(search) && from && (to ? to - from <= from / ROUGH : from >= ROUGH_TIMES * search->start)) return 0;
     if (!to) return guess > from ? guess < FARTHEST * from ? guess : FARTHEST * from : 2 * from;
     if (to - from == 1) return 0;
     if (to > 4 * from) return fitted && guess > from && guess < to ? guess : (uint64_t)sqrt((double)from * (double)to);
@@ -217,12 +231,15 @@ static int by_value(const void *a, const void *b)
 static void put_text(const struct search *search)
 {
     char total[MP_UNIT_TEXT];
+    size_t values = depends_on(search);
     const struct mp_plan_outcome *last = &search->probes[search->count - 1].outcome;
     mp_format_bytes(total, search->device->total);
-    if (search->fits)
-        printf("Largest %s that fits %s (%s): %llu%s\n", search->name, search->device->key, total,
-               (unsigned long long)search->fits,
-               last->sizes ? ", if real values are as small as the planned ones" : "");
+    if (search->fits && values)
+        printf("%s %llu fits %s (%s) if real values are as small as the planned ones; the largest is not known\n",
+               search->name, (unsigned long long)search->fits, search->device->key, total);
+    else if (search->fits)
+        printf("Largest %s that fits %s (%s): %llu\n", search->name, search->device->key, total,
+               (unsigned long long)search->fits);
     else
         printf("Not even %s 1 fits %s (%s)\n", search->name, search->device->key, total);
     mp_plan_outcome_heading(search->name);
@@ -231,10 +248,10 @@ static void put_text(const struct search *search)
     printf(
         "  planned, each on its own; allocated and reserved are PyTorch's own, context and libraries estimated (~)\n");
     if (last->unknown) printf("  cuDNN also takes workspaces of unknown size: keep a margin\n");
-    if (last->sizes)
+    if (values)
         printf("  depends on %zu %s read from the device that %s how much there is; memprof plan without --size lists "
                "them\n",
-               last->sizes, last->sizes == 1 ? "value" : "values", last->sizes == 1 ? "decides" : "decide");
+               values, values == 1 ? "value" : "values", values == 1 ? "decides" : "decide");
 }
 
 static void put_json(const struct search *search)
@@ -248,10 +265,11 @@ static void put_json(const struct search *search)
     mp_json_number(&json, "capacity_bytes", search->device->total);
     mp_json_number(&json, "margin_bytes", 0);
     mp_json_number(&json, "max_batch", search->fits);
+    mp_json_bool(&json, "depends_on_values", depends_on(search) > 0);
     mp_json_text(&json, "limit", "reserved");
     const struct mp_plan_outcome *last = &search->probes[search->count - 1].outcome;
     mp_json_object(&json, "read_backs");
-    mp_json_number(&json, "sizes", last->sizes);
+    mp_json_number(&json, "sizes", depends_on(search));
     mp_json_number(&json, "others", last->values);
     mp_json_end_object(&json);
     mp_json_array(&json, "probes");

@@ -99,7 +99,8 @@ static int run_trial(struct trying *trying, size_t number)
     snprintf(shown, sizeof shown, "run %zu of %zu, %s", number + 1, trying->count,
              *trial->settings ? trial->settings : "as given");
     setenv("MEMPROF_TRY", trial->settings, 1);
-    int status = mp_probing_run_words(trying->invocation, shown, mp_probing_plan_words(trying->invocation, path), log);
+    int status =
+        mp_probing_run_words(trying->invocation, shown, mp_probing_plan_words(trying->invocation, false, path), log);
     bool ended = status < 0 || mp_probing_is_interrupted(status);
     if (!ended) read_recordings(trying, number);
     if (!ended && !trial->known) {
