@@ -42,7 +42,7 @@ PROGRAMS = {  # name: words of the command, categories at the peak, a module of 
     "zero1": (["zero.py", "stage1"], {"parameters", "optimizer state"}, '"6"', "engine(torch.randn"),
     "zero2": (["zero.py", "stage2"], {"parameters", "optimizer state"}, '"6"', "engine(torch.randn"),
     "zero3": (["zero.py", "stage3"], {"optimizer state"}, '"6"', "engine(torch.randn"),
-    "zero3_offload": (["zero.py", "stage3", "offload"], set(), None, "engine(torch.randn"),
+    "zero3_offload": (["zero.py", "stage3", "offload"], {"activations", "communication"}, '"6"', "engine(torch.randn"),
 }
 RANKS = {"ddp", "fsdp"}
 
