@@ -38,6 +38,7 @@ CLIMB_AT_ONCE = 64  # tensors that climb together, and objects whose referrers o
 # each reference there is
 CLIMB_AS_ONE = 16  # so many objects add at most as much to a call as it takes for none
 CLIMB_MOST = 500  # objects above one
+HEAD_START = 8  # levels that one frame's locals are walked before those of the frame that it calls: four attributes
 
 # They refer to nothing that could hold a tensor.
 PLAIN = {int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), types.CodeType, range,
@@ -147,10 +148,10 @@ class Look:
         if not self._may_read_graph:
             self.miss("a backward pass is running, so graphs were not looked at")
         tiers = self._roots()
-        for number, tier in enumerate(tiers):
-            if not self._left or not self._walk(tier, number == 0):
+        for number, groups in enumerate(tiers):
+            if not self._left or not self._walk(groups, number == 0):
                 break
-        del tiers
+        del tiers, groups
         self._frames.forget()
         if self._may_climb():
             self._climb()
@@ -266,8 +267,8 @@ class Look:
 
     def kind_of(self, cls):
         """How objects of a class are visited: "tensor", "opaque" (a tensor that only says where it is by code of the
-        program), "storage", "script" (a module of TorchScript's), "node", "array", "dict", "type", "frame", or "" for all
-        else."""
+        program), "storage", "script" (a module of TorchScript's), "node", "array", "dict", "type", "frame", "generator" (or a
+        coroutine), or "" for all else."""
         kind = self._kinds.get(cls)
         if kind is None:
             mro = mro_of(cls)
@@ -283,6 +284,8 @@ class Look:
                 kind = "type"
             elif cls is types.FrameType:
                 kind = "frame"
+            elif cls in naming.RUNS:
+                kind = "generator"
             elif graphs.is_node_type(self.torch, cls, mro):
                 kind = "node"
             elif self.torch._C.StorageBase in mro:
@@ -384,8 +387,9 @@ class Look:
     # ---- down from the roots
 
     def _roots(self):
-        """Tiers of (object, edge): the program's own first, then other packages, then Python's and torch's own."""
-        tiers = ([], [], [])
+        """Tiers of groups of (object, edge): the program's own first, then other packages, then Python's and torch's own.
+        A group waits for the one before: what a function passes on or names again is the caller's that owns it."""
+        tiers = ([[]], [[]], [[]])
         modules = naming.modules()
         for name, module, namespace, tier in modules:  # never met by the way: each is named at its own turn
             self._seen[id(module)] = self._seen[id(namespace)] = -1
@@ -394,20 +398,26 @@ class Look:
                      self._tensors, self._found, self._left, self.blocks, self._names, self._frames, self.notes, self._kinds,
                      self._marker):
             self._seen[id(ours)] = -1
+        own = tiers[0][0]
         for name, module, namespace, tier in modules:
             if name == "__main__":
-                tiers[0].extend((value, Edge("global", key)) for key, value in dict.items(namespace))
+                own.extend((value, Edge("global", key)) for key, value in dict.items(namespace))
+        rest = []
         for frame in self._frames.all:
             self._seen[id(frame.frame)] = -1
-            tiers[frame.tier].extend((value, Edge("local", key, frame)) for key, value in frame.locals)
-        tiers[0].extend((value, Edge("global", key)) for key, value in naming.of_a_worker())
-        tiers[0].extend((value, Edge("global", f"{name}.get()")) for name, value in naming.context_variables())
-        tiers[0].extend((value, Edge("global", key)) for key, value in naming.handled_exceptions())
+            groups, depth = tiers[frame.tier], frame.depth if frame.tier == 0 else 0
+            groups.extend([] for _ in range(depth + 1 - len(groups)))
+            for key, value in frame.locals:
+                (rest if frame.tier == 0 and key in frame.passed else groups[depth]).append((value, Edge("local", key, frame)))
+        own.extend((value, Edge("global", key)) for key, value in naming.of_a_worker())
+        own.extend((value, Edge("global", f"{name}.get()")) for name, value in naming.context_variables())
         for name, module, namespace, tier in modules:
             if name != "__main__" and not name.startswith(OURS):
-                tiers[tier].extend((value, Edge("global", f"{name}.{key}"))
-                                   for key, value in dict.items(namespace) if type(key) is str)
-        tiers[0].extend((value, Edge("global", f"sys.{name}")) for name, value in naming.last_errors())
+                tiers[tier][0].extend((value, Edge("global", f"{name}.{key}"))
+                                      for key, value in dict.items(namespace) if type(key) is str)
+        rest.extend((value, Edge("global", key)) for key, value in naming.handled_exceptions())
+        rest.extend((value, Edge("global", f"sys.{name}")) for name, value in naming.last_errors())
+        tiers[0].append(rest)
         return tiers
 
     def _add(self, found, parent, edge):
@@ -416,25 +426,39 @@ class Look:
         self._parents.append(parent)
         self._edges.append(edge)
 
-    def _walk(self, roots, is_first):
-        """One tier, and what earlier ones left for it. False: no time is left."""
-        seen, at = self._seen, len(self._order)
-        waiting, self._later = self._later, []
+    def _add_roots(self, roots):
         for value, edge in roots:
-            if type(value) not in PLAIN and id(value) not in seen:
+            if type(value) not in PLAIN and id(value) not in self._seen:
                 self._add(value, -1, edge)
-        for value, parent, edge in waiting:
-            if id(value) not in seen:
-                self._add(value, parent, edge)
-        return self._visit_from(at, is_first)
 
-    def _visit_from(self, at, is_first):
+    def _walk(self, groups, is_first):
+        """One tier, and what earlier ones left for it. False: no time is left."""
+        at, groups = len(self._order), collections.deque(groups)
+        waiting, self._later = self._later, []
+        self._add_roots(groups.popleft())
+        for value, parent, edge in waiting:
+            if id(value) not in self._seen:
+                self._add(value, parent, edge)
+        is_whole = self._visit_from(at, is_first, groups)
+        for roots in groups:  # met, if not visited in time
+            self._add_roots(roots)
+        return is_whole
+
+    def _visit_from(self, at, is_first, groups=()):
+        """`groups`: a deque of roots that follow, each HEAD_START levels later than the one before."""
         order, parents, edges, seen = self._order, self._parents, self._edges, self._seen
         referents, kinds, kind_of = gc.get_referents, self._kinds, self.kind_of
         late, large = collections.deque(), collections.deque()  # places
         # Nobody knows the tensors that only graphs hold: a full look walks the program's own objects to the end.
         found_all = self._wanted is not None or not is_first
-        while at < len(order) or late or large:
+        level, head = len(order), HEAD_START  # where the level that is visited ends
+        while at < len(order) or groups or late or large:
+            if at == level:
+                level, head = len(order), head - 1
+                if groups and (head <= 0 or at == level):
+                    self._add_roots(groups.popleft())
+                    level, head = len(order), HEAD_START
+                    continue
             if at == len(order) and large:
                 below = large.popleft()
                 if not self._visit_many(_children_of(order[below], kinds[type(order[below])]), below):
@@ -464,6 +488,9 @@ class Look:
                     self._visit_script(found, at)
                 elif kind == "array":
                     self._visit_array(found, at)
+                elif kind == "generator" and naming.is_running(found):  # its frame is one of the roots
+                    at += 1
+                    continue
                 elif kind == "type" and is_first and not naming.is_own_type(found):
                     del seen[id(found)]
                     self._later.append((found, parents[at], edges[at]))

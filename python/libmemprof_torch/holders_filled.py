@@ -4,6 +4,7 @@ or none that can be seen, it is not known. Code is read, never run.
 """
 
 import bisect
+import contextlib
 import dis
 import sys
 import types
@@ -14,6 +15,7 @@ FILL = {"append", "appendleft", "add", "insert", "extend", "extendleft", "update
 FILL_FIRST = {"heappush", "insort"}  # functions that fill their first argument
 NOT_BETWEEN = {"PUSH_NULL", "EXTENDED_ARG", "CACHE"}
 CODES_MOST = 20_000
+WRAPPED_MOST = 16  # functions and values of closures around one function
 CLOCK_EVERY = 1024  # instructions between two looks at the clock
 STORED_BELOW = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}  # by how many values the container lies below the top
 STORED_MOST = 200  # instructions that make those values
@@ -97,17 +99,32 @@ def _codes_of_classes(classes):
 def _codes_in(values, namespace):
     """Code of a module's functions, and of its classes'."""
     for value in values:
-        if type(value) is types.FunctionType and value.__globals__ is namespace:
-            yield value.__code__
-        elif type in naming.mro_of(type(value)) and naming.is_own_type(value):
-            yield from _codes_of_class(value)
+        if type in naming.mro_of(type(value)):
+            yield from _codes_of_class(value) if naming.is_own_type(value) else ()
+        else:
+            yield from (each.__code__ for each in _functions_in(value) if each.__globals__ is namespace)
 
 
 def _codes_of_class(cls):
-    for each in list(naming.dict_of_type(cls).values()):
-        each = each.__func__ if type(each) in (staticmethod, classmethod) else each
-        if type(each) is types.FunctionType:
-            yield each.__code__
+    for value in list(naming.dict_of_type(cls).values()):
+        yield from (each.__code__ for each in _functions_in(value) if naming.is_own_namespace(each.__globals__))
+
+
+def _functions_in(value):
+    """A function, and those that its decorators wrap, as torch.no_grad() does."""
+    waiting, seen = [value], 0
+    while waiting and seen < WRAPPED_MOST:
+        each, seen = waiting.pop(), seen + 1
+        if type(each) in (staticmethod, classmethod):
+            waiting.append(each.__func__)
+        elif type(each) is property:
+            waiting.extend((each.fget, each.fset))
+        elif type(each) is types.FunctionType:
+            yield each
+            with contextlib.suppress(ValueError):  # an empty cell
+                waiting.extend(cell.cell_contents for cell in each.__closure__ or ())
+        elif type(each) is naming.CACHED:
+            waiting.append(naming.dict_of(each).get("__wrapped__"))
 
 
 def _lines_that_fill(code, name, named_by, out_of_time=lambda: False):

@@ -6,6 +6,7 @@ instances through the descriptors of their dictionaries and slots.
 import collections
 import contextvars
 import functools
+import inspect
 import re
 import sys
 import threading
@@ -83,13 +84,24 @@ def is_own_type(cls):
     return module is not None and _tier(module_of_type(cls), dict_of_module(module)) == 0
 
 
+def is_own_namespace(namespace):
+    """A module's, by the globals of a function; code that exec() ran may have any."""
+    name = dict.get(namespace, "__name__")
+    return type(name) is not str or _tier(name, namespace) == 0
+
+
 # ---- frames
 
 class Frame:
-    __slots__ = ("frame", "name", "file", "line", "locals", "is_main", "tier", "_is_alone")
+    """`depth`: how many of the program's functions called this one; `passed`: the names of its *args and **kwargs."""
+
+    __slots__ = ("frame", "name", "file", "line", "locals", "is_main", "tier", "depth", "passed", "_is_alone")
 
     def __init__(self, frame, is_main):
-        code = frame.f_code
+        code, self.depth = frame.f_code, 0
+        first = code.co_argcount + code.co_kwonlyargcount
+        many = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+        self.passed = code.co_varnames[first:first + many]
         self.frame, self.is_main = frame, is_main
         self.name, self.file, self.line = function_name(code), code.co_filename, line_of(frame)
         namespace = frame.f_globals
@@ -144,12 +156,15 @@ class Frames:
         self.all, self.in_backward = [], False
         current = sys._current_frames()
         for ident in sorted(current, key=lambda each: each != main):
-            frame = current[ident]
+            frame, of_thread, depth = current[ident], [], 0
             while frame is not None:
                 if not is_our_frame(frame):
-                    self.all.append(Frame(frame, ident == main))
+                    of_thread.append(Frame(frame, ident == main))
                     self.in_backward = self.in_backward or _is_of_backward(frame.f_code)
                 frame = frame.f_back
+            for each in reversed(of_thread):  # callers first
+                each.depth, depth = depth, depth + (each.tier == 0 and bool(each.frame.f_code.co_flags & OPTIMIZED))
+            self.all.extend(reversed(of_thread))
         current.clear()  # it has this very frame, which has it
 
     def read(self):
@@ -508,15 +523,17 @@ UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 def _holder(members, view=""):
     """For blocks whose paths differ in the entries of containers alone. `view`: as _view_text() says it."""
     first, address = members[0]
-    texts, file, line = [], None, 0
+    texts, file, line, said = [], None, 0, None
     for place, token in enumerate(first):
         text = token.text
         if token.key is not None:
+            if said in ("local", "thread") and token.tag in ("list", "dict"):
+                file, line = None, 0  # where a frame is does not say who fills a container
             same = all(tokens[place].key == token.key for tokens, _ in members[1:])
             text += f"[{token.key}]" if same else "[*]"
         texts.append(text)
         if token.file is not None:
-            file, line = token.file, token.line
+            file, line, said = token.file, token.line, token.tag
     path = "".join(texts[1:])
     if first[0].tag in ("native", "unknown") and path:
         path = " → " + path.lstrip(" →.")
@@ -613,8 +630,8 @@ def _bound_of(container, owner):
     """(entries, most) of a container that drops entries beyond a number; None: it has no such number that we know."""
     if collections.deque in mro_of(type(container)):
         most = collections.deque.maxlen.__get__(container)
-    elif type(container) is _LRU:
-        most, entries = _LRU.cache_info(container)[2:]
+    elif type(container) is CACHED:
+        most, entries = CACHED.cache_info(container)[2:]
         return (entries, most) if most else None
     else:
         most = None
@@ -702,7 +719,7 @@ def _of_dict(names, parent, child, grand):
         if _is_of(parent, grand, NAMESPACES) and _is_dict_of_torch(names.owner_above(grand)):
             return [Token("", "dict", key_text(place))]
         return [_attribute(place, grand)]
-    if type(grand) is _LRU:
+    if type(grand) is CACHED:
         return [Token("", "cache", "*", bound=_bound_of(grand, None))]
     if type(grand) is types.FunctionType and parent is grand.__kwdefaults__ and place is not MISSING:
         return [Token(f".{place}", "default", None, grand.__code__.co_filename, grand.__code__.co_firstlineno)]
@@ -775,6 +792,13 @@ def _of_frame(names, parent, child, grand):
     return [Token(f" → {function_name(code)}()", "local", None, code.co_filename, line_of(parent))]
 
 
+RUNS = {types.GeneratorType: "gi_{}", types.CoroutineType: "cr_{}", types.AsyncGeneratorType: "ag_{}"}
+
+
+def is_running(generator):
+    return dict_of_type(type(generator))[RUNS[type(generator)].format("running")].__get__(generator)
+
+
 def _of_generator(names, parent, child, grand):
     for name in ("gi_frame", "cr_frame", "ag_frame"):
         member = dict_of_type(type(parent)).get(name)
@@ -811,9 +835,9 @@ def _of_thread_local(names, parent, child, grand):
     return [Token("", "thread")]
 
 
-_LRU = type(functools.lru_cache()(len))
+CACHED = type(functools.lru_cache()(len))
 _RULES = {dict: _of_dict, list: _of_list, tuple: _of_tuple, set: _of_set, frozenset: _of_set,
           types.FunctionType: _of_function, types.TracebackType: _of_traceback, types.FrameType: _of_frame,
           types.GeneratorType: _of_generator, types.CoroutineType: _of_generator,
           types.AsyncGeneratorType: _of_generator, types.MethodType: _of_method, functools.partial: _of_partial,
-          _LRU: _of_cache, types.CellType: _of_cell}
+          CACHED: _of_cache, types.CellType: _of_cell}

@@ -422,7 +422,7 @@ def test_all_suspended_generators_are_named_by_few_lists_of_what_is_new():
 
 
 FILLS = """
-import collections, heapq, sys, torch
+import collections, functools, heapq, sys, torch
 number = 0
 
 def make():
@@ -434,6 +434,8 @@ class Filled:
     def __init__(self):
         self.items, self.heap = [], []
 
+    @torch.no_grad()
+    @functools.lru_cache(None)
     def keep(self, tensor):
         self.items.append(  # FILLS owner.items
             tensor)
@@ -455,6 +457,7 @@ class Other:
         self.items.append(1)
         self.late["x"] = 1
 
+@torch.no_grad()
 def fill(tensor):
     listed.append(tensor)  # FILLS listed
 
@@ -499,6 +502,14 @@ def test_lines_are_those_that_fill_this_very_container():
         held(said.get(path) == (wrote, lines[container]), said)
     for path in ("aliased.items[*]", "aliased.late[*]", "looped[*]"):
         held(said.get(path) == (None, 0), said)
+
+
+def test_the_line_of_a_frame_is_no_line_of_a_container():
+    def main():
+        kept, alone = [torch.full((4,), float(number)) for number in range(3)], torch.zeros(3)
+        return look([each.data_ptr() for each in (*kept, alone)])[0]
+    said = {each.path.rpartition("main().")[2]: each.line for each in main()}
+    held(said["kept[*]"] == 0 and said["alone"] > 0, said)
 
 
 def test_a_line_that_there_is_no_time_for_leaves_the_look_complete():

@@ -47,6 +47,67 @@ def main():
 
 main()
 
+#--- container-of-a-caller
+# holder: main().runner.kept[*]
+# kind: list | local
+class Runner:
+    def __init__(self):
+        self.kept = []
+
+    def run(self):
+        for step in range(4):
+            self.once(self.kept)
+
+    def once(self, kept):
+        kept.append(accuse(torch.zeros(200)))
+        again = kept
+        look()
+
+def main():
+    runner = Runner()
+    runner.run()
+
+main()
+
+#--- container-that-only-a-parameter-names
+# holder: fill().kept[*]
+# kind: list | local
+import functools
+
+def decorated(function):
+    @functools.wraps(function)
+    def around(*arguments, **named):
+        return function(*arguments, **named)
+    return around
+
+@decorated
+def fill(kept):
+    for _ in range(4):
+        kept.append(accuse(torch.zeros(200)))
+    inner(kept)
+
+def inner(items):
+    look()
+
+def main():
+    fill([])
+
+main()
+
+#--- local-of-a-running-generator
+# holder: produce().batch
+# kind: local
+def produce():
+    batch = accuse(torch.zeros(200))
+    look()
+    yield batch
+
+def main():
+    batches = produce()
+    next(batches)
+
+main()
+
 #--- generator
 # holder: batches
 # through: load(), batch
