@@ -209,8 +209,16 @@ static void judge_growth(const struct mp_leak_life *lives, size_t count, const s
     if (growth == MP_GROWTH_NONE) return;
     if (births >= MP_LEAK_BIRTHS && rises)
         evidence->growth = growth;
-    else if (births < MP_LEAK_BIRTHS && trend.slope > 0 && (series->last - first) * 2 >= series->last)
-        evidence->growth = MP_GROWTH_FEW;
+    else if (births < MP_LEAK_BIRTHS && trend.slope > 0)
+        evidence->growth = (series->last - first) * 2 >= series->last ? MP_GROWTH_FEW : MP_GROWTH_ONCE;
+}
+
+/* True if a staying block of a step after the warm-up is old. */
+static bool any_old(const struct stay *stay, uint32_t last)
+{
+    for (size_t i = 0; i < stay->births.count; i++)
+        if (stay->births.at[i] >= WARM_UP && last - stay->births.at[i] > OLD) return true;
+    return false;
 }
 
 /* True if the staying blocks are nearly all that live: where blocks are replaced now and then, few are old. */
@@ -235,8 +243,8 @@ void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last
         evidence->births = (uint32_t)stay.births.count;
         evidence->first = stay.births.at[0];
         evidence->last = stay.births.at[stay.births.count - 1];
-        if (stay.births.count < SUSPECT_BIRTHS && evidence->first >= WARM_UP && last - evidence->last > OLD &&
-            is_all(lives, count, last))
+        if (stay.births.count < SUSPECT_BIRTHS && any_old(&stay, last) && is_all(lives, count, last) &&
+            (last - evidence->last > OLD || !any_old_freed(lives, count, last)))
             evidence->growth = MP_GROWTH_ONCE;
     }
     if (stay.births.count >= SUSPECT_BIRTHS) {

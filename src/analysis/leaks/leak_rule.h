@@ -48,7 +48,8 @@ int mp_leak_life_by_site(const void *left, const void *right);
 
 enum mp_leak_growth {
     MP_GROWTH_NONE,   /* no block stays, or the staying ones are bounded as far as can be seen */
-    MP_GROWTH_ONCE,   /* the staying blocks came in a few steps after the warm-up, and none of late */
+    MP_GROWTH_ONCE,   /* the staying blocks came in a few steps, one of them after the warm-up and old. Where one came
+                       * of late, no old block was ever freed, or all came in the later half */
     MP_GROWTH_FEW,    /* keeps growing, but on fewer than MP_LEAK_BIRTHS births */
     MP_GROWTH_PAUSED, /* grew in many steps, but not in the last few: it may be full */
     MP_GROWTH_LEAK,

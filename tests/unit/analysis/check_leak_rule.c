@@ -175,19 +175,23 @@ static struct mp_leak_evidence judge(const struct lives *lives)
                 living++;
                 break;
             }
-    if (count < 4 && living < 4 && reported.first >= 3 && last - reported.last > 8) reported.growth = MP_GROWTH_ONCE;
+    bool none_freed = true, old = false;
+    for (size_t i = 0; i < lives->count; i++)
+        if (lives->at[i].death < last && lives->at[i].death - lives->at[i].birth >= 8) none_freed = false;
+    for (size_t i = 0; i < count; i++)
+        if (births[i] >= 3 && last - births[i] > 8) old = true;
+    if (count < 4 && living < 4 && old && (none_freed || last - reported.last > 8)) reported.growth = MP_GROWTH_ONCE;
     if (reported.births < 4) return reported;
     double slope;
     find_trend(lives, reported.first, &reported.z, &slope);
-    reported.none_freed = true;
-    for (size_t i = 0; i < lives->count; i++)
-        if (lives->at[i].death < last && lives->at[i].death - lives->at[i].birth >= 8) reported.none_freed = false;
+    reported.none_freed = none_freed;
     bool refills = only_refills(lives, &reported.sawtooth);
     if (refills || is_bounded(lives, births, count, end)) return reported;
     enum mp_leak_growth growth = unless_full(lives, reported.first);
     if (growth == MP_GROWTH_NONE) return reported;
     if (reported.births >= 8 && slope > 0 && reported.z > 3.09) reported.growth = growth;
-    if (reported.births < 8 && slope > 0 && 2 * (last - reported.first) >= last) reported.growth = MP_GROWTH_FEW;
+    if (reported.births < 8 && slope > 0)
+        reported.growth = 2 * (last - reported.first) >= last ? MP_GROWTH_FEW : MP_GROWTH_ONCE;
     return reported;
 }
 

@@ -235,6 +235,17 @@ START_TEST(bounded_things_do_not_leak)
     }
     live(&once, 90, FOR_EVER);
     live(&once, 90, FOR_EVER);
+    struct lives failed = {0}, again = {0}, best = {0};
+    uint32_t kept[] = {1, 13, 35}, late[] = {25, 28, 31, 34};
+    for (size_t i = 0; i < 3; i++)
+        live(&failed, kept[i], FOR_EVER);
+    for (size_t i = 0; i < 4; i++)
+        live(&again, late[i], FOR_EVER);
+    for (uint32_t step = 9; step < 39; step += 10)
+        live(&best, step, step < 29 ? step + 20 : FOR_EVER);
+    ck_assert_int_eq(judge(&failed, 39).growth, MP_GROWTH_ONCE);
+    ck_assert_int_eq(judge(&again, 39).growth, MP_GROWTH_ONCE);
+    ck_assert_int_eq(judge(&best, 37).growth, MP_GROWTH_NONE); /* the last two, one after the other */
     ck_assert_int_eq(judge(&ring, 199).growth, MP_GROWTH_NONE);
     ck_assert_int_eq(judge(&filled, 199).growth, MP_GROWTH_NONE);
     ck_assert_int_eq(judge(&sawtooth, 199).growth, MP_GROWTH_NONE);
