@@ -245,7 +245,7 @@ static struct mp_change leak_change(const struct mp_leaks *leaks, const struct m
     const struct mp_holder *holder = held && held->count ? &leaks->holders.holders.at[held->first] : NULL;
     struct mp_change change = {
         .kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_LEAK, .exact = true, .stack = first->stack};
-    if (holder && holder->kind != MP_HOLDER_UNKNOWN)
+    if (holder && (holder->kind != MP_HOLDER_UNKNOWN || mp_holder_is_cycle(holder)))
         change.variable = mp_text_copy_part(holder->path, mp_holder_root(holder->path));
     change.advice = holder ? mp_holder_advice(holder) : NULL;
     if (!change.advice && mp_leak_is_leak(first)) change.advice = mp_leak_advice(first->class);

@@ -298,6 +298,13 @@ static bool ends_in(const char *text, const char *end)
     return length >= of_end && !strcmp(text + length - of_end, end);
 }
 
+static bool ends_in_before(const char *path, const char *end, const char *before)
+{
+    const char *at = strstr(path, before);
+    size_t length = strlen(end);
+    return at && (size_t)(at - path) >= length && !memcmp(at - length, end, length);
+}
+
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most)
 {
     static const char form[] = " (%" SCNu64 " of at most %" SCNu64 " entries)"; /* as holders_names.py writes it */
@@ -330,8 +337,21 @@ static bool is_of_gradients(const char *path)
     return !strncmp(path, native, strlen(native)) && strstr(path, "grad_fn.variable");
 }
 
+static const char gc_cycle[] = "a cycle of ", awaits_gc[] = " that gc has not collected yet"; /* as holders_names.py */
+
+static bool is_gc_cycle(const char *path)
+{
+    return !strncmp(path, gc_cycle, strlen(gc_cycle)) && strstr(path, awaits_gc);
+}
+
+bool mp_holder_awaits_gc(const struct mp_holder *holder)
+{
+    return holder->certain && is_gc_cycle(holder->path);
+}
+
 bool mp_holder_is_cycle(const struct mp_holder *holder)
 {
+    if (mp_holder_awaits_gc(holder)) return true;
     return !strncmp(holder->path, own_hooks, strlen(own_hooks)) || is_of_gradients(holder->path);
 }
 
@@ -340,6 +360,7 @@ size_t mp_holder_root(const char *path)
     const char *entries = strstr(path, "[*]"), *graph = strstr(path, ".grad_fn"), *hook = strstr(path, own_hooks);
     if (hook) return (size_t)(hook - path) + strlen(own_hooks);
     if (is_of_gradients(path)) return strcspn(path, ".");
+    if (is_gc_cycle(path)) return (size_t)(strstr(path, awaits_gc) - path) + strlen(awaits_gc);
     if (entries) return (size_t)(entries - path) + strlen("[*]");
     return graph ? (size_t)(graph - path) : strlen(path);
 }
@@ -359,10 +380,18 @@ const char *mp_holder_advice(const struct mp_holder *holder)
     if (!strcmp(path, autocast_cache))
         return "casts of weights stay until autocast is left: enter it for each request, or with cache_enabled=False";
     if (!strncmp(path, own_hooks, strlen(own_hooks)))
-        return "a hook of a graph keeps a tensor of that graph, and gc cannot see the cycle: keep a weak reference or a "
+        return "a hook of a graph keeps a tensor of that graph, and gc cannot see the cycle: keep a weak reference or "
+               "a "
                "detached tensor in it, or remove() the hook";
     if (is_of_gradients(path)) return of_gradients;
     if (!holder->certain) return NULL;
+    if (is_gc_cycle(path)) /* autograd names the class of a Function's ctx so */
+        return ends_in_before(path, "Backward", awaits_gc)
+                   ? "a tensor that forward() keeps on ctx has a graph that keeps ctx: ctx.save_for_backward(tensor) "
+                     "keeps "
+                     "it without a cycle"
+                   : "objects refer to one another until gc frees them: make one of the references a weakref, or call "
+                     "gc.collect()";
     if (ends_in(path, " used)"))
         return "a view keeps the whole block that it looks into: keep .clone() of a tensor's view, .copy() of an "
                "array's";

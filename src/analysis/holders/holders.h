@@ -52,7 +52,9 @@ enum mp_holder_use { MP_HOLDER_READ, MP_HOLDER_NOT_READ, MP_HOLDER_NOT_IN_BACKWA
 enum mp_holder_use mp_holder_use(const char *path, uint32_t *line);
 /* The length of the variable's name, with the function that it is of: "main().state" of "main().state['w'][*]". */
 size_t mp_holder_variable(const char *path);
-/* True if a cycle that leads through C++ holds it, which Python's collector does not see. */
+/* True if a cycle holds it that Python's collector would free, and no name leads to. */
+bool mp_holder_awaits_gc(const struct mp_holder *holder);
+/* True if it does, or a cycle holds it that leads through C++, which Python's collector does not see. */
 bool mp_holder_is_cycle(const struct mp_holder *holder);
 /* The length of the part of a path that blocks of one cause share: up to the first container whose entries grow, else
  * up to the graph. */

@@ -83,8 +83,8 @@ static const struct {
     [MP_LEAK_GRAPH_POOL] = {"graph_pool", "memory of CUDA graphs: capture into one shared pool, reset graphs not used"},
     [MP_LEAK_SHAPE_CACHE] = {"shape_cache", "each new size is kept: pad to a few sizes or bound the cache"},
     [MP_LEAK_CYCLE] = {"cycle",
-                       "freed now and then, but less than what comes: a reference cycle that waits for the garbage "
-                       "collector, or a cache that is cleared too seldom; break the cycle, or bound the cache"},
+                       "less is freed than what comes: a reference cycle that waits for the garbage collector, or a "
+                       "cache that is cleared too seldom; break the cycle, or bound the cache"},
     [MP_LEAK_HIDDEN] = {"hidden",
                         "no recorded block explains it: the program's own heap (NumPy arrays, Python objects, "
                         "malloc, or holes that blocks kept elsewhere leave in it), a library, or the driver; memprof "

@@ -549,6 +549,8 @@ static void find_causes(const struct judge *judge)
     mp_holders_find(judge->model, false, &leaks->holders);
     for (size_t i = 0; i < count; i++) {
         at[i].held = at[i].stack ? mp_holders_of(&leaks->holders, at[i].track, at[i].stack) : NULL;
+        const struct mp_holder *holder = holder_of(leaks, at[i].held);
+        if (at[i].class == MP_LEAK_RETENTION && holder && mp_holder_awaits_gc(holder)) at[i].class = MP_LEAK_CYCLE;
         find_bound(judge, &at[i]);
     }
     qsort(at, count, sizeof *at, by_rate);

@@ -35,7 +35,7 @@ enum mp_leak_class {
     MP_LEAK_PINNED,      /* page-locked host memory */
     MP_LEAK_GRAPH_POOL,  /* memory of CUDA graphs */
     MP_LEAK_SHAPE_CACHE, /* a new block for each new size */
-    MP_LEAK_CYCLE,       /* freed now and then, as by the garbage collector, but fewer than come */
+    MP_LEAK_CYCLE,       /* freed too seldom or never, as by the garbage collector */
     MP_LEAK_HIDDEN,      /* the process grows, and no recorded block explains it */
     MP_LEAK_RETAINED_ONCE,
     MP_LEAK_FRAGMENTATION, /* an allocator takes more and more from the layer below while its allocated bytes stay

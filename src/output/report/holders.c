@@ -114,7 +114,8 @@ void mp_holders_site_advice(struct mp_text *text, const struct mp_holders *holde
         const char *advice = mp_holder_advice(holder);
         if (!advice || advised->kinds[holder->kind]) continue;
         advised->kinds[holder->kind] = true;
-        mp_say(text, "%s: %s\n", mp_holder_kind_name(holder->kind), advice);
+        const char *kind = holder->kind == MP_HOLDER_UNKNOWN ? "reference cycle" : mp_holder_kind_name(holder->kind);
+        mp_say(text, "%s: %s\n", kind, advice);
     }
 }
 

@@ -260,6 +260,9 @@ START_TEST(advice_only_where_the_path_shows_it)
         {"native code → grad_fn.variable.grad", MP_HOLDER_NATIVE, false, "create_graph=True"},
         {"native code → grad_fn → ReluBackward0._saved_result", MP_HOLDER_NATIVE, false, NULL},
         {"not found", MP_HOLDER_UNKNOWN, false, NULL},
+        {"a cycle of ClampBackward that gc has not collected yet → ClampBackward.kept[0]", MP_HOLDER_UNKNOWN, false,
+         "save_for_backward"},
+        {"a cycle of Box that gc has not collected yet → Box.kept[*]", MP_HOLDER_UNKNOWN, false, "weakref"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct mp_holder holder = {
@@ -293,7 +296,9 @@ static void judge(const char *one, const char *other, uint64_t total_bytes, stru
     model->devices.at[model->tracks.at[W_TORCH].device].total_bytes = total_bytes;
     for (uint32_t i = 0; i < 40; i++) {
         bool native = !strncmp(i % 2 ? other : one, "native", strlen("native"));
-        hold(model, i, i % 2 ? other : one, native ? MP_HOLDER_NATIVE : MP_HOLDER_LIST, !native);
+        bool cycle = !strncmp(i % 2 ? other : one, "a cycle", strlen("a cycle"));
+        enum mp_holder_kind kind = native ? MP_HOLDER_NATIVE : cycle ? MP_HOLDER_UNKNOWN : MP_HOLDER_LIST;
+        hold(model, i, i % 2 ? other : one, kind, !native);
     }
     end_look(model, true);
     const struct mp_leaks_query query = {.track = MP_TRACK_NONE, .window = mp_window_all(model)};
@@ -319,6 +324,10 @@ START_TEST(one_holder_is_one_cause)
     ck_assert_uint_eq(leaks.causes, 1);
     judge("native code → grad_fn.variable.grad", "native code → grad_fn.variable", 1 << 30, &leaks, &first);
     ck_assert_uint_eq(leaks.causes, 1);
+    judge("a cycle of Box that gc has not collected yet → Box.one",
+          "a cycle of Box that gc has not collected yet → Box.two", 1 << 30, &leaks, &first);
+    ck_assert_uint_eq(leaks.causes, 1);
+    ck_assert_int_eq(first.class, MP_LEAK_CYCLE);
     judge("native code → grad_fn", "native code → grad_fn", 1 << 30, &leaks, &first);
     ck_assert_uint_eq(leaks.causes, 2);
     judge("seen[*]", "other[*]", 1 << 30, &leaks, &first);
