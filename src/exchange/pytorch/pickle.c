@@ -47,8 +47,8 @@ static enum mp_status refuse(struct unpickler *u, unsigned opcode)
     if (name)
         return mp_fail(
             u->error, MP_UNSUPPORTED,
-            "%s has the pickle opcode %s at byte %llu, which no memory snapshot needs: nothing of it was run", path,
-            name, offset);
+            "%s is a pickle, but no memory snapshot: it has the opcode %s at byte %llu, and nothing of it was run",
+            path, name, offset);
     return mp_fail(u->error, MP_DAMAGED, "%s is no pickle from byte %llu on: 0x%02x is no opcode", path, offset,
                    opcode);
 }

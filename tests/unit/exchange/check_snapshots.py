@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's memory snapshots as memprof reads them: pickles by Python at protocols 2 to 5, JSON and gzip. Answers are
 compared with a replay that shares no code with memprof."""
+import cProfile
 import gzip
 import json
 import pathlib
@@ -8,6 +9,7 @@ import pickle
 import random
 import struct
 import sys
+import tracemalloc
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
@@ -266,6 +268,16 @@ class Snapshots(Case):
                  "massif": b"desc: (none)\ncmd: ls\ntime_unit: i\n", "TensorBoard": bytes(9) + b"\x1a\x0dbrain.Event:2",
                  "neither PyTorch's snapshot": b'{"a": 1}', "man memprof-formats": b"main;f 3\n",
                  "nsys export": bytes(60), "memprof snapshot -- python3": b"import torch\n", "safetensors": bytes(60)}
+        tracemalloc.start()
+        tracemalloc.take_snapshot().dump(str(self.folder / "dumped"))
+        tracemalloc.stop()
+        profile = cProfile.Profile()
+        profile.runcall(sorted, [2, 1])
+        profile.dump_stats(self.folder / "timed")
+        files |= {"tracemalloc.Snapshot.load()": (self.folder / "dumped").read_bytes(),
+                  "pstats reads it": (self.folder / "timed").read_bytes(),
+                  "is a pickle, but no memory snapshot": pickle.dumps(pathlib.PurePosixPath("a")),
+                  "profile_memory=True": b'[{"name": "aten::randn", "ph": "X", "ts": 190, "dur": 213}]'}
         names = {"nsys export": "a.nsys-rep", "memprof snapshot -- python3": "train.py", "safetensors": "model.safetensors"}
         for says, content in files.items():
             path = self.folder / names.get(says, "other")
