@@ -10,6 +10,7 @@
 #include "analysis/leaks/leak_hidden.h"
 #include "analysis/leaks/leak_places.h"
 #include "analysis/leaks/leak_slope.h"
+#include "analysis/leaks/leak_teardown.h"
 #include "analysis/sites/growth.h"
 #include "analysis/sites/level.h"
 #include "base/map.h"
@@ -240,21 +241,6 @@ static void find_lasting(const struct mp_model *model, const struct mp_leaks_que
     put_lasting_first(&later, leaks);
     mp_map_free(&later);
     mp_sites_free(&sites);
-}
-
-/* The point where less than half of a step's allocations was still to come. */
-static uint32_t find_teardown(const struct judge *judge)
-{
-    const struct mp_model_events *events = &judge->model->events;
-    const struct mp_step *steps = judge->steps->at + judge->places.first_step;
-    uint32_t last = judge->places.last, event = judge->query->window.last;
-    uint64_t allocs = 0, after = 0;
-    if (event < events->count || !(judge->model->how.known || judge->model->how.text)) return event; /* it went on */
-    for (uint32_t i = steps[0].first; i < steps[last].first; i++)
-        allocs += events->type[i] == MP_EVENT_ALLOC;
-    while (event > steps[last].first && after * 2 * last < allocs)
-        after += events->type[--event] == MP_EVENT_ALLOC;
-    return event;
 }
 
 /* True if most of the blocks that stayed to the last boundary were freed while the program still worked. */
@@ -720,7 +706,8 @@ static void find_growing(struct judge *judge)
 {
     const struct mp_leaks_query *query = judge->query;
     mp_leak_places_find(judge->model, judge->steps, query->track, &query->window, query->filter, &judge->places);
-    if (judge->places.enough) judge->teardown = find_teardown(judge);
+    if (judge->places.enough)
+        judge->teardown = mp_leak_teardown(judge->model, judge->steps, &judge->places, &judge->query->window);
     judge->one_loop = judge->places.enough && !steps_are_given(judge->steps) && !trains(judge->model);
     bool guess = judge->steps->guessed && judge->places.last + 1 < MP_LEAK_GUESSED_STEPS;
     for (size_t i = 0; !guess && i < judge->places.at.count; i++)

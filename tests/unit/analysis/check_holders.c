@@ -336,6 +336,45 @@ START_TEST(one_holder_is_one_cause)
 }
 END_TEST
 
+/* 20 steps keep a block each, all are freed, and a site with lines of Python or without allocates behind that. */
+static size_t leaks_cleared_before(bool python)
+{
+    struct world world;
+    struct mp_error error;
+    struct mp_leaks leaks;
+    uint32_t kept[20];
+    world_start(&world, 5, 20);
+    world.threads = 1;
+    world.marked = true;
+    uint32_t site = world_path(&world, "train.py:main:5", W_TORCH);
+    uint32_t end = world_site(&world, "end", python, W_TORCH, MP_KIND_DEVICE);
+    for (uint32_t step = 0; step < 20; step++) {
+        world_begin_step(&world);
+        kept[step] = world_alloc(&world, site, 2000);
+    }
+    world_begin_step(&world);
+    for (uint32_t step = 0; step < 20; step++)
+        world_release(&world, kept[step]);
+    for (uint32_t i = 0; i < 30; i++)
+        world_release(&world, world_alloc(&world, end, 100));
+    struct mp_model *model = world_build(&world);
+    model->how.known = true;
+    const struct mp_leaks_query query = {.track = MP_TRACK_NONE, .window = mp_window_all(model)};
+    ck_assert_int_eq(mp_leaks_find(model, &query, &leaks, &error), MP_OK);
+    size_t found = leaks.leaks;
+    mp_leaks_free(&leaks);
+    mp_model_free(model);
+    world_free(&world);
+    return found;
+}
+
+START_TEST(python_that_ends_does_not_work_on)
+{
+    ck_assert_uint_eq(leaks_cleared_before(false), 1);
+    ck_assert_uint_eq(leaks_cleared_before(true), 0);
+}
+END_TEST
+
 START_TEST(a_bound_ends_growth_unless_memory_ends_before)
 {
     struct mp_leaks leaks;
@@ -403,4 +442,4 @@ MP_SUITE("holders", growth_over_evaluations_is_not_clean, one_holder_is_one_caus
          a_bound_ends_growth_unless_memory_ends_before, entries_of_one_container_are_one_holder,
          other_kinds_and_doubts_stay_apart, what_no_path_leads_to, pinned_memory_that_no_tensor_uses,
          why_a_holder_is_missing, what_is_known_of_blocks_that_no_path_leads_to, the_last_look_alone,
-         advice_only_where_the_path_shows_it)
+         advice_only_where_the_path_shows_it, python_that_ends_does_not_work_on)
