@@ -16,19 +16,26 @@ static bool are_in_doubt(const struct mp_model *model)
 }
 
 /* If the loop's rounds are each of another thread of a pool, the period may show more rounds: then it counts. */
-static void find_unmarked(const struct mp_model *model, struct mp_steps *steps)
+static void find_in(const struct mp_model *model, bool host, struct mp_steps *steps)
 {
     struct mp_steps period = {0};
-    if (!model->tracks.count) return;
     steps->source = "inferred";
-    if (mp_loop_find(model, steps)) return;
-    mp_period_find(model, &period);
+    if (mp_loop_find(model, host, steps)) return;
+    mp_period_find(model, host, &period);
     bool more = period.count > steps->count;
     mp_steps_free(more ? steps : &period);
     if (!more) return;
     *steps = period;
     steps->source = "inferred";
     steps->guessed = true;
+}
+
+/* Sampled blocks count only where no others show a loop. */
+static void find_unmarked(const struct mp_model *model, struct mp_steps *steps)
+{
+    if (!model->tracks.count) return;
+    if (model->host_bytes) find_in(model, false, steps);
+    if (!steps->count) find_in(model, true, steps);
 }
 
 static void find_steps(const struct mp_model *model, struct mp_steps *steps)

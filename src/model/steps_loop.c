@@ -54,6 +54,7 @@ struct changes {
 
 struct search {
     const struct mp_model *model;
+    bool host;                 /* mp_loop_sees() */
     uint8_t language;          /* of the lines */
     uint32_t begin;            /* the first event behind the imports */
     uint32_t root;             /* function: lines count in its callees, on any thread */
@@ -191,7 +192,7 @@ static void know_sites(struct search *search)
     mp_vec_grow_to(&search->sites, model->stacks.count + 1);
     mp_vec_grow_to(&search->roles, model->strings.count + 1);
     for (uint32_t event = 0; event < model->events.count; event++) {
-        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        if (!mp_loop_sees(model, event, search->host)) continue;
         uint32_t stack = model->blocks.stack[model->events.subject[event]];
         struct site *site = &search->sites.at[stack];
         if (!site->known) know_site(search, stack);
@@ -399,10 +400,19 @@ uint32_t mp_loop_begin(const struct mp_model *model)
     return 0; /* the program runs in an import */
 }
 
-bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps)
+bool mp_loop_sees(const struct mp_model *model, uint32_t event, bool host)
 {
-    struct search search = {
-        .model = model, .language = mp_loop_language(model), .begin = mp_loop_begin(model), .steps = steps};
+    if (model->events.type[event] != MP_EVENT_ALLOC) return false;
+    return host || model->tracks.at[model->blocks.track[model->events.subject[event]]].layer != MP_LAYER_MALLOC;
+}
+
+bool mp_loop_find(const struct mp_model *model, bool host, struct mp_steps *steps)
+{
+    struct search search = {.model = model,
+                            .host = host,
+                            .language = mp_loop_language(model),
+                            .begin = mp_loop_begin(model),
+                            .steps = steps};
     know_sites(&search);
     sum_work(&search);
     follow(&search, count_line);

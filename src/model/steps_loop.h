@@ -30,9 +30,12 @@
 
 #include "model/spans.h"
 
+/* True if an event is an allocation that shows the loop. `host`: also one of the host's sampled blocks, of which a round
+ * may have none. */
+bool mp_loop_sees(const struct mp_model *model, uint32_t event, bool host);
 /* Adds the loop's steps; none if no line shows a loop. False if no thread reached the loop's line twice. Each round is
  * then of another thread, and may consist of several rounds of one line (steps_period.h). */
-bool mp_loop_find(const struct mp_model *model, struct mp_steps *steps);
+bool mp_loop_find(const struct mp_model *model, bool host, struct mp_steps *steps);
 
 /* The first event behind the imports that a program begins with: how much they allocate says nothing of its loop. */
 uint32_t mp_loop_begin(const struct mp_model *model);

@@ -37,6 +37,7 @@ struct crew {
     MP_VEC(struct place) sites;
     struct mp_map numbers;     /* a site's key to its number */
     const struct calls *model; /* the thread that allocates most: the period is looked for there */
+    bool host;                 /* mp_loop_sees() */
     uint32_t allocs;           /* of the whole recording, other threads and code included */
     bool modules;              /* modules are known */
 };
@@ -70,12 +71,12 @@ static uint64_t *roots_of(const struct mp_model *model)
     return roots;
 }
 
-static uint64_t busiest_root(const struct mp_model *model, const uint64_t *roots)
+static uint64_t busiest_root(const struct mp_model *model, bool host, const uint64_t *roots)
 {
     struct mp_map allocs = {0};
     uint64_t most = 0, best = 0;
     for (uint32_t event = 0; event < model->events.count; event++) {
-        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        if (!mp_loop_sees(model, event, host)) continue;
         uint64_t root = roots[model->blocks.stack[model->events.subject[event]]];
         uint64_t *count = mp_map_at(&allocs, root + 1, NULL);
         if (!root || ++*count <= most) continue;
@@ -108,12 +109,15 @@ static bool are_same(const struct crew *crew, uint32_t a, uint32_t b)
 
 static void collect(const struct mp_model *model, struct crew *crew)
 {
-    uint64_t *roots = roots_of(model), root = busiest_root(model, roots);
+    uint64_t *roots = roots_of(model), root = busiest_root(model, crew->host, roots);
     uint32_t live = 0, begin = mp_loop_begin(model);
     for (uint32_t event = 0; event < model->events.count; event++) {
         uint32_t thread = model->events.thread[event], block = model->events.subject[event];
         live -= model->events.type[event] == MP_EVENT_FREE; /* without the blocks at the beginning */
-        if (model->events.type[event] != MP_EVENT_ALLOC) continue;
+        if (!mp_loop_sees(model, event, crew->host)) {
+            live += model->events.type[event] == MP_EVENT_ALLOC;
+            continue;
+        }
         crew->allocs += event >= begin;
         if (thread != MP_NONE && root && roots[model->blocks.stack[block]] == root) {
             mp_vec_grow_to(&crew->threads, (size_t)thread + 1);
@@ -370,7 +374,7 @@ static bool are_general(const struct mp_model *model, const struct crew *crew, c
     uint32_t inside = 0;
     if (!rounds->count) return false;
     for (uint32_t event = rounds->at[0]; event < rounds->at[rounds->count - 1]; event++)
-        inside += model->events.type[event] == MP_EVENT_ALLOC;
+        inside += mp_loop_sees(model, event, crew->host);
     return inside * 2ull >= crew->allocs;
 }
 
@@ -387,9 +391,9 @@ static void begin_steps(const struct mp_model *model, const struct crew *crew, c
     mp_vec_free(&rounds);
 }
 
-void mp_period_find(const struct mp_model *model, struct mp_steps *steps)
+void mp_period_find(const struct mp_model *model, bool host, struct mp_steps *steps)
 {
-    struct crew crew = {.allocs = 0};
+    struct crew crew = {.host = host};
     if (mp_loop_language(model) != MP_PYTHON) return;
     collect(model, &crew);
     uint32_t period = crew.model ? find_period(model, &crew) : 0;

@@ -33,6 +33,6 @@
 #include "model/spans.h"
 
 /* Adds the steps; none if there is no period. */
-void mp_period_find(const struct mp_model *model, struct mp_steps *steps);
+void mp_period_find(const struct mp_model *model, bool host, struct mp_steps *steps);
 
 #endif

@@ -334,8 +334,34 @@ START_TEST(rounds_of_a_small_part_are_no_steps)
         struct mp_steps steps = {0};
         text[190] = skip ? 0 : text[190];
         struct mp_model *model = play(&world, &paths, text);
-        mp_period_find(model, &steps);
+        mp_period_find(model, true, &steps);
         ck_assert_uint_eq(steps.count, skip ? 100 : 0);
+        mp_steps_free(&steps);
+        mp_model_free(model), world_free(&world);
+    }
+}
+END_TEST
+
+/* Of the host's blocks a sample is recorded: a round without one is a round. Alone they show the loop, too. */
+START_TEST(a_sample_of_the_host_does_not_decide)
+{
+    for (unsigned with_torch = 0; with_torch < 2; with_torch++) {
+        struct world world;
+        struct mp_steps steps = {0};
+        world_start(&world, 1, 1);
+        uint32_t host = world_path(&world, "serve.py:<module>:15 serve.py:main:13 serve.py:answer:8", W_APP);
+        uint32_t other =
+            world_path(&world, "serve.py:<module>:15 serve.py:main:13 serve.py:answer:9", with_torch ? W_TORCH : W_APP);
+        for (uint32_t round = 0; round < 80; round++) {
+            if (!with_torch || round % 5 < 3) world_alloc(&world, host, 1000);
+            world_release(&world, world_alloc(&world, other, 1000));
+        }
+        struct mp_model *model = world_build(&world);
+        for (size_t i = 0; i < model->tracks.count; i++)
+            if (model->tracks.at[i].layer == MP_LAYER_APP) model->tracks.at[i].layer = MP_LAYER_MALLOC;
+        model->host_bytes = 512 << 10;
+        mp_steps_find(model, &steps);
+        ck_assert_msg(steps.count >= 79 && steps.count <= 80, "%u: %zu steps", with_torch, steps.count);
         mp_steps_free(&steps);
         mp_model_free(model), world_free(&world);
     }
@@ -407,4 +433,5 @@ MP_SUITE("steps_loop", what_repeats_inside_a_step_is_no_step, lines_beyond_backw
          evaluation_and_epochs_are_no_steps, accumulation_ends_with_the_optimizer, one_forward_has_no_steps,
          a_loop_of_one_line_is_guessed, rounds_whose_lines_all_allocate_twice_are_one_step_each,
          other_threads_do_not_count, threads_of_a_pool_make_rounds_of_one_line, threads_begin_before_modules_have_names,
-         rounds_of_a_small_part_are_no_steps, too_little_is_unknown, everybody_knows_the_same_steps)
+         rounds_of_a_small_part_are_no_steps, too_little_is_unknown, a_sample_of_the_host_does_not_decide,
+         everybody_knows_the_same_steps)
