@@ -209,6 +209,15 @@ class Look:
                 values, frame.locals = [value for _, value in frame.locals], None
                 yield from values
 
+    def value_of(self, frame, name):
+        """None: the frame has no such name."""
+        if not frame.f_code.co_flags & naming.OPTIMIZED:
+            return dict.get(frame.f_globals, name)
+        found = next(each for each in self._frames.all if each.frame is frame)
+        found.read()
+        value, found.locals = dict(found.locals).get(name), None
+        return value
+
     def is_own(self, referrer):
         """True if a container is the look's own."""
         return self._seen.get(id(referrer)) == -1 and type(referrer) is not dict
@@ -237,7 +246,7 @@ class Look:
     def is_alone(self, tensor):
         """True if no other tensor has its storage."""
         address = self._tensors.get(id(tensor))
-        return not self.base._is_view(tensor) and sum(each == address for each in self._tensors.values()) == 1
+        return sum(each == address for each in self._tensors.values()) == 1
 
     def is_listed(self, found):
         """True if the list of all objects has it, which is one reference more. That list is as it was at the look's

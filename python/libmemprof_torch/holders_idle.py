@@ -14,9 +14,11 @@ from libmemprof_torch.holders_names import OPTIMIZED, mro_of, type_name
 IN_BACKWARD, NOT_READ = " (not used in backward)", " (not read from line {} on)"  # the readers know these (src/analysis/holders)
 BACKWARD = {"backward", "manual_backward"}  # what a frame calls to run it
 ENDS = {"RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE"}
+ENDS_OF_STATEMENTS = ("STORE_", "DELETE_", "POP_", "RETURN_")
 GOES = {"JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_ABSOLUTE", "JUMP_BACKWARD_NO_INTERRUPT"}
 VIEWS = ("View", "UnsafeView", "Reshape", "Transpose", "Slice", "Select", "TBackward", "Permute", "Unsqueeze", "Squeeze",
          "Expand", "AsStrided", "Alias", "Split", "Unbind", "Narrow")
+SILENT = {"_FunctionBase", "CppFunction", "CopySlices"}  # nodes that do not say what they save
 CODE_MOST = 20_000  # bytes
 NODES_MOST = 20_000
 ASKED_MOST = 16  # tensors of a variable
@@ -34,7 +36,7 @@ class _Code:
         self._offsets = [step.offset for step in self.steps]
         self._live = {}  # by name: a set of places before which it may be read
 
-    def _effect(self, step, name):
+    def effect(self, step, name):
         """True if an instruction reads the name, False if it ends its value, None else."""
         names = step.argval if type(step.argval) is tuple else (step.argval,)
         if name not in names:
@@ -55,7 +57,7 @@ class _Code:
 
     def live(self, name):
         if name not in self._live:
-            effects = [self._effect(step, name) for step in self.steps]
+            effects = [self.effect(step, name) for step in self.steps]
             before = {place: [] for place in range(len(self.steps))}
             reached, todo = {0}, [0]
             for place in range(len(self.steps)):
@@ -96,6 +98,12 @@ class _Code:
     def calls_of_backward(self):
         return [place for place, step in enumerate(self.steps)
                 if step.argval in BACKWARD and step.opname.startswith(("LOAD_METHOD", "LOAD_ATTR"))]
+
+    def statement_of(self, place):
+        """What is run from the end of one statement to the end of the next, which has the place."""
+        ends = [each for each, step in enumerate(self.steps) if step.opname.startswith(ENDS_OF_STATEMENTS)]
+        cut = bisect.bisect_left(ends, place)
+        return self.steps[ends[cut - 1] + 1 if cut else 0:ends[cut] if cut < len(ends) else None]
 
     def end_of_call(self, place):
         """The offset of the first call behind the load of a method; None. Calls among its arguments come before it."""
@@ -152,11 +160,19 @@ class Idle:
         name = edge.text
         if not code or code.is_read_after(name, frame.f_lasti):
             return None
-        early = not any(code.is_read_after(name, code.end_of_call(place)) for place in code.calls_of_backward())
+        early = all(self._is_over(frame, code, name, place) for place in code.calls_of_backward())
         unsaved = early and all(self._is_unsaved(tensor) for tensor in tensors)
         form = IN_BACKWARD if unsaved else NOT_READ.format(code.not_read_from(name, frame.f_lineno))
         asked = {id(each): each for path in paths for each in map(look.object_at, path)}
         return _Candidate(holder, form, list(asked.values()), size)
+
+    def _is_over(self, frame, code, name, place):
+        """Neither the call of backward nor what comes after it reads the name, and its loss still shows the graph."""
+        before = code.steps[place - 1]
+        lost = before.opname in ("LOAD_FAST", "LOAD_NAME") and \
+            type(self._look.value_of(frame, before.argval)) in (type(None), float, int)
+        return not (lost or code.is_read_after(name, code.end_of_call(place)) or
+                    any(code.effect(step, name) for step in code.statement_of(place)))
 
     def _frame_of(self, edge):
         """The frame whose own the name is; None: it runs no more, or closures share the name."""
@@ -185,13 +201,14 @@ class Idle:
 
     def _is_unsaved(self, tensor):
         """A graph has not saved it: its node saves no result, the nodes that took it save no input."""
-        look = self._look
-        if look.base.is_leaf.__get__(tensor) or not graphs.has_settled_graph(look.base, tensor):
-            return False
-        node = look.base.grad_fn.__get__(tensor)
-        if node is None or any(each.startswith(("result", "output")) for each in _saved_names(node) or ("output",)):
-            return False
-        todo, found = [node], 0
+        look, todo, found = self._look, [], 0
+        for each in [tensor, *([look.base._base.__get__(tensor)] if look.base._is_view(tensor) else ())]:
+            if look.base.is_leaf.__get__(each) or not graphs.has_settled_graph(look.base, each):
+                return False
+            todo.append(look.base.grad_fn.__get__(each))
+            names = _saved_names(todo[-1])
+            if names is None or any(name.startswith(("result", "output")) for name in names):
+                return False
         while todo:
             for taker in self._takers().get(id(todo.pop()), ()):
                 names = _saved_names(taker)
@@ -223,6 +240,6 @@ class Idle:
 def _saved_names(node):
     """The tensors that a node of this class saves; None: it does not say."""
     cls = type(node)
-    if any(type_name(each) == "_FunctionBase" for each in mro_of(cls)):
+    if any(type_name(each) in SILENT for each in mro_of(cls)):
         return None
     return [name[len("_raw_saved_"):] for name in dir(cls) if name.startswith("_raw_saved_")]

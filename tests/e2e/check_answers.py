@@ -24,10 +24,10 @@ def train():
     optimizer, wrong = torch.optim.SGD(head.parameters(), 0.1), 0
     for step in range(12):
         x, y = torch.randn(128, 64), torch.randint(0, 16384, (128,))
-        logits = head(x)
+        logits = {made}
         loss = torch.nn.functional.cross_entropy({input}, y)
         {delete}
-        loss.backward()
+        {backward}
         {read}
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -69,7 +69,7 @@ class Answers(harness.TestCase):
         self.assertEqual(oom["most_requested_bytes"] >> oom["times"] - 1, oom["requested_bytes"])
 
     def peak_and_changes(self, **parts):
-        parts = {"input": "logits", "delete": "pass", "read": "pass"} | parts
+        parts = {"made": "head(x)", "input": "logits", "delete": "pass", "backward": "loss.backward()", "read": "pass"} | parts
         (self.folder / "run.mp").unlink(missing_ok=True)
         found = harness.answer("advise", self.record(TRAIN.format(**parts), "--holders", "--budget", "2s"))
         return found["peak_bytes"], {change["text"].split("`")[1]: change for change in found["changes"]
@@ -90,6 +90,20 @@ class Answers(harness.TestCase):
         self.assertNotIn("train().logits", changes)
         _, changes = self.peak_and_changes(input="logits.sin()")
         self.assertNotIn("before", changes.get("train().logits", {"code": ""})["code"])
+
+    def test_a_variable_that_only_views_lead_to(self):
+        """Nodes of views save nothing. The loss of this backward may have saved more than the one that has a name."""
+        views = {"input": "logits[0]"}
+        for made in ("head(x[None])", "(x[None] @ head.weight.t())"):
+            before, changes = self.peak_and_changes(made=made, **views)
+            logits = changes["train().logits"]
+            self.assertIn("before backward()", logits["code"])
+            after, _ = self.peak_and_changes(made=made, delete="del logits", **views)
+            self.assertEqual(before - after, logits["saved_bytes"])
+        for backward in ("(loss + (logits ** 2).mean()).backward()",
+                         "total = loss + (logits ** 2).mean(); total.backward(); total = total.item()"):
+            _, changes = self.peak_and_changes(made=made, backward=backward, **views)
+            self.assertNotIn("before", changes.get("train().logits", {"code": ""})["code"])
 
     def test_a_leak_comes_first(self):
         """A leak that is most of the peak is the only advice. Without the leak, the peak falls by what advice
