@@ -169,7 +169,7 @@ class Idle:
     def _is_over(self, frame, code, name, place):
         """Neither the call of backward nor what comes after it reads the name, and its loss still shows the graph."""
         before = code.steps[place - 1]
-        lost = before.opname in ("LOAD_FAST", "LOAD_NAME") and \
+        lost = before.opname.startswith(("LOAD_FAST", "LOAD_NAME")) and \
             type(self._look.value_of(frame, before.argval)) in (type(None), float, int)
         return not (lost or code.is_read_after(name, code.end_of_call(place)) or
                     any(code.effect(step, name) for step in code.statement_of(place)))
