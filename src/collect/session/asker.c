@@ -33,7 +33,7 @@ static void read_groups(const char *text, struct rights *rights)
     }
 }
 
-/* False: the process is no more. */
+/* False with errno: as a rule the process is no more. */
 static bool read_rights(uint32_t pid, struct rights *rights)
 {
     char path[64], *line = NULL;
@@ -47,8 +47,10 @@ static bool read_rights(uint32_t pid, struct rights *rights)
         found += sscanf(line, "CapEff: %llx", &rights->capabilities) == 1;
         if (!strncmp(line, "Groups:", strlen("Groups:"))) read_groups(line + strlen("Groups:"), rights);
     }
+    int number = file ? ESRCH : errno;
     free(line);
     if (file) fclose(file);
+    errno = number;
     return found == 3;
 }
 
@@ -67,11 +69,12 @@ static bool is_inside(uint32_t pid)
     return shares(pid, "ns/user");
 }
 
-bool mp_asker_may_look(uint32_t pid)
+int mp_asker_may_not_look(uint32_t pid)
 {
     struct rights own, theirs;
-    return is_inside(pid) && read_rights((uint32_t)getpid(), &own) && read_rights(pid, &theirs) &&
-           !(own.capabilities & ~theirs.capabilities);
+    if (!is_inside(pid)) return EPERM;
+    if (!read_rights((uint32_t)getpid(), &own) || !read_rights(pid, &theirs)) return errno;
+    return own.capabilities & ~theirs.capabilities ? EPERM : 0;
 }
 
 /* The root of the process's paths, to be followed by one. The kernel has none any more for a process that has ended and

@@ -14,9 +14,9 @@
  * and may have given root's rights up. */
 int mp_asker_refusal(uint32_t pid, const char *path);
 
-/* True if the process may ask about others: it lives in memprof's own user namespace, with all of its capabilities. The
- * kernel lets no other process look at programs of memprof's. */
-bool mp_asker_may_look(uint32_t pid);
+/* 0 if the process may ask about others: it lives in memprof's own user namespace, with all of its capabilities. The
+ * kernel lets no other process look at programs of memprof's. Else an errno: EPERM, or why nobody knows. */
+int mp_asker_may_not_look(uint32_t pid);
 
 /* "pid 12 runs as uid 65534 and may not write PATH (Permission denied)". */
 enum mp_status mp_asker_fail(uint32_t pid, const char *path, int reason, struct mp_error *error);

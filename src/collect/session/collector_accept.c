@@ -220,8 +220,11 @@ static enum mp_status may_ask(const struct ucred *who, const struct mp_collected
         return mp_fail(error, MP_NOT_FOUND, "pid %d runs as uid %u and may not ask the memprof of uid %u",
                        (int)who->pid, (unsigned)who->uid, (unsigned)geteuid());
     bool is_root = !who->uid && geteuid(); /* the kernel shows nobody else root's namespaces */
-    if ((process && process->pid == (uint32_t)who->pid) || is_root || mp_asker_may_look((uint32_t)who->pid))
-        return MP_OK;
+    if ((process && process->pid == (uint32_t)who->pid) || is_root) return MP_OK;
+    int refusal = mp_asker_may_not_look((uint32_t)who->pid);
+    if (!refusal) return MP_OK;
+    if (refusal != EPERM)
+        return mp_fail(error, MP_NOT_FOUND, "cannot read the rights of pid %d: %s", (int)who->pid, strerror(refusal));
     return mp_fail(error, MP_NOT_FOUND, "pid %d has fewer rights than memprof and may not ask about others",
                    (int)who->pid);
 }
