@@ -102,6 +102,7 @@ class History:
         if not self._is_theirs():  # what is to be seen while it is off
             settings = self._snapshot().get("allocator_settings", {})
             self._settings = {key: value for key, value in settings.items() if key.startswith("trace_")}
+            self._tell_settings(settings)  # memory may run out before anything is read
         self._turn_on()
 
     def _snapshot(self):
