@@ -6,17 +6,30 @@
 #include "base/memory.h"
 #include "model/stack.h"
 
-/* By stack: true if it has a line of the user's. */
+/* A line without a file is left out: the first one of a process of multiprocessing is not the user's. */
+static bool has_user_line(const struct mp_stack_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        if (lines->at[i].user && *lines->at[i].file != '<') return true;
+    return false;
+}
+
+/* By stack: true if it has a line of the user's. Each node comes after its parent. */
 static bool *find_working(const struct mp_model *model)
 {
     bool *working = mp_alloc_zeroed(model->stacks.count + 1, sizeof *working);
+    bool *by_frame = mp_alloc_zeroed(model->frames.count + 1, sizeof *by_frame);
     struct mp_stack_lines lines = {0};
-    for (uint32_t stack = 1; stack <= model->stacks.count; stack++) {
-        mp_stack_resolve(model, stack, &lines);
-        const struct mp_stack_line *line = mp_stack_headline(&lines);
-        working[stack] = line && line->user;
+    for (uint32_t frame = 0; frame < model->frames.count; frame++) {
+        mp_stack_resolve_frame(model, frame, &lines);
+        by_frame[frame] = has_user_line(&lines);
+    }
+    for (uint32_t stack = 1; stack < model->stacks.count; stack++) {
+        const struct mp_stack_node *node = &model->stacks.at[stack];
+        working[stack] = working[node->parent] || (node->frame != MP_FRAME_CUT && by_frame[node->frame]);
     }
     mp_stack_lines_free(&lines);
+    free(by_frame);
     return working;
 }
 
