@@ -6,10 +6,10 @@
 
 #include <stdbool.h>
 
-/* True if the user's text `asked` means the function of a step event's name; an old name, without "FILE:", is the user's text. "step" means every
- * function of that name, "Trainer.step" that of a class, "train.py:step" those in a file. Python before 3.11 does not
- * give the class, so there the method's name is compared. PyTorch's own optimizers' steps are known by their common
- * name. */
+/* True if the user's text `asked` means the function of a step event's name. "step" means every function of that name,
+ * "Trainer.step" that of a class, "train.py:step" those in a file. Python before 3.11 does not give the class, so the
+ * method's name is compared there. Steps of PyTorch's own optimizers are known by their common name. An old name,
+ * without "FILE:", is the user's text. */
 bool mp_step_function_means(const char *asked, const char *called);
 /* True if a Python file belongs to Python or to an installed package. */
 bool mp_is_library_file(const char *file);

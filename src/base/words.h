@@ -199,7 +199,7 @@ const struct mp_driver_track *mp_driver_track(const char *name);
 bool mp_track_holds_memory(unsigned layer, const char *name);
 bool mp_track_is_of_addresses(unsigned layer, const char *name);
 
-/* Signals as people write them, without "SIG"; NULL for a number that has no name of its own (a real-time signal). glibc
+/* Signals as people write them, without "SIG"; NULL for a number without a name of its own (a real-time signal). glibc
  * has sigabbrev_np() only since 2.32. */
 const char *mp_signal_name(unsigned number);
 

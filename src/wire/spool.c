@@ -19,28 +19,21 @@ size_t mp_spool_entry_bytes(enum mp_spool_table_id table)
     return shapes[table].entry_bytes;
 }
 
-static uint64_t file_bytes(int table)
-{
-    return (shapes[table].entry_bytes * shapes[table].room + 0xffff) & ~UINT64_C(0xffff);
-}
-
-uint64_t mp_spool_layout(struct mp_spool_table tables[MP_TABLES])
-{
-    uint64_t offset = mp_ring_offset(MP_SPOOL_RINGS_MAX);
-    for (int i = 0; i < MP_TABLES; i++) {
-        tables[i].offset = offset;
-        tables[i].room = shapes[i].room;
-        offset += file_bytes(i);
-    }
-    return offset;
-}
-
 uint64_t mp_spool_table_offset(enum mp_spool_table_id table)
 {
     uint64_t offset = mp_ring_offset(MP_SPOOL_RINGS_MAX);
     for (int i = 0; i < (int)table; i++)
-        offset += file_bytes(i);
+        offset += (shapes[i].entry_bytes * shapes[i].room + 0xffff) & ~UINT64_C(0xffff);
     return offset;
+}
+
+uint64_t mp_spool_layout(struct mp_spool_table tables[MP_TABLES])
+{
+    for (int i = 0; i < MP_TABLES; i++) {
+        tables[i].offset = mp_spool_table_offset((enum mp_spool_table_id)i);
+        tables[i].room = shapes[i].room;
+    }
+    return mp_spool_table_offset(MP_TABLES);
 }
 
 uint64_t mp_spool_table_count(const struct mp_spool_header *header, enum mp_spool_table_id table)

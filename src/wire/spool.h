@@ -244,6 +244,7 @@ static_assert(sizeof(struct mp_record) == 64, "a record is a cache line");
 /* Fills in the tables' offsets and rooms, which recorder and collector compute alike. Returns the size of the file. */
 uint64_t mp_spool_layout(struct mp_spool_table tables[MP_TABLES]);
 size_t mp_spool_entry_bytes(enum mp_spool_table_id table);
+/* The byte of the file at which a table begins; of MP_TABLES the file's end. */
 uint64_t mp_spool_table_offset(enum mp_spool_table_id table);
 
 /* How many entries the collector may read. The program can write anything into the header. */

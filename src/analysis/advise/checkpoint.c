@@ -31,8 +31,7 @@
 #define KINDS_MOST    100
 #define SHAPED_MOST   16 /* allocations that bring the gradients of a node to shape */
 #define IN_SEQUENTIAL ((uint64_t)1 << 63)
-#define RNG_BYTES                                                                                                      \
-    5056 /* the state of the CPU's random numbers, which each call keeps, and another while it runs again */
+#define RNG_BYTES     5056 /* the state of the CPU's random numbers: each call keeps one, and another as it runs again */
 
 struct call {
     uint32_t module;     /* number of its kind */

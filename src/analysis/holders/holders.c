@@ -381,15 +381,13 @@ const char *mp_holder_advice(const struct mp_holder *holder)
         return "casts of weights stay until autocast is left: enter it for each request, or with cache_enabled=False";
     if (!strncmp(path, own_hooks, strlen(own_hooks)))
         return "a hook of a graph keeps a tensor of that graph, and gc cannot see the cycle: keep a weak reference or "
-               "a "
-               "detached tensor in it, or remove() the hook";
+               "a detached tensor in it, or remove() the hook";
     if (is_of_gradients(path)) return of_gradients;
     if (!holder->certain) return NULL;
     if (is_gc_cycle(path)) /* autograd names the class of a Function's ctx so */
         return ends_in_before(path, "Backward", awaits_gc)
                    ? "a tensor that forward() keeps on ctx has a graph that keeps ctx: ctx.save_for_backward(tensor) "
-                     "keeps "
-                     "it without a cycle"
+                     "keeps it without a cycle"
                    : "objects refer to one another until gc frees them: make one of the references a weakref, or call "
                      "gc.collect()";
     if (ends_in(path, " used)"))
