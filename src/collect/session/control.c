@@ -200,25 +200,27 @@ static enum mp_status receive_answer(int connection, struct mp_control_answer *a
     return answer->status ? mp_fail(error, status, "%s", answer->text) : MP_OK;
 }
 
-/* Asks the user's sessions, one after the other, for the process: one that is attached to knows no socket. */
+/* Asks the user's sessions, one after the other, for the process: one that is attached to knows no socket. A session
+ * that has it names it in its refusal to write to /dev/null. */
 static bool find_attached(pid_t pid, char *path, size_t room)
 {
     struct mp_intern paths = {0};
     bool found = false;
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     (void)mp_sessions_find(false, &paths);
-    for (uint32_t i = 0; !found && i < paths.count; i++) {
-        struct mp_control_question question = {.command = MP_CONTROL_BARE, .pid = (uint32_t)pid};
+    for (uint32_t i = 0; !found && nowhere >= 0 && i < paths.count; i++) {
+        struct mp_control_question question = {.command = MP_CONTROL_LIVE, .pid = (uint32_t)pid};
         struct mp_control_answer answer = {0};
-        struct mp_error unused;
-        int connection, file = memfd_create("memprof-live", MFD_CLOEXEC);
+        struct mp_error refused;
+        int connection;
         snprintf(path, room, "%s", mp_intern_get(&paths, i, NULL));
-        if (file >= 0 && connect_at(path, &connection)) {
-            found = !send_question(connection, &question, file, &unused) &&
-                    !receive_answer(connection, &answer, &unused) && answer.pid == question.pid;
-            close(connection);
-        }
-        if (file >= 0) close(file);
+        if (!connect_at(path, &connection)) continue;
+        if (!send_question(connection, &question, nowhere, &refused))
+            (void)receive_answer(connection, &answer, &refused);
+        found = answer.pid == question.pid;
+        close(connection);
     }
+    if (nowhere >= 0) close(nowhere);
     mp_intern_free(&paths);
     return found;
 }
