@@ -459,7 +459,7 @@ static void take_word(const struct marked *line, struct words *words, const char
     bool is_option = *word == '-' && length > 1;
     bool reads_input = is_word(word, length, "--password-stdin") || is_word(word, length, "--with-token") ||
                        is_word(word, length, "login") ||
-                       (is_word(word, length, "-S") && !strncmp(word - 5, "sudo ", 5));
+                       (is_word(word, length, "-S") && word - line->text >= 5 && !strncmp(word - 5, "sudo ", 5));
     if (before.echoed && reads_input) mark(line, before.echoed, before.echoed_length);
     if (before.name && is_bare_name(before.name, before.name_length)) {
         if (is_word(word, length, "by") || is_word(word, length, "BY") || strspn(word, "=:") >= length)
@@ -530,8 +530,10 @@ static void begin_command(struct words *words, const char *begin, const char *en
     *words = (struct words){.in_line = true};
     if (separator[0] != '|' || separator[1] == '|' || (strncmp(begin, "echo ", 5) && strncmp(begin, "printf ", 7)))
         return;
-    words->echoed = strchr(begin, ' ') + 1;
-    words->echoed_length = (size_t)(end - words->echoed);
+    const char *echoed = strchr(begin, ' ') + 1;
+    if (echoed >= end) return; /* nothing */
+    words->echoed = echoed;
+    words->echoed_length = (size_t)(end - echoed);
 }
 
 /* The words of a shell's line, as of sh -c '...'; `depth` lines lie in its quotes at most. */

@@ -1,6 +1,7 @@
 #include "collect/session/collector_parts.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -123,6 +124,34 @@ START_TEST(nothing_of_a_secret_is_left_behind)
 }
 END_TEST
 
+/* Random words with and without blanks; the sanitizers see what is read and written beyond the line. */
+START_TEST(no_line_leads_beyond_itself)
+{
+    static const char *const words[] = {
+        "-S",  "sudo",  "echo", "|",     "password", "=", "'",       "\"",  "{", "token", "--key", "by", "a@b:3306",
+        "://", "login", "-p",   "mysql", "\\",       "(", "<token>", "%3D", "$", "sk-",   "@",     ":"};
+    check_one("echo | sudo -S ls", "echo | sudo -S ls");
+    check_one("echo abc | sudo -S ls", "echo *** | sudo -S ls");
+    srand(1);
+    for (int line = 0; line < 20000; line++) {
+        char text[256];
+        size_t used = 0;
+        for (int left = 1 + rand() % 8; left; left--) {
+            const char *word = words[(size_t)rand() % (sizeof words / sizeof *words)];
+            used += (size_t)sprintf(text + used, "%s", word);
+            if (rand() % 4) text[used++] = rand() % 3 ? '\0' : ' ';
+        }
+        text[used++] = '\0';
+        text[used++] = '\0';
+        char *own = malloc(used);
+        ck_assert_ptr_nonnull(own);
+        memcpy(own, text, used);
+        mp_command_line_mask(own);
+        free(own);
+    }
+}
+END_TEST
+
 START_TEST(a_process_tells_its_own)
 {
     char arguments[4096], cut[4];
@@ -161,4 +190,4 @@ END_TEST
 MP_SUITE("command line", an_empty_argument_does_not_end_the_line, values_of_options_that_say_so_are_masked,
          secrets_within_an_argument_are_masked, what_only_sounds_alike_is_kept, passwords_in_addresses_are_masked,
          tokens_of_services_are_masked_wherever_they_stand, long_names_are_looked_at_from_their_end,
-         nothing_of_a_secret_is_left_behind, a_process_tells_its_own)
+         nothing_of_a_secret_is_left_behind, no_line_leads_beyond_itself, a_process_tells_its_own)
