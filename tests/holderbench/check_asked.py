@@ -78,7 +78,9 @@ end()
 kept = [torch.ones(1000) for _ in range(5)]
 ready()
 sum(range(400_000_000))
-goes_on() or end()
+while goes_on():
+    time.sleep(0.05)
+end()
 """,
     # Its own handlers are for nobody's signals but its own.
     "own handler before": """
