@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The table of docs/manual/pytorch.md: small programs on each version of PyTorch, recorded and planned. memprof's counts
-and totals equal those of PyTorch's memory_stats() in that very run, and each block's requested size and stream its
-history; a plan's totals equal the run's, but for ranks."""
+"""The exact results of docs/manual/pytorch.md: small programs on each version of PyTorch, recorded and planned. A
+recording's counts and totals equal PyTorch's memory_stats() in that run. Each block's requested size and stream equal
+PyTorch's history. A plan's totals equal the run's, except with several ranks."""
 import json
 import os
 import subprocess
