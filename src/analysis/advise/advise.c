@@ -14,8 +14,8 @@
 #include "model/steps_infer.h"
 #include "model/track.h"
 
-#define WORTH      100 /* a change must save at least one part in so many of the peak */
-#define WORTH_TIME 50  /* the same of one that costs time */
+#define WORTH      100 /* a change must save at least 1/WORTH of the peak */
+#define WORTH_TIME 50  /* the same for a change that costs time */
 
 struct adviser {
     const struct mp_model *model;
@@ -59,7 +59,7 @@ static bool is_wanted(const struct adviser *a, enum mp_change_kind kind)
     return a->query->kinds & 1u << kind;
 }
 
-/* `capacity`: of the replay, MP_BYTES_UNKNOWN for an endless one. `curve`: NULL, or starts empty. */
+/* `capacity` is the replay's; MP_BYTES_UNKNOWN: no limit. `curve` is NULL, or starts empty. */
 static struct outcome replay(struct adviser *a, const struct mp_edits *edits, const struct mp_torch_settings *settings,
                              uint64_t capacity, struct mp_curve *curve)
 {
@@ -177,7 +177,7 @@ static uint64_t weight(const struct mp_change *change)
     return by_allocated ? change->saved : change->saved_reserved;
 }
 
-/* True if another kind of module saves as much for less. */
+/* True if another kind of module saves as much at a lower cost. */
 static bool is_outdone(const struct mp_advise *advise, size_t number)
 {
     const struct mp_change *change = &advise->changes.at[number];
@@ -208,8 +208,8 @@ static void drop_outdone(struct mp_advise *advise)
     free(gone);
 }
 
-/* PyTorch's allocator gives a segment to no other stream, though nothing lives in it. The stream with most bytes takes
- * all; the change names the stack with most bytes of the others. */
+/* PyTorch's allocator never gives one stream's segment to another stream, even an empty one. All requests go to the
+ * stream with most bytes. The change names the stack with most bytes of the other streams. */
 static void propose_one_stream(const struct adviser *a, struct mp_changes *proposed)
 {
     struct mp_change change = {.kind = MP_CHANGE_LIFETIME, .pattern = MP_CHANGE_ONE_STREAM, .exact = a->history.traced};
@@ -238,7 +238,7 @@ static void propose_one_stream(const struct adviser *a, struct mp_changes *propo
     mp_map_free(&sums[1]);
 }
 
-/* The change for a cause: what its findings keep beyond a step goes with it. The first of its findings has the sums. */
+/* Makes the change for a cause of a leak. The first finding of a cause has the sums of all its findings. */
 static struct mp_change leak_change(const struct mp_leaks *leaks, const struct mp_leak_finding *first)
 {
     const struct mp_holders_site *held = first->held;
@@ -252,7 +252,7 @@ static struct mp_change leak_change(const struct mp_leaks *leaks, const struct m
     return change;
 }
 
-/* By stack, 1 + the change of its cause; 0 for stacks that leak nothing. */
+/* By stack: 1 + the index of its cause's change; 0 for stacks that leak nothing. */
 static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *leaks, struct mp_changes *changes)
 {
     uint32_t *leaking = mp_alloc_zeroed(a->model->stacks.count + 1, sizeof *leaking);
@@ -270,7 +270,8 @@ static uint32_t *find_leaking(const struct adviser *a, const struct mp_leaks *le
     return leaking;
 }
 
-/* Blocks of leaking stacks go with their steps. The last to first: `next` is then the site's next allocation. */
+/* Ends each block of a leaking stack with its step, or at the site's next allocation. Goes from the last block to the
+ * first: `next` is then the site's next allocation. */
 static void end_leaks(const struct adviser *a, const uint32_t *leaking, struct mp_changes *changes)
 {
     const struct mp_model_blocks *blocks = &a->model->blocks;
@@ -317,7 +318,7 @@ static enum mp_status propose_leaks(const struct adviser *a, struct mp_changes *
     return MP_OK;
 }
 
-/* A leak comes first. Where it is most of the peak, other changes are about a peak that goes with it. */
+/* Puts leaks first. If leaks are most of the peak, drops the other changes: their peaks would include the leak. */
 static void put_leaks_first(struct mp_advise *advise)
 {
     uint64_t leaked = 0;
@@ -375,7 +376,7 @@ static void join(const struct mp_change *change, struct mp_edits *edits, struct 
         mp_edits_join(edits, &change->edits);
 }
 
-/* The changes chosen and one more, or NULL. */
+/* Returns the chosen changes with one more, or NULL. */
 static struct outcome replay_chosen(struct adviser *a, const struct mp_change *more)
 {
     const struct mp_advise *advise = a->advise;
@@ -403,7 +404,8 @@ static bool overlap(const char *a, const char *b)
     return !strncmp(a, b, length) && (!a[length] || a[length] == '.') && (!b[length] || b[length] == '.');
 }
 
-/* Two settings exclude one another, and two checkpoints of the same modules; settings of a phase join nothing. */
+/* Two settings exclude one another, as do two checkpoints of the same modules. Settings of a phase combine with
+ * nothing. */
 static bool may_join(const struct mp_advise *advise, const struct mp_change *change)
 {
     if (change->phased) return false;
@@ -422,8 +424,8 @@ static bool is_less(const struct outcome *a, const struct outcome *b)
     return a->peak < b->peak;
 }
 
-/* Chooses the change that leaves least, among changes that do nothing twice or among the others; SIZE_MAX: none leaves
- * less. */
+/* Chooses the change that leaves the lowest peak, among changes that cost no time or among the others; SIZE_MAX: none
+ * lowers it. */
 static size_t find_next(struct adviser *a, bool twice, struct outcome *now)
 {
     const struct mp_advise *advise = a->advise;
@@ -491,8 +493,8 @@ static void find_cheapest(struct adviser *a, struct outcome *now)
         mp_vec_add(&advise->changes, change);
 }
 
-/* Adds one change after the other until the program fits, each time the one that leaves least. Changes that do nothing
- * twice come first. */
+/* Adds one change after the other until the program fits, each time the one that leaves least. Changes that cost no
+ * time come first. */
 static void find_fit(struct adviser *a)
 {
     struct mp_advise *advise = a->advise;
@@ -559,15 +561,16 @@ static void begin(struct adviser *a)
     advise->replayed = a->history.steps.count;
     advise->has_allocator = advise->has_allocator && advise->replayed;
     if (advise->replayed && !advise->has_allocator) {
-        uint64_t replayed =
-            mp_edited_peak(model, &a->history, NULL, NULL); /* less where a folded recording's lies in its past */
+        /* A folded recording's own peak may lie in events that it no longer has. */
+        uint64_t replayed = mp_edited_peak(model, &a->history, NULL, NULL);
         if (replayed < advise->peak) advise->peak = replayed;
     }
     if (!advise->has_allocator) return;
     bool search = is_wanted(a, MP_CHANGE_ALLOCATOR);
     mp_tune(model, &a->history, search, a->query->progress, a->query->context, &advise->tuning);
     advise->reserved = advise->tuning.reserved;
-    bool requested = model->tracks.at[advise->track].size_basis == MP_BASIS_REQUESTED; /* not what blocks take */
+    /* Requested bytes, not block sizes. */
+    bool requested = model->tracks.at[advise->track].size_basis == MP_BASIS_REQUESTED;
     if (requested || advise->tuning.as_set.allocated_peak < advise->peak)
         advise->peak = advise->tuning.as_set.allocated_peak;
 }

@@ -10,9 +10,9 @@
 
 struct mp_advise_query {
     uint16_t track;
-    uint64_t capacity; /* that is to be fitted; 0: none */
-    unsigned kinds;    /* bits 1 << enum mp_change_kind of those that are wanted */
-    size_t curves;     /* so many changes, the first ones, have theirs */
+    uint64_t capacity; /* bytes to fit into; 0: none */
+    unsigned kinds;    /* bits 1 << enum mp_change_kind of the wanted kinds */
+    size_t curves;     /* number of changes that get curves, from the first on */
     mp_tune_progress *progress;
     void *context;
 };
@@ -20,23 +20,23 @@ struct mp_advise_query {
 /* Changes that are made together until the capacity is met. */
 struct mp_advise_fit {
     uint64_t capacity;       /* 0: not asked */
-    uint64_t outside;        /* of that: bytes of context and libraries, if known */
-    bool fits_now, fits;     /* without a change; with those chosen */
-    MP_VEC(size_t) changes;  /* indices, in the order of their choice */
+    uint64_t outside;        /* bytes of `capacity` for context and libraries, if known */
+    bool fits_now, fits;     /* without changes; with `changes` */
+    MP_VEC(size_t) changes;  /* indices, in order of choice */
     uint64_t peak, reserved; /* with them */
 };
 
 struct mp_advise {
     uint16_t track;
-    bool has_allocator;      /* a caching allocator's track; else only allocated bytes count */
-    bool replayed;           /* the recording has something to replay, not only what lived at its end */
-    uint64_t peak, reserved; /* as recorded, or as replayed where that is less; reserved 0: there is no such thing */
-    struct mp_tuning tuning; /* of a caching allocator */
+    bool has_allocator;               /* a caching allocator's track; otherwise only allocated bytes count */
+    bool replayed;                    /* the recording has something to replay, not only what lived at its end */
+    uint64_t peak, reserved;          /* recorded, or replayed if that is less; reserved 0: not known */
+    struct mp_tuning tuning;          /* for a caching allocator */
     MP_VEC(struct mp_change) changes; /* by saved bytes, most first */
     struct mp_advise_fit fit;
 };
 
-/* MP_UNSUPPORTED: it cannot be replayed. */
+/* MP_UNSUPPORTED: the recording cannot be replayed. */
 enum mp_status mp_advise_find(const struct mp_model *model, const struct mp_advise_query *query,
                               struct mp_advise *advise, struct mp_error *error);
 void mp_advise_free(struct mp_advise *advise);

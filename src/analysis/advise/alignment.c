@@ -1,6 +1,6 @@
 #include "analysis/advise/alignment.h"
 
-#define LOOK_AHEAD 256 /* allocations that only one of the two has */
+#define LOOK_AHEAD 256 /* allocations that only one of the two steps has */
 
 /* A module that is called for the first time may lack its name; batches may differ in size. */
 static bool is_same(const struct mp_step_block *first, const struct mp_step_block *later)

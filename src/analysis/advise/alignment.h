@@ -14,7 +14,7 @@ struct mp_step_block {
     bool fixed; /* of one size in all steps, whatever the batch */
 };
 
-/* to[i]: the index in `later` of the same block as first[i]; SIZE_MAX: it is not there. */
+/* to[i]: the index in `later` of the same block as first[i]; SIZE_MAX: none. */
 void mp_steps_align(const struct mp_step_block *first, size_t first_count, const struct mp_step_block *later,
                     size_t later_count, size_t *to);
 

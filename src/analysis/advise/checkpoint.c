@@ -17,38 +17,40 @@
 #include "model/track.h"
 
 /*
- * A call of a module is a run of allocations by it and the modules within it. Under checkpointing its blocks that
- * backward frees live only to the end of the call. All that the call made is made again just before the first thing
- * that its backward allocates, in the same order; then backward frees it where it did. The output stays: the block that
- * outlives the call and is freed before its backward, else the call's last block.
+ * A call of a module is a run of allocations by it and the modules within it. Under checkpointing, those of its blocks
+ * that backward frees live only to the end of the call. Just before the first allocation of its backward, the call runs
+ * again and makes all its blocks in the same order. Backward frees these where it freed the first ones. The output is
+ * not freed: it is the block that outlives the call and is freed before its backward, else the call's last block.
  *
- * PyTorch 2.1 and newer stop making again with the last tensor that is saved for backward: before an operator that
- * saves its inputs alone, behind one that saves results. Operators' names identify that tensor, and the first node of
- * backward that reads one has to agree. Otherwise all is made again, which saves less.
+ * PyTorch 2.1 and newer stop the second run at the last tensor that is saved for backward. That is before an operator
+ * that saves only its inputs, and after one that saves results. Operators' names identify that tensor. The first node
+ * of backward that reads a saved tensor must agree. Otherwise the whole call runs again, which saves less.
  */
-#define PATH_MOST     4096 /* bytes of a module's path, and modules on it: no network has more, and what follows is */
-#define PARTS_MOST    100  /* square in them */
+/* A module's path: its bytes, and the modules on it. No network has more; the search is quadratic in both. */
+#define PATH_MOST     4096
+#define PARTS_MOST    100
 #define KINDS_MOST    100
-#define SHAPED_MOST   16 /* allocations that bring the gradients of a node to shape */
+#define SHAPED_MOST   16 /* allocations that give a node's gradients their shape */
 #define IN_SEQUENTIAL ((uint64_t)1 << 63)
-#define RNG_BYTES     5056 /* the state of the CPU's random numbers: each call keeps one, and another as it runs again */
+#define RNG_BYTES     5056 /* the CPU generator's state: each call saves it, and once more when it runs again */
 
 struct call {
-    uint32_t module;     /* number of its kind */
+    uint32_t module;     /* index of its kind */
     size_t first, count; /* acts */
-    uint32_t begin, end; /* events: of its first allocation; of the first behind it */
-    uint32_t back, over; /* the first allocation of its backward; its last free there */
-    uint32_t stop;       /* by then that backward is over */
-    uint32_t turn;       /* of the backward that follows */
-    uint32_t again;      /* just before it recomputation begins: the first of its backward that reads what was saved */
-    size_t remade;       /* of its acts, the first so many are made again */
+    uint32_t begin, end; /* events: its first allocation; the first one after it */
+    uint32_t back, over; /* first allocation of its backward; last free in its backward */
+    uint32_t stop;       /* its backward is over before this event */
+    uint32_t turn;       /* turn of its backward */
+    uint32_t again;      /* event of the recomputation: just before the first allocation of backward that reads saved
+                          * tensors */
+    size_t remade;       /* number of acts that run again, from the first on */
 };
 struct kind {
     uint32_t pattern;
     size_t modules;
     MP_VEC(struct call) calls;
-    uint64_t *times;  /* by module, in ns: of all its calls in forward */
-    uint64_t forward; /* ns of forward itself; 0: not known */
+    uint64_t *times;  /* by module, in ns, over all its calls in forward */
+    uint64_t forward; /* ns of all forward turns; 0: not known */
 };
 
 struct mp_checkpoints {
@@ -56,19 +58,19 @@ struct mp_checkpoints {
     const struct mp_torch_history *history;
     const struct mp_stack_facts *facts;
     bool keeps_rng;
-    size_t root; /* bytes of a path */
+    size_t root; /* length of the path of the network itself */
     struct mp_phases phases;
     struct mp_intern texts; /* patterns and paths */
     MP_VEC(struct mp_act) acts;
     MP_VEC(uint32_t) paths;   /* string ids of modules that allocate in forward */
-    MP_VEC(uint32_t) others;  /* likewise, in backward: some only work in place before */
-    struct mp_map called;     /* texts + 1 of modules that are */
-    struct mp_map parameters; /* by parameter_key(): how many a module has */
+    MP_VEC(uint32_t) others;  /* likewise, in backward: modules that work in place in forward are only here */
+    struct mp_map called;     /* texts + 1 of the called modules */
+    struct mp_map parameters; /* by parameter_key(): number of parameters */
     struct mp_operators operators;
     MP_VEC(struct kind) kinds;
 };
 
-/* ---- what the modules do */
+/* ---- acts of modules */
 
 static void find_acts(struct mp_checkpoints *c)
 {
@@ -83,8 +85,8 @@ static void find_acts(struct mp_checkpoints *c)
     }
 }
 
-/* A recorder knows a network's modules once its first call began. Earlier blocks are made like the next forward's first
- * ones. */
+/* A recorder learns a network's modules in its first call. Blocks before that get the modules of the next forward's
+ * first blocks. */
 static void fill_first(struct mp_checkpoints *c)
 {
     size_t first = 0, known, next;
@@ -101,7 +103,7 @@ static void fill_first(struct mp_checkpoints *c)
         if (act->phase != MP_PHASE_FORWARD) return;
         if (next >= c->acts.count || c->acts.at[next].phase != MP_PHASE_FORWARD) return;
         const struct mp_act *like = &c->acts.at[next];
-        if (i > first) act->module = act[-1].module; /* made once, as workspaces of libraries are */
+        if (i > first) act->module = act[-1].module; /* allocated once, as libraries' workspaces are */
         if (c->model->blocks.bytes[act->block] != c->model->blocks.bytes[like->block] ||
             !mp_same_lines(c->model, c->model->blocks.stack[act->block], c->model->blocks.stack[like->block]))
             continue;
@@ -110,7 +112,7 @@ static void fill_first(struct mp_checkpoints *c)
     }
 }
 
-/* The bytes of the first `parts` parts of a path, up to a dot; 0: it has less. */
+/* The length of the first `parts` parts of a path, up to a dot; 0: it has fewer parts. */
 static size_t prefix_of(const char *path, size_t parts)
 {
     const char *at = path;
@@ -147,8 +149,8 @@ static size_t parts_of(const char *text)
 
 /* ---- which modules are called: a list or a dictionary of modules is not */
 
-/* Finds the called modules on a path, from the inside out, given the calls that led to it. A name before a number is a
- * Sequential, or a list; the outermost call is the network's own. */
+/* Finds the called modules on a path, from the innermost outwards, given the stacks of the calls. A name before a
+ * number is a Sequential or a list. The outermost call is the network's own. */
 static void find_called_of(struct mp_checkpoints *c, const char *path, const struct mp_buffer *chain)
 {
     size_t parts = parts_of(path), at = 1;
@@ -217,7 +219,7 @@ static void find_kinds(struct mp_checkpoints *c)
 
 /* ---- kinds */
 
-/* By path, the number of the kind's module that it is or lies in, from 1 on; 0: none. */
+/* By path: 1 + the index of the kind's module that it is in; 0: none. */
 static struct mp_map find_modules(struct mp_checkpoints *c, struct kind *kind)
 {
     struct mp_map found = {0}, numbers = {0};
@@ -247,7 +249,7 @@ static uint32_t module_of(const struct mp_map *modules, const struct mp_act *act
     return found ? (uint32_t)*found : 0;
 }
 
-/* ---- parameters, of which autocast makes copies of half the size and holds them until it ends */
+/* ---- copies of parameters: autocast makes them at half the size, and holds them until it ends */
 
 static uint64_t parameter_key(uint32_t module, uint64_t bytes)
 {
@@ -268,8 +270,8 @@ static void find_parameters(struct mp_checkpoints *c)
     }
 }
 
-/* By act of a call: whether it is a parameter's copy. A module has one of each: what else it casts is its input, which
- * comes behind. */
+/* By act of a call: true for a copy of a parameter. A module has one copy of each parameter; later casts are of its
+ * input. */
 static unsigned char *casts_of(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count)
 {
     unsigned char *casts = mp_alloc_zeroed(count + 1, 1);
@@ -341,7 +343,7 @@ static uint32_t freed(const struct mp_checkpoints *c, size_t act)
     return c->model->blocks.free_event[c->acts.at[act].block];
 }
 
-/* True if backward frees it: not a variable, later. */
+/* True if backward frees the block. Variables free theirs later. */
 static bool is_kept(const struct mp_checkpoints *c, const struct call *call, size_t act)
 {
     return freed(c, act) >= call->back && freed(c, act) < call->stop;
@@ -356,7 +358,7 @@ static uint32_t over_of(const struct mp_checkpoints *c, const struct call *call)
     return over;
 }
 
-/* Where the backward of a turn is over. */
+/* The event at which a turn's backward is over. */
 static uint32_t stop_of(const struct mp_checkpoints *c, size_t turn)
 {
     while (turn < c->phases.turns.count &&
@@ -376,14 +378,14 @@ static int by_module(const void *a, const void *b)
     return (x->event > y->event) - (x->event < y->event);
 }
 
-/* ---- how far it is made again */
+/* ---- how much of a call runs again */
 
 static const struct mp_operator_of *operator_of(const struct mp_checkpoints *c, uint32_t block)
 {
     return &c->operators.of_stack[c->model->blocks.stack[block]];
 }
 
-/* `backs`: what backward allocates in the call's module, from its first on. */
+/* `backs`: backward's allocations in the call's module, from the first on. */
 static void find_remade(const struct mp_checkpoints *c, struct call *call, const struct back *backs, size_t count)
 {
     unsigned node = 0;
@@ -399,8 +401,8 @@ static void find_remade(const struct mp_checkpoints *c, struct call *call, const
     call->remade = mp_remade_until(c->model, &c->operators, &c->acts.at[call->first], call->count, node);
 }
 
-/* A module's calls have their backwards in the opposite order, one behind the other. The next one begins in the inner
- * module, and the node, in which the previous one began; earlier blocks add up its gradients. */
+/* Backwards follow one another in the opposite order of their calls. The next one begins with the same inner module and
+ * node as the one before. Earlier blocks add up its gradients. */
 static void find_backs(const struct mp_checkpoints *c, struct kind *kind, const struct mp_map *modules)
 {
     struct {
@@ -447,8 +449,8 @@ static uint64_t time_of(const struct mp_checkpoints *c, uint32_t event)
     return event < events->count ? events->time_ns[event] : c->model->duration_ns;
 }
 
-/* Time of all turns of forward that a backward follows, without the first (warm-up) if there are others. *first: the
- * turn of backward that ends them. */
+/* Time of all forward turns that a backward follows, except the first (warm-up) if there are others. *first: the turn
+ * of backward after the first of them. */
 static uint64_t time_of_forward(const struct mp_checkpoints *c, uint32_t *first)
 {
     uint64_t all = 0, of_first = 0;
@@ -472,7 +474,7 @@ static void find_times(const struct mp_checkpoints *c, struct kind *kind)
     struct mp_plan plan;
     mp_plan_find(c->model, &plan);
     kind->forward = time_of_forward(c, &first);
-    if (plan.planned) kind->forward = 0; /* nothing was computed, so times say nothing */
+    if (plan.planned) kind->forward = 0; /* a plan computes nothing, so its times mean nothing */
     mp_plan_free(&plan);
     kind->times = mp_alloc_zeroed(kind->modules + 1, sizeof *kind->times);
     for (size_t i = 0; i < kind->calls.count; i++) {
@@ -484,9 +486,9 @@ static void find_times(const struct mp_checkpoints *c, struct kind *kind)
     }
 }
 
-/* ---- when a call without a graph would let go */
+/* ---- where a call would free its blocks if it made no graph */
 
-/* How many modules on the path are called, from the length `from` on. */
+/* The number of called modules on the path, counted from the length `from` on. */
 static size_t called_from(const struct mp_checkpoints *c, const char *path, size_t from)
 {
     size_t calls = 0, length;
@@ -495,8 +497,8 @@ static size_t called_from(const struct mp_checkpoints *c, const char *path, size
     return calls;
 }
 
-/* Which part of a call makes a block: a statement of the module, of a Sequential the module that it calls. `known`: by
- * module and stack, what was found for the kind. */
+/* The part of a call that makes a block: a statement of the module, or for a Sequential the module that it calls.
+ * `known` caches results by module and stack. */
 static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struct mp_map *known,
                         const struct mp_act *act)
 {
@@ -512,7 +514,7 @@ static uint64_t part_of(struct mp_checkpoints *c, const struct kind *kind, struc
     return *part;
 }
 
-/* Marks the acts whose stack makes several of them. */
+/* Marks acts whose stack makes several of the call's blocks. */
 static void find_repeated(const struct mp_checkpoints *c, const struct mp_act *acts, size_t count,
                           unsigned char *repeated)
 {
@@ -527,15 +529,15 @@ static void find_repeated(const struct mp_checkpoints *c, const struct mp_act *a
     mp_map_free(&first);
 }
 
-/* The event by which each act of the call would be freed. A block that is no part's result is freed when its part ends.
- * A result of a Sequential's part is freed with the next part, any other result with the call. Repeated blocks of one
- * statement may be in a list. */
+/* The event by which each act of the call would be freed without a graph. A block that is not the result of a part is
+ * freed when the part ends. The result of a Sequential's part is freed with the next part, any other result with the
+ * call. Blocks that one statement makes repeatedly may be in a list, so they are kept. */
 static void find_ends(struct mp_checkpoints *c, const struct kind *kind, struct mp_map *known, const struct call *call,
                       uint32_t *ends)
 {
     const struct mp_act *acts = &c->acts.at[call->first];
     unsigned char *repeated = mp_alloc_zeroed(call->count, 1);
-    size_t waiting = SIZE_MAX; /* the result of the part before */
+    size_t waiting = SIZE_MAX; /* result of the previous part */
     for (size_t i = 0, next; i < call->count; i = next) {
         uint64_t part = part_of(c, kind, known, &acts[i]);
         for (next = i + 1; next < call->count && part_of(c, kind, known, &acts[next]) == part;)
@@ -561,7 +563,7 @@ struct maker {
     struct mp_checkpoints *c;
     const struct kind *kind;
     struct mp_map parts;
-    const struct mp_torch_step **births; /* by block: the step that allocates it */
+    const struct mp_torch_step **births; /* by block: the step that allocates it; may be NULL */
     struct mp_change *change;
 };
 
@@ -573,8 +575,8 @@ static struct mp_edit_extra copy_of(const struct maker *m, uint32_t block)
                                   .pool = birth ? birth->pool : 0};
 }
 
-/* The act that makes the output where backward frees that, too, and others later; SIZE_MAX: another one is. *held: the
- * one that made it last is freed last, so somebody else holds it; SIZE_MAX: none. */
+/* If backward frees all blocks that outlive the call: the last of them, if it frees another one later. SIZE_MAX: there
+ * is none. *held: that last block if it is also freed last, so something else holds it; SIZE_MAX: none. */
 static size_t kept_output(const struct maker *m, const struct call *call, const unsigned char *casts, size_t *held)
 {
     size_t last = SIZE_MAX;
@@ -591,7 +593,7 @@ static size_t kept_output(const struct maker *m, const struct call *call, const 
     return SIZE_MAX;
 }
 
-/* The order among events just before the call's backward: as within the call, behind other frees there. */
+/* The order among events just before the call's backward: as within the call, after other frees. */
 static uint32_t rank_of(const struct call *call, uint32_t event)
 {
     return 1 + (event < call->end ? event : call->end) - call->begin;
@@ -603,8 +605,8 @@ static void end_block(const struct maker *m, uint32_t block, uint32_t event)
     mp_vec_add(&m->change->edits.ends, end);
 }
 
-/* The event at which backward frees a recomputed block. Autograd itself holds a saved tensor until its node's gradients
- * have their shape. Checkpointing of PyTorch 2.1 and newer gives it away when the node runs. */
+/* The event at which backward frees a recomputed block. Autograd itself holds a saved tensor until the gradients of its
+ * node have their shape. Checkpointing of PyTorch 2.1 and newer releases it when the node runs. */
 static uint32_t let_go(const struct mp_checkpoints *c, uint32_t end)
 {
     size_t at = MP_COUNT_BEFORE(c->acts.count, i, c->acts.at[i].event < end);
@@ -632,7 +634,7 @@ static void make_again(struct maker *m, const struct call *call)
         bool kept = i != held && is_kept(m->c, call, i);
         copy.freed = kept ? let_go(m->c, end) : call->again;
         copy.freed_rank = kept ? 0 : rank_of(call, end);
-        if (i - call->first >= call->remade || end == MP_NONE) continue; /* or made once, for ever */
+        if (i - call->first >= call->remade || end == MP_NONE) continue; /* or allocated once for good */
         mp_vec_add(&m->change->edits.extras, copy);
         if (!kept) continue;
         bool lasts = casts[i - call->first];
@@ -650,8 +652,8 @@ static bool keeps_input_itself(const struct mp_checkpoints *c, const struct call
     return mp_operator_saves(operator_of(c, c->acts.at[call->first].block)->number) == MP_SAVES_INPUTS;
 }
 
-/* The input, where forward frees it, lives on until the call is over for the second time: what is freed while the call
- * runs, and what was made last before it. */
+/* If forward frees the call's input, checkpointing keeps it until the second run is over. The input is a block that is
+ * freed while the call runs, or the last one made before it. */
 static void keep_input(const struct maker *m, const struct call *call)
 {
     const struct mp_model *model = m->c->model;
@@ -702,7 +704,7 @@ void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t number, si
         keep_rng(&m, call);
     }
     uint64_t again =
-        0; /* a whole number: kinds that cover the same calls cost the same, in whatever order they add up */
+        0; /* a whole number, so that kinds that cover the same calls cost the same in any order of addition */
     for (size_t i = 0; i < modules && i < kind->modules; i++)
         again += kind->times[i];
     change->share = kind->forward ? (double)again / (double)kind->forward : MP_SHARE_UNKNOWN;

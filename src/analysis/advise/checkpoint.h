@@ -1,6 +1,6 @@
 /*
- * Activation checkpointing by kinds of modules (`blocks.*`, `blocks.*.mlp`), and the program's blocks with it. A
- * checkpointed module frees its saved activations after forward, and makes them again in backward. Pure.
+ * Activation checkpointing by kinds of modules (`blocks.*`, `blocks.*.mlp`), and the changed lives of the program's
+ * blocks. A checkpointed module frees its saved activations after forward, and makes them again in backward. Pure.
  */
 #ifndef MP_ANALYSIS_CHECKPOINT_H
 #define MP_ANALYSIS_CHECKPOINT_H
@@ -9,15 +9,15 @@
 
 struct mp_checkpoints;
 
-/* The caller's; NULL where no module is known. Model and history outlive it. */
+/* Ownership of the result goes to the caller; NULL if no module is known. Model and history must outlive it. */
 struct mp_checkpoints *mp_checkpoints_find(const struct mp_model *model, const struct mp_torch_history *history);
 void mp_checkpoints_free(struct mp_checkpoints *checkpoints);
 
 size_t mp_checkpoints_kinds(const struct mp_checkpoints *checkpoints);
 /* The number of modules of a kind, in the order in which forward calls them. */
 size_t mp_checkpoints_modules(const struct mp_checkpoints *checkpoints, size_t kind);
-/* The change that checkpoints the first so many modules of a kind. Its saving comes from a replay later. The caller
- * frees its members. Its share is that of the time of the program's forward passes. */
+/* The change that checkpoints the first `modules` modules of a kind. Its saving comes from a replay later. The caller
+ * frees its members. Its share is the part of forward's time that runs twice. */
 void mp_checkpoints_change(struct mp_checkpoints *checkpoints, size_t kind, size_t modules, struct mp_change *change);
 
 #endif

@@ -4,11 +4,10 @@
 
 #include "analysis/allocator/torch_replay.h"
 
-#define MP_CURVE_POINTS                                                                                                \
-    2048 /* at most; of more, steps that follow one another share two: the fullest, and the last                       \
-          */
+/* At most; in longer replays, a group of steps shares two points: its highest, and its last. */
+#define MP_CURVE_POINTS 2048
 
-/* The point holds from just before this event of the model on; the number of events means from the end on. */
+/* The point holds from just before this event of the model on. The number of events means the end. */
 struct mp_curve_point {
     uint32_t event;
     uint64_t allocated, reserved;
@@ -19,18 +18,18 @@ struct mp_curve {
     size_t count, room;
 };
 
-/* Makes one while a replay goes on. */
+/* Makes a curve during a replay. */
 struct mp_curve_maker {
     struct mp_curve *curve;
-    uint32_t *before;   /* by step: the event before which it has happened and the next one has not */
-    size_t group, seen; /* steps that share two points; of them, so far */
+    uint32_t *before;   /* by step: the event before which the step has happened and the next one has not */
+    size_t group, seen; /* steps that share two points; steps seen in the current group */
     struct mp_curve_point fullest, last;
 };
 
-/* `curve` starts empty. The replay is of that history. */
+/* `curve` starts empty. The replay must be of `history`. */
 void mp_curve_start(struct mp_curve_maker *maker, const struct mp_model *model, const struct mp_torch_history *history,
                     struct mp_curve *curve);
-/* A mp_torch_watch, of which the maker is the context. */
+/* A mp_torch_watch whose context is the maker. */
 void mp_curve_watch(void *maker, size_t step, uint64_t allocated, uint64_t reserved);
 void mp_curve_end(struct mp_curve_maker *maker);
 

@@ -7,22 +7,22 @@
 #include "base/memory.h"
 #include "base/search.h"
 
-#define DEPTH_MOST  100 /* modules within one another */
-#define NUMBER_MOST 512 /* bytes of a block that has one number: a CUDA allocator's least */
+#define DEPTH_MOST  100 /* nested modules */
+#define NUMBER_MOST 512 /* bytes of a block for one number: the smallest block of a CUDA allocator */
 
 /* An allocation outside of backward. */
 struct act {
-    uint32_t event, block, end; /* end: event by which it would be freed without a graph */
-    const char *path;           /* of its module; "": none */
+    uint32_t event, block, end; /* end: the event by which it would be freed without a graph */
+    const char *path;           /* the module's; "": none */
 };
 
 struct finder {
     const struct mp_model *model;
     const struct mp_torch_history *history;
     const struct mp_phases *phases;
-    MP_VEC(struct act) acts; /* of forward and what is outside of all phases, in order */
+    MP_VEC(struct act) acts; /* in forward or outside of all phases, in order */
     struct mp_change evaluation, batches;
-    uint64_t most; /* bytes of a pass of the evaluation that the graph keeps */
+    uint64_t most; /* bytes that the graph keeps in one pass of the evaluation */
 };
 
 static uint32_t event_of(const struct finder *f, size_t turn)
@@ -81,9 +81,9 @@ static void end_at(struct mp_change *change, uint32_t block, uint32_t event)
     change->blocks++;
 }
 
-/* ---- a forward that no backward follows */
+/* ---- a forward without a backward */
 
-/* The bytes of the first `parts` parts of a path, at most all. */
+/* The length of the first `parts` parts of a path, at most its length. */
 static size_t prefix_of(const char *path, size_t parts)
 {
     const char *at = path;
@@ -94,13 +94,13 @@ static size_t prefix_of(const char *path, size_t parts)
     return (size_t)(at - path);
 }
 
-/* True if the module's own statement made it, not a module within. */
+/* True if a statement of the module itself made the block, not an inner module. */
 static bool is_own(const struct act *act, size_t parts)
 {
     return !act->path[prefix_of(act->path, parts)];
 }
 
-/* True if both are of one statement of the module at that depth, or of one module within. */
+/* True if both blocks are from one statement of the module at that depth, or from one inner module. */
 static bool is_same_part(const struct finder *f, const struct act *a, const struct act *b, size_t parts)
 {
     if (is_own(a, parts) != is_own(b, parts)) return false;
@@ -117,12 +117,12 @@ static size_t end_of_part(const struct finder *f, size_t first, size_t end, size
     return next;
 }
 
-/* Sets the ends of a module's blocks but its result: the last one that outlives its call. A part's result is a
- * variable's until the module's next statement is over; without a statement, as in a Sequential, until the next part
- * is. SIZE_MAX: no result. */
+/* Sets the ends of all blocks of a module except its result, the last block that outlives its call. A variable holds a
+ * part's result until the module's next statement is over; in a Sequential, until the next part is over. SIZE_MAX: no
+ * result. */
 static size_t find_ends(struct finder *f, size_t first, size_t end, size_t parts)
 {
-    size_t last = SIZE_MAX, waiting = first; /* waiting: results from there on have no end yet */
+    size_t last = SIZE_MAX, waiting = first; /* waiting: from here on, results have no end yet */
     for (size_t i = first, next; i < end; i = next) {
         bool own = is_own(&f->acts.at[i], parts);
         next = end_of_part(f, i, end, parts);
@@ -149,8 +149,8 @@ static size_t find_ends(struct finder *f, size_t first, size_t end, size_t parts
     return last;
 }
 
-/* One call of the network: the graph was made if half of the blocks go at once behind it, between two allocations
- * (a cache of keys and values is less). It was for nothing if that was before a backward. */
+/* Judges one call of the network. It made a graph if half of its blocks are freed together after it, between two
+ * allocations; a cache of keys and values is less. The graph was useless if no backward ran before that. */
 static void look_at_pass(struct finder *f, size_t turn)
 {
     size_t first = act_at(f, event_of(f, turn)), end = act_at(f, event_of(f, turn + 1)), together = 0;
@@ -160,7 +160,7 @@ static void look_at_pass(struct finder *f, size_t turn)
     uint32_t over = 0;
     if (end - first < 3) return;
     size_t result = find_ends(f, first, end, 0);
-    uint32_t done = f->acts.at[end - 1].event; /* nothing may be made behind it */
+    uint32_t done = f->acts.at[end - 1].event; /* the call's last allocation */
     for (size_t i = first; i < end; i++) {
         const struct act *act = &f->acts.at[i];
         if (i == result || freed(f, act) <= done || freed(f, act) == MP_NONE) continue;
@@ -187,8 +187,9 @@ static bool is_outside(const struct finder *f, const struct act *act)
     return mp_phase_of_block(f->phases, f->model, act->block) == MP_PHASE_OUTSIDE;
 }
 
-/* The stack of the first number made outside of modules between two events that lives until backward: the loss. 0:
- * none. `sought`: the stack has to be this one; 0: any. `outside`: how many blocks made there live until backward. */
+/* Finds the loss: the first number made outside of modules between two events that lives until backward. Returns its
+ * stack; 0: none. `sought`: only this stack counts; 0: any. `outside`: the number of blocks outside of modules that
+ * live until backward. */
 static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32_t backward, uint32_t sought,
                         size_t *outside)
 {
@@ -203,7 +204,7 @@ static uint32_t loss_of(const struct finder *f, size_t first, size_t end, uint32
     return loss;
 }
 
-/* True if the program makes data between a loss and the next pass. Without, that pass may continue the one before, as a
+/* True if the program makes data between a loss and the next pass. Otherwise the pass may continue the one before, as a
  * step of a recurrent network does. */
 static bool has_data(const struct finder *f, size_t first, size_t end, uint32_t loss)
 {
@@ -233,8 +234,8 @@ static void take_batches(struct finder *f, const size_t *starts, size_t count, u
     if (!f->batches.stack) f->batches.stack = loss;
 }
 
-/* Passes alike, each with a loss of its own, whose graphs live until the same backward. A program that makes more for
- * each of them behind the last one, such as rewards of an episode, has no losses before. */
+/* Finds similar passes, each with its own loss, whose graphs live until the same backward. If the program makes more
+ * for each pass after the last one, such as rewards of an episode, the losses do not exist sooner. */
 static void look_at_batches(struct finder *f, size_t from, size_t backward, size_t stop)
 {
     MP_VEC(size_t) starts = {0};

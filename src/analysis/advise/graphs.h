@@ -1,6 +1,6 @@
 /*
- * Autograd's graphs that live without need: of a forward that no backward follows, and of micro-batches that wait for
- * one backward together. What to change, and how long the blocks would live then. Pure.
+ * Autograd's graphs that live too long: of a forward without a backward, and of micro-batches that share one backward.
+ * Says what to change, and how long the blocks would live then. Pure.
  */
 #ifndef MP_ANALYSIS_GRAPHS_H
 #define MP_ANALYSIS_GRAPHS_H

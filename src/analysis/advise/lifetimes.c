@@ -14,19 +14,19 @@
 #include "model/stack_facts.h"
 #include "model/track.h"
 
-#define COPY_FAR    4096 /* allocations, or events, that are searched for the moment of a copy */
-#define MOST_BIRTHS 8    /* steps that make gradients that are kept */
+#define COPY_FAR    4096 /* allocations, or events, to search for the moment of a copy */
+#define MOST_BIRTHS 8    /* steps whose kept gradients are compared */
 #define MOST_IDLE   32   /* variables */
 
 /*
- * A training needs its gradients from backward to the end of the optimizer's step, and its activations from forward to
- * backward. Both are over at an update, the end of a step. Blocks that live on are held by a name, or by the
- * parameters.
+ * A training needs gradients from backward to the end of the optimizer's step, and activations from forward to
+ * backward. An update, which is the end of an optimizer's step, ends both. A name or a parameter holds the blocks that
+ * live on.
  */
 
 struct update {
-    uint32_t event;             /* just before it the step is over */
-    uint32_t forward, backward; /* events with which the next ones begin; MP_NONE */
+    uint32_t event;             /* the step is over just before this event */
+    uint32_t forward, backward; /* events with which the next forward and backward begin; MP_NONE */
 };
 
 struct finder {
@@ -38,7 +38,7 @@ struct finder {
     struct mp_categories *categories;
     MP_VEC(struct update) updates;
     uint32_t *backwards;
-    unsigned char *idle; /* by block: an idle variable's change has an end for it */
+    unsigned char *idle; /* by block: true if an idle variable's change already ends it */
 };
 
 /* ---- updates */
@@ -54,8 +54,8 @@ static bool is_end_of_step(const struct mp_model *model, uint32_t event)
            !strcmp(mp_model_text(model, model->notes.at[model->events.subject[event]].name), MP_TORCH_STEP);
 }
 
-/* The event at which a turn shows that a step is over: behind the optimizer's allocations, behind the mark of its end.
- * MP_NONE. */
+/* The event at which a turn shows that a step is over: after the optimizer's allocations, or after the mark of the
+ * step's end. MP_NONE. */
 static uint32_t end_at(const struct finder *f, size_t turn)
 {
     const struct mp_phase_turn *at = &f->phases.turns.at[turn];
@@ -66,7 +66,7 @@ static uint32_t end_at(const struct finder *f, size_t turn)
 
 static void find_updates(struct finder *f)
 {
-    bool fresh = true; /* forward or backward since the last one */
+    bool fresh = true; /* there was a forward or backward since the last update */
     for (size_t i = 0; i < f->phases.turns.count; i++) {
         unsigned phase = f->phases.turns.at[i].phase;
         uint32_t end = end_at(f, i), first = f->phases.turns.at[i].first;
@@ -86,7 +86,7 @@ static void find_updates(struct finder *f)
     }
 }
 
-/* The first update after an event; its index, or updates.count. */
+/* The index of the first update after an event, or updates.count. */
 static size_t update_after(const struct finder *f, uint32_t event)
 {
     return MP_COUNT_BEFORE(f->updates.count, i, f->updates.at[i].event <= event);
@@ -108,7 +108,7 @@ static bool is_ours(const struct finder *f, uint32_t block)
 
 static uint32_t end_of(const struct finder *f, uint32_t block)
 {
-    return f->model->blocks.free_event[block]; /* MP_NONE is later than any */
+    return f->model->blocks.free_event[block]; /* MP_NONE is later than any event */
 }
 
 static void end_at_event(struct mp_change *change, uint32_t block, uint32_t event)
@@ -122,7 +122,7 @@ static void propose(struct finder *f, struct mp_change *change)
 {
     if (change->edits.ends.count) {
         mp_edits_sort(&change->edits);
-        change->exact = !change->edits.extras.count; /* those are made up */
+        change->exact = !change->edits.extras.count; /* the added blocks were never recorded */
         mp_vec_add(f->changes, *change);
     } else {
         mp_edits_free(&change->edits);
@@ -144,7 +144,7 @@ struct made {
     size_t count, room;
 };
 
-/* In the step that ends with an update. `number`: by block, 1 + that of a gradient that is kept. */
+/* The same for the step that ends with an update. `number`: by block, 1 + the index of a kept gradient. */
 static void find_made(const struct finder *f, size_t update, const uint32_t *number, struct made *made)
 {
     const struct mp_model *model = f->model;
@@ -165,11 +165,11 @@ static void find_made(const struct finder *f, size_t update, const uint32_t *num
     }
 }
 
-/* A step that made gradients, and a later one that added to them. */
+/* A step that made gradients, and a later step that added to them. */
 struct pair {
     struct made first, later;
-    size_t *to;   /* by block of the first: which of the later it is; SIZE_MAX */
-    size_t *from; /* the other way round */
+    size_t *to;   /* by block of the first step: the same block's index in the later one; SIZE_MAX: none */
+    size_t *from; /* the reverse */
 };
 
 static void align(struct pair *pair)
@@ -195,8 +195,9 @@ static bool was_freed_before(const struct finder *f, const struct pair *pair, ui
     return end_of(f, pair->first.at[pair->from[at]].block) < event;
 }
 
-/* Autograd copies a gradient that somebody else reads, too, if there is none to add it to. The moment at which a later
- * step would copy it: behind the earlier blocks and frees of both steps. `otherwise`: where nothing is alike. */
+/* With no gradient to add to, autograd copies a gradient that somebody else reads, too. Returns the event at which a
+ * later step would make the copy: after the earlier blocks and frees of both steps. `otherwise`: the result if the
+ * steps have nothing in common. */
 static uint32_t copied_at(const struct finder *f, const struct pair *pair, size_t gradient, uint32_t otherwise)
 {
     size_t before = gradient, after = gradient + 1;
@@ -218,7 +219,7 @@ static uint32_t copied_at(const struct finder *f, const struct pair *pair, size_
     return made;
 }
 
-/* A copy, and what copying alone takes, which is made behind it and gone at once. */
+/* Adds the copy, and a temporary of copying that is made after it and freed at once. */
 static void add_copy(struct finder *f, const struct pair *pair, size_t gradient, uint32_t begin, uint32_t end,
                      struct mp_change *change)
 {
@@ -234,9 +235,9 @@ static void add_copy(struct finder *f, const struct pair *pair, size_t gradient,
     }
 }
 
-/* A step may add to existing gradients. Without them, the added block would itself become the gradient, or be copied,
- * as in the step that made the gradients. `found`, by gradient: 0 not yet asked, 1 copied, 2 the added block. False if
- * that changes from step to step, as with several optimizers that take turns. */
+/* A step may add to existing gradients. Without existing gradients, the added block would become the gradient, or
+ * autograd would copy it, as in the step that made the gradients. `found`, by gradient: 0 not asked yet, 1 copied, 2
+ * the added block itself. False if that differs between steps, as with optimizers that take turns. */
 static bool stand_in(struct finder *f, const struct pair *pair, size_t update, const uint32_t *number,
                      unsigned char *found, struct mp_change *change)
 {
@@ -256,7 +257,7 @@ static bool stand_in(struct finder *f, const struct pair *pair, size_t update, c
     return true;
 }
 
-/* When the last of a step's gradients that are kept is freed; 0: it made none. */
+/* The event that frees the last of a step's kept gradients; 0: the step made none. */
 static uint32_t last_kept(const struct finder *f, const struct made *made, const uint32_t *number)
 {
     uint32_t last = 0;
@@ -267,7 +268,7 @@ static uint32_t last_kept(const struct finder *f, const struct made *made, const
     return last;
 }
 
-/* `number`: by block, 1 + that of a gradient that is kept; `count` of them. False: they are not alike in all steps. */
+/* `number`: by block, 1 + the index of a kept gradient; `count` gradients. False: the steps differ. */
 static bool replace_kept(struct finder *f, const uint32_t *number, size_t count, struct mp_change *change)
 {
     struct pair pair = {0};
@@ -316,7 +317,7 @@ static void find_gradients(struct finder *f)
 
 /* ---- what variables hold */
 
-/* Made by forward, or by the loss behind it; no parameter, and nothing else that lasts. */
+/* True for blocks of forward, or of the loss after it, except parameters and other lasting blocks. */
 static bool is_of_forward(const struct finder *f, uint32_t block)
 {
     uint32_t born = f->model->blocks.alloc_event[block], turn = mp_phase_turn_of(&f->phases, born);
@@ -332,7 +333,7 @@ static bool is_passing_category(unsigned category)
            category == MP_CATEGORY_TEMPORARY || category == MP_CATEGORY_NONE;
 }
 
-/* By turn: the last of backward up to it; MP_NONE. */
+/* By turn: the last event of backward up to it; MP_NONE. */
 static void find_backwards(struct finder *f)
 {
     uint32_t last = MP_NONE;
@@ -343,7 +344,7 @@ static void find_backwards(struct finder *f)
     }
 }
 
-/* The first event behind the last backward between two others; MP_NONE where there is none. */
+/* The first event after the last backward between two events; MP_NONE: there is no backward. */
 static uint32_t end_of_backward(const struct finder *f, uint32_t from, uint32_t to)
 {
     uint32_t first = mp_phase_turn_of(&f->phases, from), turn = mp_phase_turn_of(&f->phases, to);
@@ -352,7 +353,7 @@ static uint32_t end_of_backward(const struct finder *f, uint32_t from, uint32_t 
     return last != MP_NONE && last > first ? f->phases.turns.at[last + 1].first : MP_NONE;
 }
 
-/* The blocks of a place, step by step. */
+/* The blocks of a site, step by step. */
 struct alike {
     uint32_t stack, module, block;
     uint64_t bytes;
@@ -379,9 +380,9 @@ static int by_time(const void *a, const void *b)
     return (x->born > y->born) - (x->born < y->born);
 }
 
-/* A variable holds a block until the next one takes its place: behind a backward the place makes another one, and then
- * the first is freed, before that one's step is over. The moment from which the block is not needed any more; MP_NONE:
- * it is no such block. */
+/* A variable holds a block until the next one replaces it: after a backward, the site makes another block, and the
+ * first is freed within that block's step. Returns the event from which on the block is not needed; MP_NONE: no
+ * variable holds it so. */
 static uint32_t needed_until(const struct finder *f, const struct likes *made, const struct alike *block)
 {
     uint32_t end = end_of(f, block->block), turn = mp_phase_turn_of(&f->phases, block->born);
@@ -396,15 +397,15 @@ static uint32_t needed_until(const struct finder *f, const struct likes *made, c
     return behind != MP_NONE && end <= event_of(f, update_after(f, next->born)) ? behind : MP_NONE;
 }
 
-/* The backward that a block's forward leads to; MP_NONE. */
+/* The backward that follows a block's forward; MP_NONE. */
 static uint32_t round_of(const struct finder *f, const struct alike *block)
 {
     uint32_t turn = mp_phase_turn_of(&f->phases, block->born);
     return turn == MP_NONE ? MP_NONE : f->phases.turns.at[turn].backward;
 }
 
-/* The last block of a place has no successor in the recording. It is held if it outlives its step and the place's block
- * of the step before was held. `until`, by block of `made`; `end`: the first behind its place. */
+/* The last block of a site has no successor in the recording. A variable holds it if it outlives its step and the
+ * site's previous block was held. `until`, by block of `made`; `end`: the index after the site's last block. */
 static void find_last_held(const struct finder *f, const struct likes *made, size_t first, size_t end, uint32_t *until)
 {
     size_t last = end - 1, before;
@@ -464,15 +465,15 @@ static void find_variables(struct finder *f)
 
 /* ---- variables that are not read again */
 
-/* How a variable is used, as the path of one of its blocks says. `function`, of the stack's frame that it is of; 0: of
- * the module. */
+/* How a variable is used, from the holder's path of one of its blocks. `function` is the variable's function on the
+ * stack; 0: the module itself. */
 struct use {
     const char *path;
     enum mp_holder_use use;
     uint32_t line;
     const char *function; /* "train" of "train().state"; "<module>" */
     size_t length;        /* of that */
-    size_t first;         /* of the model's holders */
+    size_t first;         /* index into the model's holders */
 };
 
 static struct use use_of(const struct mp_model *model, size_t holder)
@@ -493,8 +494,8 @@ static bool is_same_variable(const char *path, const char *other)
     return mp_holder_variable(other) == length && !memcmp(path, other, length);
 }
 
-/* True if the stack's innermost frame is the variable's function, at a line from which on it does not read it. `in`:
- * whether it is the function. */
+/* True if the stack's innermost frame is the variable's function, at a line after the last one that reads the variable.
+ * *in: true if the frame is the function's. */
 static bool is_behind(const struct mp_model *model, uint32_t frame, const struct use *use, bool *in)
 {
     *in = false;
@@ -506,8 +507,8 @@ static bool is_behind(const struct mp_model *model, uint32_t frame, const struct
     return *in && line->line >= use->line;
 }
 
-/* By event, the first from it on that allocates where the variable is not read any more; MP_NONE. A parent stands
- * before its children, so one pass over the nodes settles every stack. Ends with one more element. */
+/* By event: the first allocation, from it on, where the variable is not read any more; MP_NONE. A parent comes before
+ * its children, so one pass over the nodes settles every stack. The array has one more element at its end. */
 static uint32_t *find_behind(const struct mp_model *model, const struct use *use)
 {
     unsigned char *behind = mp_alloc_zeroed(model->stacks.count + 1, 1);
@@ -526,7 +527,7 @@ static uint32_t *find_behind(const struct mp_model *model, const struct use *use
     return next;
 }
 
-/* The first event from which on a graph may have saved a block of that birth. */
+/* The first event at which a graph may have saved a block born at that event. */
 static uint32_t forward_from(const struct finder *f, uint32_t turn, uint32_t born)
 {
     while (turn < f->phases.turns.count && !is_forward(f->phases.turns.at[turn].phase))
@@ -535,8 +536,9 @@ static uint32_t forward_from(const struct finder *f, uint32_t turn, uint32_t bor
     return f->phases.turns.at[turn].first > born ? f->phases.turns.at[turn].first : born;
 }
 
-/* When the variable's block is no more needed: where backward begins, else where its function comes behind the last
- * line that reads it, at the latest at the end of the step. MP_NONE: it is freed by then. `behind`: see find_behind. */
+/* The event from which the variable's block is not needed: the begin of backward, else the function's first allocation
+ * after the last line that reads it, at the latest the end of the step. MP_NONE: it is freed by then. `behind`: see
+ * find_behind. */
 static uint32_t idle_from(const struct finder *f, uint32_t block, const struct use *use, const uint32_t *behind)
 {
     const struct mp_model *model = f->model;
@@ -565,7 +567,7 @@ static void end_idle(struct finder *f, struct mp_change *change, uint32_t block,
     change->stack = f->model->blocks.stack[block];
 }
 
-/* The blocks that a look found, and others of their sites, unless a look found that something else holds them. */
+/* The blocks that a look found, and other blocks of their sites, unless a look found another holder for them. */
 static void add_idle(struct finder *f, const struct use *use)
 {
     const struct mp_model *model = f->model;
@@ -594,7 +596,7 @@ static void add_idle(struct finder *f, const struct use *use)
     propose(f, &change);
 }
 
-/* Each variable costs a pass over the recording: the first MOST_IDLE are looked at. */
+/* Each variable costs a pass over the recording, so only the first MOST_IDLE are tried. */
 static void find_idle(struct finder *f)
 {
     const struct mp_model *model = f->model;
@@ -618,15 +620,15 @@ static bool shows(const struct finder *f, uint32_t block, uint32_t fact)
     return f->facts->of_stack[f->model->blocks.stack[block]] & fact;
 }
 
-/* True if it is gone when the optimizer's step is over. */
+/* True if the block is freed by the end of the optimizer's step. */
 static bool is_temporary(const struct finder *f, uint32_t block)
 {
     uint32_t born = f->model->blocks.alloc_event[block];
     return end_of(f, block) <= event_of(f, update_after(f, born)) && end_of(f, block) != MP_NONE;
 }
 
-/* The fused form counts its steps on the device: a number for each parameter, from the first step on. A place makes one
- * temporary for each. `first`: one of the first step. */
+/* The fused form counts steps on the device: it makes a number for each parameter in the first step. A site makes one
+ * temporary for each parameter. `first`: a block of the first step. */
 static void add_counters(const struct finder *f, uint32_t first, struct mp_change *change)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;
@@ -661,13 +663,13 @@ struct parameter {
     bool of_adam;
 };
 
-/* The temporaries of one step, one place after the other. One parameter after the other, no more is needed than those
- * of one, of all places, and what a variable still holds of the one before. Adam has a root and a quotient at a time,
- * also where lists are divided in place. */
+/* Sums the temporaries of one step, site by site. Working on one parameter after the other needs only one parameter's
+ * temporaries, from all sites, and what a variable still holds of the previous parameter. Adam needs a root and a
+ * quotient at one time, even where the list form divides in place. */
 static void replace_by_largest(struct finder *f, struct likes *step, size_t update, struct mp_change *change)
 {
     uint64_t most = 0;
-    MP_VEC(struct parameter) parameters = {0}; /* by the number of a block among those of its place */
+    MP_VEC(struct parameter) parameters = {0}; /* by the block's index at its site */
     uint32_t first = MP_NONE;
     qsort(step->at, step->count, sizeof *step->at, by_time);
     for (size_t i = 0, number = 0; i < step->count; i++) {

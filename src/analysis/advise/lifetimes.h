@@ -1,6 +1,6 @@
 /*
- * Blocks that live longer than anybody needs them, as far as a recording proves that: what to change, and how long the
- * blocks would live then. Pure.
+ * Blocks that live longer than needed, as far as a recording proves it. Says what to change, and how long the blocks
+ * would live then. Pure.
  */
 #ifndef MP_ANALYSIS_LIFETIMES_H
 #define MP_ANALYSIS_LIFETIMES_H

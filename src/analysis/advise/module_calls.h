@@ -7,13 +7,13 @@
 #include "base/buffer.h"
 #include "model/model.h"
 
-/* The calls of modules on a stack, the innermost first: 'S' for a Sequential, which calls the modules that it lists,
- * else 'm'. */
+/* The calls of modules on a stack, the innermost first: 'S' for a Sequential, which calls the modules in it, else
+ * 'm'. */
 void mp_module_chain(const struct mp_model *model, uint32_t stack, struct mp_buffer *chain);
-/* The line of the N-th module call of a stack, counted from the innermost: which of the module's statements ran, as the
- * number of its frame + 1; 0: none. */
+/* The statement of a module that ran: the line of the N-th module call of a stack, counted from the innermost, as its
+ * frame's number + 1; 0: none. */
 uint64_t mp_module_line(const struct mp_model *model, uint32_t stack, size_t calls);
-/* The stack of the code that called the outermost module; the stack itself without one. */
+/* The stack of the code that called the outermost module; the stack itself if there is no module. */
 uint32_t mp_module_caller(const struct mp_model *model, uint32_t stack);
 /* True if two stacks have the same lines of Python; the interpreter's own frames between them may differ. */
 bool mp_same_lines(const struct mp_model *model, uint32_t a, uint32_t b);

@@ -7,7 +7,7 @@
 #include "model/stack_facts.h"
 
 /* From PyTorch's derivatives.yaml: the operator with its overload, its node without "Backward", and the tensors that
- * backward reads. tests/advise/check_operators.py compares it with that file. An operator that is not here counts as
+ * backward reads. tests/advise/check_operators.py compares it with that file. An operator that is not listed counts as
  * one that saves results. */
 static const struct {
     const char *name, *node;
@@ -130,7 +130,7 @@ static const struct {
 #define OPERATORS    (sizeof table / sizeof *table)
 #define UNKNOWN_NODE UINT16_MAX
 
-/* Operators that call others, which have the formulas. */
+/* Composite operators: the operators that they call have the formulas. */
 static const char *const composite[] = {"linear",
                                         "layer_norm",
                                         "batch_norm",
@@ -170,7 +170,7 @@ static bool is_composite(const char *name, size_t length)
     return false;
 }
 
-/* A node's name, as "AddmmBackward0". */
+/* The name of a node, such as "AddmmBackward0". */
 static uint16_t find_node(const char *name)
 {
     const char *end = strstr(name, "Backward");
@@ -182,7 +182,7 @@ static uint16_t find_node(const char *name)
 
 /* Facts that a native frame shows. */
 struct shown {
-    bool call;       /* of an operator that is no composite */
+    bool call;       /* for an operator that is no composite */
     uint16_t number; /* 0: unknown */
     uint16_t node;
 };
@@ -198,8 +198,7 @@ static struct shown shown_by(const char *function)
     return shown;
 }
 
-/* The outermost operator within the innermost Python frame is the one that autograd sees; a parent stands before its
- * children. */
+/* Autograd sees the outermost operator within the innermost Python frame. Parents come before children. */
 void mp_operators_find(const struct mp_model *model, struct mp_operators *operators)
 {
     const struct mp_stack_facts *facts = mp_stack_facts(model);

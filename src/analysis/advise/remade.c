@@ -6,7 +6,7 @@ static const struct mp_operator_of *operator_of(const struct mp_model *model, co
     return &operators->of_stack[model->blocks.stack[act->block]];
 }
 
-/* True if two acts, one behind the other, are of one call of an operator. */
+/* True if two neighbouring acts are from one call of an operator. */
 static bool same_operator(const struct mp_model *model, const struct mp_operators *operators, const struct mp_act *a,
                           const struct mp_act *b)
 {

@@ -1,4 +1,4 @@
-/* How far checkpointing makes a module's call again: to the last tensor that is saved for backward. Pure. */
+/* How much of a module's call checkpointing runs again: up to the last tensor that is saved for backward. Pure. */
 #ifndef MP_ANALYSIS_REMADE_H
 #define MP_ANALYSIS_REMADE_H
 
@@ -10,8 +10,8 @@ struct mp_act {
     uint8_t phase;
 };
 
-/* How many acts of a call come before the last tensor is saved; `node`: that of backward that reads it. All blocks are
- * remade if the two do not agree. */
+/* The number of acts of a call before the last tensor is saved. `node`: backward's node that reads it. If operator and
+ * node do not agree, all acts. */
 size_t mp_remade_until(const struct mp_model *model, const struct mp_operators *operators, const struct mp_act *acts,
                        size_t count, unsigned node);
 

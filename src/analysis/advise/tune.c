@@ -10,17 +10,17 @@
 /*
  * The reserved peak jumps up and down over the values of an option, so only a replay gives it. The search tries every
  * option alone. Then, from the best with and without expandable segments, it moves one option after the other to its
- * best value until none helps. The rounding of each class of sizes comes last. Most replays are given up early: they
+ * best value until none helps. The rounding of each class of sizes comes last. Most replays stop early, once they
  * reserve more than the best so far.
  */
-#define STEPS_MOST   500000000 /* of all replays together, were none given up: half a minute */
+#define STEPS_MOST   500000000 /* steps of all replays together, if none stopped early: half a minute */
 #define REPLAYS_MIN  40
 #define REPLAYS_MOST 400
 #define ROUNDS       4
-#define SIZES        8                   /* of the program's own, tried as bounds of what is split */
-#define CLOSE        50                  /* the replay of the record is as recorded: within one part in so many */
-#define WORTH        100                 /* a change must save at least one part in so many of the reserved bytes */
-#define OOM          ((uint64_t)1 << 45) /* the price of a request that finds no memory, in bytes: more than any device has */
+#define SIZES        8                   /* sizes of the program's own blocks, tried as max_split */
+#define CLOSE        50                  /* the replay of the recording is close if it is within 1/CLOSE */
+#define WORTH        100                 /* a change must save at least 1/WORTH of the reserved bytes */
+#define OOM          ((uint64_t)1 << 45) /* price of a failed request, in bytes: more than any device has */
 #define MIB          ((uint64_t)1 << 20)
 
 enum option { OPTION_EXPANDABLE, OPTION_MAX_SPLIT, OPTION_ROUNDUP, OPTION_GC, OPTIONS };
@@ -35,9 +35,10 @@ struct search {
     uint64_t total;
     MP_VEC(struct mp_torch_settings) tried;
     MP_VEC(uint64_t) splits;                     /* values of max_split */
-    bool has_limit;                              /* without one nothing is collected */
-    bool classes[MP_TORCH_DIVISIONS];            /* of sizes that were asked for */
-    struct mp_tune_found best, single, sides[2]; /* the best of all, of one option, of each value of `expandable` */
+    bool has_limit;                              /* without a limit the threshold collects nothing */
+    bool classes[MP_TORCH_DIVISIONS];            /* classes of requested sizes */
+    struct mp_tune_found best, single, sides[2]; /* best of all, best with one option changed, best of each value of
+                                                  * `expandable` */
 };
 
 static const uint64_t splits[] = {512, 256, 128, 64, 32, 21, 1024, 2048};
@@ -76,7 +77,7 @@ static uint64_t cost(const struct search *s, const struct mp_tune_found *found)
 {
     uint64_t reserved = found->replay.reserved_peak, more = price(s, found);
     uint64_t ooms = found->replay.ooms < UINT64_MAX / 2 / OOM ? found->replay.ooms * OOM : UINT64_MAX / 2;
-    if (reserved > UINT64_MAX / 4) return UINT64_MAX; /* nothing was found yet */
+    if (reserved > UINT64_MAX / 4) return UINT64_MAX; /* nothing found yet */
     return reserved + more + ooms;
 }
 
@@ -111,7 +112,7 @@ static void try(struct search *s, const struct mp_torch_settings *settings)
     if (found.options == 1 && other > most) most = other;
     if (most <= price(s, &found)) return;
     most -= price(s, &found);
-    if (most >= OOM) most = 0; /* endless, as where it ran out of memory so far */
+    if (most >= OOM) most = 0; /* no limit, as if it ran out of memory before */
     mp_torch_replay_below(s->model, s->history, settings, s->tuning->capacity, s->total, most, &found.replay);
     s->tuning->replays++;
     if (s->progress) s->progress(s->context, s->tuning->replays, s->most);
@@ -161,7 +162,8 @@ static void descend(struct search *s)
     }
 }
 
-/* The classes that nothing is asked of say nothing; the lowest that something is holds below it, too. */
+/* Classes without requests have no effect of their own. The lowest class with requests also holds for the sizes below
+ * it. */
 static void set_class(const struct search *s, struct mp_torch_settings *settings, unsigned class, uint32_t divisions)
 {
     unsigned lowest = 0;
@@ -206,7 +208,8 @@ static int by_sum(const void *a, const void *b)
     return by_bytes(a, b);
 }
 
-/* The sizes of which most was asked for, as bounds: in whole MiB, so that blocks of that size are not split. */
+/* The sizes with most requested bytes, as values of max_split: rounded to whole MiB so that blocks of that size are not
+ * split. */
 static void find_sizes(struct search *s)
 {
     MP_VEC(struct size_count) sizes = {0};
@@ -240,7 +243,7 @@ static uint64_t rounded(uint64_t bytes)
     return bytes <= MP_TORCH_MINIMUM ? MP_TORCH_MINIMUM : (bytes + MP_TORCH_MINIMUM - 1) & ~(MP_TORCH_MINIMUM - 1);
 }
 
-/* The most requested bytes at a time, in the allocator's least units: no setting reserves less. */
+/* The highest sum of requested bytes, rounded to the allocator's smallest unit: no setting reserves less. */
 static uint64_t find_bound(const struct mp_torch_history *history)
 {
     uint64_t level = 0, peak = 0;
@@ -274,7 +277,7 @@ static bool is_close(uint64_t a, uint64_t b)
     return apart <= b / CLOSE;
 }
 
-/* The device's memory for the allocator when memory ran out: reserved plus free bytes. */
+/* The device's memory for the allocator at the out-of-memory: reserved plus free bytes. */
 static void find_room_at_oom(struct search *s, uint64_t *room)
 {
     struct mp_torch_history *history = s->history;
@@ -294,7 +297,7 @@ static void find_room_at_oom(struct search *s, uint64_t *room)
     mp_torch_moment_free(&moment);
 }
 
-/* A trace as it was, which shows where the program emptied the cache. False: the replay differs. */
+/* Replays the recording unchanged, which shows where the program emptied the cache. False: the replay differs. */
 static bool replay_trace(struct search *s)
 {
     struct mp_torch_replay replay;
@@ -304,7 +307,7 @@ static bool replay_trace(struct search *s)
     return !replay.differences;
 }
 
-/* The record once more, under its own settings. */
+/* Replays the recording once more, under its own settings. */
 static void replay_as_set(struct search *s)
 {
     struct mp_tuning *t = s->tuning;

@@ -5,9 +5,9 @@
 #include "analysis/categories/phases.h"
 #include "base/memory.h"
 
-#define WORTH 100 /* another setting must save at least one part in so many of the reserved bytes */
+#define WORTH 100 /* another setting must save at least 1/WORTH of the reserved bytes */
 
-/* A moment at which a program could set the allocator anew. */
+/* A moment at which a program could change the allocator's settings. */
 struct border {
     uint32_t event;
     enum mp_tune_phase before, after;
@@ -17,7 +17,7 @@ struct search {
     const struct mp_model *model;
     const struct mp_torch_history *history;
     struct mp_tuning *tuning;
-    uint64_t best; /* reserved by the best for the whole program */
+    uint64_t best; /* reserved bytes of the best settings for the whole program */
     struct mp_tune_phased found;
 };
 
@@ -71,8 +71,8 @@ void mp_tune_phased_free(struct mp_torch_history *changed)
     mp_vec_free(&changed->changes);
 }
 
-/* Less than the best for all of the program; or most of that with expandable segments while one phase lasts, which
- * break nothing of the next. */
+/* True if it reserves less than the best settings for the whole program. Expandable segments up to the event need to
+ * save only three quarters as much, because they leave the next phase alone. */
 static bool is_worth(const struct search *s, const struct mp_tune_phased *phased)
 {
     uint64_t reserved = phased->replay.reserved_peak, all = s->tuning->reserved, least = all / WORTH;
@@ -119,8 +119,8 @@ static bool allocates_before(const struct mp_torch_history *history, uint32_t ev
     return false;
 }
 
-/* Loading ends where the first module is called; training with the last step of an optimizer or the last backward, if
- * modules are called behind it. */
+/* Loading ends at the first call of a module. Training ends with the last optimizer step or backward, if modules are
+ * called after it. */
 static size_t find_borders(const struct search *s, struct border borders[2])
 {
     struct mp_phases phases;

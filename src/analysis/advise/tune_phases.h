@@ -1,19 +1,18 @@
 /*
- * Settings of PyTorch's caching allocator for one phase of a program alone (load, train, serve), set anew where the
- * phase ends or begins. Pure; the result is the caller's.
+ * Settings of PyTorch's caching allocator for one phase of a program (load, train, serve), changed where the phase ends
+ * or begins. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_TUNE_PHASES_H
 #define MP_ANALYSIS_TUNE_PHASES_H
 
 #include "analysis/advise/tune.h"
 
-/* The history with the change of the settings; what it does not hold itself belongs to `history` and `phased`, which
- * outlive it. */
+/* The history with the change of settings. It refers to data of `history` and `phased`, which must outlive it. */
 void mp_tune_phased_apply(const struct mp_torch_history *history, const struct mp_tune_phased *phased,
                           struct mp_torch_history *changed);
 void mp_tune_phased_free(struct mp_torch_history *changed);
 
-/* Tries the settings that mp_tune() found for one phase alone, and fills tuning->phased. */
+/* Tries the settings that mp_tune() found in one phase alone, and fills tuning->phased. */
 void mp_tune_phases(const struct mp_model *model, const struct mp_torch_history *history, struct mp_tuning *tuning);
 
 #endif

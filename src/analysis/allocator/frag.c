@@ -30,14 +30,15 @@ static const struct mp_torch_step *step_of(const struct mp_torch_history *histor
 }
 
 /* The device's memory for the allocator when memory ran out: reserved plus free bytes. If the free bytes are unknown,
- * reserved ones alone: settings that fit in those fit in more. A misfit in those proves nothing. */
+ * the reserved bytes alone: a setting that fits into those also fits into more. A setting that does not fit into those
+ * proves nothing. */
 static uint64_t frag_capacity(const struct mp_frag *frag)
 {
     uint64_t free_bytes = frag->oom.device_free == MP_BYTES_UNKNOWN ? 0 : frag->oom.device_free;
     return frag->reserved + free_bytes / MP_TORCH_PAGE * MP_TORCH_PAGE;
 }
 
-/* A remedy that PyTorch refuses with the program's other settings is left out: max_split_size_mb below a large
+/* A setting that PyTorch refuses together with the program's others is left out: max_split_size_mb below a large
  * segment's size. */
 static void try_remedies(const struct mp_model *model, const struct mp_torch_history *history, uint32_t step,
                          struct mp_frag *frag)
@@ -55,7 +56,7 @@ static void try_remedies(const struct mp_model *model, const struct mp_torch_his
     if (frag->oom.device_free == MP_BYTES_UNKNOWN && !frag->oom.would_fit.count) frag->oom.tried = false;
 }
 
-/* Bytes of this track that keep growing, until then. */
+/* Bytes of this track that kept growing until the out-of-memory. */
 static enum mp_status find_leaking(const struct mp_model *model, const struct mp_frag *frag, uint64_t *bytes,
                                    struct mp_error *error)
 {
@@ -93,7 +94,7 @@ static uint64_t free_inside(const struct mp_model *model, const struct mp_frag *
     return MP_BYTES_UNKNOWN;
 }
 
-/* The free memory of the device when the request failed: as PyTorch noted it, else as readings of the device show. */
+/* The device's free memory when the request failed: from PyTorch's note, else from readings of the device. */
 static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint32_t oom)
 {
     struct mp_device_free room;
@@ -107,7 +108,7 @@ static uint64_t free_outside(const struct mp_model *model, uint16_t track, uint3
  * (the free bytes of all streams and pools and the device's cover the request); a leak; fragmentation (a setting would
  * fit it); another process; capacity. `least` and `most` bound the device's free memory if it is unknown: 0, and just
  * below the segment that would have served the request. If less than half of the request was free inside the allocator,
- * it is capacity even so. */
+ * the cause is capacity all the same. */
 static enum mp_status find_cause(const struct mp_model *model, const struct mp_torch_history *history,
                                  struct mp_frag *frag, struct mp_error *error)
 {
@@ -119,7 +120,7 @@ static enum mp_status find_cause(const struct mp_model *model, const struct mp_t
     oom->cause = MP_OOM_UNKNOWN;
     if (free_bytes == MP_BYTES_UNKNOWN) return MP_OK;
     if (history->settings.expandable && oom->requested > MP_TORCH_SMALL)
-        asked += history->settings.large_segment; /* an expandable segment grows by whole pages of that */
+        asked += history->settings.large_segment; /* an expandable segment grows by whole large segments */
     uint64_t least = known ? oom->device_free : 0, most = asked - 1, room = mp_torch_room(model, frag->track, held);
     if (room - held < most) most = room - held;
     bool bounded = history->settings.expandable && total != MP_BYTES_UNKNOWN &&
@@ -159,7 +160,7 @@ static void count_ooms(const struct mp_model *model, struct mp_frag *frag)
     }
 }
 
-/* Fills frag->oom, whose event is known, of a frag whose moment is that. */
+/* Fills frag->oom, whose event is known. frag's moment must be that event. */
 static enum mp_status frag_judge_oom(const struct mp_model *model, const struct mp_torch_history *history,
                                      struct mp_frag *frag, struct mp_error *error)
 {
@@ -194,8 +195,8 @@ static uint32_t find_oom(const struct mp_model *model, const struct mp_frag_quer
     return MP_NONE;
 }
 
-/* The number of events up to the highest reserved total, with the block that it was for; without reserved totals, up to
- * the highest allocated one. */
+/* The number of events up to the highest reserved total, including the block that raised it. Without reserved totals,
+ * up to the highest allocated one. */
 static uint32_t find_highest(const struct mp_model *model, uint16_t track)
 {
     uint64_t highest = 0;
@@ -224,7 +225,7 @@ static uint64_t allocated_at(const struct mp_model *model, uint16_t track, uint3
     return level.bytes;
 }
 
-/* The moment that was asked for, or, where a program has given everything back at its end, that of the highest. */
+/* The moment in the query. If the program freed everything at its end, the moment of the highest total. */
 static void find_moment(const struct mp_model *model, const struct mp_frag_query *query,
                         struct mp_torch_history *history, struct mp_frag *frag)
 {
@@ -388,7 +389,7 @@ static enum mp_status find_replay(const struct mp_model *model, const struct mp_
     if (!settings) return MP_OK;
     frag->replay.settings = mp_text_copy(settings);
     if (strcmp(settings, "recorded") != 0) return replay_settings(model, history, settings, frag, error);
-    /* memprof's own recordings have blocks and marks in the place of a trace, and compare by their totals. */
+    /* memprof's own recordings have no allocator trace, only blocks and marks, so their totals are compared. */
     bool is_reserved = model->sums.at[frag->track].reserved_peak_bytes != MP_BYTES_UNKNOWN;
     if (!history->traced && !model->calls.count && history->steps.count && is_reserved)
         return replay_settings(model, history, "", frag, error);

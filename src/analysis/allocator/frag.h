@@ -11,7 +11,7 @@
 
 struct mp_frag_query {
     uint16_t track;
-    struct mp_window window; /* its last out-of-memory, else its end */
+    struct mp_window window; /* the moment is its last out-of-memory, else its end */
     const char *replay;      /* settings as in PYTORCH_CUDA_ALLOC_CONF, or "recorded"; NULL: no replay */
     bool advise;             /* replay with expandable segments, unless the user asked for something else */
 };
@@ -24,15 +24,16 @@ enum mp_oom_cause {
     MP_OOM_LEAK,
     MP_OOM_OTHER_PROCESS,
     MP_OOM_LIMIT,
-    MP_OOM_UNKNOWN /* the allocator's total, or the free memory beside it, is unknown, and it matters */
+    MP_OOM_UNKNOWN /* the allocator's total, or the free memory outside of it, is unknown, and the cause depends on
+                    * it */
 };
 
 struct mp_frag_segment {
     uint64_t address, bytes, allocated, largest_free;
-    uint64_t stream, pool; /* PyTorch's numbers; MP_BYTES_UNKNOWN */
-    uint64_t held;         /* of blocks in use, pending frees included */
+    uint64_t stream, pool; /* PyTorch's numbers of them; MP_BYTES_UNKNOWN */
+    uint64_t held;         /* bytes of used blocks and of pending frees */
     bool small, expandable;
-    size_t first_block, block_count; /* in the layout's listing */
+    size_t first_block, block_count; /* indices into the layout's blocks */
 };
 
 /* A segment less than half in use, and the blocks that keep it. */
@@ -42,15 +43,15 @@ struct mp_frag_pin {
 };
 
 struct mp_frag_oom {
-    uint32_t event; /* the last of the window; MP_NONE: none */
+    uint32_t event; /* the last in the window; MP_NONE: none */
     uint64_t ns;
-    uint64_t times, first_ns, most_requested; /* of all of the track, this one included */
+    uint64_t times, first_ns, most_requested; /* over the whole track, including this one */
     uint64_t requested;                       /* rounded by the allocator */
     uint64_t device_free;                     /* MP_BYTES_UNKNOWN */
     uint32_t stack;
     enum mp_oom_cause cause;
-    MP_VEC(const char *) would_fit; /* settings, those with the least change first; proved by replay */
-    bool tried;                     /* whether enough was known to try any */
+    MP_VEC(const char *) would_fit; /* settings, smallest change first; proved by replay */
+    bool tried;                     /* enough was known to try settings */
 };
 
 /* The replay; settings NULL: none. */
@@ -58,11 +59,12 @@ struct mp_frag_replay {
     char *settings;
     bool recorded;
     uint64_t capacity;           /* capacity of the replay; MP_BYTES_UNKNOWN: unlimited */
-    uint64_t base_bytes;         /* of blocks from before the trace, which a replay with other settings places anew */
-    uint64_t recorded_reserved;  /* the highest recorded; 0: unknown */
-    uint64_t compare_reserved;   /* that one, or, if less, the highest of a replay with the recorded settings: a replay
-                                  * knows no pending frees */
-    struct mp_torch_asked asked; /* all 0 where the allocator's own trace is replayed */
+    uint64_t base_bytes;         /* bytes of blocks from before the trace; a replay with other settings chooses their
+                                  * addresses */
+    uint64_t recorded_reserved;  /* the recorded peak; 0: unknown */
+    uint64_t compare_reserved;   /* the recorded peak, or the peak of a replay with the recorded settings if that is
+                                  * less: a replay knows no pending frees */
+    struct mp_torch_asked asked; /* all 0 if the allocator's own trace is replayed */
     struct mp_torch_replay result;
 };
 
@@ -71,21 +73,21 @@ struct mp_frag {
     enum mp_frag_moment moment;
     uint32_t events; /* before the moment */
     uint64_t ns;
-    bool known; /* whether the allocator's total is known; if not, only allocated, oom and replay count */
+    bool known; /* the allocator's total is known; if not, only allocated, oom and replay count */
     struct mp_torch_layout layout;
     uint64_t allocated, requested, reserved; /* bytes */
-    uint64_t pending;                        /* of blocks that were freed while a stream still used them */
+    uint64_t pending;                        /* bytes of blocks that were freed while a stream still used them */
     uint64_t free_bytes, holes, largest_free;
-    uint64_t whole_free;                     /* of that, in completely free segments */
+    uint64_t whole_free;                     /* part of free in completely free segments */
     uint64_t wanted;                         /* the request that failed, else the largest block of the recording */
-    uint64_t unusable;                       /* free bytes in holes smaller than that */
+    uint64_t unusable;                       /* free bytes in holes smaller than `wanted` */
     MP_VEC(struct mp_frag_segment) segments; /* by address */
     MP_VEC(struct mp_frag_pin) pins;         /* most free bytes first */
     struct mp_frag_oom oom;
     struct mp_frag_replay replay;
 };
 
-/* MP_INVALID: query->replay makes no sense; MP_UNSUPPORTED: it cannot be replayed. */
+/* MP_INVALID: query->replay is malformed; MP_UNSUPPORTED: the recording cannot be replayed. */
 enum mp_status mp_frag_find(const struct mp_model *model, const struct mp_frag_query *query, struct mp_frag *frag,
                             struct mp_error *error);
 void mp_frag_free(struct mp_frag *frag);

@@ -15,8 +15,8 @@ struct finder {
     const struct mp_placements *placements;
     struct mp_track_memory memory;
     uint16_t track;
-    MP_VEC(uint32_t) live; /* ranges (blocks of the model) at a moment, by address */
-    uint64_t *pool_of;     /* by block: of a range, MP_PLACE_UNKNOWN */
+    MP_VEC(uint32_t) live; /* live ranges (blocks of the model), by address */
+    uint64_t *pool_of;     /* by block that is a range: its pool, or MP_PLACE_UNKNOWN */
 };
 
 static bool is_range(const struct finder *f, uint32_t block)
@@ -48,7 +48,7 @@ static void end_range(struct finder *f, uint32_t block)
     memmove(f->live.at + at, f->live.at + at + 1, (f->live.count - at) * sizeof *f->live.at);
 }
 
-/* A range is of the pool of the first block in it. */
+/* The first block in a range decides the range's pool. */
 static void meet_block(struct finder *f, uint32_t block)
 {
     uint64_t pool = mp_placed(f->placements->pool, block), address = f->model->blocks.address[block];
@@ -59,7 +59,7 @@ static void meet_block(struct finder *f, uint32_t block)
     if (*of == MP_PLACE_UNKNOWN) *of = pool;
 }
 
-/* A range from before the trace gets its pool from the first call about its memory. */
+/* For a range from before the trace, the first call about its memory decides. */
 static void meet_calls(struct finder *f)
 {
     const struct mp_model_blocks *blocks = &f->model->blocks;
@@ -90,7 +90,8 @@ static void find_pools(struct finder *f)
         if (!is_range(f, block)) continue;
         (type == MP_EVENT_ALLOC ? begin_range : end_range)(f, block);
     }
-    for (size_t i = 0; i < model->segments.count; i++) { /* what is there at the end, the allocator says itself */
+    /* The allocator lists the segments of the end with their pools. */
+    for (size_t i = 0; i < model->segments.count; i++) {
         const struct mp_segment *segment = &model->segments.at[i];
         if (segment->track != f->track) continue;
         for (size_t at = range_at(f, segment->address); at < f->live.count; at++) {
@@ -100,7 +101,7 @@ static void find_pools(struct finder *f)
     }
 }
 
-/* Two points become one with the most of both. */
+/* Joins two points to one with the higher bytes. */
 static void thin_out(struct mp_pool_line *line)
 {
     size_t kept = 0;
@@ -134,7 +135,7 @@ struct sum {
 static void change(struct mp_pool_lines *lines, struct sum *sum, uint64_t pool, uint64_t time_ns, uint64_t bytes)
 {
     bool fresh;
-    if (!pool || pool == MP_PLACE_UNKNOWN) return; /* 0: what programs use unasked */
+    if (!pool || pool == MP_PLACE_UNKNOWN) return; /* 0: the default pool */
     uint64_t *at = mp_map_at(&sum->line_of, pool, &fresh);
     if (fresh) {
         const struct mp_pool_line line = {.pool = pool};

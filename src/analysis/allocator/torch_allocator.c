@@ -98,8 +98,8 @@ uint64_t mp_torch_segment_bytes(const struct mp_torch_settings *settings, uint64
     return (rounded + MP_TORCH_PAGE - 1) / MP_TORCH_PAGE * MP_TORCH_PAGE;
 }
 
-/* The size by which a free block counts: the growing end of an expandable segment includes all the room behind it, so
- * that holes are preferred. */
+/* The size by which a free block competes. The growing end of an expandable segment counts with all the room after it,
+ * so that holes are preferred. */
 static uint64_t room_of(const struct mp_torch_allocator *a, uint32_t block)
 {
     const struct block *it = &a->blocks.at[block];
@@ -107,8 +107,8 @@ static uint64_t room_of(const struct mp_torch_allocator *a, uint32_t block)
     return it->bytes + (grows ? a->blocks.at[it->next].bytes : 0);
 }
 
-/* The place of the block to try, or NONE: get_free_block(). With the option, expandable blocks compete by their room;
- * without it they are skipped. */
+/* The position of the block to try, or NONE: get_free_block(). With the option, expandable blocks compete by their
+ * room; without it they are skipped. */
 static uint32_t best_fit(const struct mp_torch_allocator *a, const struct mp_torch_set *set, uint64_t bytes,
                          uint64_t stream, bool expandable)
 {
@@ -123,14 +123,14 @@ static uint32_t best_fit(const struct mp_torch_allocator *a, const struct mp_tor
     return key && key->stream == stream ? key->block : NONE;
 }
 
-/* True if the best-fitting block may be taken: large ones are not given to small requests. */
+/* True if the best-fitting block may be taken: large blocks do not serve small requests. */
 static bool suits(const struct mp_torch_allocator *a, uint32_t block, uint64_t bytes)
 {
     uint64_t has = a->blocks.at[block].bytes, max_split = a->settings.max_split;
     return bytes < max_split ? has < max_split : has < bytes + a->settings.max_non_split_rounding;
 }
 
-/* Takes a free block of that size out of a pool; NONE where there is none. */
+/* Takes a free block of that size out of a pool; NONE: there is none. */
 static uint32_t search(struct mp_torch_allocator *a, uint32_t pool, uint64_t bytes, uint64_t stream, bool expandable)
 {
     struct side *side = &a->pools.at[pool].sides[bytes <= MP_TORCH_SMALL];
@@ -141,7 +141,7 @@ static uint32_t search(struct mp_torch_allocator *a, uint32_t pool, uint64_t byt
     return block;
 }
 
-/* Where no free block fits, tries these ways in this order. */
+/* Called if no free block fits: tries these ways in order. */
 static uint32_t find_memory(struct mp_torch_allocator *a, uint32_t pool, uint64_t bytes, uint64_t stream)
 {
     if (collects_garbage(a)) mp_torch_collect_garbage(a);
@@ -153,7 +153,8 @@ static uint32_t find_memory(struct mp_torch_allocator *a, uint32_t pool, uint64_
     if (block == NONE && !a->contexts.count) {
         mp_torch_release_all(a);
         a->stats.retries++;
-        block = mp_torch_get_memory(a, bytes, stream, pool); /* only there, whatever became free meanwhile */
+        /* Only from there, even if other blocks became free meanwhile. */
+        block = mp_torch_get_memory(a, bytes, stream, pool);
     }
     return block;
 }
@@ -250,7 +251,7 @@ void mp_torch_free_now(struct mp_torch_allocator *a, uint32_t block)
     mp_torch_put(a, block);
     if (segment->page) return;
     it = &a->blocks.at[block];
-    a->stats.inactive_split -= it->bytes - freed; /* the neighbours that it was joined with */
+    a->stats.inactive_split -= it->bytes - freed; /* the neighbours that it was joined with are no longer split off */
     if (is_split(it)) a->stats.inactive_split += it->bytes;
 }
 

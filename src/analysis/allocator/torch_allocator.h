@@ -4,8 +4,8 @@
  * settings and the driver's memory. Without hooks the driver is a device of a given capacity that hands out addresses
  * in ascending order.
  *
- * Sizes are bytes. Streams are any numbers, 0 being the default stream. Pools are small numbers, 0 being the default
- * pool, the others private ones (CUDA graphs, MemPool). Blocks have ids that are reused after a free.
+ * Sizes are bytes. Streams are any numbers; 0 is the default stream. Pools are small numbers: 0 is the default pool,
+ * others are private (CUDA graphs, MemPool). Blocks have ids that are reused after a free.
  *
  * A call takes 0.1 to 0.3 µs. One thread at a time.
  *
@@ -33,7 +33,7 @@
 #include "base/vec.h"
 #include "base/words.h"
 
-#define MP_TORCH_ANY_STREAM UINT64_MAX /* of a pool's filter */
+#define MP_TORCH_ANY_STREAM UINT64_MAX /* filter of a pool that takes all streams */
 #define MP_TORCH_NO_BLOCK   UINT32_MAX /* the result of a request for 0 bytes; may be freed */
 
 enum mp_torch_result {
@@ -42,20 +42,20 @@ enum mp_torch_result {
 };
 
 struct mp_torch_event {
-    uint64_t address, bytes; /* alloc, free: requested bytes; out of memory: rounded ones */
+    uint64_t address, bytes; /* alloc, free: requested bytes; out of memory: rounded bytes */
     uint64_t stream;
-    uint32_t pool, block; /* block: of an alloc or a free */
-    uint8_t action;       /* enum mp_torch_action: with the meaning of PyTorch's own trace */
+    uint32_t pool, block; /* block: for an alloc or a free */
+    uint8_t action;       /* enum mp_torch_action: as in PyTorch's own trace */
 };
 
-/* The surroundings of the allocator. NULL functions: the model's own device, no listener. */
+/* What the allocator calls. NULL functions: the model's own device, and no listener. */
 struct mp_torch_hooks {
     void *context;
-    /* cudaMalloc(): false where the device has no room. */
+    /* cudaMalloc(): false if the device has no room. */
     bool (*allocate)(void *context, uint64_t bytes, uint64_t *address);
     /* Address space for an expandable segment, `bytes` a multiple of `page`. */
     bool (*reserve)(void *context, uint64_t bytes, uint64_t page, uint64_t *address);
-    /* Memory for some of its pages: for all of them, or false. */
+    /* Backs pages of it with memory: all of them, or none and false. */
     bool (*map)(void *context, uint64_t address, uint64_t bytes);
     void (*event)(void *context, const struct mp_torch_event *event);
 };
@@ -77,7 +77,7 @@ struct mp_torch_segment {
     uint64_t address, bytes, stream;
     uint32_t pool;
     bool small, expandable;
-    size_t first_block, block_count; /* in the listing's blocks */
+    size_t first_block, block_count; /* indices into the listing's blocks */
 };
 
 /* Segments and their blocks, by address. Each run of mapped pages of an expandable segment counts as a segment. */
@@ -111,33 +111,34 @@ const struct mp_torch_stats *mp_torch_stats(const struct mp_torch_allocator *all
 void mp_torch_list(const struct mp_torch_allocator *allocator, struct mp_torch_listing *listing);
 void mp_torch_listing_free(struct mp_torch_listing *listing);
 
-/* `bytes` rounded as before the search for a block; the bytes requested from the driver for them. */
+/* `bytes` as rounded before the search for a block; the bytes that the driver is asked for. */
 uint64_t mp_torch_round(const struct mp_torch_settings *settings, uint64_t bytes);
 uint64_t mp_torch_segment_bytes(const struct mp_torch_settings *settings, uint64_t rounded);
 /* Address space of a new expandable segment for `bytes`, on a device of `total` bytes. A larger request fails. */
 uint64_t mp_torch_expandable_room(const struct mp_torch_settings *settings, uint64_t total, uint64_t bytes);
 
 /*
- * Streams. A block that another stream used stays pending after its free, until all work that had been given to that
- * stream by then is done, and until the next malloc checks.
+ * Streams. A block that another stream used stays pending after its free until that stream has done the work it was
+ * given before the free. The next malloc checks this.
  */
 void mp_torch_record_stream(struct mp_torch_allocator *allocator, uint32_t block, uint64_t stream);
 /* Completes the free of a pending block now, when a trace says so. */
 void mp_torch_complete(struct mp_torch_allocator *allocator, uint32_t block);
 
 /*
- * Private pools. Between begin and end, requests of a stream that the filter accepts come from that pool, and the
- * allocator neither checks streams nor releases memory to try again. Once a pool is released as often as it was begun
- * and held (a MemPool holds its pool), its segments go at the next release.
+ * Private pools. Between begin and end, the pool serves the requests of streams that the filter accepts. Meanwhile the
+ * allocator neither checks streams nor releases memory to try again. Each begin and hold needs a release (a MemPool
+ * holds its pool). After the last one, the next release of memory returns its segments.
  */
 void mp_torch_pool_hold(struct mp_torch_allocator *allocator, uint32_t pool);
-/* MemPool(use_on_oom, no_split): other requests may take of it when memory runs out; its segments are never divided. */
+/* MemPool(use_on_oom, no_split): other requests may use its memory when memory runs out; its segments are never
+ * divided. */
 enum { MP_TORCH_USE_ON_OOM = 1, MP_TORCH_NO_SPLIT = 2 };
 void mp_torch_pool_set(struct mp_torch_allocator *allocator, uint32_t pool, unsigned ways);
 void mp_torch_pool_begin(struct mp_torch_allocator *allocator, uint32_t pool, uint64_t stream);
 void mp_torch_pool_end(struct mp_torch_allocator *allocator, uint32_t pool);
 void mp_torch_pool_release(struct mp_torch_allocator *allocator, uint32_t pool);
-/* As a MemPool does when it is deleted: gives back the free memory of a pool without users. */
+/* What deleting a MemPool does: returns the free memory of a pool without users to the driver. */
 void mp_torch_empty_pool(struct mp_torch_allocator *allocator, uint32_t pool);
 
 /*

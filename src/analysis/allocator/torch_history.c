@@ -16,13 +16,11 @@
  * size of a block that is still live. For a freed block the trace gives the requested size; it may also include a
  * remainder too small to split (at most 1 MiB), which only its neighbours show.
  */
-#define SEGMENTS_UNIT (2u << 20) /* the allocator asks the driver for multiples of it */
-#define ROOM                                                                                                           \
-    ((uint64_t)1 << 40)   /* the size that an expandable segment may grow to: more than any device                     \
-                           * has */
-#define RESERVATIONS 1024 /* expandable segments at the beginning: two for each stream and pool */
+#define SEGMENTS_UNIT (2u << 20)          /* the allocator asks the driver for multiples of it */
+#define ROOM          ((uint64_t)1 << 40) /* size of an expandable segment's address space: more than any device has */
+#define RESERVATIONS  1024                /* expandable segments at the beginning: two for each stream and pool */
 
-/* The place and time of an alloc of the trace. */
+/* When and where the trace allocates. */
 struct birth {
     uint64_t address;
     uint32_t event;
@@ -32,9 +30,9 @@ struct finder {
     const struct mp_model *model;
     struct mp_torch_history *history;
     uint16_t driver;
-    struct mp_map held; /* address + 1 of a live part at the end to its index in model->parts, less 1 */
+    struct mp_map held; /* address + 1 of a live part at the end, to its index in model->parts */
     MP_VEC(struct birth) births;
-    MP_VEC(struct mp_torch_segment) ends;       /* segments of the end */
+    MP_VEC(struct mp_torch_segment) ends;       /* segments that are live at the end */
     MP_VEC(struct mp_torch_segment) given_back; /* by steps */
     size_t reservations;
 };
@@ -48,7 +46,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The last of some sorted segments that begins at or below the address; NULL where there is none. */
+/* The last of the sorted segments that begins at or below the address; NULL: none. */
 static const struct mp_torch_segment *last_below(const struct mp_torch_segment *at, size_t count, uint64_t address)
 {
     size_t before = MP_COUNT_BEFORE(count, i, at[i].address <= address);
@@ -62,8 +60,8 @@ static const struct mp_torch_segment *segment_at(const struct mp_torch_segment *
     return found && address - found->address < found->bytes ? found : NULL;
 }
 
-/* Finds the owner of the memory: from the segments of the end, else from the step that gives it back. `ended`: the
- * trace gives it back; another segment of the end may begin where it did, of other size and for other blocks. */
+/* Finds the owner of the memory: from the segments at the end, else from the step that frees it. `ended`: the trace
+ * frees it. Another segment at the end may then begin at its address, with another size and other blocks. */
 static void find_owner(const struct finder *f, struct mp_torch_segment *segment, bool ended)
 {
     const struct mp_torch_segment *found = last_below(f->ends.at, f->ends.count, segment->address + segment->bytes - 1);
@@ -83,8 +81,7 @@ static bool same_owner(const struct mp_torch_segment *a, const struct mp_torch_s
     return a->stream == b->stream && a->pool == b->pool && a->small == b->small;
 }
 
-/* Finds the expandable segment of a run of pages; it begins where the lowest of its runs does, those that the trace
- * maps included. */
+/* Finds the expandable segment of a run of pages. It begins at its lowest run, including runs that the trace maps. */
 static void put_in_reservation(struct finder *f, const struct mp_torch_segment *run)
 {
     struct mp_torch_history *history = f->history;
@@ -178,7 +175,7 @@ static void gather_owners(struct finder *f)
     if (f->given_back.count) qsort(f->given_back.at, f->given_back.count, sizeof *f->given_back.at, by_address);
 }
 
-/* The lowest address in [from, limit) at which the trace allocates before the event; limit where there is none. */
+/* The lowest address in [from, limit) that the trace allocates before the event; limit: none. */
 static uint64_t first_birth(const struct finder *f, uint64_t from, uint64_t limit, uint32_t before)
 {
     size_t first = MP_COUNT_BEFORE(f->births.count, i, f->births.at[i].address < from);
@@ -187,7 +184,7 @@ static uint64_t first_birth(const struct finder *f, uint64_t from, uint64_t limi
     return limit;
 }
 
-/* The bytes that a block of the base takes, up to the next one of its segment, or to the segment's end, at `limit`. */
+/* The bytes that a block of the base takes: up to the next block of its segment, or to the segment's end at `limit`. */
 static uint64_t taken(const struct finder *f, const struct mp_torch_base *block, const struct mp_torch_segment *segment,
                       uint64_t limit)
 {
@@ -203,7 +200,7 @@ static uint64_t taken(const struct finder *f, const struct mp_torch_base *block,
     return next <= end + MP_TORCH_SMALL ? next - block->address : bytes;
 }
 
-/* True if no step requests its free, but the end has it as freed. */
+/* True if no step requests its free, but it is freed at the end. */
 static bool is_pending_at_end(const struct finder *f, const struct mp_torch_base *block)
 {
     const uint64_t *part = mp_map_find(&f->held, block->address + 1);
@@ -228,7 +225,7 @@ static void find_blocks(struct finder *f)
         mp_vec_add(&history->base, base);
     }
     if (history->base.count) qsort(history->base.at, history->base.count, sizeof *history->base.at, by_address);
-    uint64_t end = 0; /* of the previous block */
+    uint64_t end = 0; /* end of the previous block */
     for (size_t i = 0; i < history->base.count; i++) {
         struct mp_torch_base *base = &history->base.at[i];
         const struct mp_torch_segment *segment =
@@ -239,7 +236,7 @@ static void find_blocks(struct finder *f)
         if (!memory || base->address < end) continue;
         uint64_t limit = memory->address + memory->bytes;
         while (segment->expandable && ++memory < history->mapped.at + history->mapped.count && memory->address == limit)
-            limit += memory->bytes; /* runs that were mapped one after the other */
+            limit += memory->bytes; /* joins runs that were mapped one after the other */
         if (i + 1 < history->base.count && history->base.at[i + 1].address < limit)
             limit = history->base.at[i + 1].address;
         base->stream = segment->stream;
@@ -250,7 +247,8 @@ static void find_blocks(struct finder *f)
     }
 }
 
-/* Before PyTorch 2.10 only the segments of the end name their pools: their contents belong to the same pool. */
+/* Before PyTorch 2.10, only segments live at the end name their pools. Everything in such a segment belongs to its
+ * pool. */
 static void find_pools(struct finder *f)
 {
     struct mp_torch_history *history = f->history;
@@ -262,7 +260,7 @@ static void find_pools(struct finder *f)
     }
 }
 
-/* Fills in base, segments and mapped of a history whose steps are there. */
+/* Fills base, segments and mapped of a history that already has its steps. */
 static void torch_find_base(const struct mp_model *model, struct mp_torch_history *history)
 {
     struct finder f = {.model = model, .history = history, .driver = mp_track_below(model, history->track)};
@@ -277,7 +275,7 @@ static void torch_find_base(const struct mp_model *model, struct mp_torch_histor
     mp_vec_free(&f.given_back);
 }
 
-/* The value of a key in key=value,key=value, up to the next comma outside brackets; NULL where there is none. */
+/* The value of a key in key=value,key=value, up to the next comma outside brackets; NULL: none. */
 static const char *find_value(const char *configuration, const char *key, size_t *length)
 {
     size_t key_length = strlen(key);
@@ -331,7 +329,7 @@ static void pool_index(struct mp_torch_history *history, uint64_t pool, uint32_t
     *index = mp_torch_pool_index(history, pool);
 }
 
-/* The next event of the track from *at on that is of the type, or past the end. */
+/* The track's next event of that type from *at on, or past the end. */
 static uint32_t next_event(const struct mp_model *model, uint16_t track, uint32_t at)
 {
     const struct mp_model_events *events = &model->events;
@@ -367,13 +365,14 @@ struct follower {
     struct mp_placements known;
     const char *device;
     uint16_t driver;
-    size_t noted;              /* in model->noted: earlier ones have been handled */
-    uint32_t capture;          /* step with which a graph's capture began, or MP_NONE: its pool is not known yet */
+    size_t noted;              /* index into model->noted: earlier ones have been handled */
+    uint32_t capture;          /* step where the current capture of a graph began; its pool is not known yet. MP_NONE:
+                                * no capture */
     struct mp_torch_uses uses; /* of pools */
-    MP_VEC(uint32_t) contexts; /* those of them that have not ended, the innermost last */
-    bool collects;             /* segments go back during requests, although the driver refused none */
+    MP_VEC(uint32_t) contexts; /* contexts of pools that have not ended, the innermost last */
+    bool collects;             /* requests return segments to the driver, although it refused none */
 };
-#define POOL_TO_COME UINT32_MAX /* of a capture that has not ended */
+#define POOL_TO_COME UINT32_MAX /* pool of a capture that has not ended */
 
 static void add_call(struct follower *f, enum mp_torch_call call, uint32_t pool, uint64_t bytes)
 {
@@ -393,7 +392,7 @@ static void enter_context(struct follower *f, uint32_t pool, uint32_t event)
     mp_vec_add(&f->uses, use);
 }
 
-/* `known`: which pool it was. */
+/* `known`: the pool, if its number is known. */
 static void leave_context(struct follower *f, uint32_t pool, uint32_t known, uint32_t event)
 {
     const struct mp_torch_use from_before = {known, 0, event};
@@ -410,7 +409,7 @@ static void leave_context(struct follower *f, uint32_t pool, uint32_t known, uin
     mp_vec_add(&f->uses, from_before);
 }
 
-/* The pool of the capture under way is known. */
+/* The current capture's pool became known. */
 static void end_capture(struct follower *f, uint32_t pool, uint32_t event)
 {
     for (uint32_t i = f->capture; i < f->history->steps.count; i++)
@@ -420,7 +419,7 @@ static void end_capture(struct follower *f, uint32_t pool, uint32_t event)
     add_call(f, MP_TORCH_CALL_POOL_ENDS, pool, 0);
 }
 
-/* The pool stays unknown: uses a number that no other request has. */
+/* The pool of a capture stays unknown: it gets a number of its own. */
 static void lose_capture(struct follower *f, uint32_t event)
 {
     uint32_t pool;
@@ -474,7 +473,7 @@ static void follow_mark(struct follower *f, const struct mp_torch_mark *mark, ui
     }
 }
 
-/* Follows the shim's marks up to an event. *gives_back: one of them releases segments. */
+/* Follows the PyTorch shim's marks up to an event. *gives_back: true if a mark returns segments to the driver. */
 static void follow_marks(struct follower *f, uint32_t to, bool *gives_back)
 {
     const struct mp_model *model = f->model;
@@ -503,8 +502,8 @@ static void count_asked(struct follower *f, const struct mp_torch_step *step, ui
         asked->as_site++;
 }
 
-/* Adds the request from PyTorch's own history, of the block or of its site's others; otherwise its pool is the one that
- * the program uses then. */
+/* Adds a request with what PyTorch's own history says of the block, or of other blocks of its site. Without history,
+ * its pool is the one that the program uses at that time. */
 static void add_request(struct follower *f, struct mp_torch_step *step)
 {
     if (step->block == MP_NONE) return;
@@ -519,8 +518,8 @@ static void add_request(struct follower *f, struct mp_torch_step *step)
         step->pool = f->uses.at[f->contexts.at[f->contexts.count - 1]].pool;
 }
 
-/* True if, between two events of the allocator, segments went back to the driver, though not to make room for a refused
- * request: the program emptied the cache. */
+/* True if segments went back to the driver between two of the allocator's events, with no refused request that needed
+ * the room: the program emptied the cache. */
 static bool was_emptied(const struct follower *f, uint32_t from, uint32_t to)
 {
     const struct mp_model_events *events = &f->model->events;
@@ -565,7 +564,7 @@ static void follow_events(const struct mp_model *model, struct mp_torch_history 
     mp_placements_free(&f.known);
 }
 
-/* True if a request to free is followed at once by its completion. */
+/* True if the next entry completes the free that this one requests. */
 static bool is_completed_by_next(const struct mp_model *model, size_t at)
 {
     const struct mp_allocator_call *call = &model->calls.at[at], *next = call + 1;
@@ -573,7 +572,7 @@ static bool is_completed_by_next(const struct mp_model *model, size_t at)
            next->action == MP_TORCH_FREE_COMPLETED && next->address == call->address;
 }
 
-/* Follows the allocator's trace and the events that belong to it. *fit: the two agree. */
+/* Follows the allocator's trace and the events that belong to it. *fit: true if trace and events agree. */
 static void follow_calls(const struct mp_model *model, struct mp_torch_history *history, bool *fit)
 {
     uint32_t at = next_event(model, history->track, 0);
@@ -599,7 +598,7 @@ static void follow_calls(const struct mp_model *model, struct mp_torch_history *
     *fit = *fit && at >= model->events.count;
 }
 
-/* Finds the blocks of requests to free, which give only an address. */
+/* Finds the blocks of requested frees, which have only an address. */
 static void resolve_requests(const struct mp_model *model, struct mp_torch_history *history)
 {
     size_t last = history->steps.count;
@@ -625,7 +624,7 @@ static void resolve_requests(const struct mp_model *model, struct mp_torch_histo
     mp_map_free(&live);
 }
 
-/* Calls for pinned memory belong to another allocator, with other rules. */
+/* True if the file has the allocator's own calls. Calls for pinned memory are another allocator's. */
 static bool has_calls(const struct mp_model *model, uint16_t track)
 {
     if (!strncmp(mp_model_text(model, model->devices.at[model->tracks.at[track].device].name), "cpu", 3)) return false;
@@ -634,7 +633,7 @@ static bool has_calls(const struct mp_model *model, uint16_t track)
     return false;
 }
 
-/* The settings that the program began with. They are the last recorded ones, unless a mark says that it changed
+/* The program's first settings. They are the last recorded settings, unless a mark says that the program changed
  * them. */
 static void read_settings(const struct mp_model *model, struct mp_torch_settings *settings)
 {

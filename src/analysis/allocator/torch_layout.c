@@ -30,7 +30,7 @@ static void open_segment(struct placer *p, struct mp_torch_segment segment)
     mp_vec_add(&p->to->listing.segments, segment);
 }
 
-/* Takes the file's own list; its parts are in the order of the segments. */
+/* Takes the list of the file itself; its parts are in the order of the segments. */
 static void take_list(struct placer *p)
 {
     const struct mp_model *model = p->model;
@@ -69,7 +69,7 @@ static void take_list(struct placer *p)
 struct range {
     uint64_t address, end;
     uint32_t block;
-    bool used; /* a block of the allocator has lain in it */
+    bool used; /* it has held a block of the allocator */
 };
 
 struct ranges {
@@ -83,7 +83,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The live blocks of a track; with `memory` only those that are ranges of it. */
+/* The live blocks of a track. With `memory`, only blocks that are ranges of it. */
 static void gather_track(const struct placer *p, uint16_t track, const struct mp_track_memory *memory,
                          struct ranges *to)
 {
@@ -101,7 +101,7 @@ static void gather_track(const struct placer *p, uint16_t track, const struct mp
     mp_live_blocks_free(&live);
 }
 
-/* Sorts by address, and drops ranges that overlap the one before. */
+/* Sorts by address, and drops a range that overlaps the previous one. */
 static void sort(struct ranges *to)
 {
     if (to->count) qsort(to->at, to->count, sizeof *to->at, by_address);
@@ -117,7 +117,7 @@ static struct range *range_at(struct ranges *in, uint64_t address)
     return before && address < in->at[before - 1].end ? &in->at[before - 1] : NULL;
 }
 
-/* A driver's block is a segment if the allocator has ever placed something in it; most have something there now. */
+/* A driver's block is a segment if it has ever held a block of the allocator. Most hold one now. */
 static void mark_used(const struct placer *p, struct ranges *below, const struct ranges *live)
 {
     const struct mp_model_blocks *blocks = &p->model->blocks;
@@ -138,7 +138,7 @@ static void mark_used(const struct placer *p, struct ranges *below, const struct
     }
 }
 
-/* The bytes that a block takes up to the next one: includes a remainder too small to split. */
+/* The bytes from a block up to the next one: they include a remainder too small to split. */
 static uint64_t taken(const struct placer *p, const struct range *block, uint64_t room, bool small, bool expandable)
 {
     uint64_t bytes = block->end - block->address;

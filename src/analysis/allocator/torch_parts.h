@@ -1,4 +1,4 @@
-/* Shared by the parts of the model of PyTorch's allocator. Private to torch_*.c of this folder. */
+/* Shared by the parts of the model of PyTorch's allocator. Private to torch_*.c in this folder. */
 #ifndef MP_ANALYSIS_TORCH_PARTS_H
 #define MP_ANALYSIS_TORCH_PARTS_H
 
@@ -15,7 +15,7 @@
  */
 
 struct mp_torch_key {
-    uint64_t stream, bytes, address; /* ascending in this order */
+    uint64_t stream, bytes, address; /* keys are sorted ascending, in this order */
     uint32_t block;
 };
 
@@ -30,38 +30,39 @@ struct mp_torch_place {
     size_t run, index;
 };
 
-/* The key is not in the set. */
+/* The key must not be in the set. */
 void mp_torch_set_insert(struct mp_torch_set *set, const struct mp_torch_key *key);
-/* The key is in the set. */
+/* The key must be in the set. */
 void mp_torch_set_remove(struct mp_torch_set *set, const struct mp_torch_key *key);
 /* `to` is empty. */
 void mp_torch_set_copy(struct mp_torch_set *to, const struct mp_torch_set *from);
 void mp_torch_set_free(struct mp_torch_set *set);
 
-/* The first place whose key is not below (stream, bytes, address). mp_torch_set_at() of a place behind the last is
- * NULL. */
+/* The first position whose key is not below (stream, bytes, address). mp_torch_set_at() of a position behind the last
+ * is NULL. */
 struct mp_torch_place mp_torch_set_find(const struct mp_torch_set *set, uint64_t stream, uint64_t bytes,
                                         uint64_t address);
 const struct mp_torch_key *mp_torch_set_at(const struct mp_torch_set *set, struct mp_torch_place place);
 struct mp_torch_place mp_torch_set_next(const struct mp_torch_set *set, struct mp_torch_place place);
-/* False where there is no earlier one. */
+/* False: there is no earlier one. */
 bool mp_torch_set_previous(const struct mp_torch_set *set, struct mp_torch_place *place);
 
 #define NONE UINT32_MAX /* no block, no use */
 
 struct block {
     uint64_t address, bytes, requested;
-    uint64_t age_base; /* searches of its side up to the time when it became free */
+    uint64_t age_base; /* number of searches of its side when it became free */
     uint32_t segment;
-    uint32_t previous, next; /* neighbours by address in the segment */
-    uint32_t uses;           /* other streams: index of a struct use */
+    uint32_t previous, next; /* neighbours in the segment, by address */
+    uint32_t uses;           /* index of the first struct use, of another stream */
     uint32_t events;         /* not yet done */
     uint8_t state;           /* enum mp_torch_state */
-    bool unused;             /* the id may be reused; `next` is then the next such block */
+    bool unused;             /* the id is free; `next` is then the next free id */
 };
 
 struct segment {
-    uint64_t address, bytes, page, stream; /* page: of an expandable one, else 0; then bytes are address space */
+    uint64_t address, bytes, page, stream; /* page: of an expandable segment, whose bytes are address space; otherwise
+                                            * 0 */
     uint32_t pool;
     uint32_t first; /* block */
     bool small, unused;
@@ -71,14 +72,14 @@ struct segment {
 struct side {
     struct mp_torch_set blocks;   /* free ones */
     struct mp_torch_set unmapped; /* keys have bytes 0 */
-    uint64_t searches;            /* counted where garbage is collected */
+    uint64_t searches;            /* counted only if garbage is collected */
 };
 
 struct pool {
     struct side sides[2]; /* large, small */
     uint32_t users;       /* begun, not released */
-    uint64_t bytes;       /* obtained from the driver */
-    bool freeable;        /* released: to be emptied at the next release */
+    uint64_t bytes;       /* bytes from the driver */
+    bool freeable;        /* no users left: the next release of memory empties it */
     bool no_split, use_on_oom;
 };
 
@@ -88,11 +89,11 @@ struct use {
     bool in_capture;
 };
 
-/* Frees that wait for work that a stream had been given by then, oldest first. */
+/* Frees that wait for a stream's earlier work, the oldest first. */
 struct queue {
     uint64_t stream;
     MP_VEC(uint32_t) blocks;
-    size_t first, done; /* done: earlier ones have completed */
+    size_t first, done; /* done: frees before this index have completed */
 };
 
 struct context {
@@ -113,11 +114,11 @@ struct mp_torch_allocator {
     uint32_t unused_segment;
     MP_VEC(struct pool) pools;
     MP_VEC(struct context) contexts; /* begun, not ended */
-    MP_VEC(uint32_t) freeable;       /* pools, in the order of their release */
+    MP_VEC(uint32_t) freeable;       /* pools in the order of their last release */
     MP_VEC(struct use) uses;
     uint32_t unused_use;
     MP_VEC(struct queue) queues;
-    MP_VEC(uint32_t) deferred; /* freed in a capture while other streams use them */
+    MP_VEC(uint32_t) deferred; /* blocks freed in a capture while other streams use them */
     MP_VEC(uint32_t) scratch;
 };
 
@@ -147,24 +148,25 @@ void mp_torch_trace(struct mp_torch_allocator *a, enum mp_torch_action action, u
 /* torch_blocks.c: blocks and free memory. */
 uint32_t mp_torch_block_new(struct mp_torch_allocator *a, const struct block *block);
 void mp_torch_block_unused(struct mp_torch_allocator *a, uint32_t block);
-/* Cuts a block after `bytes`; the high part is new, has the same state, and is in no set. */
+/* Cuts a block after `bytes`. The high part is a new block of the same state in no set. */
 uint32_t mp_torch_cut(struct mp_torch_allocator *a, uint32_t block, uint64_t bytes);
-void mp_torch_put(struct mp_torch_allocator *a, uint32_t block);  /* into the set of its state: free or unmapped */
+/* Puts a free or unmapped block into the set of its state. */
+void mp_torch_put(struct mp_torch_allocator *a, uint32_t block);
 void mp_torch_take(struct mp_torch_allocator *a, uint32_t block); /* out of it */
-/* Joins a free or unmapped block, which is in no set, with neighbours of the same state. Returns the lowest one, which
- * remains. */
+/* Joins a free or unmapped block that is in no set with its neighbours of the same state. Returns the lowest block,
+ * which remains. */
 uint32_t mp_torch_join(struct mp_torch_allocator *a, uint32_t block);
-void mp_torch_pool_need(struct mp_torch_allocator *a, uint32_t pool); /* makes room for it */
+void mp_torch_pool_need(struct mp_torch_allocator *a, uint32_t pool); /* makes room for the pool */
 
 /* torch_segments.c */
 uint32_t mp_torch_segment_new(struct mp_torch_allocator *a, const struct segment *segment);
-/* A free block of a new segment, or of new pages; NONE where there is no memory, or the limit forbids it. */
+/* A free block of a new segment, or of new pages; NONE: no memory, or the limit is reached. */
 uint32_t mp_torch_get_memory(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool);
 void mp_torch_collect_garbage(struct mp_torch_allocator *a);
 bool mp_torch_release_available(struct mp_torch_allocator *a, uint64_t bytes, uint64_t stream, uint32_t pool);
 void mp_torch_release_all(struct mp_torch_allocator *a);
 void mp_torch_segment_unused(struct mp_torch_allocator *a, uint32_t segment);
-/* Counts memory that came from the driver for a segment, or went back. */
+/* Counts memory that a segment got from the driver, or returned. */
 void mp_torch_gained(struct mp_torch_allocator *a, const struct segment *segment, uint64_t bytes);
 void mp_torch_lost(struct mp_torch_allocator *a, const struct segment *segment, uint64_t bytes);
 
@@ -173,12 +175,14 @@ uint32_t mp_torch_expand(struct mp_torch_allocator *a, uint64_t bytes, uint64_t 
 void mp_torch_unmap(struct mp_torch_allocator *a, uint32_t block);
 
 /* torch_streams.c */
-void mp_torch_wait_for_streams(struct mp_torch_allocator *a, uint32_t block); /* a freed block that others use */
-void mp_torch_look_at_streams(struct mp_torch_allocator *a);                  /* frees blocks that they have finished
-                                                                               * with */
-void mp_torch_finish_streams(struct mp_torch_allocator *a);                   /* waits for them, frees it all */
+/* Queues the free of a block that other streams use. */
+void mp_torch_wait_for_streams(struct mp_torch_allocator *a, uint32_t block);
+/* Completes queued frees whose streams are done. */
+void mp_torch_look_at_streams(struct mp_torch_allocator *a);
+/* Waits for all streams and completes all queued frees. */
+void mp_torch_finish_streams(struct mp_torch_allocator *a);
 
-/* torch_pools.c: a pool must not be emptied at the next release. */
+/* torch_pools.c: the next release must not empty the pool. */
 void mp_torch_not_freeable(struct mp_torch_allocator *a, uint32_t pool);
 
 /* torch_allocator.c: frees a block whose free was requested. */

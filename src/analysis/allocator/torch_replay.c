@@ -9,30 +9,30 @@
 #include "base/memory.h"
 #include "base/units.h"
 
-/* A replay under way. One thread at a time. */
+/* A running replay. One thread at a time. */
 
 struct mp_torch_player {
     const struct mp_model *model;
     const struct mp_torch_history *history;
-    struct mp_torch_history *noted; /* the same, of a replay of the record */
+    struct mp_torch_history *noted; /* the same history, in a replay of the recording */
     struct mp_torch_allocator *allocator;
     struct mp_torch_settings settings; /* now */
     struct mp_torch_replay *replay;
-    uint32_t *ids;           /* by block of the model: the allocator's, or MP_TORCH_NO_BLOCK */
-    MP_VEC(uint32_t) owners; /* by the allocator's block: the model's */
-    MP_VEC(uint32_t) begun;  /* by pool: how often it was */
-    MP_VEC(uint32_t) open;   /* by pool: how often the program uses it now, by its marks */
-    MP_VEC(uint32_t) late;   /* blocks whose requested free the record completes during the call that comes */
-    uint64_t most;           /* reserved bytes; beyond them the replay is given up. 0: endless */
+    uint32_t *ids;           /* by block of the model: the allocator's id, or MP_TORCH_NO_BLOCK */
+    MP_VEC(uint32_t) owners; /* by the allocator's id: the model's block */
+    MP_VEC(uint32_t) begun;  /* by pool: number of its begins */
+    MP_VEC(uint32_t) open;   /* by pool: number of its uses by the program now, from the marks */
+    MP_VEC(uint32_t) late;   /* blocks whose requested free the recording completes during the next call */
+    uint64_t most;           /* reserved bytes beyond which the replay stops. 0: unlimited */
     mp_torch_watch *watch;   /* NULL: none */
     void *context;           /* its */
     bool recorded;
-    bool own_limit;             /* the replay has one, which the program's do not change */
-    bool probing, probe_failed; /* a call is tried on a copy of the allocator, and did something that the record
+    bool own_limit;             /* the replay has its own limit, which the program's calls do not change */
+    bool probing, probe_failed; /* a call is being tried on a copy of the allocator; it did something that the recording
                                  * lacks */
     uint32_t probes;
     uint32_t step;               /* under way */
-    uint32_t script, script_end; /* steps among which are those about segments that the record has next */
+    uint32_t script, script_end; /* steps that contain the recording's next ones about segments */
 };
 
 static void torch_differ(struct mp_torch_player *p, const char *format, ...)
@@ -52,7 +52,7 @@ static void torch_differ(struct mp_torch_player *p, const char *format, ...)
     va_end(arguments);
 }
 
-/* Notes whose an allocator's block is. */
+/* Notes the model's block for an allocator's block. */
 static void torch_own(struct mp_torch_player *p, uint32_t block, uint32_t id)
 {
     if (id == MP_TORCH_NO_BLOCK) return;
@@ -62,7 +62,7 @@ static void torch_own(struct mp_torch_player *p, uint32_t block, uint32_t id)
     if (block != MP_NONE) p->ids[block] = id;
 }
 
-/* `is_new`: the record has memory for the request. */
+/* `is_new`: the recording has memory for the request. */
 static void torch_count_oom(struct mp_torch_player *p, bool is_new)
 {
     p->replay->ooms++;
@@ -70,7 +70,7 @@ static void torch_count_oom(struct mp_torch_player *p, bool is_new)
     p->replay->last_oom = p->step;
 }
 
-/* The blocks of the base that lie in [address, end), and what is free between them: `run` of memory. */
+/* Adds the blocks of the base in [address, end), and the free ones between them: `run` of memory. */
 static void fill(const struct mp_torch_history *history, size_t *next, uint64_t address, uint64_t end,
                  struct mp_torch_moment *to)
 {
@@ -93,7 +93,7 @@ static void fill(const struct mp_torch_history *history, size_t *next, uint64_t 
     }
 }
 
-/* The blocks of an expandable segment: its runs of mapped pages, and no memory between them. */
+/* The same for an expandable segment: its runs of mapped pages, with no memory between them. */
 static void fill_expandable(const struct mp_torch_history *history, const struct mp_torch_segment *segment,
                             size_t *next, size_t *run, struct mp_torch_moment *to)
 {
@@ -120,7 +120,7 @@ static void fill_expandable(const struct mp_torch_history *history, const struct
     }
 }
 
-/* The state that the record begins with; the same blocks as the settings place them. */
+/* The recording's first state. With other settings, the same blocks at other addresses. */
 static void torch_begin_recorded(struct mp_torch_player *p)
 {
     const struct mp_torch_history *history = p->history;
@@ -199,7 +199,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The blocks of the track that live at the end by the trace, and in no segment of the end. */
+/* Counts blocks of the track that live at the end by the trace, but are in no segment at the end. */
 static void count_unfreed(struct mp_torch_player *p)
 {
     const struct mp_model *model = p->model;
@@ -217,7 +217,7 @@ static void count_unfreed(struct mp_torch_player *p)
     mp_map_free(&held);
 }
 
-/* The end of the replay against the segments of the file. */
+/* Compares the end of the replay with the segments in the file. */
 static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_listing *listing)
 {
     const struct mp_model *model = p->model;
@@ -229,7 +229,7 @@ static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_l
             continue;
         mp_vec_add(&order, place);
     }
-    size_t *first = mp_alloc_zeroed(model->segments.count + 1, sizeof *first); /* part of each segment */
+    size_t *first = mp_alloc_zeroed(model->segments.count + 1, sizeof *first); /* first part of each segment */
     for (size_t i = model->parts.count; i--;)
         first[model->parts.at[i].segment] = i;
     if (order.count) qsort(order.at, order.count, sizeof *order.at, by_address);
@@ -258,9 +258,9 @@ static void torch_compare_end(struct mp_torch_player *p, const struct mp_torch_l
     free(first);
 }
 
-#define OTHER_STREAM (UINT64_MAX - 1)    /* stands for those that use a block; it is never said to be done */
-#define PROBES       100000              /* in one replay: no file takes for ever */
-#define TOTAL        ((uint64_t)1 << 40) /* of a device that is not known: no address space is ever used up */
+#define OTHER_STREAM (UINT64_MAX - 1)    /* stands for all streams that use a block; its work never ends */
+#define PROBES       100000              /* in one replay, so that no file takes for ever */
+#define TOTAL        ((uint64_t)1 << 40) /* for an unknown device: its address space never runs out */
 
 static const char *name_of(unsigned action)
 {
@@ -328,7 +328,7 @@ static void meet_segment_event(struct mp_torch_player *p, const struct mp_torch_
                      name_of(event->action), event->bytes, event->address);
 }
 
-/* The ids of blocks are used again: what is freed has none any more. */
+/* Blocks' ids are reused, so a freed block must lose its id. */
 static void on_event(void *context, const struct mp_torch_event *event)
 {
     struct mp_torch_player *p = context;
@@ -347,8 +347,8 @@ static bool gives_back(const struct mp_torch_step *step)
     return step->action == MP_TORCH_SEGMENT_FREE || step->action == MP_TORCH_SEGMENT_UNMAP;
 }
 
-/* True if the record gives segments back now. A private pool gives its segments back only when nobody uses it any
- * more. */
+/* True if the recording returns segments to the driver now. A private pool returns its segments only after its last
+ * use. */
 static bool release_pools(struct mp_torch_player *p)
 {
     bool any = false;
@@ -362,8 +362,8 @@ static bool release_pools(struct mp_torch_player *p)
     return any;
 }
 
-/* A MemPool that ended gave its segments back alone. If the record gives back more, or those of the default pool first,
- * the program emptied the cache. */
+/* A deleted MemPool returns only its own segments. If the recording returns more, or segments of the default pool
+ * first, the program emptied the cache. */
 static void give_back(struct mp_torch_player *p)
 {
     const struct mp_torch_step *next;
@@ -376,8 +376,8 @@ static void give_back(struct mp_torch_player *p)
     mp_torch_empty_cache(p->allocator);
 }
 
-/* Memory of a private pool is only handed out while a graph is captured, or the program uses the pool, or it is put
- * back to what it was. */
+/* A private pool allocates only in a capture of a graph, while the program uses the pool, or while PyTorch restores
+ * it. */
 static enum mp_torch_result ask(struct mp_torch_player *p, const struct mp_torch_step *step, uint32_t *id)
 {
     bool open = step->pool < p->open.count && p->open.at[step->pool];
@@ -399,9 +399,9 @@ static void complete_late(struct mp_torch_player *p)
     }
 }
 
-/* Possible causes if a record gives segments back and then hands out a block, or finds none. Frees that waited for
- * streams were completed before the request. Or the request found no memory, and waited for all streams itself. Or the
- * program had emptied the cache before. */
+/* What may have happened if a recording returns segments and then allocates a block, or fails to. Frees waiting for
+ * streams were completed before the request. Or the request found no memory, and itself waited for all streams. Or the
+ * program emptied the cache before. */
 enum course { COURSE_REQUEST, COURSE_WAITING, COURSE_EMPTIED, COURSES };
 
 static enum mp_torch_result take_course(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course,
@@ -412,7 +412,7 @@ static enum mp_torch_result take_course(struct mp_torch_player *p, const struct 
     return ask(p, step, id);
 }
 
-/* True if a course, tried on a copy of the allocator, leads to the record's next events. */
+/* True if a course, tried on a copy of the allocator, leads to the recording's next events. */
 static bool leads_there(struct mp_torch_player *p, const struct mp_torch_step *step, enum course course)
 {
     struct mp_torch_allocator *kept = p->allocator;
@@ -488,7 +488,7 @@ static void play_free(struct mp_torch_player *p, const struct mp_torch_step *ste
     if (step->action == MP_TORCH_FREE_REQUESTED)
         mp_torch_record_stream(p->allocator, id, OTHER_STREAM);
     else
-        mp_torch_complete(p->allocator, id); /* where it was requested before */
+        mp_torch_complete(p->allocator, id); /* its free was requested before */
     if (p->ids[step->block] == id) mp_torch_free(p->allocator, id);
 }
 
@@ -544,14 +544,14 @@ static void play_call(struct mp_torch_player *p, const struct mp_torch_step *ste
     }
 }
 
-/* Nothing was requested: if the record gives segments back, the program did. */
+/* Without a request, segments that the recording returns were returned by the program. */
 static void end_script(struct mp_torch_player *p)
 {
     complete_late(p);
     if (release_pools(p)) give_back(p);
 }
 
-/* Steps about segments that the record has and the replay had no reason for. */
+/* Skips the recording's steps about segments that the replay had no reason for. */
 static void end_call(struct mp_torch_player *p)
 {
     for (const struct mp_torch_step *next; (next = next_of_script(p)); p->script++)
@@ -561,7 +561,8 @@ static void end_call(struct mp_torch_player *p)
     p->late.count = 0;
 }
 
-/* True if a step of the record is part of the next call: its segments, and completed frees that waited for streams. */
+/* True if a step of the recording is part of the next call: its segments, and completed frees that waited for
+ * streams. */
 static bool belongs_to_next(struct mp_torch_player *p, const struct mp_torch_step *step)
 {
     bool late = step->action == MP_TORCH_FREE_COMPLETED &&
@@ -599,7 +600,7 @@ static void play(struct mp_torch_player *p, uint32_t until)
             tell(p, p->step);
             continue;
         }
-        if (!p->recorded && step->was_free) continue; /* free, and other blocks are, under other settings */
+        if (!p->recorded && step->was_free) continue; /* other settings leave other blocks free */
         if (asks) play_alloc(p, step);
         if (p->recorded && !asks) end_script(p);
         if (p->recorded) end_call(p);

@@ -1,7 +1,7 @@
 /*
- * Replays of a caching allocator's history through the model of PyTorch's allocator. A replay of the record itself
- * shows whether the model places every block where it was. Others have other settings or another capacity. One thread
- * at a time.
+ * Replays of a caching allocator's history through the model of PyTorch's allocator. A replay of the recording itself
+ * shows whether the model places every block where it was. Other replays change the settings or the capacity. One
+ * thread at a time.
  */
 #ifndef MP_ANALYSIS_TORCH_REPLAY_H
 #define MP_ANALYSIS_TORCH_REPLAY_H
@@ -12,60 +12,59 @@
 #define MP_TORCH_TO_THE_END UINT32_MAX
 
 struct mp_torch_replay {
-    uint64_t reserved_peak, allocated_peak; /* of the blocks' bytes, those before the first step included */
-    uint64_t ooms;                          /* requests that found no memory */
-    uint64_t new_ooms;                      /* of those, requests that had found some */
+    uint64_t reserved_peak, allocated_peak; /* over the blocks' bytes, including blocks from before the first step */
+    uint64_t ooms;                          /* failed requests */
+    uint64_t new_ooms;                      /* failed requests that succeeded in the recording */
     uint32_t last_oom;                      /* step; MP_NONE */
     uint64_t allocs;                        /* that were made */
-    uint64_t retries;                       /* requests for which everything cached was given back first */
-    uint64_t driver_calls;                  /* that got memory of the driver */
-    bool given_up;                          /* mp_torch_replay_below(): more was reserved than was allowed */
-    /* Replays of the record only: */
+    uint64_t retries;                       /* requests before which the allocator emptied its cache */
+    uint64_t driver_calls;                  /* calls that get memory from the driver */
+    bool given_up;                          /* mp_torch_replay_below(): it reserved more than allowed */
+    /* Only in replays of the recording: */
     uint64_t differences;
     char first[240];             /* what differs first; "" */
-    uint64_t segment_events;     /* that were as recorded */
-    uint64_t differences_at_end; /* of them: the state at the end alone, after all calls */
-    uint64_t unfreed; /* blocks that the record's trace leaves live and that its segments do not have: it contradicts
-                         itself */
-    uint64_t segments, parts; /* of the end, compared; 0 where the file has none */
+    uint64_t segment_events;     /* number of segments' events that agree */
+    uint64_t differences_at_end; /* differences in the state at the end, after all calls */
+    uint64_t unfreed;         /* blocks that the trace leaves live but that are in no segment: the recording contradicts
+                               * itself */
+    uint64_t segments, parts; /* compared at the end; 0: the file has none */
 };
 
-/* The state at some step: the allocator's segments, and the model's block for each of its blocks. */
+/* The state at a step: the allocator's segments, and for each of its blocks the model's block. */
 struct mp_torch_moment {
     struct mp_torch_listing listing;
-    MP_VEC(uint32_t) owners; /* for each block of the listing: the model's, or MP_NONE */
+    MP_VEC(uint32_t) owners; /* by block of the listing: the model's block, or MP_NONE */
 };
 
-/* Replays the record of a traced history: memory comes from the driver where the trace says so, everything else must
- * follow. Lists the state before step `until`, or at the end, in *moment (may be NULL; starts empty, freed by the
- * caller). Notes in the history where the program emptied the cache. */
+/* Replays a traced history as recorded: the driver gives memory where the trace says so, and all else must follow.
+ * Lists the state before step `until`, or at the end, in *moment (may be NULL; starts empty, freed by the caller).
+ * Notes in the history where the program emptied the cache. */
 void mp_torch_replay_recorded(const struct mp_model *model, struct mp_torch_history *history, uint32_t until,
                               struct mp_torch_moment *moment, struct mp_torch_replay *replay);
 void mp_torch_moment_free(struct mp_torch_moment *moment);
 
 /* Replays the requests before step `until` under other settings, on a device of `capacity` bytes (MP_TORCH_UNLIMITED).
- * A limit is a share of `total`. Blocks from before the first step are placed anew, in the order of their addresses. A
- * request that had found no memory is made too; what it gets now is freed at once. */
+ * A limit is a share of `total`. Blocks from before the first step get new addresses, in the order of their old ones.
+ * Requests that failed in the recording are made, too; if one succeeds, its block is freed at once. */
 void mp_torch_replay_with(const struct mp_model *model, const struct mp_torch_history *history,
                           const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint32_t until,
                           struct mp_torch_replay *replay);
-/* Called after each step with the allocated and reserved bytes, and once before the first, with
- * MP_TORCH_BEFORE_STEPS. */
+/* Called after each step with allocated and reserved bytes, and once before the first, with MP_TORCH_BEFORE_STEPS. */
 typedef void mp_torch_watch(void *context, size_t step, uint64_t allocated, uint64_t reserved);
 #define MP_TORCH_BEFORE_STEPS SIZE_MAX
-/* The same to the end, under watch. */
+/* The same up to the end, with a watch. */
 void mp_torch_replay_watched(const struct mp_model *model, const struct mp_torch_history *history,
                              const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total,
                              mp_torch_watch *watch, void *context, struct mp_torch_replay *replay);
-/* The same to the end, given up as soon as more than `most` bytes are reserved. */
+/* The same up to the end, but stops when more than `most` bytes are reserved. */
 void mp_torch_replay_below(const struct mp_model *model, const struct mp_torch_history *history,
                            const struct mp_torch_settings *settings, uint64_t capacity, uint64_t total, uint64_t most,
                            struct mp_torch_replay *replay);
 
 /*
  * The segments of a caching allocator at a moment, with the blocks in them. They come from a replay if the recording
- * has the allocator's own trace. Otherwise they come from the segments that a file lists at its end, or from the blocks
- * of the layer below. Pure; the result is the caller's.
+ * has the allocator's trace. Otherwise from the segments listed in the file, or from blocks of the layer below. Pure;
+ * the result is the caller's.
  */
 
 enum mp_layout_source {
@@ -76,19 +75,19 @@ enum mp_layout_source {
 
 struct mp_torch_layout {
     enum mp_layout_source source;
-    struct mp_torch_moment moment; /* its blocks' ids mean nothing; owners do */
+    struct mp_torch_moment moment; /* its blocks' ids have no meaning; owners have */
 };
 
-/* `event`: the number of events that have happened. The history is the track's. False: the recording does not say what
- * the allocator held. */
+/* `event`: the number of past events. The history must be the track's. False: the recording does not say what the
+ * allocator held. */
 bool mp_torch_layout_at(const struct mp_model *model, struct mp_torch_history *history, uint32_t event,
                         struct mp_torch_layout *layout);
 
 /* How much of a device a caching allocator may have, for replays. Pure. */
 
 /* Bytes of the device that the allocator could have: the total without the driver, contexts, other libraries and other
- * processes. Less than any refused amount, but no less than the allocator once held, `held`. MP_BYTES_UNKNOWN if the
- * total is unknown. */
+ * processes. It is less than any refused amount, but at least `held`, the most that the allocator had. MP_BYTES_UNKNOWN
+ * if the total is unknown. */
 uint64_t mp_torch_room(const struct mp_model *model, uint16_t track, uint64_t held);
 
 #endif

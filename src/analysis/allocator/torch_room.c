@@ -4,7 +4,7 @@
 #include "analysis/device/device_use.h"
 #include "model/track.h"
 
-/* The least sum of the driver's blocks and the refused bytes, over all refusals: the device had less than that. */
+/* The lowest sum of the driver's blocks and refused bytes, over all refusals: the device had less. */
 static uint64_t refused_from(const struct mp_model *model, uint16_t driver)
 {
     const struct mp_model_blocks *blocks = &model->blocks;

@@ -72,7 +72,7 @@ static bool may_release(struct mp_torch_allocator *a, uint32_t block)
     return !is_split(&a->blocks.at[block]) && !segment_of(a, block)->page;
 }
 
-/* Gives back a segment that is one free block; cudaFree(). */
+/* Returns a segment that is one free block to the driver; cudaFree(). */
 static void release(struct mp_torch_allocator *a, uint32_t block)
 {
     struct segment *segment = segment_of(a, block);
@@ -83,7 +83,7 @@ static void release(struct mp_torch_allocator *a, uint32_t block)
     mp_torch_block_unused(a, block);
 }
 
-/* The blocks of a set, in order, as a->scratch. */
+/* Copies the blocks of a set, in order, to a->scratch. */
 static void gather(struct mp_torch_allocator *a, const struct mp_torch_set *set)
 {
     struct mp_torch_place place = {0, 0};
@@ -130,7 +130,7 @@ static bool is_oversize(const struct mp_torch_key *key, uint64_t stream, uint64_
     return key && key->stream == stream && key->bytes >= least;
 }
 
-/* Chooses the blocks to release for a request, as a->scratch: the smallest that suffices alone, else several, from the
+/* Chooses the blocks to release for a request, into a->scratch: the smallest that suffices alone, else several from the
  * largest on. Returns their sum. */
 static uint64_t choose(struct mp_torch_allocator *a, uint64_t need, uint64_t stream, const struct mp_torch_set *set)
 {
@@ -177,7 +177,7 @@ static void release_side(struct mp_torch_allocator *a, uint32_t pool, bool small
         mp_torch_unmap(a, a->scratch.at[i]);
 }
 
-/* Releases the free memory of a pool without users, and with the last of it the pool. True: the pool is gone. */
+/* Releases the free memory of a pool without users. If nothing is left, the pool goes, too. True: the pool has gone. */
 static bool empty_pool(struct mp_torch_allocator *a, uint32_t pool)
 {
     release_side(a, pool, true);

@@ -10,7 +10,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* One option's value, as text that ends at `end`. */
+/* The text of one option's value, up to `end`. */
 struct value {
     const char *name; /* for messages */
     const char *at, *end;
@@ -185,7 +185,7 @@ static const struct {
     const char *name;
     enum mp_status (*set)(struct mp_torch_settings *settings, const struct value *value);
 } options[] = {
-    {"large_segment_size_mb", set_large_segment}, /* first: others are held against it */
+    {"large_segment_size_mb", set_large_segment}, /* first: other options are checked against it */
     {"max_split_size_mb", set_max_split},
     {"max_non_split_rounding_mb", set_rounding},
     {"garbage_collection_threshold", set_threshold},
@@ -227,7 +227,7 @@ static const char *value_end(const char *at)
     return at;
 }
 
-/* Applies options[which] wherever the text has it; `which` OPTIONS: only checks that every name is known. */
+/* Applies OPTIONS[which] wherever the text has it. `which` OPTIONS only checks that every name is known. */
 static enum mp_status apply(struct mp_torch_settings *settings, const char *text, size_t which, struct mp_error *error)
 {
     for (const char *at = text; *at;) {
@@ -254,7 +254,7 @@ static enum mp_status apply(struct mp_torch_settings *settings, const char *text
     return MP_OK;
 }
 
-/* As PyTorch reads it; the caller's. */
+/* Without spaces, as PyTorch reads it; the caller frees it. */
 static char *without_spaces(const char *text)
 {
     char *plain = mp_alloc(strlen(text) + 1), *to = plain;
@@ -299,7 +299,7 @@ static void add_option(struct mp_buffer *text, const char *name)
     mp_buffer_printf(text, "%s%s:", text->size ? "," : "", name);
 }
 
-/* No two versions read ">" alike, and some refuse a 0, so a list names each boundary. The number 1 means no rounding,
+/* Versions read ">" differently, and some refuse a 0, so a list names each boundary. The number 1 means no rounding,
  * and an unset 0 stays out. */
 static void add_divisions(const uint32_t *divisions, struct mp_buffer *text)
 {

@@ -11,9 +11,9 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-#define MP_TORCH_SMALL       ((uint64_t)1 << 20) /* blocks up to here come from segments of 2 MiB */
+#define MP_TORCH_SMALL       ((uint64_t)1 << 20) /* blocks up to this size come from segments of 2 MiB */
 #define MP_TORCH_PAGE        ((uint64_t)2 << 20)
-#define MP_TORCH_OWN_SEGMENT ((uint64_t)10 << 20) /* from here on a segment is made for the block */
+#define MP_TORCH_OWN_SEGMENT ((uint64_t)10 << 20) /* blocks from this size on get segments of their own */
 #define MP_TORCH_LARGE       ((uint64_t)20 << 20)
 #define MP_TORCH_MINIMUM     512
 #define MP_TORCH_UNLIMITED   UINT64_MAX
@@ -23,22 +23,21 @@ struct mp_torch_settings {
     uint64_t max_split;                     /* MP_TORCH_UNLIMITED */
     uint64_t max_non_split_rounding;        /* MP_TORCH_LARGE */
     uint64_t large_segment;                 /* MP_TORCH_LARGE */
-    double gc_threshold;                    /* of the limit; 0: no collection */
-    double fraction;                        /* of the device that may be used; 0: no limit is set */
-    double reserve;                         /* address space of an expandable segment: a share of the device, */
-    bool reserve_in_gib;                    /* or GiB; 0: 9/8 of the device, which is also the most */
-    uint32_t divisions[MP_TORCH_DIVISIONS]; /* of roundup_power2_divisions: [k] for 2^k MiB up to twice that */
+    double gc_threshold;                    /* share of the limit; 0: no collection */
+    double fraction;                        /* usable share of the device; 0: no limit */
+    double reserve;                         /* address space of an expandable segment, as a share of the device */
+    bool reserve_in_gib;                    /* or in GiB; 0: 9/8 of the device, which is also the most */
+    uint32_t divisions[MP_TORCH_DIVISIONS]; /* roundup_power2_divisions: [k] is for 2^k MiB up to twice that */
     bool expandable;
 };
 
 void mp_torch_settings_default(struct mp_torch_settings *settings);
-/* Changes what the text names. MP_INVALID: the error names the option and its form. Options of PyTorch that do not
- * change where memory comes from are accepted. */
+/* Changes the options that the text names. MP_INVALID: the error names the option and its form. Options of PyTorch that
+ * do not change where memory comes from are accepted. */
 enum mp_status mp_torch_settings_parse(struct mp_torch_settings *settings, const char *text, struct mp_error *error);
-/* The same of a recorded text. Options that PyTorch has and memprof does not know, and values that it refuses, change
- * nothing. */
+/* The same for a recorded text. Unknown options, and values that PyTorch refuses, change nothing. */
 void mp_torch_settings_read(struct mp_torch_settings *settings, const char *text);
-/* The same as a program's change of the settings does: some of those that it does not name become the defaults. */
+/* The same for a program's change of the settings: some options that it does not name return to their defaults. */
 void mp_torch_settings_change(struct mp_torch_settings *settings, const char *text);
 /* The text of settings that differ from PyTorch's defaults, as every version with these options reads it; "" for
  * none. */

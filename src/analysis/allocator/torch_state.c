@@ -1,4 +1,4 @@
-/* A whole state of the model of PyTorch's allocator, read and written. */
+/* Reads and writes a whole state of the model of PyTorch's allocator. */
 #include <string.h>
 
 #include "analysis/allocator/torch_parts.h"

@@ -1,6 +1,6 @@
 /* Frees of blocks that other streams use: record_stream(), insert_events(), process_events() and
- * synchronize_and_free_events() of CUDACachingAllocator.cpp. Between a private pool's begin and end no event may be
- * made, so such frees wait; blocks used only in that time need no event. */
+ * synchronize_and_free_events() of CUDACachingAllocator.cpp. No event may be made between a private pool's begin and
+ * end, so such frees wait. Blocks used only in that time need no event. */
 #include "analysis/allocator/torch_parts.h"
 
 void mp_torch_record_stream(struct mp_torch_allocator *a, uint32_t block, uint64_t stream)
@@ -29,7 +29,7 @@ static struct queue *queue_of(struct mp_torch_allocator *a, uint64_t stream)
     return &a->queues.at[a->queues.count - 1];
 }
 
-/* Ends a block's uses, and with `wait` lets its free wait for each of them. */
+/* Ends a block's uses. With `wait`, its free waits for each of them. */
 static void end_uses(struct mp_torch_allocator *a, uint32_t block, bool wait, bool but_in_capture)
 {
     for (uint32_t id = a->blocks.at[block].uses, next; id != NONE; id = next) {

@@ -7,11 +7,11 @@
 #include "base/vec.h"
 #include "model/track.h"
 
-/* A segment that the allocator has. */
+/* A segment of the allocator. */
 struct held {
     uint64_t address, bytes;
-    uint32_t event; /* that got it of the driver */
-    uint32_t pool;  /* NO_POOL: no block has shown it yet */
+    uint32_t event; /* event that got it from the driver */
+    uint32_t pool;  /* NO_POOL: no block has shown its pool yet */
 };
 #define NO_POOL UINT32_MAX
 
@@ -19,7 +19,7 @@ struct holder {
     const struct mp_model *model;
     const struct mp_torch_uses *uses; /* in order */
     uint16_t driver;
-    uint32_t event;           /* earlier ones have been followed */
+    uint32_t event;           /* earlier events have been followed */
     MP_VEC(struct held) held; /* by address */
 };
 
@@ -58,7 +58,7 @@ static void follow_driver(struct holder *h, uint32_t to)
     }
 }
 
-/* The segment with the address, if it came since the recording began; else NULL. */
+/* The segment with the address, if it came after the recording began; else NULL. */
 static struct held *segment_of(const struct holder *h, uint64_t address)
 {
     size_t after = MP_COUNT_BEFORE(h->held.count, i, h->held.at[i].address <= address);
@@ -88,7 +88,7 @@ static void put_in_order(struct mp_torch_uses *uses)
     uses->count = kept;
 }
 
-/* The number of uses before the first of the pool that begins after the event. */
+/* The number of uses before the pool's first use that begins after the event. */
 static size_t uses_before(const struct mp_torch_uses *uses, uint32_t pool, uint32_t event)
 {
     return MP_COUNT_BEFORE(uses->count, i,
@@ -107,9 +107,9 @@ static bool is_used(const struct mp_torch_uses *uses, uint32_t pool, uint32_t ev
     return end && uses->at[end - 1].pool == pool && event < uses->at[end - 1].end;
 }
 
-/* Before 2.10 PyTorch's history names no pools: whose a block is follows from the segment that has its address when the
- * history is read. By then the default pool may have given its segment back, and a private one got it again. Where the
- * history was not read, a block belongs to the pool of the segment's first one. */
+/* Before 2.10, PyTorch's history names no pools. It derives a block's pool from the segment that has its address when
+ * the history is read. By then the default pool may have returned its segment, and a private pool may have got it.
+ * Without history, a block belongs to the pool of the segment's first block. */
 static void correct_pool(const struct holder *h, bool has_history, struct mp_torch_step *step)
 {
     struct held *segment = segment_of(h, step->address);
@@ -121,8 +121,8 @@ static void correct_pool(const struct holder *h, bool has_history, struct mp_tor
     if (segment->pool == NO_POOL) segment->pool = step->pool;
 }
 
-/* PyTorch puts a pool back segment by segment: it hands out all that is in it, block after block, then takes back what
- * was free. Marks that, of the blocks from step `first` on, and returns the step after all these. */
+/* PyTorch restores a pool segment by segment: it allocates every block in it, then frees those that were free. Marks
+ * such blocks from step `first` on. Returns the step after all of these. */
 static size_t mark_free_ones(struct mp_torch_history *history, size_t first)
 {
     const struct mp_torch_step *steps = history->steps.at;

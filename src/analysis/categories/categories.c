@@ -29,7 +29,7 @@ static const char *const names[MP_CATEGORIES] = {
     [MP_CATEGORY_KV_CACHE] = "KV cache",
 };
 
-/* Facts of frames, in the order in which they count: `doubtless` comes before phases. */
+/* Facts of frames, the first that applies counts: `doubtless` facts count before phases. */
 static const struct {
     uint32_t fact;
     enum mp_category category;
@@ -47,7 +47,7 @@ static const struct {
 
 #define SHOWN (sizeof shown / sizeof *shown)
 
-/* The index of the first of them; SHOWN: none. */
+/* The index of the first fact; SHOWN: none. */
 static size_t first_shown(uint32_t facts)
 {
     size_t i = 0;
@@ -73,13 +73,13 @@ struct usual {
 struct mp_categories {
     const struct mp_model *model;
     const struct mp_rules *user; /* may be NULL */
-    uint16_t *by_user;           /* by stack: the first of the user's rules that fits, + 1; NULL: there are none */
+    uint16_t *by_user;           /* by stack: 1 + the user's first rule that fits; NULL: no rules */
     const struct mp_stack_facts *facts;
     struct mp_phases phases;
     struct mp_guesses guesses;
-    uint32_t first_call;   /* the turn of it where the program does nothing but infer; else MP_NONE */
+    uint32_t first_call;   /* the turn of the first call, in a program that only infers; else MP_NONE */
     unsigned char *feeds;  /* by stack: enum feeding */
-    struct mp_intern keys; /* of usual roles: number N + 1 */
+    struct mp_intern keys; /* keys of `usual`: number N + 1 is usual[N] */
     MP_VEC(struct usual) usual;
 };
 
@@ -92,7 +92,7 @@ static unsigned category_named(const struct mp_categories *categories, uint32_t 
     return MP_CATEGORIES + id;
 }
 
-/* A parent stands before its children, so one pass over the nodes settles every stack. */
+/* Parents come before children, so one pass over the nodes settles every stack. */
 static uint16_t *match_stacks(const struct mp_model *model, const struct mp_rules *rules)
 {
     struct mp_buffer scratch = {0};
@@ -122,7 +122,7 @@ const char *mp_category_phase(const struct mp_categories *categories, uint32_t m
     return turn == MP_NONE ? NULL : words[categories->phases.turns.at[turn].phase];
 }
 
-/* The common facts of blocks most of which got the same label. */
+/* The key of blocks that mostly get the same label: stack, module and size. */
 static void usual_key(const struct mp_model *model, uint32_t block, uint64_t key[3])
 {
     key[0] = model->blocks.stack[block];
@@ -195,11 +195,11 @@ static enum mp_category by_usual_label(const struct mp_categories *categories, u
     return of_role(best);
 }
 
-/* A block's life in terms of turns. */
+/* A block's life, counted in turns. */
 struct life {
     const struct mp_phases *phases;
-    uint32_t turn;  /* in which it was born */
-    uint32_t freed; /* MP_NONE: it lived as long as the recording shows */
+    uint32_t turn;  /* turn of its birth */
+    uint32_t freed; /* turn of its free; MP_NONE: not freed in the recording */
 };
 
 static const struct mp_phase_turn *turn_at(const struct life *life, uint32_t index)
@@ -212,7 +212,7 @@ static bool lives_at(const struct life *life, uint32_t turn)
     return life->freed > turn_at(life, turn)->first;
 }
 
-/* The first turn after the birth whose phase is none of those in `mask`; MP_NONE. */
+/* The first turn after the birth with a phase outside of `mask`; MP_NONE. */
 static uint32_t turn_beyond(const struct life *life, unsigned mask)
 {
     for (uint32_t i = life->turn + 1; i < life->phases->turns.count; i++)
@@ -231,22 +231,22 @@ static enum mp_category of_forward(const struct life *life)
 {
     uint32_t backward = turn_at(life, life->turn)->backward, next = life->turn + 1;
     if (backward == MP_NONE && next < life->phases->turns.count)
-        backward = next; /* there is none: a block that outlives the pass */
+        backward = next; /* no such turn: the block outlives the pass */
     bool lasts = backward == MP_NONE ? life->freed == MP_NONE : lives_at(life, backward);
     return lasts ? MP_CATEGORY_ACTIVATIONS : MP_CATEGORY_TEMPORARY;
 }
 
-#define MADE_MEANWHILE  4096 /* events in which other threads' forward passes make something */
-#define ROUNDS_OF_INPUT 4    /* for which a batch may be used: fetched ahead, shared by two networks */
+#define MADE_MEANWHILE  4096 /* events in which another thread's forward pass must allocate */
+#define ROUNDS_OF_INPUT 4    /* rounds that may use a batch: it is fetched ahead, or shared by two networks */
 
-/* True if it ends some rounds after its birth. */
+/* True if it is freed a few rounds after its birth. */
 static bool is_passing(const struct life *life)
 {
     uint32_t last = life->freed == MP_NONE ? MP_NONE : mp_phase_turn_of(life->phases, life->freed);
     return last != MP_NONE && turn_at(life, last)->round <= turn_at(life, life->turn)->round + ROUNDS_OF_INPUT;
 }
 
-/* True if a forward pass on another thread, in the turn of the block's birth, makes something before it ends. */
+/* True if a forward pass on another thread, in the turn of the block's birth, allocates during the block's life. */
 static bool lives_during_forward(const struct mp_model *model, const struct life *life, uint32_t block)
 {
     const struct mp_model_events *events = &model->events;
@@ -259,8 +259,8 @@ static bool lives_during_forward(const struct mp_model *model, const struct life
     return false;
 }
 
-/* Blocks made between phases: the next forward's are its input; those made after it that live on for backward belong to
- * the loss. `aside`: on a thread that takes no turns, at any time. */
+/* Blocks made between phases. Those that the next forward uses are its input; those made after forward that live until
+ * backward belong to the loss. `aside`: on a thread that takes no turns, so at any time. */
 static enum mp_category of_outside(const struct mp_model *model, const struct life *life, uint32_t block, bool aside)
 {
     unsigned before = 1u << MP_PHASE_OUTSIDE | 1u << MP_PHASE_BOUNDARY | 1u << MP_PHASE_OPTIMIZER;
@@ -276,10 +276,10 @@ static enum mp_category of_outside(const struct mp_model *model, const struct li
     return same ? MP_CATEGORY_TEMPORARY : MP_CATEGORY_NONE;
 }
 
-/* A block freed after the last allocation lived to the end, unless it was just made: then that is unknown. */
+/* A block freed after the last allocation lived to the end. If it was just made, that is unknown. */
 #define EVENTS_OF_TEMPORARY 8
 
-/* `round`: that of its birth; 0 where unknown. */
+/* `round`: the round of its birth; 0: unknown. */
 static enum mp_category by_turns(const struct mp_categories *categories, uint32_t block, uint32_t *round)
 {
     const struct mp_model *model = categories->model;
@@ -310,8 +310,8 @@ static enum mp_category by_turns(const struct mp_categories *categories, uint32_
     }
 }
 
-/* True if a stack's blocks from before the first round are input. Where there are few rounds other blocks live like
- * input, so the stack counts only where it makes such blocks in later rounds, too. */
+/* True if a stack's blocks from before the first round are input. In few rounds, other blocks live like input. So the
+ * stack must also make input in later rounds. */
 enum feeding { FEEDING_UNASKED, FEEDING_ASKED, FEEDING_SURE };
 
 static enum mp_category by_life(const struct mp_categories *categories, uint32_t block)
@@ -351,7 +351,7 @@ static enum mp_category by_rule(const struct mp_categories *categories, uint32_t
     return i < SHOWN && (shown[i].doubtless || !doubtless) ? shown[i].category : MP_CATEGORY_NONE;
 }
 
-/* Blocks made by inference: those that a later call's forward pass uses and frees, or that stay, are kept. */
+/* Blocks made by inference. They are kept if a later call's forward pass uses and frees them, or if they stay. */
 static enum mp_category of_inference(const struct mp_categories *categories, uint32_t block)
 {
     const struct mp_phases *phases = &categories->phases;
@@ -395,7 +395,7 @@ static bool is_between_calls(const struct mp_categories *categories, uint32_t bl
            mp_phase_of_block(&categories->phases, model, block) == MP_PHASE_OUTSIDE;
 }
 
-/* By facts that are no guess. */
+/* The category by facts that are no guess. */
 static enum mp_category known_category(const struct mp_categories *categories, uint32_t block, uint32_t moment)
 {
     enum mp_category category = by_label(categories, block, moment);
@@ -406,7 +406,7 @@ static enum mp_category known_category(const struct mp_categories *categories, u
     bool passes = life == MP_CATEGORY_TEMPORARY || life == MP_CATEGORY_ACTIVATIONS;
     if (!category && passes && is_of_inference(categories, block)) return of_inference(categories, block);
     if (!category) category = life;
-    bool labelled = categories->model->labels.count; /* then a block without a label is none of these */
+    bool labelled = categories->model->labels.count; /* the program labels blocks: an unlabelled one is none of these */
     if (!category && !labelled) category = by_rule(categories, block, false);
     return !category && is_between_calls(categories, block) ? of_inference(categories, block) : category;
 }
@@ -454,7 +454,7 @@ struct mp_categories *mp_categories_make(const struct mp_model *model, const str
     made->model = model;
     made->user = rules;
     made->facts = mp_stack_facts(model);
-    made->first_call = MP_NONE; /* which a guess is needed for */
+    made->first_call = MP_NONE; /* the first call, which a guess needs */
     mp_phases_find(model, &made->phases);
     count_labels(made);
     find_feeds(made);

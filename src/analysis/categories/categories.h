@@ -22,28 +22,28 @@
 enum mp_category {
     MP_CATEGORY_NONE,
     MP_CATEGORY_PARAMETERS,
-    MP_CATEGORY_GRADIENTS, /* of parameters; those of activations are temporary */
+    MP_CATEGORY_GRADIENTS, /* for parameters; gradients of activations are temporary */
     MP_CATEGORY_OPTIMIZER_STATE,
-    MP_CATEGORY_BUFFERS,     /* of modules: running means, masks */
+    MP_CATEGORY_BUFFERS,     /* modules' running means, masks */
     MP_CATEGORY_ACTIVATIONS, /* made in forward, still there when backward begins */
     MP_CATEGORY_INPUT,
-    MP_CATEGORY_TEMPORARY, /* made and freed within one phase */
+    MP_CATEGORY_TEMPORARY, /* allocated and freed within one phase */
     MP_CATEGORY_WORKSPACE,
     MP_CATEGORY_COMMUNICATION,
-    MP_CATEGORY_PREVIOUS, /* activations of a graph that is still held although the same code made the next one */
-    MP_CATEGORY_WORKING,  /* made by inference, and gone with the call */
+    MP_CATEGORY_PREVIOUS, /* activations of a graph that is still held after the same code made the next one */
+    MP_CATEGORY_WORKING,  /* made by inference, and freed with the call */
     MP_CATEGORY_KEPT,     /* made by inference for later calls: keys and values, a recurrent state, results */
-    MP_CATEGORY_KV_CACHE, /* a server's room for keys and values, by its own report */
-    MP_CATEGORIES         /* from here on: names of the user's rules */
+    MP_CATEGORY_KV_CACHE, /* a server's memory for keys and values, by its own report */
+    MP_CATEGORIES         /* from here on: categories of the user's rules */
 };
 
 struct mp_categories;
 
-/* `rules` (may be NULL) are the user's; both outlive the categories. */
+/* `rules` (may be NULL) are the user's. Model and rules must outlive the categories. */
 struct mp_categories *mp_categories_make(const struct mp_model *model, const struct mp_rules *rules);
 /* The category of a block after `moment` events, a number below mp_categories_count(). */
 unsigned mp_category_of(const struct mp_categories *categories, uint32_t block, uint32_t moment);
-/* The same; `*guessed`: only likelihood supports it (guesses.h), no stack, label or phase. */
+/* The same. *guessed: true if no stack, label or phase shows it, only likelihood (guesses.h). */
 unsigned mp_category_look(const struct mp_categories *categories, uint32_t block, uint32_t moment, bool *guessed);
 unsigned mp_categories_count(const struct mp_categories *categories);
 /* "optimizer state", or a user's name; NULL for MP_CATEGORY_NONE. */
@@ -58,9 +58,9 @@ const char *mp_category_phase(const struct mp_categories *categories, uint32_t m
 const char *mp_category_of_block(const void *context, uint32_t block);
 void mp_categories_free(struct mp_categories *categories);
 
-/* The built-in rules, as the manual lists them, one after the other; false after the last. `doubtless`: they come
- * before phases. For a block born in backward they see the code that ran there, not the code that made the node of
- * the graph. */
+/* The built-in rules, as the manual lists them, one after the other; false after the last. `doubtless` rules count
+ * before phases. For a block born in backward, they look at the code that ran in backward, not at the code that made
+ * the graph's node. */
 struct mp_category_rule {
     const char *category, *regex;
     bool doubtless;

@@ -9,15 +9,15 @@
 #include "base/search.h"
 #include "model/stack_facts.h"
 
-#define GRAPH_LEAST 8         /* blocks of a graph, or blocks freed together with one */
-#define SMALL_LEAST 32        /* blocks of small passes, where nothing was trained: fewer show nothing */
-#define GRAPH_PART  4         /* with a graph, at least one in so many of a forward pass's blocks is \ kept */
-#define STEADY      (1 << 16) /* bytes: recurring sizes from here on belong to layers, whatever uses them */
-/* Bytes of the cuBLAS workspaces that PyTorch makes, before Hopper and from Hopper on. They are a good part of small
- * programs, and without native stacks nothing else shows them. */
+#define GRAPH_LEAST 8         /* fewest blocks of a graph, or freed together with one */
+#define SMALL_LEAST 32        /* fewest blocks of small passes if nothing was trained */
+#define GRAPH_PART  4         /* with a graph, a forward pass keeps at least 1/GRAPH_PART of its blocks */
+#define STEADY      (1 << 16) /* bytes: recurring sizes from here on belong to layers, not to other code */
+/* Bytes of PyTorch's cuBLAS workspaces, before Hopper and from Hopper on. They are a large part of small programs, and
+ * without native stacks nothing else shows them. */
 #define SMALL_CUBLAS 8519680u
 #define LARGE_CUBLAS 33554432u
-#define MOST_CUBLAS  2 /* of one size: more are parameters */
+#define MOST_CUBLAS  2 /* blocks of one size: more are parameters */
 
 /* The number of blocks of a size; sorted by size. */
 struct size_count {
@@ -37,11 +37,11 @@ struct finder {
     const struct mp_stack_facts *facts;
     uint32_t *line;      /* find_lines() */
     bool stays;          /* find_staying() */
-    bool trains, infers; /* some turn is backward; some is inference */
+    bool trains, infers; /* some turn is backward; some turn is inference */
 };
 
-/* By stack: the line that a person reads, its innermost of Python, else its innermost; MP_NONE. A parent stands before
- * its children. */
+/* By stack: the line to show, which is the innermost of Python, else the innermost; MP_NONE. Parents come before
+ * children. */
 static uint32_t *find_lines(const struct mp_model *model)
 {
     uint32_t *lines = mp_alloc((model->stacks.count + 1) * sizeof *lines);
@@ -67,15 +67,15 @@ static bool was_before(const struct finder *f, uint32_t block)
     return f->model->blocks.alloc_event[block] == MP_NONE;
 }
 
-/* A block freed after all allocations goes as the program ends. For blocks from before the recording this holds only
- * where all of them go. */
+/* True if the block is freed after all allocations, as the program ends. Blocks from before the recording count only if
+ * all of them are freed then. */
 static bool lives_to_the_end(const struct finder *f, uint32_t block)
 {
     uint32_t freed = f->model->blocks.free_event[block], last = f->phases->last_alloc;
     return freed == MP_NONE || (last != MP_NONE && freed > last && !(f->stays && was_before(f, block)));
 }
 
-/* True if some block from before the recording is there at the end. */
+/* True if a block from before the recording lives at the end. */
 static bool find_staying(const struct finder *f)
 {
     for (uint32_t i = 0; i < f->model->blocks.count; i++)
@@ -108,7 +108,7 @@ static void add_size(struct sizes *sizes, uint64_t bytes, uint32_t round)
     if (bytes != MP_BYTES_UNKNOWN) mp_vec_add(sizes, one);
 }
 
-/* Keeps for each size the most that one round has; sorted. */
+/* Keeps the highest number of a round for each size; sorted. */
 static void sum_up(struct sizes *sizes)
 {
     size_t made = 0;
@@ -144,7 +144,7 @@ static struct size_count *find_size(const struct sizes *sizes, uint64_t bytes)
 
 /* ---- inference */
 
-/* The blocks that a turn of forward makes, and how many of them are there when they could be needed. */
+/* The blocks that a turn of forward makes, and how many still live when backward could need them. */
 struct keeping {
     uint32_t made, kept; /* kept: without results */
     uint32_t consumed;   /* freed in backward */
@@ -152,7 +152,7 @@ struct keeping {
 
 /* A thread's forward pass. */
 struct pass {
-    uint32_t stack, block; /* its first stack, its last block; 0, MP_NONE: it is in none */
+    uint32_t stack, block; /* its first stack, its last block; 0, MP_NONE: not in a pass */
 };
 
 static void end_pass(struct pass *pass, unsigned char *results)
@@ -161,8 +161,8 @@ static void end_pass(struct pass *pass, unsigned char *results)
     *pass = (struct pass){0, MP_NONE};
 }
 
-/* By block: a pass's last one, its result, which the program may keep whether there is a graph or not. A pass of a
- * thread ends where the thread does something else, or the pass's first code runs again. */
+/* By block: 1 for a pass's last block. It is its result, which the program may keep with or without a graph. A thread's
+ * pass ends when the thread does something else, or when the pass's first code runs again. */
 static unsigned char *find_results(const struct finder *f)
 {
     const struct mp_model *model = f->model;
@@ -190,10 +190,11 @@ static bool leads_to_backward(const struct mp_phases *phases, size_t turn)
     return false;
 }
 
-/* Facts that all turns show. */
+/* Facts that all turns show together. */
 struct showing {
     bool recomputes;
-    bool enough; /* that a turn of few blocks shows something: backward, from which it differs, or many of them */
+    bool enough; /* the turns show enough, even with few blocks: there is a backward to differ from, or there are many
+                  * blocks */
 };
 
 static bool is_inference(const struct mp_phases *phases, size_t turn, const struct keeping *at,
@@ -206,7 +207,7 @@ static bool is_inference(const struct mp_phases *phases, size_t turn, const stru
     return all->enough && at->made > 1 && !at->kept && !leads_to_backward(phases, turn);
 }
 
-/* For each turn of forward: the event at which a graph that it made is still whole. */
+/* By turn of forward: the event at which its graph would still be complete. */
 static uint32_t next_use(const struct mp_phases *phases, size_t turn)
 {
     const struct mp_phase_turn *at = &phases->turns.at[turn];
@@ -216,7 +217,7 @@ static uint32_t next_use(const struct mp_phases *phases, size_t turn)
     return MP_NONE;
 }
 
-/* True if the program says by a region that it trains, though no frame shows it. */
+/* True if a region of the program says that it trains, though no frame shows it. */
 static bool marks_backward(const struct mp_model *model)
 {
     for (size_t i = 0; i < model->noted.count; i++)
@@ -256,7 +257,7 @@ static void find_inference(struct finder *f)
         f->trains |= mp_phase_is_backward(phases->turns.at[i].phase);
     }
     all.enough = f->trains || (made >= SMALL_LEAST && !marks_backward(model));
-    bool before = false; /* a turn of one block counts as the one before it */
+    bool before = false; /* a turn of one block counts like the previous turn */
     size_t turns = 0, infer = 0;
     for (size_t i = 0; i < count; i++) {
         if (phases->turns.at[i].phase != MP_PHASE_FORWARD) continue;
@@ -266,8 +267,8 @@ static void find_inference(struct finder *f)
         turns++;
     }
     f->infers = infer;
-    /* In a turn of a server other threads are amid a call, whose blocks live like a graph's: on a busy machine in
-     * nearly half of its turns. */
+    /* On a server, other threads are within a call during a turn; their blocks live like a graph's. On a busy machine
+     * this happens in nearly half of the turns. */
     size_t needed = several ? turns / 2 : turns - turns / 4;
     bool served = !f->trains && infer >= SMALL_LEAST && infer >= needed;
     for (size_t i = 0; served && i < count; i++)
@@ -276,7 +277,7 @@ static void find_inference(struct finder *f)
     free(keeping);
 }
 
-/* ---- graphs that are kept beyond the next one */
+/* ---- graphs that outlive the next one */
 
 static bool belongs_to_graph(const struct finder *f, uint32_t block, uint32_t *turn)
 {
@@ -288,7 +289,7 @@ static bool belongs_to_graph(const struct finder *f, uint32_t block, uint32_t *t
     return *turn != MP_NONE && !f->guesses->inference[*turn];
 }
 
-/* A pass begins when the first code of the previous pass runs again in a later turn. */
+/* A pass ends, and the next begins, when its first code runs again in a later turn. */
 static void find_passes(struct finder *f)
 {
     struct mp_guess_passes *passes = &f->guesses->passes;
@@ -311,7 +312,7 @@ static struct mp_guess_pass *pass_of(const struct mp_guesses *guesses, uint32_t 
     return before ? &guesses->passes.at[before - 1] : NULL;
 }
 
-/* The event that begins the following pass; MP_NONE: there is none. */
+/* The event that begins the next pass; MP_NONE: none. */
 static uint32_t end_of(const struct mp_guesses *guesses, const struct mp_guess_pass *pass)
 {
     return pass + 1 < guesses->passes.at + guesses->passes.count ? pass[1].first : MP_NONE;
@@ -350,7 +351,7 @@ bool mp_guesses_is_previous(const struct mp_guesses *guesses, const struct mp_mo
 
 /* ---- freed blocks */
 
-/* By line: bytes of blocks of each category that are freed there. */
+/* By line: bytes of the blocks freed there, by category. */
 struct votes {
     uint64_t bytes[MP_CATEGORIES];
 };
@@ -375,7 +376,7 @@ static struct votes *count_votes(const struct finder *f)
     return votes;
 }
 
-/* By block: how many are freed in a row from its stack on, with nothing made in between. */
+/* By block: the number of frees in a row from its stack on, without an allocation in between. */
 static uint32_t *count_together(const struct finder *f)
 {
     const struct mp_model_events *events = &f->model->events;
@@ -418,7 +419,7 @@ static unsigned of_freed(const struct finder *f, uint32_t block, const struct vo
     return vote == MP_CATEGORY_KEPT || (f->infers && !graphs) ? MP_CATEGORY_KEPT : MP_CATEGORY_PREVIOUS;
 }
 
-/* ---- blocks that live on */
+/* ---- lasting blocks */
 
 static bool is_unknown(const struct finder *f, uint32_t block)
 {
@@ -437,8 +438,8 @@ static uint32_t round_of(const struct finder *f, uint32_t block)
     return turn == MP_NONE ? 0 : f->phases->turns.at[turn].round;
 }
 
-/* Counts one for each trained parameter: its gradient; or, where existing gradients are added to, the block that
- * backward makes to add. */
+/* Counts one block for each trained parameter: its gradient, or the block that backward adds to an existing
+ * gradient. */
 static void count_gradients(const struct finder *f, struct sizes *gradients, bool *kept)
 {
     struct sizes lasting = {0}, passing = {0};
@@ -456,8 +457,8 @@ static void count_gradients(const struct finder *f, struct sizes *gradients, boo
     mp_vec_free(left);
 }
 
-/* The category of the Nth block of a size, from 0, if so many parameters have that size: parameters come first.
- * `steps`: an optimizer keeps state for them. */
+/* The category of the Nth block of a size, from 0, if `parameters` parameters have that size. Parameters come first.
+ * `steps`: an optimizer keeps state for these parameters. */
 static unsigned of_copy(uint32_t nth, uint32_t parameters, bool with_gradients, bool steps)
 {
     uint32_t copy = parameters ? nth / parameters : 0;
@@ -477,8 +478,8 @@ static uint32_t file_of(const struct mp_model *model, uint32_t frame)
     return at && at->line_count ? model->lines.at[at->first_line].file : 0;
 }
 
-/* A constructor's block is a parameter if backward makes a gradient of its size, or if its file also has a network's
- * forward(). Caches, buffers of samples and data sets are made in constructors as well. */
+/* A constructor's block is guessed to be a parameter in two cases: backward makes a gradient of its size, or its file
+ * also has a network's forward(). Caches, buffers of samples and data sets are made in constructors as well. */
 static void guess_constructed(struct finder *f, const struct sizes *gradients)
 {
     const struct mp_model *model = f->model;
@@ -499,7 +500,7 @@ static void guess_lasting(struct finder *f)
 {
     const struct mp_model *model = f->model;
     struct sizes gradients = {0};
-    struct mp_map there = {0}, seen = {0}; /* by size + 1: how many */
+    struct mp_map there = {0}, seen = {0}; /* by size + 1: the number of blocks */
     bool kept = false, steps = false;
     for (size_t i = 0; i < f->phases->turns.count; i++)
         steps |= f->phases->turns.at[i].phase == MP_PHASE_OPTIMIZER;

@@ -1,6 +1,6 @@
 /*
- * Likely categories of blocks whose stacks do not show one, above all those from before the recording. Each is a guess,
- * and reported as one. Pure; ends the program where memory is short (base/memory.h).
+ * Likely categories of blocks whose stacks show none, mostly blocks from before the recording. Each is reported as a
+ * guess. Pure; ends the program where memory is short (base/memory.h).
  *
  *   freed in backward              of the graph that was live when the recording began
  *   freed by zero_grad()           a gradient
@@ -9,8 +9,8 @@
  *   never freed                    a parameter for each gradient of that size, then the optimizer's state; parameters
  *                                  if nothing was trained
  *
- * Forward passes that keep nothing for a backward, but perhaps their results, are inference: they make working memory,
- * or memory that is kept over calls. A graph is a previous one as soon as the same code runs again.
+ * A forward pass that keeps nothing for a backward, except perhaps its results, is inference. Its blocks are working
+ * memory, or memory kept over calls. A graph is a previous one once the same code runs again.
  */
 #ifndef MP_ANALYSIS_GUESSES_H
 #define MP_ANALYSIS_GUESSES_H
@@ -18,8 +18,8 @@
 #include "analysis/categories/phases.h"
 #include "model/model.h"
 
-/* A forward pass: the event that it begins with; the blocks that it makes; those of them that are there when the next
- * one begins, and that no backward frees. */
+/* A forward pass: its first event; the blocks that it makes; and those that live when the next pass begins and that no
+ * backward frees. */
 struct mp_guess_pass {
     uint32_t first, made, beyond;
 };
@@ -30,7 +30,7 @@ struct mp_guesses {
     struct mp_guess_passes {
         struct mp_guess_pass *at;
         size_t count, room;
-    } passes; /* in which autograd keeps a graph */
+    } passes; /* passes whose graph autograd keeps */
 };
 
 /* `known`: the category of a block at the end, without guesses (enum mp_category). */

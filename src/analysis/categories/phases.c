@@ -13,7 +13,7 @@ bool mp_phase_is_backward(unsigned phase)
     return phase == MP_PHASE_BACKWARD || phase == MP_PHASE_RECOMPUTE;
 }
 
-/* The phase that a frame shows. The innermost frame of a stack that shows one counts. */
+/* The phase that a frame shows. A stack has the phase of its innermost frame that shows one. */
 static enum mp_phase phase_of(uint32_t facts)
 {
     if (facts & MP_FACT_FORWARD) return MP_PHASE_FORWARD;
@@ -21,7 +21,7 @@ static enum mp_phase phase_of(uint32_t facts)
     return facts & MP_FACT_OPTIMIZER ? MP_PHASE_OPTIMIZER : MP_PHASE_OUTSIDE;
 }
 
-/* Python begins a thread with a module's code or with a bootstrap. */
+/* True if the frame is where Python begins a thread: a module's code, or a bootstrap. */
 static bool begins_thread(const struct mp_model *model, const struct mp_stack_node *node)
 {
     static const char *const begins[] = {"<module>", "_run_module_as_main", "_bootstrap"};
@@ -32,8 +32,8 @@ static bool begins_thread(const struct mp_model *model, const struct mp_stack_no
     return false;
 }
 
-/* True if the stacks of a file reach to where their threads begin: then any other outermost frame was called from C++,
- * as a hook of autograd's, or an operator that PyTorch routes through Python (since 2.15). */
+/* True if the file's stacks reach to where their threads begin. C++ then called every other outermost frame: a hook of
+ * autograd's, or an operator that PyTorch routes through Python (since 2.15). */
 static bool has_whole_stacks(const struct mp_model *model)
 {
     for (size_t i = 1; i < model->stacks.count; i++)
@@ -41,8 +41,8 @@ static bool has_whole_stacks(const struct mp_model *model)
     return false;
 }
 
-/* A parent stands before its children, so one pass over the nodes settles every stack. A stack that was called from C++
- * is in the phase of stacks without frames. */
+/* Parents come before children, so one pass over the nodes settles every stack. A stack that C++ called has the phase
+ * of stacks without frames. */
 static void find_stacks(const struct mp_model *model, struct mp_phases *phases)
 {
     const struct mp_stack_facts *facts = mp_stack_facts(model);
@@ -67,7 +67,7 @@ enum mp_phase mp_phase_of_block(const struct mp_phases *phases, const struct mp_
     return called ? MP_PHASE_FORWARD : phase;
 }
 
-/* Threads that load data, for example, only ever allocate outside. */
+/* Some threads, such as those that load data, allocate only outside of phases. */
 static void find_threads(const struct mp_model *model, struct mp_phases *phases)
 {
     const struct mp_model_events *events = &model->events;
@@ -100,7 +100,7 @@ static void take_turn(struct mp_phases *phases, uint32_t event, enum mp_phase ph
     mp_vec_add(&phases->turns, turn);
 }
 
-/* A free by a line outside ends a pass even where nothing is made outside. */
+/* A free by a line outside ends a pass even if nothing is allocated outside. */
 static bool is_outside(const struct mp_model *model, const struct mp_phases *phases, uint32_t event)
 {
     uint32_t stack = mp_model_freed_at(model, model->events.subject[event]), thread = model->events.thread[event];
@@ -153,7 +153,7 @@ static void link_turns(struct mp_phases *phases)
     }
 }
 
-/* PyTorch's own history lacks the frames of autograd's threads if it keeps Python's alone. */
+/* PyTorch's own history lacks the frames of autograd's threads if it has only Python frames. */
 static bool lacks_backward(const struct mp_model *model)
 {
     if (!model->format || strcmp(model->format, "pytorch")) return false;

@@ -1,6 +1,6 @@
 /*
- * Phases of a training program, by the stacks of its allocations: the phase of each stack, and the turns that
- * phases take in time. Pure; the result is the caller's.
+ * Phases of a training program, from the stacks of its allocations: each stack's phase, and the turns of phases over
+ * time. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_PHASES_H
 #define MP_ANALYSIS_PHASES_H
@@ -15,26 +15,26 @@ enum mp_phase {
     MP_PHASE_RECOMPUTE, /* a module is called within backward: checkpointing */
     MP_PHASE_BACKWARD,
     MP_PHASE_OPTIMIZER,
-    MP_PHASE_BOUNDARY, /* only of a turn: a step begins here, or an optimizer's ends */
+    MP_PHASE_BOUNDARY, /* only for a turn: a step begins here, or an optimizer's step ends */
     MP_PHASES
 };
 
 struct mp_phase_turn {
-    uint32_t first;    /* the event that it begins with */
+    uint32_t first;    /* its first event */
     uint32_t backward; /* the index of the first turn of backward after it; MP_NONE */
-    uint32_t round;    /* how many times backward has begun; where there is none at all, the number of forwards after
-                        * something outside */
+    uint32_t round;    /* number of backward passes so far; without any, the number of forward passes after something
+                        * outside */
     uint8_t phase;
 };
 
 struct mp_phases {
     uint8_t *of_stack; /* enum mp_phase, by stack */
-    uint8_t unknown;   /* of a block without a stack */
+    uint8_t unknown;   /* phase of a block without a stack */
     MP_VEC(struct mp_phase_turn) turns;
-    unsigned char *works; /* by thread: it did anything but allocate outside; other threads take no turns */
+    unsigned char *works; /* by thread: it allocates in a phase; other threads take no turns */
     bool any;             /* some stack has a phase */
     bool forward;         /* some turn is forward */
-    uint32_t last_alloc;  /* of the allocations in turns; MP_NONE: none. A block freed later lived to the end */
+    uint32_t last_alloc;  /* last allocation in a turn; MP_NONE: none. A block freed later lived to the end */
 };
 
 bool mp_phase_is_backward(unsigned phase);

@@ -5,7 +5,7 @@
 
 #include "model/track.h"
 
-/* The string of "cuda:0/device"; MP_NONE where there are no readings. */
+/* The string id of "cuda:0/device"; MP_NONE: no readings. */
 static uint32_t counter_of(const struct mp_model *model, uint16_t track)
 {
     char name[MP_TRACK_ID_MAX];
@@ -15,7 +15,7 @@ static uint32_t counter_of(const struct mp_model *model, uint16_t track)
     return MP_NONE;
 }
 
-/* Takes the readings up to a time; true where there was one. */
+/* Takes the readings up to a time; true if there was one. */
 static bool take_readings(struct mp_device_free *room, uint64_t until_ns)
 {
     const struct mp_model *model = room->model;
@@ -25,7 +25,9 @@ static bool take_readings(struct mp_device_free *room, uint64_t until_ns)
         if (sample->time_ns > until_ns) break;
         if (sample->counter != room->counter || sample->value == MP_BYTES_UNKNOWN) continue;
         uint64_t handed_out = room->handed_out.bytes;
-        if (!handed_out || sample->value < handed_out) continue; /* the program's context is not in it */
+        if (!handed_out || sample->value < handed_out)
+            continue; /* the reading is too low: it lacks the program's
+                       * context */
         room->beyond = sample->value - handed_out;
         room->beyond_ns = sample->time_ns;
         any = true;

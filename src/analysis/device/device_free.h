@@ -1,6 +1,6 @@
 /*
- * A device's free memory at events, in their order: its total, less the driver's blocks by then, less all other use.
- * Other use (contexts, modules, other processes) is that of the reading nearest in time. Pure.
+ * A device's free memory at events, asked in their order: its total, less the driver's blocks, less all other use.
+ * Other use (contexts, modules, other processes) comes from the nearest reading in time. Pure.
  */
 #ifndef MP_ANALYSIS_DEVICE_FREE_H
 #define MP_ANALYSIS_DEVICE_FREE_H
@@ -9,20 +9,20 @@
 
 struct mp_device_free {
     const struct mp_model *model;
-    uint64_t total;   /* MP_BYTES_UNKNOWN: unknown, and so is the free memory */
-    uint32_t counter; /* the device's reading, a string id */
+    uint64_t total;   /* MP_BYTES_UNKNOWN: total and free memory are unknown */
+    uint32_t counter; /* the device's counter, a string id */
     uint16_t driver;
     struct mp_level handed_out;
-    uint64_t beyond, beyond_ns; /* from the last reading; MP_BYTES_UNKNOWN: none yet */
+    uint64_t beyond, beyond_ns; /* other use by the last reading; MP_BYTES_UNKNOWN: no reading yet */
     size_t next;                /* reading */
     uint32_t events;            /* applied */
 };
 
-/* `driver`: the track of the driver's memory; with MP_TRACK_NONE nothing is known. */
+/* `driver`: the track of the driver's memory; MP_TRACK_NONE: nothing is known. */
 void mp_device_free_start(struct mp_device_free *room, const struct mp_model *model, uint16_t driver);
 /* Applies the next event; each once. */
 void mp_device_free_follow(struct mp_device_free *room, uint32_t event);
-/* The free memory after the events so far; MP_BYTES_UNKNOWN. Takes time in proportion to the events up to the next
+/* The free memory after the events so far; MP_BYTES_UNKNOWN. The time is proportional to the events up to the next
  * reading. */
 uint64_t mp_device_free_now(const struct mp_device_free *room);
 

@@ -9,13 +9,13 @@
 #include "model/stack.h"
 #include "model/track.h"
 
-/* The role of a track for its device's memory. */
+/* What a track says about its device's memory. */
 enum device_role {
     MP_DEVICE_ROLE_NONE,
     MP_DEVICE_ROLE_BLOCKS,   /* physical memory, block by block */
-    MP_DEVICE_ROLE_POOL,     /* blocks in memory that the reserved total counts */
-    MP_DEVICE_ROLE_TORCH,    /* likewise, of a framework's allocator */
-    MP_DEVICE_ROLE_CONTEXTS, /* handles: objects that take memory of their own */
+    MP_DEVICE_ROLE_POOL,     /* blocks within the track's reserved total */
+    MP_DEVICE_ROLE_TORCH,    /* likewise, for a framework's allocator */
+    MP_DEVICE_ROLE_CONTEXTS, /* handles: objects with memory of their own */
     MP_DEVICE_ROLE_MODULES,
     MP_DEVICE_ROLE_HANDLES,
 };
@@ -28,23 +28,23 @@ static inline bool device_role_made(unsigned role)
 /* Bytes of one device's tracks, event by event. */
 struct device_level {
     uint64_t blocks, pool_blocks, pool_reserved, torch_blocks, torch_reserved;
-    bool sampled; /* torch_blocks is an estimate: the reserved total is its upper bound */
+    bool sampled; /* torch_blocks is an estimate with the reserved total as its upper bound */
 };
 
-/* A pool whose reserved total was never reported holds at least its blocks. */
+/* A pool without a reported reserved total holds at least its blocks. */
 static inline uint64_t device_pools(const struct device_level *level)
 {
     return level->pool_reserved > level->pool_blocks ? level->pool_reserved : level->pool_blocks;
 }
 
-/* The same for an allocator. */
+/* The same for a framework's allocator. */
 static inline uint64_t device_torch(const struct device_level *level)
 {
     bool has_reserved = level->torch_reserved > level->torch_blocks || (level->sampled && level->torch_reserved);
     return has_reserved ? level->torch_reserved : level->torch_blocks;
 }
 
-/* Where the driver's side was recorded only in part, PyTorch's memory was handed out all the same. */
+/* If the driver's side was recorded only in part, PyTorch's memory still came from the driver. */
 static inline uint64_t device_handed_out(const struct device_level *level)
 {
     uint64_t driver = level->blocks + device_pools(level), torch = device_torch(level);
@@ -61,16 +61,16 @@ static inline bool device_is_live(const struct mp_model *model, size_t block, ui
 static void device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const char *name, uint64_t bytes);
 
 /*
- * Allocators that take large pieces from the driver and divide them invisibly. The frames of a request to the driver
- * show which memory is theirs; each has a switch that makes it visible.
+ * Allocators that take large pieces from the driver and divide them where memprof cannot see it. Frames of a request to
+ * the driver show which allocator made it. Each allocator has a switch that makes its blocks visible.
  */
 
-/* of the handed out memory: a smaller share is not worth a line */
+/* of the memory from the driver: 1/LEAST_SHARE is worth a line */
 #define LEAST_SHARE 20
 
 static const struct {
-    const char *name, *module, *function; /* the beginning of a frame's shared object, a part of its function; "" for
-                                           * any, NULL for none */
+    const char *name, *module, *function; /* begin of a frame's shared object, and a part of its function; "" for any,
+                                           * NULL for none */
     bool pools;                           /* only blocks of the driver's pools */
     const char *advice;
 } rules[] = {
@@ -104,7 +104,7 @@ static bool line_matches(const struct mp_stack_line *line, size_t rule)
     return !rules[rule].module && line->function && strstr(line->function, rules[rule].function);
 }
 
-/* The rule that applies to a stack, + 1; 0: none. */
+/* 1 + the rule that applies to a stack; 0: none. */
 static unsigned char rule_of(const struct mp_stack_lines *lines, bool in_pool)
 {
     for (size_t rule = 0; rule < RULES; rule++)
@@ -119,7 +119,7 @@ static void add_all(const struct mp_model *model, const unsigned char *roles, co
     enum { NOT_ASKED = 255 };
     struct mp_stack_lines lines = {0};
     size_t stacks = model->stacks.count + 1;
-    unsigned char *known = mp_alloc(2 * stacks); /* the rule of a stack outside and inside pools */
+    unsigned char *known = mp_alloc(2 * stacks); /* rules of a stack outside of pools, then inside */
     memset(known, NOT_ASKED, 2 * stacks);
     for (size_t i = 0; i < model->blocks.count; i++) {
         unsigned role = roles[model->blocks.track[i]];
@@ -148,10 +148,10 @@ static void device_find_hidden(const struct mp_model *model, const unsigned char
     }
 }
 
-/* Shared objects that only pass on a request: the driver, its runtime, the recorder. */
+/* Shared objects that only pass requests on: the driver, its runtime, the recorder. */
 static const char *const passing_on[] = {"libcuda.so", "libcudart", "libcupti", "libmemprof",
                                          "libnvidia",  "libc.so",   "ld-linux"};
-/* The usual names of requesting libraries. */
+/* Names that people use for libraries. */
 static const struct {
     const char *beginning, *name;
 } libraries[] = {{"libc10", "PyTorch"},
@@ -178,7 +178,7 @@ static bool begins(const char *text, const char *with)
     return !strncmp(text, with, strlen(with));
 }
 
-/* The requesting library, from the modules of the stack from inside out; NULL: unknown. */
+/* The library that made the request, from the modules of the stack, innermost first; NULL: unknown. */
 static const char *asker(const struct mp_model *model, uint32_t stack)
 {
     const char *name = NULL;
@@ -203,11 +203,11 @@ static int largest_first(const void *left, const void *right)
     return a->bytes < b->bytes ? 1 : a->bytes > b->bytes ? -1 : strcmp(a->name, b->name);
 }
 
-/* Bytes of live blocks by asker, the largest first. */
+/* Bytes of live blocks by requesting library, the largest first. */
 static void gather_callers(const struct mp_model *model, const unsigned char *roles, uint32_t moment,
                            struct mp_device_use *found)
 {
-    const char **askers = mp_alloc_zeroed(model->stacks.count + 1, sizeof *askers); /* by stack, as far as needed */
+    const char **askers = mp_alloc_zeroed(model->stacks.count + 1, sizeof *askers); /* by stack, filled on demand */
     unsigned char *asked = mp_alloc_zeroed(model->stacks.count + 1, 1);
     for (size_t i = 0; i < model->blocks.count; i++) {
         unsigned role = roles[model->blocks.track[i]];
@@ -224,8 +224,7 @@ static void gather_callers(const struct mp_model *model, const unsigned char *ro
     if (found->parts.count) qsort(found->parts.at, found->parts.count, sizeof *found->parts.at, largest_first);
 }
 
-/* Adds `bytes` that the driver had handed out at use->moment, other than segments of PyTorch's allocator, by the
- * library that requested them. */
+/* Adds the driver's `bytes` at use->moment by requesting library, without segments of PyTorch's allocator. */
 static void device_add_libraries(const struct mp_model *model, const unsigned char *roles, uint64_t bytes,
                                  struct mp_device_use *use)
 {
@@ -235,7 +234,8 @@ static void device_add_libraries(const struct mp_model *model, const unsigned ch
     gather_callers(model, roles, use->moment, &found);
     for (size_t i = 0; i < found.parts.count; i++) {
         const struct mp_device_part *part = &found.parts.at[i];
-        /* PyTorch's part has its allocator's segments, which `bytes` leaves out. PyTorch gets what the others leave. */
+        /* PyTorch's part includes its allocator's segments, which `bytes` lacks. PyTorch gets what remains after the
+         * others. */
         bool is_torch = !strcmp(part->name, torch);
         uint64_t share = is_torch ? 0 : part->bytes < bytes ? part->bytes : bytes;
         has_torch |= is_torch;
@@ -271,16 +271,16 @@ struct reading {
     uint64_t at_ns, in_use, process, others;
     uint32_t moment;
     struct device_level level;
-    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* since the previous reading, by role */
+    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* by role: objects were made since the previous reading */
     bool quiet;
 };
 
 struct readings {
     struct reading *at;
     size_t count, room;
-    uint64_t before, system;               /* in use before the command: in all, and by no process */
-    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* before the recording's first event, at an unknown time */
-    uint64_t base_ns; /* memory handed out by then is unknown for any earlier moment; 0: there was none */
+    uint64_t before, system;               /* bytes in use before the command: in all, and by no process */
+    bool made[MP_DEVICE_ROLE_HANDLES + 1]; /* made before the recording's first event, at an unknown time */
+    uint64_t base_ns;                      /* before this, the driver's memory is unknown; 0: always known */
 };
 
 static uint32_t string_of(const struct mp_model *model, const char *device, const char *counter)
@@ -292,7 +292,8 @@ static uint32_t string_of(const struct mp_model *model, const char *device, cons
     return MP_NONE;
 }
 
-/* Values that were read together have equal times; the device's comes first (collect/recording/recording_devices.c). */
+/* Values that were read together have the same time; the device's comes first
+ * (collect/recording/recording_devices.c). */
 static void gather(const struct mp_model *model, uint32_t device, struct readings *readings)
 {
     const char *name = mp_model_text(model, model->devices.at[device].name);
@@ -324,7 +325,7 @@ struct sweep {
     uint64_t *reserved; /* by track */
     struct readings *readings;
     size_t next;          /* the next reading */
-    size_t unsettled;     /* readings from here on may prove not to be quiet */
+    size_t unsettled;     /* readings from here on may still turn out not to be quiet */
     uint64_t last_change; /* 0: none */
     bool made[MP_DEVICE_ROLE_HANDLES + 1];
 };
@@ -409,7 +410,7 @@ static void note_change(struct sweep *sweep, uint64_t now)
     sweep->last_change = now ? now : 1;
 }
 
-/* True if more is handed out; or the same, of which more is known. */
+/* True if `a` has more memory from the driver, or the same with more of it explained. */
 static bool knows_more(const struct device_level *level, const struct device_level *highest)
 {
     uint64_t now = device_handed_out(level), before = device_handed_out(highest);
@@ -447,8 +448,8 @@ static uint64_t ours(const struct readings *readings, const struct reading *read
     return reading->in_use > before ? reading->in_use - before : 0;
 }
 
-/* A reading was made after the process had ended if it is below the least handed-out bytes, or no longer names the
- * process. One of before says nothing of a process that had memory later. */
+/* False for a reading from after the process's end: it is below the lowest recorded bytes, or no longer names the
+ * process. A reading from before the process had memory does not count either. */
 static bool says_something(const struct reading *reading, bool is_named, bool had_memory)
 {
     if (had_memory && !device_handed_out(&reading->level)) return false;
@@ -469,8 +470,8 @@ static const struct reading *choose(const struct readings *readings, bool had_me
     return best;
 }
 
-/* Distributes the unexplained rest's growth between two readings by the contexts and modules that were made in between.
- * `rest` is the amount to distribute; returns what remains. */
+/* Divides the unexplained rest's growth between two readings among contexts and modules made in between. `rest` is the
+ * amount to divide; returns the remainder. */
 static uint64_t book(const struct readings *readings, const struct reading *until, uint64_t rest,
                      struct mp_device_use *use)
 {
@@ -495,8 +496,7 @@ static uint64_t book(const struct readings *readings, const struct reading *unti
             cause++;
         if (now > before && cause < sizeof causes / sizeof *causes) grown[causes[cause].role] += now - before;
         if (now)
-            memset(made, 0, sizeof made); /* otherwise new objects have taken nothing yet, or no reading showed
-                                           * it */
+            memset(made, 0, sizeof made); /* otherwise new objects have taken nothing yet, or no reading has shown it */
         before = now;
     }
     for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
@@ -507,7 +507,7 @@ static uint64_t book(const struct readings *readings, const struct reading *unti
     return rest;
 }
 
-/* Adds a part, to an existing one of its name if there is one; ignores one of 0 bytes. */
+/* Adds bytes to the part of that name, or a new part; ignores 0 bytes. */
 static void device_add_part(struct mp_device_use *use, enum mp_part_kind kind, const char *name, uint64_t bytes)
 {
     if (!bytes || bytes == MP_BYTES_UNKNOWN) return;
@@ -558,7 +558,7 @@ static void add_rest(const struct readings *readings, const struct reading *read
     device_add_part(use, MP_PART_UNATTRIBUTED, "unattributed", use->unattributed_bytes);
 }
 
-/* False: nothing is known of the device's memory. */
+/* False: nothing is known about the device's memory. */
 static bool find_one(const struct mp_model *model, uint32_t device, struct mp_device_use *use)
 {
     struct readings readings = {0};
@@ -596,7 +596,7 @@ static void free_use(struct mp_device_use *use)
 
 void mp_device_uses_find(const struct mp_model *model, struct mp_device_uses *uses)
 {
-    for (uint32_t i = 0; i < model->devices.count && i < MP_DEVICES_MAX; i++) { /* each takes a sweep */
+    for (uint32_t i = 0; i < model->devices.count && i < MP_DEVICES_MAX; i++) { /* each device takes a sweep */
         struct mp_device_use use;
         if (strncmp(mp_model_text(model, model->devices.at[i].name), "cuda:", 5)) continue;
         if (find_one(model, i, &use))

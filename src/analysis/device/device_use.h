@@ -4,16 +4,16 @@
  *
  * The moment. A reading of the total (a sample "cuda:N/device") is quiet if none of the tracks below changed within
  * QUIET_NS before or after. The moment is the quiet reading at which this process had most memory. Without quiet
- * readings, any reading counts. Readings from before the process had memory, or after its end, never count. The total
- * and the recorded bytes are both taken at that moment. The recorded bytes are exact at any time, the total is not.
- * Without readings it is the moment at which most was handed out. Numbers that need the total are then
+ * readings, any reading counts. Readings from before the process had memory, or from after its end, never count. Both
+ * the total and the recorded bytes are those of that moment. The recorded bytes are exact at any time, the total is
+ * not. Without readings, the moment is when the driver's memory was highest. Numbers that need the total are then
  * MP_BYTES_UNKNOWN.
  *
- * Handed out by the driver: blocks of cuda:N/driver, and the device memory of its pools and graphs (reserved totals of
- * cuda:N/driver/pool and /graph). It is at least the total of PyTorch's allocator, which is all that is known without a
- * driver track. Managed, imported and mapped memory does not count.
+ * Memory from the driver: blocks of cuda:N/driver, and the device memory of its pools and graphs (reserved totals of
+ * cuda:N/driver/pool and /graph). It is at least the total of PyTorch's allocator. Without a driver track, that is all
+ * that is known. Managed, imported and mapped memory does not count.
  *
- * The parts add up to in_use_bytes where that is known, unless more was handed out than the total says
+ * The parts add up to in_use_bytes if that is known. The exception is a total below the driver's memory
  * (`beyond_bytes`).
  */
 #ifndef MP_ANALYSIS_DEVICE_USE_H
@@ -24,47 +24,47 @@
 
 enum mp_part_kind {
     MP_PART_TENSORS,      /* blocks of the framework's allocator */
-    MP_PART_CACHED,       /* the allocator's other memory */
-    MP_PART_LIBRARY,      /* handed out by the driver to a library, `name` */
-    MP_PART_POOL_FREE,    /* memory of the driver's pools and graphs without their blocks */
-    MP_PART_CONTEXT,      /* grew when a context was made */
-    MP_PART_MODULES,      /* grew when modules or libraries were loaded */
-    MP_PART_HANDLES,      /* grew when streams, events or graphs were made */
+    MP_PART_CACHED,       /* the rest of the allocator's memory */
+    MP_PART_LIBRARY,      /* memory that the library `name` got from the driver */
+    MP_PART_POOL_FREE,    /* memory of the driver's pools and graphs outside of blocks */
+    MP_PART_CONTEXT,      /* growth when a context was made */
+    MP_PART_MODULES,      /* growth when modules or libraries were loaded */
+    MP_PART_HANDLES,      /* growth when streams, events or graphs were made */
     MP_PART_OTHERS,       /* other processes */
     MP_PART_SYSTEM,       /* the driver itself, before any process */
-    MP_PART_BEFORE,       /* in use before the command ran, by unknown users */
+    MP_PART_BEFORE,       /* used before the command ran, by unknown users */
     MP_PART_UNATTRIBUTED, /* the rest */
     MP_PARTS
 };
 
 struct mp_device_part {
     enum mp_part_kind kind;
-    const char *name; /* for a library: its own; else the kind's name */
+    const char *name; /* a library's own name; else the kind's name */
     uint64_t bytes;
 };
 
-/* An allocator that invisibly divides the driver's memory, and the switch that makes it visible. */
+/* An allocator that divides the driver's memory invisibly, and the switch that makes its blocks visible. */
 struct mp_hidden_allocator {
     const char *name, *advice;
     uint64_t bytes;
 };
 
 struct mp_device_use {
-    uint32_t device; /* index of model->devices */
+    uint32_t device; /* index into model->devices */
     bool sampled, quiet;
-    uint32_t moment; /* events that had happened */
+    uint32_t moment; /* number of past events */
     uint64_t at_ns;
-    uint64_t in_use_bytes, process_bytes, others_bytes; /* MP_BYTES_UNKNOWN where not reported */
+    uint64_t in_use_bytes, process_bytes, others_bytes; /* MP_BYTES_UNKNOWN: not reported */
     uint64_t handed_out_bytes;
-    uint64_t most_bytes, most_ns; /* the most that was handed out, and when */
-    uint64_t unattributed_bytes;  /* MP_BYTES_UNKNOWN where the total is unknown */
+    uint64_t most_bytes, most_ns; /* the most memory from the driver, and when */
+    uint64_t unattributed_bytes;  /* MP_BYTES_UNKNOWN: the total is unknown */
     uint64_t beyond_bytes;
     MP_VEC(struct mp_device_part) parts;       /* none is 0 */
-    MP_VEC(struct mp_hidden_allocator) hidden; /* those that hold a twentieth of what was handed out */
+    MP_VEC(struct mp_hidden_allocator) hidden; /* those with at least a twentieth of the driver's memory */
 };
 
 struct mp_device_uses {
-    struct mp_device_use *at; /* one a CUDA device that has tracks */
+    struct mp_device_use *at; /* one for each CUDA device with tracks */
     size_t count, room;
 };
 

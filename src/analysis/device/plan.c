@@ -10,7 +10,7 @@
 #include "model/stack.h"
 
 #define READ_BACK "plan: read back "
-/* For plans that were written before it was recorded. */
+/* For plans by versions that did not record it. */
 #define SELECTED_BEFORE 0.0
 #define TORCH           "plan: torch "
 #define NCCL            "plan: communicator"
@@ -19,7 +19,7 @@
 #define RECURRENT       "plan: recurrent"
 #define HIDDEN          "plan: hidden"
 #define DRIVER          "plan: driver "
-/* NVIDIA/nccl#964: 544 MB where there are two ranks, 688 MB where there are more, for each communicator. */
+/* NVIDIA/nccl#964: for each communicator 544 MB with two ranks, 688 MB with more. */
 #define NCCL_OF_TWO  (UINT64_C(544) << 20)
 #define NCCL_OF_MORE (UINT64_C(688) << 20)
 
@@ -35,7 +35,7 @@ const char *mp_plan_use_text(enum mp_plan_use use)
     return texts[use];
 }
 
-/* The use that PyTorch's functions make of a value that they read. The innermost of them counts. */
+/* What PyTorch's functions do with a value that they read. The innermost function counts. */
 static const struct {
     const char *part;
     enum mp_plan_use use;
@@ -69,7 +69,8 @@ static enum mp_plan_use use_of(const struct mp_model *model, uint32_t stack)
     return found;
 }
 
-/* The innermost line of the user's own Python, else of any: stacks that share it are one place of the program's. */
+/* The site of a read-back: the innermost line of the user's own Python, else of any Python. Stacks that share it count
+ * together. */
 static uint32_t place_of(const struct mp_model *model, uint32_t stack)
 {
     uint32_t any = MP_NONE;
@@ -125,11 +126,11 @@ static void add_communicators(struct mp_plan *plan, unsigned of_two, unsigned of
     struct mp_plan_estimate one = {"NCCL", "NVIDIA/nccl#964: 544 MB a communicator of two ranks, 688 MB of more",
                                    of_two * NCCL_OF_TWO + of_more * NCCL_OF_MORE};
     for (size_t i = 0; i < plan->estimated.count; i++)
-        if (!strcmp(plan->estimated.at[i].name, one.name)) return; /* the driver reported their bytes */
+        if (!strcmp(plan->estimated.at[i].name, one.name)) return; /* the driver reported the bytes itself */
     if (one.bytes) mp_vec_add(&plan->estimated, one);
 }
 
-/* Bytes that the driver took for loaded code, by its last report; of the device with most. */
+/* Bytes that the driver took for loaded code, by its last report, on the device with most. */
 static void read_share(struct mp_plan *plan, const char *text)
 {
     static const struct {

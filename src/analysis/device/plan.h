@@ -1,6 +1,6 @@
 /*
- * The data of a recording by `memprof plan` about itself: the imitated device, values read back though nobody computed
- * them, and estimated memory outside PyTorch. Pure; the result is the caller's.
+ * What a recording by `memprof plan` says about itself: the imitated device, values that were read back without being
+ * computed, and estimated memory outside of PyTorch. Pure; the result is the caller's.
  */
 #ifndef MP_ANALYSIS_PLAN_H
 #define MP_ANALYSIS_PLAN_H
@@ -8,18 +8,17 @@
 #include "base/vec.h"
 #include "model/model.h"
 
-/* How values read back from the device may have changed the plan. */
+/* What a value that was read back may have changed in the plan. */
 enum mp_plan_use {
-    MP_PLAN_VALUE, /* a value that the program looked at: .item(), .cpu(), a copy */
-    MP_PLAN_WAY,   /* a truth: a condition took one branch */
-    MP_PLAN_SIZE,  /* how many there are: nonzero(), unique(), a mask */
+    MP_PLAN_VALUE, /* a value for the program: .item(), .cpu(), a copy */
+    MP_PLAN_WAY,   /* a truth value: a condition took one branch */
+    MP_PLAN_SIZE,  /* a count: nonzero(), unique(), a mask */
     MP_PLAN_USES
 };
 
 struct mp_plan_read_back {
-    uint32_t stack; /* of the first time; read-backs with other stacks through the same line of the user's code count
-                       here, too */
-    uint32_t place; /* that line's frame; MP_NONE: no Python */
+    uint32_t stack; /* stack of the first read; reads through the same line of the user's code count here, too */
+    uint32_t place; /* frame of that line; MP_NONE: no Python */
     uint64_t count, bytes;
     enum mp_plan_use use;
 };
@@ -30,10 +29,10 @@ struct mp_plan_estimate {
 };
 
 struct mp_plan {
-    bool planned; /* otherwise nothing below holds */
-    bool hidden;  /* the program saw no device, by CUDA_VISIBLE_DEVICES */
+    bool planned; /* false: the fields below have no meaning */
+    bool hidden;  /* CUDA_VISIBLE_DEVICES hid all devices from the program */
     char device[64], values[16], torch[128];
-    double selected;      /* the share of the elements that a condition selects */
+    double selected;      /* share of elements that a condition selects */
     uint64_t total_bytes; /* of each device */
     unsigned devices, rank, world;
     MP_VEC(struct mp_plan_read_back) read_backs; /* those that decide sizes first, then by count */
@@ -43,14 +42,14 @@ struct mp_plan {
 
 void mp_plan_find(const struct mp_model *model, struct mp_plan *plan);
 void mp_plan_free(struct mp_plan *plan);
-/* The versions on which tests/plan/check_torch.py holds: truths and counts that are read back follow the names of
- * kernels. */
+/* The versions on which tests/plan/check_torch.py passes: names of kernels decide what is read back as a truth or
+ * count. */
 #define MP_PLAN_KERNELS "2.6, 2.7, 2.9, 2.11 and 2.15"
-/* False where another version ran and such values were read. */
+/* False if another version ran and such values were read. */
 bool mp_plan_kernels_known(const struct mp_plan *plan);
 /* "size", "way", "value" */
 const char *mp_plan_use_name(enum mp_plan_use use);
-/* The effect of such a value, for people: "decides how much there is" */
+/* What such a value does, for people: "decides how much there is" */
 const char *mp_plan_use_text(enum mp_plan_use use);
 
 #endif

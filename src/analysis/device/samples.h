@@ -1,4 +1,4 @@
-/* Sampled counters, each at its highest and at the end. Pure; the result is the caller's. */
+/* Sampled counters: their highest and last values. Pure; the result is the caller's. */
 #ifndef MP_ANALYSIS_SAMPLES_H
 #define MP_ANALYSIS_SAMPLES_H
 

@@ -8,11 +8,11 @@
 #include "analysis/device/plan.h"
 
 #define SERVER  "server: "
-#define NOTABLE (1 << 20) /* bytes that a library has a row for */
-/* Keys of a mark that are no settings of the user's. */
+#define NOTABLE (1 << 20) /* bytes from which on a library has a row */
+/* Keys of a mark that are not the user's settings. */
 static const char *const own_keys[] = {"total", "free", "reserved", "allocated"};
 
-/* vLLM first: an engine that nobody named is taken for it. */
+/* vLLM first: it is the default for marks without an engine. */
 static const struct mp_server_engine engines[] = {
     {"vLLM", "--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size",
      "of the profile run; free until a batch runs", "of it, by the utilisation, for others", "max_num_batched_tokens",
@@ -22,7 +22,7 @@ static const struct mp_server_engine engines[] = {
      "--chunked-prefill-size", "--cuda-graph-max-bs-prefill"},
 };
 
-/* The value of KEY in "KIND KEY=VALUE ...", which ends at a space; NULL: it is not there. */
+/* The value of KEY in "KIND KEY=VALUE ...", up to a space; NULL: no such key. */
 static const char *value_of(const char *mark, const char *key, size_t *length)
 {
     size_t wanted = strlen(key);
@@ -96,7 +96,7 @@ static void read_settings(struct mp_server *server, const char *mark)
     }
 }
 
-/* As they are on the engine's command line. */
+/* Names settings as on the engine's command line. */
 static void name_settings(struct mp_server *server, const char *mark)
 {
     if (server->utilization > 0)
@@ -115,7 +115,7 @@ static void read_mark(struct mp_server *server, const char *mark, struct reading
         for (size_t i = 0; i < sizeof engines / sizeof *engines; i++)
             if (!strcmp(name, engines[i].name)) server->engine = &engines[i];
         copy_value(server->version, sizeof server->version, mark, "version");
-        server->weights.count = 0; /* a model loaded anew */
+        server->weights.count = 0; /* a model was loaded again */
         server->weights_bytes = 0;
     } else if (!strncmp(mark, "weights ", 8)) {
         read_weights(server, mark);
@@ -169,7 +169,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Estimates of the plan, those of graphs or the others. A recording has none. */
+/* Adds the plan's estimates: those for graphs, or the others. A recording has none. */
 static uint64_t add_estimates(struct mp_server *server, const struct mp_plan *plan, bool graphs, uint64_t outside)
 {
     uint64_t added = 0;
@@ -184,7 +184,7 @@ static uint64_t add_estimates(struct mp_server *server, const struct mp_plan *pl
     return added;
 }
 
-/* Memory that the driver gave to others than PyTorch's allocator: buffers of collectives, mostly. */
+/* Memory from the driver outside of PyTorch's allocator: mostly buffers of collectives. */
 static uint64_t add_libraries(struct mp_server *server, const struct mp_model *model, uint64_t outside)
 {
     struct mp_device_uses uses = {0};
@@ -203,8 +203,8 @@ static uint64_t add_libraries(struct mp_server *server, const struct mp_model *m
     return added;
 }
 
-/* Rows follow who decides them: model, cache, batch; then graphs, libraries and the unexplained rest. Activations are
- * room that is free until a batch runs. */
+/* Rows are ordered by what decides them: model, cache, batch; then graphs, libraries and the unexplained rest.
+ * Activations are memory that is free until a batch runs. */
 static void make_rows(struct mp_server *server, const struct mp_model *model, const struct mp_plan *plan,
                       const struct readings *readings)
 {
@@ -215,7 +215,7 @@ static void make_rows(struct mp_server *server, const struct mp_model *model, co
     uint64_t pools = least(readings->pool, torch - weights - cache), others = allocated - weights - cache;
     others -= least(others, readings->pool_tensors);
     uint64_t cached = least(torch - allocated, torch - weights - cache - pools - others);
-    /* A batch takes what PyTorch has cached first. */
+    /* A batch first uses PyTorch's cached memory. */
     uint64_t activations = least(server->activation_bytes, cached + server->free_bytes);
     uint64_t of_cached = least(activations, cached), of_free = activations - of_cached;
     add(server, (struct mp_server_row){"weights", "", "", weights, false});
@@ -229,7 +229,7 @@ static void make_rows(struct mp_server *server, const struct mp_model *model, co
     outside -= add_libraries(server, model, outside - least(plan->estimated_bytes - graphs, outside));
     add(server, (struct mp_server_row){"cached", "reserved by PyTorch, in no tensor", "", cached - of_cached, false});
     outside -= add_estimates(server, plan, false, outside);
-    /* A recording of a GPU has no estimates: all that nobody asked for stands here. */
+    /* A recording of a GPU has no estimates: all memory without a known requester is here. */
     add(server, (struct mp_server_row){plan->planned ? "unattributed" : "libraries",
                                        plan->planned ? "" : "context, kernels, NCCL", "", outside, false});
     add(server, (struct mp_server_row){"free", server->utilization ? server->engine->free : "", server->cache_setting,

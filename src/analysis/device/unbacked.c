@@ -8,19 +8,19 @@
 #include "base/vec.h"
 #include "base/words.h"
 
-enum use { NONE, COUNTED, PHYSICAL, BACKING }; /* of a track; PHYSICAL: handles of virtual memory have no address */
+enum use { NONE, COUNTED, PHYSICAL, BACKING }; /* a track's use; PHYSICAL: handles of virtual memory have no address */
 
 /* Addresses between two neighbouring ends of the driver's blocks. */
 struct cell {
-    uint64_t bytes;   /* of the allocator's live blocks in it */
-    uint32_t backing; /* live blocks of the driver there */
+    uint64_t bytes;   /* bytes of the allocator's live blocks here */
+    uint32_t backing; /* number of the driver's live blocks here */
     bool was_backed;
 };
 
 struct state {
     const struct mp_model *model;
     unsigned char *uses;     /* by track */
-    MP_VEC(uint64_t) points; /* ends of the driver's blocks, in order; cell N lies between N and N + 1 */
+    MP_VEC(uint64_t) points; /* begins and ends of the driver's blocks, sorted; cell N lies between N and N + 1 */
     struct cell *cells;
     uint64_t bytes; /* unbacked now */
 };
@@ -35,8 +35,8 @@ static enum use use_of(const struct mp_model *model, const struct mp_track *trac
     return mp_driver_track(name)->backs ? BACKING : NONE;
 }
 
-/* Where mappings have a track of their own, virtual memory of the driver's first track is handles; a snapshot has no
- * such track, and its virtual memory is addresses. */
+/* If mappings have their own track, virtual memory on the driver's first track is handles. A snapshot has no such
+ * track; its virtual memory has addresses. */
 static void find_uses(struct state *state, uint32_t device)
 {
     const struct mp_model *model = state->model;
@@ -68,7 +68,7 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* False: there is nothing of the driver. *ends: some of it ended. */
+/* False: there are no blocks of the driver. *ends: true if one of them ended. */
 static bool find_cells(struct state *state, bool *ends)
 {
     const struct mp_model_blocks *blocks = &state->model->blocks;

@@ -1,11 +1,10 @@
 /*
  * Blocks that an allocator counts as allocated although no memory backs their addresses. A pluggable allocator may
  * unmap or free beneath PyTorch's caching allocator, as serving engines do when they sleep. The driver's tracks show
- * it: the memory at a live block's addresses ended, and none has been mapped there since. Addresses of which the
- * driver's tracks never had anything are not counted.
+ * it: memory at a live block's addresses was freed and not mapped again. Addresses that the driver's tracks never had
+ * do not count.
  *
- * Pure, and safe on any thread; O(n log n) in blocks and events, and nearly nothing where no memory of the driver
- * ended.
+ * Pure, and safe on any thread. O(n log n) in blocks and events, and cheap if no memory of the driver ended.
  */
 #ifndef MP_ANALYSIS_UNBACKED_H
 #define MP_ANALYSIS_UNBACKED_H
@@ -14,8 +13,8 @@
 
 struct mp_unbacked {
     uint64_t bytes;      /* after `moment` events */
-    uint64_t most_bytes; /* the most at any time; where several events have one time, after the last of them */
-    uint64_t most_ns;    /* when that was first reached */
+    uint64_t most_bytes; /* the most at any time; of events with the same time, after the last */
+    uint64_t most_ns;    /* when most_bytes was first reached */
     uint64_t end_bytes;
 };
 

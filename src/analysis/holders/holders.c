@@ -23,7 +23,7 @@ struct held_blocks {
     size_t count, room;
 };
 
-struct moments { /* by look: how many events had happened */
+struct moments { /* by look: number of past events */
     uint32_t *at;
     size_t count, room;
 };
@@ -39,7 +39,7 @@ static bool is_looked_for(const struct mp_model *model, uint32_t block)
     return model->tracks.at[model->blocks.track[block]].layer == MP_LAYER_TORCH;
 }
 
-/* The last look at which the block lived; MP_NONE: at none. */
+/* The last look at which the block lived; MP_NONE: none. */
 static uint32_t last_look(const struct mp_model *model, const struct moments *looks, uint32_t block)
 {
     for (size_t look = looks->count; look-- > 0;)
@@ -101,7 +101,7 @@ static int by_site_bytes(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
-/* The pool and stream of a block that no path leads to. `text`, or one that holders->texts owns.
+/* Says the pool and stream of a block without a path. Returns `text`, or a text that holders->texts owns.
  */
 static const char *with_place(struct mp_holders *holders, const struct mp_placements *placements, uint32_t block,
                               const char *text)
@@ -111,7 +111,7 @@ static const char *with_place(struct mp_holders *holders, const struct mp_placem
     if (!in_pool && !on_stream) return text;
     char place[128] = "", *made;
     int length = 0;
-    if (in_pool) /* of a CUDA graph or of torch.cuda.MemPool, by the numbers that PyTorch gives it */
+    if (in_pool) /* a pool of a CUDA graph or of torch.cuda.MemPool, with PyTorch's numbers */
         length = snprintf(place, sizeof place, ", private pool %" PRIu64 ",%" PRIu64, pool >> 32, pool & UINT32_MAX);
     if (on_stream) length += snprintf(place + length, sizeof place - (size_t)length, ", stream 0x%" PRIx64, stream);
     made = mp_alloc(strlen(text) + (size_t)length + 1);
@@ -140,7 +140,7 @@ static struct mp_holder holder_of(const struct mp_model *model, struct mp_holder
                               .kind = all ? MP_HOLDER_NATIVE : MP_HOLDER_UNKNOWN};
 }
 
-/* The end of the key that stands behind a '[', which may be a text of Python's with brackets in it; NULL: it has none.
+/* The end of the key that follows a '['; the key may be a Python string with brackets in it. NULL: no key.
  */
 static const char *key_end(const char *at)
 {
@@ -156,7 +156,7 @@ static const char *key_end(const char *at)
     return NULL;
 }
 
-/* The path that stands for two which differ in the keys of containers alone, to be freed; NULL: they differ in more. */
+/* A path for two that differ only in keys of containers, to be freed; NULL: they differ in more. */
 static char *common_path(const char *a, const char *b)
 {
     char *path = mp_alloc(strlen(a) + strlen(b) + 1), *to = path;
@@ -178,9 +178,10 @@ static char *common_path(const char *a, const char *b)
     return NULL;
 }
 
-#define COMPARED_MOST 64 /* of a site's holders with each other */
+#define COMPARED_MOST 64 /* of a site's holders: so many are compared with each other */
 
-/* The first and the second part of a pair, the hundredth image: one container's entries are one holder. */
+/* Joins holders that are entries of one container, such as the first and second part of a pair, or the hundredth
+ * image. */
 static void join_alike(struct mp_holders *holders, size_t first)
 {
     size_t count = first;
@@ -221,7 +222,7 @@ static bool is_any_missing(const struct mp_holders *holders, size_t first)
     return false;
 }
 
-/* The blocks of one site's last look, sorted by path. */
+/* Adds the blocks of one site's last look, sorted by path. */
 static void add_site(const struct mp_model *model, struct mp_holders *holders, const struct mp_placements *placements,
                      const struct held *held, size_t count)
 {
@@ -307,13 +308,13 @@ static bool ends_in_before(const char *path, const char *end, const char *before
 
 bool mp_holder_is_bounded(const struct mp_holder *holder, uint64_t *entries, uint64_t *most)
 {
-    static const char form[] = " (%" SCNu64 " of at most %" SCNu64 " entries)"; /* as holders_names.py writes it */
+    static const char form[] = " (%" SCNu64 " of at most %" SCNu64 " entries)"; /* holders_names.py writes it so */
     for (const char *at = strstr(holder->path, " ("); at; at = strstr(at + 1, " ("))
         if (sscanf(at, form, entries, most) == 2) return *entries > 0;
     return false;
 }
 
-enum mp_holder_use mp_holder_use(const char *path, uint32_t *line) /* as holders_idle.py writes it */
+enum mp_holder_use mp_holder_use(const char *path, uint32_t *line) /* holders_idle.py writes it so */
 {
     const char *form = strstr(path, " (not read from line ");
     *line = 0;
@@ -331,13 +332,14 @@ size_t mp_holder_variable(const char *path)
 
 static const char native[] = "native code → ", own_hooks[] = "native code → hooks of autograd";
 
-/* True if only the graph of a gradient leads there, as backward(create_graph=True) leaves it. */
+/* True if only the graph of a gradient leads to the block, as after backward(create_graph=True). */
 static bool is_of_gradients(const char *path)
 {
     return !strncmp(path, native, strlen(native)) && strstr(path, "grad_fn.variable");
 }
 
-static const char gc_cycle[] = "a cycle of ", awaits_gc[] = " that gc has not collected yet"; /* as holders_names.py */
+/* From holders_names.py. */
+static const char gc_cycle[] = "a cycle of ", awaits_gc[] = " that gc has not collected yet";
 
 static bool is_gc_cycle(const char *path)
 {
@@ -365,7 +367,7 @@ size_t mp_holder_root(const char *path)
     return graph ? (size_t)(graph - path) : strlen(path);
 }
 
-/* The name itself, as in main().batch: what lies in a list that it is the name of is another matter. */
+/* True if the path is the name itself, such as main().batch, not an entry of its list. */
 static bool is_name_of_frame(const char *path)
 {
     const char *name = strstr(path, "().");
@@ -384,7 +386,7 @@ const char *mp_holder_advice(const struct mp_holder *holder)
                "a detached tensor in it, or remove() the hook";
     if (is_of_gradients(path)) return of_gradients;
     if (!holder->certain) return NULL;
-    if (is_gc_cycle(path)) /* autograd names the class of a Function's ctx so */
+    if (is_gc_cycle(path)) /* autograd gives a Function's ctx the name of its class */
         return ends_in_before(path, "Backward", awaits_gc)
                    ? "a tensor that forward() keeps on ctx has a graph that keeps ctx: ctx.save_for_backward(tensor) "
                      "keeps it without a cycle"
@@ -402,7 +404,7 @@ const char *mp_holder_advice(const struct mp_holder *holder)
         return "a hook keeps it: call remove() on its handle, or let it keep .detach()ed values no longer than a step";
     case MP_HOLDER_CACHE:
         return "functools.lru_cache keeps results and arguments: give it a smaller maxsize, or call cache_clear()";
-    case MP_HOLDER_TRACEBACK: /* one that is being handled is not kept */
+    case MP_HOLDER_TRACEBACK: /* an exception that is being handled will go */
         if (!strncmp(path, MP_HOLDER_HANDLED, strlen(MP_HOLDER_HANDLED))) return NULL;
         return "a kept exception holds the frames that it passed: keep its text, or call "
                "traceback.clear_frames(error.__traceback__)";
@@ -427,7 +429,7 @@ const char *mp_holder_advice(const struct mp_holder *holder)
 
 const char *mp_holders_remedy(const char *note)
 {
-    /* As python/libmemprof_torch says it; a look that had the most there is cannot have more. */
+    /* The words of python/libmemprof_torch. A look that had the longest time cannot get more. */
     bool of_time = strstr(note, "out of time") || strstr(note, "in time");
     return of_time && !strstr(note, "(2000 ms)") ? "snapshot --holders --budget 2s gives looks more time" : NULL;
 }

@@ -1,6 +1,6 @@
 /*
- * PyTorch's cache of pinned memory at the end of a recording. It rounds each request up to a power of two and keeps
- * what the program frees, so its blocks outlive their tensors. Pure.
+ * PyTorch's cache of pinned memory at the end of a recording. It rounds requests up to a power of two, and keeps freed
+ * blocks, so its blocks outlive their tensors. Pure.
  */
 #ifndef MP_ANALYSIS_PINNED_CACHE_H
 #define MP_ANALYSIS_PINNED_CACHE_H
@@ -8,8 +8,8 @@
 #include "model/model.h"
 
 struct mp_pinned_cache {
-    uint64_t bytes, blocks; /* live at the end; 0: there is no such cache */
-    uint64_t unused;        /* bytes of blocks that no tensor used at the last look; MP_BYTES_UNKNOWN */
+    uint64_t bytes, blocks; /* live at the end; 0: no such cache */
+    uint64_t unused;        /* bytes of blocks without a tensor at the last look; MP_BYTES_UNKNOWN */
 };
 
 void mp_pinned_cache_find(const struct mp_model *model, struct mp_pinned_cache *cache);

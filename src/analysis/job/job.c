@@ -6,7 +6,7 @@
 #include "analysis/job/job_state.h"
 #include "base/memory.h"
 
-#define DEPTH_MAX 10000 /* as in the model: a file with a longer path would lose its end when it is read */
+#define DEPTH_MAX 10000 /* as in the model: a reader would cut the end of a longer path */
 
 struct mp_job *mp_job_new(void)
 {
@@ -140,7 +140,7 @@ struct translation {
     struct mp_job *job;
     const struct mp_model *model;
     uint32_t *texts, *stacks; /* by the model's id */
-    uint32_t first;           /* of the processes added */
+    uint32_t first;           /* index of the first process added */
 };
 
 static uint32_t text_of(const struct translation *t, uint32_t id)

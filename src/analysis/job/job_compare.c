@@ -15,7 +15,7 @@ uint64_t mp_job_most_of(const struct mp_job_view *job, enum mp_job_sense sense)
     return most;
 }
 
-/* The processes that have memory of a kind. */
+/* The number of processes with memory of a kind. */
 static size_t count_processes(const struct mp_model_job *rows, uint32_t kind)
 {
     unsigned char *seen = mp_alloc_zeroed(rows->processes.count + 1, 1);
@@ -30,7 +30,7 @@ static size_t count_processes(const struct mp_model_job *rows, uint32_t kind)
     return count ? count : 1;
 }
 
-/* The sites of the first group's kind of track, of all processes that have memory of that kind. */
+/* The sites on the first group's kind of track, over all processes with memory of that kind. */
 static void sum_sites(const struct mp_job_view *job, enum mp_job_sense sense, struct mp_profile *profile)
 {
     const struct mp_model_job *rows = &job->model->job;

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "model/track.h"
 
-/* The smallest unit in which `first` to `last` are few enough points. */
+/* The smallest unit with which `first` to `last` give few enough points. */
 static unsigned shift_for(uint64_t first, uint64_t last)
 {
     unsigned shift = 0;
@@ -28,7 +28,7 @@ struct clock {
     unsigned shift;
 };
 
-/* Adds the point that is over; a level that nothing changes has no points of its own. */
+/* Adds the finished point. A level that does not change adds none. */
 static void put_point(const struct clock *clock, const struct curve *curve)
 {
     struct mp_job_point point = {.at = curve->at,

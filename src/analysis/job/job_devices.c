@@ -6,7 +6,7 @@
 
 /* A track of memory, with its device. */
 struct placed {
-    uint32_t host, uuid, device, process, track; /* uuid: 0 where the device's name and its host must do */
+    uint32_t host, uuid, device, process, track; /* uuid: 0 if only the device's name and host are known */
 };
 
 static int by_device(const void *left, const void *right)
@@ -24,7 +24,8 @@ static bool same_device(const struct placed *a, const struct placed *b)
     return a->uuid == b->uuid && (a->uuid || (a->host == b->host && a->device == b->device));
 }
 
-/* Bit N: the process has a track of layer N there. A named pool of the program's may lie inside of other memory. */
+/* Bit N: each process has a track of layer N on the device. The program's own named pools do not count, as they may lie
+ * inside of other memory. */
 static unsigned layers_of_all(const struct mp_model *model, const struct placed *placed, size_t count,
                               uint32_t *processes)
 {
@@ -48,7 +49,7 @@ static int by_time(const void *left, const void *right)
     return a->track < b->track ? -1 : a->track > b->track;
 }
 
-/* The points of a track: rows are in order of process and track, their curves and times. */
+/* The points of a track. Rows are in order of process and track, for curves and times alike. */
 static size_t points_of(const struct mp_model *model, const struct mp_job_track *track)
 {
     const struct mp_model_job *job = &model->job;
@@ -64,13 +65,13 @@ static size_t points_of(const struct mp_model *model, const struct mp_job_track 
     return low;
 }
 
-/* A curve while all are followed: in a unit it stands for its highest there. */
+/* A curve while several are followed. In a unit it counts with its highest level. */
 struct followed {
-    uint64_t level, counts; /* at the end of its last point; what it is in the sum */
+    uint64_t level, counts; /* level at the end the last point's; its part of the sum */
     uint64_t unit;          /* of its last point */
 };
 
-#define ENDS UINT8_MAX /* as a shift: the process is over */
+#define ENDS UINT8_MAX /* as a shift: the process has ended */
 
 struct stack {
     const struct mp_job_view *view;
@@ -81,7 +82,7 @@ struct stack {
     MP_VEC(struct mp_job_point) points;
 };
 
-/* False where there is no curve to follow. */
+/* False: there is no curve. */
 static bool gather(struct stack *stack)
 {
     const struct mp_model *model = stack->view->model;
@@ -92,7 +93,7 @@ static bool gather(struct stack *stack)
             struct mp_job_point point = model->job.points.at[k];
             if (point.process != track->process || point.track != track->id) break;
             if (point.curve != MP_JOB_BY_TIME) continue;
-            point.track = (uint32_t)i; /* the owner of the curve from here on */
+            point.track = (uint32_t)i; /* from here on, `track` is the index of the curve */
             if (point.shift > stack->shift) stack->shift = point.shift;
             mp_vec_add(&stack->points, point);
         }

@@ -5,12 +5,12 @@
 #include "base/memory.h"
 #include "model/builder.h"
 
-/* From what came in any order to rows in theirs. Each table gets numbers in the order of its texts; then rows that name
- * them are put in order of these numbers. */
+/* Brings what came in any order into the order of the file. Each table is numbered in the order of its texts. Rows that
+ * name its entries are then sorted by these numbers. */
 struct finisher {
     struct mp_job *job;
-    uint32_t *texts, *frames, *stacks, *processes; /* from the job's id to the one in the file */
-    uint32_t *modules;                             /* by the text's number in the file; 0: none */
+    uint32_t *texts, *frames, *stacks, *processes; /* from the job's id to the file's */
+    uint32_t *modules;                             /* by the text's number in the file; 0: no module */
     MP_VEC(struct mp_string_entry) strings;
     MP_VEC(struct mp_module) module_rows;
     MP_VEC(struct mp_frame) frame_rows;
@@ -54,7 +54,7 @@ static void number_texts(struct finisher *f)
 /* ---- frames and stacks ------------------------------------------------------------------------------------------ */
 
 struct placed_frame {
-    struct mp_job_frame frame; /* texts numbered as in the file */
+    struct mp_job_frame frame; /* its texts have the file's numbers */
     uint32_t of;               /* in the job */
 };
 
@@ -75,7 +75,7 @@ static uint64_t address_of(const struct mp_job_frame *frame)
     return (uint64_t)frame->address[1] << 32 | frame->address[0];
 }
 
-/* A native line with a name is a frame of its own with that one line. */
+/* A named native line is a frame of its own, with only that line. */
 static void add_frame(struct finisher *f, const struct mp_job_frame *from)
 {
     struct mp_frame row = {
@@ -139,7 +139,7 @@ static int by_depth(const void *left, const void *right)
     return order ? order : by_number(a->of, b->of);
 }
 
-/* Depth by depth: parents have their numbers before their children are put in order. */
+/* Works depth by depth: parents are numbered before their children are sorted. */
 static void number_stacks(struct finisher *f)
 {
     const struct mp_job *job = f->job;

@@ -8,9 +8,9 @@
 #include "base/memory.h"
 
 #define RANGES 8 /* of ranks that are absent */
-#define NAMED  3 /* recordings with a problem that are named; of others the number is given */
+#define NAMED  3 /* recordings with a problem that are named; the others are counted */
 
-/* A list that stays readable: "a.mp (the file is cut), b.mp (...) and 4 more". */
+/* A list of bounded length: "a.mp (the file is cut), b.mp (...) and 4 more". */
 struct list {
     struct mp_buffer text;
     size_t count;
@@ -41,7 +41,7 @@ static void add_sentence(struct mp_job_view *view, struct list *list, const char
     add_sentence_to(&view->problems, list, one, many);
 }
 
-/* A rank itself, and no process that works for it. */
+/* True for a rank itself, false for a process that works for one. */
 static bool is_rank(const struct mp_job_process *process)
 {
     return process->rank != MP_NONE && !process->helper;
@@ -83,7 +83,7 @@ static void find_lacking(struct mp_job_view *view)
     add_sentence(view, &list, "recording is not whole", "recordings are not whole");
 }
 
-/* Which ranks of 0 to `size` - 1 there are not: "1, 4-7". Ranks come in order. */
+/* Finds the missing ranks of 0 to `size` - 1: "1, 4-7". Ranks come in order. */
 static void find_absent(struct mp_job_view *view)
 {
     const struct mp_model_job *job = &view->model->job;
@@ -152,7 +152,7 @@ static int by_rank_and_time(const void *left, const void *right, void *context)
     return order ? order : by_number(first, second);
 }
 
-/* By process: the process that it is a second recording of, or MP_NONE. */
+/* By process: the process whose recording it repeats, or MP_NONE. */
 static void find_copies(const struct mp_model_job *job, uint32_t *order, uint32_t *other)
 {
     const struct mp_job_process *rows = job->processes.at;
@@ -161,12 +161,12 @@ static void find_copies(const struct mp_model_job *job, uint32_t *order, uint32_
         if (same_process(&rows[order[i - 1]], &rows[order[i]])) other[order[i]] = order[i - 1];
 }
 
-/* By process: one that was the same rank when it began. */
+/* By process: another process that was the same rank when it began, or MP_NONE. */
 static void find_same_ranks(const struct mp_model_job *job, uint32_t *order, uint32_t *other)
 {
     const struct mp_job_process *rows = job->processes.at;
     qsort_r(order, job->processes.count, sizeof *order, by_rank_and_time, job->processes.at);
-    uint32_t last = MP_NONE; /* of that rank the one that ends last */
+    uint32_t last = MP_NONE; /* the process of that rank that ends last */
     uint64_t end = 0;
     for (size_t i = 0; i < job->processes.count && is_rank(&rows[order[i]]); i++) {
         const struct mp_job_process *row = &rows[order[i]];
@@ -179,7 +179,7 @@ static void find_same_ranks(const struct mp_model_job *job, uint32_t *order, uin
     }
 }
 
-/* One recording twice, or two processes that both were the same rank at one time. */
+/* Finds processes with two recordings, and processes that were the same rank at one time. */
 static void find_doubles(struct mp_job_view *view)
 {
     const struct mp_model *model = view->model;
@@ -210,14 +210,14 @@ static void find_doubles(struct mp_job_view *view)
     add_sentence(view, &list, "recording is there twice", "recordings are there twice");
 }
 
-/* Ranks that run another program than most of them. */
+/* Finds ranks that run another program than most ranks. */
 static void find_strangers(struct mp_job_view *view)
 {
     const struct mp_model *model = view->model;
     size_t most = 0, ranks = 0;
     uint32_t usual = 0;
     struct mp_intern names = {0};
-    uint32_t *program = mp_alloc_zeroed(view->groups.count + 1, sizeof *program); /* by group: its number */
+    uint32_t *program = mp_alloc_zeroed(view->groups.count + 1, sizeof *program); /* by group: number of its program */
     size_t *counts = mp_alloc_zeroed(view->groups.count + 1, sizeof *counts);
     for (size_t i = 0; i < view->groups.count; i++)
         program[i] = mp_intern_add_text(&names, view->groups.at[i].program);

@@ -16,7 +16,7 @@ _Static_assert((int)MP_JOB_VERDICTS == (int)MP_VERDICT_UNKNOWN + 1, "rows of job
 _Static_assert((int)MP_JOB_CLASSES == (int)MP_LEAK_CLASSES, "rows of jobs know every class");
 
 #define COMMAND_MAX 4096 /* bytes of a command that are kept */
-#define LEFT_OUT    2    /* in `wanted`, while tracks are chosen */
+#define LEFT_OUT    2    /* marks a track in `wanted` that does not fit, while tracks are chosen */
 
 /* Bytes that one process holds at a site. */
 struct held {
@@ -28,10 +28,10 @@ struct taker {
     struct mp_job *job;
     const struct mp_model *model;
     uint32_t process;
-    uint32_t *stacks; /* by the recording's stack: in the job; MP_NONE: not yet known */
+    uint32_t *stacks; /* by the recording's stack: the job's stack; MP_NONE: not known yet */
     MP_VEC(struct held) held;
-    struct mp_map at;      /* (kind, stack) to index in held + 1 */
-    unsigned char *wanted; /* by track: its memory is looked at */
+    struct mp_map at;      /* (kind, stack) to 1 + the index in held */
+    unsigned char *wanted; /* by track: its memory counts */
     uint16_t chosen;
 };
 
@@ -42,7 +42,7 @@ static uint32_t text_of(struct mp_job *job, const char *text)
     return text ? mp_job_text(job, text) : 0;
 }
 
-/* A frame's lines, the outermost first. A line with a name loses its address, which means nothing in other
+/* Adds a frame's lines, the outermost first. A named line loses its address, which has no meaning in other
  * processes. */
 static uint32_t add_lines(struct taker *t, uint32_t parent, uint32_t frame, struct mp_stack_lines *lines)
 {
@@ -61,7 +61,7 @@ static uint32_t add_lines(struct taker *t, uint32_t parent, uint32_t frame, stru
     return parent;
 }
 
-/* The recording's stack as the job's: what is new of its path, from the outside in. */
+/* The job's stack for one of the recording's. Adds missing nodes from the outside in. */
 static uint32_t stack_of(struct taker *t, uint32_t stack)
 {
     MP_VEC(uint32_t) path = {0};
@@ -131,7 +131,7 @@ static int by_peak(const void *left, const void *right)
     return first > second ? -1 : first < second;
 }
 
-/* The order of what is equal is that of the recording, whatever came before it. */
+/* Equal entries stay in the recording's order, whatever came before. */
 static void put_holdings(struct taker *t, uint32_t kind)
 {
     MP_VEC(struct held) own = {0};
@@ -256,7 +256,7 @@ static void take_track(struct taker *t, uint16_t track, const struct mp_step_rep
 
 /* ---- leaks ------------------------------------------------------------------------------------------------------ */
 
-/* The holder of most of a finding's blocks, and the line to change. */
+/* The holder of most blocks of a finding, and the line to change. */
 static uint32_t holder_of(struct taker *t, const struct mp_leaks *leaks, const struct mp_leak_finding *finding)
 {
     if (!finding->held || !finding->held->count) return 0;
@@ -297,7 +297,7 @@ static enum mp_status take_leaks(struct taker *t, struct mp_job_process *process
                                            .holder = holder_of(t, &leaks, finding),
                                            .class = (uint8_t)finding->class,
                                            .certain = finding->certain};
-        if (finding->sum.sites) mp_vec_add(&t->job->rows.findings, row); /* one for each cause */
+        if (finding->sum.sites) mp_vec_add(&t->job->rows.findings, row); /* one row for each cause */
         if (!mp_leak_is_leak(finding)) continue;
         process->growth += growth;
         hold(t, kind_of(t, finding->track), row.stack, MP_JOB_GROWTH, growth, 0);

@@ -8,11 +8,12 @@
 #include "base/memory.h"
 #include "model/stack.h"
 
-/* A process is out of line if it is so many times as far from the median as others, and by this part of the median. */
+/* A process is out of line if its distance from the median exceeds FAR times the usual distance, and this part of the
+ * median. */
 #define FAR          6
 #define PART         10
 #define LEAST_BYTES  (64u << 10)
-#define PART_OF_PAIR 4 /* of two processes nobody can say which is usual: they differ by more */
+#define PART_OF_PAIR 4 /* of two processes neither is usual: they must differ by more */
 
 uint64_t mp_job_peak_of(const struct mp_job_view *view, uint32_t process)
 {
@@ -129,7 +130,7 @@ static void sum_up(struct mp_job_view *view, struct mp_job_group *group)
     free(distances);
 }
 
-/* Memory of devices before that of hosts, ranks before what works for them, then the fuller. */
+/* Devices before hosts, ranks before their helpers, then the higher peak. */
 static int by_weight(const void *left, const void *right, void *context)
 {
     const struct mp_job_view *view = context;
@@ -231,7 +232,7 @@ static size_t first_holding(const struct mp_model_job *job, uint32_t process)
     return low;
 }
 
-/* True if a process surely has nothing at a site: what it holds most of is known, and of the rest that it is less. */
+/* True if a process certainly has nothing at a site: its largest sites are known, and all others are smaller. */
 static bool lacks(const struct mp_model_job *job, uint32_t process, const struct mp_job_site *site)
 {
     uint64_t smallest = UINT64_MAX;
@@ -294,7 +295,7 @@ static void judge(struct mp_job_view *view, uint32_t at)
     }
 }
 
-#define EXPLAINED 64 /* of so many the sites are looked for */
+#define EXPLAINED 64 /* processes whose sites are compared */
 
 static void find_outliers(struct mp_job_view *view)
 {
@@ -316,7 +317,7 @@ static int by_step(const void *left, const void *right)
     return a->process < b->process ? -1 : a->process > b->process;
 }
 
-/* One point a process and unit: what several smaller units come to. */
+/* Adds one point for each process and unit: the sum of several smaller units. */
 static void add_to_steps(struct mp_job_view *view, const struct mp_job_point *points, size_t count, uint64_t *last)
 {
     for (size_t i = 0; i < count; i++) {
@@ -326,7 +327,7 @@ static void add_to_steps(struct mp_job_view *view, const struct mp_job_point *po
             .first = point->at << view->step_shift, .least = UINT64_MAX, .most_process = point->process};
         if (fresh) mp_vec_add(&view->steps, step);
         struct mp_job_step *row = &view->steps.at[view->steps.count - 1];
-        if (!fresh && last[point->process] == point->at) continue; /* its highest came before */
+        if (!fresh && last[point->process] == point->at) continue; /* its highest point came before */
         last[point->process] = point->at;
         if (!row->processes) row->most = point->most;
         row->processes++;

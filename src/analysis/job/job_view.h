@@ -1,50 +1,51 @@
-/* Answers from a job: who needs most and when, who is out of line and by which site, what shares a device, what is
- * wrong with the set of recordings. Pure; the result is the caller's, and names rows and strings of the model. */
+/* Answers from a job: which process needs most and when, which is out of line and by which site, what shares a device,
+ * and what is wrong with the recordings. Pure; the result is the caller's, but refers to rows and strings of the
+ * model. */
 #ifndef MP_ANALYSIS_JOB_VIEW_H
 #define MP_ANALYSIS_JOB_VIEW_H
 
 #include "base/vec.h"
 #include "model/model.h"
 
-/* Processes that should be alike: of one role, one program and one kind of track. */
+/* Processes that should be alike: they have the same role, program and kind of track. */
 struct mp_job_group {
-    uint32_t role, kind; /* strings of the model; kind 0: they have no memory */
+    uint32_t role, kind; /* strings of the model; kind 0: no memory */
     char *program;       /* "train.py" */
     bool helper;
     uint32_t *processes; /* in order of their peaks, highest first */
     size_t count, room;
-    uint64_t median, spread; /* of the peaks: the median, and the median distance from it */
+    uint64_t median, spread; /* the peaks' median, and the median distance from it */
     uint64_t sum, growth, end_bytes;
     uint32_t leaking; /* processes with a leak */
 };
 
 #define MP_JOB_REASONS 3
 
-/* A process far from the median of its group, and the sites that make the difference. */
+/* A process far from its group's median, and the sites that cause the difference. */
 struct mp_job_outlier {
     uint32_t process, group;
     bool more;
-    uint64_t distance; /* from the median; in a group of two, from the other one */
+    uint64_t distance; /* from the median; in a group of two, from the other process */
     struct mp_job_reason {
         uint32_t stack;
-        uint64_t own, others; /* bytes here, and in the others on average */
+        uint64_t own, others; /* bytes here, and on average in the others */
     } reasons[MP_JOB_REASONS];
     size_t reason_count;
 };
 
-/* A device that several processes use: the sum of their curves. */
+/* A device that several processes use, with the sum of their curves. */
 struct mp_job_device {
     uint32_t host, device, uuid;
-    uint8_t layer; /* of the tracks that were summed */
+    uint8_t layer; /* layer of the summed tracks */
     uint32_t processes;
-    uint64_t most;       /* of the sum; each curve stands for its highest in `unit_ns` */
-    uint64_t at_unix_ns; /* the beginning of that time */
+    uint64_t most;       /* the sum's highest; each curve counts with its highest in `unit_ns` */
+    uint64_t at_unix_ns; /* when that time begins */
     uint64_t unit_ns;
-    uint64_t separate;    /* the sum of the highest levels, had they come at one time */
-    uint64_t total_bytes; /* of the device; MP_BYTES_UNKNOWN */
+    uint64_t separate;    /* the sum of the curves' highest levels at any times */
+    uint64_t total_bytes; /* the device's; MP_BYTES_UNKNOWN */
 };
 
-/* One step, or 2^shift of them, of all processes of a group. */
+/* One step, or 2^shift steps, over all processes of a group. */
 struct mp_job_step {
     uint64_t first;
     uint32_t processes, most_process, least_process;
@@ -60,20 +61,20 @@ struct mp_job_view {
     const struct mp_model *model;
     uint32_t *chosen;                       /* by process: its chosen track, an index into job.tracks; MP_NONE: none */
     uint32_t *group;                        /* by process */
-    MP_VEC(struct mp_job_group) groups;     /* the one with the highest peak on a device first */
+    MP_VEC(struct mp_job_group) groups;     /* the group with the highest peak on a device first */
     MP_VEC(struct mp_job_outlier) outliers; /* the farthest first */
     MP_VEC(struct mp_job_device) devices;   /* the fullest first */
-    MP_VEC(struct mp_job_step) steps;       /* of the first group */
+    MP_VEC(struct mp_job_step) steps;       /* the first group's */
     unsigned step_shift;
     MP_VEC(uint32_t) leaks; /* findings that are leaks, the fastest first */
-    uint32_t leaking;       /* processes that have one */
-    uint32_t highest;       /* process; MP_NONE: none has memory */
+    uint32_t leaking;       /* number of processes with a leak */
+    uint32_t highest;       /* process with the highest peak; MP_NONE: none has memory */
     uint64_t events, dropped, end_bytes;
     uint64_t from_unix_ns, to_unix_ns;
-    struct mp_job_texts problems; /* sentences: what the job lacks */
-    struct mp_job_texts notes;    /* sentences that take nothing from the job */
+    struct mp_job_texts problems; /* sentences about what the job lacks */
+    struct mp_job_texts notes;    /* sentences about what does not affect the numbers */
     bool limited;
-    uint8_t verdict; /* enum mp_verdict: leak where any has one, unknown where not all are clean */
+    uint8_t verdict; /* enum mp_verdict: leak if any process leaks, unknown if not all are clean */
 };
 
 void mp_job_view_make(const struct mp_model *model, struct mp_job_view *view);
@@ -85,7 +86,7 @@ static inline const struct mp_job_track *mp_job_chosen(const struct mp_job_view 
     uint32_t track = view->chosen[process];
     return track == MP_NONE ? NULL : &view->model->job.tracks.at[track];
 }
-/* Its peak; 0 where there is no track. */
+/* Its peak; 0: no track. */
 uint64_t mp_job_peak_of(const struct mp_job_view *view, uint32_t process);
 /* A process's outstanding bytes at the end, on its chosen track. */
 uint64_t mp_job_end_of(const struct mp_job_view *view, uint32_t process);

@@ -6,7 +6,7 @@
 #include "base/search.h"
 #include "model/stack.h"
 
-/* Nine in ten sizes are new: a block is made when a size first appears. */
+/* True if nine in ten blocks have a new size: the site makes a block when a size first appears. */
 static bool has_new_sizes(const struct mp_leak_places *places, const struct mp_leak_place *place)
 {
     struct mp_map sizes = {0};
@@ -21,7 +21,7 @@ static bool has_new_sizes(const struct mp_leak_places *places, const struct mp_l
     return yes;
 }
 
-/* Memory that a caching allocator takes in order to hand it out itself: another track has its blocks one by one. */
+/* True for memory that a caching allocator takes to divide it: another track has its blocks one by one. */
 static bool is_segment(const struct mp_stack_line *line)
 {
     return (line->function && strstr(line->function, "CachingAllocator")) ||
@@ -33,7 +33,7 @@ static size_t first_holder(const struct mp_model *model, uint32_t block)
     return MP_COUNT_BEFORE(model->holders.count, i, model->holders.at[i].block < block);
 }
 
-/* True if the program's look found names that lead to most of its blocks: the collector of cycles would not take them.
+/* True if names lead to most of its blocks in the program's look, so that Python's collector would not free them.
  */
 static bool is_reached(const struct mp_model *model, const struct mp_leak_places *places,
                        const struct mp_leak_place *place)

@@ -1,4 +1,4 @@
-/* The class of a leak, by its blocks, their stacks and what holds them. Pure. */
+/* The class of a leak, from its blocks, their stacks and their holders. Pure. */
 #ifndef MP_ANALYSIS_LEAK_CLASS_H
 #define MP_ANALYSIS_LEAK_CLASS_H
 

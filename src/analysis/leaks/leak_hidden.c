@@ -9,34 +9,36 @@
 #include "base/memory.h"
 #include "model/track.h"
 
-#define PARTS          32 /* of the steps, or fewer where there are few readings: */
-#define PARTS_PROOF    8  /* fewer are no proof */
-#define PARTS_LEAST    5  /* fewer show nothing: that three of four rise happens by chance one time in eight */
-#define SAMPLES_A_PART 3  /* fewer readings are chance */
-#define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a process is read so often that one that grows has a reading */
-#define GROWN_MIN      (16u << 20)          /* bytes: less is what heaps and interpreters do */
-#define GROWN_SOME     (4u << 20)           /* bytes: less is not worth a word */
-#define SHARE_MIN      0.05                 /* of what it was at first */
-#define BYTES_A_BLOCK  4096                 /* of the host, additional cost of a block: objects, a graph's nodes */
+#define PARTS          32 /* of the steps; fewer if there are few readings: */
+#define PARTS_PROOF    8  /* with fewer parts there is no proof */
+#define PARTS_LEAST    5  /* fewer show nothing: by chance, three of four parts rise one time in eight */
+#define SAMPLES_A_PART 3  /* with fewer readings a part is chance */
+#define READ_WITHIN_NS (100 * MP_NS_PER_MS) /* a growing process is read at least this often */
+#define GROWN_MIN      (16u << 20)          /* bytes: heaps and interpreters grow by less on their own */
+#define GROWN_SOME     (4u << 20)           /* bytes: less is not worth a note */
+#define SHARE_MIN      0.05                 /* of the first value */
+#define BYTES_A_BLOCK                                                                                                  \
+    4096 /* host memory that a block costs beyond its bytes: objects, a graph's                                        \
+          * nodes */
 
-/* The role of a track in its device's handed out memory. */
+/* How a track counts in its device's used memory. */
 enum part_of { NOTHING, LIVE, RESERVED };
 
 struct part {
-    uint64_t sample, known; /* at their lowest; UINT64_MAX: none */
-    double when;            /* number of the step when the sample was lowest, with the fraction of it that had passed */
+    uint64_t sample, known; /* the lowest values of the part; UINT64_MAX: none */
+    double when;            /* when the sample was lowest: number of the step, plus the part of it that had passed */
     uint32_t samples;
-    bool passed_over; /* it was too short to be read */
+    bool passed_over; /* too short to have a reading */
 };
 
-/* The process's share of a device, as last sampled: of the host without what lies in files, of which much is no more
- * than read (page cache). */
+/* The process's share of a device, by the last sample. On the host, pages of files do not count, as many are only read
+ * (page cache). */
 struct share {
     uint32_t counter, files; /* string ids; 0: none */
     uint64_t value, in_files;
 };
 
-/* The steps in equal parts; the first quarter of them is the warm-up. */
+/* The steps in equal parts. The first quarter of the parts is the warm-up. */
 struct parts {
     struct part at[PARTS];
     uint32_t count;
@@ -62,8 +64,8 @@ static bool has_driver_blocks(const struct mp_model *model, uint32_t device)
     return false;
 }
 
-/* On the host all blocks count. On a device the driver's blocks count, and the memory of its pools and graphs; without
- * those the total of PyTorch's allocator. The driver's other named tracks hold no memory of their own. */
+/* On the host, all blocks count. On a device, the driver's blocks count, with the memory of its pools and graphs;
+ * without these, the total of PyTorch's allocator. The driver's other named tracks hold no memory of their own. */
 static enum part_of role_of(const struct mp_model *model, uint16_t number, bool is_host, bool by_driver)
 {
     const struct mp_track *track = &model->tracks.at[number];
@@ -105,7 +107,7 @@ static void note(struct part *part, const uint64_t *sample, double when, uint64_
     part->when = when;
 }
 
-/* Takes a sample; true where it is of the share, whose size is then *now. */
+/* Takes a sample. True if it belongs to the share; sets *now to the share's size. */
 static bool follow_share(struct share *share, const struct mp_sample *sample, uint64_t *now)
 {
     if (sample->counter == share->files && share->files) share->in_files = sample->value;
@@ -120,7 +122,8 @@ static double fraction_of(const struct mp_step *step, uint64_t time_ns)
     return time_ns < step->start_ns || lasted <= 0 ? 0 : passed < lasted ? passed / lasted : 1;
 }
 
-/* The lowest of both in each part. A counter is sampled where it changes: between samples the last one holds. */
+/* Sets the lowest values of each part. A counter is sampled when it changes, so the last sample holds until the next
+ * one. */
 static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_t last, struct share share,
                        struct parts *parts)
 {
@@ -151,7 +154,7 @@ static void fill_parts(struct sweep *sweep, const struct mp_step *steps, uint32_
     }
 }
 
-/* As many parts as there are readings for; 0: too few to tell. */
+/* The number of parts, as many as the readings allow; 0: too few. */
 static uint32_t count_parts(const struct mp_model *model, const struct mp_step *steps, uint32_t last,
                             const struct share *share, bool *brief)
 {
@@ -187,15 +190,15 @@ static double slope_of(const uint64_t *rest, const double *when, uint32_t count)
     return (slopes[(found - 1) / 2] + slopes[found / 2]) / 2;
 }
 
-/* Growth goes on if nearly each part is higher than the one before, and the last two are. The later half has to rise at
- * least half as fast as the earlier one. *much: it is more than heaps and interpreters do. */
+/* True if growth goes on: nearly each part is higher than the one before, and the last two are. The later half must
+ * rise at least half as fast as the earlier one. *much: the growth exceeds what heaps and interpreters do. */
 static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_finding *finding, bool *much)
 {
     uint64_t rest[PARTS];
     double when[PARTS];
     uint32_t from = parts->count / 4, count = 0, rises = 0;
     while (from < parts->count && parts->at[from].sample == UINT64_MAX)
-        from++; /* the first readings may come when the program has begun long since */
+        from++; /* the first readings may come long after the program's begin */
     for (uint32_t i = from; i < parts->count; i++) {
         const struct part *part = &parts->at[i];
         if (part->passed_over) continue;
@@ -218,7 +221,7 @@ static bool judge(const struct parts *parts, uint32_t last, struct mp_leak_findi
     return rises * 8 >= (count - 1) * 7 && goes_on && !full;
 }
 
-/* True if the additional host memory of recorded leaks explains it. */
+/* True if recorded leaks explain the growth, with the host memory that their blocks cost. */
 static bool is_explained(const struct mp_leaks *leaks, double bytes_per_step)
 {
     double explained = 0;

@@ -27,7 +27,7 @@ struct search {
     struct mp_stack_lines lines;
 };
 
-/* Names a stack's place by the user's lines; empty where it has none. */
+/* Names a stack's place by the user's lines; "" without such lines. */
 static void name_place(struct search *search, uint32_t stack, uint16_t track, uint8_t kind)
 {
     mp_buffer_clear(&search->name);
@@ -111,7 +111,7 @@ static void gather(struct search *search, uint16_t track, const struct mp_window
     mp_own_steps_close(&own);
 }
 
-/* Sorts the entries by place; within one they stay in order of birth. */
+/* Sorts the entries by place; within a place they stay in order of birth. */
 static void sort_entries(struct search *search)
 {
     struct mp_leak_places *places = search->places;
@@ -150,7 +150,7 @@ static void choose_stack(const struct mp_model *model, const struct mp_leak_plac
     mp_map_free(&bytes);
 }
 
-/* Finds the boundaries inside the window, including the one with which it ends. */
+/* Finds the boundaries in the window, including its end. */
 static void bound(const struct mp_steps *steps, const struct mp_window *window, struct mp_leak_places *places)
 {
     uint32_t first = 0, end = 0;

@@ -1,7 +1,7 @@
 /*
- * The places of a program that keep blocks from one step to the next, each with the lives of those blocks: the input of
- * the rule of leak_rule.h. A place is all stacks of a track that share the user's own Python lines and the blocks'
- * kind; a stack without such lines is a place of its own. Pure.
+ * The places of a program that keep blocks from one step to the next, with the lives of these blocks: the input of
+ * leak_rule.h. A place is all stacks of a track with the same lines of the user's own Python and the same kind of
+ * block. A stack without such lines is its own place. Pure.
  */
 #ifndef MP_ANALYSIS_LEAK_PLACES_H
 #define MP_ANALYSIS_LEAK_PLACES_H
@@ -12,10 +12,10 @@
 #include "model/window.h"
 
 struct mp_leak_place {
-    uint32_t stack; /* the one with most bytes that stay */
+    uint32_t stack; /* the stack with most bytes that stay */
     uint16_t track;
     uint8_t kind;        /* enum mp_kind */
-    size_t first, count; /* in lives and blocks */
+    size_t first, count; /* indices into lives and blocks */
 };
 
 struct mp_leak_places {
@@ -23,10 +23,10 @@ struct mp_leak_places {
     struct mp_leak_life *lives; /* by place, then by birth */
     uint32_t *blocks;           /* parallel to lives */
     size_t count;               /* of lives */
-    uint32_t first_step;        /* index in steps->at of the first one in the window: step 0 of the lives */
-    uint32_t steps;             /* that begin in the window */
+    uint32_t first_step;        /* index in steps->at of the window's first step, which is step 0 of the lives */
+    uint32_t steps;             /* number of steps that begin in the window */
     uint32_t last;              /* the last boundary in the window */
-    bool enough;                /* false: the window holds fewer than two boundaries, and there was no search */
+    bool enough;                /* false: the window has fewer than two boundaries, so nothing was searched */
 };
 
 void mp_leak_places_find(const struct mp_model *model, const struct mp_steps *steps, uint16_t track,

@@ -8,23 +8,23 @@
 #include "base/memory.h"
 #include "base/vec.h"
 
-#define SUSPECT_BIRTHS 4    /* any program holds blocks of fewer births */
-#define WARM_UP        3    /* steps in which lasting things are made */
-#define SIGNIFICANT    3.09 /* of z: one-sided p < 0.001 */
+#define SUSPECT_BIRTHS 4    /* every program has blocks with fewer births */
+#define WARM_UP        3    /* steps in which a program makes lasting blocks */
+#define SIGNIFICANT    3.09 /* for z: one-sided p < 0.001 */
 #define OLD            8    /* steps: no pipeline holds a block longer on purpose */
 
 /* Over the boundaries 0 to `last`. */
 struct series {
     uint32_t last;
     uint32_t *live;   /* blocks */
-    uint32_t *births; /* distinct steps in which they were born */
+    uint32_t *births; /* distinct steps in which the blocks were born */
 };
 
 /* The staying blocks: the distinct birth steps of the blocks that live at the last boundary and are older than their
  * site's blocks usually get. */
 struct stay {
     MP_VEC(uint32_t) births;
-    uint32_t end; /* births before it count */
+    uint32_t end; /* births before this one count */
 };
 
 static bool lives_at(const struct mp_leak_life *life, uint32_t boundary)
@@ -77,7 +77,7 @@ static int ascending(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Each site has its own usual age: one line may make blocks that live for twenty steps, and others that stay. */
+/* Each site has its own usual age: one line may make blocks that live for twenty steps, another blocks that stay. */
 static void find_stay(const struct mp_leak_life *lives, size_t count, uint32_t last, struct stay *stay)
 {
     struct mp_leak_life *sorted = mp_alloc((count + 1) * sizeof *sorted);
@@ -128,7 +128,7 @@ static void make_series(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* True if the growth was undone before and has not clearly exceeded its former level. */
+/* True if the growth was undone before and does not clearly exceed its former level. */
 static bool only_refills(const struct series *series, bool *sawtooth)
 {
     uint32_t highest = 0, before = 0;
@@ -169,8 +169,8 @@ static bool any_old_freed(const struct mp_leak_life *lives, size_t count, uint32
     return false;
 }
 
-/* The time since the place last had a new maximum of blocks, and the longest time between two new maxima. Anything that
- * fills up, and then drops one block for each new one, never exceeds its former maximum again. */
+/* The time since the place had a new maximum of blocks, and the longest time between two new maxima. A container that
+ * fills up, and then drops one block for each new one, never has a new maximum again. */
 static uint32_t since_highest(const struct series *series, uint32_t first, uint32_t *widest)
 {
     uint32_t highest = series->live[first], when = first, times = 0;
@@ -184,7 +184,7 @@ static uint32_t since_highest(const struct series *series, uint32_t first, uint3
     return times < SUSPECT_BIRTHS ? 0 : series->last - when;
 }
 
-/* A place that was full before the recording ended is bounded. MP_GROWTH_PAUSED where the time is too short to
+/* Growth of a place that was full before the recording's end is bounded. MP_GROWTH_PAUSED: the time is too short to
  * decide. */
 static enum mp_leak_growth unless_full(const struct series *series, uint32_t first)
 {
@@ -213,7 +213,7 @@ static void judge_growth(const struct mp_leak_life *lives, size_t count, const s
         evidence->growth = (series->last - first) * 2 >= series->last ? MP_GROWTH_FEW : MP_GROWTH_ONCE;
 }
 
-/* True if a staying block of a step after the warm-up is old. */
+/* True if a staying block born after the warm-up is old. */
 static bool any_old(const struct stay *stay, uint32_t last)
 {
     for (size_t i = 0; i < stay->births.count; i++)
@@ -221,7 +221,7 @@ static bool any_old(const struct stay *stay, uint32_t last)
     return false;
 }
 
-/* True if the staying blocks are nearly all that live: where blocks are replaced now and then, few are old. */
+/* True if nearly all live blocks stay. If blocks are replaced now and then, few are old. */
 static bool is_all(const struct mp_leak_life *lives, size_t count, uint32_t last)
 {
     uint32_t births = 0, birth = 0;

@@ -1,6 +1,6 @@
 /*
  * The rule that decides whether the blocks of one place in a program are a leak. Time is counted in boundaries between
- * steps (boundary N is where step N+1 begins, from 0), all at the same phase of a step. Pure.
+ * steps, from 0: boundary N is where step N+1 begins. All boundaries lie at the same phase of a step. Pure.
  *
  * A block stays if it lives at the last boundary and is older than its site's blocks usually get. A place leaks if
  *
@@ -12,12 +12,12 @@
  * For instance one block stays from each of the steps 10 to 29, and the last boundary is 30. The blocks live at the
  * boundaries 11 to 30 are 1, 2, ... 20: 20 distinct births. All 190 pairs of these numbers rise, so Kendall's S is 190,
  * its variance without a trend 20 * 19 * 45 / 18 = 950, and z = 189 / sqrt(950) = 6.1. The median of the slopes is one
- * block a step. The births lie one step apart, so a pause of more than 3 * 1 + 1 steps since the last one would be a
+ * block a step. The births lie one step apart. A pause of more than 3 * 1 + 1 steps since the last birth would be a
  * stop; there is none. The later half brought as much as the earlier one. The verdict is a leak. In a ring of 12 the
  * number of live blocks would be 12 from boundary 22 on. Eight boundaries without a new maximum are more than 3 * 1 +
  * 1, so the ring is full and no leak.
  *
- * The constants of leak_rule.c, with what chose them:
+ * The constants of leak_rule.c, and why they have these values:
  *
  *     MP_LEAK_BIRTHS  8     the aim: a verdict on fewer leaking births is unknown
  *     SIGNIFICANT     3.09  one-sided p < 0.001 of the normal distribution
@@ -33,42 +33,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fewer births are no proof. */
+/* Fewer births prove nothing. */
 #define MP_LEAK_BIRTHS 8
 
-/* A block that lived at a boundary: at those after `birth`, up to `death`. Both are steps, counted from 0. If the block
- * died in the last step or never, `death` is at least the last boundary. */
+/* A block that lived at a boundary. It is counted at the boundaries after `birth`, up to `death`. Both are steps,
+ * counted from 0. If the block died in the last step or never, `death` is at least the last boundary. */
 struct mp_leak_life {
     uint32_t birth, death;
     uint64_t bytes;
-    uint32_t site; /* a number for the stack that made it */
+    uint32_t site; /* number of its stack */
 };
 /* For qsort(): by site, then by birth. */
 int mp_leak_life_by_site(const void *left, const void *right);
 
 enum mp_leak_growth {
-    MP_GROWTH_NONE,   /* no block stays, or the staying ones are bounded as far as can be seen */
-    MP_GROWTH_ONCE,   /* the staying blocks came in a few steps, one of them after the warm-up and old. Where one came
-                       * of late, no old block was ever freed, or all came in the later half */
-    MP_GROWTH_FEW,    /* keeps growing, but on fewer than MP_LEAK_BIRTHS births */
-    MP_GROWTH_PAUSED, /* grew in many steps, but not in the last few: it may be full */
+    MP_GROWTH_NONE,   /* no block stays, or the staying blocks seem bounded */
+    MP_GROWTH_ONCE,   /* the staying blocks came in a few steps, one of them after the warm-up and old. In addition, one
+                       * came late, or no old block was ever freed, or all came in the later half */
+    MP_GROWTH_FEW,    /* keeps growing, but with fewer than MP_LEAK_BIRTHS births */
+    MP_GROWTH_PAUSED, /* grew in many steps, but not in the last ones: it may be full */
     MP_GROWTH_LEAK,
 };
 
 struct mp_leak_evidence {
     enum mp_leak_growth growth;
     uint32_t births;      /* distinct steps in which the staying blocks were born */
-    uint32_t first, last; /* the first and last of them */
-    double z;             /* Mann-Kendall's, of the live count over the steps since the first */
-    bool sawtooth;        /* most of it was freed now and then, but never for good */
-    bool none_freed;      /* none of its blocks that grew old was ever freed */
+    uint32_t first, last; /* first and last of these steps */
+    double z;             /* Mann-Kendall's z of the live count, over the steps since the first */
+    bool sawtooth;        /* most of it was freed now and then, but the growth began again */
+    bool none_freed;      /* no block that grew old was ever freed */
 };
 
-/* Lives in order of birth. `last` is the last boundary, at which the rule judges. */
+/* `lives` are in order of birth. The rule judges at the boundary `last`. */
 void mp_leak_judge(const struct mp_leak_life *lives, size_t count, uint32_t last, struct mp_leak_evidence *evidence);
 
-/* The age, in steps, that nine in ten blocks that outlived a step and were freed did not exceed; `else_age` where too
- * few were freed to say. */
+/* The age, in steps, that nine in ten freed blocks did not exceed, among those that outlived a step. `else_age` is the
+ * result if too few were freed. */
 uint32_t mp_leak_usual_age(const struct mp_leak_life *lives, size_t count, uint32_t last, uint32_t else_age);
 
 #endif

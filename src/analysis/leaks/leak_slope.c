@@ -7,14 +7,16 @@
 #include "base/memory.h"
 #include "base/vec.h"
 
-#define FEW_STEPS 3 /* blocks that came in no more steps are no growth: a warm-up brings some in each of three */
-#define LATE_MIN  2 /* nor those that came in fewer steps of the later half */
+#define FEW_STEPS                                                                                                      \
+    3               /* blocks born in no more steps than this are no growth: a warm-up makes some in each of three     \
+                     * steps */
+#define LATE_MIN  2 /* nor are blocks born in fewer steps of the later half */
 #define RATE_PART 0.1
 #define OFF_PART  0.05
 #define TRENDS    4
 #define PARTS     6
 
-/* The blocks that a step brought and that stayed. */
+/* The blocks that a step made and that stay. */
 struct amount {
     uint32_t step;
     uint64_t bytes, blocks;
@@ -25,8 +27,8 @@ struct series {
 };
 
 struct place {
-    struct amount *regular, *once; /* by step: growth; the rest of sites without growth */
-    uint32_t last, middle;         /* the later half begins after it */
+    struct amount *regular, *once; /* by step: growth; other blocks, of sites without growth */
+    uint32_t last, middle;         /* the later half begins after `middle` */
     uint32_t usual_age;
 };
 
@@ -37,7 +39,7 @@ static int by_bytes(const void *left, const void *right)
     return a->blocks < b->blocks ? -1 : a->blocks > b->blocks;
 }
 
-/* Adds to the series' last amount where that is of the same step. */
+/* Adds to the series' last amount if that is from the same step. */
 static void append(struct series *series, const struct amount *amount)
 {
     struct amount *last = series->at.count ? &series->at.at[series->at.count - 1] : NULL;
@@ -65,7 +67,7 @@ static bool is_growth(const struct series *series, const struct place *place)
     return series->at.count > FEW_STEPS && late >= LATE_MIN;
 }
 
-/* Adds a site's amounts, the exceptional ones as the median, to the place's growth. Returns their bytes. */
+/* Adds a site's amounts to the place's growth. Exceptional ones count as the median. Returns their bytes. */
 static uint64_t add_growth(struct series *series, struct place *place)
 {
     size_t count = series->at.count;
@@ -85,7 +87,7 @@ static uint64_t add_growth(struct series *series, struct place *place)
     return bytes;
 }
 
-/* Takes the lives of one site, by birth. Returns the bytes of its growth. */
+/* `lives` are those of one site, by birth. Returns the bytes of its growth. */
 static uint64_t add_site(const struct mp_leak_life *lives, size_t count, struct place *place)
 {
     struct series series = {0};
@@ -101,8 +103,8 @@ static uint64_t add_site(const struct mp_leak_life *lives, size_t count, struct 
     return bytes;
 }
 
-/* True if the line through the amounts, `mean` in the middle, is off the mean of a part of them. Differences between
- * neighbours show what is chance. */
+/* True if the line through the amounts, with `mean` in its middle, is off the mean of a part of them. Differences
+ * between neighbours show how much is chance. */
 static bool is_off(const uint64_t *bytes, uint32_t count, double mean, double change)
 {
     double squares = 0;
@@ -146,7 +148,7 @@ double mp_leak_slope_at(const struct mp_leak_slope *slope, double steps)
     return (double)slope->bytes + mp_leak_slope_rate(slope) * steps + slope->change / 2 * steps * steps;
 }
 
-/* The last step's amount would need the time after it. */
+/* The last step's amount is left out, because its time is not over. */
 static void sum_up(const struct amount *steps, uint32_t last, struct mp_leak_slope *slope)
 {
     for (uint32_t k = 0; k < last; k++) {

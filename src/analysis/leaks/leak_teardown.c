@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "model/stack.h"
 
-/* A line without a file is left out: the first one of a process of multiprocessing is not the user's. */
+/* A line without a file does not count: the first line of a multiprocessing process is not the user's. */
 static bool has_user_line(const struct mp_stack_lines *lines)
 {
     for (size_t i = 0; i < lines->count; i++)
@@ -14,7 +14,7 @@ static bool has_user_line(const struct mp_stack_lines *lines)
     return false;
 }
 
-/* By stack: true if it has a line of the user's. Each node comes after its parent. */
+/* By stack: true if it has a line of the user. Nodes come after their parents. */
 static bool *find_working(const struct mp_model *model)
 {
     bool *working = mp_alloc_zeroed(model->stacks.count + 1, sizeof *working);
@@ -48,7 +48,7 @@ uint32_t mp_leak_teardown(const struct mp_model *model, const struct mp_steps *s
     bool *working = find_working(model);
     for (uint32_t i = at[0].first; i < at[last].first; i++)
         allocs += is_work(model, working, i);
-    if (!allocs) { /* no step has Python */
+    if (!allocs) { /* no stack of the steps has Python */
         memset(working, true, model->stacks.count + 1);
         for (uint32_t i = at[0].first; i < at[last].first; i++)
             allocs += is_work(model, working, i);

@@ -22,11 +22,12 @@
 #include "model/track.h"
 
 /*
- * A buffer that only grows is made anew in every step, larger, from the old one, which therefore ends after the new one
- * began. The number of births does not show it. If many other sites grow too, the batch grows, and it is no leak. Pure.
+ * A buffer that only grows is replaced by a larger one in every step. The old one ends after the new one began, because
+ * it is copied. Its number of births is no evidence. If many other sites grow too, the batch grows, and it is no leak.
+ * Pure.
  */
 
-#define STEPS_MIN  24 /* fewer of them that make it larger are no proof: warm-up, a schedule */
+#define STEPS_MIN  24 /* fewer steps that make it larger prove nothing: a warm-up, a schedule */
 #define THINGS_MAX 4
 
 /* The bytes and blocks of a place at each boundary. */
@@ -52,8 +53,8 @@ static void make_levels(const struct mp_leak_life *lives, size_t count, uint32_t
     }
 }
 
-/* How many steps made the place larger; 0 where the number was not constant since `first`, where a step made it
- * smaller, and where it is full. */
+/* The number of steps that made the place larger. It is 0 if the number of blocks changed since `first`, if a step made
+ * the place smaller, or if the place is full. */
 static uint32_t count_larger(const struct levels *levels, uint32_t first, uint32_t last)
 {
     uint32_t larger = 0, when = first, widest = 0;
@@ -67,7 +68,7 @@ static uint32_t count_larger(const struct levels *levels, uint32_t first, uint32
     return last - when <= 2 * widest ? larger : 0;
 }
 
-/* True if nine in ten blocks lived until their replacement had come. */
+/* True if nine in ten blocks lived until their replacement was made. */
 static bool are_replaced(const struct mp_model *model, const struct mp_leak_places *places,
                          const struct mp_leak_place *place, uint32_t at_once)
 {
@@ -79,14 +80,14 @@ static bool are_replaced(const struct mp_model *model, const struct mp_leak_plac
     return replaced * 10 >= (place->count - at_once) * 9;
 }
 
-/* How a place grows: the rule's result, and the amount. */
+/* How a place grows: the rule's result, and the rate. */
 struct growth {
     struct mp_leak_evidence evidence;
     struct mp_leak_slope slope;
-    bool regrown; /* it is one block, made anew and larger each time */
+    bool regrown; /* one block, replaced by a larger one each time */
 };
 
-/* Fills *growth where the place is regrown. */
+/* Fills *growth if the place has such a block. */
 static bool regrows(const struct mp_model *model, const struct mp_leak_places *places,
                     const struct mp_leak_place *place, struct growth *growth)
 {
@@ -139,7 +140,7 @@ static void sum_third(const struct mp_model *model, uint32_t first, uint32_t end
     }
 }
 
-/* True if one in eight of the sites that allocate in most steps allocates more in the last third of them than in the
+/* True if one in eight sites that allocate in most steps allocates more in the last third of the steps than in the
  * first. */
 static bool is_growth_general(const struct mp_model *model, const struct mp_steps *steps,
                               const struct mp_leak_places *places)
@@ -161,21 +162,21 @@ static bool is_growth_general(const struct mp_model *model, const struct mp_step
 
 #define CERTAIN_BIRTHS 16
 #define CERTAIN_Z      5.0        /* one chance in three million */
-#define WORTH_BYTES    (1u << 20) /* smaller blocks that are retained once are not worth a word */
+#define WORTH_BYTES    (1u << 20) /* smaller blocks that are retained once are not reported */
 
-/* Context of a judgement. */
+/* What the judgement of one track needs. */
 struct judge {
     const struct mp_model *model;
     const struct mp_leaks_query *query;
     const struct mp_steps *steps;
     struct mp_leak_places places;
-    uint32_t teardown; /* the event from which on the program is only ending */
+    uint32_t teardown; /* the event from which on the program only exits */
     bool growth_known, growth_is_general;
-    bool one_loop;  /* nobody marked the steps, and they do not train: all of them may be one request */
-    size_t few;     /* places that grew too few times */
-    size_t paused;  /* places that grew, but not recently */
-    size_t behind;  /* sites that kept blocks behind the last step */
-    uint32_t cache; /* the stack of one of the caches */
+    bool one_loop;  /* nobody marked the steps, and there is no training: all steps may be one request */
+    size_t few;     /* places that grew in too few steps */
+    size_t paused;  /* places that grew, but not lately */
+    size_t behind;  /* sites that kept blocks after the last step */
+    uint32_t cache; /* stack of one of the caches */
     struct mp_leaks *leaks;
 };
 
@@ -198,7 +199,7 @@ static void find_held(const struct mp_model *model, const struct mp_leaks_query 
     sites_at(model, query, moment, steps, &leaks->held);
 }
 
-/* True if a site holds at least half as many blocks as before. */
+/* True if a site still holds at least half as many blocks. */
 static bool lasts(const struct mp_map *later, const struct mp_site *site)
 {
     const uint64_t *blocks = mp_map_find(later, ((uint64_t)site->track << 32 | site->stack) + 1);
@@ -219,8 +220,8 @@ static void put_lasting_first(const struct mp_map *later, struct mp_leaks *leaks
     free(others);
 }
 
-/* One step's blocks may be born in many parts of a recording that has no steps, and end soon after: a site that grows
- * still holds its blocks at the last allocation. */
+/* Without steps, one step's blocks may be born in many parts of a recording, and end soon after. So a growing site must
+ * still hold its blocks at the last allocation. */
 static void find_lasting(const struct mp_model *model, const struct mp_leaks_query *query, const struct mp_steps *steps,
                          struct mp_leaks *leaks)
 {
@@ -243,7 +244,7 @@ static void find_lasting(const struct mp_model *model, const struct mp_leaks_que
     mp_sites_free(&sites);
 }
 
-/* True if most of the blocks that stayed to the last boundary were freed while the program still worked. */
+/* True if most blocks that stayed to the last boundary were freed while the program still worked. */
 static bool was_cleared(const struct judge *judge, const struct mp_leak_place *place, uint32_t births)
 {
     const struct mp_model_blocks *blocks = &judge->model->blocks;
@@ -257,7 +258,7 @@ static bool was_cleared(const struct judge *judge, const struct mp_leak_place *p
     return kept * 2 < births;
 }
 
-/* Steps until the device is full; its highest level so far, on any track, is needed in any case. */
+/* Steps until the device is full. Its highest level so far, on any track, is needed in any case. */
 static uint64_t steps_to_full(const struct mp_model *model, const struct mp_leak_finding *finding, double rate)
 {
     uint32_t device = model->tracks.at[finding->track].device;
@@ -267,7 +268,7 @@ static uint64_t steps_to_full(const struct mp_model *model, const struct mp_leak
         if (model->tracks.at[i].device == device && model->sums.at[i].peak_bytes > highest)
             highest = model->sums.at[i].peak_bytes;
     if (highest >= total) return 0;
-    double left = (double)(total - highest); /* = rate * steps + change / 2 * steps^2 */
+    double left = (double)(total - highest); /* rate * steps + change / 2 * steps^2 = left */
     return (uint64_t)(2 * left / (rate + sqrt(rate * rate + 2 * finding->change * left)));
 }
 
@@ -289,9 +290,9 @@ static bool trains(const struct mp_model *model)
     return false;
 }
 
-/* True if the loop may be one request, whose results grow until it ends. Nobody marked it, it does not train, and the
- * look at the end found most of the staying blocks free. A server function's real leak disappears in the same way, so
- * the two cannot be distinguished. */
+/* True if all steps may be one request, whose results grow until it ends. Nobody marked the loop, it does not train,
+ * and at the last look most of the staying blocks were free. A server function's real leak disappears in the same way,
+ * so the two cannot be distinguished. */
 static bool may_be_request(const struct judge *judge, const struct mp_leak_place *place)
 {
     const struct mp_model *model = judge->model;
@@ -346,7 +347,7 @@ static void take_finding(struct judge *judge, const struct mp_leak_place *place,
     judge->leaks->suppressed_bytes += finding.bytes;
 }
 
-/* True if many places allocate more and more: then batches or the work itself grow, not one buffer. */
+/* True if many places allocate more and more: then the batch or the work grows, not one buffer. */
 static bool everything_grows(struct judge *judge)
 {
     if (!judge->growth_known) judge->growth_is_general = is_growth_general(judge->model, judge->steps, &judge->places);
@@ -354,7 +355,7 @@ static bool everything_grows(struct judge *judge)
     return judge->growth_is_general;
 }
 
-/* Where the batch or the work itself grows, only a buffer that is joined from its old one and more is suspected. */
+/* If the batch or the work grows, only a buffer that is copied from its predecessor is suspected. */
 static void judge_regrown(struct judge *judge, const struct mp_leak_place *place, struct growth *growth)
 {
     if (!regrows(judge->model, &judge->places, place, growth)) return;
@@ -384,8 +385,8 @@ static int64_t grown_since(const struct judge *judge, const struct mp_leak_place
     return grown;
 }
 
-/* Judges blocks together with those that they replace at another line: places that shrink meanwhile by at least half as
- * much. Once a buffer is full, new entries come from the line that replaces. */
+/* Judges blocks together with those that they replace at another line: these places shrink meanwhile by at least half
+ * as much. Once a buffer is full, new entries come from the line that replaces. */
 static void judge_with_replaced(const struct judge *judge, const struct mp_leak_place *place,
                                 struct mp_leak_evidence *evidence)
 {
@@ -428,7 +429,7 @@ static int by_rate(const void *left, const void *right)
 {
     const struct mp_leak_finding *a = left, *b = right;
     if (mp_leak_is_leak(a) != mp_leak_is_leak(b)) return mp_leak_is_leak(a) ? -1 : 1;
-    bool hidden = a->class == MP_LEAK_HIDDEN; /* may follow from the others: what is kept leaves holes in the heap */
+    bool hidden = a->class == MP_LEAK_HIDDEN; /* may follow from the others: leaked blocks leave holes in the heap */
     if (hidden != (b->class == MP_LEAK_HIDDEN)) return hidden ? 1 : -1;
     if (a->bytes_per_step != b->bytes_per_step) return a->bytes_per_step > b->bytes_per_step ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
@@ -436,8 +437,7 @@ static int by_rate(const void *left, const void *right)
     return a->stack < b->stack ? -1 : a->stack > b->stack;
 }
 
-/* A leak's own segments are no fragmentation: where the blocks that fill them leak, the finding below them is
- * dropped. */
+/* A leak's own segments are no fragmentation: if the blocks in them leak, the fragmentation is dropped. */
 static void drop_consequences(const struct mp_model *model, struct mp_leaks *leaks)
 {
     size_t kept = 0;
@@ -455,9 +455,9 @@ static void drop_consequences(const struct mp_model *model, struct mp_leaks *lea
     leaks->findings.count = kept;
 }
 
-/* ---- causes: what the holders say */
+/* ---- causes, from the holders */
 
-/* The holder of most bytes of a site, where the program is known to hold them; NULL. */
+/* The holder of most bytes of a site, if the program is known to hold them; else NULL. */
 static const struct mp_holder *holder_of(const struct mp_leaks *leaks, const struct mp_holders_site *site)
 {
     const struct mp_holder *holder = site && site->count ? &leaks->holders.holders.at[site->first] : NULL;
@@ -472,11 +472,11 @@ static bool is_site_bounded(const struct mp_leaks *leaks, const struct mp_holder
     return holder && mp_holder_is_bounded(holder, entries, most) && holder->bytes * 10 >= site->bytes * 9;
 }
 
-/* True if containers with a bound hold each stack of the finding's place that stays in many steps. */
+/* True if bounded containers hold each stack of the finding's place that stays in many steps. */
 static bool is_place_bounded(const struct judge *judge, const struct mp_leak_finding *finding)
 {
     const struct mp_leak_place *place = &judge->places.at.at[finding->place];
-    struct mp_map stays = {0}; /* by stack + 1: how many */
+    struct mp_map stays = {0}; /* by stack + 1: number of steps */
     bool bounded = true;
     for (size_t i = place->first; bounded && i < place->first + place->count; i++) {
         uint32_t stack = judge->model->blocks.stack[judge->places.blocks[i]];
@@ -491,7 +491,7 @@ static bool is_place_bounded(const struct judge *judge, const struct mp_leak_fin
     return bounded;
 }
 
-/* Growth that ends at a container's bound is no leak, unless memory is short before. */
+/* Growth that ends at a container's bound is no leak, unless memory runs out before. */
 static void find_bound(const struct judge *judge, struct mp_leak_finding *finding)
 {
     uint64_t entries, most;
@@ -525,7 +525,7 @@ static int by_cause(const void *left, const void *right)
     return a->cause != b->cause ? (a->cause < b->cause ? -1 : 1) : by_rate(a, b);
 }
 
-/* Sums up findings of one cause, and puts them together: sorted, the first of a cause is its highest. */
+/* Sums up the findings of each cause, and sorts them: the highest finding of a cause comes first. */
 static void find_causes(const struct judge *judge)
 {
     struct mp_leaks *leaks = judge->leaks;
@@ -555,13 +555,13 @@ static void find_causes(const struct judge *judge)
     qsort(at, count, sizeof *at, by_cause);
 }
 
-/* Blocks of one stack that were made behind the last step and that the program freed as it ended. */
+/* Blocks of one stack that were made after the last step and freed at the program's exit. */
 struct behind {
     uint32_t stack, first;
-    uint64_t kept, early, bytes; /* early: in the first half of the events behind the last step */
+    uint64_t kept, early, bytes; /* early: blocks made in the first half of the events after the last step */
 };
 
-/* Sites that grow behind the last step, as outputs of an evaluation do: no boundary judges them. */
+/* Sites that grow after the last step, such as outputs of an evaluation: no boundary judges them. */
 static void find_behind(struct judge *judge)
 {
     const struct mp_model_blocks *blocks = &judge->model->blocks;
@@ -601,8 +601,9 @@ static uint32_t steps_needed(const struct judge *judge)
     return judge->steps->guessed ? MP_LEAK_GUESSED_STEPS : MP_LEAK_STEPS;
 }
 
-/* True if the minimum between steps is higher in the last third than in the first, without the first few steps, which
- * make lasting things. Guessed steps may be parts of steps: then only if it at least doubles, by WORTH_BYTES. */
+/* True if the minimum between steps is higher in the last third than in the first. The first few steps, which make
+ * lasting blocks, do not count. Guessed steps may be parts of steps, so the minimum must at least double, and rise by
+ * WORTH_BYTES. */
 static bool level_grows(const struct judge *judge)
 {
     uint32_t last = judge->places.last, third = last / 3, k = 0;
@@ -725,7 +726,7 @@ static void find_growing(struct judge *judge)
     mp_leak_places_free(&judge->places);
 }
 
-/* Converts steps of the evidence to the program's own, where one stands for many. */
+/* Converts the evidence's steps to the program's own, if one stands for several. */
 static void count_in_own_steps(const struct mp_steps *steps, struct mp_leaks *leaks)
 {
     double each = steps->each;

@@ -1,8 +1,8 @@
 /*
  * Finds growth on every track, by the rule of leak_rule.h. The rule judges at the last boundary between steps, so frees
  * at the program's end hide nothing. Sites that the program freed while it still worked are cleared. The result also
- * has, by site, the outstanding blocks, and those live at the moment that shows growth best (growth.h). Sorting by
- * growth goes by the number of distinct birth steps of live blocks (without steps: of 64 equal time slices), then by
+ * has, by site, the outstanding blocks, and those live at the moment that shows growth best (growth.h). Sites are
+ * sorted by the number of steps in which their live blocks were born (without steps: of 64 equal time slices), then by
  * bytes. Pure.
  */
 #ifndef MP_ANALYSIS_LEAKS_H
@@ -16,54 +16,56 @@
 
 /* Fewer steps cannot show MP_LEAK_BIRTHS births after a warm-up. */
 #define MP_LEAK_STEPS 12
-/* Steps guessed by the period may be layers of a network: more of them than most have. */
+/* Steps guessed by the period may be layers of a network, so this is more than most networks have. */
 #define MP_LEAK_GUESSED_STEPS 40
 
 struct mp_leaks_query {
     uint16_t track;          /* MP_TRACK_NONE: all */
-    struct mp_window window; /* outstanding at its end */
+    struct mp_window window; /* outstanding blocks are those at its end */
     struct mp_grouping grouping;
     const struct mp_filter *filter;
     struct mp_suppressions *suppressions; /* NULL: none; counts their uses */
 };
 
-/* The class that the evidence shows; names in mp_leak_class_name(). The last three are reported and are no leak. */
+/* What kind of leak the evidence shows; names in mp_leak_class_name(). The last three classes are reported, but are no
+ * leak. */
 enum mp_leak_class {
     MP_LEAK_RETENTION,   /* the program's own objects hold tensors */
-    MP_LEAK_NATIVE,      /* allocated with no Python above */
-    MP_LEAK_HANDLE,      /* streams, events, plans: created and not destroyed */
+    MP_LEAK_NATIVE,      /* allocated without Python frames */
+    MP_LEAK_HANDLE,      /* streams, events, plans: made and not destroyed */
     MP_LEAK_PINNED,      /* page-locked host memory */
     MP_LEAK_GRAPH_POOL,  /* memory of CUDA graphs */
     MP_LEAK_SHAPE_CACHE, /* a new block for each new size */
-    MP_LEAK_CYCLE,       /* freed too seldom or never, as by the garbage collector */
+    MP_LEAK_CYCLE,       /* freed too seldom or never, as by Python's garbage collector */
     MP_LEAK_HIDDEN,      /* the process grows, and no recorded block explains it */
     MP_LEAK_RETAINED_ONCE,
     MP_LEAK_FRAGMENTATION, /* an allocator takes more and more from the layer below while its allocated bytes stay
                             * level */
-    MP_LEAK_BOUNDED,       /* containers with a bound hold it, which are not full */
+    MP_LEAK_BOUNDED,       /* bounded containers that are not full hold it */
     MP_LEAK_CLASSES
 };
 
 struct mp_leak_finding {
     enum mp_leak_class class;
     bool certain;
-    bool regrown;       /* one block that is made anew, larger, in every step */
-    bool follows;       /* of class hidden: less than recorded blocks grow, so objects and holes that go with them */
-    bool maybe_request; /* or results of one request of many rounds, which went when it ended */
+    bool regrown;       /* one block, replaced by a larger one in every step */
+    bool follows;       /* class hidden: less than recorded blocks grow, so it may be their objects and holes */
+    bool maybe_request; /* or results of one long request, freed when it ended */
     uint16_t track;
-    uint32_t stack;         /* of the heaviest site of the place (leak_places.h); 0: none */
-    uint64_t bytes, blocks; /* of it, at the last boundary */
-    uint32_t births;        /* distinct steps in which they were born */
+    uint32_t stack;         /* the place's heaviest site (leak_places.h); 0: none */
+    uint64_t bytes, blocks; /* at the last boundary */
+    uint32_t births;        /* distinct steps in which these were born */
     uint32_t first_step;    /* from 1 */
     double bytes_per_step, blocks_per_step;
-    double change;          /* bytes by which a step keeps more than the one before; 0: no trend */
-    bool uneven;            /* the rate changes in another way, so it holds for these steps alone */
-    uint64_t at_twice;      /* bytes after twice as many steps; 0: no forecast holds */
-    uint64_t eta_oom_steps; /* until the device is full, counted from its highest level; UINT64_MAX: unknown */
+    double change;          /* bytes by which a step keeps more than the step before; 0: no trend */
+    bool uneven;            /* the rate changes in another way, so it holds only for these steps */
+    uint64_t at_twice;      /* bytes after twice as many steps; 0: no forecast */
+    uint64_t eta_oom_steps; /* steps until the device is full, from its highest level on; UINT64_MAX: unknown */
     size_t place;           /* the search's own */
     const struct mp_holders_site *held; /* in mp_leaks.holders; NULL: none of its blocks lived at a look */
-    uint64_t entries, most, to_come;    /* of class bounded: of its container, and the bytes until that is full */
-    /* Findings with the same holder are one cause. They follow one another, the one with the highest rate first, which
+    uint64_t entries, most, to_come;    /* class bounded: the container's entries, their bound, and the bytes until it
+                                         * is full */
+    /* Findings with the same holder are one cause. They are adjacent. The finding with the highest rate comes first and
      * has their sums. */
     uint32_t cause; /* from 0 */
     struct {
@@ -82,27 +84,26 @@ enum mp_verdict { MP_VERDICT_LEAK, MP_VERDICT_CLEAN, MP_VERDICT_UNKNOWN };
 
 struct mp_leaks {
     enum mp_verdict verdict;
-    char reason[240]; /* of verdict unknown: a clause */
-    /* Leaks first, of them those with blocks; each kind by bytes per step of the causes. */
+    char reason[240]; /* for verdict unknown: a clause */
+    /* Leaks first, those with blocks before those without; each kind by the causes' bytes per step. */
     MP_VEC(struct mp_leak_finding) findings;
-    struct mp_holders holders; /* of all recorded blocks; empty where there are no findings */
-    uint32_t leaks;            /* the number of leaks among them */
+    struct mp_holders holders; /* all recorded blocks; empty without findings */
+    uint32_t leaks;            /* number of leaks among the findings */
     uint32_t causes;           /* of the leaks */
-    size_t caches; /* places that replace a block by a larger one in round after round, where the loop may be one
-                      request, where it does so too rarely, or where the work itself grows; not among them */
-    struct mp_leak_finding
-        unsure_growth; /* of class hidden, but so short or so little that it may end; bytes 0: none */
+    size_t caches; /* places that replace a block by a larger one, but not as a leak: the loop may be one request, they
+                    * do so too rarely, or the work itself grows */
+    struct mp_leak_finding unsure_growth; /* class hidden, but too short or too little to be sure; bytes 0: none */
     uint64_t suppressed_bytes, suppressed_findings;
-    size_t places; /* that were looked at */
+    size_t places; /* number of places that were judged */
     uint32_t step_count;
     const char *step_source;
     bool grows;                  /* the memory between steps rose over the recorded steps */
-    bool running;                /* of a program that still runs: outstanding means live */
+    bool running;                /* the program still runs: outstanding means live */
     struct mp_sites outstanding; /* live at the end of the window */
     uint32_t held_moment;        /* events before it */
     uint64_t held_ns;
-    struct mp_sites held; /* live at held_moment; first those still live at the last allocation: */
-    size_t held_lasting;  /* their number (sites by stack; of groups: all) */
+    struct mp_sites held; /* live at held_moment; sites that are still live at the last allocation come first */
+    size_t held_lasting;  /* number of these (sites by stack; with groups: all) */
 };
 
 enum mp_status mp_leaks_find(const struct mp_model *model, const struct mp_leaks_query *query, struct mp_leaks *leaks,

@@ -1,7 +1,7 @@
 /*
- * Suppressions in LeakSanitizer's syntax: lines `leak:PATTERN`, without empty ones and those that begin with `#`. A
- * pattern may match anywhere in the function, file or module of any frame; `*` stands for any text, `^` at its
- * beginning and `$` at its end for those of the name. One thread at a time, since uses are counted.
+ * Suppressions in LeakSanitizer's syntax: lines `leak:PATTERN`; empty lines and lines with `#` are skipped. A pattern
+ * may match anywhere in the function, file or module of any frame. `*` stands for any text, a first `^` for the name's
+ * begin, a last `$` for its end. One thread at a time, since it counts uses.
  */
 #ifndef MP_ANALYSIS_SUPPRESS_H
 #define MP_ANALYSIS_SUPPRESS_H
@@ -22,7 +22,7 @@ struct mp_suppressions {
 /* Adds the suppressions in `text`. MP_INVALID names `path` and the wrong line. */
 enum mp_status mp_suppressions_parse(const char *text, const char *path, struct mp_suppressions *suppressions,
                                      struct mp_error *error);
-/* The first one that matches a stack, NULL where none does. NULL may be passed for none. */
+/* The first one that matches a stack; NULL: none. `suppressions` may be NULL. */
 struct mp_suppression *mp_suppressions_find(const struct mp_suppressions *suppressions, const struct mp_model *model,
                                             uint32_t stack);
 void mp_suppressions_free(struct mp_suppressions *suppressions);

@@ -18,7 +18,7 @@ static size_t point(size_t i, size_t points, size_t count)
     return points == count ? i : i * (count - 1) / (points - 1);
 }
 
-/* The variance of Kendall's S where there is no trend; `values` are sorted. */
+/* The variance of Kendall's S without a trend; `values` are sorted. */
 static double variance(const double *values, size_t count)
 {
     double n = (double)count, sum = n * (n - 1) * (2 * n + 5);

@@ -1,4 +1,4 @@
-/* Trends of short series, robust against outliers: Mann-Kendall's test and Theil and Sen's slope. Pure. */
+/* Trends of short series, robust against outliers: Mann-Kendall's test, and Theil and Sen's slope. Pure. */
 #ifndef MP_ANALYSIS_TREND_H
 #define MP_ANALYSIS_TREND_H
 
@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 struct mp_trend {
-    double z;     /* Mann-Kendall's, corrected for ties; above 3.09 the rise is chance in less than 1 of 1000 cases */
-    double slope; /* the median of the slopes between any two points: change per point of the series */
+    double z;     /* Mann-Kendall's, corrected for ties; above 3.09 the rise is chance in fewer than 1 of 1000 cases */
+    double slope; /* the median slope between any two points: change per point */
 };
 
 /* The trend of at[0..count). A long series is thinned to evenly spaced points. */
